@@ -1,0 +1,3 @@
+module github.com/hetero-train/hetero-train
+
+go 1.26.8
