@@ -1,0 +1,110 @@
+package device
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Op is one computation as plain data. Its fields are fixed when it is compiled; see each type for operands.
+//
+// In operand lists, "[x]" is an operand that is there only under the condition named beside it.
+// Legend: N samples, C channels, H and W height and width, O output channels, K kernel extent, G
+// statistics groups of a BatchNorm.
+type Op interface {
+	// Kind is the op's name, unique among op types: "conv2d".
+	Kind() string
+	// Infer gives the plain output specs for input specs, or says which operand is wrong.
+	Infer(in []TensorSpec) ([]TensorSpec, error)
+}
+
+// Aliaser is implemented by ops that update an operand: output Out must be bound to the memory of input In.
+type Aliaser interface{ Aliases() []Alias }
+
+// Aliases is what op demands, nil for most.
+func Aliases(op Op) []Alias {
+	if a, ok := op.(Aliaser); ok {
+		return a.Aliases()
+	}
+	return nil
+}
+
+// Coster is implemented by ops whose arithmetic is worth counting.
+type Coster interface {
+	// FLOPs is the nominal count: a multiply-add is 2, padded taps count.
+	FLOPs(in, out []TensorSpec) int64
+}
+
+// FLOPs of an op; 0 where it does not count.
+func FLOPs(op Op, in, out []TensorSpec) int64 {
+	if c, ok := op.(Coster); ok {
+		return c.FLOPs(in, out)
+	}
+	return 0
+}
+
+// MovedBytes is the least memory traffic of a launch: every operand once.
+func MovedBytes(in, out []TensorSpec) int64 {
+	var n int64
+	for _, s := range in {
+		n += s.Size()
+	}
+	for _, s := range out {
+		n += s.Size()
+	}
+	return n
+}
+
+// operands checks the number of inputs.
+func operands(op Op, in []TensorSpec, want ...int) error {
+	for _, n := range want {
+		if len(in) == n {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: got %d inputs, want %v", op.Kind(), len(in), want)
+}
+
+// wantShape checks one operand's shape.
+func wantShape(op Op, name string, got TensorSpec, want ...int) error {
+	if !got.Shape.Equal(want) {
+		return fmt.Errorf("%s: %s: got shape %v, want %v", op.Kind(), name, got.Shape, tensor.Shape(want))
+	}
+	return nil
+}
+
+// wantDims checks one operand's number of dimensions.
+func wantDims(op Op, name string, got TensorSpec, want int) error {
+	if len(got.Shape) != want {
+		return fmt.Errorf("%s: %s: got %d dimensions %v, want %d", op.Kind(), name, len(got.Shape), got.Shape, want)
+	}
+	return nil
+}
+
+// wantType checks one operand's element type.
+func wantType(op Op, name string, got TensorSpec, want ...tensor.DType) error {
+	for _, w := range want {
+		if got.DType == w {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %s: got element type %v, want %v", op.Kind(), name, got.DType, want)
+}
+
+// firstError returns the first error there is.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// weightType is the type of parameter gradients: f64 on the f64 reference path, else f32 whatever the activations are.
+func weightType(activation tensor.DType) tensor.DType {
+	if activation == tensor.F64 {
+		return tensor.F64
+	}
+	return tensor.F32
+}

@@ -1,0 +1,89 @@
+package device
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// SoftmaxCrossEntropy is the loss of each sample, -sum_k q_k·log softmax(logits)_k with
+// q = (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A label < 0 is ignored: loss 0, rank -1.
+//
+//	in   logits (N, C); labels (N), i32
+//	out  loss (N), f32; rank (N), i32: how many classes score higher than the label (equal scores of lower classes count), so
+//	     top-k is rank < k; lse (N), f32: log sum exp, kept for the gradient
+type SoftmaxCrossEntropy struct{ LabelSmoothing float64 }
+
+// SoftmaxCrossEntropyDiff is (softmax - q)·scale, zero rows for ignored labels. scale is 1/(global count), times the loss scale.
+//
+//	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32
+//	out  diff_logits (N, C)
+type SoftmaxCrossEntropyDiff struct{ LabelSmoothing float64 }
+
+// ImageNormalize makes network input from bytes: dst = src·a + b, a = 1/(255·Std), b = -Mean/Std, in f32, the
+// product rounded before the sum.
+//
+//	in   src (N, H, W, C), u8
+//	out  dst (N, C, H, W), of type To
+type ImageNormalize struct {
+	Mean, Std []float32 // one for each channel, of values in 0…1
+	To        tensor.DType
+}
+
+// Kind implements Op.
+func (SoftmaxCrossEntropy) Kind() string { return "softmax_cross_entropy" }
+
+// Kind implements Op.
+func (SoftmaxCrossEntropyDiff) Kind() string { return "softmax_cross_entropy_diff" }
+
+// Kind implements Op.
+func (ImageNormalize) Kind() string { return "image_normalize" }
+
+func checkClassified(op Op, in []TensorSpec, smoothing float64) error {
+	if !(smoothing >= 0 && smoothing < 1) {
+		return fmt.Errorf("%s: label smoothing: got %g, want 0 <= s < 1", op.Kind(), smoothing)
+	}
+	if err := wantDims(op, "logits", in[0], 2); err != nil {
+		return err
+	}
+	return firstError(wantShape(op, "labels", in[1], in[0].Shape[0]), wantType(op, "labels", in[1], tensor.I32))
+}
+
+// Infer implements Op.
+func (op SoftmaxCrossEntropy) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 2); err != nil {
+		return nil, err
+	}
+	if err := checkClassified(op, in, op.LabelSmoothing); err != nil {
+		return nil, err
+	}
+	n, dt := in[0].Shape[0], weightType(in[0].DType)
+	return []TensorSpec{Spec(dt, n), Spec(tensor.I32, n), Spec(dt, n)}, nil
+}
+
+// Infer implements Op.
+func (op SoftmaxCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 4); err != nil {
+		return nil, err
+	}
+	err := firstError(checkClassified(op, in, op.LabelSmoothing), wantShape(op, "lse", in[2], in[0].Shape[0]), wantShape(op, "scale", in[3], 1))
+	return []TensorSpec{Spec(in[0].DType, in[0].Shape...)}, err
+}
+
+// Infer implements Op.
+func (op ImageNormalize) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 1); err != nil {
+		return nil, err
+	}
+	if err := firstError(wantDims(op, "src", in[0], 4), wantType(op, "src", in[0], tensor.U8)); err != nil {
+		return nil, err
+	}
+	s := in[0].Shape
+	if len(op.Mean) != s[3] || len(op.Std) != s[3] {
+		return nil, fmt.Errorf("image_normalize: got %d means and %d deviations, want %d of each", len(op.Mean), len(op.Std), s[3])
+	}
+	if !op.To.IsFloat() {
+		return nil, fmt.Errorf("image_normalize: got element type %v, want a float", op.To)
+	}
+	return []TensorSpec{Spec(op.To, s[0], s[3], s[1], s[2])}, nil
+}

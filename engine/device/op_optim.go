@@ -1,0 +1,157 @@
+package device
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Optimizers run once over the flat parameter buffer. They use correctly rounded f32 operations only (+ - * /
+// sqrt), each rounded by itself (no fused multiply-add, no fast reciprocal), in the order written here, so that
+// every device produces the same bits.
+//
+// hyper and control are read from device memory:
+//
+//	hyper    f32 (4)  what the schedule sets, see each op
+//	control  f32 (3)  {norm, scale, ok} from GradControl: gradients are multiplied by scale; ok = 0 leaves everything as it is
+
+// Segment is a range of the flat buffer with its own factors.
+type Segment struct {
+	Offset, Length int64 // elements
+	WeightDecay    float32
+	LRScale        float32
+}
+
+// SumSquares sums x² over consecutive chunks: double precision, one partial sum a chunk, for a norm whose bits do not depend on threads or ranks.
+//
+//	in   x (n), f32
+//	out  partial (ceil(n/Chunk)), f64
+type SumSquares struct{ Chunk int64 }
+
+// GradControl turns partial sums into what the optimizers read: norm = sqrt(sum of partials in order)·unscale,
+// scale = unscale·min(1, MaxNorm/norm) (unscale alone if MaxNorm is 0), ok = 1 if norm is finite, else 0.
+//
+//	in   partial (k), f64; unscale (1), f32: undoes the loss scale
+//	out  control (3), f32
+type GradControl struct{ MaxNorm float64 }
+
+// SGD is stochastic gradient descent as PyTorch defines it. hyper = {lr}. For each element, d and s from its segment:
+//
+//	g = grad·scale;  g = g + d·w;  m = Momentum·m + g;  u = Nesterov ? g + Momentum·m : m;  w = w - (lr·s)·u
+//
+//	in   hyper (4); control (3); value (n); grad (n); [moment (n)] if Momentum != 0
+//	out  value (n); [moment (n)]: in place
+type SGD struct {
+	Momentum float32
+	Nesterov bool
+	Segments []Segment
+}
+
+// AdamW is Adam with decoupled weight decay. hyper = {lr, lr/(1-Beta1^t), sqrt(1-Beta2^t)}. For each element:
+//
+//	g = grad·scale;  w = w - ((lr·s)·d)·w;  m = Beta1·m + (1-Beta1)·g;  v = Beta2·v + ((1-Beta2)·g)·g
+//	w = w - (hyper[1]·s)·(m / (sqrt(v)/hyper[2] + Eps))
+//
+//	in   hyper (4); control (3); value (n); grad (n); m (n); v (n)
+//	out  value (n); m (n); v (n): in place
+type AdamW struct {
+	Beta1, Beta2, Eps float32
+	Segments          []Segment
+}
+
+// Kind implements Op.
+func (SumSquares) Kind() string { return "sum_squares" }
+
+// Kind implements Op.
+func (GradControl) Kind() string { return "grad_control" }
+
+// Kind implements Op.
+func (SGD) Kind() string { return "sgd" }
+
+// Kind implements Op.
+func (AdamW) Kind() string { return "adamw" }
+
+// Infer implements Op.
+func (op SumSquares) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 1); err != nil {
+		return nil, err
+	}
+	if err := firstError(wantDims(op, "x", in[0], 1), wantType(op, "x", in[0], tensor.F32, tensor.F64)); err != nil {
+		return nil, err
+	}
+	if op.Chunk < 1 {
+		return nil, fmt.Errorf("sum_squares: chunk: got %d, want at least 1", op.Chunk)
+	}
+	return []TensorSpec{Spec(tensor.F64, int((int64(in[0].Shape[0])+op.Chunk-1)/op.Chunk))}, nil
+}
+
+// Infer implements Op.
+func (op GradControl) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 2); err != nil {
+		return nil, err
+	}
+	err := firstError(wantDims(op, "partial", in[0], 1), wantType(op, "partial", in[0], tensor.F64), wantShape(op, "unscale", in[1], 1))
+	return []TensorSpec{Spec(tensor.F32, 3)}, err
+}
+
+// checkOptimizer checks hyper, control and state (value, grad, moments), and the segments.
+func checkOptimizer(op Op, in []TensorSpec, segments []Segment) error {
+	if err := firstError(wantShape(op, "hyper", in[0], 4), wantShape(op, "control", in[1], 3), wantDims(op, "value", in[2], 1)); err != nil {
+		return err
+	}
+	n := in[2].Shape[0]
+	for i, name := range []string{"grad", "first moment", "second moment"}[:len(in)-3] {
+		if err := firstError(wantShape(op, name, in[3+i], n), wantType(op, name, in[3+i], in[2].DType)); err != nil {
+			return err
+		}
+	}
+	end := int64(0)
+	for i, s := range segments {
+		if s.Offset < end || s.Length < 0 || s.Offset+s.Length > int64(n) {
+			return fmt.Errorf("%s: segment %d: [%d, %d): want ascending ranges inside %d elements", op.Kind(), i, s.Offset, s.Offset+s.Length, n)
+		}
+		end = s.Offset + s.Length
+	}
+	return nil
+}
+
+// Infer implements Op.
+func (op SGD) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	want := 4
+	if op.Momentum != 0 {
+		want = 5
+	}
+	if err := operands(op, in, want); err != nil {
+		return nil, err
+	}
+	if err := checkOptimizer(op, in, op.Segments); err != nil {
+		return nil, err
+	}
+	out := []TensorSpec{in[2]}
+	if op.Momentum != 0 {
+		out = append(out, in[4])
+	}
+	return out, nil
+}
+
+// Infer implements Op.
+func (op AdamW) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 6); err != nil {
+		return nil, err
+	}
+	if err := checkOptimizer(op, in, op.Segments); err != nil {
+		return nil, err
+	}
+	return []TensorSpec{in[2], in[4], in[5]}, nil
+}
+
+// Aliases implements Aliaser.
+func (op SGD) Aliases() []Alias {
+	if op.Momentum == 0 {
+		return []Alias{{Out: 0, In: 2}}
+	}
+	return []Alias{{Out: 0, In: 2}, {Out: 1, In: 4}}
+}
+
+// Aliases implements Aliaser.
+func (AdamW) Aliases() []Alias { return []Alias{{Out: 0, In: 2}, {Out: 1, In: 4}, {Out: 2, In: 5}} }
