@@ -1,0 +1,42 @@
+package config
+
+// Profile is the [profile] table.
+type Profile struct {
+	Enabled     bool
+	Interval    int // steps
+	GPUProfiles string
+}
+
+// Keys lists the table's keys.
+func (p *Profile) Keys() []Key {
+	return []Key{
+		Bool(&p.Enabled, "enabled", true).
+			Doc("Whether each rank writes its metrics to `logs/rank_<r>_metrics.json`."),
+		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).
+			Doc("Steps between two records."),
+		String(&p.GPUProfiles, "gpu_profiles", "").
+			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: none."),
+	}
+}
+
+// Checkpoint is the [checkpoint] table.
+type Checkpoint struct {
+	IntervalSteps   int     // 0 = not by steps
+	IntervalSeconds float64 // 0 = not by time
+	Keep            int
+	Best            bool
+}
+
+// Keys lists the table's keys.
+func (c *Checkpoint) Keys() []Key {
+	return []Key{
+		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").
+			Doc("Steps between two checkpoints. 0: not by steps."),
+		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").
+			Doc("Time between two checkpoints. 0: not by time. With both at 0 only the end is saved."),
+		Int(&c.Keep, "keep", 3).AtLeast(1).AtMost(1 << 20).
+			Doc("How many of the newest checkpoints stay."),
+		Bool(&c.Best, "best", true).
+			Doc("Whether the checkpoint with the best evaluation stays besides."),
+	}
+}

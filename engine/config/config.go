@@ -1,0 +1,93 @@
+package config
+
+// Config is a whole, resolved configuration: every key has a value, given or default.
+type Config struct {
+	Experiment Experiment
+	Device     Device
+	Model      Model
+	Data       Data
+	Train      Train
+	Optimizer  Optimizer
+	Schedule   Schedule
+	Parallel   Parallel
+	Balance    Balance
+	Profile    Profile
+	Checkpoint Checkpoint
+	NCCL       NCCL
+}
+
+// table is one [table] of the file, bound to its struct.
+type table struct {
+	name string
+	doc  string
+	keys []Key
+	// own are the keys of the chosen model or data set, a part of keys.
+	own []Key
+}
+
+// tables binds every key to its field in c, in the order of the file.
+func (c *Config) tables() []table {
+	ts := []table{
+		{name: "experiment", doc: "Names the run and says where its files go: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
+		{name: "device", doc: "What the run computes on.", keys: c.Device.Keys()},
+		{name: "model", doc: "The network. Further keys depend on `model.name`.", keys: c.Model.Keys()},
+		{name: "data", doc: "What the network is trained on, and how samples are read and augmented.", keys: c.Data.Keys()},
+		{name: "train", doc: "How long and how precisely to train.", keys: c.Train.Keys()},
+		{name: "optimizer", doc: "The update rule.", keys: c.Optimizer.Keys()},
+		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},
+		{name: "parallel", doc: "Several ranks: how they meet and how gradients travel. Without effect on a run of one rank.", keys: c.Parallel.Keys()},
+		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank.", keys: c.Balance.Keys()},
+		{name: "profile", doc: "Per-step records of what the time goes into.", keys: c.Profile.Keys()},
+		{name: "checkpoint", doc: "When to save and how much to keep. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
+		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. An allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. Left at its default a key is not passed on. Without effect on other backends.", keys: c.NCCL.Keys()},
+	}
+	for i := range ts {
+		switch {
+		case ts[i].name == "model" && c.Model.Options != nil:
+			ts[i].own = c.Model.Options.Keys()
+		case ts[i].name == "data" && c.Data.Options != nil:
+			ts[i].own = c.Data.Options.Keys()
+		}
+		ts[i].keys = append(ts[i].keys, ts[i].own...)
+	}
+	return ts
+}
+
+// Default returns a configuration with every common key at its default. Keys of a model or data set are
+// not in it: [Parse] of an empty text gives those too.
+func Default() *Config {
+	c := new(Config)
+	for _, t := range c.tables() {
+		for _, k := range t.keys {
+			k.setDefault()
+		}
+	}
+	c.fillDependentDefaults(func(string) bool { return false })
+	return c
+}
+
+// fillDependentDefaults sets the keys whose default depends on another key, unless they were given.
+func (c *Config) fillDependentDefaults(given func(key string) bool) {
+	if c.Optimizer.Name == "adamw" {
+		if !given("optimizer.lr") {
+			c.Optimizer.LR = 0.001
+		}
+		if !given("optimizer.weight_decay") {
+			c.Optimizer.WeightDecay = 0.01
+		}
+	}
+	cifar := c.Data.Dataset == "cifar10" || c.Data.Dataset == "cifar100"
+	images := c.Data.Dataset == "images"
+	if !given("data.image_size") && images {
+		c.Data.ImageSize = 224
+	}
+	if !given("data.crop_padding") && cifar {
+		c.Data.CropPadding = 4
+	}
+	if !given("data.random_resized_crop") && images && c.Data.CropPadding == 0 {
+		c.Data.RandomResizedCrop = true
+	}
+	if !given("data.flip") && (cifar || images) {
+		c.Data.Flip = true
+	}
+}

@@ -1,0 +1,70 @@
+package config
+
+// Data is the [data] table.
+type Data struct {
+	Dataset     string
+	Path        string // "" where the data set needs none
+	Fallback    string // "" or a synthetic data set
+	Download    string // auto, never
+	CacheDir    string // "" = the user's cache folder
+	ValFraction float64
+	BatchSize   int // samples of one optimizer step over all ranks (GLOBAL)
+	ImageSize   int // pixels, height = width
+	NumSamples  int // 0 = all
+	NumClasses  int // synthetic data only; 0 = the default of the data set
+	MaxPixels   int // of an encoded image
+	Workers     int // 0 = chosen by the loader
+
+	CropPadding       int // pixels; 0 = no random crop
+	RandomResizedCrop bool
+	Flip              bool
+	Mean              []float64 // per channel, of values in 0…1; empty = the data set's own
+	Std               []float64
+
+	// Options are the keys that only this data set has, of the type its package documents; nil if it has none.
+	Options Options
+}
+
+// Keys lists the keys that every data set has.
+func (d *Data) Keys() []Key {
+	return []Key{
+		Choice(&d.Dataset, "dataset", "synthetic_image").
+			Doc("Which data set, see the list of data sets below."),
+		String(&d.Path, "path", "").
+			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar` / `.tar.gz` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
+		Choice(&d.Fallback, "fallback", "", "", "synthetic_image", "synthetic_text").
+			Doc("Synthetic data to train on where the data set cannot be had (no file, no network), said loudly at the start and in every summary. Empty: that is an error (exit 3)."),
+		Choice(&d.Download, "download", "auto", "auto", "never").
+			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
+		String(&d.CacheDir, "cache_dir", "").
+			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
+		Float(&d.ValFraction, "val_fraction", 0.1).Below(1).
+			Doc("Share of the samples kept for evaluation where the data has no part of its own for it."),
+		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).
+			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It stays the same however it is split."),
+		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).
+			Varies("224 for `images`, else 32").
+			Doc("Height and width of the images that enter the network."),
+		Int(&d.NumSamples, "num_samples", 0).Unit("samples").
+			Doc("Uses only so many training samples. 0: all; for synthetic data its own number."),
+		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
+			Doc("Classes of synthetic data. 0: 10, or as many as the data set has that it stands in for."),
+		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).
+			Doc("Encoded images with more pixels are refused before they are decoded (decompression bombs)."),
+		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).
+			Doc("Goroutines that decode and augment ahead of the compute. 0: chosen by the CPU quota."),
+		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).
+			Varies("4 for `cifar10` and `cifar100`, else 0").
+			Doc("Random crop: training images are padded with so many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
+		Bool(&d.RandomResizedCrop, "random_resized_crop", false).
+			Varies("true for `images` unless `crop_padding` is given, else false").
+			Doc("Training images: a random window of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3, scaled to `image_size`."),
+		Bool(&d.Flip, "flip", false).
+			Varies("true for `cifar10`, `cifar100` and `images`, else false").
+			Doc("Mirrors every second training image, at random, left to right."),
+		Floats(&d.Mean, "mean").Length(3).AtMost(1).
+			Doc("Subtracted from the red, green and blue values (0…1). Empty: the data set's own."),
+		Floats(&d.Std, "std").Length(3).Above(0).
+			Doc("Divides the red, green and blue values after that. Empty: the data set's own."),
+	}
+}

@@ -1,0 +1,39 @@
+package config
+
+// Experiment is the [experiment] table.
+type Experiment struct {
+	Name      string
+	OutputDir string
+	LogDir    string // "" = <OutputDir>/<Name>/logs
+	Seed      uint64
+}
+
+// Keys lists the table's keys.
+func (e *Experiment) Keys() []Key {
+	return []Key{
+		String(&e.Name, "name", "default").
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64."),
+		String(&e.OutputDir, "output_dir", "experiments").
+			Doc("Folder that holds the folders of all runs."),
+		String(&e.LogDir, "log_dir", "").
+			Doc("Folder of logs, metrics and the summary. Empty: `<output_dir>/<name>/logs`."),
+		Seed(&e.Seed, "seed", 42).
+			Doc("Everything random is a function of it: weights, order of samples, augmentation, dropout. Same seed, machine and binary: bit-equal losses."),
+	}
+}
+
+// Device is the [device] table.
+type Device struct {
+	Kind    string // auto, cpu, cuda, reference, null
+	Threads int    // 0 = as many as the CPU quota allows
+}
+
+// Keys lists the table's keys.
+func (d *Device) Keys() []Key {
+	return []Key{
+		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").
+			Doc("`auto`: the GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow and obviously right. `null`: no memory and no maths, for tests of everything around them."),
+		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
+			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows."),
+	}
+}

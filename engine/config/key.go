@@ -1,0 +1,120 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Key is one key of a table: the field it sets, and everything that is said about it anywhere.
+// Make one with [String], [Choice], [Int], [Seed], [Float], [Bool], [Ints] or [Floats].
+type Key struct {
+	name   string // without the table
+	field  any    // *string, *int, *uint64, *float64, *bool, *[]int, *[]float64
+	def    any    // the field's element: string, int, …
+	doc    string
+	unit   string
+	varies string   // what the documentation says where the default depends on another key
+	enum   []string // for strings: the allowed values; empty means any
+	min    float64  // bounds of a number, or of each element of a list
+	max    float64
+	above  bool // min itself is not allowed
+	below  bool // max itself is not allowed
+	length int  // of a list that is given; 0 means any
+}
+
+// Options is a struct of keys that only one model or data set has. It lists them once:
+//
+//	func (o *Options) Keys() []config.Key {
+//		return []config.Key{
+//			config.Float(&o.Dropout, "dropout", 0.1).AtLeast(0).Below(1).Doc("Share of activations set to zero."),
+//		}
+//	}
+type Options interface {
+	Keys() []Key
+}
+
+// String is a key of any text.
+func String(field *string, name, def string) Key {
+	return Key{name: name, field: field, def: def}
+}
+
+// Choice is a key of one of the given values.
+func Choice(field *string, name, def string, values ...string) Key {
+	return Key{name: name, field: field, def: def, enum: values}
+}
+
+// Int is a key of a whole number, by default between 0 and 2^31-1.
+func Int(field *int, name string, def int) Key {
+	return Key{name: name, field: field, def: def, min: 0, max: math.MaxInt32}
+}
+
+// Seed is a key of a whole number between 0 and 2^63-1, what TOML can hold.
+func Seed(field *uint64, name string, def uint64) Key {
+	return Key{name: name, field: field, def: def, min: 0, max: math.MaxInt64}
+}
+
+// Float is a key of a finite number, by default at least 0.
+func Float(field *float64, name string, def float64) Key {
+	return Key{name: name, field: field, def: def, min: 0, max: math.Inf(1)}
+}
+
+// Bool is a key of true or false.
+func Bool(field *bool, name string, def bool) Key {
+	return Key{name: name, field: field, def: def}
+}
+
+// Ints is a key of a list of whole numbers, by default empty and each between 0 and 2^31-1.
+func Ints(field *[]int, name string, def ...int) Key {
+	return Key{name: name, field: field, def: def, min: 0, max: math.MaxInt32}
+}
+
+// Floats is a key of a list of finite numbers, by default empty and each at least 0.
+func Floats(field *[]float64, name string, def ...float64) Key {
+	return Key{name: name, field: field, def: def, min: 0, max: math.Inf(1)}
+}
+
+// Doc says what the key means, in Markdown.
+func (k Key) Doc(text string) Key { k.doc = text; return k }
+
+// Unit names the unit of a number.
+func (k Key) Unit(unit string) Key { k.unit = unit; return k }
+
+// AtLeast allows least and more.
+func (k Key) AtLeast(least float64) Key { k.min, k.above = least, false; return k }
+
+// Above allows only more than bound.
+func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
+
+// AtMost allows most and less.
+func (k Key) AtMost(most float64) Key { k.max, k.below = most, false; return k }
+
+// Below allows only less than bound.
+func (k Key) Below(bound float64) Key { k.max, k.below = bound, true; return k }
+
+// Length demands so many elements of a list that is not empty.
+func (k Key) Length(n int) Key { k.length = n; return k }
+
+// Varies says in words how the default depends on other keys.
+func (k Key) Varies(text string) Key { k.varies = text; return k }
+
+func (k Key) setDefault() {
+	switch field := k.field.(type) {
+	case *string:
+		*field = k.def.(string)
+	case *int:
+		*field = k.def.(int)
+	case *uint64:
+		*field = k.def.(uint64)
+	case *float64:
+		*field = k.def.(float64)
+	case *bool:
+		*field = k.def.(bool)
+	case *[]int:
+		*field = slices.Clone(k.def.([]int))
+	case *[]float64:
+		*field = slices.Clone(k.def.([]float64))
+	default:
+		panic(fmt.Sprintf("config: key %s has a field of type %T", k.name, k.field))
+	}
+}

@@ -1,0 +1,28 @@
+package config
+
+// Model is the [model] table.
+type Model struct {
+	Name       string
+	BatchNorm  string // sync, local, ghost
+	GhostGroup int    // samples; 0 unless BatchNorm is ghost
+	InitFrom   string // path of a .safetensors file, or ""
+	NumClasses int    // 0 = the data set's
+	// Options are the keys that only this model has, of the type its package documents; nil if it has none.
+	Options Options
+}
+
+// Keys lists the keys that every model has.
+func (m *Model) Keys() []Key {
+	return []Key{
+		String(&m.Name, "name", "simple_cnn").
+			Doc("Which network, see the list of models below."),
+		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
+			Doc("Which samples BatchNorm's statistics are taken over. `sync`: the whole step's samples on all ranks, so that the result does not depend on the number of ranks. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),
+		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
+			Doc("Size of a group for `batch_norm = \"ghost\"`, where it must be given and divide the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`); 0 otherwise."),
+		String(&m.InitFrom, "init_from", "").
+			Doc("Weights to start from: a `.safetensors` file with the names that users of the model know. Empty: random."),
+		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
+			Doc("Outputs of the classifier. 0: as many as the data set has."),
+	}
+}

@@ -1,0 +1,68 @@
+package config
+
+// Optimizer is the [optimizer] table.
+type Optimizer struct {
+	Name              string // sgd, adamw
+	LR                float64
+	Momentum          float64 // sgd
+	Nesterov          bool    // sgd
+	WeightDecay       float64
+	DecayNormsAndBias bool
+	Betas             []float64 // adamw, two of them
+	Eps               float64   // adamw
+}
+
+// Keys lists the table's keys.
+func (o *Optimizer) Keys() []Key {
+	return []Key{
+		Choice(&o.Name, "name", "sgd", "sgd", "adamw").
+			Doc("`sgd`: stochastic gradient descent with momentum. `adamw`: Adam with decoupled weight decay."),
+		Float(&o.LR, "lr", 0.05).
+			Varies("0.05 for `sgd`, 0.001 for `adamw`").
+			Doc("Learning rate at the end of the warm-up."),
+		Float(&o.Momentum, "momentum", 0.9).Below(1).
+			Doc("`sgd`: share of the last update that is kept. 0: none."),
+		Bool(&o.Nesterov, "nesterov", false).
+			Doc("`sgd`: Nesterov's form of the momentum."),
+		Float(&o.WeightDecay, "weight_decay", 0.0005).
+			Varies("0.0005 for `sgd`, 0.01 for `adamw`").
+			Doc("`sgd`: added to the gradient as `weight_decay * weight`. `adamw`: taken from the weight as `lr * weight_decay * weight`."),
+		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).
+			Doc("Whether the decay also applies to the weights of normalisation layers and to biases. PyTorch's optimizers do so unless told otherwise."),
+		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).Below(1).
+			Doc("`adamw`: how much of the running mean of the gradient and of its square is kept at each step."),
+		Float(&o.Eps, "eps", 1e-8).Above(0).
+			Doc("`adamw`: added to the root of the mean square, against division by zero."),
+	}
+}
+
+// Schedule is the [schedule] table.
+type Schedule struct {
+	Name         string  // constant, step, multistep, cosine, linear
+	WarmupSteps  int     // at most one of the two is above 0
+	WarmupEpochs float64 // epochs
+	StepSize     int     // epochs
+	Milestones   []int   // epochs, ascending
+	Gamma        float64
+	MinLR        float64
+}
+
+// Keys lists the table's keys.
+func (s *Schedule) Keys() []Key {
+	return []Key{
+		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
+			Doc("The curve after the warm-up. `constant`: stays at `optimizer.lr`. `step`: times `gamma` every `step_size` epochs. `multistep`: times `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
+		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
+			Doc("The learning rate rises in a straight line to `optimizer.lr` over so many steps; the first step already has its share of it. 0: no warm-up, or `warmup_epochs`."),
+		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").
+			Doc("The same in epochs, fractions allowed. Only one of the two may be given."),
+		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).
+			Doc("`step`: epochs between two falls."),
+		Ints(&s.Milestones, "milestones").Unit("epochs").AtLeast(1).
+			Doc("`multistep`: epochs at whose start the learning rate falls, ascending; needed there."),
+		Float(&s.Gamma, "gamma", 0.1).Above(0).AtMost(1).
+			Doc("`step`, `multistep`: factor of each fall."),
+		Float(&s.MinLR, "min_lr", 0).
+			Doc("`cosine`, `linear`: learning rate at the end of the run."),
+	}
+}

@@ -1,0 +1,110 @@
+package config
+
+// Parallel is the [parallel] table.
+type Parallel struct {
+	Backend                  string // auto, nccl, gloo
+	Ranks                    int    // 0 = one for each local device
+	BucketCapMB              float64
+	Overlap                  bool
+	WireDType                string // auto, f32, bf16, fp16
+	MasterAddr               string
+	MasterPort               int
+	TimeoutSeconds           float64
+	RendezvousTimeoutSeconds float64
+	SharedMemory             bool
+	TokenFile                string
+	Insecure                 bool
+}
+
+// Keys lists the table's keys.
+func (p *Parallel) Keys() []Key {
+	return []Key{
+		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").
+			Doc("What carries the gradients. `nccl`: between GPUs. `gloo`: between CPUs, or CPUs and GPUs. `auto`: `nccl` where every rank has a GPU of its own, else `gloo`."),
+		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).
+			Doc("Ranks started on this machine. 0: one for each local device."),
+		Float(&p.BucketCapMB, "bucket_cap_mb", 25).Unit("MiB").AtMost(1 << 16).
+			Doc("Gradients are sent in buckets of at most this size while backward still runs. 0: the size is tuned at the start."),
+		Bool(&p.Overlap, "overlap", true).
+			Doc("Whether buckets are sent while backward still runs, or all of them after it."),
+		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").
+			Doc("Number format of gradients between ranks; all ranks use the same. `auto`: agreed by the ranks from what they compute in."),
+		String(&p.MasterAddr, "master_addr", "127.0.0.1").
+			Doc("Host name or address of rank 0, where the ranks meet."),
+		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).
+			Doc("TCP port of rank 0, where the ranks meet."),
+		Float(&p.TimeoutSeconds, "timeout_seconds", 30).Unit("s").Above(0).
+			Doc("How long a rank waits for another one within a step before it counts as lost."),
+		Float(&p.RendezvousTimeoutSeconds, "rendezvous_timeout_seconds", 300).Unit("s").Above(0).
+			Doc("How long the ranks wait for each other at the start."),
+		Bool(&p.SharedMemory, "shared_memory", true).
+			Doc("Whether ranks of one machine exchange gradients through shared memory."),
+		String(&p.TokenFile, "token_file", "").
+			Doc("File with the secret that ranks of several machines show each other (readable by its owner only). Empty: the environment variable `HETERO_TOKEN`."),
+		Bool(&p.Insecure, "insecure", false).
+			Doc("Allows ranks of several machines to meet without a secret. Said at every start."),
+	}
+}
+
+// Balance is the [balance] table.
+type Balance struct {
+	Policy         string // none, proportional, dynamic, hybrid
+	Interval       int    // steps
+	Objective      string // time, energy, cost
+	BenchWorthless bool
+	FixedShares    []int // samples, one for each rank; overrides Policy
+}
+
+// Keys lists the table's keys.
+func (b *Balance) Keys() []Key {
+	return []Key{
+		Choice(&b.Policy, "policy", "hybrid", "none", "proportional", "dynamic", "hybrid").
+			Doc("`none`: equal shares. `proportional`: by the static compute score. `dynamic`: by score and live performance. `hybrid`: starts proportional, then solves for the shares with the least step time on curves fitted while training."),
+		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).
+			Doc("Steps between two decisions."),
+		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").
+			Doc("What is minimised: the step's time, its energy or its cost."),
+		Bool(&b.BenchWorthless, "bench_worthless", false).
+			Doc("Whether a rank that makes the step slower than it is without it gets no samples."),
+		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
+			Doc("One share for each rank, summing to `data.batch_size`; overrides `policy`. For tests and oracles. Empty: the policy decides."),
+	}
+}
+
+// NCCL is the [nccl] table. A field at its zero value is not passed on.
+type NCCL struct {
+	Debug          string
+	Algo           string
+	Proto          string
+	SocketIfname   string
+	IBHCA          string
+	IBDisable      bool
+	P2PDisable     bool
+	SHMDisable     bool
+	MinNchannels   int
+	MaxNchannels   int
+	Nthreads       int
+	Buffsize       int // bytes
+	SocketNthreads int
+	NsocksPerTh    int
+}
+
+// Keys lists the table's keys: the allow-list.
+func (n *NCCL) Keys() []Key {
+	return []Key{
+		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO", "TRACE").Doc("How much NCCL says (on standard error)."),
+		Choice(&n.Algo, "algo", "", "", "Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree").Doc("Algorithm that is forced."),
+		Choice(&n.Proto, "proto", "", "", "LL", "LL128", "Simple").Doc("Protocol that is forced."),
+		String(&n.SocketIfname, "socket_ifname", "").Doc("Network interfaces to use, by prefix, as `eth,ens` or `^docker`."),
+		String(&n.IBHCA, "ib_hca", "").Doc("InfiniBand adapters to use, as `mlx5_0:1`."),
+		Bool(&n.IBDisable, "ib_disable", false).Doc("Whether InfiniBand is left alone and sockets are used."),
+		Bool(&n.P2PDisable, "p2p_disable", false).Doc("Whether direct copies between GPUs (NVLink, PCIe) are left alone."),
+		Bool(&n.SHMDisable, "shm_disable", false).Doc("Whether shared memory between GPUs is left alone."),
+		Int(&n.MinNchannels, "min_nchannels", 0).AtMost(64).Doc("Least number of channels."),
+		Int(&n.MaxNchannels, "max_nchannels", 0).AtMost(64).Doc("Largest number of channels."),
+		Int(&n.Nthreads, "nthreads", 0).Unit("threads").AtMost(512).Doc("CUDA threads of a block: 64, 128, 256 or 512."),
+		Int(&n.Buffsize, "buffsize", 0).Unit("bytes").AtMost(1 << 30).Doc("Buffer between a pair of GPUs."),
+		Int(&n.SocketNthreads, "socket_nthreads", 0).Unit("threads").AtMost(16).Doc("CPU threads of a socket connection."),
+		Int(&n.NsocksPerTh, "nsocks_perthread", 0).AtMost(16).Doc("Sockets of such a thread."),
+	}
+}

@@ -1,0 +1,47 @@
+package config
+
+// Train is the [train] table.
+type Train struct {
+	Epochs           int // 0 = no limit, then Steps or MaxSeconds ends the run
+	Steps            int // above 0: exactly so many optimizer steps
+	MaxSeconds       float64
+	Precision        string // auto, f32, bf16, fp16
+	GradAccumulation int    // micro-batches of an optimizer step
+	EvalInterval     int    // epochs; 0 = only at the end
+	LogInterval      int    // steps
+	LabelSmoothing   float64
+	ClipNorm         float64 // 0 = no clipping
+	NaNPatience      int     // steps
+	NaNRollbacks     int
+	Resume           string // auto, none, or the path of a checkpoint
+}
+
+// Keys lists the table's keys.
+func (t *Train) Keys() []Key {
+	return []Key{
+		Int(&t.Epochs, "epochs", 10).Unit("epochs").
+			Doc("Passes over the training samples; an epoch's incomplete last batch is dropped. 0: no limit, then `steps` or `max_seconds` must end the run."),
+		Int(&t.Steps, "steps", 0).Unit("steps").
+			Doc("Above 0 the run has exactly so many optimizer steps, whatever `epochs` says. 0: `epochs` decides."),
+		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").
+			Doc("The run is saved and ends after so much time. 0: no limit."),
+		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").
+			Doc("Number format of activations and of the weights' working copies; master weights, weight gradients and sums are always f32. `auto`: bf16 where the device computes it fast (CPUs with AVX512_BF16 or AMX, GPUs from sm_80 on), else fp16 with loss scaling on GPUs and f32 on CPUs. `fp16` needs a GPU."),
+		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).
+			Doc("Cuts the global batch into so many micro-batches whose gradients are summed: less memory, the same gradient. Must divide `data.batch_size`."),
+		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").
+			Doc("Epochs between two evaluations. The end of the run is always evaluated; 0: nothing but that."),
+		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).
+			Doc("Steps between two progress lines where the output is not a terminal."),
+		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).
+			Doc("Share of the target's probability that is spread evenly over all classes."),
+		Float(&t.ClipNorm, "clip_norm", 0).
+			Doc("Gradients whose global norm exceeds this are scaled down to it. 0: no clipping."),
+		Int(&t.NaNPatience, "nan_patience", 10).Unit("steps").AtLeast(1).
+			Doc("A step whose gradient holds NaN or Inf is skipped and counted; after so many in a row the run goes back to its last checkpoint."),
+		Int(&t.NaNRollbacks, "nan_rollbacks", 2).
+			Doc("After so many of those returns the next one ends the run (exit 4, diverged)."),
+		String(&t.Resume, "resume", "auto").
+			Doc("`auto`: goes on from the newest valid checkpoint of the run, or starts it. `none`: starts anew and moves the old run aside. Anything else: the folder of the checkpoint to go on from."),
+	}
+}
