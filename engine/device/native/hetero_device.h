@@ -1,0 +1,303 @@
+/* hetero_device.h: the whole C ABI between the engine (Go) and a native device library.
+ *
+ * A library exports ONE function, ht_get_api, which returns a table of functions. The table only grows at
+ * its end; ht_abi_version changes when anything before the end does.
+ *
+ * Rules for a library:
+ *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error;
+ *   - no exception, exit or abort crosses this boundary, no signal handler is installed;
+ *   - strings passed in are read during the call only; strings handed out live as long as the library.
+ *
+ * Ops and their operands are those of package engine/device, one parameter struct an op, documented there.
+ */
+#ifndef HETERO_DEVICE_H
+#define HETERO_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HT_ABI_VERSION 1
+#define HT_MAX_DIMS 6
+#define HT_MAX_OPERANDS 16
+
+typedef enum ht_status {
+  HT_OK = 0,
+  HT_UNSUPPORTED = 1, /* no such kernel: the planner decomposes the op */
+  HT_INVALID = 2,     /* wrong argument */
+  HT_OUT_OF_MEMORY = 3,
+  HT_DEVICE_FAILURE = 4,
+  HT_TIMEOUT = 5,
+  HT_UNAVAILABLE = 6, /* no such device on this machine */
+} ht_status;
+
+typedef struct ht_error {
+  char text[1024]; /* NUL-terminated: what, where, got, want */
+} ht_error;
+
+/* The values of tensor.DType. */
+typedef enum ht_dtype {
+  HT_F32 = 1,
+  HT_F64 = 2,
+  HT_BF16 = 3,
+  HT_F16 = 4,
+  HT_I64 = 5,
+  HT_I32 = 6,
+  HT_U32 = 7,
+  HT_U8 = 8,
+  HT_OPAQUE = 9,
+} ht_dtype;
+
+#define HT_LAYOUT_PLAIN 0u
+#define HT_LAYOUT_ANY 1u
+#define HT_LAYOUT_FIRST_PRIVATE 16u
+
+typedef struct ht_spec {
+  int32_t dtype; /* ht_dtype */
+  int32_t ndim;
+  int64_t dims[HT_MAX_DIMS];
+  uint32_t layout;
+  uint32_t reserved;
+  int64_t bytes; /* size in memory with padding; 0 in requests where the library shall say */
+} ht_spec;
+
+/* --- ops ----------------------------------------------------------------------------------------- */
+
+typedef enum ht_op {
+  HT_CONV2D = 1,
+  HT_CONV2D_DIFF_SRC,
+  HT_CONV2D_DIFF_WEIGHTS,
+  HT_LINEAR,
+  HT_LINEAR_DIFF_SRC,
+  HT_LINEAR_DIFF_WEIGHTS,
+  HT_BATCH_NORM_STATS,
+  HT_BATCH_NORM_APPLY,
+  HT_BATCH_NORM_DIFF_REDUCE,
+  HT_BATCH_NORM_DIFF_APPLY,
+  HT_BATCH_NORM_RUNNING,
+  HT_MAX_POOL2D,
+  HT_MAX_POOL2D_DIFF,
+  HT_AVG_POOL2D,
+  HT_AVG_POOL2D_DIFF,
+  HT_GLOBAL_AVG_POOL,
+  HT_GLOBAL_AVG_POOL_DIFF,
+  HT_UNARY,
+  HT_UNARY_DIFF,
+  HT_BINARY,
+  HT_SCALE,
+  HT_FILL,
+  HT_DROPOUT,
+  HT_REORDER,
+  HT_TRANSPOSE,
+  HT_RESHAPE,
+  HT_CONCAT,
+  HT_SLICE,
+  HT_PAD,
+  HT_REDUCE,
+  HT_BROADCAST,
+  HT_SOFTMAX_CROSS_ENTROPY,
+  HT_SOFTMAX_CROSS_ENTROPY_DIFF,
+  HT_IMAGE_NORMALIZE,
+  HT_SUM_SQUARES,
+  HT_GRAD_CONTROL,
+  HT_SGD,
+  HT_ADAMW,
+  HT_OP_END /* one past the last */
+} ht_op;
+
+/* HT_CONV2D*: kernel and bias matter to _DIFF_WEIGHTS only. */
+typedef struct ht_conv2d_params {
+  int32_t stride[2], padding[2], dilation[2], kernel[2];
+  int32_t groups, bias;
+} ht_conv2d_params;
+
+/* HT_LINEAR*: bias matters to _DIFF_WEIGHTS only; dst's type is that of the out spec. */
+typedef struct ht_linear_params {
+  int32_t bias;
+} ht_linear_params;
+
+/* HT_BATCH_NORM_{STATS,APPLY,DIFF_REDUCE,DIFF_APPLY} */
+typedef struct ht_batch_norm_params {
+  int32_t group; /* samples of a statistics group; 0 = the whole batch */
+  int32_t relu, add, two;
+  double eps;
+  int64_t count; /* DIFF_APPLY: n of a full group, 0 = this operand's own */
+} ht_batch_norm_params;
+
+typedef struct ht_batch_norm_running_params {
+  double momentum;
+  const int64_t *counts; /* one a group */
+  int64_t groups;
+} ht_batch_norm_running_params;
+
+/* HT_MAX_POOL2D*, HT_AVG_POOL2D* */
+typedef struct ht_pool2d_params {
+  int32_t stride[2], padding[2], dilation[2], kernel[2];
+  int32_t train;         /* max */
+  int32_t count_padding; /* avg */
+} ht_pool2d_params;
+
+/* HT_UNARY, HT_UNARY_DIFF */
+typedef enum ht_unary_func {
+  HT_RELU = 0, HT_SIGMOID, HT_TANH, HT_GELU, HT_GELU_TANH, HT_EXP, HT_LOG, HT_SQRT, HT_SQUARE, HT_NEG, HT_ABS
+} ht_unary_func;
+/* HT_BINARY */
+typedef enum ht_binary_func { HT_ADD = 0, HT_SUB, HT_MUL, HT_DIV, HT_MAX, HT_MIN } ht_binary_func;
+/* HT_REDUCE */
+typedef enum ht_reduce_func { HT_SUM = 0, HT_MEAN, HT_MAXIMUM } ht_reduce_func;
+
+/* HT_UNARY, HT_UNARY_DIFF, HT_BINARY */
+typedef struct ht_elementwise_params {
+  int32_t func;
+} ht_elementwise_params;
+
+typedef struct ht_fill_params {
+  double value;
+} ht_fill_params;
+
+typedef struct ht_dropout_params {
+  double p;
+  uint32_t stream;
+} ht_dropout_params;
+
+/* HT_TRANSPOSE: axes = the permutation. HT_REDUCE: func and axes. HT_BROADCAST: axes. HT_CONCAT: axes[0].
+ * HT_SLICE, HT_PAD: axes[0], start, size. */
+typedef struct ht_move_params {
+  int32_t func, num_axes;
+  int32_t axes[HT_MAX_DIMS];
+  int64_t start, size;
+} ht_move_params;
+
+/* HT_SOFTMAX_CROSS_ENTROPY, _DIFF */
+typedef struct ht_loss_params {
+  double label_smoothing;
+} ht_loss_params;
+
+typedef struct ht_image_normalize_params {
+  const float *mean, *std; /* one a channel */
+  int32_t channels;
+} ht_image_normalize_params;
+
+typedef struct ht_segment {
+  int64_t offset, length; /* elements */
+  float weight_decay, lr_scale;
+} ht_segment;
+
+/* HT_SUM_SQUARES: chunk. HT_GRAD_CONTROL: max_norm. HT_SGD, HT_ADAMW: the rest. */
+typedef struct ht_optim_params {
+  int64_t chunk;
+  double max_norm;
+  float momentum, beta1, beta2, eps;
+  int32_t nesterov;
+  int32_t reserved;
+  const ht_segment *segments;
+  int64_t num_segments;
+} ht_optim_params;
+
+/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF take none: params NULL. */
+
+/* --- objects ------------------------------------------------------------------------------------- */
+
+typedef struct ht_device ht_device;
+typedef struct ht_kernel ht_kernel;
+typedef struct ht_program ht_program;
+typedef struct ht_stream ht_stream;
+typedef struct ht_event ht_event;
+
+typedef struct ht_open_options {
+  int32_t index;
+  int32_t threads; /* 0 = all CPUs of the process */
+} ht_open_options;
+
+typedef struct ht_info {
+  char model[128], isa[64];
+  int32_t threads, fast_bf16;
+  int64_t memory_bytes;
+} ht_info;
+
+typedef struct ht_alias {
+  int32_t out, in;
+} ht_alias;
+
+/* What a kernel wants; arrays are the library's, valid until kernel_free. */
+typedef struct ht_kernel_desc {
+  const ht_spec *in, *out;
+  int32_t num_in, num_out;
+  int64_t workspace;
+  const ht_alias *inplace;
+  int32_t num_inplace;
+} ht_kernel_desc;
+
+typedef enum ht_step_kind { HT_STEP_LAUNCH = 0, HT_STEP_RECORD = 1, HT_STEP_WAIT = 2 } ht_step_kind;
+
+typedef struct ht_step {
+  int32_t kind; /* ht_step_kind */
+  int32_t reserved;
+  ht_kernel *kernel;   /* LAUNCH */
+  void *const *in;     /* LAUNCH: device addresses, as many as the kernel has inputs */
+  void *const *out;    /* LAUNCH */
+  void *workspace;     /* LAUNCH: may be NULL where none is needed */
+  ht_event *event;     /* RECORD, WAIT */
+} ht_step;
+
+/* What measure_peak measures, with all threads of the device. */
+typedef enum ht_peak {
+  HT_PEAK_F32_FLOPS = 1,  /* fused multiply-adds in registers, FLOP/s */
+  HT_PEAK_BF16_FLOPS = 2, /* bf16 dot products with f32 sums; HT_UNSUPPORTED without the instruction */
+  HT_PEAK_READ_BYTES = 3, /* reading memory far beyond the caches, bytes/s */
+  HT_PEAK_COPY_BYTES = 4, /* copying, read + written bytes/s */
+  HT_PEAK_WRITE_BYTES = 5,
+} ht_peak;
+
+typedef struct ht_api {
+  uint32_t abi_version;
+  uint32_t table_bytes; /* sizeof(ht_api) as the library was built */
+  const char *kind;     /* "cpu" */
+  const char *build;    /* versions of what is inside: "oneDNN 3.2.0, gomp" */
+
+  ht_status (*open)(const ht_open_options *, ht_device **, ht_error *);
+  void (*close)(ht_device *);
+  void (*info)(const ht_device *, ht_info *);
+  void (*memory)(const ht_device *, int64_t *allocated, int64_t *peak);
+  void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
+
+  /* host != 0: page-locked host memory. At least 64-byte alignment. */
+  ht_status (*alloc)(ht_device *, int64_t bytes, int32_t host, void **, ht_error *);
+  void (*free)(ht_device *, void *, int64_t bytes, int32_t host);
+
+  ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
+                       const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
+  void (*kernel_desc)(const ht_kernel *, ht_kernel_desc *);
+  void (*kernel_free)(ht_kernel *);
+
+  ht_status (*program_create)(ht_device *, const ht_step *, int32_t num_steps, ht_program **, ht_error *);
+  void (*program_free)(ht_program *);
+
+  ht_status (*event_create)(ht_device *, ht_event **, ht_error *);
+  int32_t (*event_done)(ht_event *);
+  ht_status (*event_wait)(ht_event *, int64_t timeout_ns, ht_error *);
+  void (*event_free)(ht_event *);
+
+  ht_status (*stream_create)(ht_device *, ht_stream **, ht_error *);
+  ht_status (*stream_run)(ht_stream *, ht_program *, ht_error *);
+  /* as stream_run, then waits; elapsed_ns[i] += time of step i */
+  ht_status (*stream_run_timed)(ht_stream *, ht_program *, int64_t *elapsed_ns, ht_error *);
+  ht_status (*stream_copy)(ht_stream *, void *dst, const void *src, int64_t bytes, ht_error *);
+  ht_status (*stream_record)(ht_stream *, ht_event *, ht_error *);
+  ht_status (*stream_wait)(ht_stream *, ht_event *, ht_error *);
+  ht_status (*stream_sync)(ht_stream *, ht_error *);
+  void (*stream_free)(ht_stream *);
+
+  ht_status (*measure_peak)(ht_device *, int32_t what, double seconds, double *per_second, ht_error *);
+} ht_api;
+
+/* The one export. Returns NULL if the library cannot serve this ABI version. */
+const ht_api *ht_get_api(uint32_t abi_version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
