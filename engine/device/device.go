@@ -20,8 +20,10 @@ var (
 // Device computes. See the package comment for who may call what when.
 type Device interface {
 	Info() Info
-	// Compile chooses algorithm and layouts for one op. out are the specs that op.Infer(in) gives, each
-	// with Layout Plain, Any or pinned; in likewise. An operand with Layout Any is the device's choice.
+	// Compile chooses algorithm and layouts for one op. out are the specs that op.Infer(in) gives.
+	// The Layout of an input says where the operand lies now, or Any where the caller does not care: the
+	// kernel may answer with another in Kernel.In, and the caller reorders. The Layout of an output binds
+	// unless it is Any. Both kinds of layout must come from this device.
 	Compile(op Op, in, out []TensorSpec) (Kernel, error)
 	// NewProgram binds kernels to memory. Buffers and kernels must outlive the program.
 	NewProgram(steps []Step) (Program, error)
