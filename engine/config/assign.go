@@ -1,0 +1,211 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// assign checks a TOML value against the key and sets the field. Otherwise it returns the fault without its place.
+func (k Key) assign(value any) (Fault, bool) {
+	fault := func(message string) (Fault, bool) {
+		return Fault{Message: message, Got: describe(value), Want: k.want()}, false
+	}
+	switch field := k.field.(type) {
+	case *string:
+		text, ok := value.(string)
+		switch {
+		case !ok:
+			return fault("wrong type")
+		case len(k.enum) > 0 && !slices.Contains(k.enum, text):
+			f, _ := fault("unknown value")
+			f.Want += fmt.Sprintf("; nearest: %s", quote(nearest(text, k.enum)))
+			return f, false
+		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
+			return fault("holds a control character")
+		}
+		*field = text
+	case *bool:
+		on, ok := value.(bool)
+		if !ok {
+			return fault("wrong type")
+		}
+		*field = on
+	case *int, *uint64, *float64:
+		x, message := k.number(value)
+		if message != "" {
+			return fault(message)
+		}
+		setNumber(field, x)
+	case *[]int, *[]float64:
+		list, ok := value.([]any)
+		if !ok {
+			return fault("wrong type")
+		}
+		if k.length > 0 && len(list) > 0 && len(list) != k.length {
+			return fault(fmt.Sprintf("has %d elements", len(list)))
+		}
+		numbers := make([]any, len(list))
+		for i, element := range list {
+			x, message := k.number(element)
+			if message != "" {
+				return fault(fmt.Sprintf("element %d: %s", i+1, message))
+			}
+			numbers[i] = x
+		}
+		setList(field, numbers)
+	}
+	return Fault{}, true
+}
+
+// number checks one number against the key's type and bounds: an int64 or a float64, or what is wrong.
+func (k Key) number(value any) (x any, message string) {
+	var v float64
+	switch n := value.(type) {
+	case int64:
+		x, v = n, float64(n)
+		if !k.whole() {
+			x = v
+		}
+	case float64:
+		if k.whole() {
+			return nil, "wrong type"
+		}
+		x, v = n, n
+	default:
+		return nil, "wrong type"
+	}
+	switch {
+	case math.IsNaN(v) || math.IsInf(v, 0):
+		return nil, "not a finite number"
+	case v < k.min || k.above && v == k.min:
+		return nil, "too small"
+	case v > k.max || k.below && v == k.max:
+		return nil, "too large"
+	}
+	return x, ""
+}
+
+func (k Key) whole() bool {
+	switch k.field.(type) {
+	case *int, *uint64, *[]int:
+		return true
+	}
+	return false
+}
+
+func setNumber(field, x any) {
+	switch field := field.(type) {
+	case *int:
+		*field = int(x.(int64))
+	case *uint64:
+		*field = uint64(x.(int64))
+	case *float64:
+		*field = x.(float64)
+	}
+}
+
+func setList(field any, numbers []any) {
+	switch field := field.(type) {
+	case *[]int:
+		*field = nil
+		for _, x := range numbers {
+			*field = append(*field, int(x.(int64)))
+		}
+	case *[]float64:
+		*field = nil
+		for _, x := range numbers {
+			*field = append(*field, x.(float64))
+		}
+	}
+}
+
+// kind names the key's type as a user knows it.
+func (k Key) kind() string {
+	switch k.field.(type) {
+	case *string:
+		return "string"
+	case *bool:
+		return "boolean"
+	case *int, *uint64:
+		return "integer"
+	case *float64:
+		return "number"
+	case *[]int:
+		return "list of integers"
+	default:
+		return "list of numbers"
+	}
+}
+
+// want says what the key takes: "an integer from 1 to 4096".
+func (k Key) want() string {
+	switch k.field.(type) {
+	case *string:
+		if len(k.enum) > 0 {
+			return "one of " + orList(k.enum)
+		}
+		return "a string"
+	case *bool:
+		return "true or false"
+	case *int, *uint64:
+		return "an integer " + k.bounds()
+	case *float64:
+		return "a number " + k.bounds()
+	}
+	what := k.kind()
+	if k.length > 0 {
+		what = fmt.Sprintf("list of %d %s", k.length, strings.TrimPrefix(what, "list of "))
+	}
+	return "a " + what + " " + k.bounds()
+}
+
+// bounds says what numbers are allowed: "of at least 1", "from 0 to 1", "above 0 and below 1".
+func (k Key) bounds() string {
+	low, high := formatFloat(k.min), formatFloat(k.max)
+	unbounded := math.IsInf(k.max, 1) || k.max == math.MaxInt32 || k.max == math.MaxInt64
+	if k.whole() {
+		low, high = strconv.FormatFloat(k.min, 'f', -1, 64), strconv.FormatFloat(k.max, 'f', -1, 64)
+	}
+	switch {
+	case unbounded && k.above:
+		return "above " + low
+	case unbounded:
+		return "of at least " + low
+	case !k.above && !k.below:
+		return "from " + low + " to " + high
+	}
+	text := "of at least " + low
+	if k.above {
+		text = "above " + low
+	}
+	if k.below {
+		return text + " and below " + high
+	}
+	return text + " and at most " + high
+}
+
+// describe shows a decoded TOML value in a message.
+func describe(value any) string {
+	switch v := value.(type) {
+	case string:
+		return quote(shorten(v))
+	case map[string]any:
+		return "a table"
+	case []any:
+		parts := make([]string, 0, len(v))
+		for _, element := range v[:min(len(v), 16)] {
+			parts = append(parts, describe(element))
+		}
+		if len(v) > 16 {
+			parts = append(parts, "…")
+		}
+		return shorten("[" + strings.Join(parts, ", ") + "]")
+	case float64:
+		return formatFloat(v)
+	default:
+		return shorten(fmt.Sprint(v))
+	}
+}

@@ -1,0 +1,129 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault is one thing that is wrong with a configuration.
+type Fault struct {
+	Place   string // the file's name, "--set train.steps", "--epochs"; "" for a default
+	Line    int    // in the file, from 1; 0 if there is none
+	Key     string // full dotted key, as data.batch_size; "" if the fault concerns no key
+	Message string // what is wrong
+	Got     string // the value as it stands; "" if that says nothing
+	Want    string // what would be right; "" if Message says it
+}
+
+// String is the fault on one line: `FILE: line N: key: message (got X, want Y)`.
+func (f Fault) String() string {
+	var b strings.Builder
+	if f.Place != "" {
+		b.WriteString(f.Place)
+		if f.Line > 0 {
+			fmt.Fprintf(&b, ": line %d", f.Line)
+		}
+		b.WriteString(": ")
+	}
+	if f.Key != "" && !strings.HasSuffix(f.Place, " "+f.Key) {
+		b.WriteString(f.Key + ": ")
+	}
+	b.WriteString(f.Message)
+	switch {
+	case f.Got != "" && f.Want != "":
+		fmt.Fprintf(&b, " (got %s, want %s)", f.Got, f.Want)
+	case f.Got != "":
+		fmt.Fprintf(&b, " (got %s)", f.Got)
+	case f.Want != "":
+		fmt.Fprintf(&b, " (want %s)", f.Want)
+	}
+	return b.String()
+}
+
+// Error holds every fault of a configuration.
+type Error struct {
+	Faults []Fault // at most maxFaults of them, in the order of the file, then of the overrides
+	More   int     // further ones that are not listed
+}
+
+// maxFaults bounds the list: a file that is not a configuration at all has thousands.
+const maxFaults = 100
+
+// Error has one fault a line.
+func (e *Error) Error() string {
+	lines := make([]string, 0, len(e.Faults)+1)
+	for _, f := range e.Faults {
+		lines = append(lines, f.String())
+	}
+	if e.More > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", e.More))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// nearest returns the candidate that text was probably meant to be: the smallest edit distance, where a
+// right last part in the wrong table counts as close. Ties go to the first; no candidates give "".
+func nearest(text string, candidates []string) string {
+	best, bestDistance := "", 0
+	text = strings.ToLower(text)
+	leaf := text[strings.LastIndexByte(text, '.')+1:]
+	for _, c := range candidates {
+		lower := strings.ToLower(c)
+		d := 2 * editDistance(text, lower)
+		if dot := strings.LastIndexByte(lower, '.'); dot >= 0 {
+			d = min(d, 3+2*editDistance(leaf, lower[dot+1:]))
+		}
+		if best == "" || d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// longestName bounds the work of editDistance: no key is longer.
+const longestName = 64
+
+// editDistance counts the insertions, deletions and replacements of bytes that turn a into b.
+func editDistance(a, b string) int {
+	a, b = a[:min(len(a), longestName)], b[:min(len(b), longestName)]
+	row := make([]int, len(b)+1) // row[j]: distance from the part of a read so far to b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// orList joins quoted values: "a", "b" or "c".
+func orList(values []string) string {
+	quoted := make([]string, len(values))
+	for i, v := range values {
+		quoted[i] = quote(v)
+	}
+	if n := len(quoted); n > 1 {
+		return strings.Join(quoted[:n-1], ", ") + " or " + quoted[n-1]
+	}
+	return strings.Join(quoted, "")
+}
+
+// shorten cuts a text that is shown in a message.
+func shorten(text string) string {
+	const most = 60
+	runes := []rune(text)
+	if len(runes) <= most {
+		return text
+	}
+	return string(slices.Concat(runes[:most], []rune("…")))
+}

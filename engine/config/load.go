@@ -1,0 +1,280 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+// MaxFileBytes is the largest configuration that is read: parsing takes time quadratic in the number of keys.
+const MaxFileBytes = 64 << 10
+
+// Override is a setting from the command line; it takes precedence over the file.
+type Override struct {
+	Origin string // where it came from, as errors name it: "--set train.steps", "--epochs"
+	Key    string // full dotted key
+	Value  string // a TOML value, or a bare word for a string key
+}
+
+// ParseSet reads the argument of --set, `table.key=value`.
+func ParseSet(text string) (Override, error) {
+	key, value, found := strings.Cut(text, "=")
+	key = strings.TrimSpace(key)
+	if !found || key == "" {
+		return Override{}, fmt.Errorf("--set: got %q, want table.key=value", shorten(text))
+	}
+	return Override{Origin: "--set " + key, Key: key, Value: strings.TrimSpace(value)}, nil
+}
+
+// Load reads a configuration file and applies the overrides in their order. Without a file ("") only
+// they differ from the defaults. Faults come as a [*Error], a file that cannot be read as another error.
+func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
+	if file == "" {
+		return Parse("", nil, catalog, overrides...)
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(file, text, catalog, overrides...)
+}
+
+// Parse is [Load] of a text; name stands for the file in faults.
+func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
+	l := loader{
+		file: name, catalog: catalog, config: new(Config),
+		keys: make(map[string]Key), tableLine: make(map[string]int),
+		places: make(map[string]place), bad: make(map[string]bool),
+	}
+	if len(text) > MaxFileBytes {
+		size := fmt.Sprintf("at least %d bytes", len(text))
+		return nil, &Error{Faults: []Fault{{Place: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
+	}
+	entries, faults := parseTOML(text)
+	for _, f := range faults {
+		f.Place = name
+		l.faults = append(l.faults, f)
+		l.bad[f.Key] = true
+	}
+	l.bind(entries, overrides)
+	for _, e := range entries {
+		l.entry(e)
+	}
+	for _, o := range overrides {
+		l.override(o)
+	}
+	l.config.fillDependentDefaults(func(key string) bool { return l.places[key] != place{} })
+	l.checkLater()
+	l.checkRules()
+	if len(l.faults) > 0 {
+		return nil, l.error()
+	}
+	return l.config, nil
+}
+
+// place is where a value comes from; the zero place is a default.
+type place struct {
+	name string
+	line int // 0 unless name is the file
+	rank int // order of overrides; 0 for the file
+}
+
+// loader turns entries and overrides into a Config and faults.
+type loader struct {
+	file      string
+	catalog   Catalog
+	config    *Config
+	keys      map[string]Key // by full dotted key
+	order     []string       // the keys of l.keys, as the tables list them
+	tables    []string
+	tableLine map[string]int
+	places    map[string]place // of the keys that were given
+	bad       map[string]bool  // keys whose value has a fault, so that no rule looks at them
+	overrides int
+	faults    []Fault
+}
+
+// bind chooses the options of the model and data set that the input names and binds every key to its
+// field, all at their defaults.
+func (l *loader) bind(entries []entry, overrides []Override) {
+	chosen := map[string]string{"model.name": "", "data.dataset": ""}
+	for _, t := range l.config.tables() {
+		for _, k := range t.keys {
+			if _, chooses := chosen[t.name+"."+k.name]; chooses {
+				chosen[t.name+"."+k.name] = k.def.(string)
+			}
+		}
+	}
+	for _, e := range entries {
+		if name, isText := e.value.(string); isText && len(e.path) == 2 {
+			if _, chooses := chosen[e.key()]; chooses {
+				chosen[e.key()] = name
+			}
+		}
+	}
+	for _, o := range overrides {
+		if _, chooses := chosen[o.Key]; chooses {
+			if value, err := parseValue(o.Value, true); err == nil {
+				chosen[o.Key], _ = value.(string)
+			}
+		}
+	}
+	if kind, found := find(l.catalog.Models, chosen["model.name"]); found {
+		l.config.Model.Options = kind.options()
+	}
+	if kind, found := find(l.catalog.DataSets, chosen["data.dataset"]); found {
+		l.config.Data.Options = kind.options()
+	}
+	for _, t := range l.catalog.tables(l.config) {
+		l.tables = append(l.tables, t.name)
+		for _, k := range t.keys {
+			k.setDefault()
+			l.keys[t.name+"."+k.name] = k
+			l.order = append(l.order, t.name+"."+k.name)
+		}
+	}
+}
+
+// entry assigns what the file sets.
+func (l *loader) entry(e entry) {
+	at := place{name: l.file, line: e.line}
+	_, isTable := e.value.(map[string]any)
+	knownTable := slices.Contains(l.tables, e.path[0])
+	if len(e.path) == 1 {
+		switch {
+		case knownTable && isTable:
+			l.tableLine[e.path[0]] = e.line
+		case knownTable:
+			l.fault(at, e.key(), Fault{Message: "wrong type", Got: describe(e.value), Want: "a table"})
+		case !isTable:
+			l.unknown(at, e.path)
+		case len(e.value.(map[string]any)) == 0:
+			l.fault(at, e.key(), Fault{Message: "unknown table", Want: "one of " + strings.Join(l.tables, ", ")})
+		}
+		return // an unknown table with keys is reported for each of them
+	}
+	key, known := l.keys[e.key()]
+	switch {
+	case known && len(e.path) == 2:
+		l.assign(at, e.key(), key, e.value)
+	case !isTable || len(e.value.(map[string]any)) == 0:
+		l.unknown(at, e.path)
+	}
+}
+
+// override assigns what the command line sets.
+func (l *loader) override(o Override) {
+	l.overrides++
+	at := place{name: o.Origin, rank: l.overrides}
+	key, known := l.keys[o.Key]
+	if !known {
+		l.unknown(at, strings.Split(o.Key, "."))
+		return
+	}
+	_, isText := key.field.(*string)
+	value, err := parseValue(o.Value, isText)
+	if err != nil {
+		l.fault(at, o.Key, Fault{Message: "not a TOML value", Got: quote(shorten(o.Value)), Want: key.want()})
+		return
+	}
+	l.assign(at, o.Key, key, value)
+}
+
+// parseValue reads a TOML value; where text is wanted anything that is not a quoted string is a bare word.
+func parseValue(text string, wantText bool) (any, error) {
+	var decoded struct{ Value any }
+	err := toml.Unmarshal([]byte("Value = "+text), &decoded)
+	if strings.ContainsAny(text, "\n\r") || len(text) > MaxFileBytes {
+		err = fmt.Errorf("more than one line, or over 64 KiB")
+	}
+	if quoted := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, `'`); wantText && !quoted {
+		return text, nil
+	}
+	return decoded.Value, err
+}
+
+func (l *loader) assign(at place, name string, key Key, value any) {
+	l.places[name] = at
+	delete(l.bad, name)
+	f, ok := key.assign(value)
+	if ok {
+		return
+	}
+	if text, isText := value.(string); isText {
+		if missing := laterValue(name, text); missing != "" {
+			f = Fault{Message: laterMessage(missing), Got: describe(value)}
+		}
+	}
+	l.fault(at, name, f)
+}
+
+// fault records one with its place.
+func (l *loader) fault(at place, key string, f Fault) {
+	f.Place, f.Line, f.Key = at.name, at.line, key
+	l.bad[key] = true
+	l.faults = append(l.faults, f)
+}
+
+// unknown records a key that does not exist.
+func (l *loader) unknown(at place, path []string) {
+	f := Fault{Message: "unknown key"}
+	key := strings.Join(path, ".")
+	if len(path) == 2 {
+		owners := l.catalog.owners(path[0], path[1])
+		chooser := map[string]string{"model": "name", "data": "dataset"}[path[0]]
+		switch {
+		case len(owners) > 0 && l.bad[path[0]+"."+chooser]:
+			return // who owns it is not known before that is mended
+		case len(owners) > 0:
+			chosen := *l.keys[path[0]+"."+chooser].field.(*string)
+			f.Message = fmt.Sprintf("%s has no such key, it belongs to %s", chosen, strings.Join(owners, ", "))
+		case path[0] == "nccl" && loadsCode(path[1]):
+			f.Message = "refused: settings that load code or write files are not passed on"
+		}
+	}
+	l.fault(at, key, f)
+}
+
+func loadsCode(ncclKey string) bool {
+	name := strings.ToLower(ncclKey)
+	return strings.HasSuffix(name, "_plugin") || strings.HasSuffix(name, "_file")
+}
+
+// error sorts the faults as a reader meets them and names the nearest key of each unknown one.
+func (l *loader) error() *Error {
+	slices.SortStableFunc(l.faults, func(a, b Fault) int {
+		return cmp.Or(cmp.Compare(l.rank(a), l.rank(b)), cmp.Compare(a.Line, b.Line))
+	})
+	all := &Error{Faults: l.faults}
+	if len(all.Faults) > maxFaults {
+		all.More = len(all.Faults) - maxFaults
+		all.Faults = all.Faults[:maxFaults]
+	}
+	for i, f := range all.Faults {
+		if f.Message == "unknown key" {
+			all.Faults[i].Message = "unknown key, nearest valid key: " + nearest(f.Key, l.order)
+		}
+	}
+	return all
+}
+
+// rank puts the file before the overrides, these in their order, and defaults last.
+func (l *loader) rank(f Fault) int {
+	switch f.Place {
+	case l.file:
+		return 0
+	case "":
+		return l.overrides + 1
+	}
+	return l.places[f.Key].rank
+}

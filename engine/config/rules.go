@@ -1,0 +1,197 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// rule is a condition over one or several keys. It is not checked where one of them already has a fault.
+type rule struct {
+	key   string   // where the fault is reported
+	with  []string // the other keys that it reads
+	check func(c *Config) *Fault
+}
+
+var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+
+// rules are the conditions that the bounds of single keys cannot say.
+var rules = []rule{
+	{key: "experiment.name", check: func(c *Config) *Fault {
+		return unless(experimentName.MatchString(c.Experiment.Name), "not a folder name",
+			quote(c.Experiment.Name), "1 to 64 letters, digits, '.', '_' or '-', not starting with '.' or '-'")
+	}},
+	{key: "experiment.output_dir", check: notEmpty("experiment.output_dir")},
+	{key: "parallel.master_addr", check: notEmpty("parallel.master_addr")},
+	{key: "train.resume", check: notEmpty("train.resume")},
+	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
+	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
+	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
+		return unless(c.Data.NumClasses == 0 || synthetic(c.Data.Dataset), "only synthetic data takes a number of classes",
+			fmt.Sprintf("%d for %s", c.Data.NumClasses, quote(c.Data.Dataset)), "0")
+	}},
+	{key: "model.num_classes", with: []string{"data.num_classes"}, check: func(c *Config) *Fault {
+		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data has classes",
+			fmt.Sprint(c.Model.NumClasses), fmt.Sprintf("0 or at least data.num_classes = %d", c.Data.NumClasses))
+	}},
+	{key: "data.random_resized_crop", with: []string{"data.crop_padding"}, check: func(c *Config) *Fault {
+		return unless(!c.Data.RandomResizedCrop || c.Data.CropPadding == 0, "two kinds of crop at once",
+			fmt.Sprintf("true with data.crop_padding = %d", c.Data.CropPadding), "false, or data.crop_padding = 0")
+	}},
+	{key: "data.std", with: []string{"data.mean"}, check: func(c *Config) *Fault {
+		return unless(len(c.Data.Mean) == len(c.Data.Std), "data.mean and data.std belong together",
+			fmt.Sprintf("%d values of std, %d of mean", len(c.Data.Std), len(c.Data.Mean)), "both or neither")
+	}},
+	{key: "train.epochs", with: []string{"train.steps", "train.max_seconds"}, check: func(c *Config) *Fault {
+		return unless(c.Train.Epochs > 0 || c.Train.Steps > 0 || c.Train.MaxSeconds > 0, "nothing ends the run",
+			"0", "a positive value here, in train.steps or in train.max_seconds")
+	}},
+	{key: "train.grad_accumulation", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
+		return unless(c.Data.BatchSize%c.Train.GradAccumulation == 0, "does not divide the global batch",
+			fmt.Sprint(c.Train.GradAccumulation), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))
+	}},
+	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"}, check: ghostGroup},
+	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
+		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov's form needs a momentum",
+			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")
+	}},
+	{key: "optimizer.betas", check: func(c *Config) *Fault {
+		return unless(len(c.Optimizer.Betas) == 2, "has no elements", "[]", "a list of 2 numbers of at least 0.0 and below 1.0")
+	}},
+	{key: "schedule.warmup_epochs", with: []string{"schedule.warmup_steps"}, check: func(c *Config) *Fault {
+		return unless(c.Schedule.WarmupSteps == 0 || c.Schedule.WarmupEpochs == 0, "two lengths of the warm-up",
+			fmt.Sprintf("%s with schedule.warmup_steps = %d", formatFloat(c.Schedule.WarmupEpochs), c.Schedule.WarmupSteps), "one of the two")
+	}},
+	{key: "schedule.milestones", with: []string{"schedule.name"}, check: milestones},
+	{key: "schedule.min_lr", with: []string{"optimizer.lr"}, check: func(c *Config) *Fault {
+		return unless(c.Schedule.MinLR <= c.Optimizer.LR, "the schedule would rise",
+			formatFloat(c.Schedule.MinLR), fmt.Sprintf("at most optimizer.lr = %s", formatFloat(c.Optimizer.LR)))
+	}},
+	{key: "balance.fixed_shares", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
+		total := 0
+		for _, share := range c.Balance.FixedShares {
+			total += share
+		}
+		return unless(len(c.Balance.FixedShares) == 0 || total == c.Data.BatchSize, "does not sum to the global batch",
+			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
+	}},
+	{key: "balance.fixed_shares", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
+		if c.Parallel.Ranks == 0 { // the number of ranks is known at the start of the run: CheckRanks
+			return nil
+		}
+		return c.shareForEachRank(c.Parallel.Ranks)
+	}},
+	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
+		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",
+			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
+	}},
+	{key: "nccl.nthreads", check: func(c *Config) *Fault {
+		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "not a size of a block",
+			fmt.Sprint(c.NCCL.Nthreads), "0, 64, 128, 256 or 512")
+	}},
+}
+
+// CheckRanks checks what depends on how many ranks the run really has; Load knows that only where
+// parallel.ranks is given. The error is an [*Error].
+func (c *Config) CheckRanks(ranks int) error {
+	if f := c.shareForEachRank(ranks); f != nil {
+		f.Key = "balance.fixed_shares"
+		return &Error{Faults: []Fault{*f}}
+	}
+	return nil
+}
+
+func (c *Config) shareForEachRank(ranks int) *Fault {
+	shares := c.Balance.FixedShares
+	return unless(len(shares) == 0 || len(shares) == ranks, "needs one share for each rank",
+		fmt.Sprintf("%d shares", len(shares)), fmt.Sprintf("%d", ranks))
+}
+
+func unless(fine bool, message, got, want string) *Fault {
+	if fine {
+		return nil
+	}
+	return &Fault{Message: message, Got: got, Want: want}
+}
+
+func notEmpty(key string) func(c *Config) *Fault {
+	return func(c *Config) *Fault {
+		values, _ := c.flat()
+		return unless(values[key] != `""`, "must not be empty", "", "")
+	}
+}
+
+func synthetic(dataset string) bool {
+	return dataset == "synthetic_image" || dataset == "synthetic_text"
+}
+
+func dataPath(c *Config) *Fault {
+	switch needed := c.Data.Dataset == "images" || c.Data.Dataset == "text"; {
+	case needed && c.Data.Path == "":
+		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)), Want: "a folder or an archive"}
+	case synthetic(c.Data.Dataset) && c.Data.Path != "":
+		return &Fault{Message: "synthetic data has no path", Got: quote(c.Data.Path), Want: `""`}
+	}
+	return nil
+}
+
+func fallback(c *Config) *Fault {
+	stand := c.Data.Fallback
+	if stand == "" {
+		return nil
+	}
+	if synthetic(c.Data.Dataset) {
+		return &Fault{Message: "synthetic data needs no fallback", Got: quote(stand), Want: `""`}
+	}
+	want := "synthetic_image"
+	if c.Data.Dataset == "text" {
+		want = "synthetic_text"
+	}
+	return unless(stand == want, fmt.Sprintf("cannot stand in for dataset %s", quote(c.Data.Dataset)), quote(stand), quote(want))
+}
+
+func ghostGroup(c *Config) *Fault {
+	group, micro := c.Model.GhostGroup, c.Data.BatchSize/c.Train.GradAccumulation
+	if c.Model.BatchNorm != "ghost" {
+		return unless(group == 0, `only model.batch_norm = "ghost" has groups`, fmt.Sprint(group), "0")
+	}
+	return unless(group >= 1 && group <= micro, "not a size of a group", fmt.Sprint(group),
+		fmt.Sprintf("from 1 to the %d samples of a micro-batch", micro))
+}
+
+func milestones(c *Config) *Fault {
+	list := c.Schedule.Milestones
+	if c.Schedule.Name == "multistep" && len(list) == 0 {
+		return &Fault{Message: `schedule.name = "multistep" needs milestones`, Want: "a list of epochs, as [30, 60, 80]"}
+	}
+	for i := 1; i < len(list); i++ {
+		if list[i] <= list[i-1] {
+			return &Fault{Message: "not ascending", Got: formatValue(list), Want: "epochs in ascending order, each once"}
+		}
+	}
+	return nil
+}
+
+// checkRules checks every rule whose keys are sound so far.
+func (l *loader) checkRules() {
+	for _, r := range rules {
+		keys := append([]string{r.key}, r.with...)
+		if slices.ContainsFunc(keys, func(key string) bool { return l.bad[key] }) {
+			continue
+		}
+		if f := r.check(l.config); f != nil {
+			l.faultAt(r.key, *f)
+		}
+	}
+}
+
+// faultAt records a fault where the key was given; for a default, at its table in the file.
+func (l *loader) faultAt(key string, f Fault) {
+	at, given := l.places[key]
+	if !given {
+		table, _, _ := strings.Cut(key, ".")
+		at = place{name: l.file, line: l.tableLine[table]}
+	}
+	l.fault(at, key, f)
+}

@@ -1,0 +1,156 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+)
+
+// entry is one thing that a TOML text sets: a key with its value, or a table (value is a map).
+type entry struct {
+	path  []string
+	value any // as go-toml decodes it: string, int64, float64, bool, []any, map[string]any, a date
+	line  int // from 1
+}
+
+func (e entry) key() string { return strings.Join(e.path, ".") }
+
+// parseTOML returns what the text sets, in its order. The faults are a syntax error (then there are no
+// entries) and keys of one table that differ only in case.
+func parseTOML(text []byte) ([]entry, []Fault) {
+	var values map[string]any
+	if err := toml.Unmarshal(text, &values); err != nil {
+		return nil, []Fault{syntaxFault(err)}
+	}
+	w := walk{
+		values: values, seen: make(map[string]bool), spelled: make(map[string]entry),
+		lineStarts: lineStarts(text),
+	}
+	var parser unstable.Parser
+	parser.Reset(text)
+	var table []string
+	for parser.NextExpression() {
+		switch node := parser.Expression(); node.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			table = w.keyOf(nil, node)
+			w.add(table, w.line(node))
+		case unstable.KeyValue:
+			w.keyValue(table, node)
+		}
+	}
+	if err := parser.Error(); err != nil { // Unmarshal reads the same grammar: cannot happen
+		return nil, []Fault{{Message: "not valid TOML: " + err.Error()}}
+	}
+	return w.entries, w.faults
+}
+
+func syntaxFault(err error) Fault {
+	var at *toml.DecodeError
+	f := Fault{Message: "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
+	if errors.As(err, &at) {
+		f.Line, _ = at.Position()
+		f.Key = strings.Join(at.Key(), ".")
+	}
+	return f
+}
+
+// walk collects entries from the syntax tree, which knows the places, and the decoded values.
+type walk struct {
+	values     map[string]any
+	entries    []entry
+	faults     []Fault
+	seen       map[string]bool  // paths in entries
+	spelled    map[string]entry // by path with the last part in lower case: how it was first written
+	lineStarts []int            // offset of each line
+}
+
+// keyValue adds `key = value`, and for an inline table what is in it.
+func (w *walk) keyValue(table []string, node *unstable.Node) {
+	path := w.keyOf(table, node)
+	w.add(path, w.line(node))
+	if value := node.Value(); value.Kind == unstable.InlineTable {
+		for it := value.Children(); it.Next(); {
+			w.keyValue(path, it.Node())
+		}
+	}
+}
+
+// keyOf is the full path of a table header or of a key inside a table.
+func (w *walk) keyOf(table []string, node *unstable.Node) []string {
+	path := slices.Clone(table)
+	for it := node.Key(); it.Next(); {
+		path = append(path, string(it.Node().Data))
+	}
+	return path
+}
+
+// line is where the node's key stands.
+func (w *walk) line(node *unstable.Node) int {
+	it := node.Key()
+	it.Next()
+	offset := int(it.Node().Raw.Offset)
+	return sort.SearchInts(w.lineStarts, offset+1)
+}
+
+func lineStarts(text []byte) []int {
+	starts := []int{0}
+	for i, c := range text {
+		if c == '\n' {
+			starts = append(starts, i+1)
+		}
+	}
+	return starts
+}
+
+// add records the path, or the list of tables that it leads through.
+func (w *walk) add(path []string, line int) {
+	var value any = w.values
+	for depth, part := range path {
+		inner, isTable := value.(map[string]any)
+		if !isTable { // a list of tables: one entry for all of it
+			path = path[:depth]
+			break
+		}
+		if w.differsInCase(path[:depth+1], line) {
+			return
+		}
+		value = inner[part]
+	}
+	id := pathID(path)
+	if w.seen[id] {
+		return
+	}
+	w.seen[id] = true
+	w.entries = append(w.entries, entry{path: path, value: value, line: line})
+}
+
+// differsInCase reports whether the last part of path was written before with other letter cases, as a
+// fault the first time.
+func (w *walk) differsInCase(path []string, line int) bool {
+	last := len(path) - 1
+	id := pathID(append(slices.Clone(path[:last]), strings.ToLower(path[last])))
+	first, spelled := w.spelled[id]
+	if !spelled {
+		w.spelled[id] = entry{path: path, line: line}
+		return false
+	}
+	if first.path[last] == path[last] {
+		return false
+	}
+	if exact := pathID(path); !w.seen[exact] {
+		w.seen[exact] = true
+		w.faults = append(w.faults, Fault{
+			Line: line, Key: strings.Join(path, "."),
+			Message: fmt.Sprintf("differs only in case from %s on line %d", first.key(), first.line),
+		})
+	}
+	return true
+}
+
+// pathID tells ["a.b"] from ["a", "b"]: TOML keys cannot hold NUL.
+func pathID(path []string) string { return strings.Join(path, "\x00") }

@@ -1,0 +1,145 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// TOML writes every key with its value. Loading the text with the same [Catalog] gives an equal Config.
+func (c *Config) TOML() []byte {
+	var b strings.Builder
+	for i, t := range c.tables() {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "[%s]\n", t.name)
+		for _, k := range t.keys {
+			fmt.Fprintf(&b, "%s = %s\n", k.name, k.text())
+		}
+	}
+	return []byte(b.String())
+}
+
+// Difference is one key on which two configurations disagree.
+type Difference struct {
+	Key string // full dotted key
+	Old string // as TOML; "" where the key does not exist there (another model's key)
+	New string
+}
+
+// Diff lists the keys that differ from old to new, in the order of the file.
+func Diff(old, new *Config) []Difference {
+	before, _ := old.flat()
+	after, order := new.flat()
+	var all []Difference
+	for _, key := range order {
+		if before[key] != after[key] {
+			all = append(all, Difference{Key: key, Old: before[key], New: after[key]})
+		}
+	}
+	_, oldOrder := old.flat()
+	for _, key := range oldOrder {
+		if _, stays := after[key]; !stays {
+			all = append(all, Difference{Key: key, Old: before[key]})
+		}
+	}
+	return all
+}
+
+// flat gives each dotted key's value as TOML, and the keys in order.
+func (c *Config) flat() (values map[string]string, order []string) {
+	values = make(map[string]string)
+	for _, t := range c.tables() {
+		for _, k := range t.keys {
+			key := t.name + "." + k.name
+			values[key] = k.text()
+			order = append(order, key)
+		}
+	}
+	return values, order
+}
+
+// text is the field's value as TOML.
+func (k Key) text() string {
+	switch field := k.field.(type) {
+	case *string:
+		return formatValue(*field)
+	case *int:
+		return formatValue(*field)
+	case *uint64:
+		return formatValue(*field)
+	case *float64:
+		return formatValue(*field)
+	case *bool:
+		return formatValue(*field)
+	case *[]int:
+		return formatValue(*field)
+	case *[]float64:
+		return formatValue(*field)
+	}
+	panic(fmt.Sprintf("config: key %s has a field of type %T", k.name, k.field))
+}
+
+// formatValue writes a field's or default's value as TOML.
+func formatValue(value any) string {
+	switch v := value.(type) {
+	case string:
+		return quote(v)
+	case float64:
+		return formatFloat(v)
+	case []int:
+		return formatList(v)
+	case []float64:
+		return formatList(v)
+	}
+	return fmt.Sprint(value)
+}
+
+func formatList[T any](list []T) string {
+	parts := make([]string, len(list))
+	for i, x := range list {
+		parts[i] = formatValue(x)
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
+}
+
+// formatFloat writes the shortest number that reads back as x and as a float: 1.0, 0.05, 1e-08.
+func formatFloat(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return "nan"
+	case math.IsInf(x, 0):
+		return strings.ToLower(strconv.FormatFloat(x, 'f', -1, 64))
+	}
+	text := strconv.FormatFloat(x, 'g', -1, 64)
+	if !slices.ContainsFunc([]byte(text), func(c byte) bool { return c == '.' || c == 'e' }) {
+		text += ".0"
+	}
+	return text
+}
+
+// quote writes a TOML basic string.
+func quote(text string) string {
+	var b strings.Builder
+	b.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			b.WriteByte('\\')
+			b.WriteRune(r)
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&b, `\u%04X`, r)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
