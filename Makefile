@@ -1,0 +1,97 @@
+# hetero-train: `make` builds everything, `make help` lists the rest.
+#
+# Variables, on the command line or in the environment:
+#   SANITIZE=address|undefined   build the C++ with that sanitizer, into build/<sanitizer>
+#   CUDA=on                      fail, saying why, where CUDA would stay off
+#   WERROR=on                    C++ warnings are errors
+#   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 installed there instead of the pinned one
+#   HETERO_ONEDNN=off            build without oneDNN: plain kernels, which are slow
+#   HETERO_INSTALL=off           never install system packages, even as root
+
+SANITIZE ?= off
+CUDA     ?= auto
+WERROR   ?= off
+export HETERO_ONEDNN     ?= auto
+export HETERO_ONEDNN_DIR ?=
+
+BUILD   := build$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
+LIBS    := $(CURDIR)/$(BUILD)/lib
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+CORES   := $(shell nproc 2>/dev/null || echo 2)
+
+# The version is stamped here, so that a clone owned by another user (a container's bind mount), which git refuses
+# to describe to Go, still builds.
+GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
+
+# What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
+# -count=1: Go's test cache does not see a rebuilt C++ library.
+TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu
+GO_TEST  := go test -count=1 -timeout 30m
+ifeq ($(SANITIZE),address)
+# -asan puts the sanitizer's run-time library first in every test binary, as libhetero_*.so needs it.
+TEST_ENV += ASAN_OPTIONS=detect_leaks=0
+GO_TEST  += -asan
+else ifeq ($(SANITIZE),undefined)
+TEST_ENV += UBSAN_OPTIONS=print_stacktrace=1
+endif
+
+GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
+NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
+
+.DEFAULT_GOAL := build
+.PHONY: build native deps test test-race lint bench clean distclean help
+
+build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
+	@$(GO_BUILD) -o hetero-train ./cmd/hetero-train
+	@echo "hetero-train: $(VERSION)"
+
+native: ## Build the native libraries alone, into build/lib
+	@third_party/deps.sh
+	@mkdir -p $(BUILD)
+	@cmake -S . -B $(BUILD) --log-level=NOTICE \
+		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
+		-DHETERO_CUDA='$(CUDA)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
+	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES) >$(BUILD)/build.log 2>&1 || \
+		{ cat $(BUILD)/build.log; exit 1; }
+	@grep -i 'warning:' $(BUILD)/build.log || true
+	@cat $(BUILD)/parts.txt
+ifneq ($(SANITIZE),off)
+	@echo "sanitizer: run the tests with: make test SANITIZE=$(SANITIZE)"
+endif
+ifeq ($(SANITIZE),address)
+	@echo "sanitizer: or the program with: LD_PRELOAD=$$($${CXX:-c++} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
+endif
+
+deps: ## Install or fetch what the build needs: system packages as root, oneDNN always
+	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
+
+test: build ## Build, then run every test; a test skipped for want of the CPU library fails
+	$(TEST_ENV) $(GO_TEST) ./...
+
+test-race: build ## The same under Go's race detector
+	$(TEST_ENV) $(GO_TEST) -race ./...
+
+lint: ## gofmt, go vet, symbol check; golangci-lint and clang-format where installed
+	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
+	go vet ./...
+	@third_party/isa_check.sh $(BUILD)
+	@if command -v golangci-lint >/dev/null; then echo golangci-lint run; golangci-lint run; \
+		else echo "lint: golangci-lint is not installed, skipped"; fi
+	@files="$(NATIVE_FILES)"; if [ -z "$$files" ]; then :; \
+		elif command -v clang-format >/dev/null; then echo clang-format --dry-run; clang-format --dry-run -Werror $$files; \
+		else echo "lint: clang-format is not installed, skipped"; fi
+
+bench: build ## Measure this machine's peak, every op against it, and ResNet-50 training steps
+	./hetero-train bench peak
+	./hetero-train bench ops
+	./hetero-train bench train --model resnet50 --image-size 32 --batch-size 128 --steps 20
+	./hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --steps 10
+
+clean: ## Remove what was built; what was fetched stays
+	rm -rf build hetero-train
+
+distclean: clean ## Remove what was fetched too
+	rm -rf third_party/onednn third_party/.download
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Finds what the build needs and brings what is missing; says nothing and takes no time when all is there.
+#
+#   third_party/deps.sh           as `make` calls it: an installation that failed is not tried again at every make
+#   third_party/deps.sh --force   as `make deps` calls it
+#
+# As root on a system with apt-get, missing packages are installed, and announced. Otherwise the one line that
+# installs them is printed. A tool that the build cannot do without ends the run; a library that only switches
+# a part off does not.
+#
+#   HETERO_INSTALL=off     never install system packages, only say what is missing
+#   HETERO_ONEDNN=off      build with plain kernels only: do not fetch oneDNN
+#   HETERO_ONEDNN_DIR=DIR  use the oneDNN v3 under DIR/include and DIR/lib: do not fetch oneDNN
+set -u
+cd "$(dirname "$0")/.."
+
+failed_before=build/.deps-failed
+go_wanted=$(sed -n 's/^go //p' go.mod)
+needed=()   # packages the build cannot do without
+optional=() # packages that switch a part on
+fetcher=()  # what fetching oneDNN takes; onednn.py says what to do without it
+
+have() { command -v "$1" >/dev/null 2>&1; }
+cxx() { "${CXX:-c++}" "$@"; }
+
+# fetches_onednn: the pinned wheels are for x86-64 Linux; elsewhere, and on demand, another oneDNN is looked for.
+fetches_onednn() {
+	[ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
+		[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ]
+}
+
+onednn_is_there() { cmp -s third_party/onednn.sha256 third_party/onednn/PINS; }
+
+# has_header NAME: whether the C++ compiler finds the header.
+has_header() { echo "#include <$1>" | cxx -E -x c++ - >/dev/null 2>&1; }
+
+look() {
+	needed=() optional=() fetcher=()
+	have cc || [ -n "${CC:-}" ] || needed+=(gcc)
+	have "${CXX:-c++}" || needed+=(g++)
+	have cmake || needed+=(cmake)
+	have make || needed+=(make)
+	have python3 || needed+=(python3)
+	if fetches_onednn && ! onednn_is_there && have python3 && ! python3 -m pip --version >/dev/null 2>&1; then
+		fetcher+=(python3-pip)
+	fi
+	has_header turbojpeg.h || optional+=(libturbojpeg0-dev)
+	if ! fetches_onednn && [ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
+		! has_header oneapi/dnnl/dnnl.h && debian_has_onednn_v3; then
+		optional+=(libdnnl-dev)
+	fi
+}
+
+debian_has_onednn_v3() { have apt-cache && apt-cache policy libdnnl-dev 2>/dev/null | grep -q 'Candidate: 3\.'; }
+
+may_install() { [ "${HETERO_INSTALL:-on}" != off ] && [ "$(id -u)" = 0 ] && have apt-get; }
+
+# install PACKAGE…: an empty or old package list is the usual reason for a first failure, so refresh it once.
+install() {
+	echo "deps: installing with apt-get, as root: $* (HETERO_INSTALL=off leaves the system as it is)"
+	local log=build/deps.log
+	mkdir -p build
+	export DEBIAN_FRONTEND=noninteractive
+	if apt-get install -y --no-install-recommends "$@" >"$log" 2>&1; then return 0; fi
+	if apt-get update >>"$log" 2>&1 && apt-get install -y --no-install-recommends "$@" >>"$log" 2>&1; then return 0; fi
+	tail -n 3 "$log" >&2
+	echo "deps: apt-get could not install $*; its output is in $log" >&2
+	return 1
+}
+
+# advise PACKAGE…: the one line that installs the packages, in Debian's names or Fedora's.
+advise() {
+	local names="$*"
+	if have dnf; then
+		names=${names//libturbojpeg0-dev/turbojpeg-devel}
+		names=${names//libdnnl-dev/onednn-devel}
+		names=${names//g++/gcc-c++}
+		echo "sudo dnf install $names"
+	else
+		echo "sudo apt-get install $names"
+	fi
+}
+
+check_go() {
+	if ! have go; then
+		echo "deps: go is missing; install Go $go_wanted or newer from go.dev (system packages are often older)" >&2
+		return 1
+	fi
+}
+
+look
+missing=(${needed[@]+"${needed[@]}"} ${fetcher[@]+"${fetcher[@]}"} ${optional[@]+"${optional[@]}"})
+if [ ${#missing[@]} -gt 0 ] && may_install; then
+	if [ "${1:-}" = --force ] || [ "$(cat "$failed_before" 2>/dev/null)" != "${missing[*]}" ]; then
+		rm -f "$failed_before"
+		# One by one: an optional package that cannot be had must not keep a needed one away.
+		for package in "${missing[@]}"; do
+			install "$package" || echo "${missing[*]}" >"$failed_before"
+		done
+		look
+	fi
+fi
+
+status=0
+check_go || status=1
+if [ ${#needed[@]} -gt 0 ]; then
+	echo "deps: missing: ${needed[*]}; run: $(advise "${needed[@]}")" >&2
+	status=1
+fi
+if [ ${#optional[@]} -gt 0 ]; then
+	echo "deps: missing: ${optional[*]} (the build goes on without it); run: $(advise "${optional[@]}")" >&2
+fi
+[ $status = 0 ] || exit $status
+
+# A oneDNN that cannot be fetched is not the end: CMake may find one on the system, and says so when it does not.
+if fetches_onednn && ! onednn_is_there; then
+	python3 third_party/onednn.py || true
+fi
+exit 0
