@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -164,11 +163,8 @@ func (k Key) want() string {
 
 // bounds says what numbers are allowed: "of at least 1", "from 0 to 1", "above 0 and below 1".
 func (k Key) bounds() string {
-	low, high := formatFloat(k.min), formatFloat(k.max)
-	unbounded := math.IsInf(k.max, 1) || k.max == math.MaxInt32 || k.max == math.MaxInt64
-	if k.whole() {
-		low, high = strconv.FormatFloat(k.min, 'f', -1, 64), strconv.FormatFloat(k.max, 'f', -1, 64)
-	}
+	low, high := formatBound(k.min), formatBound(k.max)
+	unbounded := math.IsInf(k.max, 1) || k.max == math.MaxInt64
 	switch {
 	case unbounded && k.above:
 		return "above " + low

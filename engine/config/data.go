@@ -47,7 +47,7 @@ func (d *Data) Keys() []Key {
 			Doc("Height and width of the images that enter the network."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").
 			Doc("Uses only so many training samples. 0: all; for synthetic data its own number."),
-		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
+		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).
 			Doc("Classes of synthetic data. 0: 10, or as many as the data set has that it stands in for."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).
 			Doc("Encoded images with more pixels are refused before they are decoded (decompression bombs)."),

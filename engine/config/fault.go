@@ -14,6 +14,8 @@ type Fault struct {
 	Message string // what is wrong
 	Got     string // the value as it stands; "" if that says nothing
 	Want    string // what would be right; "" if Message says it
+
+	rank int // order among overrides; 0 in the file
 }
 
 // String is the fault on one line: `FILE: line N: key: message (got X, want Y)`.

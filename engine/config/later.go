@@ -11,18 +11,19 @@ var later = []laterRow{
 	{key: "device.kind", value: "cuda", missing: "the CUDA device; use \"auto\" or \"cpu\""},
 	{key: "train.precision", value: "fp16", missing: "a GPU device that computes in fp16; use \"auto\", \"bf16\" or \"f32\""},
 	{key: "parallel.backend", value: "nccl", missing: "the NCCL communicator; use \"auto\" or \"gloo\""},
-	{key: "parallel.ranks", missing: "several ranks; use 1", when: func(c *Config) bool { return c.Parallel.Ranks > 1 }},
+	{key: "parallel.ranks", missing: "several ranks; use 1", waits: "above 1", when: func(c *Config) bool { return c.Parallel.Ranks > 1 }},
 	{key: "balance.objective", value: "energy", missing: "balancing by energy; use \"time\""},
 	{key: "balance.objective", value: "cost", missing: "balancing by cost; use \"time\""},
-	{key: "balance.bench_worthless", missing: "benching of ranks; use false", when: func(c *Config) bool { return c.Balance.BenchWorthless }},
-	{key: "profile.gpu_profiles", missing: "balancing by a hardware profile; leave it empty", when: func(c *Config) bool { return c.Profile.GPUProfiles != "" }},
+	{key: "balance.bench_worthless", missing: "benching of ranks; use false", waits: "`true`", when: func(c *Config) bool { return c.Balance.BenchWorthless }},
+	{key: "profile.gpu_profiles", missing: "balancing by a hardware profile; leave it empty", waits: "any file", when: func(c *Config) bool { return c.Profile.GPUProfiles != "" }},
 }
 
 // laterRow is one value, or one condition, that waits for its implementation.
 type laterRow struct {
 	key     string
 	value   string               // of a string key
-	when    func(c *Config) bool // for other keys
+	waits   string               // for other keys: the values in words,
+	when    func(c *Config) bool // and the condition
 	missing string               // completes "this version lacks …"
 }
 

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -74,8 +75,8 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 		l.override(o)
 	}
 	l.config.fillDependentDefaults(func(key string) bool { return l.places[key] != place{} })
-	l.checkLater()
 	l.checkRules()
+	l.checkLater()
 	if len(l.faults) > 0 {
 		return nil, l.error()
 	}
@@ -192,14 +193,14 @@ func (l *loader) override(o Override) {
 
 // parseValue reads a TOML value; where text is wanted anything that is not a quoted string is a bare word.
 func parseValue(text string, wantText bool) (any, error) {
-	var decoded struct{ Value any }
-	err := toml.Unmarshal([]byte("Value = "+text), &decoded)
-	if strings.ContainsAny(text, "\n\r") || len(text) > MaxFileBytes {
-		err = fmt.Errorf("more than one line, or over 64 KiB")
-	}
 	if quoted := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, `'`); wantText && !quoted {
 		return text, nil
 	}
+	if strings.ContainsAny(text, "\n\r") || len(text) > MaxFileBytes {
+		return nil, errors.New("more than one line, or over 64 KiB")
+	}
+	var decoded struct{ Value any }
+	err := toml.Unmarshal([]byte("Value = "+text), &decoded)
 	return decoded.Value, err
 }
 
@@ -220,7 +221,7 @@ func (l *loader) assign(at place, name string, key Key, value any) {
 
 // fault records one with its place.
 func (l *loader) fault(at place, key string, f Fault) {
-	f.Place, f.Line, f.Key = at.name, at.line, key
+	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.rank
 	l.bad[key] = true
 	l.faults = append(l.faults, f)
 }
@@ -228,7 +229,7 @@ func (l *loader) fault(at place, key string, f Fault) {
 // unknown records a key that does not exist.
 func (l *loader) unknown(at place, path []string) {
 	f := Fault{Message: "unknown key"}
-	key := strings.Join(path, ".")
+	key := dotted(path)
 	if len(path) == 2 {
 		owners := l.catalog.owners(path[0], path[1])
 		chooser := map[string]string{"model": "name", "data": "dataset"}[path[0]]
@@ -253,7 +254,7 @@ func loadsCode(ncclKey string) bool {
 // error sorts the faults as a reader meets them and names the nearest key of each unknown one.
 func (l *loader) error() *Error {
 	slices.SortStableFunc(l.faults, func(a, b Fault) int {
-		return cmp.Or(cmp.Compare(l.rank(a), l.rank(b)), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Line, b.Line))
 	})
 	all := &Error{Faults: l.faults}
 	if len(all.Faults) > maxFaults {
@@ -266,15 +267,4 @@ func (l *loader) error() *Error {
 		}
 	}
 	return all
-}
-
-// rank puts the file before the overrides, these in their order, and defaults last.
-func (l *loader) rank(f Fault) int {
-	switch f.Place {
-	case l.file:
-		return 0
-	case "":
-		return l.overrides + 1
-	}
-	return l.places[f.Key].rank
 }

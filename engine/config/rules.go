@@ -47,6 +47,11 @@ var rules = []rule{
 		return unless(c.Train.Epochs > 0 || c.Train.Steps > 0 || c.Train.MaxSeconds > 0, "nothing ends the run",
 			"0", "a positive value here, in train.steps or in train.max_seconds")
 	}},
+	{key: "train.precision", with: []string{"device.kind"}, check: func(c *Config) *Fault {
+		onGPU := c.Device.Kind == "auto" || c.Device.Kind == "cuda" || c.Device.Kind == "null"
+		return unless(c.Train.Precision != "fp16" || onGPU, "fp16 needs a GPU",
+			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
+	}},
 	{key: "train.grad_accumulation", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
 		return unless(c.Data.BatchSize%c.Train.GradAccumulation == 0, "does not divide the global batch",
 			fmt.Sprint(c.Train.GradAccumulation), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))

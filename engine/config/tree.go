@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"sort"
 	"strings"
@@ -18,7 +19,21 @@ type entry struct {
 	line  int // from 1
 }
 
-func (e entry) key() string { return strings.Join(e.path, ".") }
+func (e entry) key() string { return dotted(e.path) }
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// dotted writes a path as TOML would: with quotes around a part that needs them.
+func dotted(path []string) string {
+	parts := make([]string, len(path))
+	for i, part := range path {
+		parts[i] = shorten(part)
+		if !bareKey.MatchString(part) {
+			parts[i] = quote(parts[i])
+		}
+	}
+	return shorten(strings.Join(parts, "."))
+}
 
 // parseTOML returns what the text sets, in its order. The faults are a syntax error (then there are no
 // entries) and keys of one table that differ only in case.
@@ -54,7 +69,7 @@ func syntaxFault(err error) Fault {
 	f := Fault{Message: "not valid TOML: " + strings.TrimPrefix(err.Error(), "toml: ")}
 	if errors.As(err, &at) {
 		f.Line, _ = at.Position()
-		f.Key = strings.Join(at.Key(), ".")
+		f.Key = dotted(at.Key())
 	}
 	return f
 }
@@ -145,7 +160,7 @@ func (w *walk) differsInCase(path []string, line int) bool {
 	if exact := pathID(path); !w.seen[exact] {
 		w.seen[exact] = true
 		w.faults = append(w.faults, Fault{
-			Line: line, Key: strings.Join(path, "."),
+			Line: line, Key: dotted(path),
 			Message: fmt.Sprintf("differs only in case from %s on line %d", first.key(), first.line),
 		})
 	}

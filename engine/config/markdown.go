@@ -1,0 +1,124 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+)
+
+const markdownHead = `# Configuration
+
+One TOML file describes a run: ` + "`hetero-train -c FILE`" + `. This page lists every key; ` + "`hetero-train config docs`" + ` writes it.
+
+- A key that is missing has its default. An unknown key, a value of the wrong type or out of range, keys that differ only
+  in case, and NaN are errors; all of them are reported at once, with file and line, and nothing is started (exit code 2).
+- ` + "`--set table.key=value`" + ` (any number of times) takes precedence over the file, the file over the defaults. The value is
+  written as in TOML; a text needs no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
+- A file has at most 64 KiB.
+- ` + "`hetero-train config show -c FILE`" + ` prints the resolved configuration, ` + "`hetero-train config schema`" + ` a JSON Schema for editors.
+- The files in this folder are complete runs with every key explained where it stands.
+`
+
+// Markdown returns the page that documents every key of every table, model and data set.
+func Markdown(cat Catalog) []byte {
+	var b strings.Builder
+	b.WriteString(markdownHead)
+	for _, t := range cat.tables(Default()) {
+		fmt.Fprintf(&b, "\n## [%s]\n\n%s\n\n", t.name, t.doc)
+		writeKeys(&b, t.keys)
+		writeKinds(&b, t.name, cat.kinds(t.name))
+	}
+	writeLater(&b)
+	return []byte(b.String())
+}
+
+func writeKeys(b *strings.Builder, keys []Key) {
+	b.WriteString("| Key | Type | Unit | Default | Meaning |\n|---|---|---|---|---|\n")
+	for _, k := range keys {
+		def := k.varies
+		if def == "" {
+			def = "`" + formatValue(k.def) + "`"
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, strings.ReplaceAll(k.doc, "|", `\|`))
+	}
+}
+
+// writeKinds lists the models or data sets, then the keys that only some of them have.
+func writeKinds(b *strings.Builder, table string, kinds []Kind) {
+	what := map[string]string{"model": "models", "data": "data sets"}[table]
+	if len(kinds) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "\nThe %s:\n\n", what)
+	for _, kind := range kinds {
+		fmt.Fprintf(b, "- `%s`: %s\n", kind.Name, kind.Doc)
+	}
+	for _, f := range families(kinds) {
+		fmt.Fprintf(b, "\nKeys of [%s] only for `%s`:\n\n", table, strings.Join(names(f.kinds), "`, `"))
+		writeKeys(b, f.keys)
+	}
+}
+
+func writeLater(b *strings.Builder) {
+	if len(later) == 0 {
+		return
+	}
+	b.WriteString("\n## Not in this version\n\nKnown, checked, and refused with exit code 2 until the missing part is there:\n\n| Key | Value | Missing |\n|---|---|---|\n")
+	for _, row := range later {
+		value := "`" + quote(row.value) + "`"
+		if row.when != nil {
+			value = row.waits
+		}
+		fmt.Fprintf(b, "| `%s` | %s | %s |\n", row.key, value, row.missing)
+	}
+}
+
+// markdownType is the type with its values or bounds, bounds that say nothing left out.
+func (k Key) markdownType() string {
+	switch k.field.(type) {
+	case *string:
+		if len(k.enum) == 0 {
+			return "string"
+		}
+		quoted := make([]string, len(k.enum))
+		for i, v := range k.enum {
+			quoted[i] = "`" + quote(v) + "`"
+		}
+		return strings.Join(quoted, " ")
+	case *bool:
+		return "boolean"
+	}
+	kind := k.kind()
+	if k.length > 0 {
+		kind = fmt.Sprintf("list of %d %s", k.length, strings.TrimPrefix(kind, "list of "))
+	}
+	bounded := k.max < math.MaxInt32
+	switch low := formatBound(k.min); {
+	case k.above && !bounded:
+		return kind + " > " + low
+	case !bounded:
+		return kind + " ≥ " + low
+	default:
+		return kind + ", " + k.interval()
+	}
+}
+
+// interval is the allowed range: 0…1, 0 < x < 1.
+func (k Key) interval() string {
+	low, high := formatBound(k.min), formatBound(k.max)
+	if !k.above && !k.below {
+		return low + "…" + high
+	}
+	left, right := "≤", "≤"
+	if k.above {
+		left = "<"
+	}
+	if k.below {
+		right = "<"
+	}
+	return fmt.Sprintf("%s %s x %s %s", low, left, right, high)
+}
+
+// formatBound writes a bound without an exponent: 16777216, not 1.6777216e+07.
+func formatBound(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
