@@ -1,0 +1,178 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/big"
+	"slices"
+)
+
+// ErrInfeasible says that no shares meet the conditions: the limits together hold fewer samples than the global batch,
+// or there are fewer samples than ranks to feed.
+var ErrInfeasible = errors.New("no feasible split")
+
+// Split divides total samples among ranks in proportion to speed.
+//
+//	total     samples of the global batch
+//	speed[i]  samples per second of rank i, finite and > 0; only ratios matter
+//	limit[i]  most samples rank i can hold; 0 leaves the rank out; nil means no limits
+//
+// The shares sum to total exactly, and a rank with a limit above 0 gets at least 1. A rank whose proportional share
+// would exceed its limit gets its limit, one whose share would be below 1 gets 1, and the others divide the rest in
+// proportion. Leftovers of rounding down go to the largest remainders, ties to the lower rank. The arithmetic is
+// exact, so every machine computes the same shares.
+//
+// It returns ErrInfeasible if the limits together hold fewer than total, or if total is less than the number of ranks
+// with a limit above 0.
+func Split(total int, speed []float64, limit []int) ([]int, error) {
+	if limit == nil {
+		limit = slices.Repeat([]int{max(total, 0)}, len(speed))
+	}
+	if err := check(total, speed, limit); err != nil {
+		return nil, fmt.Errorf("split %d samples among %d ranks: %w", total, len(speed), err)
+	}
+	d := division{weight: integerWeights(speed), limit: limit, share: make([]int, len(speed)), rest: total}
+	for i := range speed {
+		if limit[i] > 0 {
+			d.free = append(d.free, i)
+		}
+	}
+	for d.settleOutOfBounds() {
+	}
+	d.roundToRemainders()
+	return d.share, nil
+}
+
+func check(total int, speed []float64, limit []int) error {
+	if len(speed) == 0 {
+		return errors.New("no ranks")
+	}
+	if len(limit) != len(speed) {
+		return fmt.Errorf("got %d limits, want %d", len(limit), len(speed))
+	}
+	capacity, active := 0, 0
+	for i, s := range speed {
+		if !(s > 0) || math.IsInf(s, 1) {
+			return fmt.Errorf("speed of rank %d: got %v, want a finite number above 0", i, s)
+		}
+		if limit[i] < 0 {
+			return fmt.Errorf("limit of rank %d: got %d, want 0 or more", i, limit[i])
+		}
+		if limit[i] > 0 {
+			active++
+		}
+		capacity += min(limit[i], math.MaxInt-capacity)
+	}
+	if total < active {
+		return fmt.Errorf("%w: %d samples, want at least one for each of %d ranks", ErrInfeasible, total, active)
+	}
+	if capacity < total {
+		return fmt.Errorf("%w: the limits hold %d samples", ErrInfeasible, capacity)
+	}
+	return nil
+}
+
+// integerWeights returns integers in exactly the ratios of the speeds: a float64 is an integer times a power of two,
+// so the least power among them is a common unit.
+func integerWeights(speed []float64) []*big.Int {
+	const mantissaBits = 53
+	least := math.MaxInt
+	for _, s := range speed {
+		_, exp := math.Frexp(s)
+		least = min(least, exp)
+	}
+	weights := make([]*big.Int, len(speed))
+	for i, s := range speed {
+		frac, exp := math.Frexp(s)
+		w := big.NewInt(int64(math.Ldexp(frac, mantissaBits)))
+		weights[i] = w.Lsh(w, uint(exp-least))
+	}
+	return weights
+}
+
+// division is a split under way: ranks in free still divide rest in proportion to weight, the others have their share.
+type division struct {
+	weight []*big.Int
+	limit  []int
+	share  []int
+	free   []int // ranks, ascending
+	rest   int
+}
+
+// settleOutOfBounds fixes the shares of ranks whose proportional share lies outside [1, limit] and reports whether
+// it fixed any.
+//
+// Let q[i] be the proportional shares of the free ranks. Bringing them into bounds changes their sum by the samples
+// added (ranks below 1) less those taken away (ranks above their limit). If more is added, the others must give, so
+// every rank at its lower bound will stay there whatever follows; if more is taken away, every rank at its limit will.
+// Only those are fixed, which makes the result independent of the order of ranks.
+func (d *division) settleOutOfBounds() bool {
+	weights := d.freeWeight()
+	change := new(big.Int) // samples added less samples taken away, times weights
+	var below, above []int
+	for _, i := range d.free {
+		q := d.proportional(i) // times weights
+		low, high := weights, new(big.Int).Mul(big.NewInt(int64(d.limit[i])), weights)
+		switch {
+		case q.Cmp(low) < 0:
+			below = append(below, i)
+			change.Add(change, new(big.Int).Sub(low, q))
+		case q.Cmp(high) > 0:
+			above = append(above, i)
+			change.Add(change, new(big.Int).Sub(high, q))
+		}
+	}
+	if change.Sign() >= 0 {
+		for _, i := range below {
+			d.settle(i, 1)
+		}
+	}
+	if change.Sign() <= 0 {
+		for _, i := range above {
+			d.settle(i, d.limit[i])
+		}
+	}
+	return len(below)+len(above) > 0
+}
+
+func (d *division) settle(rank, share int) {
+	d.share[rank] = share
+	d.rest -= share
+	d.free = slices.DeleteFunc(d.free, func(r int) bool { return r == rank })
+}
+
+// roundToRemainders gives every free rank its proportional share rounded down, and the leftovers, fewer than there
+// are free ranks, to the largest remainders.
+func (d *division) roundToRemainders() {
+	if len(d.free) == 0 {
+		return
+	}
+	weights := d.freeWeight()
+	remainder := make(map[int]*big.Int, len(d.free))
+	left := d.rest
+	for _, i := range d.free {
+		floor, rem := new(big.Int).QuoRem(d.proportional(i), weights, new(big.Int))
+		d.share[i] = int(floor.Int64())
+		remainder[i] = rem
+		left -= d.share[i]
+	}
+	order := slices.Clone(d.free)
+	slices.SortStableFunc(order, func(a, b int) int { return remainder[b].Cmp(remainder[a]) })
+	for _, i := range order[:left] {
+		d.share[i]++
+	}
+}
+
+// proportional returns rank i's exact share of rest, times the weight of all free ranks.
+func (d *division) proportional(i int) *big.Int {
+	return new(big.Int).Mul(big.NewInt(int64(d.rest)), d.weight[i])
+}
+
+func (d *division) freeWeight() *big.Int {
+	sum := new(big.Int)
+	for _, i := range d.free {
+		sum.Add(sum, d.weight[i])
+	}
+	return sum
+}
