@@ -1,0 +1,19 @@
+package nccl_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/nccl"
+)
+
+func TestUnavailableWithATypedReason(t *testing.T) {
+	err := nccl.Available()
+	var reason nccl.Reason
+	if !errors.As(err, &reason) || reason != nccl.NotBuilt {
+		t.Fatalf("got %v, want the reason NotBuilt", err)
+	}
+	if got, want := err.Error(), "nccl is unavailable: this build contains no NCCL communicator"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
