@@ -1,0 +1,72 @@
+// layout.h: the numbers by which this device names layouts, and how image data lies in each.
+//
+// A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag, so the same format has the same number
+// for every batch size and element type, and a memory descriptor can be rebuilt from (number, dims, type). Weights
+// of grouped convolutions are 4-d (O, I/G, KH, KW) to the engine and 5-d (G, O/G, I/G, KH, KW) to oneDNN: their
+// numbers carry G as well. Formats without a tag are kept whole in a registry and numbered from kRegistered on.
+//
+//   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
+//   bits 12..27  G, 0 for anything that is not a grouped weight
+//   bit 31       kRegistered: the other bits are an index
+//
+// Kernels other than convolutions, linear layers and reorders see four layouts of images: plain (NCHW), nhwc,
+// nChw8c and nChw16c. Padding of channels in the blocked ones holds zeros, always: who writes a tensor writes them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "hetero_device.h"
+
+#if HT_HAVE_ONEDNN
+#include "oneapi/dnnl/dnnl_types.h"
+#endif
+
+namespace hetero {
+
+#if HT_HAVE_ONEDNN
+constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE + dnnl_nhwc;
+constexpr uint32_t kNChw8c = HT_LAYOUT_FIRST_PRIVATE + dnnl_nChw8c;
+constexpr uint32_t kNChw16c = HT_LAYOUT_FIRST_PRIVATE + dnnl_nChw16c;
+#else
+constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE + 1;
+constexpr uint32_t kNChw8c = HT_LAYOUT_FIRST_PRIVATE + 2;
+constexpr uint32_t kNChw16c = HT_LAYOUT_FIRST_PRIVATE + 3;
+#endif
+constexpr uint32_t kRegistered = 1u << 31;
+
+// How the elements of images (N, C, H, W) lie:
+//   index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
+// plain: blk 1, cblocks C; nhwc: blk C, cblocks 1; nChw8c, nChw16c: blk 8, 16, cblocks ceil(C/blk).
+struct ImageLayout {
+  int64_t n, c, h, w;
+  int64_t blk, cblocks;
+  bool nhwc;
+
+  int64_t pixels() const { return h * w; }
+  int64_t padded_c() const { return blk * cblocks; }
+  int64_t elements() const { return n * padded_c() * h * w; } // in memory, padding included
+  int64_t index(int64_t in, int64_t ic, int64_t pixel) const {
+    return ((in * cblocks + ic / blk) * h * w + pixel) * blk + ic % blk;
+  }
+};
+
+// Says how a 4-d spec lies; false where it is not 4-d or its layout is none of the four (HT_LAYOUT_ANY included).
+bool image_layout(const ht_spec &spec, ImageLayout *out);
+
+// The blocked layout that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.
+uint32_t preferred_image_layout();
+
+int64_t dtype_size(int32_t dtype);          // bytes of an element; 0 if unknown
+int64_t elements(const ht_spec &spec);      // product of the dims, without padding
+int64_t bytes_in_memory(const ht_spec &spec); // with padding; throws Invalid for a layout that does not fit the dims
+void set_bytes(ht_spec &spec);              // spec.bytes = bytes_in_memory(spec); leaves opaque specs alone
+bool has_padding(const ht_spec &spec);      // more bytes in memory than elements
+ht_spec with_layout(ht_spec spec, uint32_t layout); // the same tensor elsewhere, bytes filled
+ht_spec make_spec(int32_t dtype, std::initializer_list<int64_t> dims); // plain, bytes filled
+ht_spec opaque_spec(int64_t bytes);
+bool same_dims(const ht_spec &a, const ht_spec &b);
+std::string layout_name(uint32_t layout); // "plain", "nChw16c", "OIhw16i16o", "gOIhw8i8o (G 4)"
+std::string describe(const ht_spec &spec); // "f32(2, 3, 4) nChw16c", for error texts
+
+} // namespace hetero
