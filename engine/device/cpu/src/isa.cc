@@ -1,0 +1,51 @@
+// isa.cc: asks the CPU, and the environment.
+#include "isa.h"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace hetero {
+
+namespace {
+
+struct Choice {
+  Isa isa = Isa::generic;
+  bool bf16 = false;
+};
+
+Choice choose() {
+  Choice c;
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) c.isa = Isa::avx2;
+  if (c.isa == Isa::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    c.isa = Isa::avx512;
+  const char *limit = std::getenv("HETERO_CPU_ISA");
+  if (limit && !std::strcmp(limit, "generic")) c.isa = Isa::generic;
+  if (limit && !std::strcmp(limit, "avx2") && c.isa == Isa::avx512) c.isa = Isa::avx2;
+  c.bf16 = c.isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16");
+#endif
+  return c;
+}
+
+const Choice &choice() {
+  static const Choice c = choose();
+  return c;
+}
+
+} // namespace
+
+Isa isa() { return choice().isa; }
+
+bool has_avx512bf16() { return choice().bf16; }
+
+const char *isa_name() {
+  switch (isa()) {
+  case Isa::avx512: return has_avx512bf16() ? "avx512_bf16" : "avx512";
+  case Isa::avx2: return "avx2";
+  default: return "generic";
+  }
+}
+
+} // namespace hetero

@@ -1,0 +1,14 @@
+// isa.h: which instruction set the kernels use, decided once when the library is first asked.
+//
+// HETERO_CPU_ISA=avx512|avx2|generic lowers the choice (for tests); it cannot raise it above what the CPU has.
+#pragma once
+
+namespace hetero {
+
+enum class Isa { generic, avx2, avx512 }; // avx512: F, BW, DQ, VL; avx2: with FMA and F16C
+
+Isa isa();
+bool has_avx512bf16(); // vdpbf16ps, vcvtneps2bf16; only where isa() is avx512
+const char *isa_name(); // "avx512_bf16", "avx512", "avx2", "generic"
+
+} // namespace hetero
