@@ -1,0 +1,61 @@
+package random
+
+import "math"
+
+const (
+	gamma      = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, odd: the counter's step
+	fnvOffset  = 0xcbf29ce484222325
+	fnvPrime   = 0x100000001b3
+	uniformUlp = 1.0 / (1 << 53) // distance of neighbouring values of Uniform
+)
+
+// Stream is the sequence of random numbers that belongs to one (seed, name). It is a value without state: any index
+// may be asked for in any order, from several goroutines at once. The zero Stream is valid but belongs to no name.
+type Stream struct{ base uint64 }
+
+// New returns the stream of name under seed.
+func New(seed uint64, name string) Stream {
+	hash := uint64(fnvOffset)
+	for _, b := range []byte(name) {
+		hash = (hash ^ uint64(b)) * fnvPrime
+	}
+	return Stream{base: mix(hash ^ mix(seed))}
+}
+
+// Bits returns the 64 random bits of index i.
+func (s Stream) Bits(i uint64) uint64 { return mix(s.base + (i+1)*gamma) }
+
+// Uniform returns the number of index i, uniform over the multiples of 2^-53 in [0, 1).
+func (s Stream) Uniform(i uint64) float64 { return float64(s.Bits(i)>>11) * uniformUlp }
+
+// Normal returns the number of index i, of mean 0 and standard deviation 1; it consumes Uniform(2i) and Uniform(2i+1).
+// Its magnitude is at most sqrt(2·53·ln 2) = 8.6.
+func (s Stream) Normal(i uint64) float64 {
+	radius := math.Sqrt(-2 * math.Log(1-s.Uniform(2*i))) // 1 - Uniform is exact and never 0
+	return radius * math.Cos(2*math.Pi*s.Uniform(2*i+1))
+}
+
+// FillUniform sets dst[i] to lo + (hi-lo)·Uniform(i), computed in f64 and rounded to f32. The rounding may reach hi
+// itself.
+func (s Stream) FillUniform(dst []float32, lo, hi float64) {
+	width := hi - lo
+	for i := range dst {
+		scaled := float64(width * s.Uniform(uint64(i))) // the conversion forbids a fused multiply-add
+		dst[i] = float32(lo + scaled)
+	}
+}
+
+// FillNormal sets dst[i] to mean + std·Normal(i), computed in f64 and rounded to f32.
+func (s Stream) FillNormal(dst []float32, mean, std float64) {
+	for i := range dst {
+		scaled := float64(std * s.Normal(uint64(i))) // the conversion forbids a fused multiply-add
+		dst[i] = float32(mean + scaled)
+	}
+}
+
+// mix is SplitMix64's finaliser: a bijection of the 64-bit integers that lets every input bit reach every output bit.
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
