@@ -1,0 +1,280 @@
+package graph
+
+import (
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// rules maps an op's kind to its gradient. An op that is missing here cannot stand between a parameter and the loss.
+var rules map[string]rule
+
+func init() { // in init because the rules use functions that use rules
+	rules = map[string]rule{
+		device.Conv2D{}.Kind():              convGradient,
+		device.Linear{}.Kind():              linearGradient,
+		device.BatchNormApply{}.Kind():      batchNormGradient,
+		device.MaxPool2D{}.Kind():           maxPoolGradient,
+		device.AvgPool2D{}.Kind():           avgPoolGradient,
+		device.GlobalAvgPool{}.Kind():       globalAvgPoolGradient,
+		device.Unary{}.Kind():               unaryGradient,
+		device.Binary{}.Kind():              binaryGradient,
+		device.Scale{}.Kind():               scaleGradient,
+		device.Dropout{}.Kind():             dropoutGradient,
+		device.Reorder{}.Kind():             castGradient,
+		device.Reshape{}.Kind():             reshapeGradient,
+		device.Transpose{}.Kind():           transposeGradient,
+		device.Concat{}.Kind():              concatGradient,
+		device.Slice{}.Kind():               sliceGradient,
+		device.Pad{}.Kind():                 padGradient,
+		device.Reduce{}.Kind():              reduceGradient,
+		device.Broadcast{}.Kind():           broadcastGradient,
+		device.SoftmaxCrossEntropy{}.Kind(): lossGradient,
+	}
+}
+
+// Gradients of weights come before those of sources: communication can start on them while backward goes on.
+
+func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	op := n.Op.(device.Conv2D)
+	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	out := make([]*Value, len(n.In))
+	bias := len(n.In) == 3 && need(2)
+	if need(1) || bias {
+		p := g.Apply(n.Name+" diff weights", device.Conv2DDiffWeights{Conv2D: op, Kernel: [2]int{w.Shape[2], w.Shape[3]}, Bias: bias}, x, diff)
+		out[1] = p[0]
+		if bias {
+			out[2] = p[1]
+		}
+	}
+	if need(0) {
+		out[0] = g.one(n.Name+" diff src", device.Conv2DDiffSrc{Conv2D: op, Height: x.Shape[2], Width: x.Shape[3]}, diff, w)
+	}
+	return out
+}
+
+func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	if diff.DType != x.DType { // a result of another type than the source: back to the type that the products are computed in
+		diff = g.Cast(n.Name+" diff cast", diff, x.DType)
+	}
+	out := make([]*Value, len(n.In))
+	bias := len(n.In) == 3 && need(2)
+	if need(1) || bias {
+		p := g.Apply(n.Name+" diff weights", device.LinearDiffWeights{Bias: bias}, x, diff)
+		out[1] = p[0]
+		if bias {
+			out[2] = p[1]
+		}
+	}
+	if need(0) {
+		out[0] = g.one(n.Name+" diff src", device.LinearDiffSrc{}, diff, w)
+	}
+	return out
+}
+
+// batchNormGradient covers the statistics too: BatchNormStats needs no rule of its own.
+func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	op := n.Op.(device.BatchNormApply)
+	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
+	if mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind() {
+		fail(n.Name, "differentiate: normalised with running statistics; build the graph for training")
+	}
+	diffs := d[0]
+	if len(diffs) > 2 {
+		diffs = []*Value{diffs[0], g.sum(n.Name, diffs[1:])}
+	}
+	reduce := device.BatchNormDiffReduce{Group: op.Group, Eps: op.Eps, ReLU: op.ReLU, Add: op.Add, Two: len(diffs) == 2}
+	in := append([]*Value{x, mean, variance, gamma, beta}, diffs...)
+	if op.ReLU && op.Add {
+		in = append(in, n.Out[1])
+	}
+	r := g.Apply(n.Name+" diff reduce", reduce, in...)
+	out := make([]*Value, len(n.In))
+	out[3] = g.perChannel(n.Name+" diff gamma", r[0])
+	out[4] = g.perChannel(n.Name+" diff beta", r[1])
+	dz, masked := diffs[0], !op.ReLU
+	if reduce.Add || reduce.Two {
+		dz, masked = r[2], true
+		dz.Follows = x
+	}
+	if op.Add {
+		out[5] = dz
+	}
+	if need(0) {
+		apply := device.BatchNormDiffApply{Group: op.Group, Eps: op.Eps, ReLU: !masked}
+		out[0] = g.one(n.Name+" diff apply", apply, x, mean, variance, gamma, beta, dz, r[0], r[1])
+	}
+	return out
+}
+
+// perChannel makes (C) of partial sums (G, C).
+func (g *Graph) perChannel(name string, v *Value) *Value {
+	if v.Shape[0] == 1 {
+		return g.Reshape(name, v, v.Shape[1])
+	}
+	return g.Reduce(name, device.Sum, v, 0)
+}
+
+func maxPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := n.Op.(device.MaxPool2D)
+	if !op.Train {
+		fail(n.Name, "differentiate: pooled without Train; build the graph for training")
+	}
+	s := n.In[0].Shape
+	return []*Value{g.one(n.Name+" diff", device.MaxPool2DDiff{MaxPool2D: op, Height: s[2], Width: s[3]}, g.sum(n.Name, d[0]), n.Out[1])}
+}
+
+func avgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	s := n.In[0].Shape
+	op := device.AvgPool2DDiff{AvgPool2D: n.Op.(device.AvgPool2D), Height: s[2], Width: s[3]}
+	return []*Value{g.one(n.Name+" diff", op, g.sum(n.Name, d[0]))}
+}
+
+func globalAvgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	s := n.In[0].Shape
+	return []*Value{g.one(n.Name+" diff", device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}, g.sum(n.Name, d[0]))}
+}
+
+func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	f := n.Op.(device.Unary).Func
+	src := n.In[0]
+	if f == device.ReLU {
+		src = n.Out[0] // kept anyway, so that the source need not be
+	}
+	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, d[0]), src)}
+}
+
+func binaryGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	a, b, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	out := make([]*Value, 2)
+	switch f := n.Op.(device.Binary).Func; f {
+	case device.Add:
+		out[0], out[1] = diff, diff
+	case device.Sub:
+		out[0] = diff
+		if need(1) {
+			out[1] = g.Unary(n.Name+" diff b", device.Neg, diff)
+		}
+	case device.Mul:
+		if need(0) {
+			out[0] = g.Binary(n.Name+" diff a", device.Mul, diff, b)
+		}
+		if need(1) {
+			out[1] = g.Binary(n.Name+" diff b", device.Mul, diff, a)
+		}
+	case device.Div:
+		if need(0) {
+			out[0] = g.Binary(n.Name+" diff a", device.Div, diff, b)
+		}
+		if need(1) { // -diff·(a/b)/b
+			q := g.Binary(n.Name+" quotient", device.Div, g.Binary(n.Name+" diff·dst", device.Mul, diff, n.Out[0]), b)
+			out[1] = g.Unary(n.Name+" diff b", device.Neg, q)
+		}
+	default:
+		fail(n.Name, "differentiate: binary %v has no gradient", f)
+	}
+	if out[1] != nil {
+		out[1] = g.unbroadcast(n.Name+" diff b", out[1], b.Shape)
+	}
+	return out
+}
+
+// unbroadcast sums v over the dimensions along which an operand of the given shape was repeated.
+func (g *Graph) unbroadcast(name string, v *Value, shape tensor.Shape) *Value {
+	var axes []int
+	lead := len(v.Shape) - len(shape)
+	for i, d := range v.Shape {
+		if i < lead || (shape[i-lead] == 1 && d != 1) {
+			axes = append(axes, i)
+		}
+	}
+	if len(axes) == 0 {
+		return v
+	}
+	v = g.Reduce(name+" sum", device.Sum, v, axes...)
+	if !v.Shape.Equal(shape) {
+		v = g.Reshape(name+" shape", v, shape...)
+	}
+	return v
+}
+
+func scaleGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	return []*Value{g.one(n.Name+" diff", device.Scale{}, g.sum(n.Name, d[0]), n.In[1]), nil}
+}
+
+func dropoutGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	return []*Value{g.one(n.Name+" diff", n.Op, g.sum(n.Name, d[0]), n.In[1], n.In[2]), nil, nil}
+}
+
+func castGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	diff := g.sum(n.Name, d[0])
+	if diff.DType == n.In[0].DType { // weight gradients come in the parameter's type
+		return []*Value{diff}
+	}
+	return []*Value{g.Cast(n.Name+" diff", diff, n.In[0].DType)}
+}
+
+func reshapeGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	return []*Value{g.Reshape(n.Name+" diff", g.sum(n.Name, d[0]), n.In[0].Shape...)}
+}
+
+func transposeGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	perm := n.Op.(device.Transpose).Perm
+	inverse := make([]int, len(perm))
+	for i, p := range perm {
+		inverse[p] = i
+	}
+	return []*Value{g.Transpose(n.Name+" diff", g.sum(n.Name, d[0]), inverse...)}
+}
+
+func concatGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	axis, diff, start := n.Op.(device.Concat).Axis, g.sum(n.Name, d[0]), 0
+	out := make([]*Value, len(n.In))
+	for i, in := range n.In {
+		if need(i) {
+			out[i] = g.Slice(n.Name+" diff", diff, axis, start, in.Shape[axis])
+		}
+		start += in.Shape[axis]
+	}
+	return out
+}
+
+func sliceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := n.Op.(device.Slice)
+	return []*Value{g.one(n.Name+" diff", device.Pad{Axis: op.Axis, Start: op.Start, Size: n.In[0].Shape[op.Axis]}, g.sum(n.Name, d[0]))}
+}
+
+func padGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := n.Op.(device.Pad)
+	return []*Value{g.Slice(n.Name+" diff", g.sum(n.Name, d[0]), op.Axis, op.Start, n.In[0].Shape[op.Axis])}
+}
+
+func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op, src := n.Op.(device.Reduce), n.In[0]
+	if op.Func == device.Maximum {
+		fail(n.Name, "differentiate: a maximum over dimensions has no gradient")
+	}
+	diff := g.one(n.Name+" diff", device.Broadcast{Shape: slices.Clone(src.Shape), Axes: op.Axes}, g.sum(n.Name, d[0]))
+	if op.Func == device.Mean {
+		count := float64(src.Shape.Elements() / n.Out[0].Shape.Elements())
+		c := g.one(n.Name+" 1/count", device.Fill{DType: src.DType, Shape: tensor.Shape{1}, Value: 1 / count})
+		diff = g.Binary(n.Name+" diff mean", device.Mul, diff, c)
+	}
+	return []*Value{diff}
+}
+
+func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, d[0]), n.Op.(device.Broadcast).Axes...)}
+}
+
+// lossGradient takes the seed of Differentiate, the factor of every sample's loss, as its one contribution.
+func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
+	op := n.Op.(device.SoftmaxCrossEntropy)
+	if len(d[0]) != 1 || !d[0][0].Shape.Equal(tensor.Shape{1}) {
+		fail(n.Name, "differentiate: got %d contributions, want the factor of shape (1) alone", len(d[0]))
+	}
+	diff := g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing}, n.In[0], n.In[1], n.Out[2], d[0][0])
+	return []*Value{diff, nil}
+}

@@ -1,0 +1,222 @@
+package graph
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Role says where a value comes from.
+type Role uint8
+
+// The roles.
+const (
+	Computed Role = iota // by a node
+	Input                // written by the host before a run
+	Param                // trained
+	State                // kept from step to step, updated in place by a node: running statistics
+)
+
+// Phase is the part of a step that a node belongs to.
+type Phase uint8
+
+// The phases, in order.
+const (
+	Forward Phase = iota
+	Backward
+)
+
+// Value is one tensor of a graph.
+type Value struct {
+	Name  string // of inputs, parameters, states; of the producing node otherwise
+	Shape tensor.Shape
+	DType tensor.DType
+	Role  Role
+	Init  Init  // of parameters and states
+	Node  *Node // that computes it, nil for inputs, parameters and states
+	Index int   // among the node's outputs
+	// Follows is the value whose layout in memory this one shall have: of a gradient, the value it belongs to.
+	Follows *Value
+}
+
+// Spec is the plain device spec of v.
+func (v *Value) Spec() device.TensorSpec {
+	return device.TensorSpec{Shape: v.Shape, DType: v.DType}
+}
+
+func (v *Value) String() string { return fmt.Sprintf("%s %v%v", v.Name, v.DType, v.Shape) }
+
+// Node is one op with its operands.
+type Node struct {
+	Name  string
+	Op    device.Op
+	In    []*Value
+	Out   []*Value
+	Phase Phase
+}
+
+// Gradient pairs a parameter with the value that is its gradient.
+type Gradient struct{ Param, Value *Value }
+
+// Output is a value that the host reads, by name.
+type Output struct {
+	Name  string
+	Value *Value
+}
+
+// Graph is a computation. Nodes are in an order in which they can run.
+type Graph struct {
+	Nodes     []*Node
+	Inputs    []*Value
+	Params    []*Value // in the order of the model
+	States    []*Value
+	Outputs   []Output
+	Gradients []Gradient // in the order in which backward finishes them
+
+	paramType tensor.DType
+	phase     Phase
+	cast      map[*Value]*Value // parameter -> its copy in the compute type
+	names     map[string]bool   // of parameters and states
+}
+
+// BuildError says which node of a graph cannot be built.
+type BuildError struct {
+	Node string
+	Err  error
+}
+
+func (e *BuildError) Error() string { return fmt.Sprintf("graph: %s: %v", e.Node, e.Err) }
+
+// Unwrap gives the cause.
+func (e *BuildError) Unwrap() error { return e.Err }
+
+// Build runs f on an empty graph and returns its BuildError, if any.
+func Build(f func(g *Graph)) (g *Graph, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			be, ok := r.(*BuildError)
+			if !ok {
+				panic(r)
+			}
+			g, err = nil, be
+		}
+	}()
+	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, names: map[string]bool{}}
+	f(g)
+	return g, nil
+}
+
+// UseF64 makes parameters and states declared from here on f64: for runs on the reference device that serve as truth.
+func (g *Graph) UseF64() { g.paramType = tensor.F64 }
+
+// ParamType is the element type of parameters and states.
+func (g *Graph) ParamType() tensor.DType { return g.paramType }
+
+// fail ends the building of a graph.
+func fail(node, format string, args ...any) {
+	panic(&BuildError{Node: node, Err: fmt.Errorf(format, args...)})
+}
+
+// Input declares a value that the host writes before each run.
+func (g *Graph) Input(name string, dt tensor.DType, shape ...int) *Value {
+	v := g.declare(name, Input, dt, shape)
+	g.Inputs = append(g.Inputs, v)
+	return v
+}
+
+// Param declares a trained parameter. Names are unique and are those in checkpoints.
+func (g *Graph) Param(name string, init Init, shape ...int) *Value {
+	v := g.named(name, Param, init, shape)
+	g.Params = append(g.Params, v)
+	return v
+}
+
+// State declares a value that nodes update in place.
+func (g *Graph) State(name string, init Init, shape ...int) *Value {
+	v := g.named(name, State, init, shape)
+	g.States = append(g.States, v)
+	return v
+}
+
+func (g *Graph) named(name string, role Role, init Init, shape []int) *Value {
+	if g.names[name] {
+		fail(name, "two parameters or states have this name")
+	}
+	g.names[name] = true
+	v := g.declare(name, role, g.paramType, shape)
+	v.Init = init
+	return v
+}
+
+func (g *Graph) declare(name string, role Role, dt tensor.DType, shape []int) *Value {
+	s := tensor.Shape(shape).Clone()
+	if err := s.Check(); err != nil {
+		fail(name, "%w", err)
+	}
+	return &Value{Name: name, Shape: s, DType: dt, Role: role}
+}
+
+// Output names a value that the host reads after a run.
+func (g *Graph) Output(name string, v *Value) {
+	g.Outputs = append(g.Outputs, Output{Name: name, Value: v})
+}
+
+// Apply appends a node and returns its outputs.
+func (g *Graph) Apply(name string, op device.Op, in ...*Value) []*Value {
+	n, err := NewNode(name, op, in...)
+	if err != nil {
+		panic(&BuildError{Node: name, Err: err})
+	}
+	n.Phase = g.phase
+	g.Nodes = append(g.Nodes, n)
+	return n.Out
+}
+
+// one is Apply for ops of a single output.
+func (g *Graph) one(name string, op device.Op, in ...*Value) *Value {
+	return g.Apply(name, op, in...)[0]
+}
+
+// NewNode makes a node, outputs inferred, that belongs to no graph: the planner's decompositions use it.
+func NewNode(name string, op device.Op, in ...*Value) (*Node, error) {
+	specs := make([]device.TensorSpec, len(in))
+	for i, v := range in {
+		specs[i] = v.Spec()
+	}
+	outs, err := op.Infer(specs)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{Name: name, Op: op, In: in, Out: make([]*Value, len(outs))}
+	for i, s := range outs {
+		n.Out[i] = &Value{Name: name, Shape: s.Shape, DType: s.DType, Node: n, Index: i}
+	}
+	return n, nil
+}
+
+// ParamCount is the number of trained elements.
+func (g *Graph) ParamCount() int64 {
+	var n int64
+	for _, p := range g.Params {
+		n += p.Shape.Elements()
+	}
+	return n
+}
+
+// FLOPs is the nominal arithmetic of one run: forward, and backward where there is one.
+func (g *Graph) FLOPs() int64 {
+	var total int64
+	for _, n := range g.Nodes {
+		total += device.FLOPs(n.Op, specs(n.In), specs(n.Out))
+	}
+	return total
+}
+
+func specs(vs []*Value) []device.TensorSpec {
+	out := make([]device.TensorSpec, len(vs))
+	for i, v := range vs {
+		out[i] = v.Spec()
+	}
+	return out
+}

@@ -1,0 +1,151 @@
+package graph
+
+import (
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// The ops that layers are written with. name is the node's, for errors and traces. Types of package device
+// that layers need have names here, so that package nn knows this package alone.
+
+// Window is the stride, padding and dilation of convolutions and poolings.
+type Window = device.Window
+
+// The element-wise functions that layers use.
+const (
+	ReLU = device.ReLU
+	GELU = device.GELU
+	Add  = device.Add
+	Mul  = device.Mul
+)
+
+// Conv2D convolves x (N, C, H, W) with w (O, C/groups, KH, KW); bias (O) may be nil.
+func (g *Graph) Conv2D(name string, x, w, bias *Value, win Window, groups int) *Value {
+	return g.weighted(name, device.Conv2D{Window: win, Groups: groups}, x, w, bias)
+}
+
+// Linear is x (N, I) · wᵀ (O, I) + bias (O); bias may be nil. The result has type to, or x's if to is tensor.Invalid.
+func (g *Graph) Linear(name string, x, w, bias *Value, to tensor.DType) *Value {
+	return g.weighted(name, device.Linear{To: to}, x, w, bias)
+}
+
+func (g *Graph) weighted(name string, op device.Op, x, w, bias *Value) *Value {
+	in := []*Value{x, g.as(w, x.DType)}
+	if bias != nil {
+		in = append(in, bias)
+	}
+	return g.one(name, op, in...)
+}
+
+// as is parameter w in the compute type, cast once for all its readers.
+func (g *Graph) as(w *Value, dt tensor.DType) *Value {
+	if w.DType == dt {
+		return w
+	}
+	if g.cast[w] == nil {
+		g.cast[w] = g.Cast(w.Name+" as "+dt.String(), w, dt)
+	}
+	return g.cast[w]
+}
+
+// BatchNorm holds the values of one batch normalisation layer, each (C).
+type BatchNorm struct {
+	Gamma, Beta             *Value
+	RunningMean, RunningVar *Value
+	Group                   int // samples of a statistics group, 0 = whole batch
+	Eps, Momentum           float64
+	ReLU                    bool
+	Residual                *Value // added before ReLU; may be nil
+	UseRunning              bool   // evaluation: normalise with the running statistics and leave them alone
+}
+
+// BatchNorm normalises x (N, C, H, W), adds the residual, applies ReLU, and updates the running statistics.
+func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
+	mean, variance := bn.RunningMean, bn.RunningVar
+	group := 0
+	if !bn.UseRunning {
+		group = bn.Group
+		st := g.Apply(name+" stats", device.BatchNormStats{Group: group}, x)
+		mean, variance = st[0], st[1]
+		g.Apply(name+" running", device.BatchNormRunning{Momentum: bn.Momentum, Counts: device.GroupCounts(x.Shape, group)},
+			bn.RunningMean, bn.RunningVar, mean, variance)
+	}
+	in := []*Value{x, mean, variance, bn.Gamma, bn.Beta}
+	if bn.Residual != nil {
+		in = append(in, bn.Residual)
+	}
+	op := device.BatchNormApply{Group: group, Eps: bn.Eps, ReLU: bn.ReLU, Add: bn.Residual != nil}
+	return g.Apply(name, op, in...)[0]
+}
+
+// MaxPool2D takes window maxima; train keeps what the gradient needs.
+func (g *Graph) MaxPool2D(name string, x *Value, kernel [2]int, win Window, train bool) *Value {
+	return g.Apply(name, device.MaxPool2D{Window: win, Kernel: kernel, Train: train}, x)[0]
+}
+
+// AvgPool2D takes window means; countPadding divides by the whole window also at the edges.
+func (g *Graph) AvgPool2D(name string, x *Value, kernel [2]int, win Window, countPadding bool) *Value {
+	return g.one(name, device.AvgPool2D{Window: win, Kernel: kernel, CountPadding: countPadding}, x)
+}
+
+// GlobalAvgPool makes (N, C) of (N, C, H, W).
+func (g *Graph) GlobalAvgPool(name string, x *Value) *Value {
+	return g.one(name, device.GlobalAvgPool{}, x)
+}
+
+// Unary applies a function to each element.
+func (g *Graph) Unary(name string, f device.UnaryFunc, x *Value) *Value {
+	return g.one(name, device.Unary{Func: f}, x)
+}
+
+// Binary combines a with b, b repeated to a's shape where needed.
+func (g *Graph) Binary(name string, f device.BinaryFunc, a, b *Value) *Value {
+	return g.one(name, device.Binary{Func: f}, a, b)
+}
+
+// Dropout zeroes elements of x (N, …) with probability p; ids (N) i64 are the sample ids, key (2) u32 the
+// step's key, stream tells the layers of a model apart.
+func (g *Graph) Dropout(name string, x, ids, key *Value, p float64, stream uint32) *Value {
+	return g.one(name, device.Dropout{P: p, Stream: stream}, x, ids, key)
+}
+
+// Cast converts the element type.
+func (g *Graph) Cast(name string, x *Value, to tensor.DType) *Value {
+	return g.one(name, device.Reorder{To: to}, x)
+}
+
+// Reshape reads x in another shape.
+func (g *Graph) Reshape(name string, x *Value, shape ...int) *Value {
+	return g.one(name, device.Reshape{Shape: shape}, x)
+}
+
+// Transpose permutes dimensions.
+func (g *Graph) Transpose(name string, x *Value, perm ...int) *Value {
+	return g.one(name, device.Transpose{Perm: perm}, x)
+}
+
+// Concat joins values along a dimension.
+func (g *Graph) Concat(name string, axis int, xs ...*Value) *Value {
+	return g.one(name, device.Concat{Axis: axis}, xs...)
+}
+
+// Slice takes [start, start+size) of a dimension.
+func (g *Graph) Slice(name string, x *Value, axis, start, size int) *Value {
+	return g.one(name, device.Slice{Axis: axis, Start: start, Size: size}, x)
+}
+
+// Reduce folds dimensions away.
+func (g *Graph) Reduce(name string, f device.ReduceFunc, x *Value, axes ...int) *Value {
+	return g.one(name, device.Reduce{Func: f, Axes: axes}, x)
+}
+
+// ImageNormalize makes (N, C, H, W) network input of bytes (N, H, W, C): (x/255 - mean)/std for each channel.
+func (g *Graph) ImageNormalize(name string, x *Value, mean, std []float32, to tensor.DType) *Value {
+	return g.one(name, device.ImageNormalize{Mean: mean, Std: std, To: to}, x)
+}
+
+// SoftmaxCrossEntropy is the loss (N) of each sample and the rank (N) of its label among the classes.
+func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothing float64) (loss, rank *Value) {
+	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing}, logits, labels)
+	return out[0], out[1]
+}

@@ -1,0 +1,93 @@
+// Package resnet is the ResNet family of He et al., "Deep Residual Learning for Image Recognition" (2015), as
+// torchvision builds it (v1.5: a bottleneck strides in its 3x3 convolution), with torchvision's parameter names.
+package resnet
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/nn"
+)
+
+// Depth names a member of the family.
+type Depth struct {
+	Blocks     [4]int // in each stage
+	Bottleneck bool   // 1x1, 3x3, 1x1 with 4 times the channels, instead of 3x3, 3x3
+}
+
+// Family holds the depths by name.
+var Family = map[string]Depth{
+	"resnet18":  {Blocks: [4]int{2, 2, 2, 2}},
+	"resnet34":  {Blocks: [4]int{3, 4, 6, 3}},
+	"resnet50":  {Blocks: [4]int{3, 4, 6, 3}, Bottleneck: true},
+	"resnet101": {Blocks: [4]int{3, 4, 23, 3}, Bottleneck: true},
+	"resnet152": {Blocks: [4]int{3, 8, 36, 3}, Bottleneck: true},
+}
+
+// Options are the model's own settings.
+type Options struct {
+	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution: 16 times the pixels in every stage.
+	CIFARStem bool
+	// ZeroInitResidual starts the last BatchNorm of each block at gamma 0.
+	ZeroInitResidual bool
+}
+
+// Build returns the network of a depth.
+//
+// Legend: N samples; H, W image; C channels of a stage: 64, 128, 256, 512; E expansion: 4 for bottlenecks, else 1.
+func Build(d Depth, o Options) models.Classifier {
+	return func(net *nn.Net, x *graph.Value, classes int) *graph.Value {
+		if o.CIFARStem {
+			x = net.Conv2D("conv1", x, nn.Conv{Out: 64, Kernel: 3, Padding: 1}) // (N, 64, H, W)
+			x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
+		} else {
+			x = net.Conv2D("conv1", x, nn.Conv{Out: 64, Kernel: 7, Stride: 2, Padding: 3}) // (N, 64, H/2, W/2)
+			x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
+			x = net.MaxPool2D("maxpool", x, 3, 2, 1) // (N, 64, H/4, W/4)
+		}
+		block, channels := basic, 64
+		if d.Bottleneck {
+			block = bottleneck
+		}
+		for stage, count := range d.Blocks {
+			for i := range count {
+				stride := 1
+				if stage > 0 && i == 0 {
+					stride = 2
+				}
+				x = block(net, fmt.Sprintf("layer%d.%d", stage+1, i), x, channels, stride, o) // (N, E·C, H', W')
+			}
+			channels *= 2
+		}
+		x = net.GlobalAvgPool("avgpool", x)
+		return net.Logits("fc", x, classes)
+	}
+}
+
+// basic is two 3x3 convolutions beside a shortcut.
+func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, o Options) *graph.Value {
+	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
+	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
+	y = net.Conv2D(name+".conv2", y, nn.Conv{Out: channels, Kernel: 3, Padding: 1})
+	return net.BatchNorm(name+".bn2", y, nn.Norm{ReLU: true, Residual: shortcut(net, name, x, channels, stride), ZeroInit: o.ZeroInitResidual})
+}
+
+// bottleneck reduces the channels by a 1x1 convolution, works on them, and expands them again.
+func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, o Options) *graph.Value {
+	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 1})
+	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
+	y = net.Conv2D(name+".conv2", y, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
+	y = net.BatchNorm(name+".bn2", y, nn.Norm{ReLU: true})
+	y = net.Conv2D(name+".conv3", y, nn.Conv{Out: 4 * channels, Kernel: 1})
+	return net.BatchNorm(name+".bn3", y, nn.Norm{ReLU: true, Residual: shortcut(net, name, x, 4*channels, stride), ZeroInit: o.ZeroInitResidual})
+}
+
+// shortcut is x itself, or its projection where the shape changes.
+func shortcut(net *nn.Net, name string, x *graph.Value, out, stride int) *graph.Value {
+	if stride == 1 && x.Shape[1] == out {
+		return x
+	}
+	x = net.Conv2D(name+".downsample.0", x, nn.Conv{Out: out, Kernel: 1, Stride: stride})
+	return net.BatchNorm(name+".downsample.1", x, nn.Norm{})
+}
