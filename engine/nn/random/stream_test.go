@@ -100,7 +100,7 @@ func TestNumbersHaveTheMomentsOfTheirDistribution(t *testing.T) {
 		uniform := moments(n, func(i uint64) float64 { return s.Uniform(i) - 0.5 })
 		normal := moments(n, s.Normal)
 		for _, c := range []struct {
-			what             string
+			what                 string
 			got, want, deviation float64 // deviation: standard deviation of the statistic of one number
 		}{
 			{"mean of Uniform - 1/2", uniform[0], 0, math.Sqrt(1. / 12)},
