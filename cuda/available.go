@@ -1,13 +1,13 @@
 package cuda
 
-// Reason is an error that says why no GPU can be used.
-type Reason string
+// UnavailableError says why no GPU can be used.
+type UnavailableError string
 
-// NotBuilt is the reason of a program that was built without the CUDA device.
-const NotBuilt Reason = "this build contains no CUDA device"
+// ErrNotBuilt is the reason of a program that was built without the CUDA device.
+const ErrNotBuilt UnavailableError = "this build contains no CUDA device"
 
 // Error returns the reason with the name of the backend.
-func (r Reason) Error() string { return "cuda is unavailable: " + string(r) }
+func (e UnavailableError) Error() string { return "cuda is unavailable: " + string(e) }
 
-// Available returns nil if GPUs can be used, else a [Reason].
+// Available returns nil if GPUs can be used, else an [UnavailableError].
 func Available() error { return NotBuilt }

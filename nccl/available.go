@@ -1,13 +1,13 @@
 package nccl
 
-// Reason is an error that says why NCCL cannot be used.
-type Reason string
+// UnavailableError says why NCCL cannot be used.
+type UnavailableError string
 
-// NotBuilt is the reason of a program that was built without the NCCL communicator.
-const NotBuilt Reason = "this build contains no NCCL communicator"
+// ErrNotBuilt is the reason of a program that was built without the NCCL communicator.
+const ErrNotBuilt UnavailableError = "this build contains no NCCL communicator"
 
 // Error returns the reason with the name of the backend.
-func (r Reason) Error() string { return "nccl is unavailable: " + string(r) }
+func (e UnavailableError) Error() string { return "nccl is unavailable: " + string(e) }
 
-// Available returns nil if NCCL can be used, else a [Reason].
+// Available returns nil if NCCL can be used, else an [UnavailableError].
 func Available() error { return NotBuilt }

@@ -9,9 +9,9 @@ import (
 
 func TestUnavailableWithATypedReason(t *testing.T) {
 	err := nccl.Available()
-	var reason nccl.Reason
-	if !errors.As(err, &reason) || reason != nccl.NotBuilt {
-		t.Fatalf("got %v, want the reason NotBuilt", err)
+	var reason nccl.UnavailableError
+	if !errors.As(err, &reason) || reason != nccl.ErrNotBuilt {
+		t.Fatalf("got %v, want the reason ErrNotBuilt", err)
 	}
 	if got, want := err.Error(), "nccl is unavailable: this build contains no NCCL communicator"; got != want {
 		t.Errorf("got %q, want %q", got, want)
