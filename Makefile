@@ -16,12 +16,12 @@ export HETERO_ONEDNN_DIR ?=
 
 BUILD   := build$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
 LIBS    := $(CURDIR)/$(BUILD)/lib
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unversioned)
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 CORES   := $(shell nproc 2>/dev/null || echo 2)
 
 # The version is stamped here, so that a clone owned by another user (a container's bind mount), which git refuses
 # to describe to Go, still builds.
-GO_BUILD := go build -buildvcs=false -ldflags '-X main.version=$(VERSION)'
+GO_BUILD := go build -buildvcs=false $(if $(VERSION),-ldflags '-X main.version=$(VERSION)')
 
 # What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
 # -count=1: Go's test cache does not see a rebuilt C++ library.
@@ -43,7 +43,7 @@ NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h'
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
 	@$(GO_BUILD) -o hetero-train ./cmd/hetero-train
-	@echo "hetero-train: $(VERSION)"
+	@echo "hetero-train: $(or $(VERSION),built outside git)"
 
 native: ## Build the native libraries alone, into build/lib
 	@third_party/deps.sh
