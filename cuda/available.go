@@ -10,4 +10,4 @@ const ErrNotBuilt UnavailableError = "this build contains no CUDA device"
 func (e UnavailableError) Error() string { return "cuda is unavailable: " + string(e) }
 
 // Available returns nil if GPUs can be used, else an [UnavailableError].
-func Available() error { return NotBuilt }
+func Available() error { return ErrNotBuilt }

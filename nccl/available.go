@@ -10,4 +10,4 @@ const ErrNotBuilt UnavailableError = "this build contains no NCCL communicator"
 func (e UnavailableError) Error() string { return "nccl is unavailable: " + string(e) }
 
 // Available returns nil if NCCL can be used, else an [UnavailableError].
-func Available() error { return NotBuilt }
+func Available() error { return ErrNotBuilt }
