@@ -29,6 +29,7 @@ endif()
 
 add_library(hetero_cpu SHARED ${cpu_sources})
 target_include_directories(hetero_cpu PRIVATE "${PROJECT_SOURCE_DIR}/engine/device/native")
+set_target_properties(hetero_cpu PROPERTIES LINK_DEPENDS "${hetero_exports}")
 target_link_libraries(hetero_cpu PRIVATE OpenMP::OpenMP_CXX)
 
 if(cpu_onednn)

@@ -9,6 +9,7 @@ else()
   add_library(hetero_jpeg SHARED ${jpeg_sources})
   target_include_directories(hetero_jpeg PRIVATE
     "${PROJECT_SOURCE_DIR}/engine/data/jpeg" "${PROJECT_SOURCE_DIR}/engine/device/native")
+  set_target_properties(hetero_jpeg PROPERTIES LINK_DEPENDS "${hetero_exports}")
   target_link_libraries(hetero_jpeg PRIVATE TurboJPEG::TurboJPEG)
   string(APPEND hetero_parts "jpeg: on (libturbojpeg ${TurboJPEG_VERSION}${hetero_note})\n")
 endif()
