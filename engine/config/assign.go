@@ -43,6 +43,9 @@ func (k Key) assign(value any) (Fault, bool) {
 		if !ok {
 			return fault("wrong type")
 		}
+		if k.filled && len(list) == 0 {
+			return fault("is empty")
+		}
 		if k.length > 0 && len(list) > 0 && len(list) != k.length {
 			return fault(fmt.Sprintf("has %d elements", len(list)))
 		}
@@ -191,6 +194,11 @@ func describe(value any) string {
 	case map[string]any:
 		return "a table"
 	case []any:
+		if len(v) > 0 {
+			if _, tables := v[0].(map[string]any); tables {
+				return "a list of tables"
+			}
+		}
 		parts := make([]string, 0, len(v))
 		for _, element := range v[:min(len(v), 16)] {
 			parts = append(parts, describe(element))

@@ -20,7 +20,8 @@ type Key struct {
 	max    float64
 	above  bool // min itself is not allowed
 	below  bool // max itself is not allowed
-	length int  // of a list that is given; 0 means any
+	length int  // of a list that is not empty; 0 means any
+	filled bool // the list must not be empty
 }
 
 // Options is a struct of keys that only one model or data set has. It lists them once:
@@ -94,6 +95,9 @@ func (k Key) Below(bound float64) Key { k.max, k.below = bound, true; return k }
 
 // Length demands so many elements of a list that is not empty.
 func (k Key) Length(n int) Key { k.length = n; return k }
+
+// NotEmpty refuses an empty list.
+func (k Key) NotEmpty() Key { k.filled = true; return k }
 
 // Varies says in words how the default depends on other keys.
 func (k Key) Varies(text string) Key { k.varies = text; return k }

@@ -27,7 +27,7 @@ func ParseSet(text string) (Override, error) {
 	key, value, found := strings.Cut(text, "=")
 	key = strings.TrimSpace(key)
 	if !found || key == "" {
-		return Override{}, fmt.Errorf("--set: got %q, want table.key=value", shorten(text))
+		return Override{}, fmt.Errorf("got %q, want table.key=value", shorten(text))
 	}
 	return Override{Origin: "--set " + key, Key: key, Value: strings.TrimSpace(value)}, nil
 }
@@ -95,8 +95,9 @@ type loader struct {
 	file      string
 	catalog   Catalog
 	config    *Config
-	keys      map[string]Key // by full dotted key
-	order     []string       // the keys of l.keys, as the tables list them
+	chosen    map[string]string // what the input says for model.name and data.dataset, known or not
+	keys      map[string]Key    // by full dotted key
+	order     []string          // the keys of l.keys, as the tables list them
 	tables    []string
 	tableLine map[string]int
 	places    map[string]place // of the keys that were given
@@ -108,7 +109,8 @@ type loader struct {
 // bind chooses the options of the model and data set that the input names and binds every key to its
 // field, all at their defaults.
 func (l *loader) bind(entries []entry, overrides []Override) {
-	chosen := map[string]string{"model.name": "", "data.dataset": ""}
+	l.chosen = map[string]string{"model.name": "", "data.dataset": ""}
+	chosen := l.chosen
 	for _, t := range l.config.tables() {
 		for _, k := range t.keys {
 			if _, chooses := chosen[t.name+"."+k.name]; chooses {
@@ -139,6 +141,9 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	for _, t := range l.catalog.tables(l.config) {
 		l.tables = append(l.tables, t.name)
 		for _, k := range t.keys {
+			if _, twice := l.keys[t.name+"."+k.name]; twice {
+				panic(fmt.Sprintf("config: key %s.%s is defined twice, for %q", t.name, k.name, chosen[chooser(t.name)]))
+			}
 			k.setDefault()
 			l.keys[t.name+"."+k.name] = k
 			l.order = append(l.order, t.name+"."+k.name)
@@ -232,18 +237,23 @@ func (l *loader) unknown(at place, path []string) {
 	key := dotted(path)
 	if len(path) == 2 {
 		owners := l.catalog.owners(path[0], path[1])
-		chooser := map[string]string{"model": "name", "data": "dataset"}[path[0]]
+		chosen := l.chosen[chooser(path[0])]
+		_, exists := find(l.catalog.kinds(path[0]), chosen)
 		switch {
-		case len(owners) > 0 && l.bad[path[0]+"."+chooser]:
-			return // who owns it is not known before that is mended
+		case len(owners) > 0 && !exists:
+			return // whether the key belongs here is not known before that name is mended
 		case len(owners) > 0:
-			chosen := *l.keys[path[0]+"."+chooser].field.(*string)
 			f.Message = fmt.Sprintf("%s has no such key, it belongs to %s", chosen, strings.Join(owners, ", "))
 		case path[0] == "nccl" && loadsCode(path[1]):
 			f.Message = "refused: settings that load code or write files are not passed on"
 		}
 	}
 	l.fault(at, key, f)
+}
+
+// chooser is the key that decides which keys of its own a table has.
+func chooser(table string) string {
+	return map[string]string{"model": "model.name", "data": "data.dataset"}[table]
 }
 
 func loadsCode(ncclKey string) bool {

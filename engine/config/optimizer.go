@@ -29,7 +29,7 @@ func (o *Optimizer) Keys() []Key {
 			Doc("`sgd`: added to the gradient as `weight_decay * weight`. `adamw`: taken from the weight as `lr * weight_decay * weight`."),
 		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).
 			Doc("Whether the decay also applies to the weights of normalisation layers and to biases. PyTorch's optimizers do so unless told otherwise."),
-		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).Below(1).
+		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).
 			Doc("`adamw`: how much of the running mean of the gradient and of its square is kept at each step."),
 		Float(&o.Eps, "eps", 1e-8).Above(0).
 			Doc("`adamw`: added to the root of the mean square, against division by zero."),

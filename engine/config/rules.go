@@ -31,6 +31,9 @@ var rules = []rule{
 		return unless(c.Data.NumClasses == 0 || synthetic(c.Data.Dataset), "only synthetic data takes a number of classes",
 			fmt.Sprintf("%d for %s", c.Data.NumClasses, quote(c.Data.Dataset)), "0")
 	}},
+	{key: "data.num_classes", check: func(c *Config) *Fault {
+		return unless(c.Data.NumClasses != 1, "one class leaves nothing to learn", "1", "0 or at least 2")
+	}},
 	{key: "model.num_classes", with: []string{"data.num_classes"}, check: func(c *Config) *Fault {
 		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data has classes",
 			fmt.Sprint(c.Model.NumClasses), fmt.Sprintf("0 or at least data.num_classes = %d", c.Data.NumClasses))
@@ -60,9 +63,6 @@ var rules = []rule{
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
 		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov's form needs a momentum",
 			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")
-	}},
-	{key: "optimizer.betas", check: func(c *Config) *Fault {
-		return unless(len(c.Optimizer.Betas) == 2, "has no elements", "[]", "a list of 2 numbers of at least 0.0 and below 1.0")
 	}},
 	{key: "schedule.warmup_epochs", with: []string{"schedule.warmup_steps"}, check: func(c *Config) *Fault {
 		return unless(c.Schedule.WarmupSteps == 0 || c.Schedule.WarmupEpochs == 0, "two lengths of the warm-up",

@@ -80,6 +80,9 @@ func (k Key) schema(doc string) node {
 		if formatValue(k.def) == "[]" {
 			s["default"] = []int{} // not null
 		}
+		if k.filled {
+			s["minItems"] = max(1, k.length)
+		}
 		if k.length > 0 { // an empty list stands for the default where there is none
 			s["maxItems"] = k.length
 		}

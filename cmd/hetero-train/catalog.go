@@ -1,0 +1,60 @@
+package main
+
+import "github.com/hetero-train/hetero-train/engine/config"
+
+// catalog lists every model and data set: adding one is its package and one line here.
+var catalog = config.Catalog{
+	Models: []config.Kind{
+		{Name: "simple_cnn", Doc: "three blocks of two convolutions, for small images", Options: func() config.Options { return new(simpleCNNOptions) }},
+		resnet("resnet18", "11.7 million parameters"),
+		resnet("resnet34", "21.8 million parameters"),
+		resnet("resnet50", "25.6 million parameters"),
+		resnet("resnet101", "44.5 million parameters"),
+		resnet("resnet152", "60.2 million parameters"),
+	},
+	DataSets: []config.Kind{
+		{Name: "synthetic_image", Doc: "images made from the seed, learnable, without files"},
+		{Name: "cifar10", Doc: "60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing"},
+		{Name: "cifar100", Doc: "the same size in 100 classes"},
+		{Name: "images", Doc: "JPEG and PNG files of your own, a folder for each class"},
+	},
+}
+
+func resnet(name, size string) config.Kind {
+	return config.Kind{
+		Name: name, Doc: "ResNet as torchvision builds it, " + size,
+		Options: func() config.Options { return new(resnetOptions) },
+	}
+}
+
+// simpleCNNOptions are the keys of simple_cnn.
+type simpleCNNOptions struct {
+	Channels []int // of each block
+	Dropout  float64
+}
+
+// Keys lists them.
+func (o *simpleCNNOptions) Keys() []config.Key {
+	return []config.Key{
+		config.Ints(&o.Channels, "channels", 32, 64, 128).Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
+			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
+		config.Float(&o.Dropout, "dropout", 0).Below(1).
+			Doc("Share of the features set to zero before the classifier while training."),
+	}
+}
+
+// resnetOptions are the keys of the ResNet family.
+type resnetOptions struct {
+	Stem             string // imagenet, cifar
+	ZeroInitResidual bool
+}
+
+// Keys lists them.
+func (o *resnetOptions) Keys() []config.Key {
+	return []config.Key{
+		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").
+			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision: a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling: it reaches them at 32x32, which is more accurate on small images and costs about 16 times the compute."),
+		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).
+			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),
+	}
+}

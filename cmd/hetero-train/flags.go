@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// trainFlags are the flags of train that are more than another name of a key.
+type trainFlags struct {
+	profiling bool // --enable-profiling
+	balancing bool // --enable-load-balancing
+}
+
+// addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
+func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
+	for _, f := range []struct{ flag, key, kind, usage string }{
+		{"model", "model.name", "string", "model to train"},
+		{"dataset", "data.dataset", "string", "data set to train on"},
+		{"num-samples", "data.num_samples", "int", "use only so many training samples"},
+		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
+		{"epochs", "train.epochs", "int", "passes over the training samples"},
+		{"lr", "optimizer.lr", "float", "learning rate"},
+		{"backend", "parallel.backend", "string", "what carries the gradients: auto, nccl or gloo"},
+		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
+		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
+		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
+		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
+		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: none, proportional, dynamic (default) or hybrid"},
+		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
+		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
+		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
+		{"output-dir", "experiment.output_dir", "string", "folder of all runs"},
+		{"log-dir", "experiment.log_dir", "string", "folder of logs and metrics"},
+	} {
+		cmd.Flags().Var(&keyFlag{app: a, flag: f.flag, key: f.key, kind: f.kind}, f.flag, fmt.Sprintf("%s (%s)", f.usage, f.key))
+	}
+	for flag, values := range map[string][]string{
+		"model":               kindNames(catalog.Models),
+		"dataset":             kindNames(catalog.DataSets),
+		"backend":             {"auto", "nccl", "gloo"},
+		"load-balance-policy": {"none", "proportional", "dynamic", "hybrid"},
+	} {
+		mustComplete(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+	}
+	flags := new(trainFlags)
+	cmd.Flags().BoolVar(&flags.profiling, "enable-profiling", false, "write metric records (profile.enabled)")
+	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
+	return flags
+}
+
+func kindNames(kinds []config.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// mustComplete panics where a completion is registered for a flag that does not exist.
+func mustComplete(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
+func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []string, err error) {
+	overrides = slices.Clone(a.overrides)
+	if f.profiling {
+		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: "true"})
+	}
+	overrides, warnings = f.policy(a.file, overrides)
+	for i, o := range overrides {
+		if o.Origin == "--backend" && o.Value == "nccl" && !hasGPU() {
+			overrides[i].Value = "gloo"
+			warnings = append(warnings, "--backend nccl: no GPU found, using gloo")
+		}
+	}
+	if err := checkLauncher(a.env); err != nil {
+		return nil, nil, err
+	}
+	for i, o := range overrides {
+		if o.Origin == "--batch-size" {
+			overrides[i].Value = timesRanks(o.Value, configuredRanks(a.file, overrides))
+		}
+	}
+	return overrides, warnings, nil
+}
+
+// policy gives the balancing flags their meaning: without --enable-load-balancing --load-balance-policy
+// has no effect, with it "dynamic" is the default. A file's own policy stands unless one of them is given.
+func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
+	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
+	switch {
+	case f.balancing && !byFlag:
+		return append(overrides, config.Override{Origin: "--enable-load-balancing", Key: "balance.policy", Value: "dynamic"}), nil
+	case f.balancing:
+		return overrides, nil
+	case byFlag:
+		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
+			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
+	case file == "": // before all others, so that --set balance.policy wins
+		none := config.Override{Origin: "no --enable-load-balancing", Key: "balance.policy", Value: "none"}
+		return slices.Insert(overrides, 0, none), nil
+	}
+	return overrides, nil
+}
+
+// hasGPU tells whether a GPU can be trained on. This version has no device for GPUs.
+func hasGPU() bool { return false }
+
+// checkLauncher refuses a launcher that starts several ranks: they would each train alone.
+func checkLauncher(env environment) error {
+	text, set := env.lookup("WORLD_SIZE")
+	if !set {
+		return nil
+	}
+	n, err := strconv.Atoi(text)
+	switch {
+	case err != nil || n < 1:
+		return usageError("environment variable WORLD_SIZE: not a number of ranks (got %q, want an integer of at least 1)", text)
+	case n > 1:
+		return usageError("environment variable WORLD_SIZE: this version lacks several ranks (got %d, want 1)", n)
+	}
+	return nil
+}
+
+// configuredRanks is parallel.ranks of the configuration so far, at least 1.
+func configuredRanks(file string, overrides []config.Override) int {
+	cfg, err := config.Load(file, catalog, overrides...)
+	if err != nil {
+		return 1 // the configuration is loaded again with the batch size, and that reports the error
+	}
+	return max(1, cfg.Parallel.Ranks)
+}
+
+// timesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
+func timesRanks(perRank string, ranks int) string {
+	n, err := strconv.Atoi(perRank)
+	if err != nil || n > math.MaxInt32 {
+		return perRank
+	}
+	return strconv.Itoa(n * ranks)
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+func main() {
+	os.Exit(run(context.Background(), os.Args[1:], environment{
+		stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv, environ: os.Environ,
+	}))
+}
+
+// environment is what the program sees of the world; tests put their own in its place.
+type environment struct {
+	stdout, stderr io.Writer
+	lookup         func(name string) (string, bool) // an environment variable
+	environ        func() []string                  // all of them, NAME=VALUE
+}
+
+// run executes one command line (without the program's name) and returns the exit code.
+func run(ctx context.Context, args []string, env environment) (code int) {
+	hide := secretsOf(env.environ())
+	defer func() {
+		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
+			fmt.Fprint(env.stderr, hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack())))
+			code = exitUnexpected
+		}
+	}()
+	a := &app{env: env, hide: hide, args: args}
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetOut(env.stdout)
+	root.SetErr(env.stderr)
+	err := root.ExecuteContext(ctx)
+	if err != nil && !a.started {
+		err = withCode(exitUsage, err)
+	}
+	if err != nil {
+		fmt.Fprint(env.stderr, hide.text(report(err)))
+	}
+	return exitCode(err)
+}
+
+// report is what a failed command prints: one line for each fault of a configuration, else one line.
+func report(err error) string {
+	var faults *config.Error
+	if !errors.As(err, &faults) {
+		return fmt.Sprintf("hetero-train: error: %v\n", err)
+	}
+	count := len(faults.Faults) + faults.More
+	title := fmt.Sprintf("hetero-train: error: %d faults in the configuration", count)
+	if count == 1 {
+		title = "hetero-train: error: 1 fault in the configuration"
+	}
+	return title + "\n  " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
+}

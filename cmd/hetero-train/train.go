@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const trainExample = `  hetero-train train -c configs/resnet50.toml
+  hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
+  hetero-train train -c configs/resnet50.toml --batch-size 64 --lr 0.05`
+
+const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same.
+
+Each flag below stands for one key of the file and takes precedence over it, with two differences:
+--batch-size counts for each rank (the key data.batch_size is the global batch: both are printed), and
+--backend nccl falls back to gloo, with a warning, where there is no GPU.
+Without -c the balancing policy is "none" unless --enable-load-balancing is given.`
+
+func newTrain(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "train",
+		Short:   "Train a model",
+		Long:    trainLong,
+		Example: trainExample,
+		Args:    noArguments,
+	}
+	flags := addTrainFlags(cmd, a)
+	addResume(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.train(cmd.Context(), flags) }
+	return cmd
+}
+
+// trainOptions is what a run needs besides its configuration.
+type trainOptions struct {
+	env  environment
+	log  *slog.Logger
+	file string   // of the configuration, "" without one
+	args []string // the command line, for the run's records
+}
+
+// train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
+func (a *app) train(ctx context.Context, flags *trainFlags) error {
+	log, err := newLogger(a.env.stderr, a.logLevel, a.hide)
+	if err != nil {
+		return err
+	}
+	if flags == nil {
+		flags = new(trainFlags)
+	}
+	overrides, warnings, err := flags.resolve(a)
+	if err != nil {
+		return err
+	}
+	a.overrides = overrides
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	ranks := max(1, cfg.Parallel.Ranks) // 0 is one for each local device: the CPU
+	if err := cfg.CheckRanks(ranks); err != nil {
+		return withCode(exitUsage, fmt.Errorf("%s: %w", a.file, err))
+	}
+	for _, w := range warnings {
+		log.Warn(w)
+	}
+	logConfig(log, a.file, cfg, ranks)
+	return runTrain(ctx, cfg, trainOptions{env: a.env, log: log, file: a.file, args: a.args})
+}
+
+// logConfig says in one line what will run.
+func logConfig(log *slog.Logger, file string, cfg *config.Config, ranks int) {
+	length := slog.Int("epochs", cfg.Train.Epochs)
+	if cfg.Train.Steps > 0 {
+		length = slog.Int("steps", cfg.Train.Steps)
+	}
+	perRank := slog.Any("batch_size_per_rank", cfg.Data.BatchSize/ranks)
+	if len(cfg.Balance.FixedShares) > 0 {
+		perRank = slog.Any("batch_size_per_rank", cfg.Balance.FixedShares)
+	}
+	log.Info("configuration", "file", file, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
+		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
+		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, length,
+		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy)
+}
+
+// errNoEngine is the answer of a program that was built without the training engine.
+var errNoEngine = errors.New("this program was built without the training engine")
+
+// runTrain trains as cfg says.
+func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	return withCode(exitUnexpected, fmt.Errorf("train %s: %w", cfg.Model.Name, errNoEngine))
+}
