@@ -1,0 +1,120 @@
+package reference
+
+import (
+	"encoding/binary"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// real is what ops compute in. Products that are added to something are written T(a*b): the conversion
+// keeps the compiler from fusing both into one operation with one rounding.
+type real interface{ float32 | float64 }
+
+// operand is one bound tensor.
+type operand struct {
+	spec device.TensorSpec
+	mem  []byte
+}
+
+func (o operand) shape() tensor.Shape { return o.spec.Shape }
+
+// load decodes a tensor of any float type.
+func load[T real](o operand) []T {
+	out := make([]T, o.shape().Elements())
+	for i := range out {
+		switch o.spec.DType {
+		case tensor.F32:
+			out[i] = T(math.Float32frombits(binary.NativeEndian.Uint32(o.mem[4*i:])))
+		case tensor.F64:
+			out[i] = T(math.Float64frombits(binary.NativeEndian.Uint64(o.mem[8*i:])))
+		case tensor.BF16:
+			out[i] = T(tensor.F32FromBF16(binary.NativeEndian.Uint16(o.mem[2*i:])))
+		case tensor.F16:
+			out[i] = T(decodeF16(binary.NativeEndian.Uint16(o.mem[2*i:])))
+		}
+	}
+	return out
+}
+
+// store rounds values to the type of o, a float type, to nearest even.
+func store[T real](o operand, values []T) {
+	for i, v := range values {
+		switch o.spec.DType {
+		case tensor.F32:
+			binary.NativeEndian.PutUint32(o.mem[4*i:], math.Float32bits(float32(v)))
+		case tensor.F64:
+			binary.NativeEndian.PutUint64(o.mem[8*i:], math.Float64bits(float64(v)))
+		case tensor.BF16:
+			binary.NativeEndian.PutUint16(o.mem[2*i:], encodeSmall(float64(v), 8))
+		case tensor.F16:
+			binary.NativeEndian.PutUint16(o.mem[2*i:], encodeSmall(float64(v), 5))
+		}
+	}
+}
+
+func loadI64(o operand) []int64 {
+	out := make([]int64, o.shape().Elements())
+	for i := range out {
+		out[i] = int64(binary.NativeEndian.Uint64(o.mem[8*i:]))
+	}
+	return out
+}
+
+func loadI32(o operand) []int32 {
+	out := make([]int32, o.shape().Elements())
+	for i := range out {
+		out[i] = int32(binary.NativeEndian.Uint32(o.mem[4*i:]))
+	}
+	return out
+}
+
+func storeI32(o operand, values []int32) {
+	for i, v := range values {
+		binary.NativeEndian.PutUint32(o.mem[4*i:], uint32(v))
+	}
+}
+
+// encodeSmall rounds x, once, to a 16-bit float with exponentBits bits of exponent.
+func encodeSmall(x float64, exponentBits int) uint16 {
+	fractionBits := 15 - exponentBits
+	bias := 1<<(exponentBits-1) - 1
+	infinity := uint16(1<<exponentBits-1) << fractionBits
+	sign := uint16(math.Float64bits(x) >> 63 << 15)
+	switch {
+	case math.IsNaN(x):
+		return sign | infinity | 1<<(fractionBits-1)
+	case math.IsInf(x, 0):
+		return sign | infinity
+	case x == 0:
+		return sign
+	}
+	_, e := math.Frexp(x) // |x| in [2^(e-1), 2^e)
+	exponent := max(e-1, 1-bias)
+	// units is |x| in steps of the last fraction bit; rounding up to the next power of two carries into the exponent by itself.
+	units := math.RoundToEven(math.Ldexp(math.Abs(x), fractionBits-exponent))
+	code := int64(exponent+bias-1)<<fractionBits + int64(units)
+	return sign | uint16(min(code, int64(infinity)))
+}
+
+// decodeF16 is exact.
+func decodeF16(h uint16) float32 {
+	exponent, fraction := int(h>>10&31), float64(h&1023)
+	var v float64
+	switch exponent {
+	case 0:
+		v = math.Ldexp(fraction, -24)
+	case 31:
+		v = math.Inf(1)
+		if fraction != 0 {
+			v = math.NaN()
+		}
+	default:
+		v = math.Ldexp(1024+fraction, exponent-25)
+	}
+	if h>>15 != 0 {
+		v = -v
+	}
+	return float32(v)
+}

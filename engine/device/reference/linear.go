@@ -1,0 +1,58 @@
+package reference
+
+import "github.com/hetero-train/hetero-train/engine/device"
+
+// linear: dst (N, O) = src (N, I) · weight (O, I)ᵀ + bias (O).
+func linear[T real](in, out []operand) {
+	src, weight := load[T](in[0]), load[T](in[1])
+	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
+	dst := make([]T, out[0].shape().Elements())
+	for d := range dst {
+		n, o := d/outputs, d%outputs
+		for i := range inputs {
+			dst[d] += T(src[n*inputs+i] * weight[o*inputs+i])
+		}
+	}
+	if len(in) == 3 {
+		bias := load[T](in[2])
+		for d := range dst {
+			dst[d] += bias[d%outputs]
+		}
+	}
+	store(out[0], dst)
+}
+
+// linearDiffSrc: diff_src (N, I) = diff_dst (N, O) · weight (O, I).
+func linearDiffSrc[T real](in, out []operand) {
+	diffDst, weight := load[T](in[0]), load[T](in[1])
+	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
+	diffSrc := make([]T, out[0].shape().Elements())
+	for s := range diffSrc {
+		n, i := s/inputs, s%inputs
+		for o := range outputs {
+			diffSrc[s] += T(diffDst[n*outputs+o] * weight[o*inputs+i])
+		}
+	}
+	store(out[0], diffSrc)
+}
+
+// linearDiffWeights: diff_weight (O, I) = diff_dst (N, O)ᵀ · src (N, I); diff_bias (O) = column sums of diff_dst.
+func linearDiffWeights[T real](op device.LinearDiffWeights, in, out []operand) {
+	src, diffDst := load[T](in[0]), load[T](in[1])
+	samples, inputs, outputs := in[0].shape()[0], in[0].shape()[1], in[1].shape()[1]
+	diffWeight := make([]T, outputs*inputs)
+	for w := range diffWeight {
+		o, i := w/inputs, w%inputs
+		for n := range samples {
+			diffWeight[w] += T(diffDst[n*outputs+o] * src[n*inputs+i])
+		}
+	}
+	store(out[0], diffWeight)
+	if op.Bias {
+		diffBias := make([]T, outputs)
+		for d, v := range diffDst {
+			diffBias[d%outputs] += v
+		}
+		store(out[1], diffBias)
+	}
+}

@@ -1,0 +1,96 @@
+package reference
+
+import (
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+func sumSquares(op device.SumSquares, in, out []operand) {
+	x := load[float64](in[0])
+	partial := make([]float64, out[0].shape().Elements())
+	for i, v := range x {
+		partial[int64(i)/op.Chunk] += float64(v * v)
+	}
+	store(out[0], partial)
+}
+
+func gradControl(op device.GradControl, in, out []operand) {
+	unscale := load[float64](in[1])[0]
+	sum := 0.0
+	for _, p := range load[float64](in[0]) {
+		sum += p
+	}
+	norm := math.Sqrt(sum) * unscale
+	factor := unscale
+	if op.MaxNorm != 0 {
+		factor = unscale * min(1, op.MaxNorm/norm)
+	}
+	ok := 1.0
+	if math.IsNaN(norm) || math.IsInf(norm, 0) {
+		ok = 0
+	}
+	store(out[0], []float64{norm, factor, ok})
+}
+
+// sgd rounds every operation by itself, in the order of the op's definition: T(…) keeps the compiler from fusing.
+// Elements outside all segments stay as they are.
+func sgd[T real](op device.SGD, in, out []operand) {
+	hyper, control := load[T](in[0]), load[T](in[1])
+	value, grad := load[T](in[2]), load[T](in[3])
+	moment := make([]T, len(value))
+	if op.Momentum != 0 {
+		moment = load[T](in[4])
+	}
+	if control[2] == 0 {
+		return
+	}
+	for _, s := range op.Segments {
+		decay, rate := T(s.WeightDecay), T(hyper[0]*T(s.LRScale))
+		for i := s.Offset; i < s.Offset+s.Length; i++ {
+			w := value[i]
+			g := T(grad[i] * control[1])
+			g += T(decay * w)
+			m := T(T(op.Momentum)*moment[i]) + g
+			u := m
+			if op.Nesterov {
+				u = g + T(T(op.Momentum)*m)
+			}
+			moment[i] = m
+			value[i] = w - T(rate*u)
+		}
+	}
+	store(out[0], value)
+	if op.Momentum != 0 {
+		store(out[1], moment)
+	}
+}
+
+// adamW: see sgd.
+func adamW[T real](op device.AdamW, in, out []operand) {
+	hyper, control := load[T](in[0]), load[T](in[1])
+	value, grad := load[T](in[2]), load[T](in[3])
+	first, second := load[T](in[4]), load[T](in[5])
+	if control[2] == 0 {
+		return
+	}
+	beta1, beta2 := T(op.Beta1), T(op.Beta2)
+	rest1, rest2 := 1-beta1, 1-beta2
+	for _, s := range op.Segments {
+		decay := T(T(hyper[0]*T(s.LRScale)) * T(s.WeightDecay))
+		rate := T(hyper[1] * T(s.LRScale))
+		for i := s.Offset; i < s.Offset+s.Length; i++ {
+			g := T(grad[i] * control[1])
+			w := value[i]
+			w -= T(decay * w)
+			m := T(beta1*first[i]) + T(rest1*g)
+			v := T(beta2*second[i]) + T(T(rest2*g)*g)
+			denominator := T(squareRoot(v)/hyper[2]) + T(op.Eps)
+			w -= T(rate * T(m/denominator))
+			value[i], first[i], second[i] = w, m, v
+		}
+	}
+	store(out[0], value)
+	store(out[1], first)
+	store(out[2], second)
+}
