@@ -1,0 +1,91 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// ErrNone says that a folder holds no checkpoint, neither valid nor damaged.
+var ErrNone = errors.New("no checkpoint")
+
+// CorruptError says that a file or checkpoint is damaged, incomplete or not what it claims to be.
+type CorruptError struct {
+	Path   string // the file or folder
+	Reason string // what is wrong: got and want
+}
+
+func (e *CorruptError) Error() string { return fmt.Sprintf("%s is corrupt: %s", e.Path, e.Reason) }
+
+func corrupt(path, format string, args ...any) error {
+	return &CorruptError{Path: path, Reason: fmt.Sprintf(format, args...)}
+}
+
+// FormatError says that a checkpoint was written in a format this program does not know.
+type FormatError struct {
+	Path      string
+	Got, Want int // format versions
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("%s has checkpoint format %d, this program reads format %d: use the program version that wrote it", e.Path, e.Got, e.Want)
+}
+
+// IOError says that the system refused an operation; errors.Is finds the reason, for example syscall.ENOSPC.
+type IOError struct {
+	Op   string // what was being done
+	Path string
+	Err  error
+}
+
+func (e *IOError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err) }
+
+// Unwrap gives the system's error.
+func (e *IOError) Unwrap() error { return e.Err }
+
+func ioError(op, path string, err error) error {
+	var same *IOError
+	if err == nil || errors.As(err, &same) {
+		return err
+	}
+	return &IOError{Op: op, Path: path, Err: err}
+}
+
+// Difference is one tensor on which a file and a model disagree. An empty side lacks the tensor.
+type Difference struct {
+	Name  string
+	File  string // element type and shape in the file
+	Model string // element type and shape in the model
+}
+
+func (d Difference) String() string {
+	switch {
+	case d.Model == "":
+		return fmt.Sprintf("%s: only in the file, %s", d.Name, d.File)
+	case d.File == "":
+		return fmt.Sprintf("%s: only in the model, %s", d.Name, d.Model)
+	}
+	return fmt.Sprintf("%s: file %s, model %s", d.Name, d.File, d.Model)
+}
+
+// MismatchError says that a sound file holds other tensors than the model needs.
+type MismatchError struct {
+	Path        string
+	Differences []Difference // all of them, sorted by name
+}
+
+// shownDifferences keeps the text of a MismatchError readable when two models have nothing in common.
+const shownDifferences = 10
+
+func (e *MismatchError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s belongs to another model, %d tensors differ:", e.Path, len(e.Differences))
+	for i, d := range e.Differences {
+		if i == shownDifferences {
+			fmt.Fprintf(&b, "\n  … and %d more", len(e.Differences)-i)
+			break
+		}
+		fmt.Fprintf(&b, "\n  %s", d)
+	}
+	return b.String()
+}

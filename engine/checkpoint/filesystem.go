@@ -1,0 +1,155 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// fileSystem is what this package needs of a folder. Names are relative to it. The interface is as small as
+// this so that a test can stop the world between any two operations.
+type fileSystem interface {
+	Mkdir(name string) error
+	Create(name string) (writeFile, error) // fails where name exists
+	Rename(from, to string) error          // replaces a file at to
+	Remove(name string) error              // a file or an empty folder
+	SyncDir(name string) error             // makes created, renamed and removed entries survive a power failure
+	Open(name string) (readFile, error)
+	ReadDir(name string) ([]string, error)
+	Exists(name string) (bool, error)
+}
+
+type writeFile interface {
+	io.WriteCloser
+	Sync() error
+}
+
+type readFile interface {
+	io.ReaderAt
+	io.Closer
+	Size() (int64, error)
+}
+
+// folder is a fileSystem on the disk, from which no symbolic link leads out.
+type folder struct{ root *os.Root }
+
+func openFolder(path string) (folder, error) {
+	root, err := os.OpenRoot(path)
+	return folder{root}, err
+}
+
+func (f folder) Mkdir(name string) error      { return f.root.Mkdir(name, 0o755) }
+func (f folder) Rename(from, to string) error { return f.root.Rename(from, to) }
+func (f folder) Remove(name string) error     { return f.root.Remove(name) }
+
+func (f folder) Create(name string) (writeFile, error) {
+	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return nil, err // not a nil *os.File in an interface
+	}
+	return file, nil
+}
+
+func (f folder) SyncDir(name string) error {
+	dir, err := f.root.Open(name)
+	if err != nil {
+		return err
+	}
+	err = dir.Sync()
+	if closeErr := dir.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func (f folder) Open(name string) (readFile, error) {
+	file, err := f.root.OpenFile(name, readFlags, 0)
+	if err != nil {
+		return nil, err
+	}
+	return diskFile{file}, nil
+}
+
+func (f folder) ReadDir(name string) ([]string, error) {
+	dir, err := f.root.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return dir.Readdirnames(-1)
+}
+
+func (f folder) Exists(name string) (bool, error) {
+	_, err := f.root.Lstat(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+type diskFile struct{ *os.File }
+
+func (d diskFile) Size() (int64, error) {
+	stat, err := d.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if !stat.Mode().IsRegular() {
+		return 0, fmt.Errorf("not a regular file: %v", stat.Mode())
+	}
+	return stat.Size(), nil
+}
+
+// readFlags open a file for reading without waiting for a writer, should the name be a named pipe.
+const readFlags = os.O_RDONLY | syscall.O_NONBLOCK
+
+// removeTree removes a file or a folder with all it holds; what is missing already is fine.
+func removeTree(fsys fileSystem, name string) error {
+	err := fsys.Remove(name)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	entries, listErr := fsys.ReadDir(name)
+	if listErr != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if err := removeTree(fsys, name+"/"+entry); err != nil {
+			return err
+		}
+	}
+	return fsys.Remove(name)
+}
+
+// replaceFile makes name hold text, atomically and durably.
+func replaceFile(fsys fileSystem, name string, text []byte) error {
+	temporary := "." + name + temporarySuffix
+	if err := removeTree(fsys, temporary); err != nil {
+		return err
+	}
+	if err := createFile(fsys, temporary, text); err != nil {
+		return err
+	}
+	if err := fsys.Rename(temporary, name); err != nil {
+		return err
+	}
+	return fsys.SyncDir(".")
+}
+
+func createFile(fsys fileSystem, name string, text []byte) error {
+	file, err := fsys.Create(name)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}

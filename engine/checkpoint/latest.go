@@ -1,0 +1,184 @@
+package checkpoint
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Names in a folder of checkpoints. A leading dot marks what a crash may leave behind and nobody may load.
+const (
+	stepPrefix      = "step-"
+	replacedSuffix  = ".old" // makes room for a checkpoint of the same step; loadable until that one is in place
+	savingPrefix    = ".saving-"
+	removingPrefix  = ".removing-"
+	temporarySuffix = ".tmp"
+	latestFile      = "latest"
+	bestFile        = "best"
+)
+
+// StepName is the name of the folder of the checkpoint taken after step optimizer steps.
+func StepName(step int64) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
+
+// parseStepName is the inverse of StepName, also for the name with replacedSuffix.
+func parseStepName(name string) (step int64, replaced, ok bool) {
+	plain, replaced := strings.CutSuffix(name, replacedSuffix)
+	step, err := strconv.ParseInt(strings.TrimPrefix(plain, stepPrefix), 10, 64)
+	return step, replaced, err == nil && step >= 0 && StepName(step) == plain
+}
+
+// candidate is a folder that should hold a checkpoint.
+type candidate struct {
+	name     string
+	step     int64
+	replaced bool
+}
+
+// candidates lists the checkpoints of a folder, newest first.
+func candidates(fsys fileSystem) ([]candidate, error) {
+	names, err := fsys.ReadDir(".")
+	if err != nil {
+		return nil, err
+	}
+	var list []candidate
+	for _, name := range names {
+		if step, replaced, ok := parseStepName(name); ok {
+			list = append(list, candidate{name, step, replaced})
+		}
+	}
+	slices.SortFunc(list, func(a, b candidate) int {
+		// "step-1" sorts before "step-1.old", which it has replaced.
+		return cmp.Or(-cmp.Compare(a.step, b.step), cmp.Compare(a.name, b.name))
+	})
+	return list, nil
+}
+
+// Skipped is a checkpoint that Latest did not take, and why.
+type Skipped struct {
+	Path string
+	Err  error
+}
+
+func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v", s.Path, s.Err) }
+
+// Latest loads the newest valid checkpoint of the folder dir, and lists the newer ones it had to skip.
+// Errors: ErrNone (also for a missing folder), *CorruptError where there are checkpoints but none is valid,
+// *IOError.
+func Latest(dir string) (*Checkpoint, []Skipped, error) {
+	fsys, err := openFolder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	if err != nil {
+		return nil, nil, ioError("open checkpoints", dir, err)
+	}
+	defer fsys.root.Close()
+	return latest(fsys, dir)
+}
+
+func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
+	list, err := candidates(fsys)
+	if err != nil {
+		return nil, nil, ioError("list checkpoints", dir, err)
+	}
+	if len(list) == 0 {
+		return nil, nil, fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	var skipped []Skipped
+	for _, cand := range list {
+		c, err := loadCandidate(fsys, cand, dir)
+		if err == nil {
+			return c, skipped, nil
+		}
+		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
+	}
+	var reasons strings.Builder
+	refused := 0 // checkpoints that could not even be read
+	for _, s := range skipped {
+		fmt.Fprintf(&reasons, "\n  %v", s)
+		if errors.As(s.Err, new(*IOError)) {
+			refused++
+		}
+	}
+	if refused == len(skipped) {
+		return nil, skipped, ioError("load the newest checkpoint of", dir, errors.New(strings.TrimSpace(reasons.String())))
+	}
+	return nil, skipped, corrupt(dir, "none of its %d checkpoints is valid:%s", len(list), reasons.String())
+}
+
+// loadCandidate also holds a checkpoint to the step its folder names.
+func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, error) {
+	path := filepath.Join(dir, cand.name)
+	c, err := load(fsys, cand.name, path)
+	if err != nil {
+		return nil, err
+	}
+	if c.State.Step != cand.step {
+		c.Close()
+		return nil, corrupt(path, "it holds step %d", c.State.Step)
+	}
+	return c, nil
+}
+
+// LoadBest loads the checkpoint that the folder's `best` names. Errors: ErrNone where there is none yet,
+// *CorruptError, *FormatError, *IOError.
+func LoadBest(dir string) (*Checkpoint, error) {
+	fsys, err := openFolder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	if err != nil {
+		return nil, ioError("open checkpoints", dir, err)
+	}
+	defer fsys.root.Close()
+	return loadBest(fsys, dir)
+}
+
+func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
+	name, err := readPointer(fsys, bestFile)
+	if err != nil {
+		return nil, ioError("read", filepath.Join(dir, bestFile), err)
+	}
+	if name == "" {
+		return nil, fmt.Errorf("%w called best in %s", ErrNone, dir)
+	}
+	step, replaced, ok := parseStepName(name)
+	if !ok || replaced {
+		return nil, corrupt(filepath.Join(dir, bestFile), "got %q, want the name of a checkpoint", name)
+	}
+	c, err := loadCandidate(fsys, candidate{name: name, step: step}, dir)
+	if err != nil {
+		// A crash may have left it under the name it has while another one takes its place.
+		old, oldErr := loadCandidate(fsys, candidate{name + replacedSuffix, step, true}, dir)
+		if oldErr == nil {
+			return old, nil
+		}
+	}
+	return c, err
+}
+
+// readPointer reads `latest` or `best`; "" where it does not exist.
+func readPointer(fsys fileSystem, name string) (string, error) {
+	file, err := fsys.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	size, err := file.Size()
+	if err != nil {
+		return "", err
+	}
+	text := make([]byte, min(size, 256))
+	if err := readFull(file, text, 0); err != nil {
+		return "", err
+	}
+	return strings.TrimSpace(string(text)), nil
+}

@@ -1,0 +1,113 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+)
+
+// retain removes all but the last checkpoints to keep, the best one and newest, which was just saved.
+// A damaged folder does not count as one of those to keep.
+func (s *Store) retain(newest string) (removed []string, err error) {
+	best, err := readPointer(s.fsys, bestFile)
+	if err != nil {
+		return nil, fmt.Errorf("which one is best? %w", err)
+	}
+	list, err := candidates(s.fsys)
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(list, func(c candidate) bool { return c.name == newest })
+	kept := 1
+	var faults []error
+	for _, c := range list[at+1:] {
+		if !c.replaced && c.name == best {
+			continue
+		}
+		if !c.replaced && kept < s.keep && s.looksComplete(c) {
+			kept++
+			continue
+		}
+		if err := s.remove(c.name); err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		removed = append(removed, c.name)
+	}
+	return removed, errors.Join(faults...)
+}
+
+// looksComplete checks a checkpoint without reading its tensors.
+func (s *Store) looksComplete(c candidate) bool {
+	m, err := readManifest(s.fsys, c.name, c.name)
+	if err != nil {
+		return false
+	}
+	for name, sum := range m.files {
+		file, size, err := openIn(s.fsys, c.name, c.name, name)
+		if err != nil {
+			return false
+		}
+		file.Close()
+		if size != sum.bytes {
+			return false
+		}
+	}
+	return true
+}
+
+// SetAside moves every checkpoint of a later step than the given one out of Latest's sight, into folders
+// superseded-1, superseded-2, …, which nothing removes, and returns their names. A run that resumes from a
+// checkpoint, or rolls back to one, calls it with that step before it trains on: the later ones are damaged
+// or belong to a course that is being abandoned, and Latest must not go back to it. If `best` names one of
+// them, it names none from then on.
+func (s *Store) SetAside(step int64) (moved []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list, err := candidates(s.fsys)
+	if err != nil {
+		return nil, ioError("list checkpoints", s.dir, err)
+	}
+	list = slices.DeleteFunc(list, func(c candidate) bool { return c.step <= step })
+	if len(list) == 0 {
+		return nil, nil
+	}
+	aside, err := s.freshFolder("superseded-")
+	if err != nil {
+		return nil, ioError("set checkpoints aside in", s.dir, err)
+	}
+	if err := s.forgetBest(list); err != nil {
+		return nil, ioError("set best aside in", s.dir, err)
+	}
+	for _, c := range list {
+		if err := s.fsys.Rename(c.name, aside+"/"+c.name); err != nil {
+			return moved, ioError("set checkpoint aside", filepath.Join(s.dir, c.name), err)
+		}
+		moved = append(moved, c.name)
+	}
+	return moved, ioError("set checkpoints aside in", s.dir, errors.Join(s.fsys.SyncDir(aside), s.fsys.SyncDir(".")))
+}
+
+// forgetBest removes `best` if it names one of the list.
+func (s *Store) forgetBest(list []candidate) error {
+	best, err := readPointer(s.fsys, bestFile)
+	if err == nil && slices.ContainsFunc(list, func(c candidate) bool { return c.name == best }) {
+		err = s.fsys.Remove(bestFile)
+	}
+	return err
+}
+
+// freshFolder makes the first folder prefix1, prefix2, … that does not exist.
+func (s *Store) freshFolder(prefix string) (string, error) {
+	for n := 1; ; n++ {
+		name := fmt.Sprintf("%s%d", prefix, n)
+		exists, err := s.fsys.Exists(name)
+		if err != nil {
+			return "", err
+		}
+		if !exists {
+			return name, s.fsys.Mkdir(name)
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package checkpoint
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"math/bits"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Limits of a safetensors file, so that a hostile one cannot make its reader use more memory than it has bytes.
+const (
+	maxHeaderBytes   = 100_000_000 // as the reference implementation
+	maxTensors       = 1 << 17
+	maxNameBytes     = 4096
+	maxDims          = 32
+	maxMetadataBytes = 16 << 20
+
+	metadataKey = "__metadata__"
+)
+
+// elementTypes is the allow-list of element types in files. Those the engine does not compute in have no
+// tensor.DType; they are accepted because the weights of other programs carry them (masks, token tables).
+var elementTypes = []struct {
+	wire  string
+	dtype tensor.DType
+	bytes int64
+}{
+	{"F64", tensor.F64, 8}, {"F32", tensor.F32, 4}, {"F16", tensor.F16, 2}, {"BF16", tensor.BF16, 2},
+	{"I64", tensor.I64, 8}, {"I32", tensor.I32, 4}, {"I16", tensor.Invalid, 2}, {"I8", tensor.Invalid, 1},
+	{"U64", tensor.Invalid, 8}, {"U32", tensor.U32, 4}, {"U16", tensor.Invalid, 2}, {"U8", tensor.U8, 1},
+	{"BOOL", tensor.Invalid, 1},
+}
+
+// Info describes one tensor of a safetensors file.
+type Info struct {
+	Name  string
+	DType tensor.DType // tensor.Invalid where the engine has no such type
+	Wire  string       // the element type as files write it: "F32"
+	Shape tensor.Shape
+
+	offset, bytes int64 // in the data section
+}
+
+// Bytes is the size of the tensor's data.
+func (i Info) Bytes() int64 { return i.bytes }
+
+func (i Info) describe() string {
+	wire := i.Wire
+	if wire == "" {
+		wire = wireName(i.DType)
+	}
+	return wire + " " + i.Shape.String()
+}
+
+// Tensor is a tensor to be written or one that was read.
+type Tensor struct {
+	Name  string
+	DType tensor.DType
+	Shape tensor.Shape
+	Data  []byte // little endian, row major
+
+	// Stream writes the data instead when Data is nil: exactly the bytes of DType and Shape, called once. It
+	// lets a device's private layout be converted tensor by tensor, without a second copy of the model.
+	Stream func(w io.Writer) error
+}
+
+// Info describes t as a file would.
+func (t Tensor) Info() Info {
+	n, _ := dataBytes(t.Shape, t.DType.Size())
+	return Info{Name: t.Name, DType: t.DType, Wire: wireName(t.DType), Shape: t.Shape, bytes: n}
+}
+
+func wireName(d tensor.DType) string {
+	for _, e := range elementTypes {
+		if e.dtype == d && d != tensor.Invalid {
+			return e.wire
+		}
+	}
+	return ""
+}
+
+// dataBytes is the product of the extents and the element's bytes, or an error where int64 cannot hold it.
+func dataBytes(shape []int, element int64) (int64, error) {
+	n := uint64(element)
+	for _, d := range shape {
+		if d < 0 {
+			return 0, fmt.Errorf("shape %v: got extent %d, want 0 or more", shape, d)
+		}
+		hi, lo := bits.Mul64(n, uint64(d))
+		if hi != 0 || lo > math.MaxInt64 {
+			return 0, fmt.Errorf("shape %v: more than 2^63 bytes", shape)
+		}
+		n = lo
+	}
+	return int64(n), nil
+}

@@ -1,0 +1,177 @@
+package checkpoint
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// File is an open safetensors file. Its tensors may be read by several goroutines at once.
+type File struct {
+	path     string
+	src      io.ReaderAt
+	closer   io.Closer // nil where the caller owns src
+	data     int64     // offset of the data section in the file
+	tensors  []Info    // in the order of their data
+	index    map[string]int
+	metadata map[string]string
+	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file that has no manifest
+}
+
+// OpenFile opens and checks the safetensors file at path. Tensor data is read later, on demand.
+// Errors: *IOError, *CorruptError.
+func OpenFile(path string) (*File, error) {
+	f, err := os.OpenFile(path, readFlags, 0)
+	if err != nil {
+		return nil, ioError("open", path, err)
+	}
+	size, err := diskFile{f}.Size()
+	if err != nil {
+		f.Close()
+		return nil, ioError("open", path, err)
+	}
+	file, err := NewFile(f, size, path)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	file.closer = f
+	return file, nil
+}
+
+// NewFile checks the safetensors file of size bytes behind src; path only serves error texts. The caller
+// keeps src open while the File is used, and closes it. Errors: *IOError, *CorruptError.
+func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
+	var prefix [8]byte
+	if size < int64(len(prefix)) {
+		return nil, corrupt(path, "safetensors file of %d bytes, want at least 8", size)
+	}
+	if err := readFull(src, prefix[:], 0); err != nil {
+		return nil, ioError("read", path, err)
+	}
+	headerBytes := binary.LittleEndian.Uint64(prefix[:])
+	if headerBytes > maxHeaderBytes {
+		return nil, corrupt(path, "header of %d bytes, want at most %d", headerBytes, maxHeaderBytes)
+	}
+	data := int64(headerBytes) + int64(len(prefix))
+	if data > size {
+		return nil, corrupt(path, "header ends at byte %d, the file at %d", data, size)
+	}
+	header := make([]byte, headerBytes)
+	if err := readFull(src, header, int64(len(prefix))); err != nil {
+		return nil, ioError("read", path, err)
+	}
+	infos, metadata, err := parseHeader(header, size-data)
+	if err != nil {
+		return nil, corrupt(path, "%v", err)
+	}
+	f := &File{path: path, src: src, data: data, tensors: infos, metadata: metadata, index: make(map[string]int, len(infos))}
+	for i, info := range infos {
+		f.index[info.Name] = i
+	}
+	return f, nil
+}
+
+// readFull reads len(p) bytes at offset; a file that ends early is an error.
+func readFull(src io.ReaderAt, p []byte, offset int64) error {
+	n, err := src.ReadAt(p, offset)
+	if n == len(p) {
+		return nil
+	}
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Tensors describes all tensors in the order of their data.
+func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
+
+// Metadata is the file's free text, by key.
+func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
+
+// Info describes one tensor.
+func (f *File) Info(name string) (Info, bool) {
+	i, ok := f.index[name]
+	if !ok {
+		return Info{}, false
+	}
+	return f.tensors[i], true
+}
+
+// ReadInto reads a tensor's data, little endian and row major, into dst, which has exactly its size.
+// Inside a checkpoint the bytes are compared with the manifest's checksum of this tensor.
+// Errors: *IOError, *CorruptError; *MismatchError for a name the file lacks.
+func (f *File) ReadInto(name string, dst []byte) error {
+	info, ok := f.Info(name)
+	if !ok {
+		return &MismatchError{Path: f.path, Differences: []Difference{{Name: name, Model: fmt.Sprintf("%d bytes", len(dst))}}}
+	}
+	if int64(len(dst)) != info.bytes {
+		return fmt.Errorf("read tensor %q of %s: got a buffer of %d bytes, want %d", name, f.path, len(dst), info.bytes)
+	}
+	if err := readFull(f.src, dst, f.data+info.offset); err != nil {
+		return ioError("read", f.path, fmt.Errorf("tensor %q: %w", name, err))
+	}
+	if f.sums != nil {
+		if got, want := crc32.Checksum(dst, castagnoli), f.sums[name]; got != want {
+			return corrupt(f.path, "tensor %q: got CRC-32C %08x, the manifest says %08x", name, got, want)
+		}
+	}
+	return nil
+}
+
+// Read returns a tensor with its data in memory of its own. Its DType is tensor.Invalid where the engine
+// has no such type.
+func (f *File) Read(name string) (Tensor, error) {
+	info, ok := f.Info(name)
+	if !ok {
+		return Tensor{}, f.ReadInto(name, nil)
+	}
+	t := Tensor{Name: name, DType: info.DType, Shape: info.Shape, Data: make([]byte, info.bytes)}
+	return t, f.ReadInto(name, t.Data)
+}
+
+// Check compares the file's tensors with those a model has: names, element types and shapes. It returns a
+// *MismatchError with every difference, or nil. Only Name, DType and Shape of want are looked at.
+func (f *File) Check(want []Info) error {
+	var differences []Difference
+	wanted := make(map[string]bool, len(want))
+	for _, w := range want {
+		wanted[w.Name] = true
+		got, ok := f.Info(w.Name)
+		switch {
+		case !ok:
+			differences = append(differences, Difference{Name: w.Name, Model: w.describe()})
+		case got.DType != w.DType || got.DType == tensor.Invalid || !got.Shape.Equal(w.Shape):
+			differences = append(differences, Difference{Name: w.Name, File: got.describe(), Model: w.describe()})
+		}
+	}
+	for _, got := range f.tensors {
+		if !wanted[got.Name] {
+			differences = append(differences, Difference{Name: got.Name, File: got.describe()})
+		}
+	}
+	if len(differences) == 0 {
+		return nil
+	}
+	slices.SortFunc(differences, func(a, b Difference) int { return strings.Compare(a.Name, b.Name) })
+	return &MismatchError{Path: f.path, Differences: differences}
+}
+
+// Close closes a file opened by OpenFile or held by a Checkpoint.
+func (f *File) Close() error {
+	if f.closer == nil {
+		return nil
+	}
+	return f.closer.Close()
+}

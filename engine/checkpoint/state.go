@@ -1,0 +1,104 @@
+package checkpoint
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+)
+
+// State is everything of a run beside its tensors: the content of state.json. With the same tensors and the
+// same State a run goes on as if it had never stopped.
+type State struct {
+	Program string `json:"program"` // version of the program that saved it
+
+	Step        int64  `json:"step"`          // optimizer steps done
+	Epoch       int64  `json:"epoch"`         // epoch of the next step, from 0
+	StepInEpoch int64  `json:"step_in_epoch"` // steps of that epoch already done
+	SamplesSeen int64  `json:"samples_seen"`  // over all ranks
+	Seed        uint64 `json:"seed"`
+
+	Best      *Best            `json:"best"` // nil before the first evaluation
+	Optimizer OptimizerState   `json:"optimizer"`
+	LossScale *LossScale       `json:"loss_scale"` // nil without loss scaling
+	Counters  map[string]int64 `json:"counters"`   // "skipped_steps" and others
+
+	Config string `json:"config"` // resolved configuration, TOML
+
+	// Extra has room for parts of the program that keep state of their own, under their package's name.
+	Extra map[string]json.RawMessage `json:"extra,omitempty"`
+}
+
+// Best is the best evaluation so far.
+type Best struct {
+	Metric string `json:"metric"` // "top1", "loss", …
+	Value  Float  `json:"value"`
+	Step   int64  `json:"step"`
+}
+
+// OptimizerState is the part of an optimizer's state that is not tensors.
+type OptimizerState struct {
+	Name    string           `json:"name"`
+	Scalars map[string]Float `json:"scalars"`
+}
+
+// LossScale is the state of dynamic loss scaling.
+type LossScale struct {
+	Scale     Float `json:"scale"`
+	GoodSteps int64 `json:"good_steps"` // since the scale last changed
+}
+
+// Float is a float64 that JSON carries exactly; NaN and infinities, for which JSON has no number, are the
+// strings "NaN", "+Inf" and "-Inf".
+type Float float64
+
+// MarshalJSON writes the shortest number that reads back as the same bits.
+func (f Float) MarshalJSON() ([]byte, error) {
+	v := float64(f)
+	text := strconv.FormatFloat(v, 'g', -1, 64)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return []byte(`"` + text + `"`), nil
+	}
+	return []byte(text), nil
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (f *Float) UnmarshalJSON(text []byte) error {
+	v, err := strconv.ParseFloat(string(bytes.Trim(text, `"`)), 64)
+	if err != nil {
+		return fmt.Errorf("got %s, want a number, \"NaN\", \"+Inf\" or \"-Inf\"", text)
+	}
+	*f = Float(v)
+	return nil
+}
+
+func (s State) check() error {
+	if s.Step < 0 || s.Epoch < 0 || s.StepInEpoch < 0 || s.SamplesSeen < 0 {
+		return fmt.Errorf("step %d, epoch %d, step in epoch %d, samples seen %d: want none below 0", s.Step, s.Epoch, s.StepInEpoch, s.SamplesSeen)
+	}
+	return nil
+}
+
+func encodeState(s State) ([]byte, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	text, err := json.MarshalIndent(s, "", "  ")
+	return append(text, '\n'), err
+}
+
+// decodeState refuses unknown fields: state this program would silently lose.
+func decodeState(text []byte) (State, error) {
+	var s State
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&s); err != nil {
+		return s, err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return s, fmt.Errorf("text behind the object")
+	}
+	return s, s.check()
+}

@@ -1,0 +1,294 @@
+package checkpoint
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// Store writes the checkpoints of one run. Its methods may be called from any goroutine, one at a time runs.
+type Store struct {
+	dir  string
+	keep int
+
+	mu   sync.Mutex
+	fsys fileSystem
+	root *os.Root // nil in tests without a disk
+}
+
+// Options of a Store.
+type Options struct {
+	Keep int // newest checkpoints to keep, at least 1; the best one is kept beside them
+}
+
+// Snapshot is what one checkpoint holds. The tensors' data must not change until Save returns.
+type Snapshot struct {
+	State     State
+	Model     []Tensor
+	Optimizer []Tensor
+	Best      bool // `best` is to name this checkpoint
+}
+
+// Saved tells what Save did.
+type Saved struct {
+	Path     string
+	Bytes    int64    // written
+	Removed  []string // names of older checkpoints that were removed
+	Warnings []error  // the checkpoint is safe, but `latest`, `best` or the removal of older ones failed
+}
+
+// Open opens the folder of checkpoints dir for writing, creates it if need be, and clears away what crashed
+// saves left behind. Only one Store may be open on a folder: the caller holds the run's lock.
+// Errors: *IOError; an Options error is a plain error.
+func Open(dir string, options Options) (*Store, error) {
+	if options.Keep < 1 {
+		return nil, fmt.Errorf("open checkpoints %s: got %d checkpoints to keep, want at least 1", dir, options.Keep)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, ioError("create checkpoints", dir, err)
+	}
+	fsys, err := openFolder(dir)
+	if err != nil {
+		return nil, ioError("open checkpoints", dir, err)
+	}
+	s := &Store{dir: dir, keep: options.Keep, fsys: fsys, root: fsys.root}
+	if err := syncParent(dir); err != nil {
+		s.Close()
+		return nil, ioError("flush the parent folder of", dir, err)
+	}
+	if err := s.clearLeftovers(); err != nil {
+		s.Close()
+		return nil, ioError("clear leftovers of crashed saves in", dir, err)
+	}
+	return s, nil
+}
+
+// syncParent makes the entry of a folder that was just created survive a power failure.
+func syncParent(dir string) error {
+	parent, err := openFolder(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	defer parent.root.Close()
+	return parent.SyncDir(".")
+}
+
+// Close releases the folder.
+func (s *Store) Close() error {
+	if s.root == nil {
+		return nil
+	}
+	return s.root.Close()
+}
+
+// clearLeftovers removes what crashed saves left, and finishes the replacement of a checkpoint.
+func (s *Store) clearLeftovers() error {
+	names, err := s.fsys.ReadDir(".")
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		temporary := strings.HasPrefix(name, ".") && strings.HasSuffix(name, temporarySuffix)
+		if strings.HasPrefix(name, savingPrefix) || strings.HasPrefix(name, removingPrefix) || temporary {
+			err = removeTree(s.fsys, name)
+		} else if step, replaced, ok := parseStepName(name); ok && replaced {
+			err = s.finishReplacement(candidate{name, step, replaced})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// finishReplacement decides between a checkpoint and the one of the same step that it was to replace.
+func (s *Store) finishReplacement(replaced candidate) error {
+	name := StepName(replaced.step)
+	c, err := loadCandidate(s.fsys, candidate{name: name, step: replaced.step}, s.dir)
+	if err == nil {
+		c.Close()
+		return s.remove(replaced.name)
+	}
+	if err := s.remove(name); err != nil {
+		return err
+	}
+	if err := s.fsys.Rename(replaced.name, name); err != nil {
+		return err
+	}
+	return s.fsys.SyncDir(".")
+}
+
+// remove makes a checkpoint disappear in one step and then frees its space. A crash in between leaves a
+// folder that nobody takes for a damaged checkpoint; a power failure too, hence the flush.
+func (s *Store) remove(name string) error {
+	exists, err := s.fsys.Exists(name)
+	if err != nil || !exists {
+		return err
+	}
+	gone := removingPrefix + name
+	if err := removeTree(s.fsys, gone); err != nil {
+		return err
+	}
+	if err := s.fsys.Rename(name, gone); err != nil {
+		return err
+	}
+	if err := s.fsys.SyncDir("."); err != nil {
+		return err
+	}
+	return removeTree(s.fsys, gone)
+}
+
+// Save writes a checkpoint and, once it is safe on the disk, removes those that are no longer kept. If it
+// fails, what it had written is removed and the older checkpoints are as they were; the caller may go on and
+// try again later. A checkpoint of the same step is replaced. Errors: *IOError, ctx.Err(), and a plain error
+// for tensors or a State that cannot be written.
+func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := StepName(snapshot.State.Step)
+	saved := Saved{Path: filepath.Join(s.dir, name)}
+	temporary := savingPrefix + name
+	var err error
+	if saved.Bytes, err = s.write(ctx, temporary, snapshot); err == nil {
+		err = s.commit(temporary, name)
+	}
+	if err != nil {
+		if clearErr := removeTree(s.fsys, temporary); clearErr != nil {
+			err = errors.Join(err, fmt.Errorf("and its temporary folder could not be removed: %w", clearErr))
+		}
+		return Saved{}, saveError(saved.Path, err)
+	}
+	warn := func(doing string, err error) {
+		if err != nil {
+			saved.Warnings = append(saved.Warnings, ioError(doing, s.dir, err))
+		}
+	}
+	warn("replace latest in", replaceFile(s.fsys, latestFile, []byte(name+"\n")))
+	if snapshot.Best {
+		warn("replace best in", replaceFile(s.fsys, bestFile, []byte(name+"\n")))
+	}
+	saved.Removed, err = s.retain(name)
+	warn("remove old checkpoints of", err)
+	return saved, nil
+}
+
+// saveError tells the system's refusals from the caller's mistakes and from cancellation.
+func saveError(path string, err error) error {
+	var path1 *os.PathError
+	var link *os.LinkError
+	var same *IOError
+	if errors.As(err, &same) || errors.As(err, &path1) || errors.As(err, &link) {
+		return ioError("save checkpoint", path, err)
+	}
+	return fmt.Errorf("save checkpoint %s: %w", path, err)
+}
+
+// write writes all files of a checkpoint to the folder name and flushes them.
+func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (written int64, err error) {
+	text, err := encodeState(snapshot.State)
+	if err != nil {
+		return 0, err
+	}
+	if err := removeTree(s.fsys, name); err != nil {
+		return 0, err
+	}
+	if err := s.fsys.Mkdir(name); err != nil {
+		return 0, err
+	}
+	m := manifest{files: map[string]fileSum{}}
+	metadata := map[string]string{"format": "pt"} // what readers of model weights look for
+	content := []func(w io.Writer, sum func(string, uint32)) error{
+		func(w io.Writer, sum func(string, uint32)) error {
+			return writeTensors(w, snapshot.Model, metadata, sum)
+		},
+		func(w io.Writer, sum func(string, uint32)) error {
+			return writeTensors(w, snapshot.Optimizer, nil, sum)
+		},
+		func(w io.Writer, _ func(string, uint32)) error {
+			_, err := w.Write(text)
+			return err
+		},
+	}
+	for i, file := range checkpointFiles {
+		sum, err := s.writeSummed(ctx, name+"/"+file, content[i])
+		if err != nil {
+			return 0, err
+		}
+		m.files[file] = sum
+		written += sum.bytes
+	}
+	list := m.encode()
+	if err := createFile(s.fsys, name+"/"+manifestFile, list); err != nil {
+		return 0, err
+	}
+	return written + int64(len(list)), s.fsys.SyncDir(name)
+}
+
+// writeSummed writes one file, flushes it and returns its line of the manifest.
+func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Writer, func(string, uint32)) error) (fileSum, error) {
+	file, err := s.fsys.Create(name)
+	if err != nil {
+		return fileSum{}, err
+	}
+	out := &summedWriter{ctx: ctx, w: file, hash: sha256.New()}
+	tensors := map[string]uint32{}
+	err = content(out, func(name string, crc uint32) { tensors[name] = crc })
+	if err == nil {
+		err = file.Sync()
+	}
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return fileSum{bytes: out.bytes, sha256: hex.EncodeToString(out.hash.Sum(nil)), tensors: tensors}, err
+}
+
+// summedWriter counts and hashes what is written, and stops when ctx ends.
+type summedWriter struct {
+	ctx   context.Context
+	w     io.Writer
+	hash  hash.Hash
+	bytes int64
+}
+
+func (s *summedWriter) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := s.w.Write(p)
+	s.hash.Write(p[:n])
+	s.bytes += int64(n)
+	return n, err
+}
+
+// commit gives a complete checkpoint its final name. Where that name is taken, the older checkpoint stays
+// loadable under another name until the exchange is on the disk.
+func (s *Store) commit(temporary, name string) error {
+	taken, err := s.fsys.Exists(name)
+	if err != nil {
+		return err
+	}
+	old := name + replacedSuffix
+	if taken {
+		if err := s.remove(old); err != nil {
+			return err
+		}
+		if err := s.fsys.Rename(name, old); err != nil {
+			return err
+		}
+	}
+	if err := s.fsys.Rename(temporary, name); err != nil {
+		if taken {
+			err = errors.Join(err, s.fsys.Rename(old, name))
+		}
+		return err
+	}
+	return s.fsys.SyncDir(".")
+}
