@@ -1,0 +1,147 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+)
+
+// finish decides what shares memory and where everything lies.
+func (c *compiler) finish(params *Params) *Plan {
+	all := slices.Concat(c.prepare, c.step)
+	c.lifetimes(all)
+	c.shareInPlace(all)
+	var tensors []*storage
+	seen := map[*storage]bool{}
+	for _, l := range all {
+		for _, v := range slices.Concat(l.in, l.out) {
+			if s := v.mem.root(); s.place == inArena && !seen[s] {
+				seen[s] = true
+				tensors = append(tensors, s)
+			}
+		}
+		if l.workspace != nil {
+			tensors = append(tensors, l.workspace)
+		}
+	}
+	for _, in := range c.g.Inputs { // an input that no launch reads still has its place, so that the host may write it
+		if s := c.versions[in][0].mem.root(); !seen[s] {
+			tensors = append(tensors, s)
+		}
+	}
+	p := &Plan{cache: c.cache, graph: c.g, params: params, prepare: c.prepare}
+	p.arenaBytes = assign(tensors)
+	split := slices.IndexFunc(c.step, func(l *launch) bool { return l.phase == graph.Backward })
+	if split < 0 {
+		split = len(c.step)
+	}
+	p.forward, p.backward = c.step[:split], c.step[split:]
+	p.inputs, p.outputs = map[string]*version{}, map[string]*version{}
+	for _, in := range c.g.Inputs {
+		p.inputs[in.Name] = c.versions[in][0]
+	}
+	for _, o := range c.g.Outputs {
+		p.outputs[o.Name] = c.versions[o.Value][0]
+	}
+	return p
+}
+
+// lifetimes sets, for each storage, the launches between which it holds something.
+func (c *compiler) lifetimes(all []*launch) {
+	seen := map[*storage]bool{}
+	touch := func(s *storage, at int) {
+		if !seen[s] {
+			seen[s] = true
+			s.first, s.last = at, at
+			if s.pinned {
+				s.first = 0
+			}
+		}
+		s.last = max(s.last, at)
+	}
+	for i, l := range all {
+		for _, v := range l.in {
+			touch(v.mem, i)
+		}
+		for _, v := range l.out {
+			touch(v.mem, i)
+		}
+		if bytes := l.kernel.Workspace(); bytes > 0 {
+			l.workspace = &storage{bytes: bytes, first: i, last: i}
+		}
+	}
+	keep := func(v *version) { v.mem.last = len(all) }
+	for _, o := range c.g.Outputs {
+		keep(c.versions[o.Value][0])
+	}
+	for _, in := range c.g.Inputs {
+		v := c.versions[in][0]
+		touch(v.mem, 0)
+	}
+	for _, l := range c.prepare { // copies of parameters serve every micro-batch
+		keep(l.out[0])
+	}
+}
+
+// shareInPlace lets an output take over the memory of an input that nobody reads later.
+func (c *compiler) shareInPlace(all []*launch) {
+	for i, l := range all {
+		for _, a := range l.kernel.InPlace() {
+			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
+			if from == to || from.place != inArena || to.place != inArena || from.pinned || to.pinned ||
+				from.bytes != to.bytes || from.last != i || to.first != i {
+				continue
+			}
+			from.last = to.last
+			to.shares = from
+		}
+	}
+}
+
+// assign places tensors that are alive at the same time beside each other, the largest first, each at the
+// tightest gap that holds it, and returns the bytes needed.
+func assign(tensors []*storage) int64 {
+	order := slices.Clone(tensors)
+	slices.SortStableFunc(order, func(a, b *storage) int {
+		switch {
+		case a.bytes > b.bytes:
+			return -1
+		case a.bytes < b.bytes:
+			return 1
+		}
+		return a.first - b.first
+	})
+	var placed []*storage // by offset
+	total := int64(0)
+	for _, t := range order {
+		t.offset = bestGap(placed, t)
+		at, _ := slices.BinarySearchFunc(placed, t.offset, func(p *storage, offset int64) int {
+			if p.offset <= offset {
+				return -1
+			}
+			return 1
+		})
+		placed = slices.Insert(placed, at, t)
+		total = max(total, t.offset+alignUp(t.bytes))
+	}
+	return total
+}
+
+// bestGap is the offset of the smallest gap, among tensors alive together with t, that holds it; behind them all if there is none.
+func bestGap(placed []*storage, t *storage) int64 {
+	need, end := alignUp(t.bytes), int64(0)
+	best, bestSize := int64(-1), int64(0)
+	for _, p := range placed {
+		if p.last < t.first || p.first > t.last {
+			continue
+		}
+		if gap := p.offset - end; gap >= need && (best < 0 || gap < bestSize) {
+			best, bestSize = end, gap
+		}
+		end = max(end, p.offset+alignUp(p.bytes))
+	}
+	if best >= 0 {
+		return best
+	}
+	return end
+}

@@ -1,0 +1,429 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+)
+
+// place says where a tensor's memory is.
+type place uint8
+
+const (
+	inArena place = iota
+	inValues
+	inGrads
+	inStates
+)
+
+// storage is the memory of one tensor, or of several that share it.
+type storage struct {
+	place       place
+	bytes       int64
+	offset      int64 // in its place
+	first, last int   // launches between which it is alive
+	pinned      bool  // read or written from outside: never shared in place
+	shares      *storage
+}
+
+// root is the storage that s has been merged into.
+func (s *storage) root() *storage {
+	for s.shares != nil {
+		s = s.shares
+	}
+	return s
+}
+
+// version is a value in one layout and type.
+type version struct {
+	spec     device.TensorSpec
+	mem      *storage
+	producer *launch // nil for what the host or the optimizer writes
+	readers  int
+}
+
+// launch is a kernel to run, with its operands.
+type launch struct {
+	name      string
+	op        device.Op
+	kernel    device.Kernel
+	in, out   []*version
+	phase     graph.Phase
+	workspace *storage
+}
+
+// paramUse is a copy of a parameter that kernels want, to be resolved when the canonical layout is known.
+type paramUse struct {
+	param *graph.Value
+	*version
+}
+
+// compiler is the state of Compile.
+type compiler struct {
+	cache    *Cache
+	g        *graph.Graph
+	fixed    *Params // canonical layouts, nil if this plan chooses them
+	versions map[*graph.Value][]*version
+	uses     []paramUse
+	prepare  []*launch
+	step     []*launch
+	plain    map[*graph.Value]bool // values that the host reads
+}
+
+// Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which chooses it.
+func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
+	if fixed != nil {
+		if err := fixed.check(g); err != nil {
+			return nil, err
+		}
+	}
+	c := &compiler{cache: cache, g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}}
+	c.declare()
+	for _, n := range c.live() {
+		if err := c.node(n); err != nil {
+			return nil, fmt.Errorf("plan: %s on %s: %w", n.Name, cache.Device.Info().Name, err)
+		}
+	}
+	params, err := c.resolveParams()
+	if err != nil {
+		return nil, err
+	}
+	return c.finish(params), nil
+}
+
+// declare makes the versions of values that exist before the first launch.
+func (c *compiler) declare() {
+	for _, in := range c.g.Inputs {
+		c.add(in, &version{spec: in.Spec(), mem: &storage{bytes: in.Spec().Size(), pinned: true}})
+	}
+	offset := int64(0)
+	for _, s := range c.g.States {
+		bytes := s.Spec().Size()
+		c.add(s, &version{spec: s.Spec(), mem: &storage{place: inStates, bytes: bytes, offset: offset, pinned: true}})
+		offset += alignUp(bytes)
+	}
+	for _, o := range c.g.Outputs {
+		c.plain[o.Value] = true
+	}
+}
+
+func (c *compiler) add(v *graph.Value, ver *version) {
+	c.versions[v] = append(c.versions[v], ver)
+}
+
+// live is the nodes that outputs, gradients or states depend on, in order.
+func (c *compiler) live() []*graph.Node {
+	needed := map[*graph.Value]bool{}
+	for _, o := range c.g.Outputs {
+		needed[o.Value] = true
+	}
+	for _, gr := range c.g.Gradients {
+		needed[gr.Value] = true
+	}
+	keep := make([]bool, len(c.g.Nodes))
+	for i := len(c.g.Nodes) - 1; i >= 0; i-- {
+		n := c.g.Nodes[i]
+		for _, a := range device.Aliases(n.Op) {
+			keep[i] = keep[i] || n.In[a.In].Role == graph.State
+		}
+		for _, out := range n.Out {
+			keep[i] = keep[i] || needed[out]
+		}
+		if keep[i] {
+			for _, in := range n.In {
+				needed[in] = true
+			}
+		}
+	}
+	var nodes []*graph.Node
+	for i, n := range c.g.Nodes {
+		if keep[i] {
+			nodes = append(nodes, n)
+		}
+	}
+	return nodes
+}
+
+// paramOf is the parameter that v is, perhaps in another type; nil for other values.
+func paramOf(v *graph.Value) *graph.Value {
+	if v.Role == graph.Param {
+		return v
+	}
+	if v.Node != nil && v.Node.Op.Kind() == (device.Reorder{}).Kind() && v.Node.In[0].Role == graph.Param {
+		return v.Node.In[0]
+	}
+	return nil
+}
+
+// node compiles one node and everything it needs.
+func (c *compiler) node(n *graph.Node) error {
+	if len(n.Out) == 1 && paramOf(n.Out[0]) != nil {
+		return nil // a copy of a parameter: its readers say in which layout they want it
+	}
+	if _, ok := n.Op.(device.Reshape); ok && paramOf(n.In[0]) == nil {
+		return c.reshape(n)
+	}
+	if mustDecompose(n, c.versions) {
+		return c.decompose(n, device.ErrUnsupported)
+	}
+	in, out := c.request(n)
+	k, err := c.cache.Compile(n.Op, in, out)
+	if errors.Is(err, device.ErrUnsupported) {
+		if free, changed := c.unpin(n, out); changed {
+			k, err = c.cache.Compile(n.Op, in, free)
+		}
+	}
+	if errors.Is(err, device.ErrUnsupported) {
+		return c.decompose(n, err)
+	}
+	if err != nil {
+		return err
+	}
+	return c.launch(n, k)
+}
+
+func (c *compiler) decompose(n *graph.Node, cause error) error {
+	nodes, err := decompose(n)
+	if err != nil {
+		return fmt.Errorf("%s: %w", n.Op.Kind(), errors.Join(cause, err))
+	}
+	for _, part := range nodes {
+		if err := c.node(part); err != nil {
+			return fmt.Errorf("as part of %s: %w", n.Op.Kind(), err)
+		}
+	}
+	return nil
+}
+
+// request is the specs to compile n for: inputs where they lie, gradients in the layout of what they belong to.
+func (c *compiler) request(n *graph.Node) (in, out []device.TensorSpec) {
+	for _, v := range n.In {
+		if paramOf(v) != nil {
+			in = append(in, v.Spec().With(device.Any))
+		} else {
+			in = append(in, c.versions[v][0].spec)
+		}
+	}
+	for _, v := range n.Out {
+		out = append(out, v.Spec().With(c.wantedLayout(v)))
+	}
+	for _, a := range device.Aliases(n.Op) {
+		out[a.Out] = in[a.In]
+	}
+	return in, out
+}
+
+func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
+	if c.plain[v] {
+		return device.Plain
+	}
+	if v.Follows == nil {
+		return device.Any
+	}
+	if p := paramOf(v.Follows); p != nil {
+		if c.fixed == nil {
+			return device.Any
+		}
+		i, _ := c.fixed.Find(p.Name)
+		return c.fixed.Params[i].Spec.Layout
+	}
+	return c.versions[v.Follows][0].spec.Layout
+}
+
+// unpin frees layouts that were only wishes.
+func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
+	free = append(free, out...)
+	for i, v := range n.Out {
+		if v.Follows != nil && !c.plain[v] && free[i].Layout != device.Any {
+			free[i], changed = free[i].With(device.Any), true
+		}
+	}
+	return free, changed
+}
+
+// launch appends the kernel of n, and before it the reorders that its operands need.
+func (c *compiler) launch(n *graph.Node, k device.Kernel) error {
+	l := &launch{name: n.Name, op: n.Op, kernel: k, phase: n.Phase}
+	for i, want := range k.In() {
+		ver, err := c.operand(n, i, want)
+		if err != nil {
+			return err
+		}
+		ver.readers++
+		l.in = append(l.in, ver)
+	}
+	for i, spec := range k.Out() {
+		l.out = append(l.out, &version{spec: spec, mem: &storage{bytes: spec.Size(), pinned: c.plain[n.Out[i]]}, producer: l})
+	}
+	for _, a := range device.Aliases(n.Op) {
+		l.out[a.Out].mem = l.in[a.In].mem
+	}
+	for i, ver := range l.out {
+		c.add(n.Out[i], ver)
+	}
+	c.step = append(c.step, l)
+	return nil
+}
+
+// operand is input i of n in the layout that the kernel wants.
+func (c *compiler) operand(n *graph.Node, i int, want device.TensorSpec) (*version, error) {
+	v := n.In[i]
+	if p := paramOf(v); p != nil {
+		return c.paramCopy(p, want), nil
+	}
+	for _, have := range c.versions[v] {
+		if have.spec.Same(want) {
+			return have, nil
+		}
+	}
+	have := c.versions[v][0]
+	if c.retarget(have, want) {
+		return have, nil
+	}
+	l, err := c.reorder("reorder "+v.Name, have, want, n.Phase)
+	if err != nil {
+		return nil, err
+	}
+	c.step = append(c.step, l)
+	c.add(v, l.out[0])
+	return l.out[0], nil
+}
+
+// paramCopy is parameter p as a kernel wants it; who provides it is decided in resolveParams.
+func (c *compiler) paramCopy(p *graph.Value, want device.TensorSpec) *version {
+	for _, u := range c.uses {
+		if u.param == p && u.spec.Same(want) {
+			return u.version
+		}
+	}
+	u := paramUse{p, &version{spec: want, mem: &storage{bytes: want.Size(), pinned: true}}}
+	c.uses = append(c.uses, u)
+	return u.version
+}
+
+// retarget lets the producer of a plain tensor that nobody has read yet write the wanted layout itself, which saves a reorder.
+func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
+	l := have.producer
+	if l == nil || have.readers > 0 || have.mem.pinned || have.spec.Layout != device.Plain || len(l.out) != 1 || want.DType != have.spec.DType {
+		return false
+	}
+	if _, costly := l.op.(device.Coster); costly || len(device.Aliases(l.op)) > 0 {
+		return false // such a kernel chose its layout for speed
+	}
+	k, err := c.cache.Compile(l.op, specsOf(l.in), []device.TensorSpec{want})
+	if err != nil || !k.Out()[0].Same(want) {
+		return false
+	}
+	for i, s := range k.In() {
+		if !s.Same(l.in[i].spec) {
+			return false
+		}
+	}
+	l.kernel, have.spec, have.mem.bytes = k, want, want.Size()
+	return true
+}
+
+func (c *compiler) reorder(name string, from *version, to device.TensorSpec, phase graph.Phase) (*launch, error) {
+	op := device.Reorder{To: to.DType}
+	k, err := c.cache.Compile(op, []device.TensorSpec{from.spec}, []device.TensorSpec{to})
+	if err != nil {
+		return nil, fmt.Errorf("%s from %v to %v: %w", name, from.spec, to, err)
+	}
+	if got := k.In()[0]; !got.Same(from.spec) {
+		return nil, fmt.Errorf("%s: the device cannot read %v, it wants %v", name, from.spec, got)
+	}
+	l := &launch{name: name, op: op, kernel: k, in: []*version{from}, phase: phase}
+	l.out = []*version{{spec: k.Out()[0], mem: &storage{bytes: k.Out()[0].Size()}, producer: l}}
+	from.readers++
+	return l, nil
+}
+
+// reshape lets the output share the plain memory of the input: no launch.
+func (c *compiler) reshape(n *graph.Node) error {
+	want := n.In[0].Spec()
+	src, err := c.operand(n, 0, want)
+	if err != nil {
+		return err
+	}
+	src.readers++
+	src.mem.pinned = src.mem.pinned || c.plain[n.Out[0]]
+	c.add(n.Out[0], &version{spec: n.Out[0].Spec(), mem: src.mem, producer: src.producer, readers: 1})
+	return nil
+}
+
+func specsOf(vs []*version) []device.TensorSpec {
+	out := make([]device.TensorSpec, len(vs))
+	for i, v := range vs {
+		out[i] = v.spec
+	}
+	return out
+}
+
+// resolveParams fixes the canonical layouts, sends gradients to the gradient buffer and makes the copies that kernels want.
+func (c *compiler) resolveParams() (*Params, error) {
+	params := c.fixed
+	if params == nil {
+		params = newParams(c.g, c.paramOrder(), c.canonical)
+	}
+	for _, gr := range c.g.Gradients {
+		i, _ := params.Find(gr.Param.Name)
+		info := params.Params[i]
+		grad := &version{spec: info.Spec, mem: &storage{place: inGrads, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		have := c.versions[gr.Value][0]
+		if have.spec.Same(info.Spec) && have.mem.root().place == inArena && !have.mem.pinned {
+			*have.mem.root() = *grad.mem
+			continue
+		}
+		l, err := c.reorder("reorder "+gr.Param.Name+" gradient", have, info.Spec, graph.Backward)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		l.out[0] = grad
+		c.step = append(c.step, l)
+	}
+	for _, u := range c.uses {
+		i, _ := params.Find(u.param.Name)
+		info := params.Params[i]
+		value := &version{spec: info.Spec, mem: &storage{place: inValues, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
+		if u.spec.Same(info.Spec) {
+			*u.mem = *value.mem
+			continue
+		}
+		l, err := c.reorder("prepare "+u.param.Name, value, u.spec, graph.Forward)
+		if err != nil {
+			return nil, fmt.Errorf("plan: %w", err)
+		}
+		l.out[0] = u.version
+		c.prepare = append(c.prepare, l)
+	}
+	return params, nil
+}
+
+// paramOrder is the parameters as backward finishes their gradients; those without a gradient come last.
+func (c *compiler) paramOrder() []*graph.Value {
+	var order []*graph.Value
+	seen := map[*graph.Value]bool{}
+	for _, gr := range c.g.Gradients {
+		order, seen[gr.Param] = append(order, gr.Param), true
+	}
+	for _, p := range c.g.Params {
+		if !seen[p] {
+			order = append(order, p)
+		}
+	}
+	return order
+}
+
+// canonical is the layout of a parameter's gradient, plain where it has none or is no plain kernel output.
+func (c *compiler) canonical(p *graph.Value) device.TensorSpec {
+	for _, gr := range c.g.Gradients {
+		if gr.Param == p {
+			if s := c.versions[gr.Value][0].spec; s.Shape.Equal(p.Shape) && s.DType == p.DType {
+				return s
+			}
+		}
+	}
+	return p.Spec()
+}

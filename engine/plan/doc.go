@@ -1,0 +1,27 @@
+// Package plan says how a graph runs on one device: kernels, layouts, order, memory.
+//
+// [Compile] turns a graph into a [Plan] without allocating device memory for tensors: it compiles every node,
+// carries the layouts that the device chooses from node to node, inserts a reorder only where two nodes disagree,
+// decomposes ops that the device lacks, finds what may share memory, and places every tensor in one arena. The
+// plan then knows its bytes exactly ([Plan.ArenaBytes]). [Plan.Bind] makes it runnable in given memory; running allocates nothing.
+//
+//	cache := plan.NewCache(dev)
+//	p, err := plan.Compile(cache, g, nil)           // the layout of parameters is chosen here …
+//	state, err := plan.NewState(dev, p.Params())    // … and fixed for the model
+//	eval, err := plan.Compile(cache, evalGraph, p.Params())
+//	err = p.Bind(arena, state)                      // arena: at least p.ArenaBytes(); plans may share one
+//	err = p.Prepare(stream)                         // once an optimizer step
+//	err = p.Forward(stream); err = p.Backward(stream)
+//
+// # Parameters
+//
+// All parameters lie in one flat buffer, in the order in which backward finishes their gradients, so that a
+// bucket of gradients is a range of the gradient buffer. Each has ONE canonical layout, that of its weight
+// gradient; value, gradient and optimizer moments share it. Other layouts and types that kernels want (bf16,
+// backward-data's) are copies, made from the canonical values by the Prepare program. Padding between and inside parameters is zero.
+//
+// # Errors
+//
+// Compile says which node failed and why; device.ErrUnsupported in the chain means that neither the op nor its
+// decomposition runs on this device. Bind refuses an arena that is too small. A plan is used by one goroutine at a time.
+package plan

@@ -1,0 +1,82 @@
+package plan
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// alignBytes keeps every tensor on its own cache line and vector boundary.
+const alignBytes = 64
+
+func alignUp(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBytes }
+
+// ParamInfo is one parameter, or one state, and its place.
+type ParamInfo struct {
+	Name   string
+	Init   graph.Init
+	Spec   device.TensorSpec // canonical: shape, type, layout, bytes
+	Offset int64             // bytes from the start of the flat buffer
+}
+
+// Params is the memory layout of a model's parameters and states, the same for all its plans.
+type Params struct {
+	Params []ParamInfo // in the order of the flat buffer: as backward finishes their gradients
+	Bytes  int64       // of the flat buffer of values; that of gradients is alike
+	States []ParamInfo // running statistics, in a flat buffer of their own
+	// StateBytes is the size of the states' buffer.
+	StateBytes int64
+	DType      tensor.DType // of every parameter
+
+	index map[string]int
+}
+
+// Elements is the length of the flat buffer in elements, padding included.
+func (p *Params) Elements() int { return int(p.Bytes / p.DType.Size()) }
+
+// Find is the position of a parameter by name.
+func (p *Params) Find(name string) (int, bool) {
+	i, ok := p.index[name]
+	return i, ok
+}
+
+// newParams places parameters in the given order with their canonical specs.
+func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) device.TensorSpec) *Params {
+	p := &Params{DType: g.ParamType(), index: map[string]int{}}
+	for _, v := range order {
+		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: spec(v), Offset: p.Bytes}
+		p.index[v.Name] = len(p.Params)
+		p.Params = append(p.Params, info)
+		p.Bytes += alignUp(info.Spec.Size())
+	}
+	for _, v := range g.States {
+		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: v.Spec(), Offset: p.StateBytes}
+		p.States = append(p.States, info)
+		p.StateBytes += alignUp(info.Spec.Size())
+	}
+	return p
+}
+
+// check compares the parameters of a graph with a layout that was fixed before.
+func (p *Params) check(g *graph.Graph) error {
+	if len(g.Params) != len(p.Params) || len(g.States) != len(p.States) {
+		return fmt.Errorf("plan: graph has %d parameters and %d states, want the %d and %d of the model", len(g.Params), len(g.States), len(p.Params), len(p.States))
+	}
+	for _, v := range g.Params {
+		i, ok := p.Find(v.Name)
+		if !ok {
+			return fmt.Errorf("plan: graph has parameter %s, which the model lacks", v.Name)
+		}
+		if want := p.Params[i].Spec.Shape; !v.Shape.Equal(want) {
+			return fmt.Errorf("plan: parameter %s: got shape %v, want the model's %v", v.Name, v.Shape, want)
+		}
+	}
+	for i, v := range g.States {
+		if v.Name != p.States[i].Name || !v.Shape.Equal(p.States[i].Spec.Shape) {
+			return fmt.Errorf("plan: state %d: got %s %v, want %s %v", i, v.Name, v.Shape, p.States[i].Name, p.States[i].Spec.Shape)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,158 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// State is the memory of a model on a device: parameter values, their gradients, running statistics.
+type State struct {
+	Params                *Params
+	Values, Grads, States device.Buffer
+
+	cache   *Cache
+	stream  device.Stream
+	staging device.Buffer // host memory for the largest tensor, plain
+	plain   device.Buffer // device memory for the largest tensor, plain
+}
+
+// NewState allocates the memory of a model, zeroed: 2·params.Bytes + params.StateBytes, and staging for the largest tensor.
+func NewState(cache *Cache, params *Params) (_ *State, err error) {
+	s := &State{Params: params, cache: cache}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	largest := int64(alignBytes)
+	for _, p := range append(append([]ParamInfo{}, params.Params...), params.States...) {
+		largest = max(largest, p.Spec.Shape.Elements()*p.Spec.DType.Size())
+	}
+	dev := cache.Device
+	if s.stream, err = dev.NewStream(); err != nil {
+		return nil, fmt.Errorf("plan: state: %w", err)
+	}
+	if s.staging, err = dev.AllocHost(largest); err != nil {
+		return nil, fmt.Errorf("plan: staging of %d bytes: %w", largest, err)
+	}
+	for _, b := range []struct {
+		to    *device.Buffer
+		name  string
+		bytes int64
+	}{{&s.plain, "staging", largest}, {&s.Values, "parameters", params.Bytes}, {&s.Grads, "gradients", params.Bytes}, {&s.States, "statistics", params.StateBytes}} {
+		if *b.to, err = s.NewFlat(b.bytes); err != nil {
+			return nil, fmt.Errorf("plan: %s of %d bytes: %w", b.name, b.bytes, err)
+		}
+	}
+	return s, nil
+}
+
+// NewFlat allocates zeroed device memory, for optimizer moments and the like. The caller frees it.
+func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
+	bytes = max(bytes, alignBytes)
+	buf, err := s.cache.Device.Alloc(bytes)
+	if err != nil {
+		return nil, err
+	}
+	op := device.Fill{DType: tensor.U8, Shape: tensor.Shape{int(bytes)}}
+	if err := s.runOnce(op, nil, []device.TensorSpec{device.Spec(tensor.U8, int(bytes))}, nil, []device.Region{device.Whole(buf)}); err != nil {
+		return nil, errors.Join(err, buf.Free())
+	}
+	return buf, nil
+}
+
+// runOnce compiles, runs and waits for a single op.
+func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt []device.Region) error {
+	k, err := s.cache.Compile(op, in, out)
+	if err != nil {
+		return err
+	}
+	l := &device.Launch{Name: op.Kind(), Kernel: k, In: inAt, Out: outAt}
+	if n := k.Workspace(); n > 0 {
+		ws, err := s.cache.Device.Alloc(n)
+		if err != nil {
+			return err
+		}
+		defer ws.Free()
+		l.Workspace = device.Whole(ws)
+	}
+	prog, err := s.cache.Device.NewProgram([]device.Step{{Launch: l}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.stream.Run(prog), s.stream.Sync(), prog.Close())
+}
+
+// Read copies the tensor of info out of a flat buffer, in plain layout, to dst: Elements · Size bytes.
+func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
+	plain, err := s.stage(info, len(dst))
+	if err != nil {
+		return err
+	}
+	src := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
+	if info.Spec.Layout != device.Plain {
+		to := device.Region{Buffer: s.plain, Bytes: plain.Size()}
+		if err := s.runOnce(device.Reorder{To: plain.DType}, []device.TensorSpec{info.Spec}, []device.TensorSpec{plain}, []device.Region{src}, []device.Region{to}); err != nil {
+			return fmt.Errorf("plan: reading %s: %w", info.Name, err)
+		}
+		src = to
+	}
+	host := device.Region{Buffer: s.staging, Bytes: plain.Size()}
+	if err := errors.Join(s.stream.Copy(host, src), s.stream.Sync()); err != nil {
+		return fmt.Errorf("plan: reading %s: %w", info.Name, err)
+	}
+	copy(dst, host.Host())
+	return nil
+}
+
+// Write copies plain bytes into the tensor of info in a flat buffer; its padding becomes zero.
+func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
+	plain, err := s.stage(info, len(src))
+	if err != nil {
+		return err
+	}
+	host := device.Region{Buffer: s.staging, Bytes: plain.Size()}
+	copy(host.Host(), src)
+	dst := device.Region{Buffer: flat, Offset: info.Offset, Bytes: info.Spec.Size()}
+	to := dst
+	if info.Spec.Layout != device.Plain {
+		to = device.Region{Buffer: s.plain, Bytes: plain.Size()}
+	}
+	if err := errors.Join(s.stream.Copy(to, host), s.stream.Sync()); err != nil {
+		return fmt.Errorf("plan: writing %s: %w", info.Name, err)
+	}
+	if info.Spec.Layout == device.Plain {
+		return nil
+	}
+	if err := s.runOnce(device.Reorder{To: plain.DType}, []device.TensorSpec{plain}, []device.TensorSpec{info.Spec}, []device.Region{to}, []device.Region{dst}); err != nil {
+		return fmt.Errorf("plan: writing %s: %w", info.Name, err)
+	}
+	return nil
+}
+
+// stage checks the length of host data for info and returns its plain spec.
+func (s *State) stage(info ParamInfo, got int) (device.TensorSpec, error) {
+	plain := device.TensorSpec{Shape: info.Spec.Shape, DType: info.Spec.DType}
+	if int64(got) != plain.Size() {
+		return plain, fmt.Errorf("plan: %s: got %d bytes, want %d for %v", info.Name, got, plain.Size(), plain)
+	}
+	return plain, nil
+}
+
+// Close frees the memory.
+func (s *State) Close() error {
+	var errs []error
+	for _, b := range []device.Buffer{s.Values, s.Grads, s.States, s.plain, s.staging} {
+		if b != nil {
+			errs = append(errs, b.Free())
+		}
+	}
+	if s.stream != nil {
+		errs = append(errs, s.stream.Close())
+	}
+	*s = State{}
+	return errors.Join(errs...)
+}
