@@ -1,0 +1,9 @@
+// Package optim updates parameters: SGD and AdamW over the flat buffers of a plan.State, gradient
+// clipping, and learning-rate schedules.
+//
+// An [Optimizer] is one program of a few launches: the norm of all gradients, its clipping factor, the
+// update. The learning rate and the loss scale are written to device memory before each step, so the program never changes. A gradient
+// norm that is not finite leaves every value as it is; [Optimizer.Result] tells after the step.
+//
+// A [Schedule] is a pure function from the step number to the learning rate.
+package optim

@@ -1,0 +1,238 @@
+package optim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// normChunk is the elements of one partial sum of the gradient norm: fixed, so that the norm's bits do not depend on threads.
+const normChunk = 1 << 14
+
+// Options choose and tune the update rule.
+type Options struct {
+	Name        string // sgd, adamw
+	Momentum    float64
+	Nesterov    bool
+	WeightDecay float64
+	Beta1       float64
+	Beta2       float64
+	Eps         float64
+	ClipNorm    float64 // largest gradient norm, 0 = no clipping
+	// Decays reports whether weight decay applies to a parameter of this name and shape; nil = to all.
+	Decays func(name string, shape tensor.Shape) bool
+}
+
+// Moment is optimizer state that checkpoints keep: a flat buffer beside the parameters.
+type Moment struct {
+	Name string // "momentum", "exp_avg", "exp_avg_sq"
+	Flat device.Buffer
+}
+
+// Optimizer updates the values of a state from its gradients. One goroutine at a time.
+type Optimizer struct {
+	opts    Options
+	state   *plan.State
+	moments []Moment
+	steps   int // updates done, for Adam's bias correction
+
+	scalars device.Buffer // device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
+	host    device.Buffer // host twin of hyper, unscale and control
+	memory  []device.Buffer
+	program device.Program
+}
+
+// The places of scalars, in bytes; control and partial sums start on a cache line of their own.
+const (
+	hyperAt   = 0
+	unscaleAt = 16
+	controlAt = 64
+	partialAt = 128
+)
+
+// New makes an optimizer for state, with zeroed moments. grads is the flat buffer it reads, usually state.Grads.
+func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options) (_ *Optimizer, err error) {
+	o := &Optimizer{opts: opts, state: state}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("optimizer %s: %w", opts.Name, err), o.Close())
+		}
+	}()
+	op, names, err := o.rule()
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		flat, err := state.NewFlat(state.Params.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("%s of %d bytes: %w", name, state.Params.Bytes, err)
+		}
+		o.moments = append(o.moments, Moment{Name: name, Flat: flat})
+		o.memory = append(o.memory, flat)
+	}
+	if err := o.build(cache, grads, op); err != nil {
+		return nil, err
+	}
+	return o, nil
+}
+
+// rule is the op and the names of its moments.
+func (o *Optimizer) rule() (device.Op, []string, error) {
+	segments := o.segments()
+	switch o.opts.Name {
+	case "sgd":
+		op := device.SGD{Momentum: float32(o.opts.Momentum), Nesterov: o.opts.Nesterov, Segments: segments}
+		if op.Momentum == 0 {
+			return op, nil, nil
+		}
+		return op, []string{"momentum"}, nil
+	case "adamw":
+		op := device.AdamW{Beta1: float32(o.opts.Beta1), Beta2: float32(o.opts.Beta2), Eps: float32(o.opts.Eps), Segments: segments}
+		return op, []string{"exp_avg", "exp_avg_sq"}, nil
+	}
+	return nil, nil, errors.New("unknown name, want sgd or adamw")
+}
+
+// segments are the parameters, neighbours of equal factors joined.
+func (o *Optimizer) segments() []device.Segment {
+	var out []device.Segment
+	size := o.state.Params.DType.Size()
+	for i, p := range o.state.Params.Params {
+		end := o.state.Params.Bytes
+		if i+1 < len(o.state.Params.Params) {
+			end = o.state.Params.Params[i+1].Offset
+		}
+		s := device.Segment{Offset: p.Offset / size, Length: (end - p.Offset) / size, LRScale: 1}
+		if o.opts.Decays == nil || o.opts.Decays(p.Name, p.Spec.Shape) {
+			s.WeightDecay = float32(o.opts.WeightDecay)
+		}
+		if n := len(out); n > 0 && out[n-1].WeightDecay == s.WeightDecay && out[n-1].LRScale == s.LRScale {
+			out[n-1].Length += s.Length
+			continue
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// build allocates the scalars and makes the program.
+func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.Op) (err error) {
+	dev, n := cache.Device, o.state.Params.Elements()
+	flat := device.Spec(o.state.Params.DType, n)
+	hyper, unscale, control := device.Spec(tensor.F32, 4), device.Spec(tensor.F32, 1), device.Spec(tensor.F32, 3)
+	partial := device.Spec(tensor.F64, (n+normChunk-1)/normChunk)
+	if o.scalars, err = o.state.NewFlat(partialAt + partial.Size()); err != nil {
+		return err
+	}
+	o.memory = append(o.memory, o.scalars)
+	if o.host, err = dev.AllocHost(partialAt); err != nil {
+		return err
+	}
+	o.memory = append(o.memory, o.host)
+	at := func(offset int64, s device.TensorSpec) device.Region {
+		return device.Region{Buffer: o.scalars, Offset: offset, Bytes: s.Size()}
+	}
+	gradRegion := device.Region{Buffer: grads, Bytes: flat.Size()}
+	in := []device.TensorSpec{hyper, control, flat, flat}
+	inAt := []device.Region{at(hyperAt, hyper), at(controlAt, control), {Buffer: o.state.Values, Bytes: flat.Size()}, gradRegion}
+	out, outAt := []device.TensorSpec{flat}, inAt[2:3:3]
+	for _, m := range o.moments {
+		r := device.Region{Buffer: m.Flat, Bytes: flat.Size()}
+		in, inAt, out, outAt = append(in, flat), append(inAt, r), append(out, flat), append(outAt, r)
+	}
+	var steps []device.Step
+	for _, l := range []struct {
+		op          device.Op
+		in, out     []device.TensorSpec
+		inAt, outAt []device.Region
+	}{
+		{device.SumSquares{Chunk: normChunk}, []device.TensorSpec{flat}, []device.TensorSpec{partial}, []device.Region{gradRegion}, []device.Region{at(partialAt, partial)}},
+		{device.GradControl{MaxNorm: o.opts.ClipNorm}, []device.TensorSpec{partial, unscale}, []device.TensorSpec{control},
+			[]device.Region{at(partialAt, partial), at(unscaleAt, unscale)}, []device.Region{at(controlAt, control)}},
+		{update, in, out, inAt, outAt},
+	} {
+		k, err := cache.Compile(l.op, l.in, l.out)
+		if err != nil {
+			return err
+		}
+		launch := &device.Launch{Name: l.op.Kind(), Kernel: k, In: l.inAt, Out: l.outAt}
+		if bytes := k.Workspace(); bytes > 0 {
+			ws, err := dev.Alloc(bytes)
+			if err != nil {
+				return err
+			}
+			o.memory = append(o.memory, ws)
+			launch.Workspace = device.Whole(ws)
+		}
+		steps = append(steps, device.Step{Launch: launch})
+	}
+	o.program, err = dev.NewProgram(steps)
+	return err
+}
+
+// Step enqueues one update at the given learning rate; unscale undoes the loss scale (1 without one). Wait for the
+// stream before the next Step: the host memory of the scalars is used again.
+func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
+	o.steps++
+	hyper := [4]float64{rate}
+	if o.opts.Name == "adamw" {
+		t := float64(o.steps)
+		hyper[1] = rate / (1 - math.Pow(o.opts.Beta1, t))
+		hyper[2] = math.Sqrt(1 - math.Pow(o.opts.Beta2, t))
+	}
+	mem := o.host.Host()
+	for i, v := range hyper {
+		binary.LittleEndian.PutUint32(mem[hyperAt+4*i:], math.Float32bits(float32(v)))
+	}
+	binary.LittleEndian.PutUint32(mem[unscaleAt:], math.Float32bits(float32(unscale)))
+	if err := s.Copy(device.Region{Buffer: o.scalars, Bytes: controlAt}, device.Region{Buffer: o.host, Bytes: controlAt}); err != nil {
+		return fmt.Errorf("optimizer: %w", err)
+	}
+	if err := s.Run(o.program); err != nil {
+		return fmt.Errorf("optimizer: %w", err)
+	}
+	const controlBytes = partialAt - controlAt
+	if err := s.Copy(device.Region{Buffer: o.host, Offset: controlAt, Bytes: controlBytes}, device.Region{Buffer: o.scalars, Offset: controlAt, Bytes: controlBytes}); err != nil {
+		return fmt.Errorf("optimizer: %w", err)
+	}
+	return nil
+}
+
+// Result is the gradient norm of the last step, before clipping, and whether it was finite. If it was not,
+// nothing was updated and the step does not count. Wait for the stream first, and call it once a step.
+func (o *Optimizer) Result() (norm float64, ok bool) {
+	mem := o.host.Host()[controlAt:]
+	norm = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem)))
+	ok = math.Float32frombits(binary.LittleEndian.Uint32(mem[8:])) != 0
+	if !ok {
+		o.steps--
+	}
+	return norm, ok
+}
+
+// Moments are the buffers that checkpoints keep.
+func (o *Optimizer) Moments() []Moment { return o.moments }
+
+// Steps is the number of updates done; checkpoints keep it.
+func (o *Optimizer) Steps() int { return o.steps }
+
+// SetSteps continues from a checkpoint.
+func (o *Optimizer) SetSteps(n int) { o.steps = n }
+
+// Close frees the moments and scalars.
+func (o *Optimizer) Close() error {
+	var errs []error
+	if o.program != nil {
+		errs = append(errs, o.program.Close())
+	}
+	for _, b := range o.memory {
+		errs = append(errs, b.Free())
+	}
+	o.program, o.memory, o.moments = nil, nil, nil
+	return errors.Join(errs...)
+}
