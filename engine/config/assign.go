@@ -47,7 +47,7 @@ func (k Key) assign(value any) (Fault, bool) {
 			return fault("is empty")
 		}
 		if k.length > 0 && len(list) > 0 && len(list) != k.length {
-			return fault(fmt.Sprintf("has %d elements", len(list)))
+			return fault(fmt.Sprintf("has length %d", len(list)))
 		}
 		numbers := make([]any, len(list))
 		for i, element := range list {
@@ -84,6 +84,8 @@ func (k Key) number(value any) (x any, message string) {
 		return nil, "not a finite number"
 	case v < k.min || k.above && v == k.min:
 		return nil, "too small"
+	case v > k.max && k.max == math.MaxInt32: // a bound that is not worth a word otherwise
+		return nil, "too large, above 2147483647"
 	case v > k.max || k.below && v == k.max:
 		return nil, "too large"
 	}
@@ -167,7 +169,7 @@ func (k Key) want() string {
 // bounds says what numbers are allowed: "of at least 1", "from 0 to 1", "above 0 and below 1".
 func (k Key) bounds() string {
 	low, high := formatBound(k.min), formatBound(k.max)
-	unbounded := math.IsInf(k.max, 1) || k.max == math.MaxInt64
+	unbounded := k.max >= math.MaxInt32
 	switch {
 	case unbounded && k.above:
 		return "above " + low

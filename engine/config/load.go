@@ -1,6 +1,7 @@
 package config
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 		size := fmt.Sprintf("at least %d bytes", len(text))
 		return nil, &Error{Faults: []Fault{{Place: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
 	}
-	entries, faults := parseTOML(text)
+	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff"))) // editors on Windows write that mark
 	for _, f := range faults {
 		f.Place = name
 		l.faults = append(l.faults, f)
@@ -119,10 +120,8 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 		}
 	}
 	for _, e := range entries {
-		if name, isText := e.value.(string); isText && len(e.path) == 2 {
-			if _, chooses := chosen[e.key()]; chooses {
-				chosen[e.key()] = name
-			}
+		if _, chooses := chosen[e.key()]; chooses && len(e.path) == 2 {
+			chosen[e.key()], _ = e.value.(string) // no text: no kind
 		}
 	}
 	for _, o := range overrides {
@@ -173,9 +172,9 @@ func (l *loader) entry(e entry) {
 	switch {
 	case known && len(e.path) == 2:
 		l.assign(at, e.key(), key, e.value)
-	case !isTable || len(e.value.(map[string]any)) == 0:
+	case !isTable || len(e.value.(map[string]any)) == 0 || len(e.path) == deepest:
 		l.unknown(at, e.path)
-	}
+	} // the keys of any other table are reported one by one
 }
 
 // override assigns what the command line sets.

@@ -84,21 +84,24 @@ type walk struct {
 	lineStarts []int            // offset of each line
 }
 
+// deepest bounds the work on a path of thousands of parts; a configuration has two.
+const deepest = 4
+
 // keyValue adds `key = value`, and for an inline table what is in it.
 func (w *walk) keyValue(table []string, node *unstable.Node) {
 	path := w.keyOf(table, node)
 	w.add(path, w.line(node))
-	if value := node.Value(); value.Kind == unstable.InlineTable {
+	if value := node.Value(); value.Kind == unstable.InlineTable && len(path) < deepest {
 		for it := value.Children(); it.Next(); {
 			w.keyValue(path, it.Node())
 		}
 	}
 }
 
-// keyOf is the full path of a table header or of a key inside a table.
+// keyOf is the path of a table header or of a key inside a table, cut at the deepest part.
 func (w *walk) keyOf(table []string, node *unstable.Node) []string {
 	path := slices.Clone(table)
-	for it := node.Key(); it.Next(); {
+	for it := node.Key(); it.Next() && len(path) < deepest; {
 		path = append(path, string(it.Node().Data))
 	}
 	return path

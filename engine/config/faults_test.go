@@ -1,0 +1,214 @@
+package config
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// tallOptions are the keys of a model that exists for these tests only.
+type tallOptions struct {
+	Height int
+	Lean   float64
+}
+
+func (o *tallOptions) Keys() []Key {
+	return []Key{
+		Int(&o.Height, "height", 3).AtLeast(1).Unit("floors").Doc("Floors."),
+		Float(&o.Lean, "lean", 0.5).Below(1).Doc("How far it leans."),
+	}
+}
+
+type wideOptions struct{ Width int }
+
+func (o *wideOptions) Keys() []Key {
+	return []Key{Int(&o.Width, "width", 2).AtLeast(1).Doc("Rooms.")}
+}
+
+// town is a catalog with every sort of kind.
+var town = Catalog{
+	Models: []Kind{
+		{Name: "plain", Doc: "no keys of its own"},
+		{Name: "simple_cnn", Doc: "the default"},
+		{Name: "tall", Doc: "two keys", Options: func() Options { return new(tallOptions) }},
+		{Name: "taller", Doc: "the same two", Options: func() Options { return new(tallOptions) }},
+		{Name: "wide", Doc: "another key", Options: func() Options { return new(wideOptions) }},
+	},
+	DataSets: []Kind{
+		{Name: "synthetic_image", Doc: "made up"}, {Name: "cifar10", Doc: "small"}, {Name: "images", Doc: "files"},
+		{Name: "streets", Doc: "one key", Options: func() Options { return new(wideOptions) }},
+	},
+}
+
+func faultsOf(t *testing.T, err error) []Fault {
+	t.Helper()
+	var faults *Error
+	if !errors.As(err, &faults) {
+		t.Fatalf("got %v, want an *Error", err)
+	}
+	return faults.Faults
+}
+
+// Each testdata/faults/NAME.toml has the messages that a user reads in NAME.txt. Lines "# --set …" in the
+// file are the command line.
+func TestEveryFaultIsReportedWithPlaceKeyAndRemedy(t *testing.T) {
+	files, err := filepath.Glob("testdata/faults/*.toml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("golden files: got %d, %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var overrides []Override
+			for line := range strings.Lines(string(text)) {
+				if set, found := strings.CutPrefix(strings.TrimSpace(line), "# --set "); found {
+					o, err := ParseSet(set)
+					if err != nil {
+						t.Fatal(err)
+					}
+					overrides = append(overrides, o)
+				}
+			}
+			_, err = Parse(filepath.Base(file), text, town, overrides...)
+			if err == nil {
+				t.Fatal("the file was accepted")
+			}
+			checkGolden(t, strings.TrimSuffix(file, ".toml")+".txt", err.Error()+"\n")
+		})
+	}
+}
+
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (-update rewrites it)\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+func TestFileOver64KiBIsRefusedUnread(t *testing.T) {
+	comment := func(size int) []byte { return []byte("#" + strings.Repeat("x", size-1)) }
+	if _, err := Parse("run.toml", comment(MaxFileBytes), town); err != nil {
+		t.Errorf("64 KiB exactly: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "run.toml")
+	if err := os.WriteFile(file, comment(MaxFileBytes+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(file, town)
+	if faults := faultsOf(t, err); len(faults) != 1 || !strings.Contains(faults[0].String(), "64 KiB") || faults[0].Place != file {
+		t.Errorf("one byte more: got %v, want one fault that names the file and 64 KiB", err)
+	}
+}
+
+func TestUnreadableFileIsAnErrorThatNamesIt(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.toml")
+	if _, err := Load(missing, town); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), missing) {
+		t.Errorf("missing file: got %v, want os.ErrNotExist with the name", err)
+	}
+	if _, err := Load(t.TempDir(), town); err == nil {
+		t.Error("a folder was accepted as a file")
+	}
+}
+
+func TestLongListOfFaultsIsCut(t *testing.T) {
+	var text strings.Builder
+	for i := range 3 * maxFaults {
+		fmt.Fprintf(&text, "key%d = 1\n", i)
+	}
+	_, err := Parse("run.toml", []byte(text.String()), town)
+	var faults *Error
+	if !errors.As(err, &faults) || len(faults.Faults) != maxFaults || faults.More != 2*maxFaults {
+		t.Fatalf("got %v", err)
+	}
+	if lines := strings.Split(err.Error(), "\n"); lines[len(lines)-1] != "and 200 more" {
+		t.Errorf("last line: got %q, want the number of faults left out", lines[len(lines)-1])
+	}
+}
+
+// The parser takes time quadratic in the number of keys: 889 KB took 14 s. The cap on the size must hold
+// that down for the worst texts we know.
+func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
+	fill := func(part func(i int) string) string {
+		var b strings.Builder
+		for i := 0; ; i++ {
+			p := part(i)
+			if b.Len()+len(p) > MaxFileBytes {
+				return b.String()
+			}
+			b.WriteString(p)
+		}
+	}
+	const most = 5 * time.Second // a hundred times what it takes alone on a slow machine
+	for name, text := range map[string]string{
+		"keys of one table":   fill(func(i int) string { return fmt.Sprintf("k%d=1\n", i) }),
+		"tables":              fill(func(i int) string { return fmt.Sprintf("[t%d]\n", i) }),
+		"list of tables":      fill(func(int) string { return "[[a]]\n" }),
+		"nested lists":        "a = " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000),
+		"nested tables":       "a" + strings.Repeat(".a", 20000) + " = 1",
+		"nested inline":       "a=" + strings.Repeat("{a=", 15000) + "1" + strings.Repeat("}", 15000),
+		"misspelt known keys": "[data]\n" + fill(func(i int) string { return fmt.Sprintf("batch_sizf%d=1\n", i) })[:MaxFileBytes-100],
+	} {
+		start := time.Now()
+		_, err := Parse("run.toml", []byte(text), town)
+		if took := time.Since(start); took > most {
+			t.Errorf("%s: took %v, want at most %v", name, took, most)
+		} else {
+			t.Logf("%s: %v", name, took)
+		}
+		if err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	keys := []string{"data.batch_size", "data.image_size", "optimizer.lr", "optimizer.name", "model.name", "train.epochs", "nccl.debug"}
+	for text, want := range map[string]string{
+		"data.batchsize":  "data.batch_size",
+		"data.batch-size": "data.batch_size",
+		"train.lr":        "optimizer.lr",
+		"optimiser.lr":    "optimizer.lr",
+		"lr":              "optimizer.lr",
+		"batch_size":      "data.batch_size",
+		"epoch":           "train.epochs",
+		"models.name":     "model.name",
+		"DATA.BATCH_SIZE": "data.batch_size",
+	} {
+		if got := nearest(text, keys); got != want {
+			t.Errorf("nearest(%q): got %q, want %q", text, got, want)
+		}
+	}
+	if got := nearest("x", nil); got != "" {
+		t.Errorf("without candidates: got %q", got)
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"kitten", "sitting", 3}, {"lr", "rl", 2}, {"same", "same", 0}} {
+		if got := editDistance(c.a, c.b); got != c.want {
+			t.Errorf("editDistance(%q, %q): got %d, want %d", c.a, c.b, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestRules(t *testing.T) {
+	cases := []struct {
+		name string
+		toml string
+		key  string // that is at fault; "" = the text is right
+	}{
+		{"name with path", "experiment.name = \"a/b\"", "experiment.name"},
+		{"name of dots", "experiment.name = \"..\"", "experiment.name"},
+		{"name like a flag", "experiment.name = \"-c\"", "experiment.name"},
+		{"empty name", "experiment.name = \"\"", "experiment.name"},
+		{"name of 65 letters", "experiment.name = \"" + strings.Repeat("a", 65) + "\"", "experiment.name"},
+		{"name of 64 letters", "experiment.name = \"" + strings.Repeat("a", 64) + "\"", ""},
+		{"name with dot and dash", "experiment.name = \"run-1.2_x\"", ""},
+		{"empty output folder", "experiment.output_dir = \"\"", "experiment.output_dir"},
+		{"empty address", "parallel.master_addr = \"\"", "parallel.master_addr"},
+		{"empty resume", "train.resume = \"\"", "train.resume"},
+		{"resume from a path", "train.resume = \"experiments/a/checkpoints/step-00000010\"", ""},
+
+		{"images without a path", "data.dataset = \"images\"", "data.path"},
+		{"images with a path", "data = {dataset = \"images\", path = \"/data/flowers\"}", ""},
+		{"synthetic data with a path", "data.path = \"/data\"", "data.path"},
+		{"fallback of synthetic data", "data.fallback = \"synthetic_image\"", "data.fallback"},
+		{"fallback of another sort", "data = {dataset = \"cifar10\", fallback = \"synthetic_text\"}", "data.fallback"},
+		{"fallback of cifar10", "data = {dataset = \"cifar10\", fallback = \"synthetic_image\"}", ""},
+		{"classes of real data", "data = {dataset = \"cifar10\", num_classes = 10}", "data.num_classes"},
+		{"classes of synthetic data", "data.num_classes = 100", ""},
+		{"a single class", "data.num_classes = 1", "data.num_classes"},
+		{"fewer outputs than classes", "data.num_classes = 100\nmodel.num_classes = 10", "model.num_classes"},
+		{"more outputs than classes", "data.num_classes = 100\nmodel.num_classes = 1000", ""},
+		{"two crops", "data = {crop_padding = 4, random_resized_crop = true}", "data.random_resized_crop"},
+		{"mean without std", "data.mean = [0.5, 0.5, 0.5]", "data.std"},
+		{"std without mean", "data.std = [0.5, 0.5, 0.5]", "data.std"},
+		{"mean and std", "data.mean = [0.5, 0.5, 0.5]\ndata.std = [0.2, 0.2, 0.2]", ""},
+
+		{"endless run", "train.epochs = 0", "train.epochs"},
+		{"run ended by steps", "train = {epochs = 0, steps = 10}", ""},
+		{"run ended by time", "train = {epochs = 0, max_seconds = 10}", ""},
+		{"fp16 on a CPU", "device.kind = \"cpu\"\ntrain.precision = \"fp16\"", "train.precision"},
+		{"fp16 on the reference device", "device.kind = \"reference\"\ntrain.precision = \"fp16\"", "train.precision"},
+		{"bf16 on a CPU", "device.kind = \"cpu\"\ntrain.precision = \"bf16\"", ""},
+		{"accumulation that leaves a rest", "data.batch_size = 100\ntrain.grad_accumulation = 3", "train.grad_accumulation"},
+		{"accumulation that divides", "data.batch_size = 100\ntrain.grad_accumulation = 4", ""},
+
+		{"ghost without a group", "model.batch_norm = \"ghost\"", "model.ghost_group"},
+		{"group without ghost", "model.ghost_group = 32", "model.ghost_group"},
+		{"group over the micro-batch", "model = {batch_norm = \"ghost\", ghost_group = 65}\ntrain.grad_accumulation = 2", "model.ghost_group"},
+		{"group as large as the micro-batch", "model = {batch_norm = \"ghost\", ghost_group = 64}\ntrain.grad_accumulation = 2", ""},
+		{"group that does not divide the batch", "model = {batch_norm = \"ghost\", ghost_group = 48}", ""},
+
+		{"nesterov without momentum", "optimizer = {momentum = 0.0, nesterov = true}", "optimizer.nesterov"},
+		{"nesterov with momentum", "optimizer.nesterov = true", ""},
+		{"empty betas", "optimizer.betas = []", "optimizer.betas"},
+		{"warm-up given twice", "schedule = {warmup_steps = 5, warmup_epochs = 0.5}", "schedule.warmup_epochs"},
+		{"warm-up in part of an epoch", "schedule.warmup_epochs = 0.5", ""},
+		{"multistep without milestones", "schedule.name = \"multistep\"", "schedule.milestones"},
+		{"milestones out of order", "schedule = {name = \"multistep\", milestones = [30, 20]}", "schedule.milestones"},
+		{"milestone given twice", "schedule = {name = \"multistep\", milestones = [30, 30]}", "schedule.milestones"},
+		{"milestones", "schedule = {name = \"multistep\", milestones = [30, 60, 80]}", ""},
+		{"schedule that rises", "schedule = {name = \"cosine\", min_lr = 1.0}", "schedule.min_lr"},
+		{"schedule that stays", "schedule.min_lr = 0.1\noptimizer.lr = 0.1", ""},
+
+		{"shares of another sum", "balance.fixed_shares = [100]", "balance.fixed_shares"},
+		{"shares of the batch", "balance.fixed_shares = [128]", ""},
+		{"shares for too many ranks", "parallel.ranks = 1\nbalance.fixed_shares = [100, 28]", "balance.fixed_shares"},
+		{"a share of none", "balance.fixed_shares = [128, 0]", ""},
+		{"policy of four", "balance.policy = \"proportional\"", ""},
+
+		{"channels the wrong way round", "nccl = {min_nchannels = 8, max_nchannels = 4}", "nccl.max_nchannels"},
+		{"least channels alone", "nccl.min_nchannels = 8", ""},
+		{"block of 100 threads", "nccl.nthreads = 100", "nccl.nthreads"},
+
+		{"CUDA device", "device.kind = \"cuda\"", "device.kind"},
+		{"fp16 where no GPU can be used", "train.precision = \"fp16\"", "train.precision"},
+		{"model of later", "model.name = \"bert_base\"", "model.name"},
+		{"data set of later", "data.dataset = \"text\"", "data.dataset"},
+		{"NCCL", "parallel.backend = \"nccl\"", "parallel.backend"},
+		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
+		{"two ranks", "parallel.ranks = 2", "parallel.ranks"},
+		{"balancing by energy", "balance.objective = \"energy\"", "balance.objective"},
+		{"benching", "balance.bench_worthless = true", "balance.bench_worthless"},
+		{"hardware profile", "profile.gpu_profiles = \"a.json\"", "profile.gpu_profiles"},
+	}
+	covered := make(map[string]bool)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			covered[c.key] = true
+			_, err := Parse("run.toml", []byte(c.toml), town)
+			if c.key == "" {
+				if err != nil {
+					t.Errorf("refused: %v", err)
+				}
+				return
+			}
+			if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != c.key {
+				t.Errorf("got %v, want one fault at %s", faults, c.key)
+			}
+		})
+	}
+	for _, r := range rules {
+		if !covered[r.key] {
+			t.Errorf("no case violates a rule of %s", r.key)
+		}
+	}
+	for _, row := range later {
+		if !covered[row.key] {
+			t.Errorf("no case names a value of %s that comes later", row.key)
+		}
+	}
+}
+
+func TestRulesAndLaterRowsNameKeysThatExist(t *testing.T) {
+	values, _ := Default().flat()
+	check := func(key string) {
+		if _, exists := values[key]; !exists {
+			t.Errorf("%s does not exist", key)
+		}
+	}
+	for _, r := range rules {
+		check(r.key)
+		for _, key := range r.with {
+			check(key)
+		}
+	}
+	for _, row := range later {
+		check(row.key)
+		if (row.when == nil) == (row.value == "") || (row.when == nil) != (row.waits == "") {
+			t.Errorf("%s: want either a value, or a condition with its words", row.key)
+		}
+	}
+}
+
+// A rule over a key that has a fault of its own would report nonsense.
+func TestRuleIsNotCheckedOverFaultyKeys(t *testing.T) {
+	_, err := Parse("run.toml", []byte("data.batch_size = 0\ntrain.grad_accumulation = 7\nbalance.fixed_shares = [1]"), town)
+	if faults := faultsOf(t, err); len(faults) != 1 || faults[0].Key != "data.batch_size" {
+		t.Errorf("got %v, want the fault of data.batch_size alone", faults)
+	}
+}
+
+func TestSharesAreCheckedAgainstTheRanksOfTheRun(t *testing.T) {
+	c := Default()
+	if err := c.CheckRanks(3); err != nil {
+		t.Errorf("no shares: %v", err)
+	}
+	c.Balance.FixedShares = []int{64, 64}
+	if err := c.CheckRanks(2); err != nil {
+		t.Errorf("two shares, two ranks: %v", err)
+	}
+	if faults := faultsOf(t, c.CheckRanks(3)); len(faults) != 1 || faults[0].Key != "balance.fixed_shares" {
+		t.Errorf("two shares, three ranks: got %v", faults)
+	}
+}
