@@ -46,7 +46,7 @@ var layers = []layer{
 	{"engine/data", imports("engine/tensor", "engine/config")},
 	{"engine/data/...", imports("engine/tensor", "engine/config", "engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},
-	{"engine/experiment", imports("engine/config")},
+	{"engine/experiment", imports("engine/checkpoint")},
 
 	// The loop, and what is trained and watched.
 	{"engine/models", imports("engine/tensor", "engine/config", "engine/graph", "engine/nn")},

@@ -1,0 +1,46 @@
+// Package experiment owns the folder of a training run: it makes and locks it, decides how a run begins
+// (fresh, resumed, or not at all because it is finished), and keeps its settings, log file and result.
+//
+//	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Resume: "auto", TotalSteps: 3900})
+//	defer run.Close()
+//	if run.Finished != nil { … say so and leave … }
+//	if run.Checkpoint != nil { … resume from it … }
+//	err = run.StoreConfig(resolved, version)
+//	…
+//	err = run.WriteResult(result)
+//
+// # Folder
+//
+//	<output_dir>/<name>/
+//	  .lock                  held with flock(2) while a process uses the folder; its text says who
+//	  configs/resolved.toml  the settings in force; earlier, other ones stay as resolved.1.toml, resolved.2.toml, …
+//	  configs/version.txt    the program version that wrote them
+//	  logs/train.log         appended to by every process of the run
+//	  checkpoints/           see package checkpoint
+//	  results/result.json    see Result; replaced atomically
+//
+// # How a run begins
+//
+//	resume   what is there                       what happens
+//	auto     nothing, or no checkpoint           starts fresh in this folder
+//	auto     a result with exit 0 and the steps  Run.Finished is set, nothing is touched
+//	auto     checkpoints                         resumes from the newest valid one; Run.Skipped lists damaged newer ones
+//	auto     checkpoints, none of them valid     *checkpoint.CorruptError: never a silent fresh start
+//	none     anything                            the old run moves to <name>.1 (.2, …), a fresh one starts
+//	PATH     a checkpoint of this run            resumes from it in place
+//	PATH     a checkpoint of another run         the old run, if any, moves aside as with none; resumes in a fresh folder
+//
+// PATH names one checkpoint, or a run or folder of checkpoints, whose newest valid one is meant. Whoever
+// resumes calls checkpoint.Store.SetAside with the checkpoint's step and drops later metric records.
+//
+// # Errors
+//
+//	*NameError     not a name for a folder (exit code 2)
+//	*InUseError    another process holds the folder; it says which (exit code 2)
+//	*ResumeError   there is nothing to resume from at the given path (exit code 2)
+//	*FolderError   the system refuses to make or write the folder (exit code 2 at start, 7 later)
+//	errors of package checkpoint
+//
+// A name is 1 to 64 of the characters A-Z a-z 0-9 . _ - and neither "." nor "..". All access to the run's
+// folder goes through os.Root: no symbolic link leads out of the output folder.
+package experiment

@@ -1,0 +1,255 @@
+package experiment
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// Folders of a run.
+const (
+	logsFolder        = "logs"
+	configsFolder     = "configs"
+	checkpointsFolder = "checkpoints"
+	resultsFolder     = "results"
+
+	maxNameBytes = 64
+)
+
+// Values of Options.Resume beside a path.
+const (
+	ResumeAuto = "auto"
+	ResumeNone = "none"
+)
+
+// Options say which run is meant and how it begins.
+type Options struct {
+	OutputDir string // made if need be
+	Name      string
+	LogDir    string // "": the folder logs of the run
+	Resume    string // ResumeAuto, ResumeNone or a path
+
+	// TotalSteps is how many optimizer steps the settings ask for. A run that has done them with exit code 0
+	// is finished; one that has done fewer goes on, for example when the settings now ask for more epochs.
+	// 0 means unknown: any run that ended with exit code 0 is finished.
+	TotalSteps int64
+}
+
+// Run is a locked run folder.
+type Run struct {
+	Name string
+	Dir  string // <output_dir>/<name>
+
+	Finished   *Result                // the run is done already; nothing was touched
+	Checkpoint *checkpoint.Checkpoint // to resume from, open and verified; nil: fresh
+	Skipped    []checkpoint.Skipped   // newer checkpoints that could not be taken
+	MovedTo    string                 // where the old run of this name now is; "" if there was none
+	Warnings   []string
+
+	logDir string
+	root   *os.Root
+	lock   *os.File
+}
+
+// ValidName reports whether name can name an experiment.
+func ValidName(name string) bool {
+	if name == "" || name == "." || name == ".." || len(name) > maxNameBytes {
+		return false
+	}
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
+	return strings.Trim(name, allowed) == ""
+}
+
+// Open locks a run's folder and decides how the run begins; see the table in the package documentation.
+// Where it returns an error the old run, if any, is as it was. The caller closes the Run, and before that
+// its Checkpoint.
+func Open(options Options) (*Run, error) {
+	if !ValidName(options.Name) {
+		return nil, &NameError{options.Name}
+	}
+	run := &Run{Name: options.Name, Dir: filepath.Join(options.OutputDir, options.Name)}
+	if err := run.open(options); err != nil {
+		if run.Checkpoint != nil {
+			run.Checkpoint.Close()
+		}
+		run.Close()
+		return nil, err
+	}
+	return run, nil
+}
+
+func (r *Run) open(options Options) error {
+	// A path that leads nowhere is found before anything is made.
+	own := false
+	if options.Resume != ResumeAuto && options.Resume != ResumeNone {
+		var err error
+		if own, err = r.loadFrom(options.Resume); err != nil {
+			return err
+		}
+	}
+	if err := os.MkdirAll(options.OutputDir, 0o755); err != nil {
+		return folderError("create", options.OutputDir, err)
+	}
+	output, err := os.OpenRoot(options.OutputDir)
+	if err != nil {
+		return folderError("open", options.OutputDir, err)
+	}
+	defer output.Close()
+	if r.lock, err = lockFolder(output, options.Name); err != nil {
+		return err
+	}
+	if options.Resume != ResumeAuto && !own {
+		if err := r.moveAside(output); err != nil {
+			return err
+		}
+	}
+	if r.root, err = output.OpenRoot(options.Name); err != nil {
+		return folderError("open", r.Dir, err)
+	}
+	r.logDir = options.LogDir
+	if options.Resume == ResumeAuto {
+		if err := r.resumeAuto(options.TotalSteps); err != nil || r.Finished != nil {
+			return err
+		}
+	}
+	return r.makeFolders()
+}
+
+func (r *Run) makeFolders() error {
+	folders := []string{configsFolder, checkpointsFolder, resultsFolder}
+	if r.logDir == "" {
+		folders = append(folders, logsFolder)
+	} else if err := os.MkdirAll(r.logDir, 0o755); err != nil {
+		return folderError("create", r.logDir, err)
+	}
+	for _, name := range folders {
+		if err := r.root.MkdirAll(name, 0o755); err != nil {
+			return folderError("create", filepath.Join(r.Dir, name), err)
+		}
+	}
+	return nil
+}
+
+// Close gives the folder free. The Checkpoint is not closed.
+func (r *Run) Close() error {
+	if r.root != nil {
+		r.root.Close()
+	}
+	if r.lock == nil {
+		return nil
+	}
+	return r.lock.Close() // the lock ends with its last descriptor
+}
+
+// LogDir is the folder of log file and metric records.
+func (r *Run) LogDir() string {
+	if r.logDir != "" {
+		return r.logDir
+	}
+	return filepath.Join(r.Dir, logsFolder)
+}
+
+// CheckpointDir is the folder for a checkpoint.Store.
+func (r *Run) CheckpointDir() string { return filepath.Join(r.Dir, checkpointsFolder) }
+
+// ConfigDir is the folder of settings and hardware profiles.
+func (r *Run) ConfigDir() string { return filepath.Join(r.Dir, configsFolder) }
+
+// OpenLog opens logs/train.log for appending. Each Write is one write to the file, so lines of several
+// processes do not mix. The caller closes it.
+func (r *Run) OpenLog() (io.WriteCloser, error) {
+	const name = "train.log"
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
+	path := filepath.Join(r.LogDir(), name)
+	if r.logDir != "" {
+		file, err := os.OpenFile(path, flags, 0o644)
+		if err != nil {
+			return nil, folderError("open", path, err)
+		}
+		return file, nil
+	}
+	file, err := r.root.OpenFile(filepath.Join(logsFolder, name), flags, 0o644)
+	if err != nil {
+		return nil, folderError("open", path, err)
+	}
+	return file, nil
+}
+
+// moveAside renames the folder, if it holds anything, to the first free <name>.<n> above those that exist,
+// and locks a fresh one.
+func (r *Run) moveAside(output *os.Root) error {
+	used, err := holdsFiles(output, r.Name)
+	if err != nil {
+		return folderError("list", r.Dir, err)
+	}
+	if !used {
+		return nil
+	}
+	aside, err := asideName(output, r.Name)
+	if err != nil {
+		return folderError("list", output.Name(), err)
+	}
+	if err := output.Rename(r.Name, aside); err != nil {
+		return folderError("move aside", r.Dir, err)
+	}
+	r.MovedTo = filepath.Join(output.Name(), aside)
+	old := r.lock
+	defer old.Close()
+	r.lock, err = lockFolder(output, r.Name)
+	return err
+}
+
+// holdsFiles reports whether a run's folder holds any file but the lock.
+func holdsFiles(output *os.Root, name string) (bool, error) {
+	dir, err := output.Open(name)
+	if err != nil {
+		return false, err
+	}
+	entries, err := dir.ReadDir(-1)
+	dir.Close()
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		switch {
+		case entry.Name() == lockFile:
+		case !entry.IsDir():
+			return true, nil
+		default:
+			if used, err := holdsFiles(output, filepath.Join(name, entry.Name())); used || err != nil {
+				return used, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// asideName is name.<n>, n one above the highest there is, shortened so that it is a valid name itself.
+func asideName(output *os.Root, name string) (string, error) {
+	dir, err := output.Open(".")
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return "", err
+	}
+	candidate := func(n int) string {
+		suffix := fmt.Sprintf(".%d", n)
+		return name[:min(len(name), maxNameBytes-len(suffix))] + suffix
+	}
+	free := 1
+	for _, other := range names {
+		n, err := strconv.Atoi(other[strings.LastIndexByte(other, '.')+1:])
+		if err == nil && n >= free && candidate(n) == other {
+			free = n + 1
+		}
+	}
+	return candidate(free), nil
+}

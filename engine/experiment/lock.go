@@ -1,0 +1,92 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const lockFile = ".lock"
+
+// lockFolder makes the folder name under output if need be, and locks it. The lock ends with the process,
+// however that ends.
+func lockFolder(output *os.Root, name string) (*os.File, error) {
+	dir := filepath.Join(output.Name(), name)
+	for {
+		if err := output.MkdirAll(name, 0o755); err != nil {
+			return nil, folderError("create", dir, err)
+		}
+		lock, err := output.OpenFile(filepath.Join(name, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the folder was moved aside just now
+		}
+		if err != nil {
+			return nil, folderError("lock", dir, err)
+		}
+		if err := flock(lock); err != nil {
+			holder := readHolder(lock)
+			lock.Close()
+			if errors.Is(err, syscall.EWOULDBLOCK) {
+				return nil, &InUseError{Dir: dir, Holder: holder}
+			}
+			return nil, folderError("lock", dir, err)
+		}
+		if !isStill(output, name, lock) {
+			lock.Close() // the lock of a folder that another process moved aside before we held it
+			continue
+		}
+		if err := writeHolder(lock); err != nil {
+			lock.Close()
+			return nil, folderError("lock", dir, err)
+		}
+		return lock, nil
+	}
+}
+
+func flock(file *os.File) error {
+	for {
+		err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err != syscall.EINTR {
+			return err
+		}
+	}
+}
+
+func isStill(output *os.Root, name string, lock *os.File) bool {
+	held, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := output.Stat(filepath.Join(name, lockFile))
+	return err == nil && os.SameFile(held, there)
+}
+
+func writeHolder(lock *os.File) error {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "an unknown host"
+	}
+	text, err := json.Marshal(Holder{PID: os.Getpid(), Host: host, Since: time.Now().Truncate(time.Second)})
+	if err != nil {
+		return err
+	}
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
+	_, err = lock.WriteAt(append(text, '\n'), 0)
+	return err
+}
+
+// readHolder returns the zero Holder where the text is not complete.
+func readHolder(lock *os.File) Holder {
+	text := make([]byte, 4096)
+	n, _ := lock.ReadAt(text, 0)
+	var holder Holder
+	if json.Unmarshal(text[:n], &holder) != nil {
+		return Holder{}
+	}
+	return holder
+}

@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+const resultFile = "result.json"
+
+// Result is how a run ended: the content of results/result.json.
+type Result struct {
+	Steps            int64  `json:"steps"`            // optimizer steps done, over all processes of the run
+	Epochs           int64  `json:"epochs"`           // complete epochs
+	FinalTrainLoss   Number `json:"final_train_loss"` // global mean of the last step
+	BestEval         Number `json:"best_eval"`        // in BestEvalMetric; null without an evaluation
+	BestEvalMetric   string `json:"best_eval_metric"` // "top1" (fraction 0…1), "loss", …
+	BestEvalStep     int64  `json:"best_eval_step"`
+	SamplesPerSecond Number `json:"samples_per_second"` // of this process, evaluation and saving left out
+	Exit             int    `json:"exit"`               // exit code
+	Error            string `json:"error,omitempty"`
+
+	Program      string    `json:"program"` // version
+	Model        string    `json:"model"`
+	Dataset      string    `json:"dataset"` // the one that was trained on, also after a fallback
+	Device       string    `json:"device"`
+	Precision    string    `json:"precision"`
+	BatchSize    int64     `json:"batch_size"` // global
+	SamplesSeen  int64     `json:"samples_seen"`
+	SkippedSteps int64     `json:"skipped_steps"` // because of NaN or infinite gradients
+	Seconds      Number    `json:"seconds"`       // wall time of this process's training
+	Started      time.Time `json:"started"`       // of this process
+	Ended        time.Time `json:"ended"`
+	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the run's folder; "" without one
+	Notes        []string  `json:"notes"`      // what a reader of the figures must know, for example a fallback
+
+	Extra map[string]any `json:"extra,omitempty"` // room for other parts of the program
+}
+
+// Number is a float64 whose NaN and infinities are null in JSON.
+type Number float64
+
+// MarshalJSON implements json.Marshaler.
+func (n Number) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+// UnmarshalJSON reads null as NaN.
+func (n *Number) UnmarshalJSON(text []byte) error {
+	if string(text) == "null" {
+		*n = Number(math.NaN())
+		return nil
+	}
+	return json.Unmarshal(text, (*float64)(n))
+}
+
+// WriteResult writes results/result.json, atomically and durably.
+func (r *Run) WriteResult(result Result) error {
+	if result.Notes == nil {
+		result.Notes = []string{}
+	}
+	path := filepath.Join(resultsFolder, resultFile)
+	text, err := json.MarshalIndent(result, "", "  ")
+	if err != nil {
+		return folderError("write", filepath.Join(r.Dir, path), err)
+	}
+	return r.replace(path, append(text, '\n'))
+}
+
+func readResult(root *os.Root, dir string) (Result, error) {
+	var result Result
+	path := filepath.Join(resultsFolder, resultFile)
+	text, err := root.ReadFile(path)
+	if err != nil {
+		return result, err
+	}
+	if err := json.Unmarshal(text, &result); err != nil {
+		return result, fmt.Errorf("%s: %w", filepath.Join(dir, path), err)
+	}
+	return result, nil
+}

@@ -1,0 +1,89 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// resumeAuto looks for a finished result, then for the newest valid checkpoint.
+func (r *Run) resumeAuto(totalSteps int64) error {
+	result, err := readResult(r.root, r.Dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is not taken into account: %v", err))
+	case result.Exit == 0 && result.Steps >= totalSteps:
+		r.Finished = &result
+		return nil
+	}
+	c, skipped, err := checkpoint.Latest(r.CheckpointDir())
+	if errors.Is(err, checkpoint.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("resume %s: %w\nstart anew with --resume none (the old run is moved aside, nothing is lost)", r.Dir, err)
+	}
+	r.Checkpoint, r.Skipped = c, skipped
+	return nil
+}
+
+// loadFrom opens the checkpoint that path means and reports whether it is one of this run's own.
+func (r *Run) loadFrom(path string) (own bool, err error) {
+	if _, err := os.Stat(path); err != nil {
+		return false, &ResumeError{Path: path, Err: err}
+	}
+	dir := path
+	if exists(filepath.Join(path, checkpointsFolder)) {
+		dir = filepath.Join(path, checkpointsFolder)
+	}
+	r.Checkpoint, r.Skipped, err = checkpoint.Latest(dir)
+	if errors.Is(err, checkpoint.ErrNone) {
+		r.Checkpoint, err = loadOne(path)
+	}
+	if err != nil {
+		return false, &ResumeError{Path: path, Err: err}
+	}
+	return isWithin(r.Checkpoint.Path, r.Dir)
+}
+
+// loadOne loads a single checkpoint; a folder without any file of one is the user's slip, not damage.
+func loadOne(path string) (*checkpoint.Checkpoint, error) {
+	if !exists(filepath.Join(path, "MANIFEST")) && !exists(filepath.Join(path, "state.json")) {
+		return nil, fmt.Errorf("%w: neither a checkpoint nor a folder of checkpoints", checkpoint.ErrNone)
+	}
+	return checkpoint.Load(path)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// isWithin follows symbolic links on both sides. A run's folder that does not exist holds nothing.
+func isWithin(path, dir string) (bool, error) {
+	dir, err := realPath(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &ResumeError{Path: path, Err: err}
+	}
+	if path, err = realPath(path); err != nil {
+		return false, &ResumeError{Path: path, Err: err}
+	}
+	return strings.HasPrefix(path, dir+string(filepath.Separator)), nil
+}
+
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
+}
