@@ -1,0 +1,146 @@
+package archive
+
+import (
+	"archive/tar"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+)
+
+// Limits bound what an archive may ask for. Zero fields mean the default.
+type Limits struct {
+	MemberBytes  int64 // one file; default 64 MiB
+	Members      int   // entries of all kinds; default 32 Mi
+	TotalBytes   int64 // a decompressed archive; default 4 TiB
+	ExpandFactor int64 // decompressed / compressed bytes, beyond the first 64 MiB; default 200
+}
+
+const (
+	defaultMemberBytes  = 64 << 20
+	defaultMembers      = 32 << 20
+	defaultTotalBytes   = 4 << 40
+	defaultExpandFactor = 200
+	expandFree          = 64 << 20 // bytes that any archive may expand to
+	maxNameBytes        = 4096
+)
+
+func (l Limits) withDefaults() Limits {
+	set := func(v *int64, value int64) {
+		if *v == 0 {
+			*v = value
+		}
+	}
+	set(&l.MemberBytes, defaultMemberBytes)
+	set(&l.TotalBytes, defaultTotalBytes)
+	set(&l.ExpandFactor, defaultExpandFactor)
+	if l.Members == 0 {
+		l.Members = defaultMembers
+	}
+	return l
+}
+
+// ErrRefused is wrapped by the errors of archives that are not safe to read, as opposed to damaged ones.
+var ErrRefused = errors.New("refused")
+
+// Member is a regular file or a folder of an archive.
+type Member struct {
+	Name   string // slash-separated, clean, relative
+	Offset int64  // of the contents in the tar, bytes; only from Index
+	Size   int64  // bytes; 0 for a folder
+	Folder bool
+}
+
+// Index calls visit for each regular file and folder of the plain tar r of size bytes, in the order of the archive.
+// It reads the headers only. An error of visit ends the walk and is returned.
+func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
+	section := io.NewSectionReader(r, 0, size)
+	return walk(section, limits, func(m Member, _ io.Reader) error {
+		// After a header, archive/tar has consumed exactly the bytes before the contents.
+		at, err := section.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		if m.Size > size-at {
+			return fmt.Errorf("archive member %q: %d bytes from %d on, but the archive ends at %d: %w", m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
+		}
+		m.Offset = at
+		return visit(m)
+	})
+}
+
+// Walk calls visit for each regular file and folder of the tar stream r; contents holds the file's bytes, and need not
+// be read.
+func Walk(r io.Reader, limits Limits, visit func(m Member, contents io.Reader) error) error {
+	return walk(r, limits, visit)
+}
+
+func walk(r io.Reader, limits Limits, visit func(Member, io.Reader) error) error {
+	limits = limits.withDefaults()
+	t := tar.NewReader(r)
+	for n := 0; ; n++ {
+		h, err := t.Next()
+		if err == io.EOF {
+			if n == 0 {
+				return errors.New("empty archive, or not a tar")
+			}
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("archive entry %d: %w", n, err)
+		}
+		if n >= limits.Members {
+			return fmt.Errorf("archive has more than %d entries: %w", limits.Members, ErrRefused)
+		}
+		if err := check(h, limits); err != nil {
+			return err
+		}
+		m := Member{Name: path.Clean(h.Name), Size: h.Size, Folder: h.Typeflag == tar.TypeDir}
+		if h.Typeflag == tar.TypeXGlobalHeader || m.Name == "." {
+			continue
+		}
+		if err := visit(m, t); err != nil {
+			return err
+		}
+	}
+}
+
+// check refuses what no data set needs.
+func check(h *tar.Header, limits Limits) error {
+	refuse := func(format string, args ...any) error {
+		return fmt.Errorf("archive member %.200q: %s: %w", h.Name, fmt.Sprintf(format, args...), ErrRefused)
+	}
+	switch h.Typeflag {
+	case tar.TypeReg, tar.TypeDir:
+	case tar.TypeXGlobalHeader:
+		return nil // settings, such as the commit that git archive writes
+	case tar.TypeSymlink, tar.TypeLink:
+		return refuse("is a link to %.200q", h.Linkname)
+	default:
+		return refuse("is neither a file nor a folder (type %q)", h.Typeflag)
+	}
+	if len(h.Name) > maxNameBytes {
+		return refuse("name of %d bytes, want at most %d", len(h.Name), maxNameBytes)
+	}
+	if h.Name == "" || strings.HasPrefix(h.Name, "/") || strings.ContainsAny(h.Name, "\\\x00") {
+		return refuse("want a relative name with slashes")
+	}
+	for part := range strings.SplitSeq(h.Name, "/") {
+		if part == ".." {
+			return refuse("leaves the archive's folder")
+		}
+	}
+	for key := range h.PAXRecords {
+		if strings.HasPrefix(key, "GNU.sparse.") {
+			return refuse("is a sparse file")
+		}
+	}
+	if h.Typeflag == tar.TypeDir && h.Size != 0 {
+		return refuse("folder with %d bytes of contents", h.Size)
+	}
+	if h.Size < 0 || h.Size > limits.MemberBytes {
+		return refuse("%d bytes, want at most %d", h.Size, limits.MemberBytes)
+	}
+	return nil
+}

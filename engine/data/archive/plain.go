@@ -1,0 +1,163 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+)
+
+// Compressed tells from its first bytes whether r is gzip-compressed.
+func Compressed(r io.ReaderAt) (bool, error) {
+	var magic [2]byte
+	if n, err := r.ReadAt(magic[:], 0); n < len(magic) && err != nil && err != io.EOF {
+		return false, err
+	}
+	return bytes.Equal(magic[:], []byte{0x1F, 0x8B}), nil
+}
+
+// Plain returns the path of a plain tar with the contents of the gzip-compressed tar at source. It is made in
+// cacheDir at the first call, and found there later: its name holds a hash of the source's absolute path, size and
+// time of modification. It appears complete or not at all (temporary file, fsync, rename); processes that ask for the
+// same one at a time wait for the first. Members are checked as Index does it. progress, if not nil, is told the
+// compressed bytes read of how many, a few times a second.
+func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
+	f, err := os.Open(source)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	absolute, err := filepath.Abs(source)
+	if err != nil {
+		return "", err
+	}
+	key := sha256.Sum256([]byte(absolute + "\x00" + strconv.FormatInt(info.Size(), 10) + "\x00" + strconv.FormatInt(info.ModTime().UnixNano(), 10)))
+	name := plainName(source) + "-" + hex.EncodeToString(key[:8]) + ".tar"
+	target := filepath.Join(cacheDir, name)
+	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
+		return "", err
+	}
+	lock, err := filelock.Acquire(ctx, target+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Release()
+	if _, err := os.Stat(target); err == nil {
+		return target, nil
+	}
+	// The lock makes the temporary name ours, so what an interrupted run left is overwritten, not collected.
+	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress); err != nil {
+		return "", fmt.Errorf("expand %s into %s: %w", source, cacheDir, err)
+	}
+	return target, nil
+}
+
+// plainName is the readable part of the cache name.
+func plainName(source string) string {
+	base := filepath.Base(source)
+	for _, end := range []string{".gz", ".tgz", ".tar"} {
+		base = strings.TrimSuffix(base, end)
+	}
+	return base
+}
+
+// expand decompresses gz, of size bytes, to the file target.
+func expand(ctx context.Context, gz io.Reader, size int64, target string, limits Limits, progress func(done, total int64)) (err error) {
+	temporary := target + ".part"
+	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		out.Close() // after Sync: nothing is left to lose
+		if err != nil {
+			err = errors.Join(err, os.Remove(temporary))
+		}
+	}()
+	in := &counter{r: gz, stopped: ctx.Err, total: size, progress: progress}
+	z, err := gzip.NewReader(in)
+	if err != nil {
+		return err
+	}
+	bounded := &bound{r: z, in: in, limits: limits}
+	n, err := io.CopyBuffer(out, struct{ io.Reader }{bounded}, make([]byte, 1<<20))
+	if err != nil {
+		return err
+	}
+	if err := Index(out, n, limits, func(Member) error { return ctx.Err() }); err != nil {
+		return err
+	}
+	if err := out.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(temporary, target); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(target))
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// counter counts what is read and reports progress.
+type counter struct {
+	r        io.Reader
+	stopped  func() error // not nil: reading ends with this error
+	n, total int64
+	progress func(done, total int64)
+	reported time.Time
+}
+
+func (c *counter) Read(p []byte) (int, error) {
+	if err := c.stopped(); err != nil {
+		return 0, err
+	}
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	if c.progress != nil && (err != nil || time.Since(c.reported) > 200*time.Millisecond) {
+		c.progress(c.n, c.total)
+		c.reported = time.Now()
+	}
+	return n, err
+}
+
+// bound ends a decompressed stream that is larger than its limits allow.
+type bound struct {
+	r      io.Reader
+	in     *counter
+	n      int64
+	limits Limits
+}
+
+func (b *bound) Read(p []byte) (int, error) {
+	n, err := b.r.Read(p)
+	b.n += int64(n)
+	if b.n > b.limits.TotalBytes {
+		return n, fmt.Errorf("archive holds more than %d bytes: %w", b.limits.TotalBytes, ErrRefused)
+	}
+	if b.n > expandFree && b.n/b.limits.ExpandFactor > b.in.n {
+		return n, fmt.Errorf("archive expands to more than %d times its size (%d bytes from %d): %w", b.limits.ExpandFactor, b.n, b.in.n, ErrRefused)
+	}
+	return n, err
+}

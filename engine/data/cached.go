@@ -1,0 +1,111 @@
+package data
+
+import (
+	"encoding/binary"
+	"sync"
+	"sync/atomic"
+)
+
+// DefaultCacheBytes is what Cached keeps by default: CIFAR is 0.18 GiB.
+const DefaultCacheBytes = 1 << 30
+
+const (
+	slabBytes       = 4 << 20
+	cacheEntryBytes = 8 // width and height, 4 bytes each, before the pixels
+)
+
+// Cached keeps decoded images of at most FullDecodePixels pixels in memory after their first read, up to limit bytes
+// (0: DefaultCacheBytes; below 0: ds itself is returned). A later read of a kept image copies nothing: Image.Pix
+// refers to the cache. Larger images, and those that come when the cache is full, are read from ds each time.
+func Cached(ds Dataset, limit int64) Dataset {
+	if limit < 0 {
+		return ds
+	}
+	if limit == 0 {
+		limit = DefaultCacheBytes
+	}
+	// The last slab of a small limit is cut, so that the limit holds to the byte.
+	return &cached{
+		Dataset: ds,
+		limit:   limit,
+		entry:   make([]atomic.Int64, ds.Len()),
+		slabs:   make([][]byte, (limit+slabBytes-1)/slabBytes),
+	}
+}
+
+type cached struct {
+	Dataset
+	limit int64
+	entry []atomic.Int64 // per sample: 1 + position of its pixels' entry in the slabs, or 0
+
+	mu    sync.Mutex
+	slabs [][]byte // allocated one after the other; a slab is set before an entry that refers to it
+	end   int64    // position after the last entry
+}
+
+func (c *cached) NewReader() (Reader, error) {
+	r, err := c.Dataset.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &cachedReader{Reader: r, c: c}, nil
+}
+
+type cachedReader struct {
+	Reader
+	c *cached
+}
+
+func (r *cachedReader) Read(i int, sizer Sizer, img *Image) error {
+	if at := r.c.entry[i].Load(); at != 0 {
+		r.c.view(at-1, img)
+		return nil
+	}
+	if err := r.Reader.Read(i, sizer, img); err != nil {
+		return err
+	}
+	if img.Width*img.Height <= FullDecodePixels && img.Width == img.FullWidth && img.Height == img.FullHeight {
+		r.c.keep(i, img)
+	}
+	return nil
+}
+
+// view points img at the entry at position at.
+func (c *cached) view(at int64, img *Image) {
+	slab := c.slabs[at/slabBytes][at%slabBytes:]
+	w, h := int(binary.LittleEndian.Uint32(slab)), int(binary.LittleEndian.Uint32(slab[4:]))
+	size := cacheEntryBytes + 3*w*h
+	*img = Image{Pix: slab[cacheEntryBytes:size:size], Width: w, Height: h, FullWidth: w, FullHeight: h}
+}
+
+// keep copies img into the cache where there is room. Two readers of one sample may both keep it; the second copy is
+// then the one that serves, and is equal.
+func (c *cached) keep(i int, img *Image) {
+	at, slab := c.reserve(cacheEntryBytes + int64(len(img.Pix)))
+	if slab == nil {
+		return
+	}
+	binary.LittleEndian.PutUint32(slab, uint32(img.Width))
+	binary.LittleEndian.PutUint32(slab[4:], uint32(img.Height))
+	copy(slab[cacheEntryBytes:], img.Pix)
+	c.entry[i].Store(at + 1)
+}
+
+// reserve returns the position and memory of a new entry, or nil where the cache is full.
+func (c *cached) reserve(size int64) (int64, []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.end
+	if at%slabBytes+size > slabBytes { // an entry lies within one slab
+		at = (at/slabBytes + 1) * slabBytes
+	}
+	if at+size > c.limit {
+		return 0, nil
+	}
+	k := at / slabBytes
+	if c.slabs[k] == nil {
+		c.slabs[k] = make([]byte, min(slabBytes, c.limit-k*slabBytes))
+	}
+	c.end = at + size
+	return at, c.slabs[k][at%slabBytes:][:size:size]
+}

@@ -1,0 +1,102 @@
+package data
+
+import "io"
+
+// FullDecodePixels is the size up to which an image is always decoded in full. Larger images may be decoded at a
+// fraction of their size (Sizer); as this never depends on what was read before, a cache cannot change a pixel.
+const FullDecodePixels = 1 << 16
+
+// Dataset is a fixed set of labelled images. All methods may be called from several goroutines at a time.
+type Dataset interface {
+	// Len is the number of samples; indices run from 0 to Len()-1.
+	Len() int
+	// Classes are the class names, indexed by label. The caller does not write to the slice.
+	Classes() []string
+	// Label is the class of sample i, an index into Classes. It reads no image.
+	Label(i int) int
+	// NewReader returns a Reader with buffers of its own, for one goroutine.
+	NewReader() (Reader, error)
+}
+
+// Splits is a data set as training needs it.
+type Splits struct {
+	Train         Dataset
+	Eval          Dataset // nil where nothing is held out for evaluation
+	Normalization Normalization
+	Closer        io.Closer // frees what both share; nil where there is nothing to free
+}
+
+// Close frees files and memory; the caller has closed all Readers before.
+func (s Splits) Close() error {
+	if s.Closer == nil {
+		return nil
+	}
+	return s.Closer.Close()
+}
+
+// Limited limits each part to n samples, as the function Limited does.
+func (s Splits) Limited(n int) Splits {
+	s.Train = Limited(s.Train, n)
+	if s.Eval != nil {
+		s.Eval = Limited(s.Eval, n)
+	}
+	return s
+}
+
+// Cached keeps small decoded images of both parts in memory, as the function Cached does, the limit shared in
+// proportion to their numbers of samples.
+func (s Splits) Cached(limit int64) Splits {
+	if s.Eval == nil {
+		s.Train = Cached(s.Train, limit)
+		return s
+	}
+	if limit == 0 {
+		limit = DefaultCacheBytes
+	}
+	forEval := limit
+	if limit > 0 {
+		train, eval := int64(s.Train.Len()), int64(s.Eval.Len())
+		forEval = max(int64(float64(limit)*float64(eval)/float64(train+eval)), 1) // 0 would mean the default
+		limit = max(limit-forEval, 1)
+	}
+	s.Train, s.Eval = Cached(s.Train, limit), Cached(s.Eval, forEval)
+	return s
+}
+
+// Reader decodes samples of one Dataset. It is used by one goroutine at a time.
+type Reader interface {
+	// Read decodes sample i into img. img.Pix may refer to memory of the Reader or of the Dataset: it is valid until
+	// the next Read or Close, and the caller does not write to it. A non-nil sizer allows a smaller decode of an
+	// image of more than FullDecodePixels pixels. Errors of the data are *Fault.
+	Read(i int, sizer Sizer, img *Image) error
+	Close() error
+}
+
+// Sizer tells how much detail is needed.
+type Sizer interface {
+	// MinSize returns the smallest size, in pixels, at which an image of width x height may be decoded: at most
+	// width x height itself.
+	MinSize(width, height int) (minWidth, minHeight int)
+}
+
+// Image is a decoded image, 8 bits a channel.
+type Image struct {
+	Pix           []byte // (Height, Width, 3), red, green, blue, no padding
+	Width, Height int    // pixels
+	// FullWidth and FullHeight are the size of the stored image in pixels; larger than Width and Height after a scaled
+	// decode.
+	FullWidth, FullHeight int
+}
+
+// Normalization holds the per-channel constants for (x/255 - Mean) / Std.
+type Normalization struct {
+	Mean, Std [3]float32 // red, green, blue; in units of full scale
+}
+
+// The usual constants. Those of ImageNet also serve folders of photographs.
+var (
+	NormalizeImageNet  = Normalization{Mean: [3]float32{0.485, 0.456, 0.406}, Std: [3]float32{0.229, 0.224, 0.225}}
+	NormalizeCIFAR10   = Normalization{Mean: [3]float32{0.4914, 0.4822, 0.4465}, Std: [3]float32{0.2470, 0.2435, 0.2616}}
+	NormalizeCIFAR100  = Normalization{Mean: [3]float32{0.5071, 0.4865, 0.4409}, Std: [3]float32{0.2673, 0.2564, 0.2762}}
+	NormalizeSynthetic = Normalization{Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}}
+)

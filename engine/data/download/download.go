@@ -1,0 +1,285 @@
+package download
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+)
+
+var (
+	// ErrUnavailable is wrapped by errors of files that cannot be had now.
+	ErrUnavailable = errors.New("not available")
+	// ErrMismatch is wrapped by errors of files whose contents are not the expected ones.
+	ErrMismatch = errors.New("wrong contents")
+)
+
+// Request names a file.
+type Request struct {
+	URL      string
+	SHA256   string // hexadecimal
+	MaxBytes int64  // a longer answer is refused; > 0
+	Dir      string // where the file goes; created when missing
+	Name     string // file name within Dir
+
+	// StartTimeout is how long to wait, in all, for the first byte; 0 means 10 s.
+	StartTimeout time.Duration
+	// StallTimeout is how long to wait for any later byte before the connection is made anew; 0 means 30 s.
+	StallTimeout time.Duration
+	// Progress, if not nil, is told the bytes on disk and the size (0 where unknown), a few times a second.
+	Progress func(done, total int64)
+}
+
+const (
+	firstPause    = 500 * time.Millisecond // between tries; doubles
+	longPause     = 8 * time.Second
+	startFailures = 2 // tries after the first, while no byte has come
+	maxFailures   = 6 // tries in a row that brought no byte, afterwards
+	leastStart    = 2 * time.Second
+)
+
+// Fetch returns the path of the file, which it downloads if it is not in Dir already. A file of wrong contents in Dir
+// is replaced.
+func Fetch(ctx context.Context, q Request) (string, error) {
+	if q.StartTimeout == 0 {
+		q.StartTimeout = 10 * time.Second
+	}
+	if q.StallTimeout == 0 {
+		q.StallTimeout = 30 * time.Second
+	}
+	begun := time.Now()
+	if err := os.MkdirAll(q.Dir, 0o755); err != nil {
+		return "", err
+	}
+	target := filepath.Join(q.Dir, q.Name)
+	lock, err := filelock.Acquire(ctx, target+".lock")
+	if err != nil {
+		return "", err
+	}
+	defer lock.Release()
+	switch err := Verify(target, q.SHA256); {
+	case err == nil:
+		return target, nil
+	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrMismatch):
+		return "", err
+	}
+	// Waiting for another process counts, so that several do not wait for a dead server one after the other.
+	t := &transfer{Request: q, target: target, startBy: begun.Add(q.StartTimeout)}
+	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.startBy.Before(soonest) {
+		t.startBy = soonest
+	}
+	if err := t.run(ctx); err != nil {
+		return "", fmt.Errorf("download %s: %w", q.URL, err)
+	}
+	return target, nil
+}
+
+// Verify checks the SHA-256, in hexadecimal, of the file at path. A difference is ErrMismatch.
+func Verify(path, want string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{f}, make([]byte, 1<<20)); err != nil {
+		return err
+	}
+	return compare(path, h, want)
+}
+
+func compare(path string, h hash.Hash, want string) error {
+	if got := hex.EncodeToString(h.Sum(nil)); got != want {
+		return fmt.Errorf("%s has SHA-256 %s, want %s: %w", path, got, want, ErrMismatch)
+	}
+	return nil
+}
+
+// transfer is one download.
+type transfer struct {
+	Request
+	target   string
+	startBy  time.Time // the first byte must have come by then
+	part     *os.File
+	sum      hash.Hash // of what is in part
+	done     int64     // bytes in part
+	total    int64     // bytes of the file; 0: unknown
+	started  bool      // a byte has come
+	resumed  bool      // part holds bytes of an earlier connection
+	reported time.Time
+}
+
+var (
+	errRetry  = errors.New("connection failed") // another try may cure it
+	errSilent = errors.New("the server sent nothing for too long")
+)
+
+func (t *transfer) run(ctx context.Context) error {
+	if err := t.openPart(); err != nil {
+		return err
+	}
+	defer t.part.Close()
+	client := &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone(), CheckRedirect: noDowngrade}
+	defer client.CloseIdleConnections()
+	for try := 0; ; try++ {
+		if err := t.load(ctx, client); err != nil {
+			return err
+		}
+		err := compare(t.URL, t.sum, t.SHA256)
+		if err == nil {
+			return t.publish()
+		}
+		// The bytes of an earlier try may be of another file; what comes in one go is what the server has.
+		again := t.resumed && try == 0
+		if err := t.restart(); err != nil {
+			return err
+		}
+		if !again {
+			return errors.Join(err, os.Remove(t.part.Name()))
+		}
+	}
+}
+
+// load brings part to its full length, over as many connections as it takes.
+func (t *transfer) load(ctx context.Context, client *http.Client) error {
+	pause := firstPause
+	for failures := 0; ; failures++ {
+		before := t.done
+		err := t.connect(ctx, client)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !errors.Is(err, errRetry):
+			return err
+		}
+		if t.done > before {
+			failures, pause = 0, firstPause
+		}
+		if !t.started && (failures == startFailures || time.Until(t.startBy) <= pause) || failures == maxFailures {
+			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, longPause)
+		t.resumed = t.done > 0
+	}
+}
+
+// connect makes one request for what is missing and appends what comes.
+func (t *transfer) connect(parent context.Context, client *http.Client) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	patience := t.StallTimeout
+	if !t.started {
+		patience = time.Until(t.startBy)
+	}
+	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	defer silent.Stop()
+	retry := func(err error) error {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return fmt.Errorf("%w: %w", errRetry, err)
+	}
+	q, err := http.NewRequestWithContext(ctx, http.MethodGet, t.URL, nil)
+	if err != nil {
+		return err
+	}
+	q.Header.Set("User-Agent", "hetero-train")
+	q.Header.Set("Accept-Encoding", "identity") // the hash is of the file as it is
+	if t.done > 0 {
+		q.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.done))
+	}
+	answer, err := client.Do(q)
+	if err != nil {
+		return retry(err)
+	}
+	defer answer.Body.Close()
+	complete, err := t.accept(answer)
+	if err != nil || complete {
+		return err
+	}
+	buf := make([]byte, 256<<10)
+	for {
+		n, err := answer.Body.Read(buf)
+		if n > 0 {
+			t.started = true
+			silent.Reset(t.StallTimeout)
+			if err := t.append(buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			if t.total > 0 && t.done < t.total {
+				return retry(fmt.Errorf("connection ended after %d of %d bytes", t.done, t.total))
+			}
+			t.report(true)
+			return nil
+		}
+		if err != nil {
+			return retry(err)
+		}
+	}
+}
+
+// accept judges the head of an answer and prepares part for its body. complete: there is nothing to read.
+func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
+	switch answer.StatusCode {
+	case http.StatusOK: // the whole file, whatever was asked for
+		t.total = max(answer.ContentLength, 0)
+		if t.done > 0 {
+			return false, t.restart()
+		}
+	case http.StatusPartialContent:
+		var first, last, total int64
+		if n, _ := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes %d-%d/%d", &first, &last, &total); n < 3 || first != t.done {
+			if err := t.restart(); err != nil {
+				return false, err
+			}
+			return false, fmt.Errorf("%w: asked for bytes from %d on, got %.100q", errRetry, t.done, answer.Header.Get("Content-Range"))
+		}
+		t.total = total
+	case http.StatusRequestedRangeNotSatisfiable:
+		var total int64
+		if n, _ := fmt.Sscanf(answer.Header.Get("Content-Range"), "bytes */%d", &total); n == 1 && total == t.done {
+			return true, nil
+		}
+		if err := t.restart(); err != nil {
+			return false, err
+		}
+		return false, fmt.Errorf("%w: server has fewer bytes than were loaded before", errRetry)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
+		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return false, fmt.Errorf("%w: server answers %s", errRetry, answer.Status)
+	default:
+		return false, fmt.Errorf("%w: server answers %s", ErrUnavailable, answer.Status)
+	}
+	if t.total > t.MaxBytes {
+		return false, fmt.Errorf("%w: server offers %d bytes, want at most %d", ErrMismatch, t.total, t.MaxBytes)
+	}
+	return false, nil
+}
+
+func noDowngrade(next *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("more than 10 redirections")
+	}
+	if via[0].URL.Scheme == "https" && next.URL.Scheme != "https" {
+		return fmt.Errorf("redirected from https to %s", next.URL.Scheme)
+	}
+	return nil
+}

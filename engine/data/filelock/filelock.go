@@ -1,0 +1,42 @@
+// Package filelock lets one process at a time prepare a shared file, such as a download. The kernel frees a lock when
+// its process ends, however that happens. The lock file itself stays: removing it would let two processes hold it.
+package filelock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Lock is a lock that is held.
+type Lock struct{ f *os.File }
+
+// Acquire takes the exclusive lock of the file at path, which it creates, and waits as long as another process (or
+// another Lock of this one) holds it.
+func Acquire(ctx context.Context, path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return &Lock{f}, nil
+		}
+		if err != syscall.EWOULDBLOCK && err != syscall.EINTR {
+			f.Close()
+			return nil, fmt.Errorf("lock %s: %w", path, err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, fmt.Errorf("wait for %s, which another process holds: %w", path, ctx.Err())
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Release frees the lock.
+func (l *Lock) Release() error { return l.f.Close() }

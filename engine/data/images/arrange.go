@@ -1,0 +1,276 @@
+package images
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"path"
+	"slices"
+	"strings"
+)
+
+// file is an image that a source holds.
+type file struct {
+	name   string // slash-separated, relative to the source
+	offset int64  // in a tar, bytes
+	size   int64  // in a tar, bytes
+}
+
+// listing is what a source holds.
+type listing struct {
+	files   []file
+	folders []string
+	ignored int // files that are neither images nor hidden
+}
+
+// add takes in a file by its name.
+func (l *listing) add(f file) {
+	if hidden(f.name) {
+		return
+	}
+	switch strings.ToLower(path.Ext(f.name)) {
+	case ".jpg", ".jpeg", ".png":
+		l.files = append(l.files, f)
+	default:
+		l.ignored++
+	}
+}
+
+// addFolder takes in a folder by its name.
+func (l *listing) addFolder(name string) {
+	if !hidden(name) {
+		l.folders = append(l.folders, name)
+	}
+}
+
+// hidden tells whether a name lies in a place that is passed over. macOS puts files such as ._0001.jpg into archives.
+func hidden(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] == '.' || part == "__MACOSX" {
+			return true
+		}
+	}
+	return false
+}
+
+// sample is a file with its class.
+type sample struct {
+	file  int32 // index in listing.files
+	label int32
+}
+
+// arrangement is a listing sorted into classes and parts.
+type arrangement struct {
+	classes     []string
+	train, eval []sample
+	notes       []string // what was passed over, for the log
+}
+
+var splitNames = []string{"train", "val", "test"}
+
+// arrange finds out how the data set is laid out; see the package comment.
+func arrange(l listing, valFraction float64) (arrangement, error) {
+	var a arrangement
+	if len(l.files) == 0 {
+		return a, errors.New("no .jpg, .jpeg or .png files")
+	}
+	if len(l.files) > math.MaxInt32 {
+		return a, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
+	}
+	if l.ignored > 0 {
+		a.notes = append(a.notes, fmt.Sprintf("%d files are not .jpg, .jpeg or .png and are passed over", l.ignored))
+	}
+	around := wrapper(l.files)
+	parts, others := byFirst(l.files, around)
+	if !deep(l.files, parts["train"], around+"train/") {
+		for _, name := range splitNames[1:] {
+			if deep(l.files, parts[name], around+name+"/") {
+				return a, fmt.Errorf("there is %s/ but no train/ with class folders", name)
+			}
+		}
+		train := classify(l, around, all(len(l.files)), &a)
+		if err := a.name(l, around, train); err != nil {
+			return a, err
+		}
+		a.hold(l, valFraction)
+		return a, nil
+	}
+	if others > 0 {
+		a.notes = append(a.notes, fmt.Sprintf("%d images lie outside of train/, val/ and test/ and are passed over", others))
+	}
+	train := classify(l, around+"train/", parts["train"], &a)
+	if err := a.name(l, around+"train/", train); err != nil {
+		return a, err
+	}
+	for _, name := range splitNames[1:] {
+		if len(parts[name]) > 0 {
+			return a, a.evaluateOn(l, around+name+"/", parts[name])
+		}
+	}
+	a.hold(l, valFraction)
+	return a, nil
+}
+
+// wrapper returns "NAME/" where everything lies in one folder that is neither a part nor a class, else "".
+func wrapper(files []file) string {
+	first, _, _ := strings.Cut(files[0].name, "/")
+	if slices.Contains(splitNames, first) {
+		return ""
+	}
+	for _, f := range files {
+		if !strings.HasPrefix(f.name, first+"/") || strings.Count(f.name, "/") < 2 {
+			return ""
+		}
+	}
+	return first + "/"
+}
+
+// byFirst groups files by their first folder after prefix, as far as it is a part, and counts the others.
+func byFirst(files []file, prefix string) (parts map[string][]int32, others int) {
+	parts = map[string][]int32{}
+	for i, f := range files {
+		name, _, inFolder := strings.Cut(strings.TrimPrefix(f.name, prefix), "/")
+		if inFolder && slices.Contains(splitNames, name) {
+			parts[name] = append(parts[name], int32(i))
+		} else {
+			others++
+		}
+	}
+	return parts, others
+}
+
+// deep tells whether any members lie in folders within prefix: then prefix is a part, not a class that is called so.
+func deep(files []file, members []int32, prefix string) bool {
+	return slices.ContainsFunc(members, func(i int32) bool { return strings.Contains(files[i].name[len(prefix):], "/") })
+}
+
+func all(n int) []int32 {
+	index := make([]int32, n)
+	for i := range index {
+		index[i] = int32(i)
+	}
+	return index
+}
+
+// classify groups members by class, the first folder after prefix.
+func classify(l listing, prefix string, members []int32, a *arrangement) map[string][]int32 {
+	classes := map[string][]int32{}
+	loose := 0
+	for _, i := range members {
+		class, _, ok := strings.Cut(l.files[i].name[len(prefix):], "/")
+		if !ok {
+			loose++
+			continue
+		}
+		classes[class] = append(classes[class], i)
+	}
+	if loose > 0 {
+		a.notes = append(a.notes, fmt.Sprintf("%d images lie in no class folder and are passed over", loose))
+	}
+	return classes
+}
+
+// name sets classes and the training part.
+func (a *arrangement) name(l listing, prefix string, classes map[string][]int32) error {
+	if len(classes) == 0 {
+		return errors.New("no class folders with images")
+	}
+	for _, folder := range l.folders {
+		rest, ok := strings.CutPrefix(folder, prefix)
+		if !ok || rest == "" || strings.Contains(rest, "/") {
+			continue
+		}
+		if _, ok := classes[rest]; !ok {
+			return fmt.Errorf("class folder %.200q holds no image; remove it, or labels would shift when it gets one", folder)
+		}
+	}
+	for class := range classes {
+		a.classes = append(a.classes, class)
+	}
+	slices.Sort(a.classes)
+	for label, class := range a.classes {
+		for _, i := range classes[class] {
+			a.train = append(a.train, sample{i, int32(label)})
+		}
+	}
+	return sortSamples(l, a.train)
+}
+
+// evaluateOn makes members the evaluation part.
+func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
+	for class, files := range classify(l, prefix, members, a) {
+		label, ok := slices.BinarySearch(a.classes, class)
+		if !ok {
+			return fmt.Errorf("class folder %.200q has none of that name in train/", prefix+class)
+		}
+		for _, i := range files {
+			a.eval = append(a.eval, sample{i, int32(label)})
+		}
+	}
+	return sortSamples(l, a.eval)
+}
+
+// sortSamples orders by class, then by name, and reports names that appear twice.
+func sortSamples(l listing, s []sample) error {
+	slices.SortFunc(s, func(x, y sample) int {
+		return cmp.Or(cmp.Compare(x.label, y.label), strings.Compare(l.files[x.file].name, l.files[y.file].name))
+	})
+	for i := range s[1:] {
+		if name := l.files[s[i].file].name; name == l.files[s[i+1].file].name {
+			return fmt.Errorf("%.200q appears twice", name)
+		}
+	}
+	return nil
+}
+
+// hold moves a fraction of each class from train to eval: those whose names have the smallest hashes, so that the
+// choice depends neither on a seed nor, much, on what else the class holds.
+func (a *arrangement) hold(l listing, fraction float64) {
+	if fraction == 0 {
+		return
+	}
+	held := make([]bool, len(a.train))
+	for start := 0; start < len(a.train); {
+		end := start
+		for end < len(a.train) && a.train[end].label == a.train[start].label {
+			end++
+		}
+		n := end - start
+		if count := min(max(int(math.Round(fraction*float64(n))), 1), n-1); count > 0 {
+			order := make([]int, n)
+			for k := range order {
+				order[k] = start + k
+			}
+			rank := func(k int) uint64 { return nameHash(l.files[a.train[k].file].name) }
+			slices.SortFunc(order, func(x, y int) int { return cmp.Or(cmp.Compare(rank(x), rank(y)), cmp.Compare(x, y)) })
+			for _, k := range order[:count] {
+				held[k] = true
+			}
+		}
+		start = end
+	}
+	var train []sample
+	for k, s := range a.train {
+		if held[k] {
+			a.eval = append(a.eval, s)
+		} else {
+			train = append(train, s)
+		}
+	}
+	a.train = train
+}
+
+// nameHash is a 64-bit hash of the file's own name and its class: the folders around do not matter, so that wrapping a
+// data set in one more folder does not change the split.
+func nameHash(name string) uint64 {
+	h := fnv.New64a()
+	dir, base := path.Split(name)
+	h.Write([]byte(path.Base(dir) + "/" + base))
+	// FNV leaves the high bits of short names alike.
+	x := h.Sum64()
+	x = (x ^ x>>33) * 0xff51afd7ed558ccd
+	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53
+	return x ^ x>>33
+}

@@ -1,0 +1,94 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// dataset is one part of the images of a source. Names lie in one byte slice: millions of strings would keep the garbage
+// collector busy.
+type dataset struct {
+	src       source
+	classes   []string
+	maxPixels int
+	names     []byte
+	samples   []entry
+}
+
+// entry is where a sample is.
+type entry struct {
+	nameEnd int64 // in names; the name begins where that of the entry before ends
+	offset  int64 // in a tar, bytes
+	size    int32 // in a tar, bytes
+	label   int32
+}
+
+func newDataset(src source, list listing, samples []sample, classes []string, maxPixels int) *dataset {
+	d := &dataset{src: src, classes: classes, maxPixels: maxPixels, samples: make([]entry, len(samples))}
+	for i, s := range samples {
+		f := list.files[s.file]
+		d.names = append(d.names, f.name...)
+		d.samples[i] = entry{int64(len(d.names)), f.offset, int32(f.size), s.label}
+	}
+	return d
+}
+
+func (d *dataset) Len() int          { return len(d.samples) }
+func (d *dataset) Classes() []string { return d.classes }
+func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
+
+// file returns where sample i is. The name is a view of names, which never change.
+func (d *dataset) file(i int) file {
+	e := d.samples[i]
+	start := int64(0)
+	if i > 0 {
+		start = d.samples[i-1].nameEnd
+	}
+	return file{unsafe.String(&d.names[start], e.nameEnd-start), e.offset, int64(e.size)}
+}
+
+func (d *dataset) NewReader() (data.Reader, error) {
+	dec, err := newDecoder(d.maxPixels)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{d: d, decoder: dec}, nil
+}
+
+// reader reads and decodes samples.
+type reader struct {
+	d        *dataset
+	decoder  *decoder
+	contents []byte // of the last file
+}
+
+func (r *reader) Close() error {
+	r.decoder.close()
+	return nil
+}
+
+func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
+	f := r.d.file(i)
+	err := r.read(f, sizer, img)
+	if err != nil {
+		return &data.Fault{Op: "read sample", Index: i, Path: f.name, Err: err}
+	}
+	return nil
+}
+
+func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // a decoder that a crafted file confuses; here its name is known
+			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
+		}
+	}()
+	contents, err := r.d.src.read(f, r.contents)
+	if err != nil {
+		return err
+	}
+	r.contents = contents[:cap(contents)]
+	return r.decoder.decode(contents, sizer, img)
+}

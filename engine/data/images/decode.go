@@ -1,0 +1,136 @@
+package images
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+)
+
+// decoder decodes JPEG and PNG images into a buffer that it keeps.
+type decoder struct {
+	jpeg      *jpeg.Decoder
+	maxPixels int
+	pix       []byte
+}
+
+func newDecoder(maxPixels int) (*decoder, error) {
+	j, err := jpeg.NewDecoder()
+	if err != nil {
+		return nil, err
+	}
+	return &decoder{jpeg: j, maxPixels: maxPixels}, nil
+}
+
+func (d *decoder) close() { d.jpeg.Close() }
+
+// decode decodes contents into img, as data.Reader.Read describes it.
+func (d *decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {
+	switch {
+	case bytes.HasPrefix(contents, []byte("\xFF\xD8")):
+		return d.decodeJPEG(contents, sizer, img)
+	case bytes.HasPrefix(contents, []byte("\x89PNG\r\n\x1a\n")):
+		return d.decodePNG(contents, img)
+	case len(contents) == 0:
+		return errors.New("empty file")
+	}
+	return fmt.Errorf("neither JPEG nor PNG: begins with % x", contents[:min(len(contents), 8)])
+}
+
+func (d *decoder) checkSize(width, height int) error {
+	if width < 1 || height < 1 || width > d.maxPixels/height {
+		return fmt.Errorf("image of %d x %d pixels, want at most %d in all", width, height, d.maxPixels)
+	}
+	return nil
+}
+
+func (d *decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image) error {
+	h, err := d.jpeg.Header(contents)
+	if err != nil {
+		return err
+	}
+	if err := d.checkSize(h.Width, h.Height); err != nil {
+		return err
+	}
+	denominator := 1
+	if sizer != nil && h.Width*h.Height > data.FullDecodePixels {
+		w, hh := sizer.MinSize(h.Width, h.Height)
+		denominator = largestDenominator(h.Width, h.Height, w, hh)
+	}
+	pix, width, height, err := d.jpeg.Decode(contents, h, denominator, d.pix)
+	if err != nil {
+		return err
+	}
+	d.pix = pix[:cap(pix)]
+	*img = data.Image{Pix: pix, Width: width, Height: height, FullWidth: h.Width, FullHeight: h.Height}
+	return nil
+}
+
+// largestDenominator is the largest of 8, 4, 2 and 1 that leaves at least minWidth x minHeight pixels.
+func largestDenominator(width, height, minWidth, minHeight int) int {
+	for d := 8; d > 1; d /= 2 {
+		if (width+d-1)/d >= minWidth && (height+d-1)/d >= minHeight {
+			return d
+		}
+	}
+	return 1
+}
+
+func (d *decoder) decodePNG(contents []byte, img *data.Image) error {
+	c, err := png.DecodeConfig(bytes.NewReader(contents))
+	if err != nil {
+		return err
+	}
+	if err := d.checkSize(c.Width, c.Height); err != nil {
+		return err
+	}
+	decoded, err := png.Decode(bytes.NewReader(contents))
+	if err != nil {
+		return err
+	}
+	d.pix = grow(d.pix, 3*c.Width*c.Height)
+	flatten(d.pix, decoded)
+	*img = data.Image{Pix: d.pix, Width: c.Width, Height: c.Height, FullWidth: c.Width, FullHeight: c.Height}
+	return nil
+}
+
+// flatten writes the colours of img to pix and drops its transparency: colours are those that the file states, not
+// mixed with a background.
+func flatten(pix []byte, img image.Image) {
+	b := img.Bounds()
+	at := 0
+	for y := b.Min.Y; y < b.Max.Y; y++ {
+		for x := b.Min.X; x < b.Max.X; x++ {
+			var c color.NRGBA
+			switch img := img.(type) {
+			case *image.RGBA: // opaque where image/png makes it
+				p := img.RGBAAt(x, y)
+				c = color.NRGBA{R: p.R, G: p.G, B: p.B}
+			case *image.NRGBA:
+				c = img.NRGBAAt(x, y)
+			case *image.Gray:
+				v := img.GrayAt(x, y).Y
+				c = color.NRGBA{R: v, G: v, B: v}
+			case *image.NRGBA64:
+				p := img.NRGBA64At(x, y)
+				c = color.NRGBA{R: uint8(p.R >> 8), G: uint8(p.G >> 8), B: uint8(p.B >> 8)}
+			case *image.Paletted:
+				switch p := img.Palette[img.ColorIndexAt(x, y)].(type) {
+				case color.RGBA: // opaque
+					c = color.NRGBA{R: p.R, G: p.G, B: p.B}
+				case color.NRGBA:
+					c = p
+				}
+			default: // 16 bits without transparency
+				c = color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
+			}
+			pix[at], pix[at+1], pix[at+2] = c.R, c.G, c.B
+			at += 3
+		}
+	}
+}

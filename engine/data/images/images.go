@@ -1,0 +1,126 @@
+package images
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+)
+
+const (
+	defaultMaxPixels = 64 << 20
+	maxValFraction   = 0.9
+)
+
+// Options say where the images are and what is allowed.
+type Options struct {
+	Path string // a folder, a tar or a tar.gz
+	// ValFraction is the share of each class that is held out where the data have no val/ or test/; 0 … 0.9. At least
+	// one sample of each class stays for training, and one is held out of each class of two and more if it is above 0.
+	ValFraction float64
+	CacheDir    string // where a tar.gz is expanded
+
+	MaxPixels int            // of one image; 0 means 64 Mi
+	Limits    archive.Limits // of an archive; MemberBytes bounds the files of a folder, too
+
+	Logger   *slog.Logger                 // nil means slog.Default()
+	Progress func(done, totalBytes int64) // of expanding; may be nil
+}
+
+// sayDecoder logs once a process which library decodes.
+var sayDecoder sync.Once
+
+// Open finds the classes and samples. No image is read.
+func Open(ctx context.Context, o Options) (data.Splits, error) {
+	if o.MaxPixels == 0 {
+		o.MaxPixels = defaultMaxPixels
+	}
+	if o.Limits.MemberBytes == 0 {
+		o.Limits.MemberBytes = 64 << 20
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if !(o.ValFraction >= 0 && o.ValFraction <= maxValFraction) {
+		return data.Splits{}, fmt.Errorf("images: fraction held out is %g, want 0 to %g", o.ValFraction, maxValFraction)
+	}
+	if o.Limits.MemberBytes < 0 || o.Limits.MemberBytes > math.MaxInt32 {
+		return data.Splits{}, fmt.Errorf("images: largest file is %d bytes, want 0 (64 MiB) to %d", o.Limits.MemberBytes, math.MaxInt32)
+	}
+	src, list, err := openSource(ctx, o)
+	if ctx.Err() != nil {
+		if src != nil {
+			src.Close() // nothing was written
+		}
+		return data.Splits{}, ctx.Err()
+	}
+	if err == nil {
+		var splits data.Splits
+		if splits, err = o.arrangeSamples(src, list); err == nil {
+			return splits, nil
+		}
+	}
+	if src != nil {
+		src.Close() // nothing was written
+	}
+	return data.Splits{}, &data.Fault{Op: "open images", Path: o.Path, Index: -1, Err: err,
+		Advice: "want a folder, tar or tar.gz with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"}
+}
+
+// openSource opens the folder or archive and lists what it holds.
+func openSource(ctx context.Context, o Options) (source, listing, error) {
+	info, err := os.Stat(o.Path)
+	if err != nil {
+		return nil, listing{}, err
+	}
+	if info.IsDir() {
+		return openFolder(ctx, o.Path, o.Limits.MemberBytes)
+	}
+	path := o.Path
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, listing{}, err
+	}
+	compressed, err := archive.Compressed(f)
+	f.Close() // was only read
+	if err != nil {
+		return nil, listing{}, err
+	}
+	if compressed {
+		if path, err = archive.Plain(ctx, path, o.CacheDir, o.Limits, o.Progress); err != nil {
+			return nil, listing{}, err
+		}
+	}
+	return openTar(ctx, path, o.Limits)
+}
+
+// arrangeSamples sorts the listing into the two parts.
+func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
+	a, err := arrange(list, o.ValFraction)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	for _, note := range a.notes {
+		o.Logger.Warn("images: "+note, "path", o.Path)
+	}
+	sayDecoder.Do(func() {
+		c := jpeg.InUse()
+		if c.Native {
+			o.Logger.Info("JPEG images are decoded by " + c.Name)
+		} else {
+			o.Logger.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg", "reason", c.Reason)
+		}
+	})
+	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: src}
+	splits.Train = newDataset(src, list, a.train, a.classes, o.MaxPixels)
+	if len(a.eval) > 0 {
+		splits.Eval = newDataset(src, list, a.eval, a.classes, o.MaxPixels)
+	}
+	return splits, nil
+}

@@ -1,0 +1,93 @@
+package jpeg
+
+import (
+	"bytes"
+	"fmt"
+)
+
+// maxScans bounds the passes of a progressive image. Encoders make about ten; thousands cost minutes of decoding.
+const maxScans = 500
+
+// Header is what is known of an image before it is decoded.
+type Header struct {
+	Width, Height int // pixels
+	viaGo         bool
+}
+
+// Decoder decodes one image at a time, and keeps its buffers.
+type Decoder struct {
+	native *native // nil: image/jpeg decodes everything
+}
+
+// NewDecoder returns a Decoder on the library in use.
+func NewDecoder() (*Decoder, error) {
+	lib, _ := openLibrary()
+	if lib == nil {
+		return &Decoder{}, nil
+	}
+	n, err := lib.newDecoder()
+	if err != nil {
+		return nil, fmt.Errorf("start libturbojpeg: %w", err)
+	}
+	return &Decoder{native: n}, nil
+}
+
+// Close frees the buffers. The Decoder is not used afterwards.
+func (d *Decoder) Close() {
+	if d.native != nil {
+		d.native.close()
+		d.native = nil
+	}
+}
+
+// Header reads the size of the image in data.
+func (d *Decoder) Header(data []byte) (Header, error) {
+	if n := bytes.Count(data, []byte{0xFF, 0xDA}); n > maxScans {
+		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", n, maxScans)
+	}
+	if d.native != nil {
+		if h, err := d.native.header(data); err == nil {
+			return h, nil
+		}
+		// What libturbojpeg does not know, image/jpeg may; its error is the one that counts.
+	}
+	return goHeader(data)
+}
+
+// Decode decodes data, whose Header is h, to RGB bytes (height, width, 3). It writes to buf where that is large enough.
+// A denominator of 2, 4 or 8 divides each side, rounded up, where the library in use can do that at decoding; else the
+// result has the full size.
+func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int, err error) {
+	if d.native == nil || h.viaGo {
+		return goDecode(data, h, buf)
+	}
+	width, height = (h.Width+denominator-1)/denominator, (h.Height+denominator-1)/denominator
+	pix = grow(buf, 3*width*height)
+	if err := d.native.decode(data, denominator, pix); err != nil {
+		return nil, 0, 0, err
+	}
+	return pix, width, height, nil
+}
+
+// Choice describes the library in use.
+type Choice struct {
+	Native bool
+	Name   string // "libturbojpeg (PATH)" or "image/jpeg"
+	Reason string // why libturbojpeg is not in use; "" where it is
+}
+
+// InUse tells which library decodes, for the log.
+func InUse() Choice {
+	lib, err := openLibrary()
+	if lib == nil {
+		return Choice{Name: "image/jpeg", Reason: err.Error()}
+	}
+	return Choice{Native: true, Name: fmt.Sprintf("libturbojpeg (%s)", lib.name())}
+}
+
+func grow(buf []byte, n int) []byte {
+	if cap(buf) < n {
+		return make([]byte, n)
+	}
+	return buf[:n]
+}

@@ -1,0 +1,164 @@
+//go:build cgo
+
+package jpeg
+
+/*
+#cgo LDFLAGS: -ldl
+#cgo noescape hetero_header
+#cgo nocallback hetero_header
+#cgo noescape hetero_decode
+#cgo nocallback hetero_decode
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "hetero_jpeg.h"
+
+typedef const hetero_jpeg_api* (*hetero_get_api)(uint32_t);
+
+// Opens the library; on failure returns NULL and sets *why to a text that is valid until the next dl call.
+static const hetero_jpeg_api* hetero_open(const char* path, const char** why) {
+	void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (library == NULL) {
+		*why = dlerror();
+		return NULL;
+	}
+	hetero_get_api get = (hetero_get_api)dlsym(library, "hetero_jpeg_get_api");
+	const hetero_jpeg_api* api = get == NULL ? NULL : get(HETERO_JPEG_VERSION);
+	if (api == NULL) {
+		*why = "the library is of another version of hetero-train";
+		dlclose(library);
+	}
+	return api;
+}
+
+static const char* hetero_library(const hetero_jpeg_api* api) { return api->library(); }
+
+static int32_t hetero_create(const hetero_jpeg_api* api, hetero_jpeg_decoder** d, char* error, size_t n) {
+	return api->create(d, error, n);
+}
+
+static void hetero_destroy(const hetero_jpeg_api* api, hetero_jpeg_decoder* d) { api->destroy(d); }
+
+static int32_t hetero_header(const hetero_jpeg_api* api, hetero_jpeg_decoder* d, const uint8_t* data, size_t bytes,
+                             hetero_jpeg_header* h, char* error, size_t n) {
+	return api->header(d, data, bytes, h, error, n);
+}
+
+static int32_t hetero_decode(const hetero_jpeg_api* api, hetero_jpeg_decoder* d, const uint8_t* data, size_t bytes,
+                             int32_t denominator, uint8_t* pixels, size_t pixel_bytes, char* error, size_t n) {
+	return api->decode(d, data, bytes, denominator, pixels, pixel_bytes, error, n);
+}
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"unsafe"
+)
+
+const libraryName = "libhetero_jpeg.so"
+
+// library is an opened libhetero_jpeg.so; it stays open until the program ends.
+type library struct{ api *C.hetero_jpeg_api }
+
+// openLibrary returns the library, or nil and the reason why there is none. Only the first call searches.
+var openLibrary = sync.OnceValues(func() (*library, error) {
+	reason := errors.New("no " + libraryName)
+	for _, dir := range libraryDirs() {
+		path := filepath.Join(dir, libraryName)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		lib, err := open(path)
+		if err == nil {
+			return lib, nil
+		}
+		reason = err
+	}
+	return nil, reason
+})
+
+// libraryDirs are the folders in which the library may lie.
+func libraryDirs() []string {
+	var dirs []string
+	if dir := os.Getenv("HETERO_LIB_DIR"); dir != "" {
+		dirs = append(dirs, dir)
+	}
+	if exe, err := os.Executable(); err == nil {
+		if real, err := filepath.EvalSymlinks(exe); err == nil {
+			exe = real
+		}
+		dir := filepath.Dir(exe)
+		dirs = append(dirs, filepath.Join(dir, "build", "lib"), filepath.Join(dir, "lib"), filepath.Join(dir, "..", "lib", "hetero-train"))
+	}
+	return dirs
+}
+
+func open(path string) (*library, error) {
+	cPath := C.CString(path)
+	defer C.free(unsafe.Pointer(cPath))
+	var why *C.char
+	api := C.hetero_open(cPath, &why)
+	if api == nil {
+		return nil, fmt.Errorf("open %s: %s", path, C.GoString(why))
+	}
+	return &library{api}, nil
+}
+
+func (l *library) name() string { return C.GoString(C.hetero_library(l.api)) }
+
+const errorBytes = 256
+
+// native is one decoder of the library.
+type native struct {
+	api     *C.hetero_jpeg_api
+	decoder *C.hetero_jpeg_decoder
+	// Arguments that C writes to; being part of native, they are not allocated for each image.
+	info C.hetero_jpeg_header
+	text [errorBytes]C.char
+}
+
+func (l *library) newDecoder() (*native, error) {
+	n := &native{api: l.api}
+	var d *C.hetero_jpeg_decoder
+	if C.hetero_create(l.api, &d, &n.text[0], errorBytes) != 0 {
+		return nil, n.err()
+	}
+	n.decoder = d
+	return n, nil
+}
+
+func (n *native) close() {
+	C.hetero_destroy(n.api, n.decoder)
+	n.decoder = nil
+}
+
+func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0])) }
+
+var errFourInks = errors.New("jpeg: four-ink image")
+
+func (n *native) header(data []byte) (Header, error) {
+	info := &n.info
+	status := C.hetero_header(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), info, &n.text[0], errorBytes)
+	if status != 0 {
+		return Header{}, n.err()
+	}
+	if info.cmyk != 0 {
+		return Header{}, errFourInks
+	}
+	return Header{Width: int(info.width), Height: int(info.height)}, nil
+}
+
+// decode fills pix, which has the size that the header and the denominator give.
+func (n *native) decode(data []byte, denominator int, pix []byte) error {
+	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(denominator),
+		(*C.uint8_t)(unsafe.SliceData(pix)), C.size_t(len(pix)), &n.text[0], errorBytes)
+	if status != 0 {
+		return n.err()
+	}
+	return nil
+}

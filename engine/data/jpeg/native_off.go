@@ -1,0 +1,20 @@
+//go:build !cgo
+
+package jpeg
+
+import "errors"
+
+// Without cgo there is no way to open libhetero_jpeg.so: image/jpeg decodes everything.
+
+type library struct{}
+
+func openLibrary() (*library, error) { return nil, errors.New("built without cgo") }
+
+func (*library) name() string                 { return "" }
+func (*library) newDecoder() (*native, error) { return nil, errors.New("built without cgo") }
+
+type native struct{}
+
+func (*native) close()                           {}
+func (*native) header([]byte) (Header, error)    { return Header{}, errors.New("built without cgo") }
+func (*native) decode([]byte, int, []byte) error { return errors.New("built without cgo") }

@@ -1,0 +1,120 @@
+// libhetero_jpeg.so: see hetero_jpeg.h. Written against the TurboJPEG API 2, which versions 2 and 3 of libjpeg-turbo
+// offer.
+#include "hetero_jpeg.h"
+
+#include <dlfcn.h>
+#include <turbojpeg.h>
+
+#include <cstdio>
+#include <cstring>
+#include <new>
+
+struct hetero_jpeg_decoder {
+  tjhandle handle;
+};
+
+namespace {
+
+int32_t fail(char* error, size_t error_bytes, const char* text) {
+  if (error != nullptr && error_bytes > 0) {
+    std::snprintf(error, error_bytes, "%s", text);
+  }
+  return 1;
+}
+
+// A warning that leaves the pixels whole. libjpeg warns of padding between markers, odd revision numbers and the like;
+// what it calls corrupt or premature has lost pixels.
+bool harmless(const char* warning) {
+  if (std::strstr(warning, "extraneous bytes") != nullptr) {
+    return true;
+  }
+  return std::strstr(warning, "orrupt") == nullptr && std::strstr(warning, "remature") == nullptr;
+}
+
+// Only the first warning of an image has a text. If that one was harmless, a missing end still shows in the bytes.
+bool has_end_marker(const uint8_t* data, size_t bytes) {
+  for (size_t i = bytes; i >= 2; --i) {
+    if (data[i - 2] == 0xFF && data[i - 1] == 0xD9) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const char* library() {
+  Dl_info info;
+  if (dladdr(reinterpret_cast<void*>(&tjInitDecompress), &info) != 0 && info.dli_fname != nullptr) {
+    return info.dli_fname;
+  }
+  return "libturbojpeg";
+}
+
+int32_t create(hetero_jpeg_decoder** decoder, char* error, size_t error_bytes) {
+  tjhandle handle = tjInitDecompress();
+  if (handle == nullptr) {
+    return fail(error, error_bytes, tjGetErrorStr2(nullptr));
+  }
+  *decoder = new (std::nothrow) hetero_jpeg_decoder{handle};
+  if (*decoder == nullptr) {
+    tjDestroy(handle);
+    return fail(error, error_bytes, "out of memory");
+  }
+  return 0;
+}
+
+void destroy(hetero_jpeg_decoder* decoder) {
+  if (decoder != nullptr) {
+    tjDestroy(decoder->handle);
+    delete decoder;
+  }
+}
+
+int32_t header(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, hetero_jpeg_header* header, char* error,
+               size_t error_bytes) {
+  int width = 0, height = 0, subsampling = 0, colorspace = 0;
+  int status = tjDecompressHeader3(d->handle, data, data_bytes, &width, &height, &subsampling, &colorspace);
+  if (status != 0 && tjGetErrorCode(d->handle) == TJERR_FATAL) {
+    return fail(error, error_bytes, tjGetErrorStr2(d->handle));
+  }
+  if (width < 1 || height < 1) {
+    return fail(error, error_bytes, "image without pixels");
+  }
+  header->width = width;
+  header->height = height;
+  header->cmyk = colorspace == TJCS_CMYK || colorspace == TJCS_YCCK ? 1 : 0;
+  return 0;
+}
+
+int32_t decode(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, int32_t denominator, uint8_t* pixels,
+               size_t pixel_bytes, char* error, size_t error_bytes) {
+  hetero_jpeg_header h;
+  if (int32_t status = header(d, data, data_bytes, &h, error, error_bytes)) {
+    return status;
+  }
+  if (h.cmyk != 0) {
+    return fail(error, error_bytes, "four-ink image");
+  }
+  if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
+    return fail(error, error_bytes, "denominator is not 1, 2, 4 or 8");
+  }
+  tjscalingfactor factor{1, denominator};
+  int width = TJSCALED(h.width, factor), height = TJSCALED(h.height, factor);
+  if (pixel_bytes != 3 * static_cast<size_t>(width) * static_cast<size_t>(height)) {
+    return fail(error, error_bytes, "wrong size of the pixel buffer");
+  }
+  if (tjDecompress2(d->handle, data, data_bytes, pixels, width, 3 * width, height, TJPF_RGB, TJFLAG_ACCURATEDCT) == 0) {
+    return 0;
+  }
+  const char* text = tjGetErrorStr2(d->handle);
+  if (tjGetErrorCode(d->handle) == TJERR_FATAL || !harmless(text)) {
+    return fail(error, error_bytes, text);
+  }
+  return has_end_marker(data, data_bytes) ? 0 : fail(error, error_bytes, "no end marker: truncated");
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api* hetero_jpeg_get_api(uint32_t version) {
+  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, header, decode};
+  return version == HETERO_JPEG_VERSION ? &api : nullptr;
+}

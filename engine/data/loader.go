@@ -1,0 +1,355 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"sync"
+)
+
+// ErrClosed is returned by a Loader after Close.
+var ErrClosed = errors.New("data loader is closed")
+
+// Options describe a Loader.
+type Options struct {
+	Dataset   Dataset
+	Transform Transform
+	Seed      uint64 // order of epochs, augmentation
+
+	// BatchSize is the global batch in samples: what all ranks together consume in one optimizer step.
+	BatchSize int
+	// Accumulation cuts the global batch into equal parts, each of which is one Batch; 0 means 1. It divides BatchSize.
+	Accumulation int
+
+	// Evaluate reads the samples in order, once, and keeps the last incomplete batch; then Next returns io.EOF until
+	// JumpTo. Otherwise epochs follow one another without end, each in its own order, and the samples at the end of an
+	// epoch that do not fill a global batch are left out of it.
+	Evaluate bool
+
+	// Offset and Count are the share of each batch that this rank reads, as SetShare takes it. Count 0 with Offset 0
+	// means the whole batch.
+	Offset, Count int
+	// MaxCount is the largest Count there will be; 0 means a whole batch. It sizes the buffers.
+	MaxCount int
+
+	Start   int64 // first batch, counted from 0 over all epochs
+	Workers int   // goroutines that decode; 0 means one a processor, at most 16
+	Depth   int   // batches held: being read, ready, or lent out; 0 means 4, at least 2
+
+	// Alloc returns memory for one batch's buffers, 64-byte aligned, and its free function: page-locked memory, say.
+	// nil means the Go heap.
+	Alloc func(bytes int) (memory []byte, free func(), err error)
+}
+
+// Batch is this rank's share of one global batch (or of one accumulation part of it). It belongs to the caller until
+// Release; Images, Labels and IDs are in the order of the global batch.
+type Batch struct {
+	Images []byte  // (N, Size, Size, 3) uint8: rows of red, green, blue
+	Labels []int32 // (N)
+	IDs    []int64 // (N) sample indices within the Dataset
+	N      int     // samples here; 0 is possible
+	Offset int     // position of the first one in the batch
+	Total  int     // samples of the batch over all ranks
+	Step   int64   // number of the batch, counted from 0 over all epochs
+	Epoch  int
+
+	loader *Loader
+	slot   *slot
+}
+
+// Release gives the buffers back. It is called exactly once for each batch, from any goroutine.
+func (b *Batch) Release() { b.loader.release(b.slot) }
+
+// Loader reads batches ahead. Next, SetShare and JumpTo are called from one goroutine at a time.
+type Loader struct {
+	o       Options // with defaults filled in
+	part    int     // samples of a batch over all ranks
+	perPass int     // batches of an epoch
+	chunk   int     // samples a worker takes at a time
+
+	mu     sync.Mutex
+	work   sync.Cond     // something for workers may have changed
+	ready  chan struct{} // holds a token when Next should look again
+	slots  []*slot
+	head   int64 // step that Next returns next
+	fill   int64 // step that is begun next
+	shares []shareChange
+	closed bool
+
+	order      []int32 // permutation of orderEpoch
+	orderEpoch int     // -1: none
+	shuffling  bool    // a worker computes order, without the lock
+
+	workers sync.WaitGroup
+	readers []Reader
+}
+
+// shareChange says which part of a batch this rank reads from a step on.
+type shareChange struct {
+	from          int64
+	offset, count int
+}
+
+// NewLoader checks the options, allocates all buffers and starts to read.
+func NewLoader(o Options) (*Loader, error) {
+	o, err := o.normalized()
+	if err != nil {
+		return nil, err
+	}
+	l := &Loader{
+		o:          o,
+		part:       o.BatchSize / o.Accumulation,
+		ready:      make(chan struct{}, 1),
+		head:       o.Start,
+		fill:       o.Start,
+		shares:     append(make([]shareChange, 0, 16), shareChange{0, o.Offset, o.Count}),
+		orderEpoch: -1,
+	}
+	l.work.L = &l.mu
+	l.perPass = batchesPerEpoch(o.Dataset.Len(), l.part, o.Accumulation, o.Evaluate)
+	if l.perPass == 0 {
+		return nil, fmt.Errorf("data loader: %d samples do not fill one batch of %d", o.Dataset.Len(), o.BatchSize)
+	}
+	if o.Evaluate && o.Start > int64(l.perPass) {
+		return nil, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, l.perPass)
+	}
+	sample := 3 * o.Transform.Size * o.Transform.Size
+	l.chunk = min(max(48<<10/sample, 1), 64)
+	if !o.Evaluate {
+		l.order = make([]int32, o.Dataset.Len())
+	}
+	for range o.Depth {
+		s, err := newSlot(l, sample)
+		if err != nil {
+			l.freeSlots()
+			return nil, err
+		}
+		l.slots = append(l.slots, s)
+	}
+	if err := l.start(); err != nil {
+		l.freeSlots()
+		return nil, err
+	}
+	return l, nil
+}
+
+// normalized fills in defaults and reports every wrong option.
+func (o Options) normalized() (Options, error) {
+	if o.Dataset == nil {
+		return o, errors.New("data loader: no data set")
+	}
+	var errs []error
+	fault := func(format string, args ...any) { errs = append(errs, fmt.Errorf("data loader: "+format, args...)) }
+	var err error
+	if o.Transform, err = o.Transform.normalized(); err != nil {
+		errs = append(errs, err)
+	}
+	setDefault(&o.Accumulation, 1)
+	setDefault(&o.Workers, min(runtime.GOMAXPROCS(0), 16))
+	setDefault(&o.Depth, 4)
+	if n := o.Dataset.Len(); n < 1 || n > math.MaxInt32 {
+		fault("%d samples, want 1 to %d", n, math.MaxInt32)
+	}
+	if o.BatchSize < 1 || o.BatchSize > math.MaxInt32 {
+		fault("batch size is %d, want 1 to %d", o.BatchSize, math.MaxInt32)
+	}
+	if o.Accumulation < 1 || o.BatchSize%o.Accumulation != 0 {
+		fault("batch size %d cannot be cut into %d equal parts", o.BatchSize, o.Accumulation)
+	} else {
+		part := o.BatchSize / o.Accumulation
+		setDefault(&o.MaxCount, part)
+		if o.Offset == 0 && o.Count == 0 {
+			o.Count = part
+		}
+		if o.MaxCount < 1 || o.MaxCount > part {
+			fault("largest share is %d samples, want 1 to %d", o.MaxCount, part)
+		}
+		if err := checkShare(o.Offset, o.Count, part, o.MaxCount); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if o.Evaluate && o.Accumulation > 1 {
+		fault("an evaluation has no accumulation, got %d", o.Accumulation)
+	}
+	if o.Start < 0 {
+		fault("first batch is %d, want 0 or more", o.Start)
+	}
+	if o.Workers < 1 || o.Workers > 1024 {
+		fault("%d workers, want 1 to 1024", o.Workers)
+	}
+	if o.Depth < 2 || o.Depth > 1024 {
+		fault("depth is %d batches, want 2 to 1024", o.Depth)
+	}
+	return o, errors.Join(errs...)
+}
+
+func setDefault(v *int, value int) {
+	if *v == 0 {
+		*v = value
+	}
+}
+
+// checkShare reports a share that lies outside of a batch of part samples or is larger than the buffers.
+func checkShare(offset, count, part, maxCount int) error {
+	if offset < 0 || count < 0 || offset > part || count > part-offset {
+		return fmt.Errorf("data loader: share of %d samples from %d on lies outside a batch of %d", count, offset, part)
+	}
+	if count > maxCount {
+		return fmt.Errorf("data loader: share of %d samples, want at most %d (MaxCount)", count, maxCount)
+	}
+	return nil
+}
+
+// BatchesPerEpoch is the number of batches of an epoch, or of an evaluation. With accumulation, the parts are counted.
+func (l *Loader) BatchesPerEpoch() int { return l.perPass }
+
+// Next returns the next batch as soon as it is read. It allocates nothing. After the last batch of an evaluation it
+// returns io.EOF. The error of a sample is a *Fault that names it, the first in the order of the batch; the batch stays
+// next, so a further call returns the same.
+func (l *Loader) Next(ctx context.Context) (*Batch, error) {
+	for {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		b, wait, err := l.tryNext()
+		if !wait {
+			return b, err
+		}
+		select {
+		case <-l.ready:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// tryNext hands out the next batch, or says that it must be waited for.
+func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return nil, false, ErrClosed
+	}
+	if l.o.Evaluate && l.head == int64(l.perPass) {
+		return nil, false, io.EOF
+	}
+	lent := 0
+	for _, s := range l.slots {
+		if s.state == slotLent {
+			lent++
+		}
+		if s.state != slotFilling || s.step != l.head {
+			continue
+		}
+		if !s.complete() {
+			return nil, true, nil
+		}
+		if s.fault != nil {
+			return nil, false, s.fault
+		}
+		l.head++
+		return s.lend(), false, nil
+	}
+	if lent == len(l.slots) {
+		return nil, false, fmt.Errorf("data loader: all %d batches are held by the caller, release one first", lent)
+	}
+	return nil, true, nil
+}
+
+// SetShare makes this rank read samples offset … offset+count-1 of every batch from step fromStep on, a step that Next
+// has not yet returned. It replaces what was set for that step and later ones. Samples read ahead that stay in the
+// share are kept, the others are dropped, missing ones are read. count is at most Options.MaxCount.
+func (l *Loader) SetShare(fromStep int64, offset, count int) error {
+	if err := checkShare(offset, count, l.part, l.o.MaxCount); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if fromStep < l.head {
+		return fmt.Errorf("data loader: share set for step %d, but step %d is next", fromStep, l.head)
+	}
+	for len(l.shares) > 1 && l.shares[1].from <= l.head {
+		l.shares = append(l.shares[:0], l.shares[1:]...)
+	}
+	for len(l.shares) > 0 && l.shares[len(l.shares)-1].from >= fromStep {
+		l.shares = l.shares[:len(l.shares)-1]
+	}
+	l.shares = append(l.shares, shareChange{fromStep, offset, count})
+	for _, s := range l.slots {
+		if s.state == slotFilling && s.step >= fromStep {
+			s.setRange(offset, offset+count)
+		}
+	}
+	l.wake()
+	return nil
+}
+
+// JumpTo makes step the next batch, in either direction: after a roll-back, or for the next evaluation (0). What was read
+// ahead is dropped; batches that the caller holds stay valid. The share set last holds from there on.
+func (l *Loader) JumpTo(step int64) error {
+	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
+		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := l.shares[len(l.shares)-1]
+	last.from = 0
+	l.shares = append(l.shares[:0], last)
+	l.head, l.fill = step, step
+	for _, s := range l.slots {
+		if s.state == slotFilling {
+			s.free()
+		}
+	}
+	l.wake()
+	return nil
+}
+
+// Close stops the workers, waits for them and frees the buffers, also those of batches that are still held. It does not
+// close the Dataset. A second Close does nothing.
+func (l *Loader) Close() error {
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	l.closed = true
+	l.wake()
+	l.mu.Unlock()
+	l.workers.Wait()
+	var errs []error
+	for _, r := range l.readers {
+		errs = append(errs, r.Close())
+	}
+	l.freeSlots()
+	return errors.Join(errs...)
+}
+
+func (l *Loader) release(s *slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.state == slotLent {
+		s.free()
+		l.wake()
+	}
+}
+
+// wake makes the workers and Next look again. The lock is held.
+func (l *Loader) wake() {
+	l.work.Broadcast()
+	select {
+	case l.ready <- struct{}{}:
+	default:
+	}
+}
+
+// shareOf returns this rank's share at a step. The lock is held.
+func (l *Loader) shareOf(step int64) shareChange {
+	k := len(l.shares) - 1
+	for k > 0 && l.shares[k].from > step {
+		k--
+	}
+	return l.shares[k]
+}

@@ -1,0 +1,83 @@
+package data
+
+import "math/bits"
+
+// Random numbers are functions of (seed, epoch, index, stream) and of how many were drawn before. The generator is
+// Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+
+// stream separates the purposes that numbers are drawn for.
+type stream uint8
+
+const (
+	streamPermutation stream = iota + 1 // order of an epoch; index 0
+	streamAugment                       // crop and flip of a sample
+	streamClass                         // pattern of a synthetic class; index = class
+	streamSynthetic                     // a synthetic sample; epoch = part (training, evaluation)
+	streamSubset                        // rank of a sample in Limited; seed 0
+)
+
+const (
+	philoxMul0, philoxMul1   = 0xD2511F53, 0xCD9E8D57
+	philoxStep0, philoxStep1 = 0x9E3779B9, 0xBB67AE85
+)
+
+// philox maps a counter to 128 random bits under a key.
+func philox(ctr [4]uint32, k0, k1 uint32) [4]uint32 {
+	for range 10 {
+		hi0, lo0 := bits.Mul32(philoxMul0, ctr[0])
+		hi1, lo1 := bits.Mul32(philoxMul1, ctr[2])
+		ctr = [4]uint32{hi1 ^ ctr[1] ^ k0, lo1, hi0 ^ ctr[3] ^ k1, lo0}
+		k0 += philoxStep0
+		k1 += philoxStep1
+	}
+	return ctr
+}
+
+// draws is one sequence of random numbers, 2^34 of 32 bits.
+type draws struct {
+	k0, k1 uint32
+	ctr    [4]uint32 // block, epoch, index (low), stream and index (high)
+	out    [4]uint32
+	next   int // of out; 4 when a new block is due
+}
+
+// newDraws starts the sequence of (seed, epoch, index, stream). Different arguments never share a block: each has its
+// own bits of the counter (epoch 32, index 56, stream 8).
+func newDraws(seed uint64, epoch, index int, s stream) draws {
+	i := uint64(index)
+	return draws{
+		k0: uint32(seed), k1: uint32(seed >> 32),
+		ctr:  [4]uint32{0, uint32(epoch), uint32(i), uint32(i>>32)&0xFFFFFF | uint32(s)<<24},
+		next: 4,
+	}
+}
+
+// uint32 returns 32 uniform bits.
+func (d *draws) uint32() uint32 {
+	if d.next == 4 {
+		d.out = philox(d.ctr, d.k0, d.k1)
+		d.ctr[0]++
+		d.next = 0
+	}
+	v := d.out[d.next]
+	d.next++
+	return v
+}
+
+// below returns a uniform integer in [0, n), n > 0, without bias (D. Lemire, "Fast random integer generation in an
+// interval", 2019).
+func (d *draws) below(n int) int {
+	hi, lo := bits.Mul32(d.uint32(), uint32(n))
+	if lo < uint32(n) {
+		for least := -uint32(n) % uint32(n); lo < least; {
+			hi, lo = bits.Mul32(d.uint32(), uint32(n))
+		}
+	}
+	return int(hi)
+}
+
+// float64 returns a uniform number in [0, 1) with 53 random bits.
+func (d *draws) float64() float64 {
+	hi, lo := uint64(d.uint32()), uint64(d.uint32())
+	return float64((hi<<32|lo)>>11) * (1.0 / (1 << 53))
+}

@@ -1,0 +1,122 @@
+package data
+
+// Bilinear resampling with antialiasing, as torchvision and Pillow do it for 8-bit images: along each axis an output
+// pixel is a weighted mean of the input pixels under a triangle as wide as the reduction (two input pixels at least),
+// weights in 22-bit fixed point, first along rows, then along columns, rounded to 8 bits in between. All pixel
+// arithmetic is in integers, so results are the same on every machine.
+
+const weightBits = 22
+
+// axis maps one axis of the source onto a grid of output pixels, and selects a window of that grid.
+type axis struct {
+	from, to     float64 // span of the source that the whole grid covers, in source pixels
+	lo, hi       int     // source pixels that may be looked at
+	grid         int     // output pixels that cover the span
+	first, count int     // window of the grid that is wanted
+}
+
+// taps are the weights of one axis.
+type taps struct {
+	start  []int32 // (count) first source pixel
+	num    []int32 // (count) source pixels
+	weight []int32 // (count, width), sums to about 1<<weightBits a row
+	width  int
+}
+
+// setup computes the weights of a. Products are rounded one by one (float64 conversions), so that machines with fused
+// multiply-add agree with those without.
+func (t *taps) setup(a axis) {
+	scale := (a.to - a.from) / float64(a.grid)
+	support := max(scale, 1)
+	inverse := 1 / support
+	t.width = min(int(2*support)+3, a.hi-a.lo)
+	t.start, t.num = resize(t.start, a.count), resize(t.num, a.count)
+	t.weight = resize(t.weight, a.count*t.width)
+	for k := range a.count {
+		center := a.from + float64((float64(a.first+k)+0.5)*scale)
+		start := max(int(max(center-support+0.5, 0)), a.lo)
+		end := min(int(center+support+0.5), a.hi)
+		// A span narrower than half a pixel may see no pixel's centre; then the nearest pixel stands for it.
+		start = min(start, a.hi-1)
+		end = max(end, start+1)
+		w := t.weight[k*t.width:][:end-start]
+		var sum float64
+		for i := range w {
+			sum += triangle((float64(start+i) - center + 0.5) * inverse)
+		}
+		for i := range w {
+			v := triangle((float64(start+i) - center + 0.5) * inverse)
+			if sum == 0 {
+				v, sum = 1, 1
+			}
+			w[i] = int32(float64(v/sum*(1<<weightBits)) + 0.5)
+		}
+		t.start[k], t.num[k] = int32(start), int32(end-start)
+	}
+}
+
+func triangle(x float64) float64 { return max(0, 1-max(x, -x)) }
+
+// resize returns s with length n, its contents unspecified.
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		return make([]T, n)
+	}
+	return s[:n]
+}
+
+// resampler holds the buffers of a resampling, reused from one image to the next.
+type resampler struct {
+	x, y taps
+	rows []byte // (source rows needed, x.count, 3)
+}
+
+// resample writes the window of (x, y) of src, an image of width pixels a row, to dst (y.count, x.count, 3).
+func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
+	r.x.setup(x)
+	r.y.setup(y)
+	top := int(r.y.start[0])
+	last := len(r.y.start) - 1
+	bottom := int(r.y.start[last] + r.y.num[last])
+	r.rows = resize(r.rows, (bottom-top)*x.count*3)
+	for row := top; row < bottom; row++ {
+		r.x.horizontal(r.rows[(row-top)*x.count*3:][:x.count*3], src[row*width*3:][:width*3])
+	}
+	for k := range y.count {
+		r.y.vertical(dst[k*x.count*3:][:x.count*3], r.rows, k, top)
+	}
+}
+
+const weightHalf = 1 << (weightBits - 1)
+
+// horizontal resamples one row: dst (count, 3) of src (width, 3).
+func (t *taps) horizontal(dst, src []byte) {
+	for k, start := range t.start {
+		w := t.weight[k*t.width:][:t.num[k]]
+		s := src[3*start:][:3*len(w)]
+		red, green, blue := int32(weightHalf), int32(weightHalf), int32(weightHalf)
+		for i, v := range w {
+			red += v * int32(s[3*i])
+			green += v * int32(s[3*i+1])
+			blue += v * int32(s[3*i+2])
+		}
+		d := dst[3*k:][:3]
+		d[0], d[1], d[2] = clampByte(red), clampByte(green), clampByte(blue)
+	}
+}
+
+// vertical mixes the rows of output row k; rows begins with source row top.
+func (t *taps) vertical(dst, rows []byte, k, top int) {
+	w := t.weight[k*t.width:][:t.num[k]]
+	at := (int(t.start[k]) - top) * len(dst)
+	for c := range dst {
+		sum := int32(weightHalf)
+		for i, v := range w {
+			sum += v * int32(rows[at+i*len(dst)+c])
+		}
+		dst[c] = clampByte(sum)
+	}
+}
+
+// clampByte rounds a sum of weighted bytes. Rounded weights may sum to a little more than one.
+func clampByte(sum int32) byte { return byte(min(sum>>weightBits, 255)) }

@@ -1,0 +1,85 @@
+package data
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Limited returns a data set of n samples of ds, or ds itself where n is 0 or at least ds.Len().
+//
+// The part is the same at every call. Classes are as equal in number as they can be: places go round the classes, one
+// each, until n are filled; a class without further samples is passed over, and where a round cannot be completed the
+// lower labels are served first. Within a class, samples are taken in a fixed random order, so that a part of few
+// samples lies within every part of more. The chosen samples keep the order of ds.
+func Limited(ds Dataset, n int) Dataset {
+	if n <= 0 || n >= ds.Len() {
+		return ds
+	}
+	byClass := make([][]int32, len(ds.Classes()))
+	for i := range ds.Len() {
+		c := ds.Label(i)
+		byClass[c] = append(byClass[c], int32(i))
+	}
+	chosen := make([]int32, 0, n)
+	quota := balancedQuotas(byClass, n)
+	for c, members := range byClass {
+		slices.SortFunc(members, func(a, b int32) int {
+			return cmp.Or(cmp.Compare(subsetRank(a), subsetRank(b)), cmp.Compare(a, b))
+		})
+		chosen = append(chosen, members[:quota[c]]...)
+	}
+	slices.Sort(chosen)
+	return &subset{Dataset: ds, index: chosen}
+}
+
+// subsetRank is the fixed random number by which Limited orders samples.
+func subsetRank(i int32) uint32 {
+	d := newDraws(0, 0, int(i), streamSubset)
+	return d.uint32()
+}
+
+// balancedQuotas deals n places to the classes in rounds; n is at most the number of samples.
+func balancedQuotas(byClass [][]int32, n int) []int {
+	quota := make([]int, len(byClass))
+	for n > 0 {
+		open := 0
+		for c := range byClass {
+			if quota[c] < len(byClass[c]) {
+				open++
+			}
+		}
+		round := max(n/open, 1)
+		for c := range byClass {
+			take := min(round, len(byClass[c])-quota[c], n)
+			quota[c] += take
+			n -= take
+		}
+	}
+	return quota
+}
+
+// subset is a selection of the samples of a data set.
+type subset struct {
+	Dataset
+	index []int32 // own index -> index in Dataset
+}
+
+func (s *subset) Len() int        { return len(s.index) }
+func (s *subset) Label(i int) int { return s.Dataset.Label(int(s.index[i])) }
+
+func (s *subset) NewReader() (Reader, error) {
+	r, err := s.Dataset.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &subsetReader{Reader: r, index: s.index}, nil
+}
+
+type subsetReader struct {
+	Reader
+	index []int32
+}
+
+func (r *subsetReader) Read(i int, sizer Sizer, img *Image) error {
+	return r.Reader.Read(int(r.index[i]), sizer, img)
+}
