@@ -62,7 +62,8 @@ type BatchNormDiffApply struct {
 }
 
 // BatchNormRunning moves running statistics towards the batch's: r += Momentum·(batch - r), the variance made
-// unbiased (n/(n-1), where n > 1), groups averaged with equal weight.
+// unbiased (n/(n-1), where n > 1), groups averaged with equal weight. A channel whose batch statistics are not finite is
+// left as it is: a step that is skipped for NaN must leave no trace.
 //
 //	in   running_mean (C); running_var (C); mean (G, C); var (G, C)
 //	out  running_mean (C); running_var (C): in place

@@ -224,6 +224,17 @@ func (o *Optimizer) Steps() int { return o.steps }
 // SetSteps continues from a checkpoint.
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
 
+// Bytes is the device memory of moments, scalars and scratch.
+func (o *Optimizer) Bytes() int64 {
+	var n int64
+	for _, b := range o.memory {
+		if b != o.host {
+			n += b.Bytes()
+		}
+	}
+	return n
+}
+
 // Close frees the moments and scalars.
 func (o *Optimizer) Close() error {
 	var errs []error

@@ -124,6 +124,15 @@ func (p *Plan) region(what string, of map[string]*version, name string) (device.
 	return binder{arena: p.arena}.region(v.mem, v.spec.Size()), v.spec, nil
 }
 
+// InputNames are the inputs, in the order of their declaration.
+func (p *Plan) InputNames() []string {
+	names := make([]string, len(p.graph.Inputs))
+	for i, in := range p.graph.Inputs {
+		names[i] = in.Name
+	}
+	return names
+}
+
 // Prepare makes the copies of parameters that kernels want. Run it after each change of parameters.
 func (p *Plan) Prepare(s device.Stream) error { return p.run(s, 0) }
 

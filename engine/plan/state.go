@@ -50,6 +50,11 @@ func NewState(cache *Cache, params *Params) (_ *State, err error) {
 	return s, nil
 }
 
+// Bytes is the device memory of the state: values, gradients, statistics and staging.
+func (s *State) Bytes() int64 {
+	return s.Values.Bytes() + s.Grads.Bytes() + s.States.Bytes() + s.plain.Bytes()
+}
+
 // NewFlat allocates zeroed device memory, for optimizer moments and the like. The caller frees it.
 func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
 	bytes = max(bytes, alignBytes)

@@ -1,0 +1,183 @@
+package train
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// ignored is the label of rows that are no samples: the loss leaves them out.
+const ignored = -1
+
+// pass is a plan with the host memory of its inputs and outputs.
+type pass struct {
+	plan    *plan.Plan
+	host    device.Buffer
+	inputs  map[string]transfer
+	results []transfer // device to host: loss, rank
+	loss    transfer
+	rank    transfer
+	n       int // samples of a full micro-batch
+}
+
+// transfer pairs a region on the device with its host twin.
+type transfer struct {
+	dev, host device.Region
+	spec      device.TensorSpec
+}
+
+// bind gives the plan its memory and lays out the host twins, each 64-byte aligned.
+func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State) (err error) {
+	if err := p.plan.Bind(arena, state); err != nil {
+		return err
+	}
+	type slot struct {
+		transfer
+		offset int64
+	}
+	slots, total := map[string]slot{}, int64(0)
+	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
+		if err == nil {
+			slots[name] = slot{transfer{dev: region, spec: spec}, total}
+			total += (region.Bytes + 63) / 64 * 64
+		}
+		return err
+	}
+	for _, name := range p.plan.InputNames() {
+		region, spec, err := p.plan.Input(name)
+		if err := add(name, region, spec, err); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"loss", "rank"} {
+		region, spec, err := p.plan.Output(name)
+		if err := add(name, region, spec, err); err != nil {
+			return err
+		}
+	}
+	if p.host, err = dev.AllocHost(total); err != nil {
+		return fmt.Errorf("replica: host memory of %d bytes: %w", total, err)
+	}
+	p.inputs = map[string]transfer{}
+	for name, s := range slots {
+		s.host = device.Region{Buffer: p.host, Offset: s.offset, Bytes: s.dev.Bytes}
+		switch name {
+		case "loss":
+			p.loss = s.transfer
+		case "rank":
+			p.rank = s.transfer
+		default:
+			p.inputs[name] = s.transfer
+		}
+	}
+	p.results = []transfer{p.loss, p.rank}
+	p.n = p.loss.spec.Shape[0]
+	return nil
+}
+
+func (p *pass) close() error {
+	err := p.plan.Close()
+	if p.host != nil {
+		err = errors.Join(err, p.host.Free())
+	}
+	return err
+}
+
+// load brings a batch to the device. A batch of fewer samples than the plan's is filled up with ignored rows.
+func (p *pass) load(s device.Stream, b *data.Batch) error {
+	if b.N > p.n {
+		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
+	}
+	copy(p.inputs["images"].host.Host(), b.Images)
+	labels := p.inputs["labels"].host.Host()
+	for i := range p.n {
+		label := int32(ignored)
+		if i < b.N {
+			label = b.Labels[i]
+		}
+		binary.LittleEndian.PutUint32(labels[4*i:], uint32(label))
+	}
+	if ids, ok := p.inputs["ids"]; ok {
+		mem := ids.host.Host()
+		for i, id := range b.IDs {
+			binary.LittleEndian.PutUint64(mem[8*i:], uint64(id))
+		}
+	}
+	return p.send(s, "images", "labels", "ids")
+}
+
+// send copies inputs to the device; names that this pass lacks are passed over.
+func (p *pass) send(s device.Stream, names ...string) error {
+	for _, name := range names {
+		if t, ok := p.inputs[name]; ok {
+			if err := s.Copy(t.dev, t.host); err != nil {
+				return fmt.Errorf("replica: input %s: %w", name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// setScale writes the factor of every sample's loss, and the dropout key.
+func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
+	t := p.inputs["scale"]
+	if t.spec.DType == tensor.F64 {
+		binary.LittleEndian.PutUint64(t.host.Host(), math.Float64bits(scale))
+	} else {
+		binary.LittleEndian.PutUint32(t.host.Host(), math.Float32bits(float32(scale)))
+	}
+	binary.LittleEndian.PutUint64(p.inputs["key"].host.Host(), key)
+	return p.send(s, "scale", "key")
+}
+
+// fetch brings the results to the host; they are there after the stream's Sync.
+func (p *pass) fetch(s device.Stream) error {
+	for _, t := range p.results {
+		if err := s.Copy(t.host, t.dev); err != nil {
+			return fmt.Errorf("replica: results: %w", err)
+		}
+	}
+	return nil
+}
+
+// sums adds up the fetched results of the first n samples.
+func (p *pass) sums(n int) Sums {
+	out := Sums{Samples: n}
+	loss := p.loss.host.Host()
+	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.host.Host()))), p.n)
+	for i := range n {
+		if p.loss.spec.DType == tensor.F64 {
+			out.Loss += math.Float64frombits(binary.LittleEndian.Uint64(loss[8*i:]))
+		} else {
+			out.Loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(loss[4*i:])))
+		}
+		if ranks[i] == 0 {
+			out.Top1++
+		}
+		if ranks[i] < 5 {
+			out.Top5++
+		}
+	}
+	return out
+}
+
+// Sums are totals over samples: divide by Samples for means.
+type Sums struct {
+	Samples, Top1, Top5 int
+	Loss                float64
+}
+
+// Add adds other samples.
+func (s *Sums) Add(o Sums) {
+	s.Samples += o.Samples
+	s.Top1 += o.Top1
+	s.Top5 += o.Top5
+	s.Loss += o.Loss
+}

@@ -1,0 +1,267 @@
+package train
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// ReplicaOptions describe a classifier and how it is trained.
+type ReplicaOptions struct {
+	Model          models.Classifier
+	Classes        int
+	ImageSize      int // height = width, pixels
+	Mean, Std      [3]float32
+	Compute        tensor.DType // of activations: F32, BF16 (F64 on the reference device)
+	GhostGroup     int          // samples of a BatchNorm group, 0 = the whole micro-batch
+	BatchSize      int          // global, samples of an optimizer step
+	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
+	LabelSmoothing float64
+	Seed           uint64
+	Optimizer      optim.Options
+}
+
+// microBatch is the samples of one forward and backward pass.
+func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
+
+// Replica is one model on one device. Its methods are for one goroutine, locked to its OS thread while it trains.
+type Replica struct {
+	opts   ReplicaOptions
+	dev    device.Device
+	cache  *plan.Cache
+	state  *plan.State
+	optim  *optim.Optimizer
+	stream device.Stream
+	arena  device.Buffer
+	train  *pass
+	eval   *pass
+
+	// With accumulation, gradients of micro-batches are summed here.
+	sum        device.Buffer
+	addProgram device.Program
+
+	flops  int64 // of one optimizer step
+	closer closer
+}
+
+// closer frees in reverse order of acquisition.
+type closer []func() error
+
+func (c *closer) add(f func() error) { *c = append(*c, f) }
+
+func (c *closer) close() error {
+	var errs []error
+	for i := len(*c) - 1; i >= 0; i-- {
+		errs = append(errs, (*c)[i]())
+	}
+	*c = nil
+	return errors.Join(errs...)
+}
+
+// NewReplica builds graphs and plans, allocates all memory and sets the initial values.
+func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
+	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Close())
+		}
+	}()
+	r.closer.add(r.cache.Close)
+	if opts.Accumulation < 1 || opts.BatchSize < 1 || opts.BatchSize%opts.Accumulation != 0 {
+		return nil, fmt.Errorf("replica: batch size %d, want a multiple of the %d micro-batches", opts.BatchSize, opts.Accumulation)
+	}
+	if r.stream, err = dev.NewStream(); err != nil {
+		return nil, fmt.Errorf("replica: %w", err)
+	}
+	r.closer.add(r.stream.Close)
+	if err := r.planPasses(); err != nil {
+		return nil, err
+	}
+	if err := r.allocate(); err != nil {
+		return nil, err
+	}
+	return r, r.initialize()
+}
+
+// planPasses plans training and evaluation. Both use the same micro-batch, so they share one arena.
+func (r *Replica) planPasses() error {
+	training, err := r.graph(true)
+	if err != nil {
+		return err
+	}
+	evaluation, err := r.graph(false)
+	if err != nil {
+		return err
+	}
+	r.flops = training.FLOPs() * int64(r.opts.Accumulation)
+	trainPlan, err := plan.Compile(r.cache, training, nil)
+	if err != nil {
+		return err
+	}
+	evalPlan, err := plan.Compile(r.cache, evaluation, trainPlan.Params())
+	if err != nil {
+		return err
+	}
+	r.train, r.eval = &pass{plan: trainPlan}, &pass{plan: evalPlan}
+	return nil
+}
+
+// graph builds the pass for one micro-batch of N samples.
+func (r *Replica) graph(training bool) (*graph.Graph, error) {
+	o, n := r.opts, r.opts.microBatch()
+	return graph.Build(func(g *graph.Graph) {
+		if o.Compute == tensor.F64 {
+			g.UseF64()
+		}
+		images := g.Input("images", tensor.U8, n, o.ImageSize, o.ImageSize, 3)
+		labels := g.Input("labels", tensor.I32, n)
+		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
+		if training {
+			net.IDs, net.Key = g.Input("ids", tensor.I64, n), g.Input("key", tensor.U32, 2)
+		}
+		x := g.ImageNormalize("normalize", images, o.Mean[:], o.Std[:], o.Compute) // (N, 3, H, W)
+		logits := o.Model(net, x, o.Classes)                                       // (N, classes)
+		smoothing := o.LabelSmoothing
+		if !training {
+			smoothing = 0
+		}
+		loss, rank := g.SoftmaxCrossEntropy("loss", logits, labels, smoothing) // (N), (N)
+		g.Output("loss", loss)
+		g.Output("rank", rank)
+		if training {
+			g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
+		}
+	})
+}
+
+// allocate takes all device memory that the replica will ever use.
+func (r *Replica) allocate() (err error) {
+	params := r.train.plan.Params()
+	if r.state, err = plan.NewState(r.cache, params); err != nil {
+		return err
+	}
+	r.closer.add(r.state.Close)
+	grads := r.state.Grads
+	if r.opts.Accumulation > 1 {
+		if err := r.allocateSum(); err != nil {
+			return err
+		}
+		grads = r.sum
+	}
+	if r.optim, err = optim.New(r.cache, r.state, grads, r.opts.Optimizer); err != nil {
+		return err
+	}
+	r.closer.add(r.optim.Close)
+	bytes := max(r.train.plan.ArenaBytes(), r.eval.plan.ArenaBytes())
+	if r.arena, err = r.dev.Alloc(bytes); err != nil {
+		return fmt.Errorf("replica: activations of %d bytes for %d samples: %w", bytes, r.opts.microBatch(), err)
+	}
+	r.closer.add(r.arena.Free)
+	for _, p := range []*pass{r.train, r.eval} {
+		if err := p.bind(r.dev, device.Whole(r.arena), r.state); err != nil {
+			return err
+		}
+		r.closer.add(p.close)
+	}
+	return nil
+}
+
+// allocateSum makes the buffer and the program that add up the gradients of micro-batches: sum += grads.
+func (r *Replica) allocateSum() (err error) {
+	params := r.state.Params
+	if r.sum, err = r.state.NewFlat(params.Bytes); err != nil {
+		return fmt.Errorf("replica: gradient sum of %d bytes: %w", params.Bytes, err)
+	}
+	r.closer.add(r.sum.Free)
+	flat := device.Spec(params.DType, params.Elements())
+	k, err := r.cache.Compile(device.Binary{Func: device.Add}, []device.TensorSpec{flat, flat}, []device.TensorSpec{flat})
+	if err != nil {
+		return fmt.Errorf("replica: gradient sum: %w", err)
+	}
+	inPlace := false
+	for _, a := range k.InPlace() {
+		inPlace = inPlace || a == device.Alias{Out: 0, In: 0}
+	}
+	if !inPlace {
+		return errors.New("replica: gradient sum: the device cannot add in place")
+	}
+	whole := func(b device.Buffer) device.Region { return device.Region{Buffer: b, Bytes: flat.Size()} }
+	r.addProgram, err = r.dev.NewProgram([]device.Step{{Launch: &device.Launch{Name: "gradient sum", Kernel: k,
+		In: []device.Region{whole(r.sum), whole(r.state.Grads)}, Out: []device.Region{whole(r.sum)}}}})
+	if err == nil {
+		r.closer.add(r.addProgram.Close)
+	}
+	return err
+}
+
+// PredictedBytes is the device memory that the plans said the replica needs. It equals what the device has handed out.
+func (r *Replica) PredictedBytes() int64 {
+	bytes := max(r.train.plan.ArenaBytes(), r.eval.plan.ArenaBytes()) + r.state.Bytes() + r.optim.Bytes()
+	if r.sum != nil {
+		bytes += r.sum.Bytes()
+	}
+	return bytes
+}
+
+// ParamCount is the number of trained elements, padding left out.
+func (r *Replica) ParamCount() int64 {
+	var n int64
+	for _, p := range r.state.Params.Params {
+		n += p.Spec.Shape.Elements()
+	}
+	return n
+}
+
+// FLOPs is the nominal arithmetic of one optimizer step.
+func (r *Replica) FLOPs() int64 { return r.flops }
+
+// Plan is the training plan, for reports.
+func (r *Replica) Plan() *plan.Plan { return r.train.plan }
+
+// initialize sets parameters and statistics: functions of (seed, name, position).
+func (r *Replica) initialize() error {
+	set := func(flat device.Buffer, infos []plan.ParamInfo) error {
+		for _, p := range infos {
+			if err := r.state.Write(flat, p, initialValues(p, r.opts.Seed)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States))
+}
+
+// initialValues draws a tensor in double precision and rounds it to its type, plain and little endian.
+func initialValues(p plan.ParamInfo, seed uint64) []byte {
+	n := p.Spec.Shape.Elements()
+	s := random.New(seed, p.Name)
+	out := make([]byte, 0, n*p.Spec.DType.Size())
+	for i := range uint64(n) {
+		v := p.Init.A
+		switch p.Init.Kind {
+		case graph.Gaussian:
+			v += p.Init.B * s.Normal(i)
+		case graph.Interval:
+			v += (p.Init.B - p.Init.A) * s.Uniform(i)
+		}
+		if p.Spec.DType == tensor.F64 {
+			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))
+		} else {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(float32(v)))
+		}
+	}
+	return out
+}
+
+// Close frees everything in reverse order.
+func (r *Replica) Close() error { return r.closer.close() }

@@ -1,0 +1,305 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/optim"
+)
+
+// ErrDiverged ends a run whose gradients stay NaN or infinite.
+var ErrDiverged = errors.New("training diverged")
+
+// Options are what a run needs beside its replica. Zero intervals switch off what they time.
+type Options struct {
+	Replica  *Replica
+	Train    *data.Loader // training batches; Run jumps to where the run starts
+	Eval     *data.Loader // nil: no evaluation
+	Store    *checkpoint.Store
+	StoreDir string // of Store
+	Observer Observer
+
+	Schedule     optim.Schedule
+	Steps        int64 // optimizer steps of the whole run, >= 1
+	MaxDuration  time.Duration
+	EvalInterval int // epochs
+
+	SaveSteps    int64 // checkpoint each so many steps
+	SaveInterval time.Duration
+	KeepBest     bool
+
+	NaNPatience  int // skipped steps in a row before a roll-back
+	NaNRollbacks int // roll-backs before ErrDiverged
+
+	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew.
+	Resume *checkpoint.State
+	// Template is the checkpoint state's part that Run does not know: program, configuration, seed.
+	Template checkpoint.State
+}
+
+// Result is how a run ended.
+type Result struct {
+	Steps       int64
+	Epochs      float64
+	Interrupted bool    // the context was cancelled: saved, to be resumed
+	OutOfTime   bool    // MaxDuration was reached: likewise
+	LastLoss    float64 // mean over the global batch of the last step
+	LastEval    *Evaluation
+	Best        *checkpoint.Best
+	Samples     int64         // trained on in this process
+	TrainTime   time.Duration // of those steps, evaluation and saving left out
+	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
+	RollBacks   int64
+}
+
+// run is the state of Run.
+type run struct {
+	Options
+	start      time.Time
+	step       int64
+	epochSteps int64
+	lastSave   time.Time
+	savedStep  int64
+	nanRow     int
+	result     Result
+	record     StepRecord
+}
+
+// Run trains to the end, or until ctx is cancelled. The result is valid, as far as the run got, with an error too.
+func Run(ctx context.Context, o Options) (Result, error) {
+	runtime.LockOSThread() // an OpenMP team and a CUDA context belong to a thread
+	defer runtime.UnlockOSThread()
+	r := &run{Options: o, start: time.Now(), savedStep: -1}
+	r.lastSave = r.start
+	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
+	if o.Resume != nil {
+		r.restore(*o.Resume)
+		r.savedStep = r.step
+	}
+	err := r.train(ctx)
+	r.result.Steps = r.step
+	r.result.Epochs = float64(r.step) / float64(r.epochSteps)
+	return r.result, err
+}
+
+// restore takes over counters of a checkpoint.
+func (r *run) restore(s checkpoint.State) {
+	r.step = s.Step
+	r.result.Best = s.Best
+	r.result.Skipped = s.Counters["skipped_steps"]
+	r.result.RollBacks = max(r.result.RollBacks, s.Counters["roll_backs"])
+	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
+	if raw, ok := s.Extra["train"]; ok {
+		var last lastResults
+		if json.Unmarshal(raw, &last) == nil {
+			r.result.LastLoss, r.result.LastEval = float64(last.Loss), last.Eval
+		}
+	}
+}
+
+// lastResults are the results that a resumed run shows if it has nothing left to do.
+type lastResults struct {
+	Loss checkpoint.Float `json:"loss"`
+	Eval *Evaluation      `json:"eval"`
+}
+
+func (r *run) train(ctx context.Context) error {
+	if err := r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation)); err != nil {
+		return err
+	}
+	for r.step < r.Steps {
+		if ctx.Err() != nil {
+			r.result.Interrupted = true
+			return r.finalSave()
+		}
+		if r.MaxDuration > 0 && time.Since(r.start) >= r.MaxDuration {
+			r.result.OutOfTime = true
+			return r.finalSave()
+		}
+		// The step itself is not cancelled: interrupting a run finishes the step.
+		if err := r.oneStep(context.WithoutCancel(ctx)); err != nil {
+			return err
+		}
+		if err := r.evaluateWhenDue(ctx); err != nil {
+			return err
+		}
+		if err := r.saveWhenDue(ctx); err != nil {
+			r.Observer.Warn(err)
+		}
+	}
+	return r.finalSave()
+}
+
+// oneStep trains one step and deals with gradients that are not finite.
+func (r *run) oneStep(ctx context.Context) error {
+	rate := r.Schedule.Rate(int(r.step))
+	out, err := r.Replica.Step(ctx, r.Train, rate)
+	if err != nil {
+		return fmt.Errorf("step %d: %w", r.step+1, err)
+	}
+	r.step++
+	r.result.Samples += int64(out.Samples)
+	r.result.TrainTime += out.Times.Total()
+	r.result.LastLoss = out.Loss / float64(out.Samples)
+	if out.Updated {
+		r.nanRow = 0
+	} else {
+		r.nanRow++
+		r.result.Skipped++
+	}
+	r.record = StepRecord{StepResult: out, Step: r.step, Total: r.Steps, Epoch: int((r.step - 1) / r.epochSteps),
+		EpochStep: int((r.step-1)%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
+	r.Observer.StepDone(&r.record)
+	if r.nanRow >= r.NaNPatience {
+		return r.rollBack()
+	}
+	return nil
+}
+
+// rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see
+// the same samples again, so a fault that is in the data or the settings comes again and ends the run.
+func (r *run) rollBack() error {
+	if r.result.RollBacks >= int64(r.NaNRollbacks) {
+		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
+			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
+	}
+	c, skipped, err := checkpoint.Latest(r.StoreDir)
+	for _, s := range skipped {
+		r.Observer.Warn(errors.New(s.String()))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to go back to: %w", ErrDiverged, r.nanRow, r.step, err)
+	}
+	defer c.Close()
+	if err := r.Replica.Load(c); err != nil {
+		return err
+	}
+	if _, err := r.Store.SetAside(c.State.Step); err != nil {
+		return err
+	}
+	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: going back to %s", r.step, r.nanRow, c.Path))
+	seen := r.result.Skipped
+	r.restore(c.State)
+	r.result.Skipped = seen
+	r.result.RollBacks++
+	r.nanRow = 0
+	return r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation))
+}
+
+// evaluateWhenDue evaluates at the end of each EvalInterval-th epoch and at the end of the run.
+func (r *run) evaluateWhenDue(ctx context.Context) error {
+	end := r.step == r.Steps
+	epochs := r.step / r.epochSteps
+	due := r.step%r.epochSteps == 0 && r.EvalInterval > 0 && epochs%int64(r.EvalInterval) == 0
+	if r.Eval == nil || !(due || end) {
+		return nil
+	}
+	e, err := r.evaluate(ctx)
+	if errors.Is(err, context.Canceled) {
+		return nil // the run is about to be saved; this evaluation comes again or not at all
+	}
+	if err != nil {
+		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
+	}
+	if best := r.result.Best; best == nil || e.Top1 > float64(best.Value) {
+		e.Best = true
+		r.result.Best = &checkpoint.Best{Metric: "top1", Value: checkpoint.Float(e.Top1), Step: r.step}
+	}
+	r.result.LastEval = &e
+	r.Observer.EvalDone(e)
+	if e.Best && r.KeepBest {
+		if err := r.save(); err != nil {
+			r.Observer.Warn(err)
+		}
+	}
+	return nil
+}
+
+// evaluate runs all samples that are held out.
+func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
+	started := time.Now()
+	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
+		return Evaluation{}, err
+	}
+	batches, done := r.Eval.BatchesPerEpoch(), 0
+	r.Observer.EvalStarted(batches)
+	var total Sums
+	for {
+		b, err := r.Eval.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Evaluation{}, err
+		}
+		s, err := r.Replica.Evaluate(b)
+		b.Release()
+		if err != nil {
+			return Evaluation{}, err
+		}
+		total.Add(s)
+		done++
+		r.Observer.EvalProgress(done, batches)
+	}
+	n := float64(total.Samples)
+	return Evaluation{Step: r.step, Epoch: int((r.step - 1) / r.epochSteps), Samples: total.Samples, Loss: total.Loss / n,
+		Top1: float64(total.Top1) / n, Top5: float64(total.Top5) / n, Took: time.Since(started)}, nil
+}
+
+// saveWhenDue saves by steps or by time. A failure in mid-run (a full disk) is tried again at the next interval.
+func (r *run) saveWhenDue(ctx context.Context) error {
+	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
+	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
+	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.Steps || ctx.Err() != nil {
+		return nil // the end and an interruption are saved by finalSave
+	}
+	if r.nanRow > 0 {
+		return nil // not a state to go back to
+	}
+	return r.save()
+}
+
+// finalSave saves unless this very step is saved already.
+func (r *run) finalSave() error {
+	if r.savedStep == r.step {
+		return nil
+	}
+	return r.save()
+}
+
+func (r *run) save() error {
+	started := time.Now()
+	r.lastSave = started
+	state := r.Template
+	state.Step, state.Epoch, state.StepInEpoch = r.step, r.step/r.epochSteps, r.step%r.epochSteps
+	state.SamplesSeen = r.step * int64(r.Replica.opts.BatchSize)
+	state.Best = r.result.Best
+	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
+		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
+	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks}
+	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval})
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
+	}
+	state.Extra = map[string]json.RawMessage{"train": last}
+	model, optimizer := r.Replica.Tensors()
+	best := r.result.Best != nil && r.result.Best.Step == r.step
+	// Background: a save that has begun is finished, also while the run is being interrupted.
+	saved, err := r.Store.Save(context.Background(), checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best && r.KeepBest})
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
+	}
+	r.savedStep = r.step
+	for _, w := range saved.Warnings {
+		r.Observer.Warn(w)
+	}
+	r.Observer.Saved(saved, time.Since(started))
+	return nil
+}

@@ -1,0 +1,97 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// Tensors are the replica's parameters and statistics, and its optimizer state, as checkpoints store them: plain
+// layout, under the names of the model. They are read from the device when they are written.
+func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
+	params := r.state.Params
+	for _, p := range params.Params {
+		model = append(model, r.tensor(r.state.Values, p, p.Name))
+	}
+	for _, p := range params.States {
+		model = append(model, r.tensor(r.state.States, p, p.Name))
+	}
+	for _, m := range r.optim.Moments() {
+		for _, p := range params.Params {
+			optimizer = append(optimizer, r.tensor(m.Flat, p, momentName(m.Name, p.Name)))
+		}
+	}
+	return model, optimizer
+}
+
+// momentName is a moment's name in a checkpoint: "fc.weight.momentum".
+func momentName(moment, param string) string { return param + "." + moment }
+
+func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) checkpoint.Tensor {
+	return checkpoint.Tensor{Name: name, DType: p.Spec.DType, Shape: p.Spec.Shape, Stream: func(w io.Writer) error {
+		data := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
+		if err := r.state.Read(flat, p, data); err != nil {
+			return err
+		}
+		_, err := w.Write(data)
+		return err
+	}}
+}
+
+// Load sets parameters, statistics and optimizer state from a checkpoint; nothing is changed if it is another model's.
+func (r *Replica) Load(c *checkpoint.Checkpoint) error {
+	model, optimizer := r.Tensors()
+	if err := errors.Join(c.Model.Check(infos(model)), c.Optimizer.Check(infos(optimizer))); err != nil {
+		return fmt.Errorf("checkpoint %s: %w", c.Path, err)
+	}
+	if err := r.LoadWeights(c.Model); err != nil {
+		return err
+	}
+	for _, m := range r.optim.Moments() {
+		for _, p := range r.state.Params.Params {
+			if err := r.fill(m.Flat, p, c.Optimizer, momentName(m.Name, p.Name)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences.
+func (r *Replica) LoadWeights(f *checkpoint.File) error {
+	model, _ := r.Tensors()
+	if err := f.Check(infos(model)); err != nil {
+		return err
+	}
+	for _, p := range r.state.Params.Params {
+		if err := r.fill(r.state.Values, p, f, p.Name); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.state.Params.States {
+		if err := r.fill(r.state.States, p, f, p.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Replica) fill(flat device.Buffer, p plan.ParamInfo, from *checkpoint.File, name string) error {
+	data := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
+	if err := from.ReadInto(name, data); err != nil {
+		return err
+	}
+	return r.state.Write(flat, p, data)
+}
+
+func infos(ts []checkpoint.Tensor) []checkpoint.Info {
+	out := make([]checkpoint.Info, len(ts))
+	for i, t := range ts {
+		out[i] = t.Info()
+	}
+	return out
+}
