@@ -30,7 +30,7 @@ func ParseSet(text string) (Override, error) {
 	if !found || key == "" {
 		return Override{}, fmt.Errorf("got %q, want table.key=value", shorten(text))
 	}
-	return Override{Origin: "--set " + key, Key: key, Value: strings.TrimSpace(value)}, nil
+	return Override{Origin: "--set " + dotted(strings.Split(key, ".")), Key: key, Value: strings.TrimSpace(value)}, nil
 }
 
 // Load reads a configuration file and applies the overrides in their order. Without a file ("") only
