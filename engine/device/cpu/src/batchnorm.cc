@@ -1,0 +1,405 @@
+// batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, as package device cuts it.
+//
+//   stats        mean, var (G, C)            one read of x
+//   apply        y = ReLU(z [+ residual])    one read, one write;  z = (x - mean)·gamma/sqrt(var + eps) + beta
+//   diff_reduce  diff_gamma, diff_beta       one read of x and diff_y, one write of dz where the op wants it
+//   diff_apply   diff_x                      one read of x and dz, one write
+//
+// Work is divided into items, a piece of the rows (rows.h) of one or more units, by the shape alone: partial sums and
+// their order do not depend on the number of threads. Both passes over a tensor divide it alike, so that the second
+// finds in a core's cache what the first left there. The inner loops are in batchnorm_simd.h.
+#include <cmath>
+#include <cstring>
+
+#include "layout.h"
+#include "operands.h"
+#include "ops.h"
+#include "rows.h"
+#include "simd_table.h"
+
+namespace hetero {
+namespace {
+
+constexpr int64_t kWantItems = 64;         // enough for any number of threads to share evenly
+constexpr int64_t kLeastRows = 256;        // of an item
+constexpr int64_t kInterleavedUnits = 16;  // units that an item walks together: 1 KiB of a row in f32
+constexpr int64_t kInterleavedRows = 128;  // rows of such a tile: 128 KiB
+constexpr int64_t kStreamBytes = 64 << 20; // results above this go past the caches
+
+struct Item {
+  int64_t group, part, unit_from, unit_to, from, to;
+};
+
+// What the four passes share: geometry, statistics groups and the division of work.
+struct BatchNorm : Kernel {
+  ht_batch_norm_params p;
+  bool bf16;
+  Rows rows;
+  int64_t samples, group_samples, groups;
+  int64_t parts, unit_blocks, units_a_block;
+  bool threads;
+
+  // Takes the specs: images at these positions share a layout, all else is plain.
+  BatchNorm(const Request &request, const Positions &in, const Positions &out, int made_for = -1)
+      : p(*static_cast<const ht_batch_norm_params *>(request.params)), bf16(is_bf16(request.in[0])) {
+    take_plain_but(request, out);
+    layout = choose_image_layout(*this, request, in, out, made_for);
+    ImageLayout image;
+    image_layout(this->in[0], &image);
+    rows = rows_of(image);
+    samples = image.n;
+    group_samples = p.group <= 0 || p.group >= samples ? samples : p.group;
+    groups = (samples + group_samples - 1) / group_samples;
+    units_a_block = interleaved(rows) ? kInterleavedUnits : 1;
+    unit_blocks = (rows.units + units_a_block - 1) / units_a_block;
+    const int64_t most = std::max<int64_t>(1, group_samples * rows.rows_per_sample / kLeastRows);
+    parts = std::min(most, (kWantItems + groups * unit_blocks - 1) / (groups * unit_blocks));
+    threads = worth_threads(this->in[0].bytes);
+  }
+
+  int64_t items() const { return groups * parts * unit_blocks; }
+
+  Item item(int64_t i) const {
+    const int64_t block = i % unit_blocks, part = i / unit_blocks % parts, group = i / unit_blocks / parts;
+    const int64_t begin = group * group_samples * rows.rows_per_sample;
+    const int64_t n = std::min(group_samples, samples - group * group_samples) * rows.rows_per_sample;
+    return {group,
+            part,
+            block * units_a_block,
+            std::min(rows.units, (block + 1) * units_a_block),
+            begin + n * part / parts,
+            begin + n * (part + 1) / parts};
+  }
+
+  // Calls f(unit, from, to) for the tiles of an item.
+  template <class F> void each_tile(const Item &it, F f) const {
+    const int64_t step = units_a_block == 1 ? it.to - it.from : kInterleavedRows;
+    for (int64_t from = it.from; from < it.to; from += step)
+      for (int64_t unit = it.unit_from; unit < it.unit_to; unit++) f(unit, from, std::min(from + step, it.to));
+  }
+
+  // Elements of each channel of a group.
+  double count(int64_t group) const {
+    return double(std::min(group_samples, samples - group * group_samples)) * pixels();
+  }
+  double pixels() const { return double(in[0].dims[2]) * double(in[0].dims[3]); }
+
+  // The channel of a unit's lane, -1 for padding.
+  int64_t channel(int64_t unit, int64_t lane) const {
+    const int64_t c = unit * rows.unit_channels + lane % rows.unit_channels;
+    return c < rows.channels ? c : -1;
+  }
+
+  // Rows lie one behind the other and are whole: then results may be streamed.
+  bool streams(const ht_spec &result) const {
+    return units_a_block == 1 && rows.tail_lanes == 16 && rows.last_unit_lanes == 16 && rows.row_stride == 16 &&
+           result.bytes >= kStreamBytes;
+  }
+
+  int64_t lanes_bytes() const { return groups * rows.units * int64_t(sizeof(NormLanes)); }
+
+  uint32_t layout;
+
+private:
+  void take_plain_but(const Request &request, const Positions &images) {
+    Request plain = request;
+    for (int i : images) plain.out[size_t(i)].layout = HT_LAYOUT_PLAIN;
+    take_plain(*this, plain);
+  }
+};
+
+bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
+
+// 1/sqrt(var + eps), in f64: rounded once, when it is stored.
+double inverse_deviation(double var, double eps) { return 1 / std::sqrt(var + eps); }
+
+// The lanes of a unit for x̂; group is 0 where statistics have no groups.
+void norm_lanes(const BatchNorm &k, int64_t group, int64_t unit, void *const *in, NormLanes *lanes) {
+  const float *mean = static_cast<const float *>(in[1]), *var = static_cast<const float *>(in[2]),
+              *gamma = static_cast<const float *>(in[3]), *beta = static_cast<const float *>(in[4]);
+  *lanes = NormLanes{};
+  for (int l = 0; l < 16; l++) {
+    const int64_t c = k.channel(unit, l), at = group * k.rows.channels + c;
+    if (c < 0) continue;
+    lanes->mean[l] = mean[at];
+    lanes->scale[l] = float(gamma[c] * inverse_deviation(var[at], k.p.eps));
+    lanes->beta[l] = beta[c];
+  }
+}
+
+// --- statistics ----------------------------------------------------------------------------------
+
+struct Stats final : BatchNorm {
+  explicit Stats(const Request &request) : BatchNorm(request, {0}, {}) {
+    workspace = items_moments() * int64_t(sizeof(Moments));
+  }
+
+  int64_t items_moments() const { return groups * parts * rows.units; }
+
+  void run(const Args &a) override {
+    auto *partial = static_cast<Moments *>(a.workspace);
+    const auto stats = simd().batch_norm.stats[bf16];
+#pragma omp parallel if (threads)
+    {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < items(); i++) {
+        const Item it = item(i);
+        Moments *m = partial + (it.group * parts + it.part) * rows.units;
+        std::memset(static_cast<void *>(m + it.unit_from), 0, size_t(it.unit_to - it.unit_from) * sizeof *m);
+        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) { stats(rows, unit, from, to, a.in[0], m + unit); });
+      }
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups * rows.units; i++)
+        combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]),
+                static_cast<float *>(a.out[1]));
+    }
+  }
+
+  // Merges the parts' moments in their order: means move by their share, deviations get what the means differ.
+  void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
+    Moments all = partial[group * parts * rows.units + unit];
+    for (int64_t part = 1; part < parts; part++) {
+      const Moments &m = partial[(group * parts + part) * rows.units + unit];
+      const double total = all.count + m.count;
+      for (int64_t l = 0; l < rows.unit_channels; l++) {
+        const double delta = m.mean[l] - all.mean[l];
+        all.mean[l] += delta * m.count / total;
+        all.m2[l] += m.m2[l] + delta * delta * all.count * m.count / total;
+      }
+      all.count = total;
+    }
+    for (int64_t l = 0; l < rows.unit_channels; l++) {
+      const int64_t c = channel(unit, l);
+      if (c < 0) continue;
+      mean[group * rows.channels + c] = float(all.mean[l]);
+      var[group * rows.channels + c] = float(all.m2[l] > 0 || all.m2[l] != all.m2[l] ? all.m2[l] / all.count : 0);
+    }
+  }
+};
+
+// --- forward -------------------------------------------------------------------------------------
+
+struct Apply final : BatchNorm {
+  bool grouped; // statistics of groups, not running ones
+
+  explicit Apply(const Request &request)
+      : BatchNorm(request, params_of(request).add ? Positions{0, 5} : Positions{0}, {0}),
+        grouped(request.in[1].ndim == 2) {
+    workspace = lanes_bytes();
+    inplace = {{0, 0}};
+    if (p.add) inplace.push_back({0, 5});
+    if (!(p.add && p.relu)) return;
+    out[1] = opaque_spec(rows.words * 2);
+    out[1].layout = layout;
+  }
+
+  static const ht_batch_norm_params &params_of(const Request &request) {
+    return *static_cast<const ht_batch_norm_params *>(request.params);
+  }
+
+  void run(const Args &a) override {
+    auto *lanes = static_cast<NormLanes *>(a.workspace);
+    const void *residual = p.add ? a.in[5] : nullptr;
+    auto *mask = p.add && p.relu ? static_cast<uint16_t *>(a.out[1]) : nullptr;
+    const bool stream = streams(out[0]) && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != residual;
+    const auto apply = simd().batch_norm.apply[bf16][p.relu != 0][p.add != 0][stream];
+#pragma omp parallel if (threads)
+    {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups * rows.units; i++)
+        norm_lanes(*this, grouped ? i / rows.units : 0, i % rows.units, a.in, lanes + i);
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < items(); i++) {
+        const Item it = item(i);
+        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
+          apply(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], residual, a.out[0], mask);
+        });
+      }
+    }
+  }
+};
+
+// --- backward ------------------------------------------------------------------------------------
+
+struct DiffReduce final : BatchNorm {
+  bool keep_dz;
+  ReluMask relu;
+
+  explicit DiffReduce(const Request &request)
+      : BatchNorm(request, two(request) ? Positions{0, 5, 6} : Positions{0, 5},
+                  request.out.size() == 3 ? Positions{2} : Positions{}, mask_at(request)),
+        keep_dz(p.add || p.two), relu(!p.relu ? kNoRelu
+                                      : p.add ? kStored
+                                              : kRecomputed) {
+    lanes_at = groups * parts * rows.units * int64_t(sizeof(DiffSums));
+    workspace = lanes_at + lanes_bytes();
+    if (relu == kStored && in.back().bytes && in.back().bytes != rows.words * 2)
+      throw Invalid("mask: got " + std::to_string(in.back().bytes) + " bytes, want " + std::to_string(rows.words * 2));
+    if (relu == kStored) in.back().bytes = rows.words * 2;
+    if (!keep_dz) return;
+    inplace = {{2, 5}};
+    if (p.two) inplace.push_back({2, 6});
+  }
+
+  static bool two(const Request &r) { return static_cast<const ht_batch_norm_params *>(r.params)->two; }
+  static int mask_at(const Request &r) {
+    const auto *p = static_cast<const ht_batch_norm_params *>(r.params);
+    return p->relu && p->add ? int(r.in.size()) - 1 : -1;
+  }
+
+  void run(const Args &a) override {
+    auto *partial = static_cast<DiffSums *>(a.workspace);
+    auto *lanes = reinterpret_cast<NormLanes *>(static_cast<char *>(a.workspace) + lanes_at);
+    const void *diff_y2 = p.two ? a.in[6] : nullptr;
+    const auto *mask = relu == kStored ? static_cast<const uint16_t *>(a.in[in.size() - 1]) : nullptr;
+    void *dz = keep_dz ? a.out[2] : nullptr;
+    const auto reduce = simd().batch_norm.reduce[bf16][relu][p.two != 0][keep_dz];
+#pragma omp parallel if (threads)
+    {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups * rows.units; i++)
+        norm_lanes(*this, i / rows.units, i % rows.units, a.in, lanes + i);
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < items(); i++) {
+        const Item it = item(i);
+        DiffSums *sums = partial + (it.group * parts + it.part) * rows.units;
+        std::memset(static_cast<void *>(sums + it.unit_from), 0, size_t(it.unit_to - it.unit_from) * sizeof *sums);
+        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
+          reduce(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], a.in[5], diff_y2, mask, dz,
+                 sums + unit);
+        });
+      }
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, i / rows.units, i % rows.units, a);
+    }
+  }
+
+  // diff_gamma = sum(dz·(x - mean))/sqrt(var + eps), diff_beta = sum(dz), over parts and over the lanes of a channel.
+  void combine(const DiffSums *partial, int64_t group, int64_t unit, const Args &a) const {
+    const auto *var = static_cast<const float *>(a.in[2]);
+    auto *diff_gamma = static_cast<float *>(a.out[0]), *diff_beta = static_cast<float *>(a.out[1]);
+    for (int64_t first = 0; first < rows.unit_channels; first++) {
+      const int64_t c = channel(unit, first), at = group * rows.channels + c;
+      if (c < 0) continue;
+      double dz = 0, dz_x = 0;
+      for (int64_t part = 0; part < parts; part++) {
+        const DiffSums &s = partial[(group * parts + part) * rows.units + unit];
+        for (int64_t l = first; l < 16; l += rows.unit_channels) {
+          dz += s.dz[l];
+          dz_x += s.dz_x[l];
+        }
+      }
+      diff_gamma[at] = float(dz_x * inverse_deviation(var[at], p.eps));
+      diff_beta[at] = float(dz);
+    }
+  }
+
+  int64_t lanes_at;
+};
+
+struct DiffApply final : BatchNorm {
+  explicit DiffApply(const Request &request) : BatchNorm(request, {0, 5}, {0}) {
+    workspace = lanes_bytes();
+    inplace = {{0, 5}, {0, 0}};
+  }
+
+  void run(const Args &a) override {
+    auto *lanes = static_cast<NormLanes *>(a.workspace);
+    const bool stream = streams(out[0]) && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != a.in[5];
+    const auto apply = simd().batch_norm.diff_apply[bf16][p.relu != 0][stream];
+#pragma omp parallel if (threads)
+    {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups * rows.units; i++) diff_lanes(i / rows.units, i % rows.units, a.in, lanes + i);
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < items(); i++) {
+        const Item it = item(i);
+        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
+          apply(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], a.in[5], a.out[0]);
+        });
+      }
+    }
+  }
+
+  void diff_lanes(int64_t group, int64_t unit, void *const *in_, NormLanes *lanes) const {
+    const auto *var = static_cast<const float *>(in_[2]), *diff_gamma = static_cast<const float *>(in_[6]),
+               *diff_beta = static_cast<const float *>(in_[7]);
+    const bool full = (group + 1) * group_samples <= samples;
+    const double n = p.count > 0 && full ? double(p.count) : count(group);
+    norm_lanes(*this, group, unit, in_, lanes);
+    for (int l = 0; l < 16; l++) {
+      const int64_t c = channel(unit, l), at = group * rows.channels + c;
+      if (c < 0) continue;
+      lanes->mean_dz[l] = float(diff_beta[at] / n);
+      lanes->slope[l] = float(diff_gamma[at] / n * inverse_deviation(var[at], p.eps));
+    }
+  }
+};
+
+// --- running statistics --------------------------------------------------------------------------
+
+struct Running final : Kernel {
+  double momentum;
+  std::vector<int64_t> counts;
+
+  explicit Running(const Request &request) {
+    const auto &p = *static_cast<const ht_batch_norm_running_params *>(request.params);
+    want_operands(request, 4, 2);
+    for (const ht_spec &s : request.in) want_f32(s);
+    take_plain(*this, request);
+    momentum = p.momentum;
+    counts.assign(p.counts, p.counts + p.groups);
+    if (p.groups != request.in[2].dims[0])
+      throw Invalid("got " + std::to_string(p.groups) + " counts for statistics " + describe(request.in[2]));
+  }
+
+  void run(const Args &a) override {
+    const auto *mean = static_cast<const float *>(a.in[2]), *var = static_cast<const float *>(a.in[3]);
+    const auto *old_mean = static_cast<const float *>(a.in[0]), *old_var = static_cast<const float *>(a.in[1]);
+    auto *running_mean = static_cast<float *>(a.out[0]), *running_var = static_cast<float *>(a.out[1]);
+    const int64_t channels = in[0].dims[0], groups = int64_t(counts.size());
+    for (int64_t c = 0; c < channels; c++) {
+      double m = 0, v = 0;
+      for (int64_t g = 0; g < groups; g++) {
+        const double n = double(counts[size_t(g)]);
+        m += mean[g * channels + c];
+        v += var[g * channels + c] * (n > 1 ? n / (n - 1) : 1);
+      }
+      running_mean[c] = float(old_mean[c] + momentum * (m / double(groups) - old_mean[c]));
+      running_var[c] = float(old_var[c] + momentum * (v / double(groups) - old_var[c]));
+    }
+  }
+};
+
+void check_operands(const Request &request, size_t inputs, size_t outputs) {
+  want_operands(request, inputs, outputs);
+  for (size_t i = 1; i < 5 && i < inputs; i++) want_f32(request.in[i]);
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_batch_norm_stats(const Request &request) {
+  check_operands(request, 1, 2);
+  return std::make_unique<Stats>(request);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_apply(const Request &request) {
+  const auto &p = Apply::params_of(request);
+  check_operands(request, p.add ? 6 : 5, p.add && p.relu ? 2 : 1);
+  return std::make_unique<Apply>(request);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &request) {
+  const auto &p = *static_cast<const ht_batch_norm_params *>(request.params);
+  check_operands(request, 6 + (p.two != 0) + (p.relu && p.add), p.add || p.two ? 3 : 2);
+  return std::make_unique<DiffReduce>(request);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_diff_apply(const Request &request) {
+  check_operands(request, 8, 1);
+  return std::make_unique<DiffApply>(request);
+}
+
+std::unique_ptr<Kernel> make_batch_norm_running(const Request &request) { return std::make_unique<Running>(request); }
+
+} // namespace hetero

@@ -1,0 +1,54 @@
+// batchnorm_table.h: the vectorised inner loops of batch normalisation, one set an instruction set.
+//
+// Each works on rows [from, to) of one unit (rows.h), in one thread; batchnorm.cc divides the work and combines.
+#pragma once
+
+#include <stdint.h>
+
+#include "rows.h"
+
+namespace hetero {
+
+// Moments of the channels of a unit over some rows: count elements, their mean and the sum of squared deviations
+// from it. Lanes of the same channel hold the same.
+struct Moments {
+  double mean[16], m2[16];
+  double count;
+};
+
+// Sums over some rows, lane by lane: dz and dz·(x - mean).
+struct DiffSums {
+  double dz[16], dz_x[16];
+};
+
+// What each lane of a unit needs of its channel. Lanes of padding hold zeros, so that zero goes to zero.
+//   forward   z      = (x - mean)·scale + beta                     scale = gamma/sqrt(var + eps)
+//   backward  diff_x = ((dz - mean_dz) - (x - mean)·slope)·scale
+//             slope  = diff_gamma/(n·sqrt(var + eps)), mean_dz = diff_beta/n
+struct NormLanes {
+  float mean[16], scale[16], beta[16];
+  float mean_dz[16], slope[16];
+};
+
+enum ReluMask { kNoRelu, kRecomputed, kStored }; // where z > 0 comes from in the backward pass
+
+struct BatchNormTable {
+  // Adds rows to moments.
+  using Stats = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const void *x, Moments *);
+  // y = z [+ residual], ReLU; mask words of z > 0 where there is a residual and ReLU.
+  using Apply = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
+                         const void *residual, void *y, uint16_t *mask);
+  // Adds rows to sums; dz = (diff_y [+ diff_y2])·(z > 0) is stored on request.
+  using DiffReduce = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
+                              const void *diff_y, const void *diff_y2, const uint16_t *mask, void *dz, DiffSums *);
+  using DiffApply = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
+                             const void *dz, void *diff_x);
+
+  // Index bf16: 0 for f32, 1 for bf16. Index stream: results go past the caches.
+  Stats stats[2];                // [bf16]
+  Apply apply[2][2][2][2];       // [bf16][relu][add][stream]
+  DiffReduce reduce[2][3][2][2]; // [bf16][ReluMask][two][dz stored]
+  DiffApply diff_apply[2][2][2]; // [bf16][relu][stream]
+};
+
+} // namespace hetero

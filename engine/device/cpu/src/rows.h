@@ -1,0 +1,65 @@
+// rows.h: an image tensor as rows of sixteen elements, the same for every layout.
+//
+// A unit is what one vector of channels serves: 16 channels (nChw16c, nhwc), 8 (nChw8c) or 1 (plain). A row is 16
+// elements of a unit: one pixel, 2 pixels or 16 pixels; lane i belongs to channel unit*unit_channels + i%unit_channels.
+// The rows of a unit are numbered through all samples: sample n has rows [n*rows_per_sample, (n+1)*rows_per_sample).
+// So statistics over any samples are sums over a range of rows, and the code below the row does not know layouts.
+#pragma once
+
+#include <stdint.h>
+
+namespace hetero {
+
+struct ImageLayout;
+
+struct Rows {
+  int64_t units;
+  int64_t unit_channels;   // 16, 8 or 1
+  int64_t rows_per_sample; // the last row of a sample may be short:
+  int64_t images, rows;    // rows lie evenly within an image: one a sample, or one in all where samples follow evenly
+  int64_t row_stride, image_stride, unit_stride; // elements
+  int tail_lanes;                                // lanes of an image's last row, 16 if it is full
+  int last_unit_lanes;                           // lanes of the last unit's rows, 16 if they are full
+  int64_t word_row, word_image, word_unit;       // the same walk through an array of one 16-bit word a row
+  int64_t words;
+  int64_t channels; // C, without padding
+};
+
+Rows rows_of(const ImageLayout &image);
+
+namespace { // internal linkage: compiled once an instruction set
+
+// Elements of each channel in rows [from, to).
+inline int64_t elements_in(const Rows &r, int64_t from, int64_t to) {
+  const int64_t tails = r.tail_lanes < 16 ? to / r.rows - from / r.rows : 0;
+  return ((to - from) * 16 - tails * (16 - r.tail_lanes)) / r.unit_channels;
+}
+
+// Whether rows of neighbouring units lie side by side: then all units are walked together, tile by tile.
+inline bool interleaved(const Rows &r) { return r.unit_stride == 16 && r.units > 1; }
+
+template <bool value_> struct Bool { static constexpr bool value = value_; };
+
+// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit: row i begins at
+// element at + i*row_stride and has word number word + i*word_row. Not full: only the first lanes are there.
+template <class Span>
+inline __attribute__((always_inline)) void walk(const Rows &r, int64_t unit, int64_t from, int64_t to, Span span) {
+  const int unit_lanes = unit + 1 == r.units ? r.last_unit_lanes : 16;
+  int64_t image = from / r.rows, row = from % r.rows;
+  for (int64_t left = to - from; left > 0; image++, row = 0) {
+    const int64_t n = left < r.rows - row ? left : r.rows - row;
+    const int64_t at = image * r.image_stride + unit * r.unit_stride + row * r.row_stride;
+    const int64_t word = image * r.word_image + unit * r.word_unit + row * r.word_row;
+    const bool tail = r.tail_lanes < 16 && row + n == r.rows;
+    left -= n;
+    if (unit_lanes < 16) {
+      span(Bool<false>{}, at, word, n, unit_lanes);
+      continue;
+    }
+    if (n > tail) span(Bool<true>{}, at, word, n - tail, 16);
+    if (tail) span(Bool<false>{}, at + (n - 1) * r.row_stride, word + (n - 1) * r.word_row, 1, r.tail_lanes);
+  }
+}
+
+} // namespace
+} // namespace hetero

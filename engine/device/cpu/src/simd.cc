@@ -1,0 +1,18 @@
+// simd.cc: the choice among the sets of vectorised loops.
+#include "isa.h"
+#include "simd_table.h"
+
+namespace hetero {
+
+const SimdTable &simd() {
+#if defined(__x86_64__)
+  switch (isa()) {
+  case Isa::avx512: return simd_avx512;
+  case Isa::avx2: return simd_avx2;
+  case Isa::generic: break;
+  }
+#endif
+  return simd_generic;
+}
+
+} // namespace hetero

@@ -1,0 +1,340 @@
+// simd.h: vectors of sixteen f32 lanes, whatever the instruction set of the file that includes this.
+//
+// A vector is one register with AVX-512, two with AVX2, four elsewhere (SSE2, NEON). Kernels are written once on these
+// types and compiled in simd_generic.cc, simd_avx2.cc and simd_avx512.cc. There is no fused multiply-add and no
+// approximate operation: every lane is what IEEE f32 arithmetic gives, so results are bit-equal on all three.
+//
+// All of it lives in unnamed namespaces, and includes C headers only: a function with external linkage compiled here
+// could be picked by the linker for the whole library and end a program on a CPU without AVX-512.
+#pragma once
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wpsabi" // all is inlined: no vector is passed between functions
+#pragma GCC diagnostic ignored                                                                                         \
+    "-Wmaybe-uninitialized" // GCC 12 takes _mm512_undefined_epi32 inside intrinsics for a bug
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "bf16.h"
+
+#define SIMD_INLINE inline __attribute__((always_inline))
+
+namespace hetero {
+namespace {
+
+constexpr int kLanes = 16;
+
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define SIMD_AVX512 1
+constexpr int kPartLanes = 16;
+#elif defined(__AVX2__)
+#define SIMD_AVX2 1
+constexpr int kPartLanes = 8;
+#else
+constexpr int kPartLanes = 4;
+#endif
+constexpr int kParts = kLanes / kPartLanes;
+
+typedef float PartF __attribute__((vector_size(4 * kPartLanes)));
+typedef int32_t PartI __attribute__((vector_size(4 * kPartLanes)));
+
+struct F32 {
+  PartF p[kParts];
+};
+struct I32 {
+  PartI p[kParts];
+};
+
+// --- arithmetic ----------------------------------------------------------------------------------
+
+#define SIMD_OPERATOR(type, op)                                                                                        \
+  SIMD_INLINE type operator op(type a, type b) {                                                                       \
+    for (int i = 0; i < kParts; i++) a.p[i] = a.p[i] op b.p[i];                                                        \
+    return a;                                                                                                          \
+  }
+SIMD_OPERATOR(F32, +)
+SIMD_OPERATOR(F32, -)
+SIMD_OPERATOR(F32, *)
+SIMD_OPERATOR(F32, /)
+SIMD_OPERATOR(I32, +)
+SIMD_OPERATOR(I32, -)
+SIMD_OPERATOR(I32, &)
+SIMD_OPERATOR(I32, |)
+#undef SIMD_OPERATOR
+
+SIMD_INLINE F32 all(float x) {
+  F32 r;
+  for (int i = 0; i < kParts; i++) r.p[i] = x - PartF{};
+  return r;
+}
+
+SIMD_INLINE I32 all(int32_t x) {
+  I32 r;
+  for (int i = 0; i < kParts; i++) r.p[i] = x - PartI{};
+  return r;
+}
+
+SIMD_INLINE F32 zero() { return all(0.0f); }
+
+SIMD_INLINE I32 operator<<(I32 a, int n) {
+  for (int i = 0; i < kParts; i++) a.p[i] = a.p[i] << n;
+  return a;
+}
+
+// The bits of one type as the other.
+SIMD_INLINE I32 bits_of(F32 a) {
+  I32 r;
+  for (int i = 0; i < kParts; i++) r.p[i] = (PartI)a.p[i];
+  return r;
+}
+
+SIMD_INLINE F32 float_of(I32 a) {
+  F32 r;
+  for (int i = 0; i < kParts; i++) r.p[i] = (PartF)a.p[i];
+  return r;
+}
+
+SIMD_INLINE F32 abs(F32 a) { return float_of(bits_of(a) & all(0x7fffffff)); }
+
+// a with the sign of b; a is not negative.
+SIMD_INLINE F32 with_sign(F32 a, F32 b) { return float_of(bits_of(a) | (bits_of(b) & all(INT32_MIN))); }
+
+SIMD_INLINE F32 sqrt(F32 a) {
+  for (int i = 0; i < kParts; i++) {
+#if SIMD_AVX512
+    a.p[i] = (PartF)_mm512_sqrt_ps((__m512)a.p[i]);
+#elif SIMD_AVX2
+    a.p[i] = (PartF)_mm256_sqrt_ps((__m256)a.p[i]);
+#else
+    for (int j = 0; j < kPartLanes; j++) a.p[i][j] = ::sqrtf(a.p[i][j]);
+#endif
+  }
+  return a;
+}
+
+// --- masks ---------------------------------------------------------------------------------------
+
+#if SIMD_AVX512
+struct Mask {
+  uint16_t k;
+};
+SIMD_INLINE Mask operator>(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.p[0], (__m512)b.p[0], _CMP_GT_OQ)}; }
+SIMD_INLINE Mask operator>=(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.p[0], (__m512)b.p[0], _CMP_GE_OQ)}; }
+SIMD_INLINE Mask unordered(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.p[0], (__m512)b.p[0], _CMP_UNORD_Q)}; }
+SIMD_INLINE Mask operator==(I32 a, I32 b) { return {_mm512_cmpeq_epi32_mask((__m512i)a.p[0], (__m512i)b.p[0])}; }
+SIMD_INLINE Mask operator|(Mask a, Mask b) { return {uint16_t(a.k | b.k)}; }
+SIMD_INLINE Mask operator&(Mask a, Mask b) { return {uint16_t(a.k & b.k)}; }
+SIMD_INLINE F32 select(Mask m, F32 a, F32 b) {
+  return {{(PartF)_mm512_mask_blend_ps(m.k, (__m512)b.p[0], (__m512)a.p[0])}};
+}
+SIMD_INLINE I32 select(Mask m, I32 a, I32 b) {
+  return {{(PartI)_mm512_mask_blend_epi32(m.k, (__m512i)b.p[0], (__m512i)a.p[0])}};
+}
+SIMD_INLINE uint16_t bits(Mask m) { return m.k; } // bit i: lane i
+SIMD_INLINE Mask mask_of(uint16_t bits) { return {bits}; }
+#else
+struct Mask {
+  PartI p[kParts]; // 0 or -1 in each lane
+};
+#define SIMD_COMPARE(type, op)                                                                                         \
+  SIMD_INLINE Mask operator op(type a, type b) {                                                                       \
+    Mask m;                                                                                                            \
+    for (int i = 0; i < kParts; i++) m.p[i] = a.p[i] op b.p[i];                                                        \
+    return m;                                                                                                          \
+  }
+SIMD_COMPARE(F32, >)
+SIMD_COMPARE(F32, >=)
+SIMD_COMPARE(I32, ==)
+#undef SIMD_COMPARE
+SIMD_INLINE Mask operator|(Mask a, Mask b) {
+  for (int i = 0; i < kParts; i++) a.p[i] |= b.p[i];
+  return a;
+}
+SIMD_INLINE Mask operator&(Mask a, Mask b) {
+  for (int i = 0; i < kParts; i++) a.p[i] &= b.p[i];
+  return a;
+}
+// Lanes where a or b is NaN.
+SIMD_INLINE Mask unordered(F32 a, F32 b) {
+  Mask m;
+  for (int i = 0; i < kParts; i++) m.p[i] = (a.p[i] != a.p[i]) | (b.p[i] != b.p[i]);
+  return m;
+}
+// m ? a : b, lane by lane.
+SIMD_INLINE I32 select(Mask m, I32 a, I32 b) {
+  for (int i = 0; i < kParts; i++) a.p[i] = (a.p[i] & m.p[i]) | (b.p[i] & ~m.p[i]);
+  return a;
+}
+SIMD_INLINE F32 select(Mask m, F32 a, F32 b) { return float_of(select(m, bits_of(a), bits_of(b))); }
+SIMD_INLINE uint16_t bits(Mask m) {
+  uint32_t r = 0;
+  for (int i = 0; i < kParts; i++) {
+#if SIMD_AVX2
+    r |= uint32_t(_mm256_movemask_ps((__m256)m.p[i])) << (8 * i);
+#elif defined(__SSE2__)
+    r |= uint32_t(_mm_movemask_ps((__m128)m.p[i])) << (4 * i);
+#else
+    for (int j = 0; j < kPartLanes; j++) r |= uint32_t(m.p[i][j] & 1) << (kPartLanes * i + j);
+#endif
+  }
+  return uint16_t(r);
+}
+SIMD_INLINE Mask mask_of(uint16_t bits) {
+  Mask m;
+  for (int i = 0; i < kParts; i++) {
+    PartI lane;
+    for (int j = 0; j < kPartLanes; j++) lane[j] = 1 << (kPartLanes * i + j);
+    m.p[i] = (lane & int32_t(bits)) == lane;
+  }
+  return m;
+}
+#endif
+
+SIMD_INLINE Mask first_lanes(int n) { return mask_of(uint16_t((1u << n) - 1)); }
+
+// The larger (smaller) lane by lane; b where one of them is NaN or both are equal.
+SIMD_INLINE F32 max(F32 a, F32 b) {
+#if SIMD_AVX512
+  return {{(PartF)_mm512_max_ps((__m512)a.p[0], (__m512)b.p[0])}};
+#else
+  return select(a > b, a, b);
+#endif
+}
+SIMD_INLINE F32 min(F32 a, F32 b) {
+#if SIMD_AVX512
+  return {{(PartF)_mm512_min_ps((__m512)a.p[0], (__m512)b.p[0])}};
+#else
+  return select(b > a, a, b);
+#endif
+}
+
+// --- memory: any alignment -----------------------------------------------------------------------
+
+SIMD_INLINE F32 load(const float *a) {
+  F32 r;
+  memcpy(r.p, a, sizeof r.p);
+  return r;
+}
+
+SIMD_INLINE void store(float *a, F32 v) { memcpy(a, v.p, sizeof v.p); }
+
+SIMD_INLINE F32 load(const Bf16 *a) {
+#if SIMD_AVX512
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)a));
+  return {{(PartF)_mm512_slli_epi32(wide, 16)}};
+#elif SIMD_AVX2
+  F32 r;
+  for (int i = 0; i < kParts; i++)
+    r.p[i] = (PartF)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(a + 8 * i))), 16);
+  return r;
+#else
+  uint32_t wide[kLanes];
+  for (int i = 0; i < kLanes; i++) wide[i] = uint32_t(a[i].bits) << 16;
+  F32 r;
+  memcpy(r.p, wide, sizeof r.p);
+  return r;
+#endif
+}
+
+// The bf16 bits of each lane; see bf16.h.
+SIMD_INLINE I32 bf16_bits(F32 v) {
+  typedef uint32_t PartU __attribute__((vector_size(4 * kPartLanes)));
+  I32 rounded, nan;
+  for (int i = 0; i < kParts; i++) {
+    const PartU u = (PartU)v.p[i];
+    rounded.p[i] = (PartI)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    nan.p[i] = (PartI)(u >> 16 | 0x40);
+  }
+  return select(unordered(v, v), nan, rounded);
+}
+
+SIMD_INLINE void store(Bf16 *a, F32 v) {
+  const I32 r = bf16_bits(v);
+#if SIMD_AVX512
+  _mm256_storeu_si256((__m256i *)a, _mm512_cvtepi32_epi16((__m512i)r.p[0]));
+#elif SIMD_AVX2
+  const __m256i packed = _mm256_packus_epi32((__m256i)r.p[0], (__m256i)r.p[1]);
+  _mm256_storeu_si256((__m256i *)a, _mm256_permute4x64_epi64(packed, 0xD8));
+#else
+  int32_t wide[kLanes];
+  memcpy(wide, r.p, sizeof wide);
+  for (int i = 0; i < kLanes; i++) a[i].bits = uint16_t(wide[i]);
+#endif
+}
+
+// The first n lanes (0 <= n <= 16); the others are zero when loaded and left alone when stored.
+template <class T> SIMD_INLINE F32 load_first(const T *a, int n) {
+#if SIMD_AVX512
+  const __mmask16 k = __mmask16((1u << n) - 1);
+  if constexpr (sizeof(T) == 4) return {{(PartF)_mm512_maskz_loadu_ps(k, a)}};
+  return {{(PartF)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(k, a)), 16)}};
+#else
+  T t[kLanes] = {};
+  for (int i = 0; i < n; i++) t[i] = a[i];
+  return load(t);
+#endif
+}
+
+template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
+#if SIMD_AVX512
+  const __mmask16 k = __mmask16((1u << n) - 1);
+  if constexpr (sizeof(T) == 4)
+    _mm512_mask_storeu_ps(a, k, (__m512)v.p[0]);
+  else
+    _mm256_mask_storeu_epi16(a, k, _mm512_cvtepi32_epi16((__m512i)bf16_bits(v).p[0]));
+#else
+  T t[kLanes];
+  store(t, v);
+  for (int i = 0; i < n; i++) a[i] = t[i];
+#endif
+}
+
+// As store, past the caches; a must be aligned to the bytes stored. Call stream_fence() when done.
+template <class T> SIMD_INLINE void stream(T *a, F32 v) {
+#if SIMD_AVX512
+  if constexpr (sizeof(T) == 4)
+    _mm512_stream_ps((float *)a, (__m512)v.p[0]);
+  else
+    _mm256_stream_si256((__m256i *)a, _mm512_cvtepi32_epi16((__m512i)bf16_bits(v).p[0]));
+#else
+  store(a, v);
+#endif
+}
+
+SIMD_INLINE void stream_fence() {
+#if SIMD_AVX512
+  _mm_sfence();
+#endif
+}
+
+SIMD_INLINE float lane(F32 v, int i) {
+  float t[kLanes];
+  store(t, v);
+  return t[i];
+}
+
+// The sum (the largest) of the lanes, in a fixed order.
+SIMD_INLINE float sum_of(F32 v) {
+  float t[kLanes];
+  store(t, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) t[i] += t[i + half];
+  return t[0];
+}
+
+SIMD_INLINE float max_of(F32 v) {
+  float t[kLanes];
+  store(t, v);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) t[i] = t[i] > t[i + half] ? t[i] : t[i + half];
+  return t[0];
+}
+
+} // namespace
+} // namespace hetero
