@@ -170,25 +170,6 @@ const (
 // LayoutNamer is what devices with private layouts implement, for plans that people read.
 type LayoutNamer interface{ LayoutName(Layout) string }
 
-// PeakMeasurer is what devices implement that can measure the limits of their own hardware.
-type PeakMeasurer interface {
-	// MeasurePeak runs for about the given time and returns what was reached in a second; ErrUnsupported where the
-	// hardware lacks the instruction.
-	MeasurePeak(what Peak, d time.Duration) (perSecond float64, err error)
-}
-
-// Peak names a limit of the hardware.
-type Peak int
-
-// The limits, with the values of ht_peak in the C ABI.
-const (
-	PeakF32   Peak = 1 + iota // fused multiply-adds in registers, FLOP/s
-	PeakBF16                  // bf16 dot products with f32 sums, FLOP/s
-	PeakRead                  // reading memory beyond the caches, bytes/s
-	PeakCopy                  // copying: read and written bytes/s
-	PeakWrite                 // writing, bytes/s
-)
-
 // TensorSpec describes one operand.
 type TensorSpec struct {
 	Shape  tensor.Shape
