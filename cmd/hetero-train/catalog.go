@@ -5,12 +5,12 @@ import "github.com/hetero-train/hetero-train/engine/config"
 // catalog lists every model and data set: adding one is its package and one line here.
 var catalog = config.Catalog{
 	Models: []config.Kind{
-		{Name: "simple_cnn", Doc: "three blocks of two convolutions, for small images", Options: func() config.Options { return new(simpleCNNOptions) }},
-		resnet("resnet18", "11.7 million parameters"),
-		resnet("resnet34", "21.8 million parameters"),
-		resnet("resnet50", "25.6 million parameters"),
-		resnet("resnet101", "44.5 million parameters"),
-		resnet("resnet152", "60.2 million parameters"),
+		{Name: "simple_cnn", Doc: "blocks of two convolutions, for small images", Options: func() config.Options { return new(simpleCNNOptions) }},
+		resnetKind("resnet18", "11.7 million parameters"),
+		resnetKind("resnet34", "21.8 million parameters"),
+		resnetKind("resnet50", "25.6 million parameters"),
+		resnetKind("resnet101", "44.5 million parameters"),
+		resnetKind("resnet152", "60.2 million parameters"),
 	},
 	DataSets: []config.Kind{
 		{Name: "synthetic_image", Doc: "images made from the seed, learnable, without files"},
@@ -20,9 +20,9 @@ var catalog = config.Catalog{
 	},
 }
 
-func resnet(name, size string) config.Kind {
+func resnetKind(name, size string) config.Kind {
 	return config.Kind{
-		Name: name, Doc: "ResNet as torchvision builds it, " + size,
+		Name: name, Doc: "ResNet as torchvision builds it, " + size + " with 1,000 classes",
 		Options: func() config.Options { return new(resnetOptions) },
 	}
 }

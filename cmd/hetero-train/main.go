@@ -14,20 +14,30 @@ import (
 
 func main() {
 	os.Exit(run(context.Background(), os.Args[1:], environment{
-		stdout: os.Stdout, stderr: os.Stderr, lookup: os.LookupEnv, environ: os.Environ,
+		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
 	}))
 }
 
 // environment is what the program sees of the world; tests put their own in its place.
 type environment struct {
 	stdout, stderr io.Writer
-	lookup         func(name string) (string, bool) // an environment variable
-	environ        func() []string                  // all of them, NAME=VALUE
+	environ        []string // NAME=VALUE
+	train          func(ctx context.Context, cfg *config.Config, opts trainOptions) error
+}
+
+// lookup finds an environment variable.
+func (e environment) lookup(name string) (value string, set bool) {
+	for _, pair := range e.environ {
+		if n, v, _ := strings.Cut(pair, "="); n == name {
+			return v, true
+		}
+	}
+	return "", false
 }
 
 // run executes one command line (without the program's name) and returns the exit code.
 func run(ctx context.Context, args []string, env environment) (code int) {
-	hide := secretsOf(env.environ())
+	hide := secretsOf(env.environ)
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
 			fmt.Fprint(env.stderr, hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack())))
@@ -36,9 +46,7 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	}()
 	a := &app{env: env, hide: hide, args: args}
 	root := newRoot(a)
-	root.SetArgs(args)
-	root.SetOut(env.stdout)
-	root.SetErr(env.stderr)
+	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
 		err = withCode(exitUsage, err)

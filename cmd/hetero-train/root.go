@@ -56,6 +56,8 @@ func newRoot(a *app) *cobra.Command {
 			return a.train(cmd.Context(), nil)
 		},
 	}
+	root.SetOut(a.env.stdout)
+	root.SetErr(a.env.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
@@ -96,6 +98,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if !cmd.HasSubCommands() {
 		text = fmt.Sprintf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
 	}
+	cmd.SuggestionsMinimumDistance = 2 // edits
 	if strings.HasSuffix(args[0], ".toml") {
 		text += "; a configuration is given with -c FILE"
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {

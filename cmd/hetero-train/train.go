@@ -70,7 +70,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		log.Warn(w)
 	}
 	logConfig(log, a.file, cfg, ranks)
-	return runTrain(ctx, cfg, trainOptions{env: a.env, log: log, file: a.file, args: a.args})
+	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, file: a.file, args: a.args})
 }
 
 // logConfig says in one line what will run.
