@@ -1,0 +1,130 @@
+package runtime
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+)
+
+// maxLineBytes is far more than a record of ours needs.
+const maxLineBytes = 1 << 20
+
+// ReadMetrics reads a file of metric records, of a run that is over, going on or was killed. Lines that are
+// not records are left out and counted: 0 in a sound file, 1 after a torn write. A file in another layout
+// than ours is read as far as it is a JSON array of records.
+func ReadMetrics(path string) (records []Record, damaged int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read metrics: %w", err)
+	}
+	defer file.Close()
+	closed, err := eachLine(file, func(line []byte) {
+		var record Record
+		if json.Unmarshal(line, &record) != nil {
+			damaged++
+			return
+		}
+		records = append(records, record)
+	})
+	if errors.Is(err, errLayout) || err == nil && damaged > 0 {
+		// Perhaps a tool laid the array out in another way.
+		all, sound, arrayErr := readArray(file)
+		if sound || errors.Is(err, errLayout) {
+			records, damaged, closed, err = all, 0, sound, arrayErr
+		}
+	}
+	if err != nil {
+		return records, damaged, fmt.Errorf("read metrics %s: %w", path, err)
+	}
+	if !closed && damaged == 0 {
+		damaged = 1
+	}
+	return records, damaged, nil
+}
+
+// errLayout says that a file does not hold one record a line.
+var errLayout = errors.New("not an array with one record a line")
+
+// eachLine calls record with the text of every line that should be a record, without the comma behind it.
+// The text is valid during the call only. It reports whether the array is closed properly: the closing
+// bracket is the last line, all lines but the last record end with a comma, and no line is too long.
+func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error) {
+	in := bufio.NewReaderSize(file, maxLineBytes)
+	sound := true
+	bracket, comma := false, true // comma: the next record may begin
+	for first := true; ; first = false {
+		line, readErr := in.ReadSlice('\n')
+		if readErr != nil && readErr != io.EOF && readErr != bufio.ErrBufferFull {
+			return false, readErr
+		}
+		if readErr == bufio.ErrBufferFull {
+			sound = false // the pieces of the line will be refused as records
+		}
+		if readErr == io.EOF && len(line) == 0 {
+			return sound && bracket, nil
+		}
+		complete := bytes.HasSuffix(line, []byte("\n"))
+		line = bytes.TrimSuffix(line, []byte("\n"))
+		switch {
+		case first:
+			if string(line) != "[" {
+				return false, errLayout
+			}
+		case string(line) == "]" && !bracket:
+			bracket = true
+			sound = sound && complete
+		default:
+			body, hadComma := bytes.CutSuffix(line, []byte(","))
+			sound = sound && comma && !bracket && complete
+			comma = hadComma
+			record(body)
+		}
+		if readErr == io.EOF {
+			return sound && bracket, nil
+		}
+	}
+}
+
+// readArray reads any JSON array of records, up to its first fault; sound tells that there was none.
+func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
+		return nil, false, err
+	}
+	in := json.NewDecoder(file)
+	token, err := in.Token()
+	if err == io.EOF {
+		return nil, true, nil // an empty file has no records
+	}
+	if token != json.Delim('[') {
+		return nil, false, fmt.Errorf("not a JSON array")
+	}
+	for in.More() {
+		var record Record
+		if in.Decode(&record) != nil {
+			return records, false, nil
+		}
+		records = append(records, record)
+	}
+	token, err = in.Token()
+	return records, err == nil && token == json.Delim(']'), nil
+}
+
+// lineIteration finds the iteration in the text of a record; ok is false where the text is not one.
+func lineIteration(line []byte) (iteration int64, ok bool) {
+	if !json.Valid(line) || len(line) == 0 || line[0] != '{' {
+		return 0, false
+	}
+	at := bytes.Index(line, []byte(iterationKey))
+	if at < 0 {
+		return 0, false
+	}
+	digits := line[at+len(iterationKey):]
+	end := bytes.IndexAny(digits, ",}")
+	iteration, err := strconv.ParseInt(string(digits[:max(end, 0)]), 10, 64)
+	return iteration, err == nil
+}

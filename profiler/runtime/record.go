@@ -1,0 +1,191 @@
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"time"
+)
+
+// FileName is the name of a rank's file in the folder of logs.
+func FileName(rank int) string { return fmt.Sprintf("rank_%d_metrics.json", rank) }
+
+// Record is what one rank measured in one optimizer step. Set a float that is not known to math.NaN().
+// The package documentation lists units.
+type Record struct {
+	Epoch     int64
+	Iteration int64 // optimizer steps done, this one included
+	Rank      int
+	Timestamp time.Time
+	BatchSize int64 // samples of this rank
+
+	Loss         float64
+	Accuracy     float64 // fraction 0…1
+	LearningRate float64
+	GradNorm     float64
+	LossScale    float64
+	Skipped      bool
+
+	DataLoading         time.Duration
+	Forward             time.Duration
+	Backward            time.Duration
+	Communication       time.Duration // exposed
+	Optimizer           time.Duration
+	CommunicationHidden time.Duration
+
+	GPUUtilization   float64 // percent
+	GPUMemoryPercent float64
+	Temperature      float64 // degrees Celsius
+	Power            float64 // W
+}
+
+// IterationTime is the sum of the step's parts.
+func (r *Record) IterationTime() time.Duration {
+	return r.DataLoading + r.Forward + r.Backward + r.Communication + r.Optimizer
+}
+
+// Throughput is the rank's samples per second, NaN where no time was measured.
+func (r *Record) Throughput() float64 {
+	if r.IterationTime() <= 0 {
+		return math.NaN()
+	}
+	return float64(r.BatchSize) / r.IterationTime().Seconds()
+}
+
+// appendJSON appends the record as one JSON object without a line break.
+func (r *Record) appendJSON(b []byte) []byte {
+	b = appendInt(b, `{"epoch":`, r.Epoch)
+	b = appendInt(b, iterationKey, r.Iteration)
+	b = appendFloat(b, `,"loss":`, r.Loss)
+	b = appendFloat(b, `,"throughput":`, r.Throughput())
+	b = appendSeconds(b, `,"iteration_time":`, r.IterationTime())
+	b = appendSeconds(b, `,"data_loading_time":`, r.DataLoading)
+	b = appendSeconds(b, `,"forward_time":`, r.Forward)
+	b = appendSeconds(b, `,"backward_time":`, r.Backward)
+	b = appendSeconds(b, `,"communication_time":`, r.Communication)
+	b = appendSeconds(b, `,"optimizer_time":`, r.Optimizer)
+	b = appendSeconds(b, `,"communication_hidden_time":`, r.CommunicationHidden)
+	b = appendFloat(b, `,"gpu_utilization":`, r.GPUUtilization)
+	b = appendFloat(b, `,"gpu_memory_percent":`, r.GPUMemoryPercent)
+	b = appendInt(b, `,"batch_size":`, r.BatchSize)
+	b = r.appendTimestamp(b)
+	b = appendInt(b, `,"rank":`, int64(r.Rank))
+	b = appendFloat(b, `,"accuracy":`, r.Accuracy)
+	b = appendFloat(b, `,"learning_rate":`, r.LearningRate)
+	b = appendFloat(b, `,"grad_norm":`, r.GradNorm)
+	b = appendFloat(b, `,"loss_scale":`, r.LossScale)
+	b = strconv.AppendBool(append(b, `,"skipped":`...), r.Skipped)
+	b = appendFloat(b, `,"temperature":`, r.Temperature)
+	b = appendFloat(b, `,"power":`, r.Power)
+	return append(b, '}')
+}
+
+// appendTimestamp writes null for the zero time, which is before any that a Duration since 1970 can hold.
+func (r *Record) appendTimestamp(b []byte) []byte {
+	const key = `,"timestamp":`
+	if r.Timestamp.IsZero() {
+		return append(b, key+"null"...)
+	}
+	return appendSeconds(b, key, time.Duration(r.Timestamp.UnixMicro())*time.Microsecond)
+}
+
+const iterationKey = `,"iteration":`
+
+func appendInt(b []byte, key string, v int64) []byte {
+	return strconv.AppendInt(append(b, key...), v, 10)
+}
+
+func appendFloat(b []byte, key string, v float64) []byte {
+	b = append(b, key...)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return append(b, "null"...)
+	}
+	return strconv.AppendFloat(b, v, 'g', -1, 64)
+}
+
+// appendSeconds writes whole nanoseconds, so that the parts' sum is the total in every digit.
+func appendSeconds(b []byte, key string, d time.Duration) []byte {
+	b = append(b, key...)
+	if d < 0 {
+		b = append(b, '-')
+		d = -d
+	}
+	b = strconv.AppendInt(b, int64(d/time.Second), 10)
+	nanoseconds := int64(d % time.Second)
+	if nanoseconds == 0 {
+		return b
+	}
+	// The leading 1 keeps the zeros behind the point; the point then takes its place.
+	at := len(b)
+	b = strconv.AppendInt(b, int64(time.Second)+nanoseconds, 10)
+	b[at] = '.'
+	for b[len(b)-1] == '0' {
+		b = b[:len(b)-1]
+	}
+	return b
+}
+
+// MarshalJSON writes the same text as the files hold.
+func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
+
+// wireRecord is a Record as JSON carries it; iteration_time and throughput follow from the rest.
+type wireRecord struct {
+	Epoch               int64    `json:"epoch"`
+	Iteration           *int64   `json:"iteration"`
+	Rank                int      `json:"rank"`
+	Timestamp           *float64 `json:"timestamp"`
+	BatchSize           int64    `json:"batch_size"`
+	Loss                *float64 `json:"loss"`
+	Accuracy            *float64 `json:"accuracy"`
+	LearningRate        *float64 `json:"learning_rate"`
+	GradNorm            *float64 `json:"grad_norm"`
+	LossScale           *float64 `json:"loss_scale"`
+	Skipped             bool     `json:"skipped"`
+	DataLoading         float64  `json:"data_loading_time"`
+	Forward             float64  `json:"forward_time"`
+	Backward            float64  `json:"backward_time"`
+	Communication       float64  `json:"communication_time"`
+	Optimizer           float64  `json:"optimizer_time"`
+	CommunicationHidden float64  `json:"communication_hidden_time"`
+	GPUUtilization      *float64 `json:"gpu_utilization"`
+	GPUMemoryPercent    *float64 `json:"gpu_memory_percent"`
+	Temperature         *float64 `json:"temperature"`
+	Power               *float64 `json:"power"`
+}
+
+// UnmarshalJSON reads a record; null and a missing float become NaN, a missing iteration is an error.
+func (r *Record) UnmarshalJSON(text []byte) error {
+	var w wireRecord
+	if err := json.Unmarshal(text, &w); err != nil {
+		return err
+	}
+	if w.Iteration == nil {
+		return fmt.Errorf("metric record without an iteration")
+	}
+	*r = Record{
+		Epoch: w.Epoch, Iteration: *w.Iteration, Rank: w.Rank, BatchSize: w.BatchSize,
+		Loss: orNaN(w.Loss), Accuracy: orNaN(w.Accuracy), LearningRate: orNaN(w.LearningRate),
+		GradNorm: orNaN(w.GradNorm), LossScale: orNaN(w.LossScale), Skipped: w.Skipped,
+		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
+		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
+		CommunicationHidden: duration(w.CommunicationHidden),
+		GPUUtilization:      orNaN(w.GPUUtilization), GPUMemoryPercent: orNaN(w.GPUMemoryPercent),
+		Temperature: orNaN(w.Temperature), Power: orNaN(w.Power),
+	}
+	if w.Timestamp != nil {
+		r.Timestamp = time.UnixMicro(int64(math.Round(*w.Timestamp * 1e6)))
+	}
+	return nil
+}
+
+func orNaN(v *float64) float64 {
+	if v == nil {
+		return math.NaN()
+	}
+	return *v
+}
+
+func duration(seconds float64) time.Duration {
+	return time.Duration(math.Round(seconds * float64(time.Second)))
+}

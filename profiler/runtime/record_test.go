@@ -1,0 +1,88 @@
+package runtime
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+func sample(iteration int64) Record {
+	return Record{
+		Epoch: 1, Iteration: iteration, Rank: 2, Timestamp: time.UnixMicro(1_700_000_000_123_456), BatchSize: 32,
+		Loss: 2.25, Accuracy: 0.5, LearningRate: 1e-7, GradNorm: 1.5e30, LossScale: 65536,
+		DataLoading: 1, Forward: 100 * time.Millisecond, Backward: 200_000_001, Communication: 3 * time.Microsecond,
+		Optimizer: 2 * time.Second, CommunicationHidden: 7 * time.Millisecond,
+		GPUUtilization: 97.5, GPUMemoryPercent: 12, Temperature: math.NaN(), Power: math.Inf(1),
+	}
+}
+
+func TestRecordText(t *testing.T) {
+	cases := []struct {
+		name   string
+		record Record
+		want   string
+	}{
+		{"typical", sample(7), `{"epoch":1,"iteration":7,"loss":2.25,"throughput":13.913025318738258,"iteration_time":2.300003002,` +
+			`"data_loading_time":0.000000001,"forward_time":0.1,"backward_time":0.200000001,"communication_time":0.000003,"optimizer_time":2,` +
+			`"communication_hidden_time":0.007,"gpu_utilization":97.5,"gpu_memory_percent":12,"batch_size":32,"timestamp":1700000000.123456,"rank":2,` +
+			`"accuracy":0.5,"learning_rate":1e-07,"grad_norm":1.5e+30,"loss_scale":65536,"skipped":false,"temperature":null,"power":null}`},
+		{"nothing measured", Record{Loss: math.NaN(), Skipped: true, Forward: -time.Millisecond}, `{"epoch":0,"iteration":0,"loss":null,"throughput":null,` +
+			`"iteration_time":-0.001,"data_loading_time":0,"forward_time":-0.001,"backward_time":0,"communication_time":0,"optimizer_time":0,` +
+			`"communication_hidden_time":0,"gpu_utilization":0,"gpu_memory_percent":0,"batch_size":0,"timestamp":null,"rank":0,"accuracy":0,` +
+			`"learning_rate":0,"grad_norm":0,"loss_scale":0,"skipped":true,"temperature":null,"power":null}`},
+	}
+	cases[1].record.Temperature, cases[1].record.Power = math.NaN(), math.NaN()
+	for _, c := range cases {
+		if got := string(c.record.appendJSON(nil)); got != c.want {
+			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRecordsComeBack(t *testing.T) {
+	want := sample(7)
+	want.Power = math.NaN() // infinities come back as NaN
+	var got Record
+	if err := json.Unmarshal(want.appendJSON(nil), &got); err != nil {
+		t.Fatal(err)
+	}
+	if !math.IsNaN(got.Power) || !math.IsNaN(got.Temperature) {
+		t.Errorf("got power %v, temperature %v, want NaN", got.Power, got.Temperature)
+	}
+	got.Power, got.Temperature, want.Power, want.Temperature = 0, 0, 0, 0
+	if !got.Timestamp.Equal(want.Timestamp) {
+		t.Errorf("got time %v, want %v", got.Timestamp, want.Timestamp)
+	}
+	got.Timestamp = want.Timestamp
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got\n%+v\nwant\n%+v", got, want)
+	}
+	if err := json.Unmarshal([]byte(`{"loss":1}`), &got); err == nil {
+		t.Error("without an iteration: no error")
+	}
+}
+
+// TestPartsSumToTheTotal reads the text as any other program would, with float64.
+func TestPartsSumToTheTotal(t *testing.T) {
+	record := sample(1)
+	for i := range 1000 {
+		record.Forward += time.Duration(i*i*7919 + 13)
+		record.Backward += time.Duration(i * 104729)
+		var keys map[string]any
+		if err := json.Unmarshal(record.appendJSON(nil), &keys); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for key, value := range keys {
+			if strings.HasSuffix(key, "_time") && key != "iteration_time" && key != "communication_hidden_time" {
+				sum += value.(float64)
+			}
+		}
+		if total := keys["iteration_time"].(float64); math.Abs(sum-total) > 1e-12*total {
+			t.Fatalf("parts sum to %.15g, iteration_time is %.15g", sum, total)
+		}
+	}
+}

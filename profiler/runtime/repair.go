@@ -1,0 +1,176 @@
+package runtime
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// openFile opens the Writer's file, after a repair if it needs one.
+func (w *Writer) openFile() (Repair, error) {
+	name := filepath.Base(w.path)
+	repair, size, err := w.inspect(name)
+	if err != nil {
+		return repair, err
+	}
+	if repair.SetAside != "" {
+		if err := w.dir.Rename(name, repair.SetAside); err != nil {
+			return repair, err
+		}
+	}
+	switch {
+	case repair.Repaired:
+		size, _, err = w.rewrite(name, math.MaxInt64)
+	case size == 0:
+		size, err = w.create(name)
+	}
+	if err != nil {
+		return repair, err
+	}
+	return repair, w.attach(name, size, repair.Records == 0)
+}
+
+// inspect reads the file and changes nothing. size is 0 where there is no file of ours.
+func (w *Writer) inspect(name string) (repair Repair, size int64, err error) {
+	file, err := w.dir.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return repair, 0, nil
+	}
+	if err != nil {
+		return repair, 0, err
+	}
+	defer file.Close()
+	stat, err := file.Stat()
+	if err != nil || stat.Size() == 0 {
+		return repair, 0, err
+	}
+	closed, err := eachLine(file, func(line []byte) {
+		if _, ok := lineIteration(line); ok {
+			repair.Records++
+		} else {
+			repair.Damaged++
+		}
+	})
+	foreign := errors.Is(err, errLayout)
+	if err == nil && repair.Damaged > 0 {
+		_, foreign, err = readArray(file) // sound, only laid out in another way
+	}
+	if foreign {
+		repair = Repair{}
+		repair.SetAside, err = w.freeName(name)
+		return repair, 0, err
+	}
+	repair.Repaired = !closed || repair.Damaged > 0
+	return repair, stat.Size(), err
+}
+
+func (w *Writer) freeName(name string) (string, error) {
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.%d", name, n)
+		if _, err := w.dir.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return aside, nil
+		} else if err != nil {
+			return "", err
+		}
+	}
+}
+
+func (w *Writer) create(name string) (size int64, err error) {
+	return w.replace(name, func(io.Writer) error { return nil })
+}
+
+// attach takes the sound file of the given size for appending.
+func (w *Writer) attach(name string, size int64, empty bool) error {
+	file, err := w.dir.OpenFile(name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	if w.file != nil {
+		w.file.Close()
+	}
+	w.file, w.end, w.empty = file, size-int64(len(closing)), empty
+	return nil
+}
+
+// Truncate drops the records whose iteration is above the given one; a run that resumes from a checkpoint
+// calls it with that checkpoint's step. The file is replaced in one step, so readers see all or none of it.
+func (w *Writer) Truncate(iteration int64) error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if err := w.flush(); err != nil {
+		return err
+	}
+	name := filepath.Base(w.path)
+	size, records, err := w.rewrite(name, iteration)
+	if err == nil {
+		err = w.attach(name, size, records == 0)
+	}
+	if err != nil {
+		return fmt.Errorf("truncate metrics %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// rewrite replaces the file by one that holds, of its records, those up to an iteration.
+func (w *Writer) rewrite(name string, last int64) (size, records int64, err error) {
+	old, err := w.dir.Open(name)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer old.Close()
+	size, err = w.replace(name, func(out io.Writer) error {
+		separator := "\n"
+		var failed error
+		_, err := eachLine(old, func(line []byte) {
+			if iteration, ok := lineIteration(line); ok && iteration <= last && failed == nil {
+				_, failed = fmt.Fprintf(out, "%s%s", separator, line)
+				separator = ",\n"
+				records++
+			}
+		})
+		return errors.Join(err, failed)
+	})
+	return size, records, err
+}
+
+// replace makes name an array of the records that content writes, atomically and durably.
+func (w *Writer) replace(name string, content func(io.Writer) error) (size int64, err error) {
+	temporary := "." + name + ".tmp"
+	file, err := w.dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer func() {
+		file.Close()
+		if err != nil {
+			err = errors.Join(err, w.dir.Remove(temporary))
+		}
+	}()
+	out := bufio.NewWriterSize(file, 1<<16)
+	out.WriteString(opening) // a failure shows in Flush
+	if err := content(out); err != nil {
+		return 0, err
+	}
+	out.WriteString(closing)
+	if err := errors.Join(out.Flush(), file.Sync()); err != nil {
+		return 0, err
+	}
+	stat, err := file.Stat()
+	if err != nil {
+		return 0, err
+	}
+	if err := w.dir.Rename(temporary, name); err != nil {
+		return 0, err
+	}
+	folder, err := w.dir.Open(".")
+	if err != nil {
+		return 0, err
+	}
+	defer folder.Close()
+	return stat.Size(), folder.Sync()
+}

@@ -1,0 +1,220 @@
+package runtime
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	// flushEvery is half a second, so that a kill loses less than a second even where the flush comes late.
+	flushEvery = 500 * time.Millisecond
+
+	// pageBytes bounds a write, unless one record is longer: the kernel finishes a write within a page even
+	// when the process is being killed, so that the array is closed at any time.
+	pageBytes = 4096
+
+	// maxPendingBytes bounds each of the two buffers for records that a full disk does not take.
+	maxPendingBytes = 4 << 20
+
+	opening = "["
+	closing = "\n]\n"
+)
+
+// Options of a Writer.
+type Options struct {
+	// OnFault is called, from a goroutine of the Writer, when writing begins to fail, and again with nil when
+	// it works again. May be nil.
+	OnFault func(error)
+}
+
+// Writer appends records to a rank's file. Append may be called from one goroutine, all else from any.
+type Writer struct {
+	path    string
+	onFault func(error)
+
+	mu      sync.Mutex // guards pending and dropped; held for no system call
+	pending []byte     // records since the last flush, each preceded by a comma and a line break
+	dropped int64
+
+	disk    sync.Mutex // guards what follows; taken before mu
+	dir     *os.Root
+	file    metricFile
+	end     int64  // where the closing bracket's line break is
+	empty   bool   // no record in the file: the next one has no comma
+	waiting []byte // records being written
+	page    []byte // one write
+	failing bool
+	closed  bool
+
+	stop, stopped chan struct{}
+}
+
+// metricFile is an *os.File in programs.
+type metricFile interface {
+	WriteAt(p []byte, offset int64) (int, error)
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+// Repair tells what Open found and did.
+type Repair struct {
+	Records  int64  // now in the file
+	Damaged  int    // lines that were not records and were removed
+	Repaired bool   // the array was not closed, or had damaged lines
+	SetAside string // a file in another layout, renamed to this
+}
+
+// Open opens or creates the file at path, in a folder that exists, and repairs it if need be. Only one Writer
+// may have a file open: the caller holds the run's lock.
+func Open(path string, options Options) (*Writer, Repair, error) {
+	w := &Writer{path: path, onFault: options.OnFault, stop: make(chan struct{}), stopped: make(chan struct{})}
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return nil, Repair{}, fmt.Errorf("open metrics: %w", err)
+	}
+	w.dir = dir
+	repair, err := w.openFile()
+	if err != nil {
+		dir.Close()
+		return nil, repair, fmt.Errorf("open metrics %s: %w", path, err)
+	}
+	go w.flushRegularly()
+	return w, repair, nil
+}
+
+// Append adds a record. It only copies it to memory; a background goroutine writes it out.
+func (w *Writer) Append(record *Record) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) >= maxPendingBytes {
+		w.dropped++
+		return
+	}
+	w.pending = append(w.pending, ",\n"...)
+	w.pending = record.appendJSON(w.pending)
+}
+
+// Dropped is the number of records lost because the disk took none for too long.
+func (w *Writer) Dropped() int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.dropped
+}
+
+func (w *Writer) flushRegularly() {
+	defer close(w.stopped)
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			err := w.Flush()
+			w.disk.Lock()
+			changed := w.failing != (err != nil)
+			w.failing = err != nil
+			w.disk.Unlock()
+			if changed && w.onFault != nil {
+				w.onFault(err)
+			}
+		case <-w.stop:
+			return
+		}
+	}
+}
+
+// Flush hands all records to the system. After an error they are kept and the next Flush tries again.
+func (w *Writer) Flush() error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	return w.flush()
+}
+
+// Sync is Flush, then waits until the disk has the records.
+func (w *Writer) Sync() error {
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	if err := w.flush(); err != nil {
+		return err
+	}
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync metrics %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// Close writes out all records and closes the file. A second Close does nothing.
+func (w *Writer) Close() error {
+	w.disk.Lock()
+	if w.closed {
+		w.disk.Unlock()
+		return nil
+	}
+	w.closed = true
+	w.disk.Unlock()
+	close(w.stop)
+	<-w.stopped
+	err := w.Sync()
+	w.disk.Lock()
+	defer w.disk.Unlock()
+	return errors.Join(err, w.file.Close(), w.dir.Close())
+}
+
+// flush writes what an earlier flush had to leave, then the pending records. The two buffers change places.
+func (w *Writer) flush() error {
+	err := w.writeWaiting()
+	if err == nil {
+		w.mu.Lock()
+		w.pending, w.waiting = w.waiting, w.pending
+		w.mu.Unlock()
+		err = w.writeWaiting()
+	}
+	if err != nil {
+		return fmt.Errorf("write metrics %s: %w", w.path, err)
+	}
+	return nil
+}
+
+// writeWaiting writes the waiting records, page by page. After an error the array is closed behind the
+// records that were written, and the rest keeps waiting.
+func (w *Writer) writeWaiting() error {
+	rest := w.waiting
+	for len(rest) > 0 {
+		records := wholeRecords(rest, pageBytes-len(closing))
+		w.page = append(append(w.page[:0], records...), closing...)
+		text := w.page
+		if w.empty {
+			text = text[1:] // the comma before the first record
+		}
+		if _, err := w.file.WriteAt(text, w.end); err != nil {
+			w.waiting = append(w.waiting[:0], rest...)
+			_, closeErr := w.file.WriteAt([]byte(closing), w.end)
+			return errors.Join(err, closeErr, w.file.Truncate(w.end+int64(len(closing))))
+		}
+		w.end += int64(len(text) - len(closing))
+		w.empty = false
+		rest = rest[len(records):]
+	}
+	w.waiting = w.waiting[:0]
+	return nil
+}
+
+// wholeRecords is the longest part of b that ends with a record and has at most limit bytes, at least one record.
+func wholeRecords(b []byte, limit int) []byte {
+	if len(b) <= limit {
+		return b
+	}
+	separator := []byte(",\n")
+	if at := bytes.LastIndex(b[:min(len(b), limit+len(separator))], separator); at > 0 {
+		return b[:at]
+	}
+	if at := bytes.Index(b[1:], separator); at >= 0 {
+		return b[:1+at]
+	}
+	return b
+}

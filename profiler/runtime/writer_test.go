@@ -1,0 +1,484 @@
+package runtime
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func mustOpen(t *testing.T, path string) (*Writer, Repair) {
+	t.Helper()
+	w, repair, err := Open(path, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Close() })
+	return w, repair
+}
+
+func appendAll(w *Writer, iterations ...int64) {
+	for _, i := range iterations {
+		record := sample(i)
+		w.Append(&record)
+	}
+}
+
+// iterations reads a file strictly, as a program without knowledge of our layout does.
+func iterations(t *testing.T, path string) []int64 {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	var records []Record
+	if err == nil {
+		err = json.Unmarshal(text, &records)
+	}
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	list := []int64{}
+	for _, record := range records {
+		list = append(list, record.Iteration)
+	}
+	return list
+}
+
+func upTo(n int64) []int64 {
+	list := []int64{}
+	for i := int64(1); i <= n; i++ {
+		list = append(list, i)
+	}
+	return list
+}
+
+func TestFileIsAnArrayFromTheBeginning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, repair := mustOpen(t, path)
+	if repair != (Repair{}) {
+		t.Errorf("fresh file: got %+v", repair)
+	}
+	if got := iterations(t, path); len(got) != 0 {
+		t.Errorf("got %v", got)
+	}
+	appendAll(w, 1)
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got := iterations(t, path); !slices.Equal(got, upTo(1)) {
+		t.Errorf("got %v", got)
+	}
+	appendAll(w, upTo(50)[1:]...)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Errorf("second close: %v", err)
+	}
+	if got := iterations(t, path); !slices.Equal(got, upTo(50)) {
+		t.Errorf("got %v", got)
+	}
+	w, repair = mustOpen(t, path)
+	if want := (Repair{Records: 50}); repair != want {
+		t.Errorf("reopened: got %+v, want %+v", repair, want)
+	}
+	appendAll(w, 51)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := iterations(t, path); !slices.Equal(got, upTo(51)) {
+		t.Errorf("got %v", got)
+	}
+	if entries, _ := os.ReadDir(filepath.Dir(path)); len(entries) != 1 {
+		t.Errorf("left %v", entries)
+	}
+}
+
+// faultyFile checks the array after every write and can run out of space.
+type faultyFile struct {
+	*os.File
+	t      *testing.T
+	budget int // bytes the file may have; 0 no limit
+	writes int
+}
+
+func (f *faultyFile) WriteAt(p []byte, offset int64) (int, error) {
+	f.writes++
+	full := f.budget > 0 && offset+int64(len(p)) > int64(f.budget)
+	if full {
+		part := p[:max(0, f.budget-int(offset))]
+		n, err := f.File.WriteAt(part, offset)
+		return n, errors.Join(err, syscall.ENOSPC)
+	}
+	n, err := f.File.WriteAt(p, offset)
+	if f.budget == 0 {
+		iterations(f.t, f.Name())
+		if len(p) > pageBytes {
+			f.t.Errorf("a write of %d bytes, want at most %d", len(p), pageBytes)
+		}
+	}
+	return n, err
+}
+
+func TestArrayIsValidAfterEveryWrite(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, _ := mustOpen(t, path)
+	checked := &faultyFile{File: w.file.(*os.File), t: t}
+	w.disk.Lock()
+	w.file = checked
+	w.disk.Unlock()
+	next := int64(1)
+	for batch := range 40 {
+		for range batch {
+			appendAll(w, next)
+			next++
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := iterations(t, path); !slices.Equal(got, upTo(next-1)) {
+		t.Errorf("got %d records, want %d in order", len(got), next-1)
+	}
+	if checked.writes < 40 {
+		t.Errorf("%d writes were checked", checked.writes)
+	}
+}
+
+func TestFullDiskKeepsTheArrayValidAndTheRecordsWaiting(t *testing.T) {
+	for budget := 1500; budget < 6000; budget += 97 {
+		path := filepath.Join(t.TempDir(), FileName(0))
+		w, _ := mustOpen(t, path)
+		limited := &faultyFile{File: w.file.(*os.File), t: t, budget: budget}
+		w.disk.Lock()
+		w.file = limited
+		w.disk.Unlock()
+		appendAll(w, upTo(20)...)
+		for range 2 {
+			if err := w.Flush(); !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("%d bytes: got %v, want ENOSPC", budget, err)
+			}
+			got := iterations(t, path)
+			if !slices.Equal(got, upTo(int64(len(got)))) {
+				t.Fatalf("%d bytes: got %v", budget, got)
+			}
+		}
+		appendAll(w, 21)
+		limited.budget = 0
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := iterations(t, path); !slices.Equal(got, upTo(21)) {
+			t.Fatalf("%d bytes, then room again: got %v", budget, got)
+		}
+	}
+}
+
+func TestFaultIsReportedOnceAndItsEndToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var reports []error
+		path := filepath.Join(t.TempDir(), FileName(0))
+		w, _, err := Open(path, Options{OnFault: func(err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			reports = append(reports, err)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limited := &faultyFile{File: w.file.(*os.File), t: t, budget: 10}
+		w.disk.Lock()
+		w.file = limited
+		w.disk.Unlock()
+		appendAll(w, 1)
+		time.Sleep(5 * time.Second)
+		w.disk.Lock()
+		limited.budget = 0
+		w.disk.Unlock()
+		time.Sleep(5 * time.Second)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if len(reports) != 2 || !errors.Is(reports[0], syscall.ENOSPC) || reports[1] != nil {
+			t.Errorf("got reports %v, want ENOSPC and nil", reports)
+		}
+	})
+}
+
+func TestRecordsThatNoDiskTakesAreCounted(t *testing.T) {
+	w, _ := mustOpen(t, filepath.Join(t.TempDir(), FileName(0)))
+	w.mu.Lock()
+	w.pending = append(w.pending, bytes.Repeat([]byte(",\n{}"), maxPendingBytes/4)...)
+	w.mu.Unlock()
+	appendAll(w, 1, 2, 3)
+	if got := w.Dropped(); got != 3 {
+		t.Errorf("got %d dropped, want 3", got)
+	}
+	w.mu.Lock()
+	w.pending = w.pending[:0]
+	w.mu.Unlock()
+}
+
+func TestRecordsReachTheFileWithoutAFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), FileName(0))
+		w, _, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		appendAll(w, 1)
+		time.Sleep(900 * time.Millisecond)
+		if got := iterations(t, path); !slices.Equal(got, upTo(1)) {
+			t.Errorf("after 0.9 s: got %v", got)
+		}
+		w.Close()
+	})
+}
+
+func TestAppendAllocatesNothing(t *testing.T) {
+	w, _ := mustOpen(t, filepath.Join(t.TempDir(), FileName(0)))
+	record := sample(1)
+	step := func() {
+		for range 100 {
+			record.Iteration++
+			w.Append(&record)
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	step()
+	step() // both buffers have their size now
+	if got := testing.AllocsPerRun(50, step); got != 0 {
+		t.Errorf("got %v allocations for 100 records, want 0", got)
+	}
+}
+
+func TestTruncateDropsWhatLiesBeyondACheckpoint(t *testing.T) {
+	for _, keep := range []int64{-1, 0, 1, 9, 10, 99} {
+		path := filepath.Join(t.TempDir(), FileName(0))
+		w, _ := mustOpen(t, path)
+		appendAll(w, upTo(10)...)
+		if err := w.Truncate(keep); err != nil {
+			t.Fatal(err)
+		}
+		want := upTo(min(10, max(0, keep)))
+		if got := iterations(t, path); !slices.Equal(got, want) {
+			t.Errorf("truncate to %d: got %v, want %v", keep, got, want)
+		}
+		appendAll(w, 77)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := iterations(t, path); !slices.Equal(got, append(want, 77)) {
+			t.Errorf("truncate to %d and append: got %v", keep, got)
+		}
+	}
+}
+
+func TestOpenRepairsTruncations(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, _ := mustOpen(t, path)
+	appendAll(w, 1, 2, 3)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := range len(whole) {
+		if atBoundary := bytes.ContainsAny(whole[max(0, size-3):size+1], "[{}]"); !atBoundary && size%61 != 0 {
+			continue // inside a record one cut is like another
+		}
+		cut := filepath.Join(t.TempDir(), FileName(0))
+		if err := os.WriteFile(cut, whole[:size], 0o644); err != nil {
+			t.Fatal(err)
+		}
+		complete := int64(bytes.Count(whole[:size], []byte("}")))
+		records, damaged, err := ReadMetrics(cut)
+		if size > 0 && (err != nil || int64(len(records)) != complete || damaged != 1) {
+			t.Fatalf("read %d bytes: got %d records, %d damaged, %v; want %d and 1", size, len(records), damaged, err, complete)
+		}
+		w, repair := mustOpen(t, cut)
+		if repair.Records != complete || repair.Repaired != (size > 0) || repair.SetAside != "" {
+			t.Fatalf("open %d bytes: got %+v, want %d records", size, repair, complete)
+		}
+		appendAll(w, complete+1)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := iterations(t, cut); !slices.Equal(got, upTo(complete+1)) {
+			t.Fatalf("open %d bytes and append: got %v", size, got)
+		}
+	}
+}
+
+func TestDamageInTheMiddleCostsOnlyItsLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, _ := mustOpen(t, path)
+	appendAll(w, upTo(5)...)
+	w.Close()
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line := bytes.Index(whole, []byte(`"iteration":3`))
+	for name, damage := range map[string]func(b []byte) []byte{
+		"zeros":       func(b []byte) []byte { clear(b[line : line+40]); return b },
+		"long line":   func(b []byte) []byte { return slices.Insert(b, line, make([]byte, 3*maxLineBytes)...) },
+		"not a value": func(b []byte) []byte { b[line] = 'x'; return b },
+	} {
+		if err := os.WriteFile(path, damage(slices.Clone(whole)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		records, damaged, err := ReadMetrics(path)
+		if err != nil || len(records) != 4 || damaged < 1 {
+			t.Errorf("%s: read %d records, %d damaged, %v; want 4 records", name, len(records), damaged, err)
+		}
+		w, repair := mustOpen(t, path)
+		if repair.Records != 4 || !repair.Repaired {
+			t.Errorf("%s: got %+v", name, repair)
+		}
+		w.Close()
+		if got := iterations(t, path); !slices.Equal(got, []int64{1, 2, 4, 5}) {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+}
+
+func TestOtherLayoutsAreReadAndSetAside(t *testing.T) {
+	for name, text := range map[string]string{
+		"one line":     `[{"iteration":1,"loss":null},{"iteration":2}]`,
+		"many lines":   "[\n  {\n    \"iteration\": 1\n  },\n  {\n    \"iteration\": 2,\n    \"power\": 7\n  }\n]\n",
+		"no line ends": `[ {"iteration":1} , {"iteration":2} ]`,
+	} {
+		path := filepath.Join(t.TempDir(), FileName(0))
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		records, damaged, err := ReadMetrics(path)
+		if err != nil || len(records) != 2 || damaged != 0 {
+			t.Errorf("%s: got %d records, %d damaged, %v", name, len(records), damaged, err)
+		}
+		w, repair := mustOpen(t, path)
+		w.Close()
+		kept, err := os.ReadFile(filepath.Join(filepath.Dir(path), "rank_0_metrics.json.1"))
+		if repair.SetAside != "rank_0_metrics.json.1" || err != nil || string(kept) != text {
+			t.Errorf("%s: got %+v, kept %q, %v", name, repair, kept, err)
+		}
+		if got := iterations(t, path); len(got) != 0 {
+			t.Errorf("%s: got %v, want an empty array", name, got)
+		}
+	}
+	if _, _, err := ReadMetrics(filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("absent file: got %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "object")
+	if err := os.WriteFile(path, []byte(`{"a":1}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := ReadMetrics(path); err == nil || !strings.Contains(err.Error(), "not a JSON array") {
+		t.Errorf("an object: got %v", err)
+	}
+}
+
+// TestKillLosesLessThanASecond kills a process that records a step each millisecond.
+func TestKillLosesLessThanASecond(t *testing.T) {
+	const variable = "HETERO_TEST_METRICS"
+	if path := os.Getenv(variable); path != "" {
+		w, _, err := Open(path, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := int64(1); ; i++ {
+			record := sample(i)
+			record.Timestamp = time.Now()
+			w.Append(&record)
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for trial := range 2 {
+		path := filepath.Join(t.TempDir(), FileName(0))
+		writer := exec.Command(os.Args[0], "-test.run=^TestKillLosesLessThanASecond$")
+		writer.Env = append(os.Environ(), variable+"="+path)
+		if err := writer.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(1200+trial*333) * time.Millisecond)
+		killed := time.Now()
+		writer.Process.Kill()
+		writer.Wait()
+		got := iterations(t, path)
+		if !slices.Equal(got, upTo(int64(len(got)))) || len(got) == 0 {
+			t.Fatalf("got %d records, want 1, 2, 3, …", len(got))
+		}
+		records, damaged, err := ReadMetrics(path)
+		if err != nil || damaged != 0 {
+			t.Fatalf("got %d damaged, %v", damaged, err)
+		}
+		if lost := killed.Sub(records[len(records)-1].Timestamp); lost > time.Second {
+			t.Errorf("the last record is %v older than the kill, want at most 1 s", lost)
+		}
+	}
+}
+
+// TestReadersOfARunningExperimentGetWholeRecords reads while records are being written and truncated.
+func TestReadersOfARunningExperimentGetWholeRecords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), FileName(0))
+	w, _ := mustOpen(t, path)
+	stop := make(chan struct{})
+	result := make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				result <- nil
+				return
+			default:
+			}
+			records, damaged, err := ReadMetrics(path)
+			if err != nil || damaged > 1 {
+				result <- fmt.Errorf("%d damaged, %v", damaged, err)
+				return
+			}
+			for i, record := range records {
+				if record.Iteration != int64(i+1) {
+					result <- fmt.Errorf("record %d has iteration %d", i, record.Iteration)
+					return
+				}
+			}
+		}
+	}()
+	next := int64(1)
+	for round := range 60 {
+		for range 20 {
+			appendAll(w, next)
+			next++
+		}
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if round%10 == 9 {
+			next -= 50
+			if err := w.Truncate(next - 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	close(stop)
+	if err := <-result; err != nil {
+		t.Error(err)
+	}
+}
