@@ -70,6 +70,17 @@ type Repair struct {
 	SetAside string // a file in another layout, renamed to this
 }
 
+// String says what was wrong with the file, "" if nothing was.
+func (r Repair) String() string {
+	switch {
+	case r.SetAside != "":
+		return fmt.Sprintf("it was not laid out as this program does: renamed to %s", r.SetAside)
+	case r.Repaired:
+		return fmt.Sprintf("%d records kept, %d damaged lines removed", r.Records, r.Damaged)
+	}
+	return ""
+}
+
 // Open opens or creates the file at path, in a folder that exists, and repairs it if need be. Only one Writer
 // may have a file open: the caller holds the run's lock.
 func Open(path string, options Options) (*Writer, Repair, error) {
