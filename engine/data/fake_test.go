@@ -1,0 +1,85 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fake is a data set whose images name their sample. Its readers can be made slow and faulty.
+type fake struct {
+	samples, size int
+	classes       int
+	broken        map[int]bool  // samples that cannot be read
+	panics        map[int]bool  // samples whose decoder panics
+	delay         time.Duration // of each read
+	reads         atomic.Int64
+	open          atomic.Int64 // readers
+}
+
+func (f *fake) Len() int { return f.samples }
+
+func (f *fake) Classes() []string {
+	names := make([]string, max(f.classes, 1))
+	for c := range names {
+		names[c] = fmt.Sprint(c)
+	}
+	return names
+}
+
+func (f *fake) Label(i int) int { return i * 7 % max(f.classes, 1) }
+
+func (f *fake) NewReader() (Reader, error) {
+	f.open.Add(1)
+	return &fakeReader{f: f, pix: make([]byte, 3*f.size*f.size)}, nil
+}
+
+type fakeReader struct {
+	f   *fake
+	pix []byte
+}
+
+var errBroken = errors.New("broken")
+
+func (r *fakeReader) Read(i int, _ Sizer, img *Image) error {
+	r.f.reads.Add(1)
+	if r.f.delay > 0 {
+		time.Sleep(r.f.delay)
+	}
+	if r.f.broken[i] {
+		return &Fault{Op: "read sample", Index: i, Path: fmt.Sprintf("%d.jpg", i), Err: errBroken}
+	}
+	if r.f.panics[i] {
+		panic("crafted")
+	}
+	for k := range r.pix {
+		r.pix[k] = byte(i>>(8*(k%3)) + k/3)
+	}
+	*img = Image{Pix: r.pix, Width: r.f.size, Height: r.f.size, FullWidth: r.f.size, FullHeight: r.f.size}
+	return nil
+}
+
+func (r *fakeReader) Close() error {
+	r.f.open.Add(-1)
+	return nil
+}
+
+// newLoader starts a loader that the test closes.
+func newLoader(t testing.TB, o Options) *Loader {
+	t.Helper()
+	l, err := NewLoader(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return l
+}
+
+// augmented is a transform with every random choice.
+var augmented = Transform{Crop: PadCrop, Size: 4, Pad: 1, Flip: true}
