@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"sort"
+	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -38,6 +39,9 @@ func dotted(path []string) string {
 // parseTOML returns what the text sets, in its order. The faults are a syntax error (then there are no
 // entries) and keys of one table that differ only in case.
 func parseTOML(text []byte) ([]entry, []Fault) {
+	if tooManyKeys(text) {
+		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "at most that, there are about a hundred"}}
+	}
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {
 		return nil, []Fault{syntaxFault(err)}
@@ -62,6 +66,34 @@ func parseTOML(text []byte) ([]entry, []Fault) {
 		return nil, []Fault{{Message: "not valid TOML: " + err.Error()}}
 	}
 	return w.entries, w.faults
+}
+
+// maxKeys keeps decoding, which takes time quadratic in the number of keys, under a few milliseconds.
+const maxKeys = 2000
+
+// tooManyKeys counts keys and tables up to the first syntax error, in linear time.
+func tooManyKeys(text []byte) bool {
+	var parser unstable.Parser
+	parser.Reset(text)
+	count := 0
+	var visit func(node *unstable.Node)
+	visit = func(node *unstable.Node) {
+		switch node.Kind {
+		case unstable.Table, unstable.ArrayTable:
+			count++
+		case unstable.KeyValue:
+			count++
+			visit(node.Value())
+		case unstable.InlineTable, unstable.Array:
+			for it := node.Children(); it.Next() && count <= maxKeys; {
+				visit(it.Node())
+			}
+		}
+	}
+	for count <= maxKeys && parser.NextExpression() {
+		visit(parser.Expression())
+	}
+	return count > maxKeys
 }
 
 func syntaxFault(err error) Fault {
