@@ -118,3 +118,52 @@ func decodeF16(h uint16) float32 {
 	}
 	return float32(v)
 }
+
+// Encode rounds values to elements of type dt, in the byte order of plain memory: to nearest even for real numbers,
+// towards zero for integers. Opaque state is bytes.
+func Encode(dt tensor.DType, values []float64) []byte {
+	spec := device.Spec(dt, len(values))
+	o := operand{spec: spec, mem: make([]byte, int64(len(values))*dt.Size())}
+	if dt.IsFloat() {
+		store(o, values)
+		return o.mem
+	}
+	for i, v := range values {
+		putInteger(o, i, int64(v))
+	}
+	return o.mem
+}
+
+// Decode is the inverse of Encode; 64-bit integers beyond 2⁵³ lose bits.
+func Decode(dt tensor.DType, mem []byte) []float64 {
+	o := operand{spec: device.Spec(dt, len(mem)/int(dt.Size())), mem: mem}
+	if dt.IsFloat() {
+		return load[float64](o)
+	}
+	out := make([]float64, o.shape().Elements())
+	for i := range out {
+		switch dt {
+		case tensor.I64:
+			out[i] = float64(int64(binary.NativeEndian.Uint64(mem[8*i:])))
+		case tensor.I32:
+			out[i] = float64(int32(binary.NativeEndian.Uint32(mem[4*i:])))
+		case tensor.U32:
+			out[i] = float64(binary.NativeEndian.Uint32(mem[4*i:]))
+		default:
+			out[i] = float64(mem[i])
+		}
+	}
+	return out
+}
+
+// putInteger writes the low bytes of v, in two's complement, to element i.
+func putInteger(o operand, i int, v int64) {
+	switch o.spec.DType.Size() {
+	case 8:
+		binary.NativeEndian.PutUint64(o.mem[8*i:], uint64(v))
+	case 4:
+		binary.NativeEndian.PutUint32(o.mem[4*i:], uint32(v))
+	default:
+		o.mem[i] = byte(v)
+	}
+}

@@ -164,16 +164,8 @@ func fill[T real](op device.Fill, out []operand) {
 		store(out[0], v)
 		return
 	}
-	value := uint64(int64(op.Value)) // two's complement: the low bytes serve the narrower types
 	for i := range n {
-		switch op.DType.Size() {
-		case 8:
-			binary.NativeEndian.PutUint64(out[0].mem[8*i:], value)
-		case 4:
-			binary.NativeEndian.PutUint32(out[0].mem[4*i:], uint32(value))
-		case 1:
-			out[0].mem[i] = byte(value)
-		}
+		putInteger(out[0], i, int64(op.Value))
 	}
 }
 

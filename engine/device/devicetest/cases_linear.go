@@ -1,0 +1,33 @@
+package devicetest
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// (N, I, O) of the linear cases.
+var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100}}
+
+func linearCases() []valueCase {
+	var cases []valueCase
+	for _, s := range linearShapes {
+		n, i, o := s[0], s[1], s[2]
+		name := fmt.Sprintf(" n%d i%d o%d", n, i, o)
+		src, weight, bias := floats(symmetric, n, i), floats(symmetric, o, i), params(symmetric, o)
+		diff := floats(symmetric, n, o)
+		wideDiff := params(symmetric, n, o) // the gradient of logits in f32
+		wide := func(r *Runner, in []Operand) []Operand { return r.Do(device.Linear{To: r.Param}, in...) }
+		diffWeights, withBias := device.LinearDiffWeights{}, device.LinearDiffWeights{Bias: true}
+		cases = append(cases,
+			valueCase{name: "forward" + name, inputs: []input{src, weight}, run: one(device.Linear{}), tolerance: sums},
+			valueCase{name: "forward with bias" + name, inputs: []input{src, weight, bias}, run: one(device.Linear{}), tolerance: sums},
+			valueCase{name: "forward to f32" + name, inputs: []input{src, weight, bias}, run: wide, tolerance: sums},
+			valueCase{name: "diff_src" + name, inputs: []input{diff, weight}, run: one(device.LinearDiffSrc{}), tolerance: sums},
+			valueCase{name: "diff_src from f32" + name, inputs: []input{wideDiff, weight}, run: one(device.LinearDiffSrc{}), tolerance: sums},
+			valueCase{name: "diff_weights" + name, inputs: []input{src, diff}, run: one(diffWeights), tolerance: sums},
+			valueCase{name: "diff_weights with bias" + name, inputs: []input{src, diff}, run: one(withBias), tolerance: sums},
+			valueCase{name: "diff_weights from f32" + name, inputs: []input{src, wideDiff}, run: one(withBias), tolerance: sums})
+	}
+	return cases
+}

@@ -1,0 +1,308 @@
+package devicetest
+
+import (
+	"bytes"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const (
+	// patience is longer than anything here takes on a loaded machine.
+	patience = 30 * time.Second
+	// moment is long enough for a mistake to show, too short to matter if none was made.
+	moment = 30 * time.Millisecond
+)
+
+func runStreams(t *testing.T, open Opener, caps Caps) {
+	for _, c := range []struct {
+		name  string
+		check func(*testing.T, *Runner)
+	}{
+		{"copies move exactly their bytes", checkCopies},
+		{"a fresh event is not complete", checkFreshEvent},
+		{"a stream completes events", checkStreamRecord},
+		{"a program completes events for other goroutines", checkProgramRecord},
+		{"a program waits for an event", checkProgramWait},
+		{"a stream waits for an event", checkStreamWait},
+		{"running takes back what it will record", checkRerecord},
+		{"timed runs add to what was measured", checkTimed},
+		{"an empty program runs", checkEmpty},
+		{"a program runs many times and in order", checkOrder},
+		{"streams of several goroutines do not disturb each other", checkParallel},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := NewRunner(t, opened(t, open, device.Options{}))
+			t.Cleanup(r.Close) // before the device closes
+			r.NoValues = caps.NoValues
+			c.check(t, r)
+		})
+	}
+}
+
+func checkCopies(t *testing.T, r *Runner) {
+	host := mustAlloc(t, r.dev.AllocHost, 300)
+	defer mustFree(t, host)
+	back := mustAlloc(t, r.dev.AllocHost, 300)
+	defer mustFree(t, back)
+	for i := range host.Host() {
+		host.Host()[i] = byte(i)
+	}
+	a, b := r.Alloc(300, 0), r.Alloc(300, 0)
+	part := func(b device.Buffer, offset, n int64) device.Region {
+		return device.Region{Buffer: b, Offset: offset, Bytes: n}
+	}
+	for _, c := range []struct{ dst, src device.Region }{
+		{part(a.Buffer, 0, 300), part(host, 0, 300)},
+		{part(b.Buffer, 13, 101), part(a.Buffer, 7, 101)},
+		{part(back, 0, 300), part(b.Buffer, 0, 300)},
+		{part(back, 299, 1), part(host, 5, 1)},
+		{part(back, 1, 0), part(host, 0, 0)},
+	} {
+		if err := r.stream.Copy(c.dst, c.src); err != nil {
+			t.Fatalf("copy: %v", err)
+		}
+	}
+	must(t, r.stream.Sync())
+	want := make([]byte, 300)
+	copy(want[13:114], host.Host()[7:])
+	want[299] = 5
+	if !r.NoValues && !bytes.Equal(back.Host(), want) {
+		t.Errorf("got %v, want %v", back.Host(), want)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// event is closed when the test ends.
+func (r *Runner) event(t *testing.T) device.Event {
+	t.Helper()
+	e, err := r.dev.NewEvent()
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Close()) })
+	return e
+}
+
+// another stream, closed when the test ends.
+func (r *Runner) another(t *testing.T) device.Stream {
+	t.Helper()
+	s, err := r.dev.NewStream()
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	return s
+}
+
+// program is closed when the test ends.
+func (r *Runner) program(t *testing.T, steps ...device.Step) device.Program {
+	t.Helper()
+	p, err := r.dev.NewProgram(steps)
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+func checkFreshEvent(t *testing.T, r *Runner) {
+	e := r.event(t)
+	if e.Done() {
+		t.Error("done before anything was recorded")
+	}
+	start := time.Now()
+	if err := e.WaitHost(moment); err == nil {
+		t.Error("waiting for what nobody records: no error")
+	}
+	if took := time.Since(start); took < moment/2 || took > patience {
+		t.Errorf("waited %v, want about %v", took, moment)
+	}
+}
+
+func checkStreamRecord(t *testing.T, r *Runner) {
+	e := r.event(t)
+	for range 3 {
+		must(t, r.stream.Record(e))
+		must(t, r.stream.Sync())
+		must(t, e.WaitHost(patience))
+		if !e.Done() {
+			t.Error("not done after the stream was synchronised")
+		}
+	}
+}
+
+func checkProgramRecord(t *testing.T, r *Runner) {
+	e := r.event(t)
+	waited := make(chan error, 2)
+	for range cap(waited) {
+		go func() { waited <- e.WaitHost(patience) }()
+	}
+	time.Sleep(moment)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{3}, 1, 2, 3))
+	negated, launch := r.prepare(device.Unary{Func: device.Neg}, x)
+	must(t, r.stream.Run(r.program(t, launch, device.Step{Record: e})))
+	for range cap(waited) {
+		must(t, <-waited)
+	}
+	must(t, r.stream.Sync())
+	r.wantValues(t, negated, -1, -2, -3)
+}
+
+// prepare compiles op for plain operands and binds it, without running it.
+func (r *Runner) prepare(op device.Op, in ...Operand) (Operand, device.Step) {
+	r.t.Helper()
+	var specs []device.TensorSpec
+	l := &device.Launch{Name: op.Kind()}
+	for _, o := range in {
+		specs = append(specs, o.Spec)
+		l.In = append(l.In, o.Region)
+	}
+	out, err := op.Infer(specs)
+	must(r.t, err)
+	k := r.compile(op, specs, out)
+	for i, s := range k.In() {
+		if !s.Same(specs[i]) {
+			r.t.Fatalf("%s: got %v, want plain operands to be taken as they are", op.Kind(), s)
+		}
+	}
+	l.Kernel = k
+	o := Operand{Spec: k.Out()[0], Region: r.Alloc(k.Out()[0].Size(), poison)}
+	l.Out = []device.Region{o.Region}
+	if n := k.Workspace(); n > 0 {
+		l.Workspace = r.Alloc(n, poison)
+	}
+	return o, device.Step{Launch: l}
+}
+
+func (r *Runner) wantValues(t *testing.T, o Operand, want ...float64) {
+	t.Helper()
+	if got := r.Download(o); !r.NoValues && fmt.Sprint(got.Values) != fmt.Sprint(want) {
+		t.Errorf("got %v, want %v", got.Values, want)
+	}
+}
+
+func checkProgramWait(t *testing.T, r *Runner) {
+	gate, done := r.event(t), r.event(t)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
+	root, launch := r.prepare(device.Unary{Func: device.Sqrt}, x)
+	p := r.program(t, device.Step{Wait: gate}, launch, device.Step{Record: done})
+	ran := make(chan error, 1)
+	other := r.another(t)
+	go func() { ran <- other.Run(p) }()
+	if err := done.WaitHost(moment); err == nil {
+		t.Error("the program went on before the event it waits for")
+	}
+	must(t, r.stream.Record(gate))
+	must(t, done.WaitHost(patience))
+	must(t, <-ran)
+	must(t, other.Sync())
+	r.wantValues(t, root, 2, 3)
+}
+
+func checkStreamWait(t *testing.T, r *Runner) {
+	gate, done := r.event(t), r.event(t)
+	other := r.another(t)
+	ran := make(chan error, 1)
+	go func() {
+		err := other.Wait(gate)
+		if err == nil {
+			err = other.Record(done)
+		}
+		ran <- err
+	}()
+	if err := done.WaitHost(moment); err == nil {
+		t.Error("the stream went on before the event it waits for")
+	}
+	must(t, r.stream.Record(gate))
+	must(t, done.WaitHost(patience))
+	must(t, <-ran)
+	must(t, other.Sync())
+}
+
+// checkRerecord: an event that a program recorded in one step must not look complete in the next before it is recorded again.
+func checkRerecord(t *testing.T, r *Runner) {
+	gate, again := r.event(t), r.event(t)
+	must(t, r.stream.Record(again))
+	must(t, r.stream.Sync())
+	p := r.program(t, device.Step{Wait: gate}, device.Step{Record: again})
+	other := r.another(t)
+	ran := make(chan error, 1)
+	go func() { ran <- other.Run(p) }()
+	for start := time.Now(); again.Done(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > patience {
+			t.Error("the event stayed complete while the program that records it was running")
+			break
+		}
+	}
+	must(t, r.stream.Record(gate))
+	must(t, <-ran)
+	must(t, other.Sync())
+	must(t, again.WaitHost(patience))
+}
+
+func checkTimed(t *testing.T, r *Runner) {
+	x := r.Upload(Random(tensor.F32, tensor.Shape{64, 1000}, 1, symmetric))
+	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)
+	p := r.program(t, launch, device.Step{Record: r.event(t)}, launch)
+	before := []time.Duration{time.Hour, 0, 0}
+	elapsed := append([]time.Duration(nil), before...)
+	for range 2 {
+		must(t, r.stream.RunTimed(p, elapsed))
+		for i := range elapsed {
+			if elapsed[i] < before[i] || elapsed[i]-before[i] > patience {
+				t.Errorf("step %d: got %v after %v", i, elapsed[i], before[i])
+			}
+		}
+		if elapsed[0]+elapsed[2] <= before[0]+before[2] {
+			t.Errorf("two launches took no time: %v after %v", elapsed, before)
+		}
+		copy(before, elapsed)
+	}
+}
+
+func checkEmpty(t *testing.T, r *Runner) {
+	must(t, r.stream.Run(r.program(t)))
+	must(t, r.stream.RunTimed(r.program(t), nil))
+	must(t, r.stream.Sync())
+}
+
+func checkOrder(t *testing.T, r *Runner) {
+	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
+	two := r.Upload(Of(tensor.F32, tensor.Shape{1}, 2))
+	doubled, first := r.prepare(device.Scale{}, x, two)
+	halved, second := r.prepare(device.Scale{}, doubled, two)
+	p := r.program(t, first, second)
+	for range 5 {
+		must(t, r.stream.Run(p))
+	}
+	must(t, r.stream.Sync())
+	r.wantValues(t, halved, 4, -12)
+}
+
+// checkParallel: each goroutine has its own stream, program and memory.
+func checkParallel(t *testing.T, r *Runner) {
+	var wg sync.WaitGroup
+	for g := range 4 {
+		x := r.Upload(Of(tensor.F32, tensor.Shape{1}, float64(g+1)))
+		square, launch := r.prepare(device.Unary{Func: device.Square}, x)
+		p, s := r.program(t, launch), r.another(t)
+		wg.Go(func() {
+			for range 50 {
+				if err := s.Run(p); err != nil {
+					t.Errorf("stream %d: %v", g, err)
+					return
+				}
+			}
+			if err := s.Sync(); err != nil {
+				t.Errorf("stream %d: %v", g, err)
+			}
+		})
+		defer func() { r.wantValues(t, square, float64((g+1)*(g+1))) }()
+	}
+	wg.Wait()
+}

@@ -1,0 +1,215 @@
+package devicetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Caps is what a device promises.
+type Caps struct {
+	// Types are the activation types for which every op must work. Cases of other types are not run.
+	Types []tensor.DType
+	// Lacks are kinds of ops that the device leaves to the planner's decomposition: their cases are skipped where it answers
+	// ErrUnsupported, with a log line. ErrUnsupported anywhere else is a failure.
+	Lacks []string
+	// NoValues: nothing is computed (the null device): only structure is checked.
+	NoValues bool
+	// Threads says that Options.Threads matters: results are compared over several counts.
+	Threads bool
+}
+
+// Opener opens the device under test; the suite closes it.
+type Opener func(t *testing.T, opts device.Options) device.Device
+
+// Run checks a device.
+func Run(t *testing.T, open Opener, caps Caps) {
+	t.Run("values", func(t *testing.T) { runValues(t, open, caps) })
+	t.Run("memory", func(t *testing.T) { runMemory(t, open, caps) })
+	t.Run("streams", func(t *testing.T) { runStreams(t, open, caps) })
+	t.Run("arguments", func(t *testing.T) { runArguments(t, open, caps) })
+	if !caps.NoValues {
+		t.Run("layouts", func(t *testing.T) { runLayouts(t, open, caps) })
+		if caps.Threads {
+			t.Run("threads", func(t *testing.T) { runThreads(t, open, caps) })
+		}
+	}
+}
+
+// opened opens a device for one test and closes it, all memory returned, when the test ends.
+func opened(t *testing.T, open Opener, opts device.Options) device.Device {
+	t.Helper()
+	dev := open(t, opts)
+	t.Cleanup(func() {
+		if allocated, _ := dev.Memory(); allocated != 0 {
+			t.Errorf("%d bytes of device memory were not given back", allocated)
+		}
+		if err := dev.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return dev
+}
+
+// kind is where the element type of an input comes from.
+type kind int
+
+const (
+	float kind = iota // Types.Float
+	param             // Types.Param
+	fixed             // input.dtype
+)
+
+// input is how one operand is made.
+type input struct {
+	kind  kind
+	dtype tensor.DType // of kind fixed
+	shape tensor.Shape
+	gen   Generator
+}
+
+func floats(gen Generator, shape ...int) input { return input{kind: float, shape: shape, gen: gen} }
+func params(gen Generator, shape ...int) input { return input{kind: param, shape: shape, gen: gen} }
+func fixedType(dt tensor.DType, gen Generator, shape ...int) input {
+	return input{kind: fixed, dtype: dt, shape: shape, gen: gen}
+}
+
+var symmetric = Uniform(-1, 1)
+
+// valueCase is one computation whose outputs are compared with the truth.
+type valueCase struct {
+	name   string
+	inputs []input
+	// run is the computation: one op, or a chain where ops share saved state.
+	run       func(r *Runner, in []Operand) []Operand
+	tolerance tolerance
+	types     []tensor.DType // nil: every type
+	chain     bool           // tensors of type Float are stored between ops
+}
+
+// one is the computation of a single op that is the same for all types.
+func one(op device.Op) func(*Runner, []Operand) []Operand {
+	return func(r *Runner, in []Operand) []Operand { return r.Do(op, in...) }
+}
+
+// materialize makes the inputs of a case; each is rounded to what a device with types ty stores.
+func (c valueCase) materialize(ty Types) []Tensor {
+	out := make([]Tensor, len(c.inputs))
+	for i, in := range c.inputs {
+		dt := ty.of(in)
+		out[i] = Random(dt, in.shape, seedOf(c.name)+uint64(i), in.gen)
+		if dt.IsFloat() {
+			out[i].Values = reference.Decode(dt, reference.Encode(dt, out[i].Values))
+		}
+	}
+	return out
+}
+
+func (ty Types) of(in input) tensor.DType {
+	switch in.kind {
+	case float:
+		return ty.Float
+	case param:
+		return ty.Param
+	}
+	return in.dtype
+}
+
+// on runs a case on a device with types ty from the given values.
+func (c valueCase) on(t *testing.T, dev device.Device, caps Caps, ty Types, policy Policy, values []Tensor) []Tensor {
+	t.Helper()
+	r := NewRunner(t, dev)
+	defer r.Close()
+	r.Types, r.Policy, r.Lacks, r.NoValues = ty, policy, caps.Lacks, caps.NoValues
+	in := make([]Operand, len(values))
+	for i, v := range values {
+		v.Spec.DType = ty.of(c.inputs[i])
+		in[i] = r.Upload(v)
+	}
+	var out []Tensor
+	for _, o := range c.run(r, in) {
+		out = append(out, r.Download(o))
+	}
+	return out
+}
+
+func runValues(t *testing.T, open Opener, caps Caps) {
+	dev := opened(t, open, device.Options{})
+	oracle := reference.New()
+	for _, g := range valueTables() {
+		t.Run(g.name, func(t *testing.T) {
+			for _, c := range g.cases {
+				for _, dt := range caps.Types {
+					if c.types == nil || slices.Contains(c.types, dt) {
+						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t *testing.T) { c.check(t, dev, oracle, caps, dt) })
+					}
+				}
+			}
+		})
+	}
+}
+
+// check runs one case with one type under every policy, the first twice.
+func (c valueCase) check(t *testing.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
+	values := c.materialize(typesFor(dt))
+	if caps.NoValues {
+		for policy := range numPolicies {
+			c.on(t, dev, caps, typesFor(dt), policy, values)
+		}
+		return
+	}
+	truth := c.on(t, oracle, Caps{}, typesFor(tensor.F64), Pinned, values)
+	plain := c.on(t, oracle, Caps{}, typesFor(tensor.F32), Pinned, values)
+	same := plain
+	if dt != tensor.F32 {
+		same = c.on(t, oracle, Caps{}, typesFor(dt), Pinned, values)
+	}
+	var first []Tensor
+	for policy := range numPolicies {
+		got := c.on(t, dev, caps, typesFor(dt), policy, values)
+		if len(got) != len(truth) {
+			t.Fatalf("layouts %v: got %d outputs, want %d", policy, len(got), len(truth))
+		}
+		for i := range got {
+			if err := c.tolerance.judge(got[i], same[i], plain[i], truth[i], c.chain); err != nil {
+				t.Errorf("layouts %v: output %d: %v", policy, i, err)
+			}
+		}
+		if policy == Free {
+			first = got
+		}
+	}
+	for i, again := range c.on(t, dev, caps, typesFor(dt), Free, values) {
+		if err := equal(again, first[i]); err != nil {
+			t.Errorf("second run, output %d differs from the first: %v", i, err)
+		}
+	}
+	if allocated, _ := dev.Memory(); allocated != 0 {
+		t.Errorf("%d bytes of device memory were not given back", allocated)
+	}
+}
+
+// table is the cases of one op family.
+type table struct {
+	name  string
+	cases []valueCase
+}
+
+func valueTables() []table {
+	return []table{
+		{"conv2d", convCases()},
+		{"linear", linearCases()},
+		{"batch_norm", batchNormCases()},
+		{"pool", poolCases()},
+		{"elementwise", elementwiseCases()},
+		{"move", moveCases()},
+		{"loss", lossCases()},
+		{"optim", optimCases()},
+		{"chain", chainCases()},
+		{"nan", nanCases()},
+	}
+}

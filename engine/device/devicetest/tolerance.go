@@ -1,0 +1,104 @@
+package devicetest
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// tolerance is how far an output may be from the truth; see the package comment for the formula.
+type tolerance struct {
+	exact  bool    // equal to the reference device with the same types, element by element; floor is not used
+	floor  float64 // in units of u·‖truth‖
+	reason string
+}
+
+const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one rounding to f32
+
+// The tolerances of most cases.
+var (
+	exact = tolerance{exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
+	// sums: a device adds in another order than the plain run, which may have been lucky.
+	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
+	// functions: the plain run rounds library functions correctly, vectorised ones need not.
+	functions = tolerance{floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
+	// statistics are long sums, then a few roundings.
+	statistics = tolerance{floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
+)
+
+// judge compares an output with the truth. same is the reference device's output with the types under test, plain with f32; in a
+// chain same is the yardstick.
+func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
+	if got.Spec.DType == tensor.Opaque {
+		return nil // only the device knows what it means; the ops that read it are tested
+	}
+	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != same.Spec.DType {
+		return fmt.Errorf("got %v, want %v", got.Spec, same.Spec)
+	}
+	if tol.exact || !got.Spec.DType.IsFloat() {
+		return equal(got, same)
+	}
+	for i, w := range truth.Values {
+		g := got.Values[i]
+		if math.IsNaN(w) != math.IsNaN(g) || math.IsInf(w, 0) != math.IsInf(g, 0) {
+			return fmt.Errorf("element %d: got %g, want %g", i, g, w)
+		}
+	}
+	size := norm(truth.Values, nil)
+	limit := 3*norm(plain.Values, truth.Values) + tol.floor*roundoff*size
+	switch dt := got.Spec.DType; {
+	case dt == tensor.F64:
+		limit = math.Ldexp(size, -40)
+	case dt == tensor.BF16 || dt == tensor.F16:
+		rounded := reference.Decode(dt, reference.Encode(dt, truth.Values))
+		if chain {
+			limit = 3*norm(same.Values, truth.Values) + norm(rounded, truth.Values)
+		} else {
+			limit = norm(rounded, truth.Values) + 2*limit
+		}
+	case chain:
+		limit = 3*norm(same.Values, truth.Values) + tol.floor*roundoff*size
+	}
+	if err := norm(got.Values, truth.Values); !(err <= limit) {
+		i := farthest(got.Values, truth.Values)
+		return fmt.Errorf("%v: error %.3g, want at most %.3g (norm of the truth %.3g, error of the plain run %.3g; %s); farthest: element %d: got %.9g, want %.9g",
+			got.Spec, err, limit, size, norm(plain.Values, truth.Values), tol.reason, i, got.Values[i], truth.Values[i])
+	}
+	return nil
+}
+
+// equal wants the same values; -0 is 0, a NaN is a NaN.
+func equal(got, want Tensor) error {
+	for i, w := range want.Values {
+		if g := got.Values[i]; g != w && !(math.IsNaN(g) && math.IsNaN(w)) {
+			return fmt.Errorf("%v: element %d: got %.9g, want exactly %.9g", got.Spec, i, g, w)
+		}
+	}
+	return nil
+}
+
+// norm is the Euclidean norm of a - b over elements where both are finite; b = nil is zero.
+func norm(a, b []float64) float64 {
+	sum := 0.0
+	for i, v := range a {
+		if b != nil {
+			v -= b[i]
+		}
+		if !math.IsNaN(v) && !math.IsInf(v, 0) {
+			sum += v * v
+		}
+	}
+	return math.Sqrt(sum)
+}
+
+func farthest(a, b []float64) int {
+	worst := 0
+	for i := range a {
+		if math.Abs(a[i]-b[i]) > math.Abs(a[worst]-b[worst]) {
+			worst = i
+		}
+	}
+	return worst
+}

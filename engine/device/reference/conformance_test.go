@@ -1,0 +1,22 @@
+package reference_test
+
+import (
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+func TestConformance(t *testing.T) {
+	open := func(t *testing.T, opts device.Options) device.Device {
+		t.Helper()
+		dev, err := reference.Driver{}.Open(0, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dev
+	}
+	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true})
+}
