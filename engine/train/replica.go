@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -265,3 +266,9 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 
 // Close frees everything in reverse order.
 func (r *Replica) Close() error { return r.closer.close() }
+
+// RunTimed runs prepare, forward and backward on the batch that was loaded last and adds each launch's time to
+// elapsed, in the order of Plan().Launches(). Parameters are not updated.
+func (r *Replica) RunTimed(elapsed []time.Duration) error {
+	return r.train.plan.RunTimed(r.stream, elapsed)
+}

@@ -1,0 +1,268 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const (
+	testBatch = 6
+	testSize  = 8
+	testSteps = 11 // not a multiple of the 4 steps of an epoch
+)
+
+func openReference(t *testing.T) device.Device {
+	t.Helper()
+	dev, err := reference.Driver{}.Open(0, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+func testOptions() ReplicaOptions {
+	return ReplicaOptions{
+		Model: simplecnn.Build(simplecnn.Options{Channels: []int{3, 4}, Dropout: 0.2}), Classes: 3, ImageSize: testSize,
+		Mean: [3]float32{0.5, 0.5, 0.5}, Std: [3]float32{0.25, 0.25, 0.25}, Compute: tensor.F32,
+		BatchSize: testBatch, Accumulation: 1, LabelSmoothing: 0.1, Seed: 5,
+		Optimizer: optim.Options{Name: "sgd", Momentum: 0.9, Nesterov: true, WeightDecay: 1e-3},
+	}
+}
+
+func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
+	t.Helper()
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 26, Eval: 8, Classes: 3, Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo := data.Options{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}, Seed: o.Seed,
+		BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
+	if evaluate {
+		lo = data.Options{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
+	}
+	l, err := data.NewLoader(lo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+// recorder is an Observer that keeps what it is told.
+type recorder struct {
+	losses, norms []float64
+	evals         []Evaluation
+	saved         int
+	warnings      []error
+	after         func(step int64) // called after each step
+}
+
+func (r *recorder) StepDone(s *StepRecord) {
+	r.losses = append(r.losses, s.Loss/float64(s.Samples))
+	r.norms = append(r.norms, s.GradNorm)
+	if r.after != nil {
+		r.after(s.Step)
+	}
+}
+func (r *recorder) EvalStarted(int)                       {}
+func (r *recorder) EvalProgress(int, int)                 {}
+func (r *recorder) EvalDone(e Evaluation)                 { e.Took = 0; r.evals = append(r.evals, e) }
+func (r *recorder) Saved(checkpoint.Saved, time.Duration) { r.saved++ }
+func (r *recorder) Warn(err error)                        { r.warnings = append(r.warnings, err) }
+
+// session is one process of a run.
+type session struct {
+	*recorder
+	replica *Replica
+	result  Result
+	err     error
+}
+
+// start runs a session on dev, in the checkpoint folder dir, resuming from what is there.
+func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o ReplicaOptions, rec *recorder, change func(*Options)) session {
+	t.Helper()
+	r, err := NewReplica(dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { store.Close() })
+	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, StoreDir: dir, Observer: rec,
+		Schedule: optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3, Total: testSteps}, Steps: testSteps, EvalInterval: 1,
+		KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
+	c, _, err := checkpoint.Latest(dir)
+	if err == nil {
+		if err := r.Load(c); err != nil {
+			t.Fatal(err)
+		}
+		state := c.State
+		opts.Resume = &state
+		c.Close()
+	} else if !errors.Is(err, checkpoint.ErrNone) {
+		t.Fatal(err)
+	}
+	if change != nil {
+		change(&opts)
+	}
+	res, err := Run(ctx, opts)
+	return session{rec, r, res, err}
+}
+
+func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
+	for name, o := range map[string]ReplicaOptions{"sgd": testOptions(), "adamw with accumulation": func() ReplicaOptions {
+		o := testOptions()
+		o.Accumulation = 2
+		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}
+		return o
+	}()} {
+		t.Run(name, func(t *testing.T) {
+			whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
+			if whole.err != nil || whole.result.Steps != testSteps || len(whole.losses) != testSteps {
+				t.Fatalf("undisturbed run: %v, %d steps", whole.err, whole.result.Steps)
+			}
+			dir, pieces := t.TempDir(), &recorder{}
+			for range testSteps + 1 {
+				ctx, cancel := context.WithCancel(context.Background())
+				begun := len(pieces.losses)
+				pieces.after = func(int64) {
+					if len(pieces.losses) == begun+3 {
+						cancel()
+					}
+				}
+				s := start(ctx, t, openReference(t), dir, o, pieces, nil)
+				cancel()
+				if s.err != nil {
+					t.Fatal(s.err)
+				}
+				if !s.result.Interrupted {
+					break
+				}
+			}
+			if len(pieces.losses) != testSteps {
+				t.Fatalf("interrupted run: got %d steps, want %d", len(pieces.losses), testSteps)
+			}
+			for i := range whole.losses {
+				if whole.losses[i] != pieces.losses[i] || whole.norms[i] != pieces.norms[i] {
+					t.Errorf("step %d: loss %.9g norm %.9g, undisturbed %.9g and %.9g", i+1, pieces.losses[i], pieces.norms[i], whole.losses[i], whole.norms[i])
+				}
+			}
+			if a, b := whole.evals[len(whole.evals)-1], pieces.evals[len(pieces.evals)-1]; a.Loss != b.Loss || a.Top1 != b.Top1 {
+				t.Errorf("last evaluation: got %+v, undisturbed %+v", b, a)
+			}
+		})
+	}
+}
+
+func TestAccumulatedGradientIsTheGradientOfTheWholeBatch(t *testing.T) {
+	o := testOptions()
+	o.GhostGroup = 3 // statistics over fixed groups: the same whether the batch is cut or not
+	norm := func(accumulation int) (loss, norm float64) {
+		o.Accumulation = accumulation
+		dev := openReference(t)
+		r, err := NewReplica(dev, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		res, err := r.Step(context.Background(), testLoader(t, o, false), 0.1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Loss, res.GradNorm
+	}
+	loss1, norm1 := norm(1)
+	loss2, norm2 := norm(2)
+	// f32 sums in another order: a few units in the last place.
+	if math.Abs(loss1-loss2) > 1e-5*loss1 || math.Abs(norm1-norm2) > 1e-5*norm1 {
+		t.Errorf("one batch: loss %.8g norm %.8g; two micro-batches: %.8g and %.8g", loss1, norm1, loss2, norm2)
+	}
+}
+
+func TestEvaluationCountsEverySampleOnce(t *testing.T) {
+	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), &recorder{}, nil)
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	// 26 samples give 4 steps an epoch, so 11 steps pass two epochs; the end is evaluated too.
+	if len(s.evals) != 3 {
+		t.Fatalf("got %d evaluations, want 3", len(s.evals))
+	}
+	for _, e := range s.evals {
+		if e.Samples != 8 { // not a multiple of the batch
+			t.Errorf("after step %d: got %d samples, want 8", e.Step, e.Samples)
+		}
+	}
+}
+
+func TestPredictedBytesAreWhatTheDeviceGaveOut(t *testing.T) {
+	for _, accumulation := range []int{1, 3} {
+		o := testOptions()
+		o.Accumulation = accumulation
+		dev := openReference(t)
+		r, err := NewReplica(dev, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		allocated, _ := dev.Memory()
+		if got := r.PredictedBytes(); got != allocated {
+			t.Errorf("accumulation %d: predicted %d bytes, the device gave out %d", accumulation, got, allocated)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		if left, _ := dev.Memory(); left != 0 {
+			t.Errorf("accumulation %d: %d bytes left after Close", accumulation, left)
+		}
+	}
+}
+
+func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) {
+	o := testOptions()
+	rec := &recorder{}
+	s := start(context.Background(), t, openReference(t), t.TempDir(), o, rec, func(opts *Options) {
+		opts.SaveSteps = 1
+		opts.Eval = nil
+		rec.after = func(step int64) {
+			if step == 4 { // from here on every gradient is NaN, also after going back
+				poison(t, opts.Replica)
+			}
+		}
+		opts.Schedule = optim.Schedule{Name: "constant", Base: 0.01}
+	})
+	if !errors.Is(s.err, ErrDiverged) {
+		t.Fatalf("got %v, want ErrDiverged", s.err)
+	}
+	if s.result.RollBacks != 1 || s.result.Skipped != 4 {
+		t.Errorf("got %d roll-backs and %d skipped steps, want 1 and 4", s.result.RollBacks, s.result.Skipped)
+	}
+}
+
+// poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive.
+func poison(t *testing.T, r *Replica) {
+	t.Helper()
+	scale := r.train.inputs["scale"]
+	for i := range scale.dev.Host() {
+		scale.dev.Host()[i] = 0xff
+	}
+	scale.dev = scale.host
+	r.train.inputs["scale"] = scale
+}
