@@ -9,7 +9,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
-	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -19,7 +18,7 @@ import (
 
 // ReplicaOptions describe a classifier and how it is trained.
 type ReplicaOptions struct {
-	Model          models.Classifier
+	Model          func(net *nn.Net, x *graph.Value, classes int) *graph.Value // from x (N, 3, H, W) to logits (N, classes)
 	Classes        int
 	ImageSize      int // height = width, pixels
 	Mean, Std      [3]float32
