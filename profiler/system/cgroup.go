@@ -1,0 +1,168 @@
+package system
+
+import (
+	"io/fs"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// cgroups says where the control groups of this process are.
+type cgroups struct {
+	groups        map[string]string // path by controller; "" is the one path of version 2
+	mounts        []cgroupMount
+	rootIsOverlay bool // the root file system is an overlay, as container engines make it
+}
+
+type cgroupMount struct {
+	point       string   // below the root, without a leading slash
+	root        string   // the group that is visible at point
+	controllers []string // version 1; nil for version 2
+	v2          bool
+}
+
+// readCgroups reads proc/self/cgroup and proc/self/mountinfo. A kernel without control groups has neither
+// group nor mount.
+func readCgroups(root fs.FS) cgroups {
+	c := cgroups{groups: map[string]string{}}
+	list, _ := fs.ReadFile(root, "proc/self/cgroup")
+	for _, line := range strings.Split(string(list), "\n") {
+		field := strings.SplitN(line, ":", 3) // "4:cpu,cpuacct:/docker/1a2b", version 2: "0::/user.slice"
+		if len(field) != 3 {
+			continue
+		}
+		for _, controller := range strings.Split(field[1], ",") {
+			c.groups[controller] = field[2]
+		}
+	}
+	mounts, _ := fs.ReadFile(root, "proc/self/mountinfo")
+	for _, line := range strings.Split(string(mounts), "\n") {
+		c.addMount(line)
+	}
+	return c
+}
+
+// addMount reads a line like "35 31 0:32 /docker/1a2b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory".
+func (c *cgroups) addMount(line string) {
+	before, after, ok := strings.Cut(line, " - ")
+	place, kind := strings.Fields(before), strings.Fields(after)
+	if !ok || len(place) < 5 || len(kind) < 3 {
+		return
+	}
+	mount := cgroupMount{root: unescape(place[3]), point: strings.TrimPrefix(unescape(place[4]), "/")}
+	switch kind[0] {
+	case "cgroup2":
+		mount.v2 = true
+		c.mounts = append(c.mounts, mount)
+	case "cgroup":
+		mount.controllers = strings.Split(kind[2], ",")
+		c.mounts = append(c.mounts, mount)
+	case "overlay":
+		c.rootIsOverlay = c.rootIsOverlay || mount.point == ""
+	}
+}
+
+// unescape undoes the octal escapes of mountinfo.
+func unescape(s string) string {
+	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
+}
+
+func (c cgroups) version() string {
+	var v1, v2 bool
+	for _, m := range c.mounts {
+		v1, v2 = v1 || !m.v2, v2 || m.v2
+	}
+	switch {
+	case v1 && v2:
+		return "v1+v2"
+	case v1:
+		return "v1"
+	case v2:
+		return "v2"
+	}
+	return "none"
+}
+
+// mentions reports whether a group's path, as seen by the process or by the mounts, contains word.
+func (c cgroups) mentions(word string) bool {
+	for _, group := range c.groups {
+		if strings.Contains(group, word) {
+			return true
+		}
+	}
+	for _, m := range c.mounts {
+		if strings.Contains(m.root, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// folders lists where a controller's limits stand: the process's own group first, then those above it. A
+// group that lies outside what is mounted (cgroup namespaces) is looked for at the mount itself.
+func (c cgroups) folders(controller string) (list []string, v2 bool) {
+	group, isV1 := c.groups[controller]
+	if !isV1 {
+		if group, v2 = c.groups[""]; !v2 {
+			return nil, false
+		}
+	}
+	for _, m := range c.mounts {
+		if m.v2 != v2 || !v2 && !slices.Contains(m.controllers, controller) {
+			continue
+		}
+		below, ok := strings.CutPrefix(path.Clean(group), strings.TrimSuffix(m.root, "/"))
+		if !ok || below != "" && below[0] != '/' || strings.HasPrefix(group, "/..") {
+			below = ""
+		}
+		for {
+			list = append(list, path.Join(m.point, below))
+			if below = strings.TrimSuffix(below, "/"); below == "" {
+				return list, v2
+			}
+			below = path.Dir(below)
+		}
+	}
+	return nil, v2
+}
+
+// cpuQuota is the smallest CPU quota of all levels, in CPUs.
+func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
+	cpus = math.Inf(1)
+	folders, v2 := c.folders("cpu")
+	for _, folder := range folders {
+		var quota, period string
+		if v2 {
+			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000" or "max 100000"; none at the top
+			quota, period, _ = strings.Cut(line, " ")
+		} else {
+			quota, _ = readLine(root, path.Join(folder, "cpu.cfs_quota_us")) // -1: none
+			period, _ = readLine(root, path.Join(folder, "cpu.cfs_period_us"))
+		}
+		q, err1 := strconv.ParseFloat(quota, 64)
+		p, err2 := strconv.ParseFloat(period, 64)
+		if err1 == nil && err2 == nil && q > 0 && p > 0 && !math.IsInf(q, 0) {
+			cpus = min(cpus, q/p)
+		}
+	}
+	return cpus, !math.IsInf(cpus, 1)
+}
+
+// memoryLimit is the smallest memory limit of all levels, in bytes.
+func (c cgroups) memoryLimit(root fs.FS) (bytes int64, limited bool) {
+	bytes = math.MaxInt64
+	folders, v2 := c.folders("memory")
+	file := "memory.limit_in_bytes" // without a limit a number near 2^63
+	if v2 {
+		file = "memory.max" // "max" without a limit
+	}
+	for _, folder := range folders {
+		line, _ := readLine(root, path.Join(folder, file))
+		if limit, err := strconv.ParseInt(line, 10, 64); err == nil && limit > 0 {
+			bytes = min(bytes, limit)
+		}
+	}
+	return bytes, bytes != math.MaxInt64
+}

@@ -1,0 +1,166 @@
+package system
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// CPU describes the processors.
+type CPU struct {
+	Model    string
+	Vendor   string
+	Sockets  int
+	Cores    int      // physical, of the whole machine
+	Threads  int      // logical CPUs of the whole machine
+	Features []string // those of Features() that it has, as Linux names them
+
+	Usable int     // logical CPUs that this process may run on (affinity, cpuset)
+	Quota  float64 // CPUs' worth of time that this process may use: Usable, or less under a CPU quota
+}
+
+// features are the instruction sets that kernels here choose between, by Linux's names.
+var features = []string{
+	"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",
+	"avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
+	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
+}
+
+// Features lists the instruction sets that CPU.Features may contain.
+func Features() []string { return slices.Clone(features) }
+
+// Has reports whether the CPU, and the kernel, offer an instruction set.
+func (c CPU) Has(feature string) bool { return slices.Contains(c.Features, feature) }
+
+func readCPU(root fs.FS) (CPU, error) {
+	text, err := fs.ReadFile(root, "proc/cpuinfo")
+	if err != nil {
+		return CPU{}, err
+	}
+	c := parseCPUInfo(text)
+	if c.Threads == 0 {
+		return c, fmt.Errorf("proc/cpuinfo: no processor")
+	}
+	if c.Cores == 0 {
+		c.Sockets, c.Cores = readTopology(root)
+	}
+	if c.Cores == 0 { // neither file tells: a virtual machine without topology
+		c.Sockets, c.Cores = 1, c.Threads
+	}
+	status, err := fs.ReadFile(root, "proc/self/status")
+	if err != nil {
+		return c, err
+	}
+	for key, value := range keyValues(status) {
+		if key == "Cpus_allowed_list" {
+			c.Usable, err = countList(value)
+		}
+	}
+	if err == nil && c.Usable == 0 {
+		err = fmt.Errorf("proc/self/status: no Cpus_allowed_list")
+	}
+	return c, err
+}
+
+// parseCPUInfo reads proc/cpuinfo of x86 and of ARM, which names neither model nor topology.
+func parseCPUInfo(text []byte) CPU {
+	var c CPU
+	var socket, implementer, part string
+	sockets, cores := map[string]bool{}, map[string]bool{}
+	for key, value := range keyValues(text) {
+		switch key {
+		case "processor":
+			c.Threads++
+		case "model name":
+			c.Model = value
+		case "vendor_id":
+			c.Vendor = value
+		case "physical id":
+			socket = value
+			sockets[socket] = true
+		case "core id":
+			cores[socket+"/"+value] = true
+		case "CPU implementer":
+			implementer = value
+		case "CPU part":
+			part = value
+		case "flags", "Features":
+			if c.Features == nil {
+				c.Features = knownFeatures(strings.Fields(value))
+			}
+		}
+	}
+	c.Sockets, c.Cores = len(sockets), len(cores)
+	if implementer != "" {
+		c.Vendor = armVendor(implementer)
+		if c.Model == "" {
+			c.Model = fmt.Sprintf("%s part %s", c.Vendor, part)
+		}
+	}
+	return c
+}
+
+func knownFeatures(has []string) []string {
+	known := []string{}
+	for _, f := range features {
+		if slices.Contains(has, f) {
+			known = append(known, f)
+		}
+	}
+	return known
+}
+
+// armVendor names the implementers of server and laptop CPUs (Arm Architecture Reference Manual, MIDR_EL1).
+func armVendor(implementer string) string {
+	switch implementer {
+	case "0x41":
+		return "ARM"
+	case "0x48":
+		return "HiSilicon"
+	case "0x4e":
+		return "NVIDIA"
+	case "0x51":
+		return "Qualcomm"
+	case "0x61":
+		return "Apple"
+	case "0xc0":
+		return "Ampere"
+	}
+	return "implementer " + implementer
+}
+
+// readTopology counts packages and cores in sys.
+func readTopology(root fs.FS) (sockets, cores int) {
+	packages, ids := map[string]bool{}, map[string]bool{}
+	folders, _ := fs.Glob(root, "sys/devices/system/cpu/cpu[0-9]*/topology") // a bad pattern is the only error
+	for _, folder := range folders {
+		socket, err1 := readLine(root, path.Join(folder, "physical_package_id"))
+		core, err2 := readLine(root, path.Join(folder, "core_id"))
+		if err1 == nil && err2 == nil {
+			packages[socket] = true
+			ids[socket+"/"+core] = true
+		}
+	}
+	return len(packages), len(ids)
+}
+
+// countList counts the numbers in a list like "0-3,8,10-11".
+func countList(list string) (int, error) {
+	total := 0
+	for _, part := range strings.Split(list, ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(first)
+		to := from
+		if err == nil && isRange {
+			to, err = strconv.Atoi(last)
+		}
+		if err != nil || to < from || from < 0 {
+			return 0, fmt.Errorf("CPU list %q: want numbers and ranges", list)
+		}
+		total += to - from + 1
+	}
+	return total, nil
+}

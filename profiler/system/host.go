@@ -1,0 +1,146 @@
+package system
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// Host is what the machine has and what of it this process may use.
+type Host struct {
+	Name      string // of the host
+	Kernel    string // release
+	WSL2      bool   // Linux inside Windows
+	Container string // "docker", "podman", "kubernetes", "lxc", "containerd", another name, "" (none seen)
+	Cgroups   string // "v1", "v2", "v1+v2" or "none"
+	CPU       CPU
+	Memory    Memory
+}
+
+// Memory of the host, in bytes.
+type Memory struct {
+	Total     int64
+	Available int64 // without swapping, now, on the whole machine
+	Limit     int64 // what this process may use: Total or less
+}
+
+// Detect describes the machine that the process runs on. Where something cannot be read it returns what it
+// found together with an error.
+func Detect() (Host, error) { return Read(os.DirFS("/")) }
+
+// Read describes the machine whose proc and sys folders root holds.
+func Read(root fs.FS) (Host, error) {
+	var h Host
+	var faults []error
+	note := func(doing string, err error) {
+		if err != nil {
+			faults = append(faults, fmt.Errorf("%s: %w", doing, err))
+		}
+	}
+	var err error
+	h.Name, err = readLine(root, "proc/sys/kernel/hostname")
+	note("read the host's name", err)
+	h.Kernel, err = readLine(root, "proc/sys/kernel/osrelease")
+	note("read the kernel's release", err)
+	h.WSL2 = isWSL2(h.Kernel)
+	h.CPU, err = readCPU(root)
+	note("read the CPU", err)
+	h.Memory, err = readMemory(root)
+	note("read the memory", err)
+
+	groups := readCgroups(root)
+	h.Cgroups = groups.version()
+	h.Container = container(root, groups)
+	h.CPU.Quota = float64(h.CPU.Usable)
+	if quota, ok := groups.cpuQuota(root); ok {
+		h.CPU.Quota = min(h.CPU.Quota, quota)
+	}
+	h.Memory.Limit = h.Memory.Total
+	if limit, ok := groups.memoryLimit(root); ok {
+		h.Memory.Limit = min(h.Memory.Limit, limit)
+	}
+	return h, errors.Join(faults...)
+}
+
+// isWSL2 knows WSL 2 by the kernel Microsoft builds for it ("5.15.167.4-microsoft-standard-WSL2"); kernels
+// that users build keep the suffix.
+func isWSL2(release string) bool {
+	release = strings.ToLower(release)
+	return strings.Contains(release, "wsl2") || strings.Contains(release, "microsoft-standard")
+}
+
+// container names the kind of container the process is in. A process cannot know for sure: these are the
+// marks that container engines leave, the more telling ones first.
+func container(root fs.FS, groups cgroups) string {
+	exists := func(name string) bool {
+		_, err := fs.Stat(root, name)
+		return err == nil
+	}
+	declared, _ := readLine(root, "run/systemd/container")
+	switch {
+	case exists("var/run/secrets/kubernetes.io"), groups.mentions("kubepods"):
+		return "kubernetes"
+	case exists(".dockerenv"), groups.mentions("docker"):
+		return "docker"
+	case exists("run/.containerenv"), groups.mentions("libpod"):
+		return "podman"
+	case groups.mentions("lxc"):
+		return "lxc"
+	case groups.mentions("containerd"):
+		return "containerd"
+	case declared != "" && declared != "wsl":
+		return declared
+	case groups.rootIsOverlay:
+		return "container"
+	}
+	return ""
+}
+
+func readMemory(root fs.FS) (Memory, error) {
+	text, err := fs.ReadFile(root, "proc/meminfo")
+	if err != nil {
+		return Memory{}, err
+	}
+	var m Memory
+	for key, value := range keyValues(text) {
+		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(value, " kB"), 10, 64)
+		if err != nil {
+			continue
+		}
+		switch key {
+		case "MemTotal":
+			m.Total = kilobytes << 10
+		case "MemAvailable":
+			m.Available = kilobytes << 10
+		}
+	}
+	if m.Total <= 0 {
+		return m, fmt.Errorf("proc/meminfo: no MemTotal")
+	}
+	return m, nil
+}
+
+// keyValues walks over the lines "key : value" of a file in proc.
+func keyValues(text []byte) func(yield func(key, value string) bool) {
+	return func(yield func(key, value string) bool) {
+		lines := bufio.NewScanner(bytes.NewReader(text))
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			key, value, _ := strings.Cut(lines.Text(), ":")
+			if !yield(strings.TrimSpace(key), strings.TrimSpace(value)) {
+				return
+			}
+		}
+	}
+}
+
+func readLine(root fs.FS, name string) (string, error) {
+	text, err := fs.ReadFile(root, name)
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strings.TrimSpace(line), err
+}

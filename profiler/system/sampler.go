@@ -1,0 +1,153 @@
+package system
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// sampleEvery bounds the cost of a Sampler that is asked at every step.
+const sampleEvery = 500 * time.Millisecond
+
+// Load is how much of what it may use a process uses. What cannot be read is NaN.
+type Load struct {
+	CPUPercent    float64 // CPU time since the sample before, as a share of the process's CPU quota
+	MemoryPercent float64 // resident memory as a share of the process's memory limit
+	ResidentBytes int64   // 0 where it cannot be read
+}
+
+// Sampler measures this process's Load. It may be used by several goroutines.
+type Sampler struct {
+	mu      sync.Mutex
+	source  source
+	quota   float64 // CPUs
+	limit   float64 // bytes
+	sampled time.Time
+	cpuTime time.Duration // at sampled
+	load    Load
+	first   bool // no Load has been measured yet
+	err     error
+}
+
+// source is where a Sampler's figures come from.
+type source interface {
+	cpuTime() (time.Duration, error) // of all threads, since the process began
+	resident() (int64, error)        // bytes
+	io.Closer
+}
+
+// NewSampler starts measuring this process. What Detect finds are the limits that count as 100 percent.
+func NewSampler() *Sampler {
+	host, err := Detect()
+	self, openErr := openSelf()
+	if err == nil {
+		err = openErr
+	}
+	return newSampler(self, host, err)
+}
+
+func newSampler(from source, host Host, err error) *Sampler {
+	s := &Sampler{source: from, quota: host.CPU.Quota, limit: float64(host.Memory.Limit), first: true, err: err}
+	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
+	s.sampled = time.Now()
+	if s.err == nil {
+		s.cpuTime, s.err = from.cpuTime()
+	}
+	return s
+}
+
+// Err says why the Load is NaN, if it is.
+func (s *Sampler) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// Close ends the measuring.
+func (s *Sampler) Close() error { return s.source.Close() }
+
+// Sample returns the Load. It measures at most twice a second and otherwise returns what it measured last;
+// it allocates nothing.
+func (s *Sampler) Sample() Load {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	elapsed := time.Since(s.sampled)
+	// The first interval may be short, so that the first step has figures, but not so short that they are noise.
+	if s.err != nil || elapsed < time.Millisecond || elapsed < sampleEvery && !s.first {
+		return s.load
+	}
+	cpu, err := s.source.cpuTime()
+	if err != nil {
+		return s.fail(err)
+	}
+	resident, err := s.source.resident()
+	if err != nil {
+		return s.fail(err)
+	}
+	s.load = Load{
+		CPUPercent:    min(100, 100*(cpu-s.cpuTime).Seconds()/(elapsed.Seconds()*s.quota)),
+		MemoryPercent: 100 * float64(resident) / s.limit,
+		ResidentBytes: resident,
+	}
+	s.sampled, s.cpuTime, s.first = s.sampled.Add(elapsed), cpu, false
+	return s.load
+}
+
+// fail ends the measuring: a figure that is no longer measured must not look like one.
+func (s *Sampler) fail(err error) Load {
+	s.err = err
+	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}
+	return s.load
+}
+
+// self is this process. Its buffers are reused, so that sampling allocates nothing.
+type self struct {
+	statm    *os.File
+	usage    syscall.Rusage
+	text     [128]byte
+	pageSize int64
+}
+
+func openSelf() (*self, error) {
+	statm, err := os.Open("/proc/self/statm")
+	return &self{statm: statm, pageSize: int64(os.Getpagesize())}, err
+}
+
+func (p *self) cpuTime() (time.Duration, error) {
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &p.usage); err != nil {
+		return 0, fmt.Errorf("getrusage: %w", err)
+	}
+	return time.Duration(p.usage.Utime.Nano() + p.usage.Stime.Nano()), nil
+}
+
+func (p *self) resident() (int64, error) {
+	n, err := p.statm.ReadAt(p.text[:], 0)
+	if err != nil && err != io.EOF {
+		return 0, err
+	}
+	pages, err := secondField(p.text[:n])
+	return pages * p.pageSize, err
+}
+
+func (p *self) Close() error { return p.statm.Close() }
+
+// secondField reads the second number of a line like proc/self/statm: total and resident pages.
+func secondField(line []byte) (int64, error) {
+	value, field, digits := int64(0), 0, 0
+	for _, c := range line {
+		switch {
+		case c == ' ' && field == 1 && digits > 0:
+			return value, nil
+		case c == ' ':
+			field++
+		case field == 1 && c >= '0' && c <= '9':
+			value = value*10 + int64(c-'0')
+			digits++
+		}
+	}
+	return 0, fmt.Errorf("proc/self/statm: got %q, want numbers", line)
+}

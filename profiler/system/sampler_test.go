@@ -1,0 +1,125 @@
+package system
+
+import (
+	"errors"
+	"math"
+	"runtime"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// fakeProcess is a source with figures that a test sets.
+type fakeProcess struct {
+	cpu   time.Duration
+	bytes int64
+	err   error
+	asked int
+}
+
+func (f *fakeProcess) cpuTime() (time.Duration, error) {
+	f.asked++
+	return f.cpu, f.err
+}
+func (f *fakeProcess) resident() (int64, error) { return f.bytes, f.err }
+func (f *fakeProcess) Close() error             { return nil }
+
+func TestLoadIsAShareOfWhatTheProcessMayUse(t *testing.T) {
+	cases := []struct {
+		name    string
+		quota   float64
+		used    time.Duration // CPU time in one second
+		percent float64
+	}{
+		{"idle", 2, 0, 0},
+		{"one of two CPUs", 2, time.Second, 50},
+		{"all of a fractional quota", 0.4, 400 * time.Millisecond, 100},
+		{"a burst above the quota", 0.5, time.Second, 100},
+	}
+	for _, c := range cases {
+		synctest.Test(t, func(t *testing.T) {
+			process := &fakeProcess{cpu: time.Hour, bytes: 256 << 20}
+			s := newSampler(process, Host{CPU: CPU{Quota: c.quota}, Memory: Memory{Limit: gib}}, nil)
+			if got := s.Sample(); !math.IsNaN(got.CPUPercent) {
+				t.Errorf("%s: before any time has passed: got %+v, want NaN", c.name, got)
+			}
+			for range 3 {
+				time.Sleep(time.Second)
+				process.cpu += c.used
+				if got := s.Sample(); math.Abs(got.CPUPercent-c.percent) > 1e-9 || got.MemoryPercent != 25 || got.ResidentBytes != 256<<20 {
+					t.Errorf("%s: got %+v, want %v percent of the CPU and 25 of the memory", c.name, got, c.percent)
+				}
+			}
+		})
+	}
+}
+
+func TestSamplingIsBoundedToTwiceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		process := &fakeProcess{}
+		s := newSampler(process, Host{CPU: CPU{Quota: 1}, Memory: Memory{Limit: gib}}, nil)
+		for range 10_000 { // 10 s of steps of a millisecond
+			time.Sleep(time.Millisecond)
+			s.Sample()
+		}
+		if process.asked < 20 || process.asked > 22 {
+			t.Errorf("measured %d times in 10 s, want 20 to 22", process.asked)
+		}
+	})
+}
+
+func TestWhatCannotBeMeasuredIsNaN(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fault := errors.New("gone")
+		s := newSampler(&fakeProcess{}, Host{}, fault)
+		time.Sleep(time.Second)
+		if got := s.Sample(); !math.IsNaN(got.CPUPercent) || !math.IsNaN(got.MemoryPercent) || s.Err() != fault {
+			t.Errorf("never measured: got %+v, %v", got, s.Err())
+		}
+		process := &fakeProcess{bytes: 1}
+		s = newSampler(process, Host{CPU: CPU{Quota: 1}, Memory: Memory{Limit: gib}}, nil)
+		time.Sleep(time.Second)
+		if got := s.Sample(); math.IsNaN(got.CPUPercent) {
+			t.Fatalf("got %+v", got)
+		}
+		process.err = fault
+		time.Sleep(time.Second)
+		if got := s.Sample(); !math.IsNaN(got.CPUPercent) || !math.IsNaN(got.MemoryPercent) || s.Err() != fault {
+			t.Errorf("measured no longer: got %+v, %v", got, s.Err())
+		}
+	})
+}
+
+func TestThisProcessIsMeasured(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has proc")
+	}
+	s := NewSampler()
+	defer s.Close()
+	for began := time.Now(); time.Since(began) < 100*time.Millisecond; {
+	}
+	got := s.Sample()
+	if s.Err() != nil || !(got.CPUPercent > 1) || got.CPUPercent > 100 || !(got.MemoryPercent > 0) || got.MemoryPercent > 100 || got.ResidentBytes < 1<<20 {
+		t.Errorf("a busy process: got %+v, %v", got, s.Err())
+	}
+	measure := func() {
+		s.sampled = s.sampled.Add(-time.Second)
+		s.Sample()
+	}
+	if allocations := testing.AllocsPerRun(100, measure); allocations != 0 {
+		t.Errorf("got %v allocations a sample, want 0", allocations)
+	}
+}
+
+func TestResidentPagesOfStatm(t *testing.T) {
+	for text, want := range map[string]int64{"765 441 413 5 0 123 0\n": 441, "1 0 0\n": 0} {
+		if got, err := secondField([]byte(text)); got != want || err != nil {
+			t.Errorf("%q: got %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "765", "765 ", "a b c"} {
+		if got, err := secondField([]byte(text)); err == nil {
+			t.Errorf("%q: got %d, want an error", text, got)
+		}
+	}
+}
