@@ -14,7 +14,8 @@ type Limits struct {
 	MemberBytes  int64 // one file; default 64 MiB
 	Members      int   // entries of all kinds; default 32 Mi
 	TotalBytes   int64 // a decompressed archive; default 4 TiB
-	ExpandFactor int64 // decompressed / compressed bytes, beyond the first 64 MiB; default 200
+	ExpandFactor int64 // decompressed / compressed bytes, beyond the first ExpandFree; default 200
+	ExpandFree   int64 // decompressed bytes that any archive may have; default 64 MiB
 }
 
 const (
@@ -22,7 +23,7 @@ const (
 	defaultMembers      = 32 << 20
 	defaultTotalBytes   = 4 << 40
 	defaultExpandFactor = 200
-	expandFree          = 64 << 20 // bytes that any archive may expand to
+	defaultExpandFree   = 64 << 20
 	maxNameBytes        = 4096
 )
 
@@ -35,6 +36,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.MemberBytes, defaultMemberBytes)
 	set(&l.TotalBytes, defaultTotalBytes)
 	set(&l.ExpandFactor, defaultExpandFactor)
+	set(&l.ExpandFree, defaultExpandFree)
 	if l.Members == 0 {
 		l.Members = defaultMembers
 	}

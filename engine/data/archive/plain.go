@@ -156,7 +156,7 @@ func (b *bound) Read(p []byte) (int, error) {
 	if b.n > b.limits.TotalBytes {
 		return n, fmt.Errorf("archive holds more than %d bytes: %w", b.limits.TotalBytes, ErrRefused)
 	}
-	if b.n > expandFree && b.n/b.limits.ExpandFactor > b.in.n {
+	if b.n > b.limits.ExpandFree && b.n/b.limits.ExpandFactor > b.in.n {
 		return n, fmt.Errorf("archive expands to more than %d times its size (%d bytes from %d): %w", b.limits.ExpandFactor, b.n, b.in.n, ErrRefused)
 	}
 	return n, err

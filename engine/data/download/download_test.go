@@ -1,0 +1,357 @@
+package download
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// body is the file of the tests.
+var body = bytes.Repeat([]byte("0123456789abcdef"), 40_000) // 640 kB
+
+func sum(b []byte) string {
+	h := sha256.Sum256(b)
+	return hex.EncodeToString(h[:])
+}
+
+// server serves body and counts requests; handler, if not nil, may answer first and then returns true.
+type server struct {
+	*httptest.Server
+	mu      sync.Mutex
+	ranges  []string // the Range header of each request
+	handler func(n int, w http.ResponseWriter, r *http.Request) bool
+}
+
+func newServer(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.Request) bool) *server {
+	t.Helper()
+	s := &server{handler: handler}
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		n := len(s.ranges)
+		s.ranges = append(s.ranges, r.Header.Get("Range"))
+		s.mu.Unlock()
+		if s.handler != nil && s.handler(n, w, r) {
+			return
+		}
+		http.ServeContent(w, r, "file", time.Time{}, bytes.NewReader(body))
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func (s *server) request(t *testing.T) Request {
+	return Request{URL: s.URL + "/file", SHA256: sum(body), MaxBytes: 1 << 20, Dir: filepath.Join(t.TempDir(), "cache"), Name: "file",
+		StartTimeout: 2 * time.Second, StallTimeout: 200 * time.Millisecond}
+}
+
+func wantBody(t *testing.T, path string, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, body) {
+		t.Fatalf("contents differ, %v", err)
+	}
+	if _, err := os.Stat(path + ".part"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the part is left: %v", err)
+	}
+}
+
+// cutAfter answers with the first n bytes of what was asked for and then breaks the connection.
+func cutAfter(w http.ResponseWriter, from, n int) {
+	w.Header().Set("Content-Length", fmt.Sprint(len(body)-from))
+	if from > 0 {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, len(body)-1, len(body)))
+		w.WriteHeader(http.StatusPartialContent)
+	}
+	w.Write(body[from:][:n])
+	w.(http.Flusher).Flush()
+	panic(http.ErrAbortHandler)
+}
+
+func TestFetchLoadsOnceAndServesFromTheFolderAfterwards(t *testing.T) {
+	s := newServer(t, nil)
+	q := s.request(t)
+	var last int64
+	q.Progress = func(done, total int64) {
+		if last = done; total != int64(len(body)) {
+			t.Errorf("total is %d", total)
+		}
+	}
+	path, err := Fetch(t.Context(), q)
+	wantBody(t, path, err)
+	if last != int64(len(body)) {
+		t.Errorf("the last report of progress says %d of %d", last, len(body))
+	}
+	path, err = Fetch(t.Context(), q)
+	wantBody(t, path, err)
+	if len(s.ranges) != 1 {
+		t.Errorf("%d requests, want 1", len(s.ranges))
+	}
+}
+
+func TestABrokenConnectionGoesOnWhereItStopped(t *testing.T) {
+	s := newServer(t, func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 0 {
+			cutAfter(w, 0, 100_000)
+		}
+		return false
+	})
+	path, err := Fetch(t.Context(), s.request(t))
+	wantBody(t, path, err)
+	if len(s.ranges) != 2 || s.ranges[1] != "bytes=100000-" {
+		t.Errorf("ranges %q, want the second to begin at 100000", s.ranges)
+	}
+}
+
+func TestANewProcessGoesOnWhereTheLastStopped(t *testing.T) {
+	s := newServer(t, nil)
+	q := s.request(t)
+	for _, c := range []struct {
+		name      string
+		part      []byte
+		wantRange string
+		requests  int
+	}{
+		{"half", body[:300_000], "bytes=300000-", 1},
+		{"all but the name", body, "bytes=640000-", 1},
+		{"longer than the file", append(bytes.Clone(body), 1, 2, 3), "bytes=640003-", 2},
+		{"longer than allowed", make([]byte, 2<<20), "", 1},
+		{"other contents", make([]byte, 1000), "bytes=1000-", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			q.Dir = t.TempDir()
+			s.ranges = nil
+			if err := os.WriteFile(filepath.Join(q.Dir, "file.part"), c.part, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			path, err := Fetch(t.Context(), q)
+			wantBody(t, path, err)
+			if s.ranges[0] != c.wantRange || len(s.ranges) != c.requests {
+				t.Errorf("ranges %q, want %d, the first %q", s.ranges, c.requests, c.wantRange)
+			}
+		})
+	}
+}
+
+func TestAServerWithoutRangesStartsAgain(t *testing.T) {
+	s := newServer(t, func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 0 {
+			cutAfter(w, 0, 100_000)
+		}
+		w.Write(body)
+		return true
+	})
+	path, err := Fetch(t.Context(), s.request(t))
+	wantBody(t, path, err)
+}
+
+func TestAWrongRangeStartsAgain(t *testing.T) {
+	s := newServer(t, func(n int, w http.ResponseWriter, _ *http.Request) bool {
+		if n == 1 {
+			cutAfter(w, 50, 10)
+		}
+		if n == 0 {
+			cutAfter(w, 0, 100_000)
+		}
+		return false
+	})
+	path, err := Fetch(t.Context(), s.request(t))
+	wantBody(t, path, err)
+}
+
+func TestAFileOfWrongContentsInTheFolderIsReplaced(t *testing.T) {
+	s := newServer(t, nil)
+	q := s.request(t)
+	q.Dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(q.Dir, "file"), []byte("damaged"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path, err := Fetch(t.Context(), q)
+	wantBody(t, path, err)
+}
+
+func TestAWrongFileIsAMismatchAndIsNotKept(t *testing.T) {
+	for name, handler := range map[string]func(int, http.ResponseWriter, *http.Request) bool{
+		"wrong hash":            func(_ int, w http.ResponseWriter, _ *http.Request) bool { fmt.Fprint(w, "something else"); return true },
+		"too long, announced":   func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.Write(make([]byte, 2<<20)); return true },
+		"too long, unannounced": chunked,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newServer(t, handler)
+			q := s.request(t)
+			if _, err := Fetch(t.Context(), q); !errors.Is(err, ErrMismatch) || errors.Is(err, ErrUnavailable) {
+				t.Errorf("got %v, want ErrMismatch", err)
+			}
+			if _, err := os.Stat(filepath.Join(q.Dir, "file")); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("a wrong file is kept: %v", err)
+			}
+			if len(s.ranges) != 1 {
+				t.Errorf("%d requests, want 1", len(s.ranges))
+			}
+		})
+	}
+}
+
+func chunked(_ int, w http.ResponseWriter, _ *http.Request) bool {
+	for range 32 {
+		w.Write(make([]byte, 1<<16))
+		w.(http.Flusher).Flush()
+	}
+	return true
+}
+
+func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := closed.Addr().String()
+	closed.Close()
+	hang := func(_ int, w http.ResponseWriter, r *http.Request) bool { <-r.Context().Done(); return true }
+	headersOnly := func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Length", "640000")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	}
+	status := func(code int) func(int, http.ResponseWriter, *http.Request) bool {
+		return func(_ int, w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(code); return true }
+	}
+	for _, c := range []struct {
+		name     string
+		handler  func(int, http.ResponseWriter, *http.Request) bool
+		url      string
+		want     string
+		requests int
+	}{
+		{"no server", nil, "http://" + address + "/file", "refused", 0},
+		{"unknown host", nil, "http://host.invalid/file", "host.invalid", 0},
+		{"silent server", hang, "", "sent nothing", 1},
+		{"silent after the headers", headersOnly, "", "sent nothing", 1},
+		{"not found", status(404), "", "404", 1},
+		{"forbidden", status(403), "", "403", 1},
+		{"overloaded", status(503), "", "503", 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := newServer(t, c.handler)
+			q := s.request(t)
+			q.StartTimeout = time.Second
+			if c.url != "" {
+				q.URL = c.url
+			}
+			begun := time.Now()
+			_, err := Fetch(t.Context(), q)
+			if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want ErrUnavailable with %q", err, c.want)
+			}
+			if took := time.Since(begun); took > 3*time.Second {
+				t.Errorf("took %v, want about a second", took)
+			}
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if len(s.ranges) != c.requests {
+				t.Errorf("%d requests, want %d", len(s.ranges), c.requests)
+			}
+		})
+	}
+}
+
+func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
+	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+		if n > 0 {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Write(body[:200_000])
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		return true
+	})
+	path, err := Fetch(t.Context(), s.request(t))
+	wantBody(t, path, err)
+}
+
+func TestASlowServerIsWaitedFor(t *testing.T) {
+	s := newServer(t, func(_ int, w http.ResponseWriter, _ *http.Request) bool {
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		for at := 0; at < len(body); at += len(body) / 8 {
+			w.Write(body[at:][:len(body)/8])
+			w.(http.Flusher).Flush()
+			time.Sleep(60 * time.Millisecond)
+		}
+		return true
+	})
+	q := s.request(t)
+	q.StartTimeout = 300 * time.Millisecond // shorter than the whole download
+	path, err := Fetch(t.Context(), q)
+	wantBody(t, path, err)
+}
+
+func TestACancelledDownloadKeepsItsPart(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+		if n > 0 {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
+		w.Write(body[:200_000])
+		w.(http.Flusher).Flush()
+		time.Sleep(50 * time.Millisecond)
+		cancel()
+		<-r.Context().Done()
+		return true
+	})
+	q := s.request(t)
+	if _, err := Fetch(ctx, q); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	path, err := Fetch(t.Context(), q)
+	wantBody(t, path, err)
+	if s.ranges[1] != "bytes=200000-" {
+		t.Errorf("the second download asked for %q", s.ranges[1])
+	}
+}
+
+func TestConcurrentFetchesLoadOnce(t *testing.T) {
+	s := newServer(t, nil)
+	q := s.request(t)
+	var wait sync.WaitGroup
+	for range 4 {
+		wait.Go(func() {
+			if _, err := Fetch(t.Context(), q); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wait.Wait()
+	if len(s.ranges) != 1 {
+		t.Errorf("%d requests, want 1", len(s.ranges))
+	}
+}
+
+func TestARedirectionToPlainHTTPIsRefused(t *testing.T) {
+	https, err := http.NewRequest("GET", "https://a/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := http.NewRequest("GET", "http://a/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if noDowngrade(plain, []*http.Request{https}) == nil || noDowngrade(https, []*http.Request{plain}) != nil {
+		t.Error("want https to http refused, and http to https followed")
+	}
+}
