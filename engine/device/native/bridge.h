@@ -1,0 +1,117 @@
+/* bridge.h: what cgo needs around hetero_device.h: calls through the table, with results by value, so that
+ * a successful call touches neither Go's heap nor C's. */
+#ifndef HETERO_BRIDGE_H
+#define HETERO_BRIDGE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <dlfcn.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "hetero_device.h"
+
+typedef struct ht_result {
+  void *value;
+  char *error; /* on failure, if there is a text: malloc'ed, the caller frees it */
+  ht_status status;
+} ht_result;
+
+static inline ht_result ht_result_of(ht_status status, void *value, const char *text) {
+  ht_result r = {status == HT_OK ? value : NULL, NULL, status};
+  if (status != HT_OK && text[0]) r.error = strdup(text);
+  return r;
+}
+
+/* Loads a library and asks it for its table. environment: count pairs of name and value that hold while the library
+ * initialises, where the process has not set them. Loading must leave the calling thread as it was: OpenMP, told to
+ * bind threads, would pin it, and Go starts other threads from it. */
+static inline ht_result ht_load(const char *path, char **environment, int count) {
+  cpu_set_t affinity;
+  int have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
+  int added[64];
+  for (int i = 0; i < count && i < 64; i++) {
+    added[i] = getenv(environment[2 * i]) == NULL;
+    if (added[i]) setenv(environment[2 * i], environment[2 * i + 1], 1);
+  }
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  const char *why = library ? "" : dlerror();
+  ht_result r;
+  if (!library) {
+    r = ht_result_of(HT_UNAVAILABLE, NULL, why ? why : "dlopen failed");
+  } else {
+    const ht_api *(*get)(uint32_t) = (const ht_api *(*)(uint32_t))dlsym(library, "ht_get_api");
+    const ht_api *api = get ? get(HT_ABI_VERSION) : NULL;
+    char text[128] = "it exports no ht_get_api";
+    if (get) snprintf(text, sizeof text, "it does not serve version %d of the device ABI: built from other sources?", HT_ABI_VERSION);
+    if (api && (api->abi_version != HT_ABI_VERSION || api->table_bytes < sizeof(ht_api))) {
+      snprintf(text, sizeof text, "its table has version %u and %u bytes, want version %d and %zu", (unsigned)api->abi_version,
+               (unsigned)api->table_bytes, HT_ABI_VERSION, sizeof(ht_api));
+      api = NULL;
+    }
+    r = ht_result_of(api ? HT_OK : HT_UNAVAILABLE, (void *)api, text);
+  }
+  for (int i = 0; i < count && i < 64; i++)
+    if (added[i]) unsetenv(environment[2 * i]);
+  if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
+  return r;
+}
+
+#define HT_CALL(type, call)                                                                                                              \
+  type *value = NULL;                                                                                                                    \
+  ht_error error;                                                                                                                        \
+  error.text[0] = 0;                                                                                                                     \
+  (void)value;                                                                                                                           \
+  ht_status status = (call);                                                                                                             \
+  return ht_result_of(status, value, error.text)
+
+static inline ht_result ht_do_open(const ht_api *api, int32_t index, int32_t threads) {
+  ht_open_options options = {index, threads};
+  HT_CALL(ht_device, api->open(&options, &value, &error));
+}
+static inline void ht_do_close(const ht_api *api, ht_device *d) { api->close(d); }
+static inline void ht_do_info(const ht_api *api, ht_device *d, ht_info *info) { api->info(d, info); }
+static inline void ht_do_memory(const ht_api *api, ht_device *d, int64_t *allocated, int64_t *peak) { api->memory(d, allocated, peak); }
+static inline void ht_do_layout_name(const ht_api *api, ht_device *d, uint32_t layout, char *name, size_t bytes) {
+  api->layout_name(d, layout, name, bytes);
+}
+static inline ht_result ht_do_alloc(const ht_api *api, ht_device *d, int64_t bytes, int32_t host) {
+  HT_CALL(void, api->alloc(d, bytes, host, &value, &error));
+}
+static inline void ht_do_free(const ht_api *api, ht_device *d, void *p, int64_t bytes, int32_t host) { api->free(d, p, bytes, host); }
+static inline ht_result ht_do_compile(const ht_api *api, ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
+                                      int32_t num_in, const ht_spec *out, int32_t num_out) {
+  HT_CALL(ht_kernel, api->compile(d, op, params, params_bytes, in, num_in, out, num_out, &value, &error));
+}
+static inline void ht_do_kernel_desc(const ht_api *api, ht_kernel *k, ht_kernel_desc *desc) { api->kernel_desc(k, desc); }
+static inline void ht_do_kernel_free(const ht_api *api, ht_kernel *k) { api->kernel_free(k); }
+static inline ht_result ht_do_program_create(const ht_api *api, ht_device *d, const ht_step *steps, int32_t count) {
+  HT_CALL(ht_program, api->program_create(d, steps, count, &value, &error));
+}
+static inline void ht_do_program_free(const ht_api *api, ht_program *p) { api->program_free(p); }
+static inline ht_result ht_do_event_create(const ht_api *api, ht_device *d) { HT_CALL(ht_event, api->event_create(d, &value, &error)); }
+static inline int32_t ht_do_event_done(const ht_api *api, ht_event *e) { return api->event_done(e); }
+static inline ht_result ht_do_event_wait(const ht_api *api, ht_event *e, int64_t timeout_ns) {
+  HT_CALL(void, api->event_wait(e, timeout_ns, &error));
+}
+static inline void ht_do_event_free(const ht_api *api, ht_event *e) { api->event_free(e); }
+static inline ht_result ht_do_stream_create(const ht_api *api, ht_device *d) { HT_CALL(ht_stream, api->stream_create(d, &value, &error)); }
+static inline ht_result ht_do_stream_run(const ht_api *api, ht_stream *s, ht_program *p) { HT_CALL(void, api->stream_run(s, p, &error)); }
+static inline ht_result ht_do_stream_run_timed(const ht_api *api, ht_stream *s, ht_program *p, int64_t *elapsed_ns) {
+  HT_CALL(void, api->stream_run_timed(s, p, elapsed_ns, &error));
+}
+static inline ht_result ht_do_stream_copy(const ht_api *api, ht_stream *s, void *dst, const void *src, int64_t bytes) {
+  HT_CALL(void, api->stream_copy(s, dst, src, bytes, &error));
+}
+static inline ht_result ht_do_stream_record(const ht_api *api, ht_stream *s, ht_event *e) { HT_CALL(void, api->stream_record(s, e, &error)); }
+static inline ht_result ht_do_stream_wait(const ht_api *api, ht_stream *s, ht_event *e) { HT_CALL(void, api->stream_wait(s, e, &error)); }
+static inline ht_result ht_do_stream_sync(const ht_api *api, ht_stream *s) { HT_CALL(void, api->stream_sync(s, &error)); }
+static inline void ht_do_stream_free(const ht_api *api, ht_stream *s) { api->stream_free(s); }
+static inline ht_result ht_do_measure_peak(const ht_api *api, ht_device *d, int32_t what, double seconds, double *per_second) {
+  HT_CALL(void, api->measure_peak(d, what, seconds, per_second, &error));
+}
+
+#endif

@@ -1,0 +1,174 @@
+//go:build cgo && linux
+
+package native
+
+// #include "bridge.h"
+import "C"
+
+import (
+	"fmt"
+	"math"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Device is a device of a native library.
+type Device struct {
+	api     *C.ht_api
+	ptr     *C.ht_device
+	info    device.Info
+	holds   holds // buffers, kernels, programs, streams, events, and calls under way
+	compile sync.Mutex
+}
+
+var (
+	_ device.Device       = (*Device)(nil)
+	_ device.LayoutNamer  = (*Device)(nil)
+	_ device.PeakMeasurer = (*Device)(nil)
+)
+
+// Open opens the index-th device of the library's kind.
+func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
+	name := fmt.Sprintf("%s:%d", l.Kind(), index)
+	if index < 0 || index > math.MaxInt32 || opts.Threads < 0 || opts.Threads > math.MaxInt32 {
+		return nil, fmt.Errorf("%s: open: got index %d and %d threads, want neither negative", name, index, opts.Threads)
+	}
+	r := C.ht_do_open(l.api, C.int32_t(index), C.int32_t(opts.Threads))
+	if err := check(r, name); err != nil {
+		return nil, err
+	}
+	d := &Device{api: l.api, ptr: (*C.ht_device)(r.value)}
+	var info C.ht_info
+	C.ht_do_info(l.api, d.ptr, &info)
+	d.info = device.Info{
+		Name: name, Kind: l.Kind(), Model: C.GoString(&info.model[0]), ISA: C.GoString(&info.isa[0]),
+		Threads: int(info.threads), MemoryBytes: int64(info.memory_bytes), FastBF16: info.fast_bf16 != 0,
+	}
+	return d, nil
+}
+
+// hold keeps the device open until release.
+func (d *Device) hold() error {
+	if !d.holds.acquire() {
+		return fmt.Errorf("%s: device is closed", d.info.Name)
+	}
+	return nil
+}
+
+// Info implements device.Device.
+func (d *Device) Info() device.Info { return d.info }
+
+// Memory implements device.Device. A closed device has given out nothing.
+func (d *Device) Memory() (allocated, peak int64) {
+	if d.hold() != nil {
+		return 0, 0
+	}
+	defer d.holds.release()
+	var a, p C.int64_t
+	C.ht_do_memory(d.api, d.ptr, &a, &p)
+	return int64(a), int64(p)
+}
+
+// LayoutName implements device.LayoutNamer.
+func (d *Device) LayoutName(l device.Layout) string {
+	if d.hold() != nil {
+		return fmt.Sprintf("layout %d", l)
+	}
+	defer d.holds.release()
+	var name [128]C.char
+	C.ht_do_layout_name(d.api, d.ptr, C.uint32_t(l), &name[0], C.size_t(len(name)))
+	return C.GoString(&name[0])
+}
+
+// MeasurePeak implements device.PeakMeasurer.
+func (d *Device) MeasurePeak(what device.Peak, limit time.Duration) (perSecond float64, err error) {
+	if err := d.hold(); err != nil {
+		return 0, err
+	}
+	defer d.holds.release()
+	var v C.double
+	r := C.ht_do_measure_peak(d.api, d.ptr, C.int32_t(what), C.double(limit.Seconds()), &v)
+	return float64(v), check(r, d.info.Name)
+}
+
+// Close implements device.Device.
+func (d *Device) Close() error {
+	if err := d.holds.close(d.info.Name, "buffers, kernels, programs, streams, events or calls"); err != nil {
+		return err
+	}
+	C.ht_do_close(d.api, d.ptr)
+	return nil
+}
+
+// buffer is device or page-locked host memory.
+type buffer struct {
+	dev   *Device
+	ptr   unsafe.Pointer
+	bytes int64
+	host  bool
+	holds holds // programs bound to it, copies under way
+}
+
+// Alloc implements device.Device.
+func (d *Device) Alloc(bytes int64) (device.Buffer, error) { return d.alloc(bytes, false) }
+
+// AllocHost implements device.Device.
+func (d *Device) AllocHost(bytes int64) (device.Buffer, error) { return d.alloc(bytes, true) }
+
+func (d *Device) alloc(bytes int64, host bool) (device.Buffer, error) {
+	if bytes < 0 {
+		return nil, fmt.Errorf("%s: alloc: got %d bytes, want at least 0", d.info.Name, bytes)
+	}
+	if err := d.hold(); err != nil {
+		return nil, err
+	}
+	r := C.ht_do_alloc(d.api, d.ptr, C.int64_t(bytes), flag(host))
+	if err := check(r, d.info.Name+": alloc"); err != nil {
+		d.holds.release()
+		return nil, err
+	}
+	return &buffer{dev: d, ptr: r.value, bytes: bytes, host: host}, nil
+}
+
+func (b *buffer) Bytes() int64 { return b.bytes }
+
+func (b *buffer) Host() []byte {
+	if b.holds.closed() || !(b.host || b.dev.info.Kind == "cpu") {
+		return nil
+	}
+	return unsafe.Slice((*byte)(b.ptr), b.bytes)
+}
+
+func (b *buffer) Free() error {
+	if err := b.holds.close(fmt.Sprintf("%s: free a buffer of %d bytes", b.dev.info.Name, b.bytes), "programs or copies"); err != nil {
+		return err
+	}
+	C.ht_do_free(b.dev.api, b.dev.ptr, b.ptr, C.int64_t(b.bytes), flag(b.host))
+	b.dev.holds.release()
+	return nil
+}
+
+// at is the address of a region, which lies in a buffer of this device that is held from now on.
+func (d *Device) at(r device.Region) (*buffer, unsafe.Pointer, error) {
+	b, ok := r.Buffer.(*buffer)
+	if !ok || b == nil || b.dev != d {
+		return nil, nil, fmt.Errorf("got a buffer of another device (%T), want one of %s", r.Buffer, d.info.Name)
+	}
+	if err := r.Check(); err != nil {
+		return nil, nil, err
+	}
+	if !b.holds.acquire() {
+		return nil, nil, fmt.Errorf("got a freed buffer of %d bytes", b.bytes)
+	}
+	return b, unsafe.Add(b.ptr, r.Offset), nil
+}
+
+func flag(b bool) C.int32_t {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,51 @@
+//go:build cgo && linux
+
+package native
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// holds counts who depends on an object: programs that are bound to it, calls that are under way. An object can be
+// closed only while nobody does, and then nobody can begin to.
+type holds struct{ n atomic.Int64 } // -1: closed
+
+// acquire reports false if the object is closed.
+func (h *holds) acquire() bool {
+	for {
+		n := h.n.Load()
+		if n < 0 {
+			return false
+		}
+		if h.n.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// acquireAlone is acquire for an object that one caller may use at a time.
+func (h *holds) acquireAlone(what string) error {
+	if h.n.CompareAndSwap(0, 1) {
+		return nil
+	}
+	if h.n.Load() < 0 {
+		return fmt.Errorf("%s is closed", what)
+	}
+	return fmt.Errorf("%s is in use by another goroutine", what)
+}
+
+func (h *holds) release() { h.n.Add(-1) }
+
+func (h *holds) closed() bool { return h.n.Load() < 0 }
+
+// close says why the object cannot be closed: it is already, or somebody depends on it.
+func (h *holds) close(what, users string) error {
+	if h.n.CompareAndSwap(0, -1) {
+		return nil
+	}
+	if n := h.n.Load(); n > 0 {
+		return fmt.Errorf("%s: still held by %d %s", what, n, users)
+	}
+	return fmt.Errorf("%s: closed twice", what)
+}

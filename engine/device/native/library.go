@@ -1,0 +1,136 @@
+//go:build cgo && linux
+
+package native
+
+// #cgo LDFLAGS: -ldl
+// #include "bridge.h"
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Setting is an environment variable that holds while a library initialises, unless the process has set it.
+type Setting struct{ Name, Value string }
+
+// Library is a loaded native library.
+type Library struct {
+	path string
+	api  *C.ht_api
+}
+
+var loaded struct {
+	sync.Mutex
+	byPath map[string]*Library
+}
+
+// Load opens the library at path, once in a process: a second call returns the same library. The process's environment,
+// and the affinity and signal mask of its threads, are afterwards as they were. The error is device.ErrUnavailable.
+func Load(path string, settings []Setting) (*Library, error) {
+	loaded.Lock()
+	defer loaded.Unlock()
+	if l := loaded.byPath[path]; l != nil {
+		return l, nil
+	}
+	var a arena
+	defer a.free()
+	environment := (**C.char)(a.alloc(uintptr(2*len(settings)+1) * unsafe.Sizeof((*C.char)(nil))))
+	pairs := unsafe.Slice(environment, 2*len(settings)+1)
+	for i, s := range settings {
+		pairs[2*i], pairs[2*i+1] = a.text(s.Name), a.text(s.Value)
+	}
+	runtime.LockOSThread() // its affinity is saved and restored
+	r := C.ht_load(a.text(path), environment, C.int(len(settings)))
+	runtime.UnlockOSThread()
+	if err := check(r, path); err != nil {
+		return nil, err
+	}
+	l := &Library{path: path, api: (*C.ht_api)(r.value)}
+	if loaded.byPath == nil {
+		loaded.byPath = map[string]*Library{}
+	}
+	loaded.byPath[path] = l
+	return l, nil
+}
+
+// Kind is that of the library's devices: "cpu".
+func (l *Library) Kind() string { return C.GoString(l.api.kind) }
+
+// Build says what is inside: "oneDNN 3.2.0, OpenMP".
+func (l *Library) Build() string { return C.GoString(l.api.build) }
+
+// Path is where the library was loaded from.
+func (l *Library) Path() string { return l.path }
+
+// sentinels are the errors of package device for the statuses that have one.
+var sentinels = map[C.ht_status]error{
+	C.HT_UNSUPPORTED:    device.ErrUnsupported,
+	C.HT_OUT_OF_MEMORY:  device.ErrOutOfMemory,
+	C.HT_DEVICE_FAILURE: device.ErrDevice,
+	C.HT_TIMEOUT:        os.ErrDeadlineExceeded,
+	C.HT_UNAVAILABLE:    device.ErrUnavailable,
+}
+
+// check turns a result into an error, nil if it is none. what is the object or the call.
+func check(r C.ht_result, what string) error {
+	if r.status == C.HT_OK {
+		return nil
+	}
+	text := "no reason given"
+	if r.error != nil {
+		text = C.GoString(r.error)
+		C.free(unsafe.Pointer(r.error))
+	}
+	sentinel := sentinels[r.status]
+	if sentinel == nil {
+		return errors.New(what + ": " + text)
+	}
+	return fmt.Errorf("%s: %w: %s", what, sentinel, text)
+}
+
+// arena is C memory that is freed together.
+type arena struct{ blocks []unsafe.Pointer }
+
+// alloc returns zeroed memory, never nil.
+func (a *arena) alloc(bytes uintptr) unsafe.Pointer {
+	p := C.calloc(1, C.size_t(max(bytes, 1)))
+	a.blocks = append(a.blocks, p)
+	return p
+}
+
+// text copies s, NUL-terminated.
+func (a *arena) text(s string) *C.char {
+	p := C.CString(s)
+	a.blocks = append(a.blocks, unsafe.Pointer(p))
+	return p
+}
+
+func (a *arena) free() {
+	for _, p := range a.blocks {
+		C.free(p)
+	}
+	a.blocks = nil
+}
+
+// put copies a value into the arena.
+func put[T any](a *arena, v T) *T {
+	p := (*T)(a.alloc(unsafe.Sizeof(v)))
+	*p = v
+	return p
+}
+
+// array returns room for n values in the arena; nil for none.
+func array[T any](a *arena, n int) []T {
+	if n == 0 {
+		return nil
+	}
+	var v T
+	return unsafe.Slice((*T)(a.alloc(uintptr(n)*unsafe.Sizeof(v))), n)
+}

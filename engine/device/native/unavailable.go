@@ -1,0 +1,32 @@
+//go:build !cgo || !linux
+
+package native
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Setting is an environment variable that holds while a library initialises, unless the process has set it.
+type Setting struct{ Name, Value string }
+
+// Library is a loaded native library; this program cannot load any.
+type Library struct{}
+
+// Load answers device.ErrUnavailable: this program was built without cgo, or not for Linux.
+func Load(path string, _ []Setting) (*Library, error) {
+	return nil, fmt.Errorf("%w: cannot load %s: this program was built without cgo or for another system than Linux", device.ErrUnavailable, path)
+}
+
+// Kind is that of the library's devices.
+func (*Library) Kind() string { return "" }
+
+// Build says what is inside.
+func (*Library) Build() string { return "" }
+
+// Path is where the library was loaded from.
+func (*Library) Path() string { return "" }
+
+// Open answers device.ErrUnavailable.
+func (*Library) Open(int, device.Options) (device.Device, error) { return nil, device.ErrUnavailable }
