@@ -66,7 +66,7 @@ ht_spec with_layout(ht_spec spec, uint32_t layout); // the same tensor elsewhere
 ht_spec make_spec(int32_t dtype, std::initializer_list<int64_t> dims); // plain, bytes filled
 ht_spec opaque_spec(int64_t bytes);
 bool same_dims(const ht_spec &a, const ht_spec &b);
-std::string layout_name(uint32_t layout); // "plain", "nChw16c", "OIhw16i16o", "gOIhw8i8o (G 4)"
+std::string layout_name(uint32_t layout); // "plain", "nChw16c", oneDNN's names: "ABcd16b16a", "aBCde16c16b (4 groups)"
 std::string describe(const ht_spec &spec); // "f32(2, 3, 4) nChw16c", for error texts
 
 } // namespace hetero

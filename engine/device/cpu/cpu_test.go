@@ -1,0 +1,66 @@
+package cpu
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// open opens the CPU device. A test binary lies elsewhere than the program, so without HETERO_LIB_DIR the library is
+// taken from the source tree's build/lib.
+func open(t *testing.T, opts device.Options) device.Device {
+	t.Helper()
+	if os.Getenv(libraryDir) == "" {
+		dir, err := filepath.Abs("../../../build/lib")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(libraryDir, dir)
+	}
+	path := filepath.Join(os.Getenv(libraryDir), libraryName)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skipf("no %s: run make first", path)
+	}
+	dev, err := Driver{}.Open(0, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+func TestConformance(t *testing.T) {
+	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
+}
+
+// Bounds are those of any machine of this century: what is caught is a wrong unit or a loop that was optimised away.
+func TestMeasurePeak(t *testing.T) {
+	dev := open(t, device.Options{})
+	defer dev.Close()
+	m := dev.(device.PeakMeasurer)
+	for what, name := range map[device.Peak]string{
+		device.PeakF32: "f32", device.PeakBF16: "bf16", device.PeakRead: "read", device.PeakCopy: "copy", device.PeakWrite: "write",
+	} {
+		v, err := m.MeasurePeak(what, 50*time.Millisecond)
+		if what == device.PeakBF16 && !dev.Info().FastBF16 {
+			if !errors.Is(err, device.ErrUnsupported) {
+				t.Errorf("bf16 without the instruction: got %v, want ErrUnsupported", err)
+			}
+			continue
+		}
+		if err != nil || v < 1e8 || v > 1e16 {
+			t.Errorf("%s: got %g per second, %v", name, v, err)
+		}
+		t.Logf("%s: %.4g per second", name, v)
+	}
+	if _, err := m.MeasurePeak(99, time.Millisecond); err == nil {
+		t.Error("an unknown limit: got no error")
+	}
+}

@@ -1,0 +1,25 @@
+// Package cpu is the device that all cores of the machine make together: convolutions and linear layers on oneDNN,
+// everything else on vector kernels of our own, in src/.
+//
+// # The library
+//
+// The kernels live in libhetero_cpu.so, which [Driver].Open loads. It is looked for in $HETERO_LIB_DIR if that is set,
+// else in build/lib, lib and ../lib/hetero-train beside the program. Without it Open answers device.ErrUnavailable.
+// HETERO_CPU_ISA=avx512|avx2|generic makes it use less than the CPU has, for tests.
+//
+// # Threads
+//
+// A launch runs on the calling OS thread and a team of OpenMP threads, one for each core that affinity and control
+// groups leave the process (device.Options.Threads overrides). The team belongs to the OS thread: a goroutine that
+// runs a stream should be locked to its thread, or it may wake another team at each run.
+//
+// Teams wait for work by spinning, then sleep. How long is a trade: a core that spins is one that data loading cannot
+// use, a core that sleeps takes microseconds to wake. Unless the environment says otherwise (OMP_WAIT_POLICY,
+// GOMP_SPINCOUNT), a thread spins about as long as waking one takes. Leave OMP_PROC_BIND unset: it pins the threads
+// that Go runs on as well, and Go's other threads start from those.
+//
+// # Layouts
+//
+// Images are plain (NCHW), nhwc, nChw8c or nChw16c; weights in whatever oneDNN's implementation reads best. The layout of
+// a weight gradient, in which a parameter's state is kept, does not depend on the batch size.
+package cpu

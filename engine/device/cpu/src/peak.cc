@@ -1,0 +1,154 @@
+// peak.cc: times the inner loops on all threads at once.
+#include "peak.h"
+
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hetero_device.h"
+#include "isa.h"
+#include "kernel.h"
+#include "machine.h"
+#include "memory.h"
+
+namespace hetero {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Without vector intrinsics: what the compiler makes of a plain loop. A target with a fused multiply-add uses it.
+int64_t generic_f32(int64_t turns, void *sink) {
+  constexpr int lanes = 64;
+  float sum[lanes];
+  for (int i = 0; i < lanes; i++) sum[i] = static_cast<float>(i);
+  const float a = 0.999f, b = 0.001f;
+  for (int64_t t = 0; t < turns; t++)
+    for (float &s : sum) {
+#ifdef __FP_FAST_FMAF
+      s = __builtin_fmaf(s, a, b);
+#else
+      s = s * a + b;
+#endif
+    }
+  std::memcpy(sink, sum, 64);
+  return turns * lanes * 2;
+}
+
+void generic_read(const char *p, size_t n, void *sink) {
+  uint64_t sum[8] = {}, v[8];
+  for (size_t i = 0; i < n; i += sizeof v) {
+    std::memcpy(v, p + i, sizeof v);
+    for (int l = 0; l < 8; l++) sum[l] ^= v[l];
+  }
+  std::memcpy(sink, sum, 64);
+}
+
+PeakLoops loops() {
+  PeakLoops l = generic_peak_loops();
+#if defined(__x86_64__)
+  if (isa() == Isa::avx2) l = avx2_peak_loops();
+  if (isa() == Isa::avx512) l = avx512_peak_loops();
+  if (has_avx512bf16()) l.bf16 = avx512_bf16_peak;
+#endif
+  return l;
+}
+
+// Runs pass(thread) on all threads at once and returns the seconds from the first start to the last end.
+template <class Pass> double timed(int threads, Pass pass) {
+  std::vector<Clock::time_point> starts(static_cast<size_t>(threads)), ends(static_cast<size_t>(threads));
+#pragma omp parallel num_threads(threads)
+  {
+    auto t = static_cast<size_t>(omp_get_thread_num());
+#pragma omp barrier
+    starts[t] = Clock::now();
+    pass(static_cast<int>(t));
+    ends[t] = Clock::now();
+  }
+  return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end())).count();
+}
+
+struct alignas(64) Sink {
+  char bytes[64];
+};
+
+double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threads) {
+  std::vector<Sink> sinks(static_cast<size_t>(threads));
+  std::vector<int64_t> done(static_cast<size_t>(threads));
+  int64_t turns = 1000;
+  double best = 0;
+  constexpr double pass_seconds = 0.02; // long against starting a team, short against what else the machine does
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;) {
+    double s = timed(threads, [&](int t) { done[static_cast<size_t>(t)] = loop(turns, &sinks[static_cast<size_t>(t)]); });
+    if (s < pass_seconds / 2) {
+      turns *= 2;
+      continue;
+    }
+    double flops = 0;
+    for (int64_t d : done) flops += static_cast<double>(d);
+    best = std::max(best, flops / s);
+  }
+  return best;
+}
+
+double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
+  // Beyond any cache: eight times the last level, and at least 64 MiB a thread.
+  int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 32 << 20);
+  int64_t part = std::max<int64_t>(8 * cache / threads, 64 << 20);
+  part = std::min(part, usable_memory() / 8 / threads) / 4096 * 4096;
+  int64_t total = part * threads;
+  bool two = what == HT_PEAK_COPY_BYTES;
+  auto give_back = [total](char *p) { release(p, total); };
+  using Block = std::unique_ptr<char, decltype(give_back)>;
+  Block a(static_cast<char *>(allocate(total)), give_back), b(two ? static_cast<char *>(allocate(total)) : nullptr, give_back);
+  if (!a || (two && !b)) throw std::bad_alloc();
+  timed(threads, [&](int t) {
+    std::memset(a.get() + t * part, t + 1, static_cast<size_t>(part));
+    if (b) std::memset(b.get() + t * part, t, static_cast<size_t>(part));
+  });
+  std::vector<Sink> sinks(static_cast<size_t>(threads));
+  auto pass = [&](int t) {
+    char *p = a.get() + t * part;
+    auto n = static_cast<size_t>(part);
+    switch (what) {
+    case HT_PEAK_READ_BYTES: l.read(p, n, &sinks[static_cast<size_t>(t)]); break;
+    case HT_PEAK_COPY_BYTES: l.copy(b.get() + t * part, p, n); break;
+    default: l.write(p, n);
+    }
+  };
+  double best = 0, bytes = static_cast<double>(total) * (two ? 2 : 1);
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;) best = std::max(best, bytes / timed(threads, pass));
+  return best;
+}
+
+} // namespace
+
+PeakLoops generic_peak_loops() {
+  return {generic_f32, nullptr, generic_read, [](char *to, const char *from, size_t n) { std::memcpy(to, from, n); },
+          [](char *p, size_t n) { std::memset(p, 1, n); }};
+}
+
+double measure_peak(int32_t what, double seconds) {
+  if (!(seconds >= 0 && seconds < 3600)) throw Invalid("measure_peak: got " + std::to_string(seconds) + " seconds, want 0 to 3600");
+  PeakLoops l = loops();
+  int threads = omp_get_max_threads();
+  switch (what) {
+  case HT_PEAK_F32_FLOPS: return measure_flops(l.f32, seconds, threads);
+  case HT_PEAK_BF16_FLOPS:
+    if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
+    return measure_flops(l.bf16, seconds, threads);
+  case HT_PEAK_READ_BYTES:
+  case HT_PEAK_COPY_BYTES:
+  case HT_PEAK_WRITE_BYTES: return measure_bytes(l, what, seconds, threads);
+  default: throw Invalid("measure_peak: got " + std::to_string(what) + ", want an ht_peak");
+  }
+}
+
+} // namespace hetero

@@ -1,0 +1,27 @@
+// peak.h: what this machine can do at best, measured with all threads of the calling thread's team.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace hetero {
+
+// what is an ht_peak; the figure is the best of several passes in about this many seconds. Throws Invalid or Unsupported.
+double measure_peak(int32_t what, double seconds);
+
+// The inner loops for one instruction set. Each writes something that depends on all it computed to sink (64 bytes).
+struct PeakLoops {
+  int64_t (*f32)(int64_t turns, void *sink);  // returns the FLOPs done
+  int64_t (*bf16)(int64_t turns, void *sink); // nullptr without the instruction
+  // Memory: p and q are 64-byte aligned, n a multiple of 1024 bytes.
+  void (*read)(const char *p, size_t n, void *sink);
+  void (*copy)(char *to, const char *from, size_t n);
+  void (*write)(char *p, size_t n);
+};
+
+PeakLoops generic_peak_loops();
+PeakLoops avx2_peak_loops();
+PeakLoops avx512_peak_loops();
+int64_t avx512_bf16_peak(int64_t turns, void *sink);
+
+} // namespace hetero

@@ -1,0 +1,18 @@
+// plain.h: convolutions and linear layers over plain tensors in plain C++: what serves where oneDNN is missing or has no
+// implementation (bf16 without AVX-512). Right and threaded, many times slower than oneDNN.
+#pragma once
+
+#include <memory>
+
+#include "kernel.h"
+
+namespace hetero {
+
+std::unique_ptr<Kernel> make_plain_conv2d(const Request &);
+std::unique_ptr<Kernel> make_plain_conv2d_diff_src(const Request &);
+std::unique_ptr<Kernel> make_plain_conv2d_diff_weights(const Request &);
+std::unique_ptr<Kernel> make_plain_linear(const Request &);
+std::unique_ptr<Kernel> make_plain_linear_diff_src(const Request &);
+std::unique_ptr<Kernel> make_plain_linear_diff_weights(const Request &);
+
+} // namespace hetero
