@@ -7,9 +7,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// maskBytes is the size of one entry of BatchNormApply's mask: 1 where z > 0, else 0.
-const maskBytes = 1
-
 func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 
 // norm is what the BatchNorm ops share: x (N, C, H, W) and the statistics of its groups, (G, C) or, for running ones, (C).

@@ -3,9 +3,9 @@ package reference
 import (
 	"fmt"
 	"runtime"
-	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
 // Kind is the device kind, as users write it.
@@ -26,75 +26,31 @@ func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 		return nil, fmt.Errorf("reference: index: got %d, want at least 0", index)
 	}
 	dev := New()
-	dev.name = fmt.Sprintf("%s:%d", Kind, index)
+	dev.Name = fmt.Sprintf("%s:%d", Kind, index)
 	if d.MemoryBytes > 0 {
-		dev.limit = d.MemoryBytes
+		dev.LimitBytes = d.MemoryBytes
 	}
 	return dev, nil
 }
 
 // Device is the reference device.
-type Device struct {
-	name  string
-	limit int64 // bytes of device and host memory together
-
-	mu              sync.Mutex
-	allocated, peak int64 // bytes, device memory
-	host            int64 // bytes, host memory
-	closed          bool
-}
+type Device struct{ bookkeeping.Device }
 
 // New opens a reference device that may use the machine's memory.
-func New() *Device { return &Device{name: Kind, limit: machineBytes()} }
+func New() *Device {
+	return &Device{bookkeeping.Device{Name: Kind, LimitBytes: bookkeeping.MachineBytes(), Backing: poisoned}}
+}
+
+// poisoned is memory full of NaN patterns.
+func poisoned(n int64) []byte {
+	mem := bookkeeping.Aligned(n)
+	for i := range mem {
+		mem[i] = 0xff
+	}
+	return mem
+}
 
 // Info implements device.Device.
 func (d *Device) Info() device.Info {
-	return device.Info{Name: d.name, Kind: Kind, Model: "plain Go", ISA: runtime.GOARCH, Threads: 1, MemoryBytes: d.limit}
-}
-
-// Memory implements device.Device.
-func (d *Device) Memory() (allocated, peak int64) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.allocated, d.peak
-}
-
-// Close implements device.Device.
-func (d *Device) Close() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return fmt.Errorf("reference: device closed twice")
-	}
-	if d.allocated > 0 || d.host > 0 {
-		return fmt.Errorf("reference: close: %d bytes of device and %d of host memory are not freed", d.allocated, d.host)
-	}
-	d.closed = true
-	return nil
-}
-
-// use says whether the device is still open.
-func (d *Device) use() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return fmt.Errorf("reference: device is closed")
-	}
-	return nil
-}
-
-// NewStream implements device.Device.
-func (d *Device) NewStream() (device.Stream, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
-	return &stream{dev: d}, nil
-}
-
-// NewEvent implements device.Device.
-func (d *Device) NewEvent() (device.Event, error) {
-	if err := d.use(); err != nil {
-		return nil, err
-	}
-	return &event{dev: d, complete: make(chan struct{})}, nil
+	return device.Info{Name: d.Name, Kind: Kind, Model: "plain Go", ISA: runtime.GOARCH, Threads: 1, MemoryBytes: d.LimitBytes}
 }

@@ -2,6 +2,7 @@ package reference
 
 import (
 	"math"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -57,7 +58,7 @@ func keptStrides(full tensor.Shape, axes []int) []int {
 	strides := make([]int, len(full))
 	step := 1
 	for d := len(full) - 1; d >= 0; d-- {
-		if !contains(axes, d) {
+		if !slices.Contains(axes, d) {
 			strides[d] = step
 			step *= full[d]
 		}

@@ -5,11 +5,9 @@ import (
 	"math"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
-
-// argmaxBytes is the size of one entry of MaxPool2D's saved state: the winner's element in its (H, W) image as an int32, -1 if none.
-const argmaxBytes = 4
 
 // eachWindow calls f for every window d of dst (N, C, OH, OW) with its taps inside src (N, C, H, W), row by row.
 func eachWindow(w device.Window, kernel [2]int, src, dst tensor.Shape, f func(d int, taps []int)) {
@@ -44,7 +42,7 @@ func maxPool2D[T real](op device.MaxPool2D, in, out []operand) {
 		}
 		dst[d] = best
 		if op.Train {
-			binary.NativeEndian.PutUint32(out[1].mem[argmaxBytes*d:], uint32(winner))
+			binary.NativeEndian.PutUint32(out[1].mem[bookkeeping.ArgmaxBytes*d:], uint32(winner))
 		}
 	})
 	store(out[0], dst)
@@ -56,7 +54,7 @@ func maxPool2DDiff[T real](in, out []operand) {
 	windows := in[0].shape()[2] * in[0].shape()[3]
 	pixels := out[0].shape()[2] * out[0].shape()[3]
 	for d, v := range diffDst {
-		if winner := int32(binary.NativeEndian.Uint32(in[1].mem[argmaxBytes*d:])); winner >= 0 && int(winner) < pixels {
+		if winner := int32(binary.NativeEndian.Uint32(in[1].mem[bookkeeping.ArgmaxBytes*d:])); winner >= 0 && int(winner) < pixels {
 			diffSrc[d/windows*pixels+int(winner)] += v
 		}
 	}

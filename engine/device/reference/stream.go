@@ -2,7 +2,6 @@ package reference
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -14,46 +13,58 @@ type stream struct {
 	closed bool
 }
 
+// NewStream implements device.Device.
+func (d *Device) NewStream() (device.Stream, error) {
+	if err := d.Use(); err != nil {
+		return nil, err
+	}
+	return &stream{dev: d}, nil
+}
+
 func (s *stream) use() error {
 	if s.closed {
-		return fmt.Errorf("reference: stream is closed")
+		return fmt.Errorf("%s: stream is closed", s.dev.Name)
 	}
-	return s.dev.use()
+	return s.dev.Use()
 }
 
-func (s *stream) Run(p device.Program) error { return s.run(p, nil) }
+func (s *stream) Run(p device.Program) error {
+	return s.run(p, func(int, time.Duration) {})
+}
 
 func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
-	if prog, ok := p.(*program); ok && len(elapsed) != len(prog.steps) {
-		return fmt.Errorf("reference: run timed: elapsed: got %d entries, want one for each of the %d steps", len(elapsed), len(prog.steps))
+	prog, err := s.dev.Program(p)
+	if err != nil {
+		return err
 	}
-	return s.run(p, elapsed)
+	if err := prog.CheckElapsed(elapsed); err != nil {
+		return err
+	}
+	return s.run(p, func(i int, took time.Duration) { elapsed[i] += took })
 }
 
-func (s *stream) run(p device.Program, elapsed []time.Duration) error {
+func (s *stream) run(p device.Program, took func(int, time.Duration)) error {
 	if err := s.use(); err != nil {
 		return err
 	}
-	prog, ok := p.(*program)
-	if !ok || prog.dev != s.dev {
-		return fmt.Errorf("reference: run: got a program of another device (%T), want one of %s", p, s.dev.name)
+	prog, err := s.dev.Program(p)
+	if err != nil {
+		return err
 	}
-	if prog.closed {
-		return fmt.Errorf("reference: run: program is closed")
-	}
-	for _, st := range prog.steps {
-		if st.record != nil {
-			st.record.begin()
-		}
-	}
-	for i, st := range prog.steps {
+	prog.Begin()
+	for i, st := range prog.Steps {
 		start := time.Now()
-		if err := st.run(); err != nil {
-			return fmt.Errorf("reference: run: step %d: %w", i, err)
+		switch {
+		case st.Record != nil:
+			st.Record.Finish(0)
+		case st.Wait != nil:
+			st.Wait.Await()
+		default:
+			if err := run(st); err != nil {
+				return fmt.Errorf("%s: run: step %d: %w", s.dev.Name, i, err)
+			}
 		}
-		if elapsed != nil {
-			elapsed[i] += time.Since(start)
-		}
+		took(i, time.Since(start))
 	}
 	return nil
 }
@@ -62,14 +73,8 @@ func (s *stream) Copy(dst, src device.Region) error {
 	if err := s.use(); err != nil {
 		return err
 	}
-	if _, err := s.dev.resolve(dst); err != nil {
-		return fmt.Errorf("reference: copy: dst: %w", err)
-	}
-	if _, err := s.dev.resolve(src); err != nil {
-		return fmt.Errorf("reference: copy: src: %w", err)
-	}
-	if dst.Bytes < src.Bytes {
-		return fmt.Errorf("reference: copy: dst: got %d bytes, want at least the %d of src", dst.Bytes, src.Bytes)
+	if err := s.dev.CheckCopy(dst, src); err != nil {
+		return err
 	}
 	copy(dst.Host(), src.Host())
 	return nil
@@ -79,11 +84,11 @@ func (s *stream) Record(e device.Event) error {
 	if err := s.use(); err != nil {
 		return err
 	}
-	ev, err := s.dev.event(e)
+	ev, err := s.dev.Event(e)
 	if err != nil {
-		return fmt.Errorf("reference: record: %w", err)
+		return fmt.Errorf("%s: record: %w", s.dev.Name, err)
 	}
-	ev.finish()
+	ev.Finish(0)
 	return nil
 }
 
@@ -91,11 +96,11 @@ func (s *stream) Wait(e device.Event) error {
 	if err := s.use(); err != nil {
 		return err
 	}
-	ev, err := s.dev.event(e)
+	ev, err := s.dev.Event(e)
 	if err != nil {
-		return fmt.Errorf("reference: wait: %w", err)
+		return fmt.Errorf("%s: wait: %w", s.dev.Name, err)
 	}
-	<-ev.completion()
+	ev.Await()
 	return nil
 }
 
@@ -103,97 +108,8 @@ func (s *stream) Sync() error { return s.use() }
 
 func (s *stream) Close() error {
 	if s.closed {
-		return fmt.Errorf("reference: stream closed twice")
+		return fmt.Errorf("%s: stream closed twice", s.dev.Name)
 	}
 	s.closed = true
-	return nil
-}
-
-// event is complete while its channel is closed.
-type event struct {
-	dev *Device
-
-	mu       sync.Mutex
-	complete chan struct{}
-	closed   bool
-}
-
-// event checks that e belongs to this device.
-func (d *Device) event(e device.Event) (*event, error) {
-	ev, ok := e.(*event)
-	if !ok || ev == nil || ev.dev != d {
-		return nil, fmt.Errorf("got an event of another device (%T), want one of %s", e, d.name)
-	}
-	ev.mu.Lock()
-	defer ev.mu.Unlock()
-	if ev.closed {
-		return nil, fmt.Errorf("got a closed event")
-	}
-	return ev, nil
-}
-
-// begin takes back the completion of an earlier recording.
-func (e *event) begin() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.isComplete() {
-		e.complete = make(chan struct{})
-	}
-}
-
-func (e *event) finish() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if !e.isComplete() {
-		close(e.complete)
-	}
-}
-
-// isComplete wants e.mu held.
-func (e *event) isComplete() bool {
-	select {
-	case <-e.complete:
-		return true
-	default:
-		return false
-	}
-}
-
-func (e *event) completion() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.complete
-}
-
-func (e *event) Done() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.isComplete()
-}
-
-func (e *event) WaitHost(limit time.Duration) error {
-	done := e.completion()
-	select {
-	case <-done:
-		return nil
-	default:
-	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("reference: event: not complete after %v", limit)
-	}
-}
-
-func (e *event) Close() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return fmt.Errorf("reference: event closed twice")
-	}
-	e.closed = true
 	return nil
 }

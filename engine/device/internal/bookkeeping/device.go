@@ -1,0 +1,50 @@
+package bookkeeping
+
+import (
+	"fmt"
+	"sync"
+)
+
+// Device holds what every object made from it refers to. Set the exported fields before use.
+type Device struct {
+	Name       string
+	LimitBytes int64 // device and host memory together
+	// Backing makes the bytes behind device memory; nil: it has none.
+	Backing func(bytes int64) []byte
+
+	mu              sync.Mutex
+	allocated, peak int64 // bytes, device memory
+	host            int64 // bytes, host memory
+	closed          bool
+}
+
+// Memory implements device.Device.
+func (d *Device) Memory() (allocated, peak int64) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.allocated, d.peak
+}
+
+// Close implements device.Device.
+func (d *Device) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("%s: device closed twice", d.Name)
+	}
+	if d.allocated > 0 || d.host > 0 {
+		return fmt.Errorf("%s: close: %d bytes of device and %d of host memory are not freed", d.Name, d.allocated, d.host)
+	}
+	d.closed = true
+	return nil
+}
+
+// Use says whether the device is still open.
+func (d *Device) Use() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return fmt.Errorf("%s: device is closed", d.Name)
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package null
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+func TestConformance(t *testing.T) {
+	open := func(t *testing.T, opts device.Options) device.Device {
+		t.Helper()
+		dev, err := Driver{}.Open(0, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dev
+	}
+	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
+}
+
+// bench holds a device with round figures, a stream and a launch of it.
+type bench struct {
+	*testing.T
+	dev    *Device
+	stream *Stream
+}
+
+func open(t *testing.T, m Model) bench {
+	t.Helper()
+	dev, err := New(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bench{t, dev, newStream(t, dev)}
+}
+
+func newStream(t *testing.T, dev *Device) *Stream {
+	t.Helper()
+	s, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.(*Stream)
+}
+
+// launch binds op to memory of its own.
+func (b bench) launch(op device.Op, in ...device.TensorSpec) device.Step {
+	b.Helper()
+	out, err := op.Infer(in)
+	if err != nil {
+		b.Fatal(err)
+	}
+	k, err := b.dev.Compile(op, in, out)
+	if err != nil {
+		b.Fatal(err)
+	}
+	region := func(s device.TensorSpec) device.Region {
+		buf, err := b.dev.Alloc(s.Size())
+		if err != nil {
+			b.Fatal(err)
+		}
+		return device.Whole(buf)
+	}
+	l := &device.Launch{Kernel: k}
+	for _, s := range in {
+		l.In = append(l.In, region(s))
+	}
+	for _, s := range k.Out() {
+		l.Out = append(l.Out, region(s))
+	}
+	return device.Step{Launch: l}
+}
+
+func (b bench) program(steps ...device.Step) device.Program {
+	b.Helper()
+	p, err := b.dev.NewProgram(steps)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return p
+}
+
+func (b bench) event() device.Event {
+	b.Helper()
+	e, err := b.dev.NewEvent()
+	if err != nil {
+		b.Fatal(err)
+	}
+	return e
+}
+
+func (b bench) must(err error) {
+	b.Helper()
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// round figures: 1 GFLOP/s, 1 GB/s, 100 MB/s of copies, 1 ms a launch.
+var round = Model{FLOPS: 1e9, BytesPerSecond: 1e9, CopyBytesPerSecond: 1e8, LaunchSeconds: 1e-3, MemoryBytes: 1 << 40}
+
+func TestLaunchTakesTheLongerOfArithmeticAndTraffic(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		op   device.Op
+		in   []device.TensorSpec
+		want time.Duration
+	}{
+		// 2·1000·1000·1000 = 2e9 FLOP at 1e9 FLOP/s; 12 MB would take 12 ms
+		{"bound by arithmetic", device.Linear{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000), device.Spec(tensor.F32, 1000, 1000)}, 2001 * time.Millisecond},
+		// 2 x 4 MB
+		{"bound by traffic", device.Unary{}, []device.TensorSpec{device.Spec(tensor.F32, 1000, 1000)}, 9 * time.Millisecond},
+		// 2 x 2 MB
+		{"half as wide, half as long", device.Unary{}, []device.TensorSpec{device.Spec(tensor.BF16, 1000, 1000)}, 5 * time.Millisecond},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := open(t, round)
+			elapsed := make([]time.Duration, 1)
+			b.must(b.stream.RunTimed(b.program(b.launch(c.op, c.in...)), elapsed))
+			if elapsed[0] != c.want || b.dev.Now() != c.want {
+				t.Errorf("got %v, device clock %v; want %v", elapsed[0], b.dev.Now(), c.want)
+			}
+		})
+	}
+}
+
+func TestCopyTakesItsBytes(t *testing.T) {
+	b := open(t, round)
+	host, err := b.dev.AllocHost(1e6)
+	b.must(err)
+	dev, err := b.dev.Alloc(1e6)
+	b.must(err)
+	b.must(b.stream.Copy(device.Whole(dev), device.Whole(host)))
+	if want := 11 * time.Millisecond; b.stream.Clock() != want {
+		t.Errorf("got %v, want %v", b.stream.Clock(), want)
+	}
+}
+
+func TestCopyFromTheDeviceIsZeros(t *testing.T) {
+	b := open(t, round)
+	host, err := b.dev.AllocHost(8)
+	b.must(err)
+	dev, err := b.dev.Alloc(8)
+	b.must(err)
+	copy(host.Host(), "not zero")
+	b.must(b.stream.Copy(device.Region{Buffer: host, Bytes: 5}, device.Region{Buffer: dev, Bytes: 5}))
+	if want := []byte("\x00\x00\x00\x00\x00ero"); !bytes.Equal(host.Host(), want) {
+		t.Errorf("got %q, want %q", host.Host(), want)
+	}
+}
+
+// TestOverlapComesOutRight: a program of two 9 ms launches with a bucket ready after the first; a collective of 20 ms on another stream starts
+// there and ends at 29 ms, 11 ms after the program.
+func TestOverlapComesOutRight(t *testing.T) {
+	b := open(t, round)
+	ready, reduced := b.event(), b.event()
+	launch := b.launch(device.Unary{}, device.Spec(tensor.F32, 1000, 1000))
+	b.must(b.stream.Run(b.program(launch, device.Step{Record: ready}, launch)))
+	other := newStream(t, b.dev)
+	b.must(other.Wait(ready))
+	other.Advance(20 * time.Millisecond)
+	b.must(other.Record(reduced))
+	if got, want := b.stream.Clock(), 18*time.Millisecond; got != want {
+		t.Errorf("after the program: got %v, want %v", got, want)
+	}
+	elapsed := make([]time.Duration, 2)
+	b.must(b.stream.RunTimed(b.program(device.Step{Wait: reduced}, launch), elapsed))
+	if elapsed[0] != 11*time.Millisecond || elapsed[1] != 9*time.Millisecond {
+		t.Errorf("waiting and launch: got %v, want [11ms 9ms]", elapsed)
+	}
+}
+
+func TestThrottledDeviceIsSlower(t *testing.T) {
+	b := open(t, round)
+	p := b.program(b.launch(device.Unary{}, device.Spec(tensor.F32, 1000, 1000)))
+	b.must(b.stream.Run(p))
+	slow := round
+	slow.BytesPerSecond /= 2
+	b.must(b.dev.SetModel(slow))
+	elapsed := make([]time.Duration, 1)
+	b.must(b.stream.RunTimed(p, elapsed))
+	if want := 17 * time.Millisecond; elapsed[0] != want {
+		t.Errorf("got %v, want %v", elapsed[0], want)
+	}
+}
+
+func TestRealTimeSleepsInProportion(t *testing.T) {
+	m := round
+	m.RealTime = 2
+	b := open(t, m)
+	ready := b.event()
+	launch := b.launch(device.Unary{}, device.Spec(tensor.F32, 1000, 1000))
+	p := b.program(launch, device.Step{Record: ready}, launch)
+	start := time.Now()
+	seen := make(chan time.Duration, 1)
+	go func() {
+		if err := ready.WaitHost(time.Minute); err != nil {
+			t.Error(err)
+		}
+		seen <- time.Since(start)
+	}()
+	b.must(b.stream.Run(p))
+	took := time.Since(start)
+	if took < 36*time.Millisecond {
+		t.Errorf("18 ms at a scale of 2 took %v", took)
+	}
+	if at := <-seen; at < 18*time.Millisecond {
+		t.Errorf("the event after 9 ms at a scale of 2 was complete after %v", at)
+	}
+}
+
+func TestWrongModelIsRefused(t *testing.T) {
+	for _, m := range []Model{{FLOPS: -1}, {BytesPerSecond: -1}, {LaunchSeconds: -1}, {RealTime: -1}, {MemoryBytes: -1}} {
+		if _, err := New(m); err == nil {
+			t.Errorf("%+v: no error", m)
+		}
+	}
+}
+
+func TestThousandDevicesCostLittle(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	devices := make([]*Device, 1000)
+	for i := range devices {
+		b := open(t, Typical)
+		for range 10 {
+			_, err := b.dev.Alloc(1 << 30)
+			b.must(err)
+		}
+		b.must(b.stream.Run(b.program(b.launch(device.Unary{}, device.Spec(tensor.F32, 1<<20)))))
+		devices[i] = b.dev
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if used := int64(after.HeapAlloc) - int64(before.HeapAlloc); used > 16<<20 {
+		t.Errorf("1000 devices with 10 GiB each hold %d bytes of this process, want at most 16 MiB", used)
+	}
+	runtime.KeepAlive(devices)
+}
