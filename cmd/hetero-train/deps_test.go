@@ -41,21 +41,20 @@ var layers = []layer{
 
 	// Parts of a training run.
 	{"engine/nn/random", nil},
-	{"engine/nn", imports("engine/tensor", "engine/graph", "engine/nn/random")},
-	{"engine/optim", imports("engine/tensor", "engine/config", "engine/device", "engine/graph", "engine/plan")},
-	{"engine/data", imports("engine/tensor", "engine/config")},
-	{"engine/data/...", imports("engine/tensor", "engine/config", "engine/data", "engine/data/...")},
+	{"engine/nn", imports("engine/tensor", "engine/graph")},
+	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
+	{"engine/data", nil},
+	{"engine/data/...", imports("engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},
 	{"engine/experiment", imports("engine/checkpoint")},
 
 	// The loop, and what is trained and watched.
-	{"engine/models", imports("engine/tensor", "engine/config", "engine/graph", "engine/nn")},
-	{"engine/models/...", imports("engine/tensor", "engine/config", "engine/graph", "engine/nn", "engine/models")},
-	{"engine/train", imports("engine/tensor", "engine/config", "engine/device", "engine/graph", "engine/plan", "engine/nn",
-		"engine/optim", "engine/data", "engine/checkpoint", "engine/experiment")},
+	{"engine/models", imports("engine/graph", "engine/nn")},
+	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
+	{"engine/train", imports("engine/tensor", "engine/device", "engine/graph", "engine/plan", "engine/nn", "engine/nn/random",
+		"engine/optim", "engine/data", "engine/checkpoint")},
 	{"profiler/system", nil},
-	{"profiler/runtime", imports("engine/train", "profiler/system")},
-	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/graph", "engine/plan")},
+	{"profiler/runtime", nil},
 
 	// The program.
 	{"cmd/hetero-train", imports("...")},
@@ -68,7 +67,7 @@ var never = []layer{
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
-	{"engine/train", imports("engine/models/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
+	{"engine/train", imports("engine/models", "engine/models/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
 }
 
 // layer is a rule: a package, or with "/..." all packages below a folder, and the imports the rule is about.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -87,12 +86,4 @@ func logConfig(log *slog.Logger, file string, cfg *config.Config, ranks int) {
 		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, length,
 		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy)
-}
-
-// errNoEngine is the answer of a program that was built without the training engine.
-var errNoEngine = errors.New("this program was built without the training engine")
-
-// runTrain trains as cfg says.
-func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
-	return withCode(exitUnexpected, fmt.Errorf("train %s: %w", cfg.Model.Name, errNoEngine))
 }

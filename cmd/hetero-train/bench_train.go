@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// modelFlags choose what a benchmark trains. Settings that they leave open are the defaults of a run.
+type modelFlags struct {
+	deviceFlags
+	model      string
+	image      int
+	classes    int
+	batch      int
+	precision  string
+	steps      int
+	warmup     int
+	accumulate int
+}
+
+func (f *modelFlags) add(cmd *cobra.Command) {
+	f.deviceFlags.add(cmd)
+	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
+	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
+	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples of a step")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16`")
+	cmd.Flags().IntVar(&f.steps, "steps", 10, "steps that are timed")
+	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "steps before them")
+	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches of a step")
+}
+
+// benchmark is an opened model with data.
+type benchmark struct {
+	flags     *modelFlags
+	precision tensor.DType
+	device    device.Device
+	replica   *train.Replica
+	loader    *data.Loader
+	setup     time.Duration
+	close     []func() error
+}
+
+func (b *benchmark) closeAll() error {
+	var errs []error
+	for i := len(b.close) - 1; i >= 0; i-- {
+		errs = append(errs, b.close[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// open builds the model on the device, with a small data set that stays in memory.
+func (f *modelFlags) open() (_ *benchmark, err error) {
+	started := time.Now()
+	b := &benchmark{flags: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.closeAll())
+		}
+	}()
+	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
+		return nil, usageError("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
+	}
+	if b.device, err = openDevice(f.kind, f.threads); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.device.Close)
+	text := fmt.Sprintf("[model]\nname = %q\nnum_classes = %d\n[data]\nbatch_size = %d\nimage_size = %d\n[train]\nprecision = %q\ngrad_accumulation = %d\n",
+		f.model, f.classes, f.batch, f.image, f.precision, f.accumulate)
+	cfg, err := config.Parse("bench", []byte(text), catalog)
+	if err != nil {
+		return nil, err
+	}
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	j := &job{cfg: cfg, device: b.device, data: &dataSet{Splits: set.Cached(0)}}
+	if j.precision, err = precisionFor(f.precision, b.device.Info()); err != nil {
+		return nil, err
+	}
+	b.precision = j.precision
+	if b.replica, err = j.newReplica(); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.replica.Close)
+	b.loader, err = data.NewLoader(data.Options{Dataset: j.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
+		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	b.close = append(b.close, b.loader.Close)
+	b.setup = time.Since(started)
+	return b, nil
+}
+
+// run times the steps and the first one of the warm-up.
+func (b *benchmark) run(ctx context.Context, each func(train.StepResult)) (first time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := range b.flags.warmup + b.flags.steps {
+		r, err := b.replica.Step(ctx, b.loader, 0.01)
+		if err != nil {
+			return first, err
+		}
+		if i == 0 {
+			first = r.Times.Total()
+		}
+		if i >= b.flags.warmup {
+			each(r)
+		}
+	}
+	return first, nil
+}
+
+func newBenchTrain(a *app) *cobra.Command {
+	f := new(modelFlags)
+	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data", Args: noArguments}
+	f.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		b, err := f.open()
+		if err != nil {
+			return err
+		}
+		defer b.closeAll()
+		peak := 0.0
+		if m, ok := b.device.(device.PeakMeasurer); ok {
+			if peak, err = measurePeak(m, b.peakKind()); err != nil {
+				return withCode(exitDevice, err)
+			}
+		}
+		var steps []train.StepResult
+		first, err := b.run(cmd.Context(), func(r train.StepResult) { steps = append(steps, r) })
+		if err != nil {
+			return withCode(exitDevice, err)
+		}
+		return b.report(a, steps, first, peak)
+	}
+	return cmd
+}
+
+func (b *benchmark) peakKind() device.Peak {
+	if b.precision == tensor.BF16 && b.device.Info().FastBF16 {
+		return device.PeakBF16
+	}
+	return device.PeakF32
+}
+
+// measurePeak is one limit of the hardware, 0 where it lacks the instruction.
+func measurePeak(m device.PeakMeasurer, what device.Peak) (float64, error) {
+	v, err := m.MeasurePeak(what, peakTime)
+	if errors.Is(err, device.ErrUnsupported) {
+		return 0, nil
+	}
+	return v, err
+}
+
+func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration, peak float64) error {
+	totals := make([]time.Duration, len(steps))
+	var sum train.StepTimes
+	for i, s := range steps {
+		totals[i] = s.Times.Total()
+		sum.Data += s.Times.Data
+		sum.Forward += s.Times.Forward
+		sum.Backward += s.Times.Backward
+		sum.Optimizer += s.Times.Optimizer
+	}
+	slices.Sort(totals)
+	median := (totals[(len(totals)-1)/2] + totals[len(totals)/2]) / 2
+	flops := float64(b.replica.FLOPs())
+	_, peakBytes := b.device.Memory()
+	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
+	out := deviceFacts(b.device.Info())
+	for key, v := range map[string]any{
+		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
+		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
+		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
+		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak / 1e9, "peak_memory_bytes": peakBytes,
+		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
+		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
+		"final_loss": steps[len(steps)-1].Loss / float64(steps[len(steps)-1].Samples),
+	} {
+		out[key] = v
+	}
+	if peak > 0 {
+		out["share_of_peak"] = flops / median.Seconds() / peak
+	}
+	if b.flags.json {
+		return writeJSON(a.env.stdout, out)
+	}
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
+	if peak > 0 {
+		fmt.Fprintf(&lines, " of %.1f: %.1f %%", peak/1e9, 100*out["share_of_peak"].(float64))
+	}
+	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
+		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], gib(peakBytes), b.setup.Seconds(), first.Seconds())
+	_, err := fmt.Fprint(a.env.stdout, lines.String())
+	return err
+}

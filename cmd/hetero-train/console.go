@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+	"golang.org/x/term"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+var nan = math.NaN()
+
+// observers tells several.
+type observers []train.Observer
+
+func (o observers) StepDone(r *train.StepRecord) {
+	for _, x := range o {
+		x.StepDone(r)
+	}
+}
+
+func (o observers) EvalStarted(batches int) {
+	for _, x := range o {
+		x.EvalStarted(batches)
+	}
+}
+
+func (o observers) EvalProgress(done, batches int) {
+	for _, x := range o {
+		x.EvalProgress(done, batches)
+	}
+}
+
+func (o observers) EvalDone(e train.Evaluation) {
+	for _, x := range o {
+		x.EvalDone(e)
+	}
+}
+
+func (o observers) Saved(s checkpoint.Saved, took time.Duration) {
+	for _, x := range o {
+		x.Saved(s, took)
+	}
+}
+
+func (o observers) Warn(err error) {
+	for _, x := range o {
+		x.Warn(err)
+	}
+}
+
+// console shows a run to people: a line every few steps, and on a terminal a bar with the time that is left.
+type console struct {
+	job      *job
+	out      io.Writer // standard output and the log file
+	interval int64     // steps between two lines
+	peak     float64   // FLOP/s that the device reaches at best, 0 = unknown
+
+	bars *mpb.Progress // nil where standard error is no terminal
+	bar  *mpb.Bar
+
+	// Since the last line.
+	samples int64
+	busy    time.Duration
+	steps   int64
+}
+
+func newConsole(j *job, out io.Writer) *console {
+	c := &console{job: j, out: out, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	if f, ok := j.opts.env.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		c.bars = mpb.New(mpb.WithOutput(f), mpb.WithRefreshRate(250*time.Millisecond))
+		c.out = io.MultiWriter(lineWriter{c.bars}, out)
+		if stdout, ok := j.opts.env.stdout.(*os.File); ok && term.IsTerminal(int(stdout.Fd())) {
+			c.out = out // one terminal for both: lines go above the bar
+		}
+	}
+	return c
+}
+
+// lineWriter prints above the bar.
+type lineWriter struct{ p *mpb.Progress }
+
+func (l lineWriter) Write(b []byte) (int, error) { return l.p.Write(b) }
+
+// measuredPeak is what the device reaches in matrix products at best, 0 where it cannot tell.
+func measuredPeak(dev device.Device, precision tensor.DType) float64 {
+	m, ok := dev.(device.PeakMeasurer)
+	if !ok {
+		return 0
+	}
+	what := device.PeakF32
+	if precision == tensor.BF16 && dev.Info().FastBF16 {
+		what = device.PeakBF16
+	}
+	peak, err := m.MeasurePeak(what, 50*time.Millisecond)
+	if err != nil {
+		return 0
+	}
+	return peak
+}
+
+// begin says what will run.
+func (c *console) begin(resume *checkpoint.State) {
+	j := c.job
+	info, r := j.device.Info(), j.replica
+	fmt.Fprintf(c.out, "device %s: %s, %s, %d threads, %.1f GiB", info.Name, info.Model, info.ISA, info.Threads, gib(info.MemoryBytes))
+	if c.peak > 0 {
+		fmt.Fprintf(c.out, ", peak %.0f GFLOP/s in %v", c.peak/1e9, j.precision)
+	}
+	fmt.Fprintf(c.out, "\nmodel %s: %.2f million parameters, %.2f GFLOP a step, %v, %.2f GiB of device memory\n",
+		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, j.precision, gib(r.PredictedBytes()))
+	fmt.Fprintf(c.out, "data %s: %d training", j.data.name, j.data.Train.Len())
+	if j.data.Eval != nil {
+		fmt.Fprintf(c.out, ", %d evaluation", j.data.Eval.Len())
+	}
+	fmt.Fprintf(c.out, " samples, %d classes, batch %d, %d steps an epoch\n", len(j.data.Train.Classes()), j.cfg.Data.BatchSize, j.stepsPer)
+	if j.data.note != "" {
+		fmt.Fprintf(c.out, "NOTE %s\n", j.data.note)
+	}
+	if resume != nil {
+		fmt.Fprintf(c.out, "resuming after step %d from %s\n", resume.Step, j.run.Checkpoint.Path)
+	}
+	if c.bars != nil {
+		c.bar = c.bars.AddBar(j.steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")),
+			mpb.AppendDecorators(decor.Percentage(), decor.Name(" left "), decor.AverageETA(decor.ET_STYLE_GO)))
+		if resume != nil {
+			c.bar.SetCurrent(resume.Step)
+			c.bar.DecoratorAverageAdjust(time.Now())
+		}
+	}
+}
+
+// StepDone implements train.Observer.
+func (c *console) StepDone(r *train.StepRecord) {
+	c.samples += int64(r.Samples)
+	c.busy += r.Times.Total()
+	c.steps++
+	if c.bar != nil {
+		c.bar.Increment()
+	}
+	if !r.Updated {
+		fmt.Fprintf(c.out, "step %d/%d | skipped: the gradient is not finite (%d skipped so far)\n", r.Step, r.Total, r.Skipped)
+	}
+	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
+		return
+	}
+	fmt.Fprint(c.out, c.line(r))
+	c.samples, c.busy, c.steps = 0, 0, 0
+}
+
+// line is the step line: loss, norm and rate of the last step, times as means since the last line.
+func (c *console) line(r *train.StepRecord) string {
+	var b strings.Builder
+	step := c.busy / time.Duration(c.steps)
+	fmt.Fprintf(&b, "step %d/%d | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", r.Step, r.Total, r.Epoch,
+		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, step.Round(100*time.Microsecond), perSecond(c.samples, c.busy))
+	if c.peak > 0 {
+		fmt.Fprintf(&b, " | %.0f %% of peak", 100*float64(c.job.replica.FLOPs())/step.Seconds()/c.peak)
+	}
+	if data := r.Times.Data; data > step/20 {
+		fmt.Fprintf(&b, " | waited %s for data", data.Round(100*time.Microsecond))
+	}
+	left := time.Duration(r.Total-r.Step) * step
+	if c.bars == nil && left > 0 && r.Total < 1<<40 {
+		fmt.Fprintf(&b, " | %s left", left.Round(time.Second))
+	}
+	b.WriteByte('\n')
+	return b.String()
+}
+
+// EvalStarted implements train.Observer.
+func (c *console) EvalStarted(int) {}
+
+// EvalProgress implements train.Observer.
+func (c *console) EvalProgress(int, int) {}
+
+// EvalDone implements train.Observer.
+func (c *console) EvalDone(e train.Evaluation) {
+	best := ""
+	if e.Best {
+		best = " | best so far"
+	}
+	fmt.Fprintf(c.out, "eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s\n",
+		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, e.Took.Round(time.Millisecond), best)
+}
+
+// Saved implements train.Observer.
+func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
+	c.job.opts.log.Debug("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
+}
+
+// Warn implements train.Observer.
+func (c *console) Warn(err error) { c.job.opts.log.Warn(err.Error()) }
+
+// end says how the run went.
+func (c *console) end(r train.Result, err error) {
+	if err != nil {
+		fmt.Fprintf(c.out, "ended after %d steps: %v\n", r.Steps, err)
+		return
+	}
+	fmt.Fprintf(c.out, "done: %d steps, %.2f epochs | final training loss %.4f", r.Steps, r.Epochs, r.LastLoss)
+	if r.LastEval != nil {
+		fmt.Fprintf(c.out, " | top-1 %.2f %%", 100*r.LastEval.Top1)
+	}
+	if r.Best != nil {
+		fmt.Fprintf(c.out, " | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
+	}
+	fmt.Fprintf(c.out, " | %.0f img/s | %s\n", perSecond(r.Samples, r.TrainTime), c.job.run.Dir)
+	if c.job.data.note != "" {
+		fmt.Fprintf(c.out, "NOTE %s\n", c.job.data.note)
+	}
+}
+
+// close takes the bar away. Lines go on without it.
+func (c *console) close() {
+	if c.bars == nil {
+		return
+	}
+	c.bar.Abort(false)
+	c.bars.Wait()
+	c.bars, c.bar = nil, nil
+}
+
+func perSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+)
+
+// dataSet is an opened data set and what a reader of the results must know about it.
+type dataSet struct {
+	data.Splits
+	name string // the one that is trained on, also after a fallback
+	note string // "" unless something else than asked for is trained on
+}
+
+// openData opens the configured data set, or its fallback where that is allowed and the data cannot be had.
+func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
+	d := cfg.Data
+	splits, err := openSplits(ctx, cfg, d.Dataset, log)
+	out := &dataSet{name: d.Dataset}
+	var fault *data.Fault
+	if errors.As(err, &fault) && d.Fallback != "" && ctx.Err() == nil {
+		out.name = d.Fallback
+		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
+		splits, err = openSplits(ctx, cfg, d.Fallback, log)
+	}
+	if errors.As(err, &fault) {
+		err = withCode(exitData, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data set %s: %w", out.name, err)
+	}
+	if d.NumSamples > 0 {
+		splits = splits.Limited(d.NumSamples)
+	}
+	out.Splits = splits.Cached(0)
+	return out, nil
+}
+
+func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (data.Splits, error) {
+	d := cfg.Data
+	cache, err := cacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	switch name {
+	case "synthetic_image":
+		classes := d.NumClasses
+		if classes == 0 && d.Dataset == "cifar100" {
+			classes = 100
+		}
+		return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	case "cifar10", "cifar100":
+		variant := cifar.Ten
+		if name == "cifar100" {
+			variant = cifar.Hundred
+		}
+		if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(variant.URL))) {
+			return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: errors.New("it is not in the cache and data.download is \"never\""),
+				Advice: "set data.path to the official archive, or data.download = \"auto\""}
+		}
+		return cifar.Open(ctx, cifar.Options{Variant: variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
+	case "images":
+		return images.Open(ctx, images.Options{Path: d.Path, ValFraction: d.ValFraction, CacheDir: cache, MaxPixels: d.MaxPixels,
+			Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
+	}
+	return data.Splits{}, usageError("data.dataset: this program was built without data set %q", name)
+}
+
+// evalSamples is how many synthetic samples are held out: a fifth as many as are trained on; 0 is the default number.
+func evalSamples(train int) int {
+	if train == 0 {
+		return 0
+	}
+	return max(train/5, 1)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// cacheDir is where downloads and converted data are kept.
+func cacheDir(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", usageError("data.cache_dir: no cache folder of the user is known (%v): set it", err)
+	}
+	return filepath.Join(user, "hetero-train"), nil
+}
+
+// progressLog says every tenth of a long transfer.
+func progressLog(log *slog.Logger, what string) func(done, total int64) {
+	last := int64(-1)
+	return func(done, total int64) {
+		if total <= 0 {
+			return
+		}
+		if tenth := done * 10 / total; tenth != last {
+			last = tenth
+			log.Info(what, "percent", tenth*10, "megabytes", done>>20, "of", total>>20)
+		}
+	}
+}
+
+// normalization is the configured one, else the data set's.
+func normalization(d config.Data, own data.Normalization) data.Normalization {
+	for i := range 3 {
+		if len(d.Mean) == 3 {
+			own.Mean[i] = float32(d.Mean[i])
+		}
+		if len(d.Std) == 3 {
+			own.Std[i] = float32(d.Std[i])
+		}
+	}
+	return own
+}
+
+// transforms are the augmentation for training and the plain view for evaluation.
+func transforms(d config.Data) (train, eval data.Transform) {
+	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
+	train = eval
+	switch {
+	case d.RandomResizedCrop:
+		train = data.Transform{Crop: data.ResizedCrop, Size: d.ImageSize, Flip: d.Flip}
+		eval.Resize = d.ImageSize * 256 / 224 // torchvision's border
+	case d.CropPadding > 0 || d.Flip:
+		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
+	}
+	return train, eval
+}

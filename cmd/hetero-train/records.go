@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// records is the observer that writes the metrics file of a rank.
+type records struct {
+	job      *job
+	writer   *runtime.Writer // nil where profile.enabled is false
+	load     *system.Sampler
+	interval int64
+	record   runtime.Record
+}
+
+// openRecords opens the metrics file and drops what lies beyond the checkpoint that the run goes on from.
+func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
+	o := &records{job: j, interval: int64(j.cfg.Profile.Interval)}
+	if !j.cfg.Profile.Enabled {
+		return o, nil
+	}
+	path := filepath.Join(j.run.LogDir(), runtime.FileName(0))
+	w, repair, err := runtime.Open(path, runtime.Options{OnFault: func(err error) { j.opts.log.Warn("metrics", "error", err) }})
+	if err != nil {
+		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
+	}
+	j.later(w.Close)
+	if text := repair.String(); text != "" {
+		j.opts.log.Warn("metrics file repaired", "file", path, "repair", text)
+	}
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	if err := w.Truncate(kept); err != nil {
+		return nil, withCode(exitIO, fmt.Errorf("metrics: %w", err))
+	}
+	o.writer, o.load = w, system.NewSampler()
+	o.record = runtime.Record{LossScale: 1, Temperature: nan, Power: nan}
+	return o, nil
+}
+
+// StepDone implements train.Observer. It allocates nothing.
+func (o *records) StepDone(r *train.StepRecord) {
+	if o.writer == nil || r.Step%o.interval != 0 {
+		return
+	}
+	m, n := &o.record, float64(r.Samples)
+	m.Epoch, m.Iteration, m.Timestamp, m.BatchSize = int64(r.Epoch), r.Step, r.Time, int64(r.Samples)
+	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = r.Loss/n, float64(r.Top1)/n, r.Rate, r.GradNorm, !r.Updated
+	m.DataLoading, m.Forward, m.Backward, m.Optimizer = r.Times.Data, r.Times.Forward, r.Times.Backward, r.Times.Optimizer
+	load := o.load.Sample()
+	m.GPUUtilization, m.GPUMemoryPercent = load.CPUPercent, load.MemoryPercent
+	o.writer.Append(m)
+}
+
+// EvalStarted implements train.Observer.
+func (o *records) EvalStarted(int) {}
+
+// EvalProgress implements train.Observer.
+func (o *records) EvalProgress(int, int) {}
+
+// EvalDone implements train.Observer.
+func (o *records) EvalDone(train.Evaluation) {}
+
+// Saved implements train.Observer: records up to a checkpoint are as safe as the checkpoint.
+func (o *records) Saved(checkpoint.Saved, time.Duration) {
+	if o.writer == nil {
+		return
+	}
+	if err := o.writer.Sync(); err != nil {
+		o.Warn(err)
+	}
+}
+
+// Warn implements train.Observer.
+func (o *records) Warn(error) {}

@@ -1,0 +1,381 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// job is one training process: everything that runTrain opens, in the order in which it is closed again.
+type job struct {
+	cfg     *config.Config
+	opts    trainOptions
+	started time.Time
+	close   []func() error
+
+	device    device.Device
+	precision tensor.DType
+	data      *dataSet
+	training  *data.Loader
+	replica   *train.Replica
+	run       *experiment.Run
+	steps     int64 // of the whole run
+	stepsPer  int64 // of an epoch
+}
+
+func (j *job) later(f func() error) { j.close = append(j.close, f) }
+
+// closeAll frees in reverse order; what goes wrong there changes no result.
+func (j *job) closeAll() {
+	for i := len(j.close) - 1; i >= 0; i-- {
+		if err := j.close[i](); err != nil {
+			j.opts.log.Warn("closing", "error", err)
+		}
+	}
+}
+
+// runTrain trains as cfg says.
+func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	ctx, release := withSignals(ctx, opts.env.stderr)
+	defer release()
+	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	defer j.closeAll()
+	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.openRun} {
+		if err := open(ctx); err != nil {
+			return j.classify(ctx, err)
+		}
+		if j.run != nil && j.run.Finished != nil {
+			return j.sayFinished()
+		}
+	}
+	return j.train(ctx)
+}
+
+func (j *job) openDevice(context.Context) (err error) {
+	if j.device, err = openDevice(j.cfg.Device.Kind, j.cfg.Device.Threads); err != nil {
+		return err
+	}
+	j.later(j.device.Close)
+	j.precision, err = precisionFor(j.cfg.Train.Precision, j.device.Info())
+	return err
+}
+
+// precisionFor resolves train.precision for a device.
+func precisionFor(name string, info device.Info) (tensor.DType, error) {
+	switch {
+	case name == "bf16", name == "auto" && info.FastBF16:
+		return tensor.BF16, nil
+	case name == "f32", name == "auto":
+		return tensor.F32, nil
+	}
+	return tensor.Invalid, usageError("train.precision: device %s cannot compute in %q", info.Name, name)
+}
+
+// openData opens the data set and the training loader, which knows how many steps an epoch has.
+func (j *job) openData(ctx context.Context) (err error) {
+	if j.data, err = openData(ctx, j.cfg, j.opts.log); err != nil {
+		return err
+	}
+	j.later(j.data.Splits.Close)
+	if j.data.note != "" {
+		j.opts.log.Warn(j.data.note)
+	}
+	view, _ := transforms(j.cfg.Data)
+	j.training, err = data.NewLoader(data.Options{Dataset: j.data.Train, Transform: view, Seed: j.cfg.Experiment.Seed,
+		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers})
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	j.later(j.training.Close)
+	j.stepsPer = int64(j.training.BatchesPerEpoch() / j.cfg.Train.GradAccumulation)
+	j.steps = int64(j.cfg.Train.Steps)
+	if j.steps == 0 {
+		j.steps = int64(j.cfg.Train.Epochs) * j.stepsPer
+	}
+	if j.steps == 0 { // max_seconds alone ends the run
+		j.steps = 1 << 40
+	}
+	return nil
+}
+
+func (j *job) openRun(context.Context) (err error) {
+	e := j.cfg.Experiment
+	j.run, err = experiment.Open(experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: j.cfg.Train.Resume, TotalSteps: j.steps})
+	if err != nil {
+		return err
+	}
+	j.later(j.run.Close)
+	return nil
+}
+
+// newReplica builds the network on the device.
+func (j *job) newReplica() (*train.Replica, error) {
+	c := j.cfg
+	model, err := buildModel(&c.Model)
+	if err != nil {
+		return nil, err
+	}
+	classes := c.Model.NumClasses
+	if have := len(j.data.Train.Classes()); classes == 0 {
+		classes = have
+	} else if classes < have {
+		return nil, usageError("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.data.name, have, classes, have)
+	}
+	norm := normalization(c.Data, j.data.Normalization)
+	group := 0
+	if c.Model.BatchNorm == "ghost" {
+		group = c.Model.GhostGroup
+	}
+	return train.NewReplica(j.device, train.ReplicaOptions{
+		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		LabelSmoothing: c.Train.LabelSmoothing, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c),
+	})
+}
+
+func optimizerOptions(c *config.Config) optim.Options {
+	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
+		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm}
+	if !c.Optimizer.DecayNormsAndBias { // these are the parameters of one dimension
+		o.Decays = func(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
+	}
+	return o
+}
+
+// schedule turns the configured epochs into steps.
+func (j *job) schedule() optim.Schedule {
+	s := j.cfg.Schedule
+	out := optim.Schedule{Name: s.Name, Base: j.cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(j.steps),
+		StepSize: s.StepSize * int(j.stepsPer), Gamma: s.Gamma}
+	if s.WarmupEpochs > 0 {
+		out.Warmup = int(s.WarmupEpochs*float64(j.stepsPer) + 0.5)
+	}
+	for _, m := range s.Milestones {
+		out.Milestones = append(out.Milestones, m*int(j.stepsPer))
+	}
+	return out
+}
+
+// train builds, restores and runs the replica, and writes the result.
+func (j *job) train(ctx context.Context) error {
+	logFile, err := j.run.OpenLog()
+	if err != nil {
+		return j.classify(ctx, err)
+	}
+	j.later(logFile.Close)
+	if err := j.showChanges(); err != nil {
+		return j.classify(ctx, err)
+	}
+	if j.replica, err = j.newReplica(); err != nil {
+		return j.classify(ctx, err)
+	}
+	j.later(j.replica.Close)
+	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
+		return j.classify(ctx, err)
+	}
+	resume, err := j.restore()
+	if err != nil {
+		return j.classify(ctx, err)
+	}
+	out := io.MultiWriter(j.opts.env.stdout, logFile)
+	screen := newConsole(j, out)
+	defer screen.close()
+	screen.begin(resume)
+	options, err := j.trainOptions(resume, screen)
+	if err != nil {
+		return j.classify(ctx, err)
+	}
+	result, err := train.Run(ctx, options)
+	screen.close()
+	err = j.classify(ctx, err)
+	if err == nil && result.Interrupted {
+		err = j.interruption(ctx)
+	}
+	if writeErr := j.writeResult(result, err); writeErr != nil && err == nil {
+		err = withCode(exitIO, writeErr)
+	}
+	screen.end(result, err)
+	return err
+}
+
+// showChanges says which settings differ from those that the run was started with.
+func (j *job) showChanges() error {
+	if j.run.MovedTo != "" {
+		j.opts.log.Info("the old run was moved aside", "to", j.run.MovedTo)
+	}
+	for _, w := range j.run.Warnings {
+		j.opts.log.Warn(w)
+	}
+	for _, s := range j.run.Skipped {
+		j.opts.log.Warn(s.String())
+	}
+	before, err := j.run.PreviousConfig()
+	if err != nil || before == "" || j.run.Checkpoint == nil {
+		return err
+	}
+	old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog)
+	if err != nil {
+		j.opts.log.Warn("the settings that the run was started with cannot be read", "error", err)
+		return nil
+	}
+	for _, d := range config.Diff(old, j.cfg) {
+		j.opts.log.Warn("setting changed since the run was started", "key", d.Key, "was", d.Old, "now", d.New)
+	}
+	return nil
+}
+
+// restore loads the checkpoint to go on from, or the weights to start from; nil state for a fresh start.
+func (j *job) restore() (*checkpoint.State, error) {
+	c := j.run.Checkpoint
+	if c == nil {
+		return nil, j.initFrom()
+	}
+	defer c.Close()
+	if err := j.replica.Load(c); err != nil {
+		return nil, err
+	}
+	state := c.State
+	return &state, nil
+}
+
+func (j *job) initFrom() error {
+	path := j.cfg.Model.InitFrom
+	if path == "" {
+		return nil
+	}
+	f, err := checkpoint.OpenFile(path)
+	if err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	defer f.Close()
+	if err := j.replica.LoadWeights(f); err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	return nil
+}
+
+func (j *job) trainOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
+	c := j.cfg
+	store, err := checkpoint.Open(j.run.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
+	if err != nil {
+		return train.Options{}, err
+	}
+	j.later(store.Close)
+	if resume != nil {
+		if _, err := store.SetAside(resume.Step); err != nil {
+			return train.Options{}, err
+		}
+	}
+	records, err := j.openRecords(resume)
+	if err != nil {
+		return train.Options{}, err
+	}
+	o := train.Options{Replica: j.replica, Train: j.training, Store: store, StoreDir: j.run.CheckpointDir(), Observer: observers{screen, records},
+		Schedule: j.schedule(), Steps: j.steps, MaxDuration: seconds(c.Train.MaxSeconds), EvalInterval: c.Train.EvalInterval,
+		SaveSteps: int64(c.Checkpoint.IntervalSteps), SaveInterval: seconds(c.Checkpoint.IntervalSeconds), KeepBest: c.Checkpoint.Best,
+		NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, Resume: resume,
+		Template: checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML())}}
+	if err := o.Schedule.Check(); err != nil {
+		return o, withCode(exitUsage, err)
+	}
+	if j.data.Eval != nil {
+		_, view := transforms(c.Data)
+		o.Eval, err = data.NewLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
+			BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
+		if err != nil {
+			return o, withCode(exitUsage, err)
+		}
+		j.later(o.Eval.Close)
+	}
+	return o, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
+func (j *job) interruption(ctx context.Context) error {
+	var s stopped
+	if errors.As(context.Cause(ctx), &s) {
+		return withCode(s.saved(), fmt.Errorf("%w: saved; the same command goes on from here", s))
+	}
+	return withCode(exitUnexpected, context.Cause(ctx))
+}
+
+// classify gives an error the exit code that its kind has.
+func (j *job) classify(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return err
+	}
+	var s stopped
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) { // before the first step: there is nothing to save
+		return withCode(s.saved(), s)
+	}
+	is := func(target any) bool { return errors.As(err, target) }
+	switch {
+	case errors.Is(err, train.ErrDiverged):
+		return withCode(exitDiverged, err)
+	case is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
+		return withCode(exitUsage, err)
+	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
+		return withCode(exitData, err)
+	case is(new(*checkpoint.IOError)):
+		if errors.As(context.Cause(ctx), &s) {
+			return withCode(s.unsaved(), err)
+		}
+		return withCode(exitIO, err)
+	case is(new(*experiment.FolderError)):
+		return withCode(exitUsage, err)
+	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
+		return withCode(exitDevice, err)
+	}
+	return withCode(exitUnexpected, err)
+}
+
+// writeResult stores results/result.json.
+func (j *job) writeResult(r train.Result, err error) error {
+	out := experiment.Result{
+		Steps: r.Steps, Epochs: r.Steps / j.stepsPer, FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exitCode(err),
+		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
+		Dataset: j.data.name, Device: j.device.Info().Name, Precision: j.precision.String(), BatchSize: int64(j.cfg.Data.BatchSize),
+		SamplesSeen: r.Steps * int64(j.cfg.Data.BatchSize), SkippedSteps: r.Skipped, Seconds: experiment.Number(time.Since(j.started).Seconds()),
+		Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
+	}
+	if r.Best != nil {
+		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
+	}
+	if err != nil {
+		out.Error = err.Error()
+	}
+	if j.data.note != "" {
+		out.Notes = append(out.Notes, j.data.note)
+	}
+	if c, _, latestErr := checkpoint.Latest(j.run.CheckpointDir()); latestErr == nil {
+		out.Checkpoint, _ = filepath.Rel(j.run.Dir, c.Path)
+		c.Close()
+	}
+	return j.run.WriteResult(out)
+}
+
+// sayFinished tells that there is nothing left to do.
+func (j *job) sayFinished() error {
+	f := j.run.Finished
+	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f, best %s %.4f at step %d\n", j.run.Dir, f.Steps, float64(f.FinalTrainLoss), f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
+	fmt.Fprintf(j.opts.env.stdout, "more epochs (--set train.epochs=N) go on from here; --resume none starts anew and keeps this run aside\n")
+	return nil
+}

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// stopped is the cause of a context that a signal cancelled.
+type stopped struct{ signal syscall.Signal }
+
+func (s stopped) Error() string { return "stopped by " + s.signal.String() }
+
+// saved is the exit code after the run was saved, unsaved the one after that failed.
+func (s stopped) saved() int {
+	if s.signal == syscall.SIGINT {
+		return exitInterrupted
+	}
+	return exitTerminated
+}
+
+func (s stopped) unsaved() int {
+	if s.signal == syscall.SIGINT {
+		return exitInterrupted
+	}
+	return exitKilled
+}
+
+// withSignals returns a context that SIGINT and SIGTERM cancel, with a stopped as cause. A second SIGINT ends the process at once.
+func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case got := <-signals:
+				sig := got.(syscall.Signal)
+				if ctx.Err() != nil {
+					if sig == syscall.SIGINT {
+						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")
+						os.Exit(exitInterrupted)
+					}
+					continue
+				}
+				fmt.Fprintf(say, "\nhetero-train: %v: finishing the step, then saving (Ctrl-C again leaves at once)\n", sig)
+				cancel(stopped{sig})
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}
