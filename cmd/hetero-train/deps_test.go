@@ -30,9 +30,10 @@ var layers = []layer{
 	// Devices.
 	{"engine/device", imports("engine/tensor")},
 	{"engine/device/native", imports("engine/tensor", "engine/device")},
-	{"engine/device/reference", imports("engine/tensor", "engine/device")},
+	{"engine/device/internal/bookkeeping", imports("engine/device")},
+	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference")},
-	{"engine/device/null", imports("engine/tensor", "engine/device")},
+	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/device", "engine/device/native")},
 
 	// What to compute, and how.
