@@ -30,7 +30,7 @@ var layers = []layer{
 	// Devices.
 	{"engine/device", imports("engine/tensor")},
 	{"engine/device/native", imports("engine/tensor", "engine/device")},
-	{"engine/device/internal/bookkeeping", imports("engine/device")},
+	{"engine/device/internal/bookkeeping", imports("engine/tensor", "engine/device")},
 	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
