@@ -15,8 +15,8 @@
 //
 // Teams wait for work by spinning, then sleep. How long is a trade: a core that spins is one that data loading cannot
 // use, a core that sleeps takes microseconds to wake. Unless the environment says otherwise (OMP_WAIT_POLICY,
-// GOMP_SPINCOUNT), a thread spins about as long as waking one takes. Leave OMP_PROC_BIND unset: it pins the threads
-// that Go runs on as well, and Go's other threads start from those.
+// GOMP_SPINCOUNT), a thread spins about as long as waking one takes. OMP_PROC_BIND binds the team's other threads, never
+// the caller's: Go starts threads from that one, which would all share its core.
 //
 // # Layouts
 //

@@ -74,7 +74,14 @@ static inline ht_result ht_do_open(const ht_api *api, int32_t index, int32_t thr
 }
 static inline void ht_do_close(const ht_api *api, ht_device *d) { api->close(d); }
 static inline void ht_do_info(const ht_api *api, ht_device *d, ht_info *info) { api->info(d, info); }
-static inline void ht_do_memory(const ht_api *api, ht_device *d, int64_t *allocated, int64_t *peak) { api->memory(d, allocated, peak); }
+typedef struct ht_memory {
+  int64_t allocated, peak;
+} ht_memory;
+static inline ht_memory ht_do_memory(const ht_api *api, ht_device *d) {
+  ht_memory m = {0, 0};
+  api->memory(d, &m.allocated, &m.peak);
+  return m;
+}
 static inline void ht_do_layout_name(const ht_api *api, ht_device *d, uint32_t layout, char *name, size_t bytes) {
   api->layout_name(d, layout, name, bytes);
 }

@@ -67,9 +67,8 @@ func (d *Device) Memory() (allocated, peak int64) {
 		return 0, 0
 	}
 	defer d.holds.release()
-	var a, p C.int64_t
-	C.ht_do_memory(d.api, d.ptr, &a, &p)
-	return int64(a), int64(p)
+	m := C.ht_do_memory(d.api, d.ptr)
+	return int64(m.allocated), int64(m.peak)
 }
 
 // LayoutName implements device.LayoutNamer.

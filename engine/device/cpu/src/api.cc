@@ -1,6 +1,10 @@
 // api.cc: the C ABI of the CPU device: checks arguments, turns exceptions into statuses.
 #include <omp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -168,9 +172,31 @@ void check_kernel(const Kernel &k, const Request &r) {
       throw std::logic_error("the kernel changed the layout of output " + std::to_string(i));
 }
 
-// The team size is a property of the calling OS thread; primitives fix theirs when they are made.
+// Makes the team of the calling OS thread that of the device: team size is a property of the thread, and primitives fix
+// theirs when they are made. The workers are started here, with signals blocked: those belong to Go's threads, whose
+// handlers expect Go's stacks. OpenMP told to bind threads (OMP_PROC_BIND) may bind workers but not this thread, from
+// which Go starts others.
 void use_team(const ht_device *d) {
-  if (omp_get_max_threads() != d->threads) omp_set_num_threads(d->threads);
+  static thread_local int team = 0;
+  if (team == d->threads) return;
+  omp_set_dynamic(0);
+  omp_set_num_threads(d->threads);
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  cpu_set_t affinity;
+  bool have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
+  int got = 0;
+#pragma omp parallel
+  {
+#pragma omp single
+    got = omp_get_num_threads();
+  }
+  if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (got != d->threads) throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(d->threads));
+  team = d->threads;
 }
 
 // --- the functions of the table -----------------------------------------------------------------

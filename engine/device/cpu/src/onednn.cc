@@ -33,11 +33,17 @@ void PrimitiveChain::add(const dnnl::primitive &primitive, const Desc &scratchpa
   links_.push_back(std::move(link));
 }
 
-void PrimitiveChain::add_reorder(const Operand &from, const Operand &to) {
+bool PrimitiveChain::add_reorder(const Operand &from, const Operand &to) {
   dnnl::primitive_attr attr;
   attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  dnnl::reorder::primitive_desc pd(cpu_engine(), from.desc, cpu_engine(), to.desc, attr);
+  dnnl::reorder::primitive_desc pd(cpu_engine(), from.desc, cpu_engine(), to.desc, attr, true);
+  if (!pd.get(true)) return false;
   add(dnnl::reorder(pd), pd.scratchpad_desc(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  return true;
+}
+
+void PrimitiveChain::need_reorder(const Operand &from, const Operand &to) {
+  if (!add_reorder(from, to)) throw Unsupported("oneDNN has no reorder between the formats of an operand");
 }
 
 void PrimitiveChain::add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
@@ -51,10 +57,10 @@ void PrimitiveChain::add_staged(const dnnl::primitive &primitive, const Desc &sc
     if (lies.place == Operand::output)
       after.emplace_back(o, lies);
     else
-      add_reorder(lies, o);
+      need_reorder(lies, o);
   }
   add(primitive, scratchpad, std::move(arguments));
-  for (const auto &[from, to] : after) add_reorder(from, to);
+  for (const auto &[from, to] : after) need_reorder(from, to);
 }
 
 void PrimitiveChain::run(const Args &args) {

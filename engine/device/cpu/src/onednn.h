@@ -58,8 +58,8 @@ public:
   Operand reserve(const Desc &desc) { return {Operand::scratch, reserve(static_cast<int64_t>(desc.get_size())), desc}; }
   // Appends a primitive; its scratchpad comes from the workspace.
   void add(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments);
-  // Appends a reorder.
-  void add_reorder(const Operand &from, const Operand &to);
+  // Appends a reorder; false, appending nothing, where oneDNN has none.
+  bool add_reorder(const Operand &from, const Operand &to);
   // Appends a primitive with operands in the formats that it wants (in its arguments) from and to where they lie
   // (in outer, one for each argument): reorders inputs before and outputs after where the two differ.
   void add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
@@ -69,6 +69,7 @@ public:
   void run(const Args &args);
 
 private:
+  void need_reorder(const Operand &from, const Operand &to);
   struct Link {
     dnnl::primitive primitive;
     std::vector<Argument> arguments;

@@ -1,14 +1,15 @@
 // reorder.cc: Reorder, between layouts and element types.
 //
 // The same type in the same layout, whatever both are, is a copy of bytes. Everything else is oneDNN's reorder
-// primitive; without oneDNN there are only plain tensors, of f32 and bf16, converted here.
+// primitive. Where that has none (bf16 without AVX-512) or oneDNN is missing, there are only plain tensors and images,
+// converted here element by element.
 #include <algorithm>
 #include <cstring>
 
-#include "bf16.h"
 #include "layout.h"
 #include "onednn.h"
 #include "ops.h"
+#include "plain_types.h"
 
 namespace hetero {
 
@@ -26,45 +27,52 @@ struct CopyBytes : Kernel {
   }
 };
 
-#if HT_HAVE_ONEDNN
+// Images between any two of their layouts; a plain tensor counts as one long image.
+template <class From, class To> struct Convert : Kernel {
+  ImageLayout from, to;
+  Convert(const ImageLayout &a, const ImageLayout &b) : from(a), to(b) {}
 
-std::unique_ptr<Kernel> make_conversion(const ht_spec &from, const ht_spec &to) {
-  int64_t groups = std::max(layout_groups(from.layout), layout_groups(to.layout));
-  auto k = std::make_unique<ChainKernel>();
-  k->chain.add_reorder({PrimitiveChain::Operand::input, 0, desc_of(from, groups)}, {PrimitiveChain::Operand::output, 0, desc_of(to, groups)});
-  k->workspace = k->chain.workspace_bytes();
+  void run(const Args &args) override {
+    auto *src = static_cast<const From *>(args.in[0]);
+    auto *dst = static_cast<To *>(args.out[0]);
+    int64_t rows = to.n * to.cblocks, pixels = to.pixels();
+#pragma omp parallel for collapse(2) schedule(static)
+    for (int64_t row = 0; row < rows; row++)
+      for (int64_t pixel = 0; pixel < pixels; pixel++)
+        for (int64_t l = 0; l < to.blk; l++) {
+          int64_t n = row / to.cblocks, c = row % to.cblocks * to.blk + l;
+          store(dst + (row * pixels + pixel) * to.blk + l, c < to.c ? load(src + from.index(n, c, pixel)) : 0);
+        }
+  }
+};
+
+ImageLayout as_image(const ht_spec &s) {
+  ImageLayout l;
+  if (image_layout(s, &l)) return l;
+  if (s.layout != HT_LAYOUT_PLAIN) throw Unsupported(describe(s) + ": want a plain tensor or an image");
+  return {1, 1, 1, elements(s), 1, 1, false};
+}
+
+std::unique_ptr<Kernel> make_plain_conversion(const ht_spec &from, const ht_spec &to) {
+  std::unique_ptr<Kernel> k;
+  ImageLayout a = as_image(from), b = as_image(to);
+  with_type(from, [&](auto *f) {
+    with_type(to, [&](auto *t) { k = std::make_unique<Convert<std::remove_pointer_t<decltype(f)>, std::remove_pointer_t<decltype(t)>>>(a, b); });
+  });
   return k;
 }
 
-#else
-
-struct Narrow : Kernel {
-  void run(const Args &args) override {
-    auto *src = static_cast<const float *>(args.in[0]);
-    auto *dst = static_cast<uint16_t *>(args.out[0]);
-    int64_t n = elements(in[0]);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) dst[i] = f32_to_bf16(src[i]);
-  }
-};
-
-struct Widen : Kernel {
-  void run(const Args &args) override {
-    auto *src = static_cast<const uint16_t *>(args.in[0]);
-    auto *dst = static_cast<float *>(args.out[0]);
-    int64_t n = elements(in[0]);
-#pragma omp parallel for schedule(static)
-    for (int64_t i = 0; i < n; i++) dst[i] = bf16_to_f32(src[i]);
-  }
-};
-
 std::unique_ptr<Kernel> make_conversion(const ht_spec &from, const ht_spec &to) {
-  if (from.dtype == HT_F32 && to.dtype == HT_BF16) return std::make_unique<Narrow>();
-  if (from.dtype == HT_BF16 && to.dtype == HT_F32) return std::make_unique<Widen>();
-  throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
-}
-
+#if HT_HAVE_ONEDNN
+  int64_t groups = std::max(layout_groups(from.layout), layout_groups(to.layout));
+  auto k = std::make_unique<ChainKernel>();
+  if (k->chain.add_reorder({PrimitiveChain::Operand::input, 0, desc_of(from, groups)}, {PrimitiveChain::Operand::output, 0, desc_of(to, groups)})) {
+    k->workspace = k->chain.workspace_bytes();
+    return k;
+  }
 #endif
+  return make_plain_conversion(from, to);
+}
 
 } // namespace
 

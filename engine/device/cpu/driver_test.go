@@ -1,0 +1,158 @@
+package cpu
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
+)
+
+func TestMissingLibraryIsUnavailable(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		content string // of the library file, "" for none
+		want    []string
+	}{
+		{"no file", "", []string{"no libhetero_cpu.so in ", "run make"}},
+		{"no library", "not an ELF file", []string{"libhetero_cpu.so", "invalid ELF header"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv(libraryDir, dir)
+			if c.content != "" {
+				content := []byte(c.content + strings.Repeat("\n", 4096)) // shorter, it is "file too short"
+				if err := os.WriteFile(filepath.Join(dir, libraryName), content, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Driver{}.Open(0, device.Options{})
+			if !errors.Is(err, device.ErrUnavailable) {
+				t.Fatalf("got %v, want ErrUnavailable", err)
+			}
+			for _, part := range append(c.want, dir) {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("got %q, want it to say %q", err, part)
+				}
+			}
+		})
+	}
+}
+
+func TestLibraryIsLookedForBesideTheProgram(t *testing.T) {
+	t.Setenv(libraryDir, "")
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	exe, err = filepath.EvalSymlinks(exe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"build/lib", "lib", "../lib/hetero-train"}
+	for i, got := range searchPath() {
+		if abs := filepath.Join(filepath.Dir(exe), want[i]); got != abs {
+			t.Errorf("folder %d: got %s, want %s", i, got, abs)
+		}
+	}
+	t.Setenv(libraryDir, "/elsewhere")
+	if got := searchPath(); len(got) != 1 || got[0] != "/elsewhere" {
+		t.Errorf("with %s set: got %v, want that folder alone", libraryDir, got)
+	}
+}
+
+func TestWaitPolicyOfTheUserWins(t *testing.T) {
+	for _, c := range []struct {
+		name, policy, spin string
+		want               []native.Setting
+	}{
+		{"nothing set", "", "", []native.Setting{{Name: "GOMP_SPINCOUNT", Value: spinCount}}},
+		{"a policy", "active", "", nil},
+		{"a count", "", "5", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv("OMP_WAIT_POLICY", c.policy)
+			t.Setenv("GOMP_SPINCOUNT", c.spin)
+			if got := settings(); len(got) != len(c.want) || (len(got) == 1 && got[0] != c.want[0]) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestWrongIndexAndThreads(t *testing.T) {
+	open(t, device.Options{}).Close()
+	if _, err := (Driver{}).Open(1, device.Options{}); !errors.Is(err, device.ErrUnavailable) {
+		t.Errorf("index 1: got %v, want ErrUnavailable", err)
+	}
+	for _, c := range []struct {
+		index   int
+		threads int
+	}{{-1, 0}, {1 << 40, 0}, {0, -1}, {0, 1 << 40}} {
+		if _, err := (Driver{}).Open(c.index, device.Options{Threads: c.threads}); err == nil {
+			t.Errorf("index %d, %d threads: got no error", c.index, c.threads)
+		}
+	}
+}
+
+func TestThreadsAreAsAsked(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		dev := open(t, device.Options{Threads: n})
+		if got := dev.Info().Threads; got != n {
+			t.Errorf("got %d threads, want %d", got, n)
+		}
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An OpenMP library that was told to bind threads pins whoever loads it, and Go starts threads from there. The check runs
+// in a process of its own: OpenMP reads its environment once.
+func TestOpeningLeavesThreadsUnpinned(t *testing.T) {
+	if os.Getenv("HETERO_TEST_AFFINITY") == "" {
+		open(t, device.Options{}).Close() // skips where there is no library, and finds it
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOpeningLeavesThreadsUnpinned$", "-test.v")
+		cmd.Env = append(os.Environ(), "HETERO_TEST_AFFINITY=1", "OMP_PROC_BIND=true")
+		out, err := cmd.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "PASS") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	before := affinity(t)
+	dev := open(t, device.Options{Threads: 2})
+	defer dev.Close()
+	if got := affinity(t); got != before {
+		t.Errorf("after loading: got affinity %v, want %v", got, before)
+	}
+	done := make(chan unix.CPUSet)
+	go func() { // on another thread: the one that loaded OpenMP is special to it
+		defer close(done)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		reorderOnce(t, dev)
+		done <- affinity(t)
+	}()
+	if got := <-done; got != before {
+		t.Errorf("after a run: got affinity %v, want %v", got, before)
+	}
+}
+
+func affinity(t *testing.T) unix.CPUSet {
+	t.Helper()
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
