@@ -124,7 +124,7 @@ func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 // appendInterleaved appends an image (3, 32, 32) as (32, 32, 3).
 func appendInterleaved(pix, planes []byte) []byte {
 	at := len(pix)
-	for _, records := range []int{10_000, 50_000, maxRecords} { // the official files hold 10,000 or 50,000
+	for _, records := range []int{64, 10_000, 50_000, maxRecords} { // the official files hold 10,000 or 50,000
 		if cap(pix) < at+pixelBytes && at < records*pixelBytes {
 			pix = append(make([]byte, 0, records*pixelBytes), pix...)
 		}

@@ -91,3 +91,6 @@ func grow(buf []byte, n int) []byte {
 	}
 	return buf[:n]
 }
+
+// Scales tells whether Decode can divide the size of most images.
+func (d *Decoder) Scales() bool { return d.native != nil }
