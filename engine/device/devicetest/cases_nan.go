@@ -49,7 +49,7 @@ func nanCases() []valueCase {
 		{name: "sum_squares", inputs: []input{params(oneNaN, 100)}, run: one(device.SumSquares{Chunk: 32})},
 	}
 	for i := range cases {
-		cases[i].tolerance = functions
+		cases[i].tolerance, cases[i].nan = functions, true
 	}
 	return cases
 }

@@ -89,6 +89,7 @@ type valueCase struct {
 	tolerance tolerance
 	types     []tensor.DType // nil: every type
 	chain     bool           // tensors of type Float are stored between ops
+	nan       bool           // inputs hold NaN
 }
 
 // one is the computation of a single op that is the same for all types.
@@ -124,7 +125,7 @@ func (c valueCase) on(t *testing.T, dev device.Device, caps Caps, ty Types, poli
 	t.Helper()
 	r := NewRunner(t, dev)
 	defer r.Close()
-	r.Types, r.Policy, r.Lacks, r.NoValues = ty, policy, caps.Lacks, caps.NoValues
+	r.Types, r.Policy, r.Lacks, r.NoValues, r.AnyPadding = ty, policy, caps.Lacks, caps.NoValues, c.nan
 	in := make([]Operand, len(values))
 	for i, v := range values {
 		v.Spec.DType = ty.of(c.inputs[i])
