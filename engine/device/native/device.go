@@ -152,6 +152,9 @@ func (b *buffer) Free() error {
 
 // at is the address of a region, which lies in a buffer of this device that is held from now on.
 func (d *Device) at(r device.Region) (*buffer, unsafe.Pointer, error) {
+	if r.Buffer == nil {
+		return nil, nil, r.Check()
+	}
 	b, ok := r.Buffer.(*buffer)
 	if !ok || b == nil || b.dev != d {
 		return nil, nil, fmt.Errorf("got a buffer of another device (%T), want one of %s", r.Buffer, d.info.Name)

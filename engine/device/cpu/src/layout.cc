@@ -184,7 +184,8 @@ dnnl::memory::data_type dnnl_type(int32_t dtype) {
 dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups) {
   if (spec.ndim == 0) return {1};
   if (groups <= 1) return dnnl::memory::dims(spec.dims, spec.dims + spec.ndim);
-  if (spec.ndim != 4 || spec.dims[0] % groups) throw Invalid("a layout of " + std::to_string(groups) + " groups does not fit the tensor");
+  if (spec.ndim != 4 || spec.dims[0] % groups)
+    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's for this tensor: want a weight of " + std::to_string(groups) + " groups");
   return {groups, spec.dims[0] / groups, spec.dims[1], spec.dims[2], spec.dims[3]};
 }
 
