@@ -182,6 +182,9 @@ func (g *Graph) one(name string, op device.Op, in ...*Value) *Value {
 func NewNode(name string, op device.Op, in ...*Value) (*Node, error) {
 	specs := make([]device.TensorSpec, len(in))
 	for i, v := range in {
+		if v == nil {
+			return nil, fmt.Errorf("%s: input %d: got no value", op.Kind(), i)
+		}
 		specs[i] = v.Spec()
 	}
 	outs, err := op.Infer(specs)

@@ -1,6 +1,7 @@
 package nn
 
 import (
+	"fmt"
 	"math"
 
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -27,6 +28,14 @@ type Net struct {
 	dropouts uint32
 }
 
+// channels is the extent of dimension 1 of x (N, C, …), by which parameters are declared.
+func channels(name string, x *graph.Value) int {
+	if len(x.Shape) < 2 {
+		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
+	}
+	return x.Shape[1]
+}
+
 // Conv describes a square convolution. The zero value of Stride, Dilation and Groups means 1.
 type Conv struct {
 	Out, Kernel, Stride, Padding, Dilation, Groups int
@@ -36,8 +45,9 @@ type Conv struct {
 // Conv2D convolves x (N, C, H, W). Weights start as Kaiming normal, fan out, for ReLU; biases as 0.
 func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 	stride, dilation, groups := max(c.Stride, 1), max(c.Dilation, 1), max(c.Groups, 1)
+	in := channels(name, x)
 	std := math.Sqrt(2 / float64(c.Out*c.Kernel*c.Kernel))
-	w := n.Graph.Param(name+".weight", graph.Normal(std), c.Out, x.Shape[1]/groups, c.Kernel, c.Kernel)
+	w := n.Graph.Param(name+".weight", graph.Normal(std), c.Out, in/groups, c.Kernel, c.Kernel)
 	var bias *graph.Value
 	if c.Bias {
 		bias = n.Graph.Param(name+".bias", graph.Const(0), c.Out)
@@ -55,7 +65,7 @@ type Norm struct {
 
 // BatchNorm normalises x (N, C, H, W) over samples and pixels.
 func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
-	c, one := x.Shape[1], 1.0
+	c, one := channels(name, x), 1.0
 	if o.ZeroInit {
 		one = 0
 	}
@@ -75,7 +85,7 @@ func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 
 // Linear maps x (N, I) to (N, out), of type to (the compute type if tensor.Invalid). Weights and bias start uniform in ±1/sqrt(I).
 func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *graph.Value {
-	in := x.Shape[1]
+	in := channels(name, x)
 	bound := 1 / math.Sqrt(float64(in))
 	w := n.Graph.Param(name+".weight", graph.Uniform(bound), out, in)
 	b := n.Graph.Param(name+".bias", graph.Uniform(bound), out)
