@@ -99,10 +99,10 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
-  // Beyond any cache: eight times the last level, and at least 64 MiB a thread.
-  int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 32 << 20);
-  int64_t part = std::max<int64_t>(8 * cache / threads, 64 << 20);
-  part = std::min(part, usable_memory() / 8 / threads) / 4096 * 4096;
+  // Beyond the caches, whose size a virtual machine may overstate; more only costs page faults.
+  int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
+  int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) / threads / 4096 * 4096;
+  part = std::max<int64_t>(part, 4096);
   int64_t total = part * threads;
   bool two = what == HT_PEAK_COPY_BYTES;
   auto give_back = [total](char *p) { release(p, total); };
