@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <limits>
 #include <set>
@@ -48,15 +49,8 @@ template <class Visit> void walk_up(const std::string &root, std::string path, V
   }
 }
 
-double number(const std::string &text, double otherwise) {
-  try {
-    size_t used = 0;
-    double v = std::stod(text, &used);
-    return used ? v : otherwise;
-  } catch (const std::exception &) {
-    return otherwise; // "max", or no such file
-  }
-}
+// The number that text starts with, 0 without one ("max", or no such file).
+double number(const std::string &text) { return std::strtod(text.c_str(), nullptr); }
 
 // CPUs that the control groups grant, infinite without a limit.
 double cpu_quota() {
@@ -65,11 +59,11 @@ double cpu_quota() {
     std::stringstream s(first_line(folder + "/cpu.max"));
     std::string quota, period;
     s >> quota >> period;
-    double q = number(quota, 0), p = number(period, 0);
+    double q = number(quota), p = number(period);
     if (q > 0 && p > 0) least = std::min(least, q / p);
   });
   walk_up("/sys/fs/cgroup/cpu", group_path("cpu"), [&](const std::string &folder) {
-    double q = number(first_line(folder + "/cpu.cfs_quota_us"), 0), p = number(first_line(folder + "/cpu.cfs_period_us"), 0);
+    double q = number(first_line(folder + "/cpu.cfs_quota_us")), p = number(first_line(folder + "/cpu.cfs_period_us"));
     if (q > 0 && p > 0) least = std::min(least, q / p);
   });
   return least;
@@ -103,7 +97,7 @@ int usable_cores() {
 int64_t usable_memory() {
   auto least = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   auto lower = [&](const std::string &path) {
-    double v = number(first_line(path), 0);
+    double v = number(first_line(path));
     if (v > 0) least = std::min(least, v);
   };
   walk_up("/sys/fs/cgroup", group_path(""), [&](const std::string &folder) { lower(folder + "/memory.max"); });
