@@ -1,0 +1,59 @@
+package devicetest_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// faultVariable names the fault of the device in a child process.
+const faultVariable = "HETERO_DEVICETEST_FAULT"
+
+func runBlocked(t *testing.T, fault string) {
+	open := func(t *testing.T, opts device.Options) device.Device {
+		t.Helper()
+		d := &blocked{Device: reference.New(), fault: fault, threads: opts.Threads}
+		spare, err := d.Device.NewEvent()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.spare = spare
+		return d
+	}
+	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
+}
+
+// TestSuite passes a device with private layouts, whatever it pads. In a child process of the next test the device is faulty.
+func TestSuite(t *testing.T) { runBlocked(t, os.Getenv(faultVariable)) }
+
+// TestSuiteNoticesFaults runs the suite on spoilt devices, each in a process of its own, and wants it to fail where the fault is.
+func TestSuiteNoticesFaults(t *testing.T) {
+	if os.Getenv(faultVariable) != "" {
+		t.Skip("a child process")
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range faults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			pattern := "^TestSuite$/^" + strings.ReplaceAll(f.noticedBy, "/", "$/^") + "$/" + f.oneCase
+			child := exec.CommandContext(t.Context(), program, "-test.run", pattern)
+			child.Env = append(os.Environ(), faultVariable+"="+f.name)
+			out, err := child.CombinedOutput()
+			if err == nil {
+				t.Fatalf("nothing noticed in %s", f.noticedBy)
+			}
+			if !strings.Contains(string(out), "--- FAIL: TestSuite/"+f.noticedBy) || strings.Contains(string(out), "panic:") {
+				t.Errorf("got %v, want a failure in %s:\n%s", err, f.noticedBy, out)
+			}
+		})
+	}
+}
