@@ -16,52 +16,70 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 	if loss.Node == nil {
 		fail(loss.Name, "differentiate: the loss is not computed")
 	}
+	if len(g.Gradients) > 0 {
+		fail(loss.Name, "differentiate: the graph has gradients already")
+	}
 	g.phase = Backward
 	defer func() { g.phase = Forward }()
-	active := g.dependOnParams()
+	active, first := g.dependOnParams(), g.firstReaders()
 	contributions := map[*Value][]*Value{loss: {scale}}
 	nodes := g.Nodes // rules append to g.Nodes; the forward ones are fixed here
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := nodes[i]
-		d, reached := make([][]*Value, len(n.Out)), false
-		for j, out := range n.Out {
-			d[j] = contributions[out]
-			reached = reached || len(d[j]) > 0
-		}
-		if !reached {
-			continue
-		}
-		r := rules[n.Op.Kind()]
-		if r == nil {
-			fail(n.Name, "differentiate: %s has no gradient", n.Op.Kind())
-		}
-		need := func(i int) bool { return active[n.In[i]] }
-		for j, grad := range r(g, n, d, need) {
-			if grad == nil || !need(j) {
-				continue
-			}
-			to := n.In[j]
-			if grad.Follows == nil && grad.Node != nil {
-				grad.Follows = to
-			}
-			contributions[to] = append(contributions[to], grad)
-			if to.Role == Param {
-				g.finish(to, contributions, nodes[:i])
+		g.contribute(n, contributions, active)
+		for _, in := range n.In {
+			if at, ok := first[in]; ok && at == i { // no node before this one can contribute to the parameter any more
+				g.finish(in, contributions[in])
+				delete(first, in)
 			}
 		}
 	}
 }
 
-// finish records the gradient of parameter p once no node of earlier can contribute any more.
-func (g *Graph) finish(p *Value, contributions map[*Value][]*Value, earlier []*Node) {
-	for _, n := range earlier {
+// contribute appends the gradient of n, if the loss depends on n, and notes what it contributes to the gradients of n's inputs.
+func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
+	d, reached := make([][]*Value, len(n.Out)), false
+	for j, out := range n.Out {
+		d[j] = contributions[out]
+		reached = reached || len(d[j]) > 0
+	}
+	if !reached {
+		return
+	}
+	r := rules[n.Op.Kind()]
+	if r == nil {
+		fail(n.Name, "differentiate: %s has no gradient", n.Op.Kind())
+	}
+	need := func(i int) bool { return active[n.In[i]] }
+	for j, grad := range r(g, n, d, need) {
+		if grad == nil || !need(j) {
+			continue
+		}
+		if grad.Follows == nil && grad.Node != nil {
+			grad.Follows = n.In[j]
+		}
+		contributions[n.In[j]] = append(contributions[n.In[j]], grad)
+	}
+}
+
+// finish records the gradient of parameter p, if the loss depends on it.
+func (g *Graph) finish(p *Value, contributions []*Value) {
+	if len(contributions) > 0 {
+		g.Gradients = append(g.Gradients, Gradient{Param: p, Value: g.sum(p.Name+" gradient", p, contributions)})
+	}
+}
+
+// firstReaders is, for each parameter that is read, the position of the first node that reads it.
+func (g *Graph) firstReaders() map[*Value]int {
+	first := map[*Value]int{}
+	for i, n := range g.Nodes {
 		for _, in := range n.In {
-			if in == p {
-				return
+			if _, ok := first[in]; !ok && in.Role == Param {
+				first[in] = i
 			}
 		}
 	}
-	g.Gradients = append(g.Gradients, Gradient{Param: p, Value: g.sum(p.Name+" gradient", contributions[p])})
+	return first
 }
 
 // dependOnParams is the set of values through which a loss depends on a parameter.
@@ -83,16 +101,21 @@ func (g *Graph) dependOnParams() map[*Value]bool {
 	return active
 }
 
-// sum adds contributions to one gradient; nil for none.
-func (g *Graph) sum(name string, ds []*Value) *Value {
+// sum adds contributions to the gradient of value of; nil for none. Where they differ in type (a bf16 copy of a parameter has
+// f32 gradients as a weight and bf16 ones as an operand of something else) the sum is of the wider one.
+func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 	if len(ds) == 0 {
 		return nil
 	}
 	total := ds[0]
 	for _, d := range ds[1:] {
-		follows := total.Follows
+		if wide := d.DType; wide.Size() > total.DType.Size() {
+			total = g.Cast(name+" widened", total, wide)
+		} else if wide = total.DType; wide != d.DType {
+			d = g.Cast(name+" widened", d, wide)
+		}
 		total = g.Binary(name+" sum", device.Add, total, d)
-		total.Follows = follows
+		total.Follows = of
 	}
 	return total
 }

@@ -38,7 +38,7 @@ func init() { // in init because the rules use functions that use rules
 
 func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.Conv2D)
-	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
 	out := make([]*Value, len(n.In))
 	bias := len(n.In) == 3 && need(2)
 	if need(1) || bias {
@@ -55,7 +55,7 @@ func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value
 }
 
 func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
-	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
 	if diff.DType != x.DType { // a result of another type than the source: back to the type that the products are computed in
 		diff = g.Cast(n.Name+" diff cast", diff, x.DType)
 	}
@@ -83,7 +83,7 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	}
 	diffs := d[0]
 	if len(diffs) > 2 {
-		diffs = []*Value{diffs[0], g.sum(n.Name, diffs[1:])}
+		diffs = []*Value{diffs[0], g.sum(n.Name, n.Out[0], diffs[1:])}
 	}
 	reduce := device.BatchNormDiffReduce{Group: op.Group, Eps: op.Eps, ReLU: op.ReLU, Add: op.Add, Two: len(diffs) == 2}
 	in := append([]*Value{x, mean, variance, gamma, beta}, diffs...)
@@ -123,18 +123,18 @@ func maxPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value
 		fail(n.Name, "differentiate: pooled without Train; build the graph for training")
 	}
 	s := n.In[0].Shape
-	return []*Value{g.one(n.Name+" diff", device.MaxPool2DDiff{MaxPool2D: op, Height: s[2], Width: s[3]}, g.sum(n.Name, d[0]), n.Out[1])}
+	return []*Value{g.one(n.Name+" diff", device.MaxPool2DDiff{MaxPool2D: op, Height: s[2], Width: s[3]}, g.sum(n.Name, n.Out[0], d[0]), n.Out[1])}
 }
 
 func avgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	s := n.In[0].Shape
 	op := device.AvgPool2DDiff{AvgPool2D: n.Op.(device.AvgPool2D), Height: s[2], Width: s[3]}
-	return []*Value{g.one(n.Name+" diff", op, g.sum(n.Name, d[0]))}
+	return []*Value{g.one(n.Name+" diff", op, g.sum(n.Name, n.Out[0], d[0]))}
 }
 
 func globalAvgPoolGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	s := n.In[0].Shape
-	return []*Value{g.one(n.Name+" diff", device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}, g.sum(n.Name, d[0]))}
+	return []*Value{g.one(n.Name+" diff", device.GlobalAvgPoolDiff{Height: s[2], Width: s[3]}, g.sum(n.Name, n.Out[0], d[0]))}
 }
 
 func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -143,11 +143,11 @@ func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	if f == device.ReLU {
 		src = n.Out[0] // kept anyway, so that the source need not be
 	}
-	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, d[0]), src)}
+	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, n.Out[0], d[0]), src)}
 }
 
 func binaryGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
-	a, b, diff := n.In[0], n.In[1], g.sum(n.Name, d[0])
+	a, b, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
 	out := make([]*Value, 2)
 	switch f := n.Op.(device.Binary).Func; f {
 	case device.Add:
@@ -200,16 +200,19 @@ func (g *Graph) unbroadcast(name string, v *Value, shape tensor.Shape) *Value {
 	return v
 }
 
-func scaleGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	return []*Value{g.one(n.Name+" diff", device.Scale{}, g.sum(n.Name, d[0]), n.In[1]), nil}
+func scaleGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
+	if need(1) {
+		fail(n.Name, "differentiate: the factor of scale has no gradient, but depends on a parameter")
+	}
+	return []*Value{g.one(n.Name+" diff", device.Scale{}, g.sum(n.Name, n.Out[0], d[0]), n.In[1]), nil}
 }
 
 func dropoutGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	return []*Value{g.one(n.Name+" diff", n.Op, g.sum(n.Name, d[0]), n.In[1], n.In[2]), nil, nil}
+	return []*Value{g.one(n.Name+" diff", n.Op, g.sum(n.Name, n.Out[0], d[0]), n.In[1], n.In[2]), nil, nil}
 }
 
 func castGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	diff := g.sum(n.Name, d[0])
+	diff := g.sum(n.Name, n.Out[0], d[0])
 	if diff.DType == n.In[0].DType { // weight gradients come in the parameter's type
 		return []*Value{diff}
 	}
@@ -217,7 +220,7 @@ func castGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 }
 
 func reshapeGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	return []*Value{g.Reshape(n.Name+" diff", g.sum(n.Name, d[0]), n.In[0].Shape...)}
+	return []*Value{g.Reshape(n.Name+" diff", g.sum(n.Name, n.Out[0], d[0]), n.In[0].Shape...)}
 }
 
 func transposeGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -226,11 +229,11 @@ func transposeGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 	for i, p := range perm {
 		inverse[p] = i
 	}
-	return []*Value{g.Transpose(n.Name+" diff", g.sum(n.Name, d[0]), inverse...)}
+	return []*Value{g.Transpose(n.Name+" diff", g.sum(n.Name, n.Out[0], d[0]), inverse...)}
 }
 
 func concatGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
-	axis, diff, start := n.Op.(device.Concat).Axis, g.sum(n.Name, d[0]), 0
+	axis, diff, start := n.Op.(device.Concat).Axis, g.sum(n.Name, n.Out[0], d[0]), 0
 	out := make([]*Value, len(n.In))
 	for i, in := range n.In {
 		if need(i) {
@@ -243,12 +246,12 @@ func concatGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 
 func sliceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.Slice)
-	return []*Value{g.one(n.Name+" diff", device.Pad{Axis: op.Axis, Start: op.Start, Size: n.In[0].Shape[op.Axis]}, g.sum(n.Name, d[0]))}
+	return []*Value{g.one(n.Name+" diff", device.Pad{Axis: op.Axis, Start: op.Start, Size: n.In[0].Shape[op.Axis]}, g.sum(n.Name, n.Out[0], d[0]))}
 }
 
 func padGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.Pad)
-	return []*Value{g.Slice(n.Name+" diff", g.sum(n.Name, d[0]), op.Axis, op.Start, n.In[0].Shape[op.Axis])}
+	return []*Value{g.Slice(n.Name+" diff", g.sum(n.Name, n.Out[0], d[0]), op.Axis, op.Start, n.In[0].Shape[op.Axis])}
 }
 
 func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
@@ -256,7 +259,7 @@ func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value 
 	if op.Func == device.Maximum {
 		fail(n.Name, "differentiate: a maximum over dimensions has no gradient")
 	}
-	diff := g.one(n.Name+" diff", device.Broadcast{Shape: slices.Clone(src.Shape), Axes: op.Axes}, g.sum(n.Name, d[0]))
+	diff := g.one(n.Name+" diff", device.Broadcast{Shape: slices.Clone(src.Shape), Axes: op.Axes}, g.sum(n.Name, n.Out[0], d[0]))
 	if op.Func == device.Mean {
 		count := float64(src.Shape.Elements() / n.Out[0].Shape.Elements())
 		c := g.one(n.Name+" 1/count", device.Fill{DType: src.DType, Shape: tensor.Shape{1}, Value: 1 / count})
@@ -266,7 +269,7 @@ func reduceGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value 
 }
 
 func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
-	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, d[0]), n.Op.(device.Broadcast).Axes...)}
+	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
 }
 
 // lossGradient takes the seed of Differentiate, the factor of every sample's loss, as its one contribution.

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -45,7 +46,12 @@ func (v *Value) Spec() device.TensorSpec {
 	return device.TensorSpec{Shape: v.Shape, DType: v.DType}
 }
 
-func (v *Value) String() string { return fmt.Sprintf("%s %v%v", v.Name, v.DType, v.Shape) }
+func (v *Value) String() string {
+	if v == nil {
+		return "no value"
+	}
+	return fmt.Sprintf("%s %v%v", v.Name, v.DType, v.Shape)
+}
 
 // Node is one op with its operands.
 type Node struct {
@@ -118,8 +124,11 @@ func fail(node, format string, args ...any) {
 	panic(&BuildError{Node: node, Err: fmt.Errorf(format, args...)})
 }
 
-// Input declares a value that the host writes before each run.
+// Input declares a value that the host writes before each run. Names are unique among inputs.
 func (g *Graph) Input(name string, dt tensor.DType, shape ...int) *Value {
+	if slices.ContainsFunc(g.Inputs, func(v *Value) bool { return v.Name == name }) {
+		fail(name, "two inputs have this name")
+	}
 	v := g.declare(name, Input, dt, shape)
 	g.Inputs = append(g.Inputs, v)
 	return v
@@ -157,8 +166,14 @@ func (g *Graph) declare(name string, role Role, dt tensor.DType, shape []int) *V
 	return &Value{Name: name, Shape: s, DType: dt, Role: role}
 }
 
-// Output names a value that the host reads after a run.
+// Output names a computed value, or an input, that the host reads after a run. Names are unique among outputs.
 func (g *Graph) Output(name string, v *Value) {
+	if slices.ContainsFunc(g.Outputs, func(o Output) bool { return o.Name == name }) {
+		fail(name, "two outputs have this name")
+	}
+	if v == nil || v.Role == Param || v.Role == State || v.DType == tensor.Opaque {
+		fail(name, "output: got %v, want a computed value or an input; parameters and states are read through the model's state", v)
+	}
 	g.Outputs = append(g.Outputs, Output{Name: name, Value: v})
 }
 
