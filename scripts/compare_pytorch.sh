@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Compares `hetero-train bench train` with PyTorch on this machine, in turns: R rounds of ours, PyTorch eager, PyTorch compiled.
+#
+#   make
+#   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; and apt-get install libtcmalloc-minimal4
+#   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model resnet50 --image-size 32 --batch-size 128
+#
+# stdout: a markdown table, one row a precision, as BENCHMARKS.md has it. stderr: progress. A JSON file keeps every timing.
+# The ratio of a round is ours to the faster of PyTorch's modes in that same round; the row gives the median and the
+# spread over the rounds. Above 1 ours is faster. Run it on an idle machine: it warns where the machine is not.
+#
+# exit: 0 compared; 1 a run failed; 2 bad arguments, or something to install first
+set -euo pipefail
+
+usage() {
+	cat <<-'TEXT'
+		usage: [PYTHON=python3] scripts/compare_pytorch.sh [options]
+		  --model NAME         simple_cnn, resnet18 ... resnet152      (resnet50)
+		  --image-size PIXELS                                          (32)
+		  --batch-size SAMPLES                                         (128)
+		  --precision LIST     f32,bf16 or one of them                 (f32,bf16)
+		  --rounds N                                                   (5)
+		  --steps N            timed steps of each run                 (20)
+		  --threads N          of both; fewer than this machine's CPUs: both are bound to the first N  (all CPUs, or the CPU quota)
+		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
+		  --binary PATH        the program                             (./hetero-train)
+		  --output FILE        JSON                                    (build/compare_pytorch/MODEL-SIZE-BATCH.json)
+	TEXT
+}
+
+fail() { # exit code, message
+	echo "compare_pytorch: $2" >&2
+	exit "$1"
+}
+
+number() { # option, value: fails unless the value is a whole number above 0
+	[[ $2 =~ ^[1-9][0-9]*$ ]] || fail 2 "$1: got '$2', want a whole number above 0"
+}
+
+members() { # option, value, allowed words: fails unless the value is a comma-separated choice of them
+	local word
+	[[ -n $2 ]] || fail 2 "$1: got nothing, want a list of: $3"
+	for word in ${2//,/ }; do
+		[[ " $3 " == *" $word "* ]] || fail 2 "$1: got '$word', want a list of: $3"
+	done
+}
+
+default_threads() { # the CPUs this process may use, or its CPU quota where that is smaller
+	local cpus quota=max period=1
+	cpus=$(env -u OMP_NUM_THREADS nproc)
+	[[ ! -r /sys/fs/cgroup/cpu.max ]] || read -r quota period </sys/fs/cgroup/cpu.max
+	if [[ $quota != max ]] && ((quota < cpus * period)); then
+		cpus=$(((quota + period - 1) / period))
+	fi
+	echo "$cpus"
+}
+
+cd "$(dirname "$0")/.."
+PYTHON=${PYTHON:-python3}
+peer=scripts/peers/pytorch_step.py
+model=resnet50 image=32 batch=128 precisions=f32,bf16 rounds=5 steps=20 threads=$(default_threads)
+modes=eager,compile binary=./hetero-train output=
+
+while (($#)); do
+	case $1 in
+	-h | --help) usage && exit 0 ;;
+	--model | --image-size | --batch-size | --precision | --rounds | --steps | --threads | --modes | --binary | --output)
+		(($# > 1)) || fail 2 "$1: want a value" ;;
+	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
+	esac
+	case $1 in
+	--model) model=$2 ;;
+	--image-size) number "$1" "$2" && image=$2 ;;
+	--batch-size) number "$1" "$2" && batch=$2 ;;
+	--precision) members "$1" "$2" "f32 bf16" && precisions=$2 ;;
+	--rounds) number "$1" "$2" && rounds=$2 ;;
+	--steps) number "$1" "$2" && steps=$2 ;;
+	--threads) number "$1" "$2" && threads=$2 ;;
+	--modes) members "$1" "$2" "eager compile" && modes=$2 ;;
+	--binary) binary=$2 ;;
+	--output) output=$2 ;;
+	esac
+	shift 2
+done
+output=${output:-build/compare_pytorch/$model-$image-$batch.json}
+
+# What must be there.
+command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and torchvision"
+[[ -x $binary ]] || fail 2 "no $binary: run make first"
+"$PYTHON" -c 'import torch, torchvision' 2>/dev/null || fail 2 "$PYTHON has no torch and torchvision. Install them:
+    python3 -m venv .venv && .venv/bin/pip install torch torchvision
+    PYTHON=.venv/bin/python $0"
+if [[ $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'* ]]; then
+	cat >&2 <<-'TEXT'
+		*******************************************************************************************************
+		WARNING: tcmalloc was not found. Without it PyTorch loses up to a third of its time to page faults, so
+		this comparison FLATTERS US and must not be published. Debian: apt-get install libtcmalloc-minimal4
+		*******************************************************************************************************
+	TEXT
+fi
+cpus=$(env -u OMP_NUM_THREADS nproc)
+bind=()
+if ((threads > cpus)); then
+	fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
+elif ((threads < cpus)); then
+	bind=(taskset -c "$("$PYTHON" -c "import os; print(*sorted(os.sched_getaffinity(0))[:$threads], sep=',')")")
+fi
+load=$(cut -d ' ' -f 1 /proc/loadavg)
+if awk "BEGIN { exit !($load > 0.5) }"; then
+	echo "WARNING: the machine is busy (load average $load): timings will be noisy" >&2
+fi
+
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+records=$scratch/records.jsonl
+
+# record WHO PRECISION ROUND COMMAND... runs the command and keeps the JSON line that it prints last.
+record() {
+	local who=$1 precision=$2 round=$3 line
+	shift 3
+	"${bind[@]}" "$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
+		tail -n 20 "$scratch/stderr" >&2
+		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler use --modes eager, and say so beside the figures" >&2
+		fail 1 "failed: $*"
+	}
+	line=$(tail -n 1 "$scratch/stdout")
+	[[ $line == {*} ]] || fail 1 "no JSON line last on stdout, got '$line': $*"
+	echo "{\"who\": \"$who\", \"precision\": \"$precision\", \"round\": $round, \"result\": $line}" >>"$records"
+	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
+}
+
+settings=(--model "$model" --image-size "$image" --batch-size "$batch" --steps "$steps")
+for precision in ${precisions//,/ }; do
+	for ((round = 1; round <= rounds; round++)); do
+		echo "$model $image, batch $batch, $precision: round $round of $rounds" >&2
+		record ours "$precision" "$round" "$binary" bench train "${settings[@]}" --precision "$precision" --json
+		for mode in ${modes//,/ }; do
+			flags=()
+			[[ $mode == eager ]] || flags=(--compile)
+			record "$mode" "$precision" "$round" "$PYTHON" "$peer" "${settings[@]}" --precision "$precision" --threads "$threads" "${flags[@]}"
+		done
+	done
+done
+
+mkdir -p "$(dirname "$output")"
+"$PYTHON" scripts/peers/summary.py "$records" --threads "$threads" --load "$load" --output "$output" \
+	--version "$(git describe --tags --always --dirty 2>/dev/null || echo unversioned)"
+echo "written: $output" >&2

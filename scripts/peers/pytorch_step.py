@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Times PyTorch's training step on the CPU: the peer of `hetero-train bench train`.
+
+    python3 scripts/peers/pytorch_step.py --model resnet50 --image-size 32 --batch-size 128 --precision bf16 [--compile]
+
+Prints one JSON line, last on stdout; the fields are those of `bench train --json` where both have them.
+
+A step is what a training loop does: forward, loss, backward, SGD with momentum and weight decay, gradients released. The
+batch is made once, so loading costs nothing. PyTorch gets the settings that are known to be its best on a CPU:
+channels_last, the fused optimizer, autocast for bf16 (weights stay f32), torch.compile on request, and tcmalloc. glibc's
+allocator gives large blocks back to the system and faults them in again at each step, up to a third of its time; so the
+program starts itself again with libtcmalloc_minimal.so.4 (Debian: libtcmalloc-minimal4) preloaded where it finds it.
+`malloc` in the result says which allocator was really in the process.
+"""
+
+import argparse
+import ctypes.util
+import glob
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+
+sys.dont_write_bytecode = True
+
+RESTARTED = "HETERO_PEER_RESTARTED"
+
+
+def find_tcmalloc():
+    """The library's name or path, or None. find_library needs ldconfig or a compiler, which a container may lack."""
+    found = ctypes.util.find_library("tcmalloc_minimal") or ctypes.util.find_library("tcmalloc")
+    if found:
+        return found
+    paths = [p for root in ("/usr/lib", "/usr/lib64", "/usr/local/lib") for p in glob.glob(f"{root}/**/libtcmalloc*.so.*", recursive=True)]
+    return min(paths, key=len, default=None)
+
+
+def preload_tcmalloc():
+    library = find_tcmalloc()
+    if library is None or RESTARTED in os.environ:
+        return
+    preload = " ".join(filter(None, [library, os.environ.get("LD_PRELOAD")]))
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable] + sys.argv, {**os.environ, "LD_PRELOAD": preload, RESTARTED: "1"})
+
+
+def loaded_allocator():
+    """Which allocator the process has mapped, asked of the kernel."""
+    with open("/proc/self/maps") as maps:
+        text = maps.read()
+    return next((name for name in ("tcmalloc", "jemalloc", "mimalloc") if name in text), "system")
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(description="Times PyTorch's training step on the CPU.")
+    p.add_argument("--model", default="resnet50", help="simple_cnn, or a ResNet of torchvision (default resnet50)")
+    p.add_argument("--image-size", type=int, default=32, help="pixels (default 32)")
+    p.add_argument("--batch-size", type=int, default=128, help="samples (default 128)")
+    p.add_argument("--classes", type=int, default=10, help="outputs (default 10)")
+    p.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="(default f32)")
+    p.add_argument("--compile", action="store_true", help="torch.compile the model")
+    p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
+    p.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs this process may use)")
+    p.add_argument("--check", action="store_true", help="time nothing: print the versions and the allocator")
+    p.add_argument("--malloc", choices=["tcmalloc", "system"], default="tcmalloc", help="system: preload nothing")
+    return p.parse_args()
+
+
+def make_model(a):
+    import torchvision
+
+    if a.model == "simple_cnn":
+        sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+        from simple_cnn import SimpleCNN
+
+        return SimpleCNN(a.classes)
+    if not a.model.startswith("resnet"):
+        raise SystemExit(f"unknown model: got {a.model!r}, want simple_cnn, resnet18, resnet34, resnet50, resnet101 or resnet152")
+    return getattr(torchvision.models, a.model)(num_classes=a.classes)
+
+
+def make_step(a):
+    """A function that does one training step and returns its loss."""
+    import torch
+
+    torch.set_num_threads(a.threads)
+    torch.manual_seed(0)
+    model = make_model(a).to(memory_format=torch.channels_last).train()
+    images = torch.randn(a.batch_size, 3, a.image_size, a.image_size).to(memory_format=torch.channels_last)
+    labels = torch.randint(0, a.classes, (a.batch_size,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
+    run = torch.compile(model) if a.compile else model
+
+    def step():
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.precision == "bf16"):
+            logits = run(images)
+        loss = torch.nn.functional.cross_entropy(logits.float(), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    return step
+
+
+def main():
+    a = parse_arguments()
+    if a.malloc == "tcmalloc":
+        preload_tcmalloc()
+    import torch
+
+    identity = {"peer": "pytorch", "version": torch.__version__, "python": sys.version.split()[0], "malloc": loaded_allocator()}
+    if a.check:
+        print(json.dumps(identity))
+        return
+    step = make_step(a)
+    for _ in range(a.warmup):
+        step()
+    seconds = []
+    for _ in range(a.steps):
+        start = time.perf_counter()
+        loss = step()
+        seconds.append(time.perf_counter() - start)
+    median = statistics.median(seconds)
+    print(json.dumps({
+        **identity,
+        "model": a.model,
+        "device": "cpu",
+        "precision": a.precision,
+        "image_size": a.image_size,
+        "batch_size": a.batch_size,
+        "compile": a.compile,
+        "threads": torch.get_num_threads(),
+        "steps": a.steps,
+        "step_seconds_median": median,
+        "step_seconds_min": min(seconds),
+        "step_seconds_max": max(seconds),
+        "samples_per_second": a.batch_size / median,
+        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "loss": loss.item(),
+    }))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Turns the records of scripts/compare_pytorch.sh into a markdown table and a JSON file.
+
+A record is one run: {"who": "ours" | "eager" | "compile", "precision", "round", "result": the run's JSON line}.
+"""
+
+import argparse
+import datetime
+import json
+import statistics
+
+OURS = ("model", "device", "precision", "batch_size", "step_seconds_median", "samples_per_second", "share_of_peak", "peak_memory_bytes")
+
+
+def machine():
+    """The CPU's name as the kernel has it, with family and model: virtual machines often have no better name."""
+    fields = {}
+    with open("/proc/cpuinfo") as info:
+        for line in info:
+            key, _, value = line.partition(":")
+            fields.setdefault(key.strip(), value.strip())
+    name = fields.get("model name") or "unknown CPU"
+    if "cpu family" in fields:
+        name += f" (family {fields['cpu family']} model {fields['model']})"
+    return name
+
+
+def check(record, first):
+    """Fails where a run is not the run that was asked for, or ours lacks a field."""
+    result = record["result"]
+    if record["who"] == "ours":
+        missing = [key for key in OURS if key not in result]
+        if missing:
+            raise SystemExit(f"summary: bench train --json lacks {', '.join(missing)}")
+    for key, want in (("precision", record["precision"]), ("model", first["model"]), ("batch_size", first["batch_size"])):
+        if result[key] != want:
+            raise SystemExit(f"summary: {record['who']}, round {record['round']}: {key}: got {result[key]!r}, want {want!r}")
+
+
+def compare(records):
+    """The comparison in one precision."""
+    seconds = {}  # who -> a step's median seconds in each round
+    for r in sorted(records, key=lambda r: r["round"]):
+        seconds.setdefault(r["who"], []).append(r["result"]["step_seconds_median"])
+    ours = seconds["ours"]
+    peers = {who: s for who, s in seconds.items() if who != "ours"}
+    ratios = [min(times) / mine for mine, *times in zip(ours, *peers.values(), strict=True)]
+    results = [r["result"] for r in records if r["who"] == "ours"]
+    batch = results[0]["batch_size"]
+    return {
+        "precision": records[0]["precision"],
+        "ratio_median": statistics.median(ratios),
+        "ratio_min": min(ratios),
+        "ratio_max": max(ratios),
+        "ratios": ratios,
+        "samples_per_second": {who: batch / statistics.median(s) for who, s in seconds.items()},
+        "share_of_peak": statistics.median(r["share_of_peak"] for r in results),
+        "peak_memory_bytes": {
+            who: max(r["result"]["peak_memory_bytes"] for r in records if r["who"] == who) for who in seconds
+        },
+    }
+
+
+def row(c, first, peer, a):
+    rate = c["samples_per_second"]
+    cells = [
+        f"{first['model']} {peer['image_size']}, batch {first['batch_size']}, {c['precision']}",
+        f"{rate['ours']:.1f} ({100 * c['share_of_peak']:.0f} %)",
+        f"{rate['eager']:.1f}" if "eager" in rate else "not run",
+        f"{rate['compile']:.1f}" if "compile" in rate else "not run",
+        f"**{c['ratio_median']:.2f}** ({c['ratio_min']:.2f} … {c['ratio_max']:.2f}, rounds: {len(c['ratios'])})",
+        f"{machine()}, {a.threads} threads",
+        f"{a.version}; torch {peer['version']}, {peer['malloc']}" + ("" if peer["malloc"] == "tcmalloc" else " **(unfair to PyTorch)**"),
+        a.date,
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def main():
+    p = argparse.ArgumentParser(description="Turns the records of compare_pytorch.sh into a markdown table and a JSON file.")
+    p.add_argument("records", help="JSON lines")
+    p.add_argument("--threads", type=int, required=True)
+    p.add_argument("--load", type=float, required=True, help="load average of the machine before the first run")
+    p.add_argument("--version", required=True, help="ours")
+    p.add_argument("--output", required=True, help="JSON file to write")
+    p.add_argument("--date", default=datetime.date.today().isoformat())
+    a = p.parse_args()
+
+    with open(a.records) as lines:
+        records = [json.loads(line) for line in lines]
+    first = next(r["result"] for r in records if r["who"] == "ours")
+    peer = next(r["result"] for r in records if r["who"] != "ours")
+    for r in records:
+        check(r, first)
+    comparisons = [compare([r for r in records if r["precision"] == precision]) for precision in dict.fromkeys(r["precision"] for r in records)]
+
+    print("| work | ours, samples/s (share of peak) | PyTorch eager | PyTorch compile | ours / best PyTorch, median (spread) | machine | versions | date |")
+    print("|---|---|---|---|---|---|---|---|")
+    for c in comparisons:
+        print(row(c, first, peer, a))
+    with open(a.output, "w") as out:
+        json.dump({
+            "date": a.date,
+            "machine": machine(),
+            "threads": a.threads,
+            "load_average_before": a.load,
+            "version": a.version,
+            "peer_version": peer["version"],
+            "peer_malloc": peer["malloc"],
+            "comparisons": comparisons,
+            "records": records,
+        }, out, indent=1)
+        out.write("\n")
+
+
+if __name__ == "__main__":
+    main()
