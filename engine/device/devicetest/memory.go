@@ -9,92 +9,112 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-func runMemory(t *testing.T, open Opener, caps Caps) {
-	t.Run("accounts for every byte", func(t *testing.T) {
-		dev := opened(t, open, device.Options{})
-		wantMemory(t, dev, 0, 0)
-		a, b := mustAlloc(t, dev.Alloc, 1000), mustAlloc(t, dev.Alloc, 1<<20+1)
-		wantMemory(t, dev, 1000+1<<20+1, 1000+1<<20+1)
-		mustFree(t, b)
-		wantMemory(t, dev, 1000, 1000+1<<20+1)
-		host := mustAlloc(t, dev.AllocHost, 4096)
-		wantMemory(t, dev, 1000, 1000+1<<20+1)
-		c := mustAlloc(t, dev.Alloc, 8)
-		mustFree(t, a)
-		mustFree(t, c)
-		mustFree(t, host)
-		wantMemory(t, dev, 0, 1000+1<<20+1)
-	})
-	t.Run("gives what was asked for", func(t *testing.T) {
-		dev := opened(t, open, device.Options{})
-		for _, alloc := range []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost} {
-			for _, n := range []int64{1, 63, 64, 4097} {
-				b := mustAlloc(t, alloc, n)
-				if b.Bytes() != n {
-					t.Errorf("alloc %d bytes: got a buffer of %d", n, b.Bytes())
-				}
-				if h := b.Host(); h != nil && (int64(len(h)) != n || uintptr(unsafe.Pointer(&h[0]))%64 != 0) {
-					t.Errorf("alloc %d bytes: got %d host bytes at %p, want all of them, aligned to 64", n, len(h), &h[0])
-				}
-				mustFree(t, b)
+func runMemory(t *testing.T, open Opener, _ Caps) {
+	for _, c := range []struct {
+		name  string
+		check func(*testing.T, device.Device)
+	}{
+		{"accounts for every byte", checkAccounting},
+		{"gives what was asked for", checkBuffers},
+		{"a second free is an error", checkSecondFree},
+		{"too much is out of memory", checkOutOfMemory},
+		{"any goroutine may allocate", checkParallelAlloc},
+		{"info is complete", checkInfo},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.check(t, opened(t, open, device.Options{})) })
+	}
+}
+
+// allocators are the two kinds of memory.
+func allocators(dev device.Device) []func(int64) (device.Buffer, error) {
+	return []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost}
+}
+
+func checkAccounting(t *testing.T, dev device.Device) {
+	const small, large = 1000, 1<<20 + 1
+	wantMemory(t, dev, 0, 0)
+	a, b := mustAlloc(t, dev.Alloc, small), mustAlloc(t, dev.Alloc, large)
+	wantMemory(t, dev, small+large, small+large)
+	mustFree(t, b)
+	wantMemory(t, dev, small, small+large)
+	host := mustAlloc(t, dev.AllocHost, 4096)
+	wantMemory(t, dev, small, small+large)
+	c := mustAlloc(t, dev.Alloc, 8)
+	mustFree(t, a)
+	mustFree(t, c)
+	mustFree(t, host)
+	wantMemory(t, dev, 0, small+large)
+}
+
+func checkBuffers(t *testing.T, dev device.Device) {
+	for _, alloc := range allocators(dev) {
+		for _, n := range []int64{1, 63, 64, 4097} {
+			b := mustAlloc(t, alloc, n)
+			if b.Bytes() != n {
+				t.Errorf("alloc %d bytes: got a buffer of %d", n, b.Bytes())
 			}
-		}
-		host := mustAlloc(t, dev.AllocHost, 16)
-		if host.Host() == nil {
-			t.Error("host memory is not visible to the host")
-		}
-		mustFree(t, host)
-	})
-	t.Run("a second free is an error", func(t *testing.T) {
-		dev := opened(t, open, device.Options{})
-		for _, alloc := range []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost} {
-			b := mustAlloc(t, alloc, 128)
+			if h := b.Host(); h != nil && (int64(len(h)) != n || uintptr(unsafe.Pointer(&h[0]))%64 != 0) {
+				t.Errorf("alloc %d bytes: got %d host bytes at %p, want all of them, aligned to 64", n, len(h), &h[0])
+			}
 			mustFree(t, b)
-			if b.Free() == nil {
-				t.Error("no error")
+		}
+	}
+	host := mustAlloc(t, dev.AllocHost, 16)
+	if host.Host() == nil {
+		t.Error("host memory is not visible to the host")
+	}
+	mustFree(t, host)
+}
+
+func checkSecondFree(t *testing.T, dev device.Device) {
+	for _, alloc := range allocators(dev) {
+		b := mustAlloc(t, alloc, 128)
+		mustFree(t, b)
+		if b.Free() == nil {
+			t.Error("no error")
+		}
+	}
+	wantMemory(t, dev, 0, 128)
+}
+
+func checkOutOfMemory(t *testing.T, dev device.Device) {
+	for _, alloc := range allocators(dev) {
+		for _, n := range []int64{1 << 60, 1<<63 - 1} {
+			if _, err := alloc(n); !errors.Is(err, device.ErrOutOfMemory) {
+				t.Errorf("alloc %d bytes: got %v, want out of memory", n, err)
 			}
 		}
-		wantMemory(t, dev, 0, 128)
-	})
-	t.Run("too much is out of memory", func(t *testing.T) {
-		dev := opened(t, open, device.Options{})
-		for _, alloc := range []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost} {
-			for _, n := range []int64{1 << 60, 1<<63 - 1} {
-				if _, err := alloc(n); !errors.Is(err, device.ErrOutOfMemory) {
-					t.Errorf("alloc %d bytes: got %v, want out of memory", n, err)
+		if _, err := alloc(-1); err == nil {
+			t.Error("alloc -1 bytes: no error")
+		}
+	}
+	wantMemory(t, dev, 0, 0)
+}
+
+func checkParallelAlloc(t *testing.T, dev device.Device) {
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for n := range 50 {
+				b, err := dev.Alloc(int64(n + 1))
+				if err == nil {
+					err = b.Free()
+				}
+				if err != nil {
+					t.Error(err)
+					return
 				}
 			}
-			if _, err := alloc(-1); err == nil {
-				t.Error("alloc -1 bytes: no error")
-			}
-		}
-		wantMemory(t, dev, 0, 0)
-	})
-	t.Run("any goroutine may allocate", func(t *testing.T) {
-		dev := opened(t, open, device.Options{})
-		var wg sync.WaitGroup
-		for range 8 {
-			wg.Go(func() {
-				for n := range 50 {
-					b, err := dev.Alloc(int64(n + 1))
-					if err == nil {
-						err = b.Free()
-					}
-					if err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-	t.Run("info is complete", func(t *testing.T) {
-		info := opened(t, open, device.Options{}).Info()
-		if info.Name == "" || info.Kind == "" || info.Model == "" || info.MemoryBytes <= 0 {
-			t.Errorf("got %+v, want name, kind, model and memory", info)
-		}
-	})
+		})
+	}
+	wg.Wait()
+}
+
+func checkInfo(t *testing.T, dev device.Device) {
+	info := dev.Info()
+	if info.Name == "" || info.Kind == "" || info.Model == "" || info.MemoryBytes <= 0 {
+		t.Errorf("got %+v, want name, kind, model and memory", info)
+	}
 }
 
 func wantMemory(t *testing.T, dev device.Device, allocated, peak int64) {

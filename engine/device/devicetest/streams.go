@@ -140,14 +140,15 @@ func checkStreamRecord(t *testing.T, r *Runner) {
 
 func checkProgramRecord(t *testing.T, r *Runner) {
 	e := r.event(t)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{3}, 1, 2, 3))
+	negated, launch := r.prepare(device.Unary{Func: device.Neg}, x)
+	p := r.program(t, launch, device.Step{Record: e})
 	waited := make(chan error, 2)
 	for range cap(waited) {
 		go func() { waited <- e.WaitHost(patience) }()
 	}
 	time.Sleep(moment)
-	x := r.Upload(Of(tensor.F32, tensor.Shape{3}, 1, 2, 3))
-	negated, launch := r.prepare(device.Unary{Func: device.Neg}, x)
-	must(t, r.stream.Run(r.program(t, launch, device.Step{Record: e})))
+	must(t, r.stream.Run(p))
 	for range cap(waited) {
 		must(t, <-waited)
 	}
