@@ -23,8 +23,8 @@ func gradControl(op device.GradControl, in, out []operand) {
 	}
 	norm := math.Sqrt(sum) * unscale
 	factor := unscale
-	if op.MaxNorm != 0 {
-		factor = unscale * min(1, op.MaxNorm/norm)
+	if ratio := op.MaxNorm / norm; op.MaxNorm != 0 && ratio < 1 { // a NaN changes nothing: ok is 0 then
+		factor = unscale * ratio
 	}
 	ok := 1.0
 	if math.IsNaN(norm) || math.IsInf(norm, 0) {
