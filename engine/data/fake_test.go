@@ -15,6 +15,7 @@ type fake struct {
 	broken        map[int]bool  // samples that cannot be read
 	panics        map[int]bool  // samples whose decoder panics
 	delay         time.Duration // of each read
+	slow          int           // sample whose read takes 20 ms longer; 0: none
 	reads         atomic.Int64
 	open          atomic.Int64 // readers
 }
@@ -47,6 +48,9 @@ func (r *fakeReader) Read(i int, _ Sizer, img *Image) error {
 	r.f.reads.Add(1)
 	if r.f.delay > 0 {
 		time.Sleep(r.f.delay)
+	}
+	if r.f.slow != 0 && r.f.slow == i {
+		time.Sleep(20 * time.Millisecond)
 	}
 	if r.f.broken[i] {
 		return &Fault{Op: "read sample", Index: i, Path: fmt.Sprintf("%d.jpg", i), Err: errBroken}

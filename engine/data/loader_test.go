@@ -339,6 +339,35 @@ func TestABrokenSampleIsNamed(t *testing.T) {
 	}
 }
 
+func TestTheFirstBrokenSampleIsNamedWhicheverFailsFirst(t *testing.T) {
+	// Images of this size are read one by one, so that two workers meet the two samples.
+	const size = 128
+	f := &fake{samples: 4, size: size, broken: map[int]bool{1: true, 2: true}, slow: 1}
+	l := newLoader(t, Options{Dataset: f, Transform: Transform{Size: size}, BatchSize: 4, Evaluate: true, Workers: 2})
+	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "sample 1 ") {
+		t.Errorf("got %v, want a fault of sample 1", err)
+	}
+}
+
+func TestAShareSetAfterAJumpBackHoldsFromItsStepOn(t *testing.T) {
+	l := newLoader(t, Options{Dataset: &fake{samples: 80, size: 4}, Transform: augmented, BatchSize: 8})
+	take(t, l, 5)
+	if err := l.SetShare(5, 2, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.JumpTo(0); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.SetShare(2, 0, 8); err != nil {
+		t.Fatal(err)
+	}
+	for step, b := range take(t, l, 4) {
+		if want := [2]int{[]int{2, 2, 0, 0}[step], []int{3, 3, 8, 8}[step]}; b.Offset != want[0] || b.N != want[1] {
+			t.Errorf("step %d: %d samples from %d on, want %d from %d", step, b.N, b.Offset, want[1], want[0])
+		}
+	}
+}
+
 func TestNextEndsWithItsContextAndWithClose(t *testing.T) {
 	f := &fake{samples: 8, size: 4, delay: 20 * time.Millisecond}
 	l := newLoader(t, Options{Dataset: f, Transform: Transform{Size: 4}, BatchSize: 8, Workers: 1})

@@ -68,7 +68,8 @@ func resize[T any](s []T, n int) []T {
 // resampler holds the buffers of a resampling, reused from one image to the next.
 type resampler struct {
 	x, y taps
-	rows []byte // (source rows needed, x.count, 3)
+	rows []byte  // (source rows needed, x.count, 3)
+	sums []int32 // (x.count, 3), of one output row
 }
 
 // resample writes the window of (x, y) of src, an image of width pixels a row, to dst (y.count, x.count, 3).
@@ -83,7 +84,7 @@ func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
 		r.x.horizontal(r.rows[(row-top)*x.count*3:][:x.count*3], src[row*width*3:][:width*3])
 	}
 	for k := range y.count {
-		r.y.vertical(dst[k*x.count*3:][:x.count*3], r.rows, k, top)
+		r.vertical(dst[k*x.count*3:][:x.count*3], k, top)
 	}
 }
 
@@ -93,12 +94,13 @@ const weightHalf = 1 << (weightBits - 1)
 func (t *taps) horizontal(dst, src []byte) {
 	for k, start := range t.start {
 		w := t.weight[k*t.width:][:t.num[k]]
-		s := src[3*start:][:3*len(w)]
+		s := src[3*start:]
 		red, green, blue := int32(weightHalf), int32(weightHalf), int32(weightHalf)
-		for i, v := range w {
-			red += v * int32(s[3*i])
-			green += v * int32(s[3*i+1])
-			blue += v * int32(s[3*i+2])
+		for _, v := range w {
+			red += v * int32(s[0])
+			green += v * int32(s[1])
+			blue += v * int32(s[2])
+			s = s[3:]
 		}
 		d := dst[3*k:][:3]
 		d[0], d[1], d[2] = clampByte(red), clampByte(green), clampByte(blue)
@@ -106,15 +108,30 @@ func (t *taps) horizontal(dst, src []byte) {
 }
 
 // vertical mixes the rows of output row k; rows begins with source row top.
-func (t *taps) vertical(dst, rows []byte, k, top int) {
+func (r *resampler) vertical(dst []byte, k, top int) {
+	t, n := &r.y, len(dst)
 	w := t.weight[k*t.width:][:t.num[k]]
-	at := (int(t.start[k]) - top) * len(dst)
-	for c := range dst {
-		sum := int32(weightHalf)
-		for i, v := range w {
-			sum += v * int32(rows[at+i*len(dst)+c])
+	rows := r.rows[(int(t.start[k])-top)*n:]
+	r.sums = resize(r.sums, n)
+	sums := r.sums[:n]
+	for c := range sums {
+		sums[c] = weightHalf
+	}
+	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time: the sums travel half as often
+		a, b := rows[:n], rows[n:2*n]
+		w0, w1 := w[0], w[1]
+		for c := range sums {
+			sums[c] += w0*int32(a[c]) + w1*int32(b[c])
 		}
-		dst[c] = clampByte(sum)
+	}
+	if len(w) == 1 {
+		a, w0 := rows[:n], w[0]
+		for c := range sums {
+			sums[c] += w0 * int32(a[c])
+		}
+	}
+	for c := range sums {
+		dst[c] = clampByte(sums[c])
 	}
 }
 
