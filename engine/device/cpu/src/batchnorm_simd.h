@@ -6,63 +6,21 @@
 #pragma once
 
 #include "batchnorm_table.h"
-#include "simd.h"
+#include "rows_simd.h"
 
 namespace hetero {
 namespace {
 
-constexpr int64_t kTileRows = 256;
 constexpr int64_t kFirstTileRows = 64; // read twice: there is no mean yet to take as the pivot
 
-// Four chains of sums: one would wait for the adder at each row.
-struct Chains {
-  F32 c[4] = {zero(), zero(), zero(), zero()};
-  SIMD_INLINE F32 total() const { return (c[0] + c[1]) + (c[2] + c[3]); }
-};
-
-// Calls row(chain, element, word, full, lanes) for rows [from, to) of a unit, consecutive rows in different chains.
-template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int64_t from, int64_t to, Row row) {
-  walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
-    int64_t i = 0;
-    if (full.value) {
-      for (; i + 4 <= n; i += 4, at += 4 * r.row_stride, word += 4 * r.word_row) {
-        row(0, at, word, full, lanes);
-        row(1, at + r.row_stride, word + r.word_row, full, lanes);
-        row(2, at + 2 * r.row_stride, word + 2 * r.word_row, full, lanes);
-        row(3, at + 3 * r.row_stride, word + 3 * r.word_row, full, lanes);
-      }
-    }
-    for (; i < n; i++, at += r.row_stride, word += r.word_row) row(0, at, word, full, lanes);
-  });
-}
-
-template <bool full, class T> SIMD_INLINE F32 load_row(const T *a, int lanes) {
-  return full ? load(a) : load_first(a, lanes);
-}
-
-template <bool full, bool past_caches, class T> SIMD_INLINE void store_row(T *a, F32 v, int lanes) {
-  if (!full)
-    store_first(a, v, lanes);
-  else if (past_caches)
+template <bool full, bool past_caches, class T> SIMD_INLINE void put_row(T *a, F32 v, int lanes) {
+  if (full && past_caches)
     stream(a, v);
   else
-    store(a, v);
+    store_row<full>(a, v, lanes);
 }
 
 // --- statistics ----------------------------------------------------------------------------------
-
-// Sums lanes of the same channel, so that all of them hold the channel's sum.
-SIMD_INLINE void fold(int64_t unit_channels, F32 v, double *out) {
-  float lanes[16];
-  store(lanes, v);
-  for (int l = 0; l < 16; l++) out[l] = lanes[l];
-  if (unit_channels == 16) return;
-  for (int c = 0; c < unit_channels; c++) {
-    double sum = 0;
-    for (int l = c; l < 16; l += int(unit_channels)) sum += out[l];
-    for (int l = c; l < 16; l += int(unit_channels)) out[l] = sum;
-  }
-}
 
 // first = sum(x - pivot), second = sum((x - pivot)²) over rows [from, to).
 template <class T>
@@ -120,7 +78,7 @@ void batch_norm_apply(const Rows &r, int64_t unit, int64_t from, int64_t to, con
       if (add) z = z + load_row<full.value>(residual + at, lanes);
       if (add && relu) mask[word] = bits(z > zero());
       if (relu) z = max(zero(), z);
-      store_row<full.value, past_caches>(y + at, z, lanes);
+      put_row<full.value, past_caches>(y + at, z, lanes);
     }
   });
   if (past_caches) stream_fence();
@@ -145,7 +103,7 @@ void batch_norm_diff_reduce(const Rows &r, int64_t unit, int64_t from, int64_t t
       if (two) dz = dz + load_row<full.value>(diff_y2 + at, lanes);
       if (relu == kRecomputed) dz = select(d * scale + beta > zero(), dz, zero());
       if (relu == kStored) dz = select(mask_of(mask[word]), dz, zero());
-      if (keep_dz) store_row<full.value, false>(dz_out + at, dz, lanes);
+      if (keep_dz) store_row<full.value>(dz_out + at, dz, lanes);
       s.c[chain] = s.c[chain] + dz;
       sx.c[chain] = sx.c[chain] + dz * d;
     });
@@ -171,7 +129,7 @@ void batch_norm_diff_apply(const Rows &r, int64_t unit, int64_t from, int64_t to
       const F32 d = load_row<full.value>(x + at, lanes) - mean;
       F32 dz = load_row<full.value>(dz_in + at, lanes);
       if (relu) dz = select(d * scale + beta > zero(), dz, zero());
-      store_row<full.value, past_caches>(diff_x + at, ((dz - mean_dz) - d * slope) * scale, lanes);
+      put_row<full.value, past_caches>(diff_x + at, ((dz - mean_dz) - d * slope) * scale, lanes);
     }
   });
   if (past_caches) stream_fence();
@@ -185,7 +143,8 @@ template <class T> constexpr void fill_batch_norm(BatchNormTable &t, int bf16) {
   t.apply[bf16][relu][add][0] = batch_norm_apply<T, relu, add, false>;                                                 \
   t.apply[bf16][relu][add][1] = batch_norm_apply<T, relu, add, true>;
   APPLY(0, 0)
-  APPLY(0, 1) APPLY(1, 0) APPLY(1, 1)
+  APPLY(0, 1)
+  APPLY(1, 0) APPLY(1, 1)
 #undef APPLY
 #define REDUCE(relu)                                                                                                   \
   t.reduce[bf16][relu][0][0] = batch_norm_diff_reduce<T, relu, false, false>;                                          \

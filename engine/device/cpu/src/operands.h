@@ -20,8 +20,9 @@ void want_f32(const ht_spec &spec);
 void take_plain(Kernel &kernel, const Request &request);
 
 // Gives images at these positions one layout among plain, nhwc, nChw8c and nChw16c, and says which. A bound output
-// decides, else the first input that lies in one of the four, else what suits the instruction set. Opaque inputs (masks,
-// argmax) belong to the layout they were made for, which their spec carries: one at position made_for >= 0 decides first.
+// decides, else the first input that lies in one of the four, else what suits the instruction set. Opaque inputs
+// (masks, argmax) belong to the layout they were made for, which their spec carries: one at position made_for >= 0
+// decides first.
 uint32_t choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                              int made_for = -1);
 

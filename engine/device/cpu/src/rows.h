@@ -27,7 +27,7 @@ struct Rows {
 
 Rows rows_of(const ImageLayout &image);
 
-namespace { // internal linkage: compiled once an instruction set
+namespace { // internal linkage: see simd.h
 
 // Elements of each channel in rows [from, to).
 inline int64_t elements_in(const Rows &r, int64_t from, int64_t to) {
@@ -37,29 +37,6 @@ inline int64_t elements_in(const Rows &r, int64_t from, int64_t to) {
 
 // Whether rows of neighbouring units lie side by side: then all units are walked together, tile by tile.
 inline bool interleaved(const Rows &r) { return r.unit_stride == 16 && r.units > 1; }
-
-template <bool value_> struct Bool { static constexpr bool value = value_; };
-
-// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit: row i begins at
-// element at + i*row_stride and has word number word + i*word_row. Not full: only the first lanes are there.
-template <class Span>
-inline __attribute__((always_inline)) void walk(const Rows &r, int64_t unit, int64_t from, int64_t to, Span span) {
-  const int unit_lanes = unit + 1 == r.units ? r.last_unit_lanes : 16;
-  int64_t image = from / r.rows, row = from % r.rows;
-  for (int64_t left = to - from; left > 0; image++, row = 0) {
-    const int64_t n = left < r.rows - row ? left : r.rows - row;
-    const int64_t at = image * r.image_stride + unit * r.unit_stride + row * r.row_stride;
-    const int64_t word = image * r.word_image + unit * r.word_unit + row * r.word_row;
-    const bool tail = r.tail_lanes < 16 && row + n == r.rows;
-    left -= n;
-    if (unit_lanes < 16) {
-      span(Bool<false>{}, at, word, n, unit_lanes);
-      continue;
-    }
-    if (n > tail) span(Bool<true>{}, at, word, n - tail, 16);
-    if (tail) span(Bool<false>{}, at + (n - 1) * r.row_stride, word + (n - 1) * r.word_row, 1, r.tail_lanes);
-  }
-}
 
 } // namespace
 } // namespace hetero

@@ -13,9 +13,11 @@
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wpsabi" // all is inlined: no vector is passed between functions
-#pragma GCC diagnostic ignored                                                                                         \
-    "-Wmaybe-uninitialized" // GCC 12 takes _mm512_undefined_epi32 inside intrinsics for a bug
+// All is inlined: no vector is passed between functions.
+#pragma GCC diagnostic ignored "-Wpsabi"
+// GCC 12 takes the deliberately undefined values inside its own AVX-512 intrinsics for bugs.
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -66,6 +68,7 @@ SIMD_OPERATOR(I32, +)
 SIMD_OPERATOR(I32, -)
 SIMD_OPERATOR(I32, &)
 SIMD_OPERATOR(I32, |)
+SIMD_OPERATOR(I32, ^)
 #undef SIMD_OPERATOR
 
 SIMD_INLINE F32 all(float x) {
@@ -216,13 +219,18 @@ SIMD_INLINE F32 min(F32 a, F32 b) {
 
 // --- memory: any alignment -----------------------------------------------------------------------
 
+// A PartF anywhere in memory. (memcpy of a whole F32 would go through the stack with AVX2.)
+typedef float PartAnywhere __attribute__((vector_size(4 * kPartLanes), aligned(4), may_alias));
+
 SIMD_INLINE F32 load(const float *a) {
   F32 r;
-  memcpy(r.p, a, sizeof r.p);
+  for (int i = 0; i < kParts; i++) r.p[i] = *(const PartAnywhere *)(a + kPartLanes * i);
   return r;
 }
 
-SIMD_INLINE void store(float *a, F32 v) { memcpy(a, v.p, sizeof v.p); }
+SIMD_INLINE void store(float *a, F32 v) {
+  for (int i = 0; i < kParts; i++) *(PartAnywhere *)(a + kPartLanes * i) = v.p[i];
+}
 
 SIMD_INLINE F32 load(const Bf16 *a) {
 #if SIMD_AVX512
@@ -234,11 +242,9 @@ SIMD_INLINE F32 load(const Bf16 *a) {
     r.p[i] = (PartF)_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(a + 8 * i))), 16);
   return r;
 #else
-  uint32_t wide[kLanes];
-  for (int i = 0; i < kLanes; i++) wide[i] = uint32_t(a[i].bits) << 16;
-  F32 r;
-  memcpy(r.p, wide, sizeof r.p);
-  return r;
+  float wide[kLanes];
+  for (int i = 0; i < kLanes; i++) wide[i] = to_f32(a[i]);
+  return load(wide);
 #endif
 }
 
@@ -262,9 +268,7 @@ SIMD_INLINE void store(Bf16 *a, F32 v) {
   const __m256i packed = _mm256_packus_epi32((__m256i)r.p[0], (__m256i)r.p[1]);
   _mm256_storeu_si256((__m256i *)a, _mm256_permute4x64_epi64(packed, 0xD8));
 #else
-  int32_t wide[kLanes];
-  memcpy(wide, r.p, sizeof wide);
-  for (int i = 0; i < kLanes; i++) a[i].bits = uint16_t(wide[i]);
+  for (int i = 0; i < kLanes; i++) a[i].bits = uint16_t(r.p[i / kPartLanes][i % kPartLanes]);
 #endif
 }
 
@@ -276,7 +280,7 @@ template <class T> SIMD_INLINE F32 load_first(const T *a, int n) {
   return {{(PartF)_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(k, a)), 16)}};
 #else
   T t[kLanes] = {};
-  for (int i = 0; i < n; i++) t[i] = a[i];
+  memcpy(t, a, size_t(n) * sizeof(T));
   return load(t);
 #endif
 }
@@ -291,7 +295,7 @@ template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
 #else
   T t[kLanes];
   store(t, v);
-  for (int i = 0; i < n; i++) a[i] = t[i];
+  memcpy(a, t, size_t(n) * sizeof(T));
 #endif
 }
 
@@ -312,6 +316,20 @@ SIMD_INLINE void stream_fence() {
   _mm_sfence();
 #endif
 }
+
+// All lanes or the first ones, known when compiled.
+template <bool full, class T> SIMD_INLINE F32 load_row(const T *a, int lanes) {
+  return full ? load(a) : load_first(a, lanes);
+}
+
+template <bool full, class T> SIMD_INLINE void store_row(T *a, F32 v, int lanes) {
+  if (full)
+    store(a, v);
+  else
+    store_first(a, v, lanes);
+}
+
+template <bool value_> struct Bool { static constexpr bool value = value_; };
 
 SIMD_INLINE float lane(F32 v, int i) {
   float t[kLanes];

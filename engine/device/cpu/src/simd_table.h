@@ -1,12 +1,106 @@
 // simd_table.h: every vectorised loop of the library, compiled once an instruction set; simd() is the set in use.
+//
+// All work in one thread on a piece of a tensor; the .cc file of each op divides the work. Index bf16 is 0 for f32
+// tensors, 1 for bf16; arithmetic is f32. No alignment is asked, and results may replace operands in place.
 #pragma once
 
 #include "batchnorm_table.h"
+#include "hetero_device.h"
 
 namespace hetero {
 
+// Elementwise ops on n elements.
+struct ElementwiseTable {
+  using Unary = void (*)(int64_t n, const void *src, void *dst);
+  using Binary = void (*)(int64_t n, const void *a, const void *b, void *dst);
+  using Scale = void (*)(int64_t n, const void *src, float factor, void *dst);
+  Unary unary[2][HT_ABS + 1];       // [bf16][ht_unary_func]
+  Binary unary_diff[2][HT_ABS + 1]; // a: diff_dst, b: src
+  Binary binary[2][HT_MIN + 1][2];  // [bf16][ht_binary_func][b is one element, repeated]
+  Scale scale[2];
+};
+
+// Factors of an optimizer step for one segment, as op_optim.go names them; decay and rate hold lr and the segment's own.
+struct OptimFactors {
+  float scale, decay, rate;
+  float momentum;                               // SGD
+  float beta1, rest1, beta2, rest2, root2, eps; // AdamW: rest = 1 - beta, root2 = sqrt(1 - beta2^t)
+};
+
+// Optimizers on n elements of the flat buffers: separate roundings in the order of op_optim.go, equal bits everywhere.
+struct OptimTable {
+  double (*sum_squares)(int64_t n, const float *x);
+  void (*sgd[2][2])(int64_t n, const OptimFactors &, float *value, const float *grad,
+                    float *moment); // [moment][nesterov]
+  void (*adamw)(int64_t n, const OptimFactors &, float *value, const float *grad, float *m, float *v);
+};
+
+// A sample's logits x[0..classes).
+struct LossTable {
+  // largest = max(x), sum_exp = sum exp(x - largest), sum = sum (x - largest); higher = how many of the classes score
+  // above class label, equal scores before it included (0 if label < 0).
+  struct Row {
+    float largest;
+    double sum_exp, sum;
+    int64_t higher;
+  };
+  Row (*row[2])(int64_t classes, const void *x, int64_t label);
+  // diff = (exp(x - lse) - base)·scale, at class label less (1 - smoothing)·scale
+  void (*diff[2])(int64_t classes, const void *x, int64_t label, float lse, float base, float smoothing, float scale,
+                  void *diff);
+};
+
+// Dropout of n elements at positions from, from + 1 … of a sample; from is a multiple of 64.
+struct DropoutSample {
+  uint64_t id;
+  uint32_t key[2], stream;
+  uint64_t threshold; // words below it drop their element
+  float factor;
+};
+
+struct DropoutTable {
+  void (*apply[2])(const DropoutSample &, int64_t from, int64_t n, const void *src, void *dst);
+  // One byte a position: 1 where the element stays. Writes up to a multiple of 64 bytes.
+  void (*keep)(const DropoutSample &, int64_t from, int64_t n, uint8_t *keep);
+};
+
+// One dimension of a pooling, tabulated. Of window o, taps [first[o], last[o]) lie on the input, the others on padding.
+// Tap k of window o is element o*stride - padding + k*dilation.
+// Element i lies under (window[j], tap[j]) for j in [begin[i], begin[i+1]), windows ascending.
+struct PoolAxis {
+  int32_t in, out, kernel, stride, padding, dilation;
+  const int32_t *first, *last;
+  const int32_t *begin, *window, *tap;
+};
+
+// One plane of a pooling: up to 16 channels of an image, pixels of src and dst step elements apart.
+struct PoolPlane {
+  PoolAxis y, x;
+  int64_t step;
+  int lanes;
+};
+
+struct PoolTable {
+  // Argmax entries lie as dst's elements do: the winning tap's number in its window, ky*kernel + kx; one byte for
+  // windows of at most 255 taps, else four. A window wholly in the padding has none (all bits set).
+  using Max = void (*)(const PoolPlane &, const void *src, void *dst, void *argmax); // argmax may be null
+  using MaxDiff = void (*)(const PoolPlane &, const void *diff_dst, const void *argmax, void *diff_src);
+  using Avg = void (*)(const PoolPlane &, bool count_padding, const void *from, void *to);
+  Max max[2][2];          // [bf16][four bytes]
+  MaxDiff max_diff[2][2]; // [bf16][four bytes]
+  Avg avg[2], avg_diff[2];
+  // Sums of the channels of a unit over rows [from, to), and the same value written to all of them.
+  void (*sum[2])(const Rows &, int64_t unit, int64_t from, int64_t to, const void *src, double *sums);
+  void (*spread[2])(const Rows &, int64_t unit, int64_t from, int64_t to, const float *values, void *dst);
+};
+
 struct SimdTable {
   BatchNormTable batch_norm;
+  ElementwiseTable elementwise;
+  OptimTable optim;
+  LossTable loss;
+  DropoutTable dropout;
+  PoolTable pool;
 };
 
 extern const SimdTable simd_generic, simd_avx2, simd_avx512;

@@ -1,0 +1,136 @@
+// elementwise_simd.h: unary, binary and scale on n elements in memory order, whatever their layout.
+#pragma once
+
+#include "simd_table.h"
+#include "vmath.h"
+
+namespace hetero {
+namespace {
+
+// Calls step(i, Bool<full>, lanes) for sixteen elements from i at a time, the last step for what is left.
+template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
+  int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) step(i, Bool<true>{}, kLanes);
+  if (i < n) step(i, Bool<false>{}, int(n - i));
+}
+
+// The larger (smaller), NaN if either is.
+SIMD_INLINE F32 max_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, max(a, b)); }
+SIMD_INLINE F32 min_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, min(a, b)); }
+
+// sqrt(2/π)·(x + 0.044715·x³), whose tanh GELUTanh takes; x/2·(1 + tanh(u)) = x·sigmoid(2u).
+SIMD_INLINE F32 gelu_argument(F32 x) { return all(0.79788456f) * (x + all(0.044715f) * x * x * x); }
+
+template <int func> SIMD_INLINE F32 unary_value(F32 x) {
+  if (func == HT_RELU) return max(zero(), x);
+  if (func == HT_SIGMOID) return sigmoid(x);
+  if (func == HT_TANH) return tanh(x);
+  if (func == HT_GELU) return x * normal(x).below;
+  if (func == HT_GELU_TANH) return x * sigmoid(all(2.0f) * gelu_argument(x));
+  if (func == HT_EXP) return exp(x);
+  if (func == HT_LOG) return each_lane(x, [](float v) { return ::logf(v); });
+  if (func == HT_SQRT) return sqrt(x);
+  if (func == HT_SQUARE) return x * x;
+  if (func == HT_NEG) return float_of(bits_of(x) ^ all(INT32_MIN));
+  return abs(x);
+}
+
+template <int func> SIMD_INLINE F32 derivative(F32 x) {
+  const F32 one = all(1.0f);
+  if (func == HT_RELU) return select(x > zero(), one, zero());
+  if (func == HT_SIGMOID) {
+    const F32 s = sigmoid(x);
+    return s * (one - s);
+  }
+  if (func == HT_TANH) {
+    const F32 t = tanh(x);
+    return one - t * t;
+  }
+  if (func == HT_GELU) {
+    const Normal n = normal(x);
+    return n.below + x * n.density;
+  }
+  if (func == HT_GELU_TANH) {
+    const F32 s = sigmoid(all(2.0f) * gelu_argument(x));
+    const F32 slope = all(2 * 0.79788456f) * (one + all(3 * 0.044715f) * x * x); // of 2u
+    return s + x * (s * (one - s)) * slope;
+  }
+  if (func == HT_EXP) return exp(x);
+  if (func == HT_LOG) return one / x;
+  if (func == HT_SQRT) return all(0.5f) / sqrt(x);
+  if (func == HT_SQUARE) return x + x;
+  if (func == HT_NEG) return all(-1.0f);
+  return select(x > zero(), one, select(zero() > x, all(-1.0f), zero()));
+}
+
+template <int func> SIMD_INLINE F32 binary_value(F32 a, F32 b) {
+  if (func == HT_ADD) return a + b;
+  if (func == HT_SUB) return a - b;
+  if (func == HT_MUL) return a * b;
+  if (func == HT_DIV) return a / b;
+  if (func == HT_MAX) return max_or_nan(a, b);
+  return min_or_nan(a, b);
+}
+
+template <class T, int func> void unary(int64_t n, const void *src_, void *dst_) {
+  const T *src = static_cast<const T *>(src_);
+  T *dst = static_cast<T *>(dst_);
+  each_vector(n, [&](int64_t i, auto full, int lanes) {
+    store_row<full.value>(dst + i, unary_value<func>(load_row<full.value>(src + i, lanes)), lanes);
+  });
+}
+
+template <class T, int func> void unary_diff(int64_t n, const void *diff_dst_, const void *src_, void *diff_src_) {
+  const T *diff_dst = static_cast<const T *>(diff_dst_), *src = static_cast<const T *>(src_);
+  T *diff_src = static_cast<T *>(diff_src_);
+  each_vector(n, [&](int64_t i, auto full, int lanes) {
+    const F32 d = load_row<full.value>(diff_dst + i, lanes), x = load_row<full.value>(src + i, lanes);
+    store_row<full.value>(diff_src + i, d * derivative<func>(x), lanes);
+  });
+}
+
+// repeat: b is one element.
+template <class T, int func, bool repeat> void binary(int64_t n, const void *a_, const void *b_, void *dst_) {
+  const T *a = static_cast<const T *>(a_), *b = static_cast<const T *>(b_);
+  T *dst = static_cast<T *>(dst_);
+  const F32 one = all(to_f32(*b));
+  each_vector(n, [&](int64_t i, auto full, int lanes) {
+    const F32 y = repeat ? one : load_row<full.value>(b + (repeat ? 0 : i), lanes);
+    store_row<full.value>(dst + i, binary_value<func>(load_row<full.value>(a + i, lanes), y), lanes);
+  });
+}
+
+template <class T> void scale(int64_t n, const void *src_, float factor, void *dst_) {
+  const T *src = static_cast<const T *>(src_);
+  T *dst = static_cast<T *>(dst_);
+  const F32 f = all(factor);
+  each_vector(n, [&](int64_t i, auto full, int lanes) {
+    store_row<full.value>(dst + i, load_row<full.value>(src + i, lanes) * f, lanes);
+  });
+}
+
+template <class T, int func> constexpr void fill_unary(ElementwiseTable &t, int bf16) {
+  t.unary[bf16][func] = unary<T, func>;
+  t.unary_diff[bf16][func] = unary_diff<T, func>;
+  if constexpr (func > 0) fill_unary<T, func - 1>(t, bf16);
+}
+
+template <class T, int func> constexpr void fill_binary(ElementwiseTable &t, int bf16) {
+  t.binary[bf16][func][0] = binary<T, func, false>;
+  t.binary[bf16][func][1] = binary<T, func, true>;
+  if constexpr (func > 0) fill_binary<T, func - 1>(t, bf16);
+}
+
+constexpr ElementwiseTable elementwise_table() {
+  ElementwiseTable t{};
+  fill_unary<float, HT_ABS>(t, 0);
+  fill_unary<Bf16, HT_ABS>(t, 1);
+  fill_binary<float, HT_MIN>(t, 0);
+  fill_binary<Bf16, HT_MIN>(t, 1);
+  t.scale[0] = scale<float>;
+  t.scale[1] = scale<Bf16>;
+  return t;
+}
+
+} // namespace
+} // namespace hetero
