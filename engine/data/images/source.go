@@ -49,7 +49,7 @@ func openTar(ctx context.Context, name string, limits archive.Limits) (source, l
 func (s tarSource) read(f file, buf []byte) ([]byte, error) {
 	buf = grow(buf, int(f.size))
 	_, err := s.f.ReadAt(buf, f.offset)
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = fmt.Errorf("the archive was cut short since it was opened: %w", io.ErrUnexpectedEOF)
 	}
 	return buf, err

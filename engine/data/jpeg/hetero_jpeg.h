@@ -27,22 +27,22 @@ typedef struct hetero_jpeg_api {
   uint32_t version; /* HETERO_JPEG_VERSION */
 
   /* Path of the libturbojpeg in use, or its name where the path is unknown. */
-  const char* (*library)(void);
+  const char *(*library)(void);
 
-  int32_t (*create)(hetero_jpeg_decoder** decoder, char* error, size_t error_bytes);
-  void (*destroy)(hetero_jpeg_decoder* decoder);
+  int32_t (*create)(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes);
+  void (*destroy)(hetero_jpeg_decoder *decoder);
 
   /* Reads the size of an image without decoding it. */
-  int32_t (*header)(hetero_jpeg_decoder* decoder, const uint8_t* data, size_t data_bytes, hetero_jpeg_header* header,
-                    char* error, size_t error_bytes);
+  int32_t (*header)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header,
+                    char *error, size_t error_bytes);
 
   /* Decodes to 8-bit RGB, (height, width, 3) without padding, each side divided by denominator (1, 2, 4 or 8) and
    * rounded up. pixel_bytes must be exactly what that takes. Truncated and damaged images are errors. */
-  int32_t (*decode)(hetero_jpeg_decoder* decoder, const uint8_t* data, size_t data_bytes, int32_t denominator,
-                    uint8_t* pixels, size_t pixel_bytes, char* error, size_t error_bytes);
+  int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
+                    uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 } hetero_jpeg_api;
 
-const hetero_jpeg_api* hetero_jpeg_get_api(uint32_t version);
+const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@ struct hetero_jpeg_decoder {
 
 namespace {
 
-int32_t fail(char* error, size_t error_bytes, const char* text) {
+int32_t fail(char *error, size_t error_bytes, const char *text) {
   if (error != nullptr && error_bytes > 0) {
     std::snprintf(error, error_bytes, "%s", text);
   }
@@ -24,7 +24,7 @@ int32_t fail(char* error, size_t error_bytes, const char* text) {
 
 // A warning that leaves the pixels whole. libjpeg warns of padding between markers, odd revision numbers and the like;
 // what it calls corrupt or premature has lost pixels.
-bool harmless(const char* warning) {
+bool harmless(const char *warning) {
   if (std::strstr(warning, "extraneous bytes") != nullptr) {
     return true;
   }
@@ -32,7 +32,7 @@ bool harmless(const char* warning) {
 }
 
 // Only the first warning of an image has a text. If that one was harmless, a missing end still shows in the bytes.
-bool has_end_marker(const uint8_t* data, size_t bytes) {
+bool has_end_marker(const uint8_t *data, size_t bytes) {
   for (size_t i = bytes; i >= 2; --i) {
     if (data[i - 2] == 0xFF && data[i - 1] == 0xD9) {
       return true;
@@ -41,15 +41,15 @@ bool has_end_marker(const uint8_t* data, size_t bytes) {
   return false;
 }
 
-const char* library() {
+const char *library() {
   Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(&tjInitDecompress), &info) != 0 && info.dli_fname != nullptr) {
+  if (dladdr(reinterpret_cast<void *>(&tjInitDecompress), &info) != 0 && info.dli_fname != nullptr) {
     return info.dli_fname;
   }
   return "libturbojpeg";
 }
 
-int32_t create(hetero_jpeg_decoder** decoder, char* error, size_t error_bytes) {
+int32_t create(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes) {
   tjhandle handle = tjInitDecompress();
   if (handle == nullptr) {
     return fail(error, error_bytes, tjGetErrorStr2(nullptr));
@@ -62,14 +62,14 @@ int32_t create(hetero_jpeg_decoder** decoder, char* error, size_t error_bytes) {
   return 0;
 }
 
-void destroy(hetero_jpeg_decoder* decoder) {
+void destroy(hetero_jpeg_decoder *decoder) {
   if (decoder != nullptr) {
     tjDestroy(decoder->handle);
     delete decoder;
   }
 }
 
-int32_t header(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, hetero_jpeg_header* header, char* error,
+int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header, char *error,
                size_t error_bytes) {
   int width = 0, height = 0, subsampling = 0, colorspace = 0;
   int status = tjDecompressHeader3(d->handle, data, data_bytes, &width, &height, &subsampling, &colorspace);
@@ -85,8 +85,8 @@ int32_t header(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, h
   return 0;
 }
 
-int32_t decode(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, int32_t denominator, uint8_t* pixels,
-               size_t pixel_bytes, char* error, size_t error_bytes) {
+int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, int32_t denominator, uint8_t *pixels,
+               size_t pixel_bytes, char *error, size_t error_bytes) {
   hetero_jpeg_header h;
   if (int32_t status = header(d, data, data_bytes, &h, error, error_bytes)) {
     return status;
@@ -105,16 +105,16 @@ int32_t decode(hetero_jpeg_decoder* d, const uint8_t* data, size_t data_bytes, i
   if (tjDecompress2(d->handle, data, data_bytes, pixels, width, 3 * width, height, TJPF_RGB, TJFLAG_ACCURATEDCT) == 0) {
     return 0;
   }
-  const char* text = tjGetErrorStr2(d->handle);
+  const char *text = tjGetErrorStr2(d->handle);
   if (tjGetErrorCode(d->handle) == TJERR_FATAL || !harmless(text)) {
     return fail(error, error_bytes, text);
   }
   return has_end_marker(data, data_bytes) ? 0 : fail(error, error_bytes, "no end marker: truncated");
 }
 
-}  // namespace
+} // namespace
 
-extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api* hetero_jpeg_get_api(uint32_t version) {
+extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version) {
   static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, header, decode};
   return version == HETERO_JPEG_VERSION ? &api : nullptr;
 }

@@ -1,0 +1,160 @@
+package images
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+func TestArrangementsAreTheSameFromFolderTarAndTarGz(t *testing.T) {
+	for _, c := range []struct {
+		name        string
+		files       []string
+		classes     []string
+		train, eval []string
+		logged      string
+	}{
+		{"class folders", []string{"b/2.png", "b/1.png", "a/1.JPG", "a/x/deep.jpeg"}, []string{"a", "b"},
+			[]string{"a/1.JPG", "a/x/deep.jpeg", "b/1.png", "b/2.png"}, nil, ""},
+		{"one folder around", []string{"set-master/a/1.png", "set-master/b/1.png"}, []string{"a", "b"},
+			[]string{"set-master/a/1.png", "set-master/b/1.png"}, nil, ""},
+		{"train and val", []string{"train/b/1.png", "train/a/1.png", "val/b/9.png"}, []string{"a", "b"},
+			[]string{"train/a/1.png", "train/b/1.png"}, []string{"val/b/9.png"}, ""},
+		{"train and test around", []string{"set/train/b/1.png", "set/train/a/1.png", "set/test/a/9.png"}, []string{"a", "b"},
+			[]string{"set/train/a/1.png", "set/train/b/1.png"}, []string{"set/test/a/9.png"}, ""},
+		{"val goes before test", []string{"train/a/1.png", "test/a/2.png", "val/a/3.png"}, []string{"a"},
+			[]string{"train/a/1.png"}, []string{"val/a/3.png"}, ""},
+		{"only train", []string{"train/a/1.png", "train/b/1.png"}, []string{"a", "b"}, []string{"train/a/1.png", "train/b/1.png"}, nil, ""},
+		{"a class that is called train", []string{"train/1.png", "bus/1.png", "car/1.png"}, []string{"bus", "car", "train"},
+			[]string{"bus/1.png", "car/1.png", "train/1.png"}, nil, ""},
+		{"hidden files", []string{"a/1.png", "a/._1.png", ".git/x/1.png", "__MACOSX/a/1.png", "b/1.png", ".DS_Store", "c/.hidden/1.png", "c/1.png"},
+			[]string{"a", "b", "c"}, []string{"a/1.png", "b/1.png", "c/1.png"}, nil, ""},
+		{"other files are counted", []string{"a/1.png", "b/1.png", "b/notes.txt", "README.md"}, []string{"a", "b"},
+			[]string{"a/1.png", "b/1.png"}, nil, "2 files are not .jpg, .jpeg or .png"},
+		{"loose images are counted", []string{"a/1.png", "b/1.png", "logo.png"}, []string{"a", "b"},
+			[]string{"a/1.png", "b/1.png"}, nil, "1 images lie in no class folder"},
+		{"images beside the parts are counted", []string{"train/a/1.png", "val/a/1.png", "extra/a/1.png"}, []string{"a"},
+			[]string{"train/a/1.png"}, []string{"val/a/1.png"}, "1 images lie outside of train/, val/ and test/"},
+	} {
+		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar, "tar.gz": tree.tarGz} {
+			t.Run(c.name+" in a "+kind, func(t *testing.T) {
+				s, log, err := open(t, Options{Path: make(named(t, c.files...), t)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.Train.Classes(); !slices.Equal(got, c.classes) {
+					t.Fatalf("classes %q, want %q", got, c.classes)
+				}
+				if got, want := list(t, s.Train), wanted(c.classes, c.train...); !slices.Equal(got, want) {
+					t.Errorf("train: got %q, want %q", got, want)
+				}
+				if got, want := list(t, s.Eval), wanted(c.classes, c.eval...); !slices.Equal(got, want) {
+					t.Errorf("eval: got %q, want %q", got, want)
+				}
+				if c.logged == "" && strings.Contains(log.String(), "passed over") || !strings.Contains(log.String(), c.logged) {
+					t.Errorf("logged %q, want %q", log, c.logged)
+				}
+			})
+		}
+	}
+}
+
+func TestWrongArrangementsAreFaults(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		files []string
+		want  string
+	}{
+		{"nothing", []string{"a/"}, "no .jpg, .jpeg or .png files"},
+		{"no class folders", []string{"1.png", "2.png"}, "no class folders with images"},
+		{"no train", []string{"val/a/1.png"}, "there is val/ but no train/"},
+		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" holds no image`},
+		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" holds no image`},
+		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" has none of that name in train/`},
+	} {
+		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
+			_, _, err := open(t, Options{Path: make(named(t, c.files...), t)})
+			var fault *data.Fault
+			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s in a %s: got %v, want a Fault with %q", c.name, kind, err, c.want)
+			}
+		}
+	}
+}
+
+func TestANameThatAppearsTwiceIsAFault(t *testing.T) {
+	_, err := arrange(listing{files: []file{{name: "a/1.png"}, {name: "b/1.png"}, {name: "a/1.png"}}}, 0)
+	if err == nil || !strings.Contains(err.Error(), `"a/1.png" appears twice`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestHeldOutPartIsBalancedDisjointAndStable(t *testing.T) {
+	var l listing
+	for c, n := range []int{100, 50, 10, 2, 1} {
+		for i := range n {
+			l.add(file{name: fmt.Sprintf("class%d/%04d.png", c, i)})
+		}
+	}
+	a, err := arrange(l, 0.2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	count := func(s []sample) (n [5]int) {
+		for _, v := range s {
+			n[v.label]++
+		}
+		return n
+	}
+	if got, want := count(a.eval), [5]int{20, 10, 2, 1, 0}; got != want {
+		t.Errorf("held out %v, want %v", got, want)
+	}
+	if got, want := count(a.train), [5]int{80, 40, 8, 1, 1}; got != want {
+		t.Errorf("left %v, want %v", got, want)
+	}
+	seen := map[int32]bool{}
+	for _, s := range append(slices.Clone(a.train), a.eval...) {
+		if seen[s.file] {
+			t.Fatalf("file %d is in both parts", s.file)
+		}
+		seen[s.file] = true
+	}
+	// In another order, and with a folder around, the same files are held out.
+	var wrapped listing
+	for _, f := range slices.Backward(l.files) {
+		wrapped.add(file{name: "around/" + f.name})
+	}
+	b, err := arrange(wrapped, 0.2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range a.eval {
+		if x, y := l.files[a.eval[i].file].name, wrapped.files[b.eval[i].file].name; "around/"+x != y {
+			t.Fatalf("sample %d: %s, and %s with a folder around", i, x, y)
+		}
+	}
+	// The held-out files are spread over the class, not its first or last ones.
+	early := 0
+	for _, s := range a.eval[:20] {
+		if s.file < 50 {
+			early++
+		}
+	}
+	if early < 3 || early > 17 {
+		t.Errorf("%d of 20 held-out files lie in the first half", early)
+	}
+}
+
+func TestFractionOutOfRangeIsAnErrorOfTheOptions(t *testing.T) {
+	for _, f := range []float64{-0.1, 0.95} {
+		_, _, err := open(t, Options{Path: t.TempDir(), ValFraction: f})
+		var fault *data.Fault
+		if err == nil || errors.As(err, &fault) {
+			t.Errorf("%g: got %v", f, err)
+		}
+	}
+}
