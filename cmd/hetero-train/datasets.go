@@ -11,6 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/download"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
@@ -21,13 +22,14 @@ type dataSet struct {
 	note string // "" unless something else than asked for is trained on
 }
 
-// openData opens the configured data set, or its fallback where that is allowed and the data cannot be had.
+// openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
+// data that is damaged, or a path that does not exist, never falls back.
 func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
 	d := cfg.Data
 	splits, err := openSplits(ctx, cfg, d.Dataset, log)
 	out := &dataSet{name: d.Dataset}
 	var fault *data.Fault
-	if errors.As(err, &fault) && d.Fallback != "" && ctx.Err() == nil {
+	if errors.Is(err, download.ErrUnavailable) && d.Fallback != "" && ctx.Err() == nil {
 		out.name = d.Fallback
 		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
 		splits, err = openSplits(ctx, cfg, d.Fallback, log)
@@ -64,7 +66,7 @@ func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.
 			variant = cifar.Hundred
 		}
 		if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(variant.URL))) {
-			return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: errors.New("it is not in the cache and data.download is \"never\""),
+			return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
 				Advice: "set data.path to the official archive, or data.download = \"auto\""}
 		}
 		return cifar.Open(ctx, cifar.Options{Variant: variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})

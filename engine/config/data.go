@@ -33,7 +33,7 @@ func (d *Data) Keys() []Key {
 		String(&d.Path, "path", "").
 			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar` / `.tar.gz` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
 		Choice(&d.Fallback, "fallback", "", "", "synthetic_image", "synthetic_text").
-			Doc("Synthetic data to train on where the data set cannot be had (no file, no network), said loudly at the start and in every summary. Empty: that is an error (exit 3)."),
+			Doc("Synthetic data to train on where the download of the data set cannot be had, said loudly at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
 		Choice(&d.Download, "download", "auto", "auto", "never").
 			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
 		String(&d.CacheDir, "cache_dir", "").
