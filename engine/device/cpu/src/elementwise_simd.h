@@ -18,15 +18,16 @@ template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
 SIMD_INLINE F32 max_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, max(a, b)); }
 SIMD_INLINE F32 min_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, min(a, b)); }
 
-// sqrt(2/π)·(x + 0.044715·x³), whose tanh GELUTanh takes; x/2·(1 + tanh(u)) = x·sigmoid(2u).
-SIMD_INLINE F32 gelu_argument(F32 x) { return all(0.79788456f) * (x + all(0.044715f) * x * x * x); }
+// GELUTanh is x/2·(1 + tanh(u)) = x·logistic(2u), u = sqrt(2/π)·(x + 0.044715·x³).
+constexpr float kTwoRoot = 1.59576912f, kTwoRootCubic = 0.0713548162f; // 2·sqrt(2/π), times 0.044715
+SIMD_INLINE F32 two_u(F32 x) { return x * (all(kTwoRoot) + all(kTwoRootCubic) * (x * x)); }
 
 template <int func> SIMD_INLINE F32 unary_value(F32 x) {
   if (func == HT_RELU) return max(zero(), x);
-  if (func == HT_SIGMOID) return sigmoid(x);
+  if (func == HT_SIGMOID) return logistic(x).below;
   if (func == HT_TANH) return tanh(x);
   if (func == HT_GELU) return x * normal(x).below;
-  if (func == HT_GELU_TANH) return x * sigmoid(all(2.0f) * gelu_argument(x));
+  if (func == HT_GELU_TANH) return x * logistic(two_u(x)).below;
   if (func == HT_EXP) return exp(x);
   if (func == HT_LOG) return each_lane(x, [](float v) { return ::logf(v); });
   if (func == HT_SQRT) return sqrt(x);
@@ -38,22 +39,16 @@ template <int func> SIMD_INLINE F32 unary_value(F32 x) {
 template <int func> SIMD_INLINE F32 derivative(F32 x) {
   const F32 one = all(1.0f);
   if (func == HT_RELU) return select(x > zero(), one, zero());
-  if (func == HT_SIGMOID) {
-    const F32 s = sigmoid(x);
-    return s * (one - s);
-  }
-  if (func == HT_TANH) {
-    const F32 t = tanh(x);
-    return one - t * t;
-  }
+  if (func == HT_SIGMOID) return logistic(x).density;
+  if (func == HT_TANH) return all(4.0f) * logistic(x + x).density; // 1 - tanh²
   if (func == HT_GELU) {
-    const Normal n = normal(x);
+    const Distribution n = normal(x);
     return n.below + x * n.density;
   }
   if (func == HT_GELU_TANH) {
-    const F32 s = sigmoid(all(2.0f) * gelu_argument(x));
-    const F32 slope = all(2 * 0.79788456f) * (one + all(3 * 0.044715f) * x * x); // of 2u
-    return s + x * (s * (one - s)) * slope;
+    const Distribution l = logistic(two_u(x));
+    const F32 slope = all(kTwoRoot) + all(3 * kTwoRootCubic) * (x * x); // of 2u
+    return l.below + (x * slope) * l.density;
   }
   if (func == HT_EXP) return exp(x);
   if (func == HT_LOG) return one / x;

@@ -20,7 +20,7 @@ struct ElementwiseTable {
   Scale scale[2];
 };
 
-// Factors of an optimizer step for one segment, as op_optim.go names them; decay and rate hold lr and the segment's own.
+// Factors of an optimizer step for one segment, named as in op_optim.go; decay and rate hold lr and the segment's own.
 struct OptimFactors {
   float scale, decay, rate;
   float momentum;                               // SGD

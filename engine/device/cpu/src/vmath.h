@@ -30,7 +30,17 @@ SIMD_INLINE F32 exp(F32 x) {
   return polynomial(r, series) * power_of_two(half) * power_of_two(rest);
 }
 
-SIMD_INLINE F32 sigmoid(F32 x) { return all(1.0f) / (all(1.0f) + exp(zero() - x)); }
+// A distribution: its density at x and what of it lies below x.
+struct Distribution {
+  F32 density, below;
+};
+
+// The logistic function 1/(1 + exp(-x)) is "below", its derivative the density: exp(-|x|)/(1 + exp(-|x|))², which loses
+// nothing where 1 - below would.
+SIMD_INLINE Distribution logistic(F32 x) {
+  const F32 e = exp(zero() - abs(x)), whole = all(1.0f) + e;
+  return {e / (whole * whole), select(x > zero(), all(1.0f), e) / whole};
+}
 
 SIMD_INLINE F32 tanh(F32 x) {
   const float odd[] = {-0.333333333f, 0.133333242f, -0.05396470045f, 0.02181844913f, -0.008526333058f, 0.002526390711f};
@@ -40,12 +50,8 @@ SIMD_INLINE F32 tanh(F32 x) {
   return select(all(0.55f) > a, near_zero, with_sign(far, x));
 }
 
-// The standard normal distribution: density(x) = exp(-x²/2)/sqrt(2π) and what lies below x.
-struct Normal {
-  F32 density, below;
-};
-
-SIMD_INLINE Normal normal(F32 x) {
+// The standard normal distribution: exp(-x²/2)/sqrt(2π) is the density.
+SIMD_INLINE Distribution normal(F32 x) {
   // exp(a²)·erfc(a) = t·Q(t), t = 1/(1 + 0.4·a), for a = |x|/sqrt(2)
   const float q[] = {0.2256773909f,  0.2256298489f,  0.208182038f,   0.1678652025f, 0.1352318251f,  0.04005181897f,
                      0.03110657741f, 0.04698656896f, -0.1694702135f, 0.1130018332f, -0.02426289299f};
