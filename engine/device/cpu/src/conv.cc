@@ -1,4 +1,6 @@
-// conv.cc: Conv2D and its gradients on oneDNN's convolution primitives; plain kernels where there is none.
+// conv.cc: Conv2D and its gradients: small images on kernels of our own, the rest on oneDNN's convolution primitives,
+// plain kernels where it has none.
+#include "block_conv.h"
 #include "layout.h"
 #include "ops.h"
 #include "plain.h"
@@ -50,11 +52,14 @@ PrimitiveDesc build(const ht_conv2d_params &c, const Product &p, const Formats &
   return convolution_backward_weights::primitive_desc(e, direct, f.src, f.weight, bias, f.dst, stride, dilation, padding, padding, hint, attr, true);
 }
 
-std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
+std::unique_ptr<Kernel> make(Request r, Pass pass) {
   const ht_conv2d_params &c = params_of(r);
   Product p = product_of(r, pass, c.groups);
   check_shapes(c, p.src, p.weight, p.dst);
-  return make_product(r, p, [c](const Product &q, const Formats &f) { return build(c, q, f); }, kCanonicalBatch);
+  Builder builder = [c](const Product &q, const Formats &f) { return build(c, q, f); };
+  if (pass == Pass::diff_weights) bind_weight_gradient(r, c.groups, builder, kCanonicalBatch);
+  if (auto k = make_block_conv(r)) return k;
+  return make_product(r, product_of(r, pass, c.groups), builder);
 }
 
 #else

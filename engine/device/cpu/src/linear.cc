@@ -31,10 +31,11 @@ PrimitiveDesc build(const Product &p, const Formats &f) {
   return inner_product_backward_weights::primitive_desc(e, f.src, f.weight, bias, f.dst, hint, attr, true);
 }
 
-std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
+std::unique_ptr<Kernel> make(Request r, Pass pass) {
   Product p = product_of(r, pass, 1);
   check_shapes(p.src, p.weight, p.dst);
-  return make_product(r, p, build, kCanonicalRows);
+  if (pass == Pass::diff_weights) bind_weight_gradient(r, 1, build, kCanonicalRows);
+  return make_product(r, product_of(r, pass, 1), build);
 }
 
 #else

@@ -63,13 +63,6 @@ Choice choose(const Builder &build, const Product &p) {
   return best;
 }
 
-// The layout that the weight gradient has for every batch size.
-uint32_t canonical_weight_layout(const Builder &build, Product p, int64_t batch) {
-  p.src.dims[0] = p.dst.dims[0] = batch;
-  Choice c = choose(build, p);
-  return c.rank < 0 ? HT_LAYOUT_PLAIN : layout_of(c.formats.weight, p.groups);
-}
-
 struct Operand {
   int name;
   bool output;
@@ -130,13 +123,20 @@ dnnl::primitive_attr user_scratchpad() {
   return attr;
 }
 
-std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build, int64_t canonical_batch) {
+void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int64_t canonical_batch) {
+  if (is_bound(r.out[0])) return;
+  Product p = product_of(r, Pass::diff_weights, groups);
+  p.src.dims[0] = p.dst.dims[0] = canonical_batch;
+  Choice c = choose(build, p);
+  r.out[0].layout = c.rank < 0 ? HT_LAYOUT_PLAIN : layout_of(c.formats.weight, groups);
+  set_bytes(r.out[0]);
+}
+
+std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build) {
   Choice c = choose(build, p);
   if (c.rank < 0) return nullptr;
-  ht_spec weight = p.weight;
   if (p.pass == Pass::diff_weights) {
-    if (!is_bound(weight)) weight.layout = canonical_weight_layout(build, p, canonical_batch);
-    Desc wanted = desc_of(weight, p.groups);
+    Desc wanted = desc_of(p.weight, p.groups);
     if (!(c.formats.weight == wanted)) {
       Choice bound = attempt(build, p, {c.formats.src, wanted, c.formats.dst});
       if (bound.rank >= c.rank) c = bound;
@@ -150,7 +150,6 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
     int64_t groups = is_weight ? p.groups : 1;
     Specs &side = o.output ? k->out : k->in;
     ht_spec spec = o.spec;
-    if (o.name == DNNL_ARG_DIFF_WEIGHTS) spec.layout = weight.layout;
     // Inputs are asked for in the primitive's format, outputs given in it unless they are bound.
     if (!o.output || spec.layout == HT_LAYOUT_ANY) spec.layout = layout_of(o.desc, groups);
     if ((spec.layout & kRegistered) && spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))

@@ -39,8 +39,12 @@ using Builder = std::function<PrimitiveDesc(const Product &p, const Formats &)>;
 // Sorts the operands of a request into roles.
 Product product_of(const Request &r, Pass pass, int64_t groups);
 
-// The kernel for p = product_of(r, …), nullptr where oneDNN has none. canonical_batch: see the rule on weight gradients.
-std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build, int64_t canonical_batch);
+// Binds the weight gradient of a request of that pass to the layout that it has for every batch size, unless it is bound:
+// the one that oneDNN chooses for this batch.
+void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int64_t canonical_batch);
+
+// The kernel for p = product_of(r, …), nullptr where oneDNN has none.
+std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build);
 
 // The forward pass of which p is a gradient, formats left open: what backward descriptors take as a hint.
 Product forward_of(const Product &p);
