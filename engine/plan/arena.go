@@ -3,6 +3,7 @@ package plan
 import (
 	"slices"
 
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
@@ -86,16 +87,29 @@ func (c *compiler) lifetimes(all []*launch) {
 // shareInPlace lets an output take over the memory of an input that nobody reads later.
 func (c *compiler) shareInPlace(all []*launch) {
 	for i, l := range all {
-		for _, a := range l.kernel.InPlace() {
+		pairs := l.kernel.InPlace()
+		taken := map[*storage]bool{} // by another output of this launch
+		for _, a := range pairs {
 			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
 			if from == to || from.place != inArena || to.place != inArena || from.pinned || to.pinned ||
-				from.bytes != to.bytes || from.last != i || to.first != i {
+				from.bytes != to.bytes || from.last != i || to.first != i || taken[from] || l.readsBeside(from, a, pairs) {
 				continue
 			}
 			from.last = to.last
 			to.shares = from
+			taken[from] = true
 		}
 	}
+}
+
+// readsBeside reports whether l also reads mem as an operand that the output of a may not overwrite.
+func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias) bool {
+	for i, in := range l.in {
+		if in.mem.root() == mem && !slices.Contains(pairs, device.Alias{Out: a.Out, In: i}) {
+			return true
+		}
+	}
+	return false
 }
 
 // assign places tensors that are alive at the same time beside each other, the largest first, each at the

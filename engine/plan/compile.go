@@ -79,6 +79,11 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 			return nil, err
 		}
 	}
+	for _, o := range g.Outputs {
+		if p := paramOf(o.Value); p != nil {
+			return nil, fmt.Errorf("plan: output %s is a copy of parameter %s, which is read through the model's state", o.Name, p.Name)
+		}
+	}
 	c := &compiler{cache: cache, g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}}
 	c.declare()
 	for _, n := range c.live() {

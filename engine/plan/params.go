@@ -64,6 +64,9 @@ func (p *Params) check(g *graph.Graph) error {
 	if len(g.Params) != len(p.Params) || len(g.States) != len(p.States) {
 		return fmt.Errorf("plan: graph has %d parameters and %d states, want the %d and %d of the model", len(g.Params), len(g.States), len(p.Params), len(p.States))
 	}
+	if g.ParamType() != p.DType {
+		return fmt.Errorf("plan: graph has parameters of type %v, want the model's %v", g.ParamType(), p.DType)
+	}
 	for _, v := range g.Params {
 		i, ok := p.Find(v.Name)
 		if !ok {

@@ -38,6 +38,9 @@ func (p *Plan) Bind(arena device.Region, state *State) error {
 	if err := arena.Check(); err != nil {
 		return fmt.Errorf("plan: arena: %w", err)
 	}
+	if arena.Offset%alignBytes != 0 {
+		return fmt.Errorf("plan: arena: got offset %d, want a multiple of %d bytes", arena.Offset, alignBytes)
+	}
 	if arena.Bytes < p.arenaBytes {
 		return fmt.Errorf("plan: arena: got %d bytes, want at least %d", arena.Bytes, p.arenaBytes)
 	}
@@ -237,8 +240,10 @@ func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", phaseNames[i], l.name, l.op.Kind(), strings.Join(operands, " "))
 		}
 	}
-	err := t.Flush()
-	fmt.Fprintf(count, "arena %d bytes, parameters %d bytes, %d launches\n", p.arenaBytes, p.params.Bytes, len(p.prepare)+len(p.forward)+len(p.backward))
+	if err := t.Flush(); err != nil {
+		return count.n, err
+	}
+	_, err := fmt.Fprintf(count, "arena %d bytes, parameters %d bytes, %d launches\n", p.arenaBytes, p.params.Bytes, len(p.prepare)+len(p.forward)+len(p.backward))
 	return count.n, err
 }
 

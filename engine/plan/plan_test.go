@@ -1,324 +1,464 @@
 package plan
 
 import (
-	"encoding/binary"
+	"bytes"
 	"errors"
-	"math"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
-	"github.com/hetero-train/hetero-train/engine/models/resnet"
-	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/nn"
-	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// classifier is a small training graph with its runtime on a device.
-type classifier struct {
-	t      *testing.T
-	dev    device.Device
-	cache  *Cache
-	plan   *Plan
-	state  *State
-	stream device.Stream
-	n      int
+var update = flag.Bool("update", false, "rewrite the golden files; read the differences before you commit them")
+
+// twoConvs has what a plan has to decide about: a convolution that needs no gradient of its source and one that does, a
+// normalisation between them, a pooling with saved state.
+func twoConvs(net *nn.Net, x *graph.Value, classes int) *graph.Value {
+	x = net.Conv2D("conv1", x, nn.Conv{Out: 4, Kernel: 3, Padding: 1})
+	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
+	x = net.Conv2D("conv2", x, nn.Conv{Out: 6, Kernel: 3, Padding: 1, Bias: true})
+	x = net.MaxPool2D("pool", x, 2, 2, 0)
+	return net.Logits("fc", net.GlobalAvgPool("mean", x), classes)
 }
 
-const classes = 5
-
-func trainingGraph(model models.Classifier, n, size int, compute tensor.DType) (*graph.Graph, error) {
-	return graph.Build(func(g *graph.Graph) {
-		if compute == tensor.F64 {
-			g.UseF64()
+// tasteOfConvs is a device that wants images channels-last, weights reversed, and makes weight gradients reversed and padded.
+func tasteOfConvs(op device.Op, out bool, i int, have device.Layout) device.Layout {
+	switch op.(type) {
+	case device.Conv2D:
+		if !out && i == 1 {
+			return reversed
 		}
-		net := &nn.Net{Graph: g, Training: true, Compute: compute}
-		net.IDs = g.Input("ids", tensor.I64, n)
-		net.Key = g.Input("key", tensor.U32, 2)
-		x := g.Input("images", tensor.U8, n, size, size, 3)
-		labels := g.Input("labels", tensor.I32, n)
-		scale := g.Input("scale", g.ParamType(), 1)
-		images := g.ImageNormalize("normalize", x, []float32{0.5, 0.5, 0.5}, []float32{0.25, 0.25, 0.25}, compute)
-		logits := model(net, images, classes)
-		loss, rank := g.SoftmaxCrossEntropy("loss", logits, labels, 0.1)
-		g.Output("loss", loss)
-		g.Output("rank", rank)
-		g.Differentiate(loss, scale)
-	})
-}
-
-func newClassifier(t *testing.T, dev device.Device, model models.Classifier, n, size int, compute tensor.DType) *classifier {
-	t.Helper()
-	g, err := trainingGraph(model, n, size, compute)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &classifier{t: t, dev: dev, cache: NewCache(dev), n: n}
-	if c.plan, err = Compile(c.cache, g, nil); err != nil {
-		t.Fatal(err)
-	}
-	if c.state, err = NewState(c.cache, c.plan.Params()); err != nil {
-		t.Fatal(err)
-	}
-	arena, err := dev.Alloc(c.plan.ArenaBytes())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.plan.Bind(device.Whole(arena), c.state); err != nil {
-		t.Fatal(err)
-	}
-	if c.stream, err = dev.NewStream(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		for _, err := range []error{c.plan.Close(), c.state.Close(), arena.Free(), c.stream.Close(), c.cache.Close()} {
-			if err != nil {
-				t.Error(err)
-			}
+		if !out && i == 2 {
+			return device.Plain
 		}
-		if have, _ := dev.Memory(); have != 0 {
-			t.Errorf("%d bytes of device memory are left after everything was closed", have)
+		return channelsLast
+	case device.Conv2DDiffSrc:
+		if !out && i == 1 {
+			return reversed
 		}
-	})
-	for _, p := range c.plan.Params().Params {
-		c.set(c.state.Values, p, initial(p))
-	}
-	for _, p := range c.plan.Params().States {
-		c.set(c.state.States, p, initial(p))
-	}
-	return c
-}
-
-// initial is the start of a parameter, shifted a little so that nothing is exactly 0 or 1.
-func initial(p ParamInfo) []float64 {
-	v := make([]float64, p.Spec.Shape.Elements())
-	s := random.New(7, p.Name)
-	for i := range v {
-		switch p.Init.Kind {
-		case graph.Constant:
-			v[i] = p.Init.A + 0.2*(s.Uniform(uint64(i))-0.4)
-		case graph.Gaussian:
-			v[i] = p.Init.B * s.Normal(uint64(i))
-		default:
-			v[i] = p.Init.A + (p.Init.B-p.Init.A)*s.Uniform(uint64(i))
+		return channelsLast
+	case device.Conv2DDiffWeights:
+		if out && i == 0 {
+			return reversedPadded
+		}
+		if out {
+			return device.Plain
+		}
+		return channelsLast
+	case device.MaxPool2D, device.MaxPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff, device.Linear, device.LinearDiffSrc, device.LinearDiffWeights:
+		return device.Plain
+	case device.BatchNormApply, device.BatchNormDiffApply:
+		if out {
+			return channelsLast
 		}
 	}
-	return v
+	return have
 }
 
-func (c *classifier) set(flat device.Buffer, p ParamInfo, v []float64) {
-	c.t.Helper()
-	if err := c.state.Write(flat, p, encode(p.Spec.DType, v)); err != nil {
-		c.t.Fatal(err)
-	}
+func openParticular(taste func(device.Op, bool, int, device.Layout) device.Layout) *particular {
+	d := newParticular()
+	d.taste = taste
+	return d
 }
 
-func (c *classifier) get(flat device.Buffer, p ParamInfo) []float64 {
-	c.t.Helper()
-	b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
-	if err := c.state.Read(flat, p, b); err != nil {
-		c.t.Fatal(err)
-	}
-	return decode(p.Spec.DType, b)
-}
-
-func encode(dt tensor.DType, v []float64) []byte {
-	var b []byte
-	for _, x := range v {
-		if dt == tensor.F64 {
-			b = binary.LittleEndian.AppendUint64(b, math.Float64bits(x))
-		} else {
-			b = binary.LittleEndian.AppendUint32(b, math.Float32bits(float32(x)))
-		}
-	}
-	return b
-}
-
-func decode(dt tensor.DType, b []byte) []float64 {
-	v := make([]float64, int64(len(b))/dt.Size())
-	for i := range v {
-		if dt == tensor.F64 {
-			v[i] = math.Float64frombits(binary.LittleEndian.Uint64(b[8*i:]))
-		} else {
-			v[i] = float64(math.Float32frombits(binary.LittleEndian.Uint32(b[4*i:])))
-		}
-	}
-	return v
-}
-
-func (c *classifier) input(name string, b []byte) {
-	c.t.Helper()
-	r, spec, err := c.plan.Input(name)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	if int64(len(b)) != spec.Size() {
-		c.t.Fatalf("input %s: got %d bytes, want %d", name, len(b), spec.Size())
-	}
-	copy(r.Host(), b)
-}
-
-// step runs forward and backward on a fixed batch and returns the sum of the losses.
-func (c *classifier) step(size int) float64 {
-	c.t.Helper()
-	s := random.New(3, "images")
-	images := make([]byte, c.n*size*size*3)
-	for i := range images {
-		images[i] = byte(s.Bits(uint64(i)))
-	}
-	var labels, ids []byte
-	for i := range c.n {
-		labels = binary.LittleEndian.AppendUint32(labels, uint32(i%classes))
-		ids = binary.LittleEndian.AppendUint64(ids, uint64(100+i))
-	}
-	c.input("images", images)
-	c.input("labels", labels)
-	c.input("ids", ids)
-	c.input("key", []byte{1, 2, 3, 4, 5, 6, 7, 8})
-	c.input("scale", encode(c.plan.Params().DType, []float64{1}))
-	for _, run := range []func(device.Stream) error{c.plan.Prepare, c.plan.Forward, c.plan.Backward} {
-		if err := run(c.stream); err != nil {
-			c.t.Fatal(err)
-		}
-	}
-	if err := c.stream.Sync(); err != nil {
-		c.t.Fatal(err)
-	}
-	r, spec, err := c.plan.Output("loss")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	total := 0.0
-	for _, l := range decode(spec.DType, r.Host()) {
-		total += l
-	}
-	return total
-}
-
-func open(t *testing.T) device.Device {
-	t.Helper()
-	dev, err := reference.Driver{}.Open(0, device.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { dev.Close() })
-	return dev
-}
-
-var small = simplecnn.Build(simplecnn.Options{Channels: []int{3, 5}, Dropout: 0.3})
-
-// tinyResNet has every kind of block of the family at a size for finite differences.
-var tinyResNet = resnet.Build(resnet.Depth{Blocks: [4]int{1, 1, 0, 0}}, resnet.Options{CIFARStem: true})
-
-// checkGradients compares gradients with central differences of the loss, for count elements of every n-th parameter.
-func checkGradients(t *testing.T, c *classifier, size, every, count int) {
-	t.Helper()
-	c.step(size)
-	params := c.plan.Params().Params
-	grads := make([][]float64, len(params))
-	for i, p := range params {
-		grads[i] = c.get(c.state.Grads, p)
-	}
-	for i := 0; i < len(params); i += every {
-		p := params[i]
-		values := c.get(c.state.Values, p)
-		for j := 0; j < len(values); j += max(len(values)/count, 1) {
-			const h = 1e-5
-			v := values[j]
-			values[j] = v + h
-			c.set(c.state.Values, p, values)
-			up := c.step(size)
-			values[j] = v - h
-			c.set(c.state.Values, p, values)
-			down := c.step(size)
-			values[j] = v
-			c.set(c.state.Values, p, values)
-			want := (up - down) / (2 * h)
-			// Central differences err by h² times the third derivative and by rounding of the loss (1e-15/h); a ReLU that
-			// flips within h adds a little more, rarely: 1e-5 relative to a gradient of order 1 covers both.
-			if got := grads[i][j]; math.Abs(got-want) > 1e-5*max(1, math.Abs(want)) {
-				t.Errorf("%s[%d]: gradient %.9g, finite difference %.9g", p.Name, j, got, want)
-			}
-		}
-	}
-}
-
-func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
-	for name, m := range map[string]models.Classifier{"simple_cnn": small, "resnet": tinyResNet} {
+func TestPlanIsReadable(t *testing.T) {
+	for name, dev := range map[string]device.Device{"reference": reference.New(), "layouts": openParticular(tasteOfConvs)} {
 		t.Run(name, func(t *testing.T) {
-			every, count := 1, 4
-			if name == "resnet" { // a thousand times the arithmetic
-				every, count = 3, 1
+			r := newRig(t, dev, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
+			defer r.close()
+			var got bytes.Buffer
+			n, err := r.plan.WriteTo(&got)
+			if err != nil || n != int64(got.Len()) {
+				t.Errorf("got %d and %v, want the %d bytes written", n, err, got.Len())
 			}
-			checkGradients(t, newClassifier(t, open(t), m, 4, 8, tensor.F64), 8, every, count)
-		})
-	}
-}
-
-// withoutFusion refuses the fused BatchNorm ops, as a device might.
-type withoutFusion struct {
-	device.Device
-	refuse func(device.Op) bool
-}
-
-func (d withoutFusion) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
-	if d.refuse(op) {
-		return nil, device.ErrUnsupported
-	}
-	return d.Device.Compile(op, in, out)
-}
-
-func TestDecomposedOpsGiveTheSameGradients(t *testing.T) {
-	fusedApply := func(op device.Op) bool {
-		o, ok := op.(device.BatchNormApply)
-		return ok && (o.ReLU || o.Add)
-	}
-	fusedReduce := func(op device.Op) bool {
-		o, ok := op.(device.BatchNormDiffReduce)
-		return ok && (o.ReLU || o.Add || o.Two)
-	}
-	all := func(op device.Op) bool {
-		switch o := op.(type) {
-		case device.BatchNormDiffApply:
-			return o.ReLU
-		case device.GlobalAvgPool, device.GlobalAvgPoolDiff:
-			return true
-		}
-		return fusedApply(op) || fusedReduce(op)
-	}
-	fused := newClassifier(t, open(t), tinyResNet, 4, 8, tensor.F64)
-	want := fused.step(8)
-	for name, refuse := range map[string]func(device.Op) bool{"apply": fusedApply, "reduce": fusedReduce, "all": all} {
-		t.Run(name, func(t *testing.T) {
-			c := newClassifier(t, withoutFusion{open(t), refuse}, tinyResNet, 4, 8, tensor.F64)
-			if got := c.step(8); math.Abs(got-want) > 1e-12*want {
-				t.Errorf("loss: got %.15g, want %.15g", got, want)
-			}
-			for _, p := range fused.plan.Params().Params {
-				i, _ := c.plan.Params().Find(p.Name)
-				a, b := fused.get(fused.state.Grads, p), c.get(c.state.Grads, c.plan.Params().Params[i])
-				for j := range a {
-					if math.Abs(a[j]-b[j]) > 1e-12*max(1, math.Abs(a[j])) {
-						t.Errorf("%s[%d]: got %.15g, want %.15g", p.Name, j, b[j], a[j])
-						break
-					}
+			file := "testdata/plan_" + name + ".txt"
+			if *update {
+				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
 				}
 			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.String() != string(want) {
+				t.Errorf("got\n%s\nwant %s:\n%s", got.String(), file, want)
+			}
 		})
 	}
 }
 
-func TestOpThatNothingReplacesIsAnErrorNamingTheNode(t *testing.T) {
-	g, err := trainingGraph(small, 2, 8, tensor.F32)
+// full is a writer that takes n bytes.
+type full struct{ n int }
+
+func (w *full) Write(b []byte) (int, error) {
+	if len(b) > w.n {
+		return 0, errors.New("full")
+	}
+	w.n -= len(b)
+	return len(b), nil
+}
+
+func TestWriterThatFailsIsReported(t *testing.T) {
+	r := newRig(t, reference.New(), classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
+	defer r.close()
+	var all bytes.Buffer
+	if _, err := r.plan.WriteTo(&all); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []int{0, all.Len() / 2, all.Len() - 1} { // the last is the summary's
+		if _, err := r.plan.WriteTo(&full{n}); err == nil {
+			t.Errorf("a writer that takes %d of %d bytes: no error", n, all.Len())
+		}
+	}
+}
+
+func TestBindWantsAnArenaThatHoldsAndTheModelsState(t *testing.T) {
+	g := classifierGraph(t, small, 2, 8, tensor.F32, true)
+	r := newRig(t, reference.New(), g)
+	defer r.close()
+	need := r.plan.ArenaBytes()
+	larger, err := r.dev.Alloc(need + 256)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dev := withoutFusion{open(t), func(op device.Op) bool { return op.Kind() == "conv2d" }}
-	_, err = Compile(NewCache(dev), g, nil)
-	if !errors.Is(err, device.ErrUnsupported) {
-		t.Fatalf("got %v, want ErrUnsupported", err)
+	defer larger.Free()
+	stranger, err := Compile(r.cache, g, nil) // another first plan: another layout of parameters, though it looks the same
+	if err != nil {
+		t.Fatal(err)
+	}
+	strange, err := NewState(r.cache, stranger.Params())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer strange.Close()
+	for _, c := range []struct {
+		name  string
+		arena device.Region
+		state *State
+		want  string // part of the error, "" for none
+	}{
+		{"exactly enough", device.Region{Buffer: larger, Bytes: need}, r.state, ""},
+		{"enough behind other things", device.Region{Buffer: larger, Offset: 256, Bytes: need}, r.state, ""},
+		{"one byte too few", device.Region{Buffer: larger, Bytes: need - 1}, r.state, fmt.Sprintf("arena: got %d bytes, want at least %d", need-1, need)},
+		{"beyond its buffer", device.Region{Buffer: larger, Offset: 320, Bytes: need}, r.state, "outside its buffer"},
+		{"no buffer", device.Region{Bytes: need}, r.state, "without a buffer"},
+		{"not on a cache line", device.Region{Buffer: larger, Offset: 32, Bytes: need}, r.state, "got offset 32, want a multiple of 64"},
+		{"another model's state", device.Region{Buffer: larger, Bytes: need}, strange, "another parameter layout"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := r.plan.Bind(c.arena, c.state)
+			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			r.batch()
+			r.run(true) // what was bound before a refusal is bound still
+		})
+	}
+}
+
+func TestPlanBoundAgainComputesTheSame(t *testing.T) {
+	r := newRig(t, openParticular(moody(4)), classifierGraph(t, twoConvs, 3, 4, tensor.F32, true))
+	r.batch()
+	r.run(true)
+	loss, grad := r.outputBytes("loss"), r.gradient("conv2.weight")
+	old := r.arena
+	r.bind()
+	fill(old.Host(), 0) // the plan has no business there any more
+	if err := old.Free(); err != nil {
+		t.Fatal(err)
+	}
+	r.run(true)
+	if !bytes.Equal(r.outputBytes("loss"), loss) || !slices.Equal(r.gradient("conv2.weight"), grad) {
+		t.Error("loss or gradient differ in another arena")
+	}
+	r.close()
+}
+
+func TestPlanThatIsNotBoundDoesNotRun(t *testing.T) {
+	dev := reference.New()
+	cache := NewCache(dev)
+	defer cache.Close()
+	p, err := Compile(cache, classifierGraph(t, small, 2, 8, tensor.F32, true), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := dev.NewStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stream.Close()
+	for name, f := range map[string]func() error{
+		"Prepare":  func() error { return p.Prepare(stream) },
+		"Forward":  func() error { return p.Forward(stream) },
+		"Backward": func() error { return p.Backward(stream) },
+		"RunTimed": func() error { return p.RunTimed(stream, make([]time.Duration, len(p.Launches()))) },
+		"Input":    func() error { _, _, err := p.Input("images"); return err },
+		"Output":   func() error { _, _, err := p.Output("loss"); return err },
+	} {
+		if err := f(); err == nil || !strings.Contains(err.Error(), "before Bind") && !strings.Contains(err.Error(), "not bound") {
+			t.Errorf("%s: got %v, want an error that the plan is not bound", name, err)
+		}
+	}
+	if err := p.Close(); err != nil {
+		t.Errorf("closing a plan that was never bound: %v", err)
+	}
+}
+
+func TestInputsAndOutputsAreFoundByName(t *testing.T) {
+	r := newRig(t, reference.New(), classifierGraph(t, small, 2, 8, tensor.F32, true))
+	defer r.close()
+	if got, want := fmt.Sprint(r.plan.InputNames()), "[ids key images labels scale]"; got != want {
+		t.Errorf("inputs: got %s, want %s", got, want)
+	}
+	at, spec, err := r.plan.Output("rank")
+	if err != nil || at.Bytes != 8 || !spec.Same(device.Spec(tensor.I32, 2)) {
+		t.Errorf("rank: got %d bytes of %v, %v, want i32(2)", at.Bytes, spec, err)
+	}
+	if _, _, err := r.plan.Input("loss"); err == nil || !strings.Contains(err.Error(), `no input "loss"`) {
+		t.Errorf("got %v, want an error about input loss", err)
+	}
+	if _, _, err := r.plan.Output("images"); err == nil || !strings.Contains(err.Error(), `no output "images"`) {
+		t.Errorf("got %v, want an error about output images", err)
+	}
+}
+
+func TestInputsMayBeOutputsAndNeedNoReader(t *testing.T) {
+	g, err := graph.Build(func(g *graph.Graph) {
+		x := g.Input("x", tensor.F32, 3)
+		g.Input("unread", tensor.F32, 1000)
+		g.Output("same", x)
+		g.Output("half", g.Reshape("r", g.Unary("neg", device.Neg, x), 3, 1))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRig(t, reference.New(), g)
+	defer r.close()
+	r.input("x", []float64{1, 2, 3})
+	r.input("unread", make([]float64, 1000))
+	r.run(true)
+	if a, b := r.output("same"), r.output("half"); !slices.Equal(a, []float64{1, 2, 3}) || !slices.Equal(b, []float64{-1, -2, -3}) {
+		t.Errorf("got %v and %v, want x and -x", a, b)
+	}
+	if want := int64(64 + 4032 + 64); r.plan.ArenaBytes() != want {
+		t.Errorf("arena: got %d bytes, want %d", r.plan.ArenaBytes(), want)
+	}
+}
+
+func TestCopyOfAParameterIsNoOutput(t *testing.T) {
+	g, err := graph.Build(func(g *graph.Graph) { g.Output("w", g.Cast("low", g.Param("weight", graph.Const(1), 3), tensor.BF16)) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Compile(NewCache(reference.New()), g, nil); err == nil || !strings.Contains(err.Error(), "output w is a copy of parameter weight") {
+		t.Errorf("got %v, want an error naming output and parameter", err)
+	}
+}
+
+// Training and evaluation take turns in one arena, as the trainer runs them.
+func TestPlansShareAnArena(t *testing.T) {
+	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 3, 4, tensor.F32, true))
+	eval := r.compile(classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))
+	turns := func() (losses [][]byte) {
+		for _, p := range r.state.Params.States {
+			r.write(r.state.States, p, initial(p))
+		}
+		for range 2 {
+			for _, r := range []*rig{r, eval} {
+				r.batch()
+				r.run(true)
+				losses = append(losses, r.outputBytes("loss"))
+			}
+		}
+		return losses
+	}
+	want := turns()
+	shared, err := r.dev.Alloc(max(r.plan.ArenaBytes(), eval.plan.ArenaBytes()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []*rig{r, eval} {
+		if err := r.plan.Bind(device.Whole(shared), r.state); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := turns(); !reflect.DeepEqual(got, want) {
+		t.Errorf("losses in a shared arena: got %v, want %v", got, want)
+	}
+	eval.release()
+	if err := shared.Free(); err != nil {
+		t.Error(err)
+	}
+	r.close()
+}
+
+func TestEvaluationHasNoBackwardPass(t *testing.T) {
+	r := newRig(t, reference.New(), classifierGraph(t, small, 2, 8, tensor.F32, false))
+	defer r.close()
+	r.batch()
+	r.run(true) // Backward has nothing to do
+	for _, l := range r.plan.Launches() {
+		if l.Phase == "backward" {
+			t.Errorf("%s in the backward pass", l.Name)
+		}
+	}
+}
+
+func TestLaunchesCountTheArithmeticOfTheGraphAndCanBeTimed(t *testing.T) {
+	g := classifierGraph(t, twoConvs, 2, 4, tensor.BF16, true)
+	r := newRig(t, openParticular(tasteOfConvs), g)
+	defer r.close()
+	r.batch()
+	r.run(true)
+	want := r.outputBytes("loss")
+	var flops int64
+	phases := ""
+	for _, l := range r.plan.Launches() {
+		flops += l.FLOPs
+		if !strings.HasSuffix(phases, l.Phase) {
+			phases += " " + l.Phase
+		}
+		if l.Bytes <= 0 || l.Name == "" {
+			t.Errorf("%+v: want a name and the bytes that it moves", l)
+		}
+	}
+	if flops != g.FLOPs() || phases != " prepare forward backward" {
+		t.Errorf("got %d FLOP in%s, want %d in prepare forward backward", flops, phases, g.FLOPs())
+	}
+	for name, b := range r.inputs {
+		at, _, _ := r.plan.Input(name)
+		copy(at.Host(), b)
+	}
+	elapsed := make([]time.Duration, len(r.plan.Launches()))
+	if err := r.plan.RunTimed(r.stream, elapsed); err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(elapsed, 0) || !bytes.Equal(r.outputBytes("loss"), want) {
+		t.Errorf("got %v, want a time for each launch and the same loss", elapsed)
+	}
+}
+
+func TestRunningAllocatesNoDeviceMemory(t *testing.T) {
+	r := newRig(t, reference.New(), classifierGraph(t, small, 2, 8, tensor.F32, true))
+	defer r.close()
+	_, before := r.dev.Memory()
+	r.batch()
+	r.run(true)
+	if _, after := r.dev.Memory(); after != before {
+		t.Errorf("peak of device memory: got %d bytes after a step, want the %d before it", after, before)
+	}
+}
+
+// faulty makes programs until it fails.
+type faulty struct {
+	device.Device
+	programs int // that it still makes
+}
+
+func (d *faulty) NewProgram(steps []device.Step) (device.Program, error) {
+	if d.programs--; d.programs < 0 {
+		return nil, device.ErrDevice
+	}
+	return d.Device.NewProgram(steps)
+}
+
+func TestBindThatFailsHalfwayLeavesThePlanUnbound(t *testing.T) {
+	dev := &faulty{reference.New(), 1000}
+	r := newRig(t, dev, classifierGraph(t, small, 2, 8, tensor.F32, true))
+	dev.programs = 1
+	if err := r.plan.Bind(device.Whole(r.arena), r.state); !errors.Is(err, device.ErrDevice) {
+		t.Errorf("got %v, want the device's error", err)
+	}
+	if err := r.plan.Forward(r.stream); err == nil || !strings.Contains(err.Error(), "before Bind") {
+		t.Errorf("got %v, want an error about Bind", err)
+	}
+	dev.programs = 1000
+	if err := r.plan.Bind(device.Whole(r.arena), r.state); err != nil {
+		t.Fatal(err)
+	}
+	r.batch()
+	r.run(true)
+	r.close()
+}
+
+func TestParametersLieAlikeForEveryBatchSize(t *testing.T) {
+	for name, model := range map[string]models.Classifier{"simple_cnn": small, "resnet": tinyBottleneck, "two convolutions": twoConvs} {
+		for _, dev := range []device.Device{reference.New(), openParticular(tasteOfConvs), openParticular(moody(1)), openParticular(moody(2))} {
+			cache := NewCache(dev)
+			var first *Params
+			for _, n := range []int{4, 1, 7} {
+				p, err := Compile(cache, classifierGraph(t, model, n, 8, tensor.BF16, true), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if first == nil {
+					first = p.Params()
+				} else if !reflect.DeepEqual(p.Params(), first) {
+					t.Errorf("%s: parameters for %d samples: got %+v, want %+v", name, n, p.Params(), first)
+				}
+				fixed, err := Compile(cache, classifierGraph(t, model, n, 8, tensor.BF16, true), first)
+				if err != nil || fixed.Params() != first {
+					t.Errorf("%s: %d samples: got %v, want the layout that was given", name, n, err)
+				}
+			}
+			cache.Close()
+		}
+	}
+}
+
+func TestPlanOfAnotherModelIsRefused(t *testing.T) {
+	base := func(g *graph.Graph) {
+		x := g.Input("x", tensor.F32, 2, 3)
+		if g.ParamType() == tensor.F64 {
+			x = g.Cast("wide", x, tensor.F64)
+		}
+		g.Output("y", g.Linear("fc", x, g.Param("w", graph.Const(0), 4, 3), nil, tensor.Invalid))
+		g.State("s", graph.Const(0), 4)
+	}
+	build := func(f func(*graph.Graph)) *graph.Graph {
+		g, err := graph.Build(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return g
+	}
+	cache := NewCache(reference.New())
+	defer cache.Close()
+	p, err := Compile(cache, build(base), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, want string
+		build      func(*graph.Graph)
+	}{
+		{"a parameter more", "graph has 2 parameters and 1 states, want the 1 and 1", func(g *graph.Graph) { base(g); g.Param("b", graph.Const(0), 4) }},
+		{"a state more", "graph has 1 parameters and 2 states", func(g *graph.Graph) { base(g); g.State("t", graph.Const(0), 4) }},
+		{"another name", "parameter v, which the model lacks", func(g *graph.Graph) { g.Param("v", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 4) }},
+		{"another shape", "parameter w: got shape (4, 5), want the model's (4, 3)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 5); g.State("s", graph.Const(0), 4) }},
+		{"another state", "state 0: got t (4), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("t", graph.Const(0), 4) }},
+		{"a state of another shape", "state 0: got s (5), want s (4)", func(g *graph.Graph) { g.Param("w", graph.Const(0), 4, 3); g.State("s", graph.Const(0), 5) }},
+		{"another element type", "parameters of type f64, want the model's f32", func(g *graph.Graph) { g.UseF64(); base(g) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if _, err := Compile(cache, build(c.build), p.Params()); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+	if _, err := Compile(cache, build(base), p.Params()); err != nil {
+		t.Errorf("the same model: %v", err)
 	}
 }
