@@ -93,7 +93,11 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 		return nil, err
 	}
 	b.precision = j.precision
-	if b.replica, err = j.newReplica(); err != nil {
+	options, err := j.replicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	if b.replica, err = train.NewReplica(b.device, options); err != nil {
 		return nil, err
 	}
 	b.close = append(b.close, b.replica.Close)

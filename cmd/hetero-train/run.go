@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -52,7 +53,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.openRun} {
+	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.openRun} {
 		if err := open(ctx); err != nil {
 			return j.classify(ctx, err)
 		}
@@ -120,29 +121,38 @@ func (j *job) openRun(context.Context) (err error) {
 	return nil
 }
 
-// newReplica builds the network on the device.
-func (j *job) newReplica() (*train.Replica, error) {
+// checkModel finds out whether the network fits the images, before anything is written.
+func (j *job) checkModel(context.Context) error {
+	o, err := j.replicaOptions()
+	if err != nil {
+		return err
+	}
+	return o.Check()
+}
+
+// replicaOptions is the network and its training as the configuration and the data set want them.
+func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	c := j.cfg
 	model, err := buildModel(&c.Model)
 	if err != nil {
-		return nil, err
+		return train.ReplicaOptions{}, err
 	}
 	classes := c.Model.NumClasses
 	if have := len(j.data.Train.Classes()); classes == 0 {
 		classes = have
 	} else if classes < have {
-		return nil, usageError("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.data.name, have, classes, have)
+		return train.ReplicaOptions{}, usageError("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.data.name, have, classes, have)
 	}
 	norm := normalization(c.Data, j.data.Normalization)
 	group := 0
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
 	}
-	return train.NewReplica(j.device, train.ReplicaOptions{
+	return train.ReplicaOptions{
 		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		LabelSmoothing: c.Train.LabelSmoothing, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c),
-	})
+	}, nil
 }
 
 func optimizerOptions(c *config.Config) optim.Options {
@@ -178,7 +188,11 @@ func (j *job) train(ctx context.Context) error {
 	if err := j.showChanges(); err != nil {
 		return j.classify(ctx, err)
 	}
-	if j.replica, err = j.newReplica(); err != nil {
+	options, err := j.replicaOptions()
+	if err != nil {
+		return j.classify(ctx, err)
+	}
+	if j.replica, err = train.NewReplica(j.device, options); err != nil {
 		return j.classify(ctx, err)
 	}
 	j.later(j.replica.Close)
@@ -193,11 +207,11 @@ func (j *job) train(ctx context.Context) error {
 	screen := newConsole(j, out)
 	defer screen.close()
 	screen.begin(resume)
-	options, err := j.trainOptions(resume, screen)
+	runOptions, err := j.trainOptions(resume, screen)
 	if err != nil {
 		return j.classify(ctx, err)
 	}
-	result, err := train.Run(ctx, options)
+	result, err := train.Run(ctx, runOptions)
 	screen.close()
 	err = j.classify(ctx, err)
 	if err == nil && result.Interrupted {
@@ -330,7 +344,7 @@ func (j *job) classify(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, train.ErrDiverged):
 		return withCode(exitDiverged, err)
-	case is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
+	case is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
 		return withCode(exitUsage, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return withCode(exitData, err)

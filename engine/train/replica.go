@@ -34,6 +34,12 @@ type ReplicaOptions struct {
 // microBatch is the samples of one forward and backward pass.
 func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
+// Check reports whether the model can be built for these images, without a device.
+func (o ReplicaOptions) Check() error {
+	_, err := o.graph(true)
+	return err
+}
+
 // Replica is one model on one device. Its methods are for one goroutine, locked to its OS thread while it trains.
 type Replica struct {
 	opts   ReplicaOptions
@@ -95,11 +101,11 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 
 // planPasses plans training and evaluation. Both use the same micro-batch, so they share one arena.
 func (r *Replica) planPasses() error {
-	training, err := r.graph(true)
+	training, err := r.opts.graph(true)
 	if err != nil {
 		return err
 	}
-	evaluation, err := r.graph(false)
+	evaluation, err := r.opts.graph(false)
 	if err != nil {
 		return err
 	}
@@ -117,8 +123,8 @@ func (r *Replica) planPasses() error {
 }
 
 // graph builds the pass for one micro-batch of N samples.
-func (r *Replica) graph(training bool) (*graph.Graph, error) {
-	o, n := r.opts, r.opts.microBatch()
+func (o ReplicaOptions) graph(training bool) (*graph.Graph, error) {
+	n := o.microBatch()
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
 			g.UseF64()
