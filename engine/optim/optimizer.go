@@ -181,9 +181,10 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	o.steps++
 	hyper := [4]float64{rate}
 	if o.opts.Name == "adamw" {
-		t := float64(o.steps)
-		hyper[1] = rate / (1 - math.Pow(o.opts.Beta1, t))
-		hyper[2] = math.Sqrt(1 - math.Pow(o.opts.Beta2, t))
+		// Of the betas that the kernel has: 0.999 in f32 is 1e-8 larger, which would make the first updates wrong by 6e-6.
+		beta1, beta2, t := float64(float32(o.opts.Beta1)), float64(float32(o.opts.Beta2)), float64(o.steps)
+		hyper[1] = rate / (1 - math.Pow(beta1, t))
+		hyper[2] = math.Sqrt(1 - math.Pow(beta2, t))
 	}
 	mem := o.host.Host()
 	for i, v := range hyper {

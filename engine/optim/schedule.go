@@ -3,6 +3,7 @@ package optim
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // Schedule says how the learning rate changes over the steps of a run: a linear warm-up, then a curve.
@@ -14,11 +15,17 @@ type Schedule struct {
 	Total      int     // steps of the run, > 0 for cosine and linear
 	StepSize   int     // step: Base·Gamma^(number of whole StepSize passed)
 	Gamma      float64
-	Milestones []int // multistep, ascending, in steps: times Gamma at each
+	Milestones []int // multistep, ascending, in steps from the start of the run, warm-up included: times Gamma at each
 }
 
-// Check reports what is missing for the named curve.
+// Check reports what is missing or wrong for the named curve.
 func (s Schedule) Check() error {
+	if s.Warmup < 0 {
+		return fmt.Errorf("schedule %s: warm-up: got %d steps, want at least 0", s.Name, s.Warmup)
+	}
+	if s.Name == "multistep" && !slices.IsSorted(s.Milestones) {
+		return fmt.Errorf("schedule multistep: milestones: got %v, want ascending steps", s.Milestones)
+	}
 	switch s.Name {
 	case "constant", "multistep":
 	case "step":
@@ -35,7 +42,7 @@ func (s Schedule) Check() error {
 	return nil
 }
 
-// Rate is the learning rate of step, counted from 0. The curve's own time starts when the warm-up is over.
+// Rate is the learning rate of step, counted from 0. Curves other than multistep begin when the warm-up is over.
 func (s Schedule) Rate(step int) float64 {
 	if step < s.Warmup {
 		return s.Base * float64(step+1) / float64(s.Warmup)
@@ -54,7 +61,8 @@ func (s Schedule) Rate(step int) float64 {
 	case "cosine":
 		return s.Min + (s.Base-s.Min)*(1+math.Cos(math.Pi*s.progress(step)))/2
 	case "linear":
-		return s.Base + (s.Min-s.Base)*s.progress(step)
+		p := s.progress(step)
+		return s.Base*(1-p) + s.Min*p // exact at both ends
 	}
 	return s.Base
 }
