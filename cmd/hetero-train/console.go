@@ -102,7 +102,7 @@ func measuredPeak(dev device.Device, precision tensor.DType) float64 {
 	if precision == tensor.BF16 && dev.Info().FastBF16 {
 		what = device.PeakBF16
 	}
-	peak, err := m.MeasurePeak(what, 50*time.Millisecond)
+	peak, err := m.MeasurePeak(what, 200*time.Millisecond)
 	if err != nil {
 		return 0
 	}

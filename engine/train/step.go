@@ -15,7 +15,7 @@ type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
 }
 
-// StepTimes are where the time of a step went.
+// StepTimes are where the time of a step went. Forward includes the working copies of the parameters.
 type StepTimes struct {
 	Data, Forward, Backward, Optimizer time.Duration
 }
@@ -54,12 +54,12 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 		if err != nil {
 			return out, err
 		}
+		lap(&out.Times.Data)
 		if micro == 0 {
 			if err := r.begin(epoch); err != nil {
 				return out, err
 			}
 		}
-		lap(&out.Times.Data)
 		if err := r.train.plan.Forward(r.stream); err != nil {
 			return out, fmt.Errorf("forward: %w", err)
 		}
