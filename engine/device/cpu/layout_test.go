@@ -1,9 +1,12 @@
 package cpu
 
 import (
+	"math"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -90,4 +93,116 @@ func TestLayoutNames(t *testing.T) {
 			t.Errorf("layout %d: got %q, want %q", l, got, want)
 		}
 	}
+}
+
+// Working copies of weights, made each step from where parameters lie, hold the same numbers, rounded once; their padding
+// holds zeros. The shapes end in the middle of a block.
+func TestWorkingCopiesOfWeights(t *testing.T) {
+	dev := open(t, device.Options{})
+	defer dev.Close()
+	conv := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
+	image, diff := tensor.Shape{4, 37, 9, 9}, tensor.Shape{4, 53, 9, 9}
+	pointwise := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
+	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
+		for _, c := range []struct {
+			name                   string
+			weight                 tensor.Shape
+			gradient, forward, src device.Op
+			in, diff               tensor.Shape
+		}{
+			{"3x3", tensor.Shape{53, 37, 3, 3}, device.Conv2DDiffWeights{Conv2D: conv, Kernel: [2]int{3, 3}}, conv,
+				device.Conv2DDiffSrc{Conv2D: conv, Height: 9, Width: 9}, image, diff},
+			{"1x1", tensor.Shape{53, 37, 1, 1}, device.Conv2DDiffWeights{Conv2D: pointwise, Kernel: [2]int{1, 1}}, pointwise,
+				device.Conv2DDiffSrc{Conv2D: pointwise, Height: 9, Width: 9}, image, diff},
+			{"narrow linear", tensor.Shape{10, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{}, tensor.Shape{6, 70}, tensor.Shape{6, 10}},
+			{"wide linear", tensor.Shape{200, 70}, device.LinearDiffWeights{}, device.Linear{}, device.LinearDiffSrc{}, tensor.Shape{6, 70}, tensor.Shape{6, 200}},
+		} {
+			state := chosen(t, dev, c.gradient, device.Spec(dt, c.in...), device.Spec(dt, c.diff...)).Out()[0]
+			for use, k := range map[string]device.Kernel{
+				"forward":  chosen(t, dev, c.forward, device.Spec(dt, c.in...), device.Spec(dt, c.weight...)),
+				"diff_src": chosen(t, dev, c.src, device.Spec(dt, c.diff...), device.Spec(dt, c.weight...)),
+			} {
+				t.Run(c.name+"/"+use+"/"+dt.String(), func(t *testing.T) { checkCopy(t, dev, state, k.In()[1]) })
+			}
+		}
+	}
+}
+
+// chosen compiles op with all layouts left open. The kernel is closed when the test ends.
+func chosen(t *testing.T, dev device.Device, op device.Op, in ...device.TensorSpec) device.Kernel {
+	t.Helper()
+	out, err := op.Infer(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range in {
+		in[i] = in[i].With(device.Any)
+	}
+	for i := range out {
+		out[i] = out[i].With(device.Any)
+	}
+	k, err := dev.Compile(op, in, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := k.Close(); err != nil { // its specs stay readable
+		t.Error(err)
+	}
+	return k
+}
+
+// checkCopy moves numbers from a plain tensor to where the state lies, to the working copy, and back.
+func checkCopy(t *testing.T, dev device.Device, state, working device.TensorSpec) {
+	name := dev.(device.LayoutNamer).LayoutName
+	t.Logf("%s %v to %s %v", name(state.Layout), state.DType, name(working.Layout), working.DType)
+	// Halves between two bf16 numbers, and the ends of the range; not subnormal numbers, which CPUs flush when they narrow.
+	x := devicetest.Random(tensor.F32, state.Shape, 7, devicetest.Uniform(-1, 1))
+	copy(x.Values, []float64{1.00390625, 1.01171875, -1.00390625, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, 0x1p-126, 0})
+	x.Values = reference.Decode(tensor.F32, reference.Encode(tensor.F32, x.Values))
+	r := devicetest.NewRunner(t, dev)
+	var kernels []device.Kernel
+	defer func() {
+		r.Close() // its program first
+		for _, k := range kernels {
+			if err := k.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	from := r.Upload(x)
+	var steps []device.Step
+	for _, to := range []device.TensorSpec{state, working, device.Spec(working.DType, working.Shape...)} {
+		k, err := dev.Compile(device.Reorder{To: to.DType}, []device.TensorSpec{from.Spec}, []device.TensorSpec{to})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernels = append(kernels, k)
+		next := devicetest.Operand{Spec: k.Out()[0], Region: r.Alloc(to.Size(), 0xff)}
+		l := &device.Launch{Kernel: k, In: []device.Region{from.Region}, Out: []device.Region{next.Region}}
+		if k.Workspace() > 0 {
+			l.Workspace = r.Alloc(k.Workspace(), 0)
+		}
+		steps = append(steps, device.Step{Launch: l})
+		from = next
+	}
+	r.RunSteps(steps...)
+	got, want := r.Download(from), reference.Decode(working.DType, reference.Encode(working.DType, x.Values))
+	for i, w := range want {
+		if g := got.Values[i]; g != w && !(math.IsNaN(g) && math.IsNaN(w)) {
+			t.Fatalf("element %d: got %g, want %g", i, g, w)
+		}
+	}
+	if g, w := nonzeros(reference.Decode(working.DType, r.Bytes(steps[1].Launch.Out[0]))), nonzeros(want); g != w {
+		t.Errorf("the working copy holds %d numbers other than 0, want %d: its padding is not zero", g, w)
+	}
+}
+
+func nonzeros(values []float64) int {
+	n := 0
+	for _, v := range values {
+		if v != 0 {
+			n++
+		}
+	}
+	return n
 }

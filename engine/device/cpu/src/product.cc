@@ -41,19 +41,22 @@ bool is_bound(const ht_spec &output) { return output.layout != HT_LAYOUT_ANY; }
 // The best choice; of equals the one that suits the neighbours best, which is tried first.
 Choice choose(const Builder &build, const Product &p) {
   Formats any = any_formats(p);
-  auto given = [&](const ht_spec &s, bool output) { return output ? is_bound(s) : is_private(s); };
-  bool src_given = given(p.src, p.pass == Pass::diff_src), dst_given = given(p.dst, p.pass == Pass::forward);
+  bool src_given = p.pass == Pass::diff_src ? is_bound(p.src) : is_private(p.src);
+  bool dst_given = p.pass == Pass::forward ? is_bound(p.dst) : is_private(p.dst);
   std::vector<Formats> candidates;
-  auto add = [&](bool src, bool dst) { candidates.push_back({src ? desc_of(p.src) : any.src, any.weight, dst ? desc_of(p.dst) : any.dst}); };
-  if (src_given || dst_given) add(src_given, dst_given);
-  if (p.pass == Pass::forward && src_given && dst_given) add(true, false);
-  if (p.pass == Pass::diff_src && src_given && dst_given) add(false, true);
-  Product forward = forward_of(p);
+  auto add = [&](const Desc &src, const Desc &dst) {
+    if (p.pass != Pass::diff_weights && is_private(p.weight)) candidates.push_back({src, desc_of(p.weight, p.groups), dst});
+    candidates.push_back({src, any.weight, dst});
+  };
+  auto add_given = [&](bool src, bool dst) { add(src ? desc_of(p.src) : any.src, dst ? desc_of(p.dst) : any.dst); };
+  if (src_given || dst_given) add_given(src_given, dst_given);
+  if (src_given && dst_given && p.pass != Pass::diff_weights) add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output staged
   if (p.pass != Pass::forward) {
+    Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));
-    if (f.rank >= 0) candidates.push_back({f.formats.src, any.weight, f.formats.dst});
+    if (f.rank >= 0) add(f.formats.src, f.formats.dst);
   }
-  candidates.push_back(any);
+  add(any.src, any.dst);
   Choice best;
   for (const Formats &c : candidates) {
     Choice tried = attempt(build, p, c);

@@ -4,7 +4,8 @@
 //   - a private layout in which an image already lies (or is bound to lie) is kept if an optimised implementation takes it;
 //   - gradients otherwise use the image formats that the forward pass prefers: left alone, backward-data picks nhwc
 //     for some shapes and every neighbour would pay a reorder;
-//   - weights are in whatever format the implementation likes best;
+//   - weights stay in a private layout in which they are offered if that costs nothing, else they are wanted in whatever
+//     format the implementation likes best;
 //   - the weight gradient's format is chosen at one batch size for all, since optimizer state lives in it;
 //   - where an output is bound to another layout than the best implementation writes, a reorder follows it.
 #pragma once

@@ -1,8 +1,8 @@
 // reorder.cc: Reorder, between layouts and element types.
 //
-// The same type in the same layout, whatever both are, is a copy of bytes. Everything else is oneDNN's reorder
-// primitive. Where that has none (bf16 without AVX-512) or oneDNN is missing, there are only plain tensors and images,
-// converted here element by element.
+// The same type in the same layout, whatever both are, is a copy of bytes. Working copies of weights have kernels of
+// their own (weight_reorder.h). Everything else is oneDNN's reorder primitive. Where that has none (bf16 without
+// AVX-512) or oneDNN is missing, there are only plain tensors and images, converted here element by element.
 #include <algorithm>
 #include <cstring>
 
@@ -10,6 +10,7 @@
 #include "onednn.h"
 #include "ops.h"
 #include "plain_types.h"
+#include "weight_reorder.h"
 
 namespace hetero {
 
@@ -63,6 +64,7 @@ std::unique_ptr<Kernel> make_plain_conversion(const ht_spec &from, const ht_spec
 }
 
 std::unique_ptr<Kernel> make_conversion(const ht_spec &from, const ht_spec &to) {
+  if (auto k = make_weight_reorder(from, to)) return k;
 #if HT_HAVE_ONEDNN
   int64_t groups = std::max(layout_groups(from.layout), layout_groups(to.layout));
   auto k = std::make_unique<ChainKernel>();
