@@ -218,6 +218,24 @@ func TestEvaluationUsesTheLayoutsOfTraining(t *testing.T) {
 	}
 }
 
+// Whatever a device would choose for another batch size, weight gradients are written where the parameters lie.
+func TestWeightGradientsKeepTheLayoutOfTheFirstPlan(t *testing.T) {
+	d := openParticular(tasteOfConvs)
+	r := newRig(t, d, classifierGraph(t, twoConvs, 2, 4, tensor.F32, true))
+	defer r.close()
+	d.taste = func(op device.Op, out bool, i int, have device.Layout) device.Layout {
+		if _, ok := op.(device.Conv2DDiffWeights); ok && out {
+			return channelsLast
+		}
+		return tasteOfConvs(op, out, i, have)
+	}
+	second := r.compile(classifierGraph(t, twoConvs, 5, 4, tensor.F32, true))
+	defer second.release()
+	if got, want := second.moved(), r.moved(); !slices.Equal(got, want) {
+		t.Errorf("got reorders %q, want those of the first plan, %q", got, want)
+	}
+}
+
 // A model that is only evaluated has no gradients to take layouts from.
 func TestFirstPlanWithoutGradientsKeepsParametersPlain(t *testing.T) {
 	r := newRig(t, openParticular(tasteOfConvs), classifierGraph(t, twoConvs, 2, 4, tensor.F32, false))
