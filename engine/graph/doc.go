@@ -7,7 +7,7 @@
 //	g, err := graph.Build(func(g *graph.Graph) {
 //		x := g.Input("x", tensor.F32, 8, 3, 32, 32)
 //		w := g.Param("conv.weight", graph.Normal(0.1), 16, 3, 3, 3)
-//		y := g.Conv2D("conv", x, w, nil, device.Conv2D{…})
+//		y := g.Conv2D("conv", x, w, nil, graph.Window{…}, 1)
 //		…
 //		g.Output("loss", loss)
 //		g.Differentiate(loss, scale)

@@ -7,7 +7,7 @@
 //
 //	cache := plan.NewCache(dev)
 //	p, err := plan.Compile(cache, g, nil)           // the layout of parameters is chosen here …
-//	state, err := plan.NewState(dev, p.Params())    // … and fixed for the model
+//	state, err := plan.NewState(cache, p.Params())  // … and fixed for the model
 //	eval, err := plan.Compile(cache, evalGraph, p.Params())
 //	err = p.Bind(arena, state)                      // arena: at least p.ArenaBytes(); plans may share one
 //	err = p.Prepare(stream)                         // once an optimizer step
