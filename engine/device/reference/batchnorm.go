@@ -166,6 +166,8 @@ func batchNormDiffApply[T real](op device.BatchNormDiffApply, in, out []operand)
 	store(out[0], diffX)
 }
 
+func finite[T real](v T) bool { return v-v == 0 }
+
 func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 	runningMean, runningVar, mean, variance := load[T](in[0]), load[T](in[1]), load[T](in[2]), load[T](in[3])
 	groups, channels := in[2].shape()[0], in[2].shape()[1]
@@ -181,6 +183,9 @@ func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 		}
 		batchMean /= T(groups)
 		batchVar /= T(groups)
+		if !finite(batchMean) || !finite(batchVar) {
+			continue // a step that is skipped leaves no trace
+		}
 		runningMean[c] += T(T(op.Momentum) * (batchMean - runningMean[c]))
 		runningVar[c] += T(T(op.Momentum) * (batchVar - runningVar[c]))
 	}

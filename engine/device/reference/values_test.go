@@ -52,6 +52,8 @@ func TestValuesWorkedOutByHand(t *testing.T) {
 			tensors{f64(shape{1}, 10), f64(shape{1}, 1), f64(shape{1, 1}, 20), f64(shape{1, 1}, 3)}, [][]float64{{11}, {1.3}}},
 		{"batch_norm running of groups with unlike counts", device.BatchNormRunning{Momentum: 0.5, Counts: []int64{4, 2}},
 			tensors{f64(shape{1}, 0), f64(shape{1}, 0), f64(shape{2, 1}, 2, 6), f64(shape{2, 1}, 3, 1)}, [][]float64{{2}, {1.5}}},
+		{"batch_norm running keeps a channel whose batch is not finite", device.BatchNormRunning{Momentum: 0.5, Counts: []int64{4}},
+			tensors{f64(shape{2}, 1, 1), f64(shape{2}, 2, 2), f64(shape{1, 2}, math.NaN(), 3), f64(shape{1, 2}, 3, 3)}, [][]float64{{1, 2}, {2, 3}}},
 		{"batch_norm diff_apply with a count of several ranks", device.BatchNormDiffApply{Eps: 1, Count: 8},
 			tensors{f64(shape{1, 1, 1, 1}, 5), f64(shape{1, 1}, 1), f64(shape{1, 1}, 3), f64(shape{1}, 6), f64(shape{1}, 0), f64(shape{1, 1, 1, 1}, 10),
 				f64(shape{1, 1}, 16), f64(shape{1, 1}, 8)}, [][]float64{{15}}}, // 6/2·(10 - 8/8 - 2·16/8)
