@@ -28,9 +28,11 @@ GO_BUILD := go build -buildvcs=false $(if $(VERSION),-ldflags '-X main.version=$
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu
 GO_TEST  := go test -count=1 -timeout 30m
 ifeq ($(SANITIZE),address)
-# -asan puts the sanitizer's run-time library first in every test binary, as libhetero_*.so needs it.
+# The sanitizer's run-time library must come first in every test binary, and finds the C++ library's throw only if that is
+# there from the start as well, not opened later with libhetero_*.so.
+ASAN_PRELOAD := $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 TEST_ENV += ASAN_OPTIONS=detect_leaks=0
-GO_TEST  += -asan
+GO_TEST  += -asan -exec 'env LD_PRELOAD=$(ASAN_PRELOAD)'
 else ifeq ($(SANITIZE),undefined)
 TEST_ENV += UBSAN_OPTIONS=print_stacktrace=1
 endif
@@ -59,7 +61,7 @@ ifneq ($(SANITIZE),off)
 	@echo "sanitizer: run the tests with: make test SANITIZE=$(SANITIZE)"
 endif
 ifeq ($(SANITIZE),address)
-	@echo "sanitizer: or the program with: LD_PRELOAD=$$($${CXX:-c++} -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
+	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
 deps: ## Install or fetch what the build needs: system packages as root, oneDNN always
