@@ -1,0 +1,346 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/models/resnet"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// golden is a run of PyTorch, made by scripts/goldens.py, where the batches and parameters are defined.
+type golden struct {
+	Config struct {
+		Model          string
+		Seed           uint64
+		Classes        int
+		ImageSize      int `json:"image_size"`
+		BatchSize      int `json:"batch_size"`
+		Steps          int
+		WarmupSteps    int     `json:"warmup_steps"`
+		LabelSmoothing float64 `json:"label_smoothing"`
+		ResidualWeight float64 `json:"residual_weight"` // initial weight of bn3, the last BatchNorm of a bottleneck
+		Mean, Std      [3]float64
+		Optimizer      struct {
+			Name        string
+			LR          float64
+			Momentum    float64
+			Nesterov    bool
+			WeightDecay float64 `json:"weight_decay"`
+			Beta1       float64
+			Beta2       float64
+			Eps         float64
+		}
+	}
+	FirstLabels     []int              `json:"first_labels"`
+	FirstImageBytes []int              `json:"first_image_bytes"`
+	LossF32         [][]float64        `json:"loss_f32"`
+	LossF64         []float64          `json:"loss_f64"`
+	EvalLossF32     []float64          `json:"eval_loss_f32"`
+	EvalLossF64     float64            `json:"eval_loss_f64"`
+	GradNormF64     map[string]float64 `json:"grad_norm_f64"`
+}
+
+const (
+	// lossFloor is the error of a loss that is always allowed: PyTorch's f32 runs agree with its f64 run to 3e-7 at best,
+	// and what is closer to it in one step than that is luck.
+	lossFloor = 2e-6
+	// normTolerance is the relative error of a parameter's gradient norm at the first step.
+	normTolerance = 1e-4
+)
+
+// goldenData is the batches of a golden run, one after the other.
+type goldenData struct{ g *golden }
+
+func (d goldenData) Len() int { return (d.g.Config.Steps + 1) * d.g.Config.BatchSize }
+func (d goldenData) Classes() []string {
+	return make([]string, d.g.Config.Classes)
+}
+func (d goldenData) Label(i int) int {
+	c := d.g.Config
+	return int(random.New(c.Seed, fmt.Sprint("golden.labels.", i/c.BatchSize)).Bits(uint64(i%c.BatchSize)) % uint64(c.Classes))
+}
+func (d goldenData) NewReader() (data.Reader, error) { return goldenReader{d}, nil }
+
+type goldenReader struct{ d goldenData }
+
+func (r goldenReader) Close() error { return nil }
+func (r goldenReader) Read(i int, _ data.Sizer, img *data.Image) error {
+	c := r.d.g.Config
+	size, n, label := c.ImageSize, i%c.BatchSize, r.d.Label(i)
+	noise := random.New(c.Seed, fmt.Sprint("golden.images.", i/c.BatchSize))
+	pix := make([]byte, size*size*3)
+	for at := range pix {
+		ch, x, y := at%3, at/3%size, at/3/size
+		wave := (label + 1) * (x + 2*y + 3*ch) % 16
+		pix[at] = byte(noise.Bits(uint64(n*len(pix)+at))&127) + byte(8*wave)
+	}
+	*img = data.Image{Pix: pix, Width: size, Height: size, FullWidth: size, FullHeight: size}
+	return nil
+}
+
+func (g *golden) model() models.Classifier {
+	if g.Config.Model == "simple_cnn" {
+		return simplecnn.Build(simplecnn.Options{Channels: []int{32, 64, 128}})
+	}
+	return resnet.Build(resnet.Family[g.Config.Model], resnet.Options{})
+}
+
+func (g *golden) options(compute tensor.DType) ReplicaOptions {
+	c := g.Config
+	o := ReplicaOptions{Model: g.model(), Classes: c.Classes, ImageSize: c.ImageSize, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
+		LabelSmoothing: c.LabelSmoothing, Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
+			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2, Eps: c.Optimizer.Eps}}
+	for i := range 3 {
+		o.Mean[i], o.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
+	}
+	return o
+}
+
+// openCPU opens the CPU device, or skips where its library was not built, unless HETERO_REQUIRE names it.
+func openCPU(t *testing.T) device.Device {
+	t.Helper()
+	dev, err := cpu.Driver{}.Open(0, device.Options{})
+	if err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
+func loadGolden(t *testing.T, path string) *golden {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := new(golden)
+	if err := json.Unmarshal(text, g); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return g
+}
+
+func TestRunsFollowPyTorch(t *testing.T) {
+	files, err := filepath.Glob("../models/testdata/*_*.json")
+	if err != nil || len(files) < 4 {
+		t.Fatalf("got %d golden files (%v), want at least 4", len(files), err)
+	}
+	for _, path := range files {
+		g := loadGolden(t, path)
+		name := strings.TrimSuffix(filepath.Base(path), ".json")
+		t.Run(name+"/cpu", func(t *testing.T) { followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps) })
+		if name == "simple_cnn_sgd" && !testing.Short() {
+			t.Run(name+"/reference in f64", func(t *testing.T) { followGolden(t, openReference(t), g, tensor.F64, 6) })
+		}
+	}
+}
+
+// followGolden repeats the first steps of a golden run.
+func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DType, steps int) {
+	r, err := NewReplica(dev, g.options(compute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	checkFirstBatch(t, g)
+	loader, err := data.NewLoader(data.Options{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize},
+		BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loader.Close()
+	r.setResidualWeights(t, g.Config.ResidualWeight)
+	gap := 0.0 // of PyTorch's f32 runs so far: once two runs have parted they are not bound to meet again
+	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
+	for step := range steps {
+		out, err := r.Step(context.Background(), loader, schedule.Rate(step))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if step == 0 {
+			checkGradientNorms(t, r, g)
+		}
+		for _, f32 := range g.LossF32 {
+			gap = max(gap, math.Abs(f32[step]-g.LossF64[step]))
+		}
+		checkLoss(t, fmt.Sprint("step ", step), out.Loss/float64(out.Samples), g.LossF64[step], gap)
+	}
+	if steps < g.Config.Steps {
+		return
+	}
+	batch, err := loader.Next(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer batch.Release()
+	if err := r.PrepareEvaluation(); err != nil {
+		t.Fatal(err)
+	}
+	sums, err := r.Evaluate(batch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f32 := range g.EvalLossF32 {
+		gap = max(gap, math.Abs(f32-g.EvalLossF64))
+	}
+	checkLoss(t, "evaluation", sums.Loss/float64(sums.Samples), g.EvalLossF64, gap)
+}
+
+// checkLoss allows three times the error that PyTorch's own f32 runs have had against its f64 run.
+func checkLoss(t *testing.T, what string, got, want, gap float64) {
+	t.Helper()
+	diff := math.Abs(got - want)
+	if allowed := max(3*gap, lossFloor); !(diff <= allowed) {
+		t.Errorf("%s: loss %.8f, want %.8f within %.1e, off by %.1e", what, got, want, allowed, diff)
+	}
+	t.Logf("%s: off by %.1e, PyTorch in f32 by up to %.1e", what, diff, gap)
+}
+
+// setResidualWeights starts the last BatchNorm of each bottleneck at weight w.
+func (r *Replica) setResidualWeights(t *testing.T, w float64) {
+	t.Helper()
+	for _, p := range r.state.Params.Params {
+		if !strings.HasSuffix(p.Name, "bn3.weight") {
+			continue
+		}
+		p.Init = graph.Const(w)
+		if err := r.state.Write(r.state.Values, p, initialValues(p, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func checkFirstBatch(t *testing.T, g *golden) {
+	t.Helper()
+	var img data.Image
+	d := goldenData{g}
+	if err := (goldenReader{d}).Read(0, nil, &img); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range g.FirstLabels {
+		if got := d.Label(i); got != want {
+			t.Fatalf("label %d: got %d, want %d", i, got, want)
+		}
+	}
+	for i, want := range g.FirstImageBytes {
+		if got := int(img.Pix[i]); got != want {
+			t.Fatalf("image byte %d: got %d, want %d", i, got, want)
+		}
+	}
+}
+
+// checkGradientNorms compares the gradients that the last step left behind.
+func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
+	t.Helper()
+	if len(g.GradNormF64) != len(r.state.Params.Params) {
+		t.Fatalf("got %d parameters, want %d", len(r.state.Params.Params), len(g.GradNormF64))
+	}
+	for _, p := range r.state.Params.Params {
+		b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
+		if err := r.state.Read(r.state.Grads, p, b); err != nil {
+			t.Fatal(err)
+		}
+		sum := 0.0
+		for len(b) > 0 {
+			var v float64
+			if p.Spec.DType == tensor.F64 {
+				v, b = math.Float64frombits(binary.LittleEndian.Uint64(b)), b[8:]
+			} else {
+				v, b = float64(math.Float32frombits(binary.LittleEndian.Uint32(b))), b[4:]
+			}
+			sum += v * v
+		}
+		want, known := g.GradNormF64[p.Name]
+		if got := math.Sqrt(sum); !known || math.Abs(got-want) > normTolerance*want {
+			t.Errorf("gradient norm of %s: got %.8g, want %.8g", p.Name, got, want)
+		}
+	}
+}
+
+// steadyReplica is a ResNet on the CPU after two steps, with its batches.
+func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) {
+	t.Helper()
+	dev := openCPU(t)
+	o := testOptions()
+	o.Model, o.ImageSize, o.BatchSize, o.Accumulation, o.Compute = resnet.Build(resnet.Family["resnet18"], resnet.Options{}), 32, 8, 2, compute
+	o.Optimizer.ClipNorm = 1
+	r, err := NewReplica(dev, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.Close() })
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 64, Classes: 3, Size: 32})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := data.NewLoader(data.Options{Dataset: data.Cached(set.Train, 0), Transform: data.Transform{Crop: data.PadCrop, Size: 32, Pad: 4, Flip: true},
+		BatchSize: 8, Accumulation: 2, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	for range 9 { // an epoch: everything is cached
+		if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r, l
+}
+
+func TestStepsAllocateNothing(t *testing.T) {
+	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
+		r, l := steadyReplica(t, compute)
+		before, _ := r.dev.Memory()
+		allocs := testing.AllocsPerRun(20, func() {
+			if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if allocs != 0 {
+			t.Errorf("%v: got %.1f heap allocations a step, want none", compute, allocs)
+		}
+		if after, _ := r.dev.Memory(); after != before {
+			t.Errorf("%v: device memory went from %d to %d bytes", compute, before, after)
+		}
+		if got := r.PredictedBytes(); got != before {
+			t.Errorf("%v: predicted %d bytes, the device gave out %d", compute, got, before)
+		}
+	}
+}
+
+func TestSameSeedGivesBitEqualLosses(t *testing.T) {
+	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
+		var first [2]float64
+		for i := range 2 {
+			r, l := steadyReplica(t, compute)
+			out, err := r.Step(context.Background(), l, 0.01)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now := [2]float64{out.Loss, out.GradNorm}; i == 0 {
+				first = now
+			} else if now != first {
+				t.Errorf("%v: loss and norm %v, in the run before %v", compute, now, first)
+			}
+		}
+	}
+}

@@ -1,0 +1,208 @@
+#!/usr/bin/env python3
+"""Makes the golden runs in engine/models/testdata: 20 training steps of PyTorch, which the engine's tests repeat.
+
+    python3 -m venv .venv && .venv/bin/pip install torch torchvision numpy
+    .venv/bin/python scripts/goldens.py            # all cases, some minutes on two cores
+    .venv/bin/python scripts/goldens.py --case resnet50_sgd --dry-run
+
+Run it again only to add a case or a field: the tests never need PyTorch. The files differ in the last digits between
+PyTorch versions and CPUs, so read the diff; each names the version it was made with.
+
+Nothing random is stored. Every number comes from the generator of engine/nn/random (here counter_random.py), with the
+file's seed and a stream's name; element i of a tensor, in row-major order, takes index i:
+
+  parameters  The stream is named as the parameter (torchvision's names). Values are computed in f64 and rounded to f32.
+      convolution (O, I, KH, KW)  normal, mean 0, deviation sqrt(2 / (O·KH·KW))
+      linear weight and bias      uniform in ±1/sqrt(inputs)
+      BatchNorm                   weight 1 (residual_weight in the last of a bottleneck, bn3), bias 0, running mean 0, variance 1
+  batch of step t = 0, 1, 2 …
+      labels (N)                  Bits(n) mod classes, of "golden.labels.<t>"
+      images (N, H, W, 3), bytes  (Bits(i) & 127) + 8·((label + 1)·(x + 2·y + 3·c) mod 16), of "golden.images.<t>", where
+                                  y, x, c are the element's row, column and channel: noise over waves that tell the class
+      network input (N, 3, H, W)  src·a + b in f32, the product rounded before the sum; a = 1/(255·std) and b = -mean/std are
+                                  computed in f64 from the mean and std below and rounded to f32
+
+Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 parameters and inputs:
+  loss           mean of the batch's softmax cross-entropy, with label smoothing
+  learning rate  step t uses lr·min(1, (t + 1)/warmup_steps)
+  weight decay   on all parameters
+  BatchNorm      batch statistics, eps 1e-5, running statistics with momentum 0.1 (the variance unbiased)
+
+Fields: `loss_*` before each step's update. `grad_norm_*` the L2 norm of each parameter's gradient at step 0, summed in
+f64. `eval_loss_*` after the last step, on the batch that follows, with running statistics and without label smoothing.
+`first_*` excerpts of what both sides make, to tell a wrong batch from a wrong step.
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+import numpy as np
+import torch
+import torchvision
+
+from counter_random import Stream, indices
+from peers.simple_cnn import SimpleCNN
+
+TESTDATA = pathlib.Path(__file__).resolve().parent.parent / "engine" / "models" / "testdata"
+
+# CIFAR-10's, of values in 0…1.
+MEAN = (0.4914, 0.4822, 0.4465)
+STD = (0.2470, 0.2435, 0.2616)
+
+SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4}
+ADAMW = {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.05}
+COMMON = {"classes": 10, "steps": 20, "warmup_steps": 5, "mean": MEAN, "std": STD}
+
+# Seeds at which PyTorch's own ways of computing in f32 agree longest; see VARIANTS.
+SMALL = {"model": "simple_cnn", "batch_size": 8, "image_size": 16, "residual_weight": 1.0}
+RESNET = {"model": "resnet50", "batch_size": 8, "image_size": 32, "residual_weight": 0.03, "label_smoothing": 0.0}
+CASES = {
+    "simple_cnn_sgd": {**SMALL, "seed": 54, "optimizer": {**SGD, "lr": 0.01}, "label_smoothing": 0.0},
+    "simple_cnn_adamw": {**SMALL, "seed": 12, "optimizer": ADAMW, "label_smoothing": 0.1},
+    "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
+    "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
+}
+
+
+def build(config, dtype):
+    """The model with the generator's parameters."""
+    if config["model"] == "simple_cnn":
+        model = SimpleCNN(config["classes"])
+    else:
+        model = getattr(torchvision.models, config["model"])(num_classes=config["classes"])
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.copy_(torch.from_numpy(initial_value(config, name, tuple(p.shape), model.fc.in_features)))
+    return model.to(dtype)
+
+
+def initial_value(config, name, shape, fc_inputs):
+    stream = Stream(config["seed"], name)
+    if len(shape) == 4:  # convolution (O, I, KH, KW)
+        return stream.fill_normal(shape, 0.0, math.sqrt(2.0 / (shape[0] * shape[2] * shape[3])))
+    if name.startswith("fc."):
+        bound = 1.0 / math.sqrt(fc_inputs)
+        return stream.fill_uniform(shape, -bound, bound)
+    if name.endswith("bn3.weight"):
+        return np.full(shape, config["residual_weight"], dtype=np.float32)
+    return np.full(shape, 1.0 if name.endswith("weight") else 0.0, dtype=np.float32)
+
+
+def make_batch(config, step):
+    """Images (N, H, W, 3) of u8 and labels (N)."""
+    n, size = config["batch_size"], config["image_size"]
+    labels = (Stream(config["seed"], f"golden.labels.{step}").bits(indices((n,))) % np.uint64(config["classes"])).astype(np.int64)
+    shape = (n, size, size, 3)
+    noise = (Stream(config["seed"], f"golden.images.{step}").bits(indices(shape)) & np.uint64(127)).astype(np.int64).reshape(shape)
+    y, x, c = np.ogrid[:size, :size, :3]
+    wave = (labels[:, None, None, None] + 1) * (x + 2 * y + 3 * c) % 16
+    return (noise + 8 * wave).astype(np.uint8), labels
+
+
+def normalize(images):
+    """Network input (N, 3, H, W) of f32."""
+    a = np.array([1.0 / (255.0 * s) for s in STD], dtype=np.float32)
+    b = np.array([-m / s for m, s in zip(MEAN, STD)], dtype=np.float32)
+    return np.ascontiguousarray((images.astype(np.float32) * a + b).transpose(0, 3, 1, 2))
+
+
+def make_optimizer(o, parameters):
+    if o["name"] == "sgd":
+        return torch.optim.SGD(parameters, lr=o["lr"], momentum=o["momentum"], nesterov=o["nesterov"], weight_decay=o["weight_decay"])
+    return torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"])
+
+
+def train(config, dtype, layout=torch.contiguous_format):
+    """Loss of every step, gradient norms of the first, loss of the evaluation."""
+    model = build(config, dtype).train().to(memory_format=layout)
+    optimizer = make_optimizer(config["optimizer"], model.parameters())
+    result = {"loss": []}
+    for step in range(config["steps"]):
+        images, labels = make_batch(config, step)
+        for group in optimizer.param_groups:
+            group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"])
+        logits = model(torch.from_numpy(normalize(images)).to(dtype))
+        loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels), label_smoothing=config["label_smoothing"])
+        optimizer.zero_grad()
+        loss.backward()
+        result["loss"].append(loss.item())
+        if step == 0:
+            result["grad_norm"] = {name: p.grad.double().norm().item() for name, p in model.named_parameters()}
+        optimizer.step()
+    images, labels = make_batch(config, config["steps"])
+    with torch.no_grad():
+        logits = model.eval()(torch.from_numpy(normalize(images)).to(dtype))
+        result["eval_loss"] = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels)).item()
+    return result
+
+
+# PyTorch's own ways of computing in f32. A pre-activation that is zero but for rounding falls on one side of a ReLU in
+# one of them and on the other side in another; from that step on their losses part, the faster the deeper the network
+# and the larger the learning rate. So the error of "PyTorch in f32" is that of all of them, not of one that was lucky.
+VARIANTS = {"default": {}, "without oneDNN": {"mkldnn": False}, "channels last": {"layout": torch.channels_last}}
+
+
+def train_variant(config, mkldnn=True, layout=torch.contiguous_format):
+    with torch.backends.mkldnn.flags(enabled=mkldnn):
+        return train(config, torch.float32, layout)
+
+
+def golden(config):
+    f64 = train(config, torch.float64)
+    f32 = [train_variant(config, **v) for v in VARIANTS.values()]
+    images, labels = make_batch(config, 0)
+    return {
+        "config": config,
+        "made_with": f"torch {torch.__version__}, torchvision {torchvision.__version__}",
+        "first_labels": labels.tolist(),
+        "first_image_bytes": images.flatten()[:12].tolist(),
+        "loss_f64": f64["loss"],
+        "loss_f32": [run["loss"] for run in f32],
+        "eval_loss_f64": f64["eval_loss"],
+        "eval_loss_f32": [run["eval_loss"] for run in f32],
+        "grad_norm_f64": f64["grad_norm"],
+        "grad_norm_f32": f32[0]["grad_norm"],
+    }
+
+
+def summarize(name, run):
+    """Prints what the tolerances of the tests rest on: how far PyTorch's own f32 runs are from its f64 run."""
+    print(f"{name}: loss {run['loss_f64'][0]:.4f} -> {run['loss_f64'][-1]:.4f}, evaluation {run['eval_loss_f64']:.4f}")
+    print("  loss, f64:    ", *(f"{x:.3f}" for x in run["loss_f64"]))
+    for variant, loss in zip(VARIANTS, run["loss_f32"]):
+        print(f"  {variant:14}", *(f"{abs(a - b):.0e}" for a, b in zip(loss, run["loss_f64"])))
+    norms = {k: abs(run["grad_norm_f32"][k] - v) / v for k, v in run["grad_norm_f64"].items()}
+    worst = max(norms, key=norms.get)
+    print(f"  worst gradient norm, relative: {norms[worst]:.1e} ({worst})")
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Makes the golden runs in engine/models/testdata; see the top of this file.")
+    parser.add_argument("--case", action="append", choices=CASES, help="only this one; repeatable (default: all)")
+    parser.add_argument("--dry-run", action="store_true", help="print the gaps, write nothing")
+    arguments = parser.parse_args()
+    for name in arguments.case or CASES:
+        run = golden({**COMMON, **CASES[name]})
+        summarize(name, run)
+        if not arguments.dry_run:
+            (TESTDATA / f"{name}.json").write_text(compact(json.dumps(run, indent=1)) + "\n")
+
+
+def compact(text):
+    """Puts each list of numbers on one line."""
+    lines, depth = [], 0
+    for line in text.split("\n"):
+        if depth > 0:
+            lines[-1] += line.strip() + (" " if line.endswith(",") else "")
+        else:
+            lines.append(line)
+        depth += line.count("[") - line.count("]")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()
