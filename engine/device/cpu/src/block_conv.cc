@@ -85,12 +85,14 @@ struct GatherConv : Kernel {
   }
 };
 
-// diff_weights. Samples are packed in chunks that the second-level cache holds for one block of src and two of diff_dst.
+// diff_weights. Samples are taken in chunks that the second-level cache holds for one block of src and two of diff_dst. They
+// are packed, so that the long dimension is the samples, unless images are f32 with long enough rows as they are.
 struct OuterConv : Kernel {
   BlockKernels tiles;
+  bool direct; // nothing is packed
   int64_t samples, src_blocks, src_pixels, dst_blocks, dst_pixels, num_taps, element;
   int64_t chunk; // samples
-  std::vector<int32_t> seen; // pixels of src that any tap sees: src_pixels of the image_pixels
+  std::vector<int32_t> seen; // pixels of src that any tap sees, all where nothing is packed: src_pixels of the image_pixels
   int64_t image_pixels;
   std::vector<int32_t> all;   // pixels of diff_dst
   std::vector<Run> runs;
@@ -114,18 +116,19 @@ struct OuterConv : Kernel {
     int64_t pairs = (dst_blocks + 1) / 2;
 #pragma omp parallel
     {
+      int64_t packs = direct ? 0 : chunks();
 #pragma omp for collapse(2) schedule(static) nowait
-      for (int64_t c = 0; c < chunks(); c++)
+      for (int64_t c = 0; c < packs; c++)
         for (int64_t block = 0; block < src_blocks; block++) pack(args.in[0], a, c, block, src_blocks, image_pixels, seen);
 #pragma omp for collapse(2) schedule(static)
-      for (int64_t c = 0; c < chunks(); c++)
+      for (int64_t c = 0; c < packs; c++)
         for (int64_t block = 0; block < dst_blocks; block++) pack(args.in[1], b, c, block, dst_blocks, dst_pixels, all);
       // A thread's tiles are consecutive, so most of them share their blocks of diff_dst.
       int64_t tasks = pairs * src_blocks, threads = omp_get_num_threads(), t = omp_get_thread_num();
       for (int64_t i = tasks * t / threads, end = tasks * (t + 1) / threads; i < end;) {
         int64_t pair = i / src_blocks, stop = std::min(end, (pair + 1) * src_blocks);
         for (int64_t c = 0; c < chunks(); c++)
-          for (int64_t j = i; j < stop; j++) tile(a, b, static_cast<float *>(args.out[0]), c, j % src_blocks, 2 * pair);
+          for (int64_t j = i; j < stop; j++) tile(args, a, b, c, j % src_blocks, 2 * pair);
         i = stop;
       }
     }
@@ -139,13 +142,24 @@ struct OuterConv : Kernel {
       tiles.pack(from + wanted[static_cast<size_t>(i)] * kBlock * element, blocks * pixels * kBlock, chunk_samples(c), to + i * vectors(c) * vector_bytes());
   }
 
-  void tile(const char *a, const char *b, float *out, int64_t c, int64_t src, int64_t dst) const {
+  void tile(const Args &args, const char *a, const char *b, int64_t c, int64_t src, int64_t dst) const {
     OuterTile t;
-    t.vectors = vectors(c);
+    t.samples = direct ? chunk_samples(c) : 1;
+    t.a_sample = src_blocks * image_pixels;
+    t.b_sample = dst_blocks * dst_pixels;
+    t.vectors = direct ? 1 : vectors(c);
     int64_t src_bytes = src_pixels * t.vectors * vector_bytes(), dst_bytes = dst_pixels * t.vectors * vector_bytes();
-    t.a = a + packed_before(c, src_blocks, src_pixels) + src * src_bytes;
-    auto *b0 = b + packed_before(c, dst_blocks, dst_pixels) + dst * dst_bytes;
+    if (direct) {
+      a = static_cast<const char *>(args.in[0]) + c * chunk * t.a_sample * vector_bytes();
+      b = static_cast<const char *>(args.in[1]) + c * chunk * t.b_sample * vector_bytes();
+    } else {
+      a += packed_before(c, src_blocks, src_pixels);
+      b += packed_before(c, dst_blocks, dst_pixels);
+    }
+    t.a = a + src * src_bytes;
+    auto *b0 = b + dst * dst_bytes;
     bool two = dst + 1 < dst_blocks;
+    auto *out = static_cast<float *>(args.out[0]);
     t.b0 = b0;
     t.b1 = two ? b0 + dst_bytes : nullptr;
     t.add = c > 0;
@@ -208,7 +222,11 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   k->dst_pixels = pixels_of(o.dst);
   k->num_taps = pixels_of(o.weight);
   auto list = sights(*static_cast<const ht_conv2d_params *>(r.params), o.src, o.weight, o.dst);
-  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), -1); // of a pixel among those seen
+  size_t breaks = 1; // of runs in the image
+  for (size_t i = 1; i < list.size(); i++)
+    breaks += list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
+  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // a run's start costs as much as a pixel
+  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // of a pixel among those seen
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;
   for (int32_t p = 0; p < k->image_pixels; p++)
     if (int32_t &at = place[static_cast<size_t>(p)]; at == 0) {
@@ -233,7 +251,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
       k->runs.push_back({src, s.dst, 1});
   }
   while (static_cast<int64_t>(k->first.size()) <= k->num_taps) k->first.push_back(static_cast<int64_t>(k->runs.size()));
-  k->workspace = k->packed(k->src_blocks, k->src_pixels) + k->packed(k->dst_blocks, k->dst_pixels);
+  if (!k->direct) k->workspace = k->packed(k->src_blocks, k->src_pixels) + k->packed(k->dst_blocks, k->dst_pixels);
   k->in = {with_layout(r.in[0], kNChw16c), with_layout(r.in[1], kNChw16c)};
   k->out = {with_layout(r.out[0], kOutputsLast)};
   return k;
@@ -253,25 +271,22 @@ bool fits(const Request &r, const Operands &o) {
 }
 
 // Whether these kernels are the faster ones, as measured against oneDNN 3.2 on Zen 5: batches of 8 on the images of
-// ResNet-50 at 224, of 128 on those at 32.
+// ResNet-50 at 224, of 128 on those at 32. Where both are equal, these: oneDNN's weight gradients wait for each other in
+// spinning barriers, which stall for a scheduler tick whenever somebody else needs one of the cores.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
-  int64_t pixels = pixels_of(o.dst), c = o.src.dims[1], outputs = o.dst.dims[1];
-  bool window = pixels_of(o.weight) > 1, f32 = o.src.dtype == HT_F32;
+  bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;
   if (o.src.dims[0] < 8) return false; // rows of a register tile stay empty
+  int64_t limit; // pixels of dst
   switch (r.op) {
-  case HT_CONV2D: return pixels <= (window ? 4 : 1);
-  case HT_CONV2D_DIFF_SRC:
-    if (!window) return pixels == 1;
-    return pixels <= (!f32 ? 196 : p.stride[0] > 1 ? 49 : 4);
-  default: {
-    int64_t tasks = (outputs / kBlock + 1) / 2 * (c / kBlock);
-    if (tasks < 2 * r.threads) return false;
-    if (window) return pixels <= (f32 ? 196 : 784);
-    bool deep = c * outputs >= 160 * (c + outputs); // packing is a small part
-    return pixels <= (f32 ? 4 : deep ? 196 : 16);
+  case HT_CONV2D: limit = window ? 4 : 1; break;
+  case HT_CONV2D_DIFF_SRC: limit = !window ? 1 : strided || !f32 ? 196 : 4; break;
+  default:
+    limit = f32 ? (window && !strided ? 784 : 196) : (window || strided ? 784 : 196);
+    // A block of src for two of diff_dst is a thread's least share.
+    if ((o.dst.dims[1] / kBlock + 1) / 2 * (o.src.dims[1] / kBlock) < 2 * r.threads) return false;
   }
-  }
+  return pixels_of(o.dst) <= limit;
 }
 
 } // namespace

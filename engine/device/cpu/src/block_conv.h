@@ -41,14 +41,15 @@ struct GatherTile {
 };
 using Gather = void (*)(const GatherTile &);
 
-// Weight gradient of one tap for a block of 16 channels and one or two of outputs. a and b0, b1 are packed (see pack): for
-// each pixel `vectors` vectors, pixel after pixel. A run is a stretch of pixels that follow each other in both.
+// Weight gradient of one tap for a block of 16 channels and one or two of outputs. a, b0 and b1 hold vectors of kBlock
+// channels: `vectors` for each pixel, pixel after pixel, sample after sample `a_sample` and `b_sample` vectors apart. A
+// run is a stretch of pixels that follow each other in both.
 struct Run {
   int32_t a, b, pixels;
 };
 struct OuterTile {
   const void *a, *b0, *b1; // b1 is nullptr where there is one output block only
-  int64_t vectors;
+  int64_t samples, a_sample, b_sample, vectors;
   const Run *runs;
   int64_t num_runs;
   float *out0, *out1; // (16 channels, 16 outputs) each

@@ -40,21 +40,23 @@ template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
   float *out[2] = {t.out0, t.out1};
   for (int c = 0; c < 8; c++)
     for (int o = 0; o < Outs; o++) sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
-  for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
-    int64_t a0 = run->a * t.vectors, b0 = run->b * t.vectors, length = run->pixels * t.vectors;
-    const float *a = static_cast<const float *>(t.a) + a0 * kBlock + first;
-    const float *b[2] = {static_cast<const float *>(t.b0) + b0 * kBlock,
-                         Outs > 1 ? static_cast<const float *>(t.b1) + b0 * kBlock : nullptr};
-    for (int64_t k = 0; k < length; k++) {
-      __m512 bv[Outs];
-      for (int o = 0; o < Outs; o++) bv[o] = _mm512_loadu_ps(b[o] + k * kBlock);
+  for (int64_t sample = 0; sample < t.samples; sample++)
+    for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
+      int64_t a0 = sample * t.a_sample + run->a * t.vectors, b0 = sample * t.b_sample + run->b * t.vectors;
+      int64_t length = run->pixels * t.vectors;
+      const float *a = static_cast<const float *>(t.a) + a0 * kBlock + first;
+      const float *b[2] = {static_cast<const float *>(t.b0) + b0 * kBlock,
+                           Outs > 1 ? static_cast<const float *>(t.b1) + b0 * kBlock : nullptr};
+      for (int64_t k = 0; k < length; k++) {
+        __m512 bv[Outs];
+        for (int o = 0; o < Outs; o++) bv[o] = _mm512_loadu_ps(b[o] + k * kBlock);
 #pragma GCC unroll 8
-      for (int c = 0; c < 8; c++) {
-        __m512 av = _mm512_set1_ps(a[k * kBlock + c]);
-        for (int o = 0; o < Outs; o++) sum[c][o] = _mm512_fmadd_ps(av, bv[o], sum[c][o]);
+        for (int c = 0; c < 8; c++) {
+          __m512 av = _mm512_set1_ps(a[k * kBlock + c]);
+          for (int o = 0; o < Outs; o++) sum[c][o] = _mm512_fmadd_ps(av, bv[o], sum[c][o]);
+        }
       }
     }
-  }
   for (int c = 0; c < 8; c++)
     for (int o = 0; o < Outs; o++) _mm512_storeu_ps(out[o] + (first + c) * kBlock, sum[c][o]);
 }

@@ -55,21 +55,23 @@ template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
   float *out[2] = {t.out0, t.out1};
   for (int c = 0; c < 8; c++)
     for (int o = 0; o < Outs; o++) sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
-  for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
-    int64_t a0 = run->a * t.vectors, b0 = run->b * t.vectors, length = run->pixels * t.vectors;
-    const uint16_t *a = static_cast<const uint16_t *>(t.a) + (a0 * kBlock + first) * 2;
-    const uint16_t *b[2] = {static_cast<const uint16_t *>(t.b0) + b0 * kBlock * 2,
-                            Outs > 1 ? static_cast<const uint16_t *>(t.b1) + b0 * kBlock * 2 : nullptr};
-    for (int64_t k = 0; k < length; k++) {
-      __m512bh bv[Outs];
-      for (int o = 0; o < Outs; o++) bv[o] = load(b[o] + k * kBlock * 2);
+  for (int64_t sample = 0; sample < t.samples; sample++)
+    for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
+      int64_t a0 = sample * t.a_sample + run->a * t.vectors, b0 = sample * t.b_sample + run->b * t.vectors;
+      int64_t length = run->pixels * t.vectors;
+      const uint16_t *a = static_cast<const uint16_t *>(t.a) + (a0 * kBlock + first) * 2;
+      const uint16_t *b[2] = {static_cast<const uint16_t *>(t.b0) + b0 * kBlock * 2,
+                              Outs > 1 ? static_cast<const uint16_t *>(t.b1) + b0 * kBlock * 2 : nullptr};
+      for (int64_t k = 0; k < length; k++) {
+        __m512bh bv[Outs];
+        for (int o = 0; o < Outs; o++) bv[o] = load(b[o] + k * kBlock * 2);
 #pragma GCC unroll 8
-      for (int c = 0; c < 8; c++) {
-        __m512bh av = spread(a + (k * kBlock + c) * 2);
-        for (int o = 0; o < Outs; o++) sum[c][o] = _mm512_dpbf16_ps(sum[c][o], av, bv[o]);
+        for (int c = 0; c < 8; c++) {
+          __m512bh av = spread(a + (k * kBlock + c) * 2);
+          for (int o = 0; o < Outs; o++) sum[c][o] = _mm512_dpbf16_ps(sum[c][o], av, bv[o]);
+        }
       }
     }
-  }
   for (int c = 0; c < 8; c++)
     for (int o = 0; o < Outs; o++) _mm512_storeu_ps(out[o] + (first + c) * kBlock, sum[c][o]);
 }
