@@ -19,8 +19,7 @@ file's seed and a stream's name; element i of a tensor, in row-major order, take
       labels (N)                  Bits(n) mod classes, of "golden.labels.<t>"
       images (N, H, W, 3), bytes  (Bits(i) & 127) + 8·((label + 1)·(x + 2·y + 3·c) mod 16), of "golden.images.<t>", where
                                   y, x, c are the element's row, column and channel: noise over waves that tell the class
-      network input (N, 3, H, W)  src·a + b in f32, the product rounded before the sum; a = 1/(255·std) and b = -mean/std are
-                                  computed in f64 from the mean and std below and rounded to f32
+      network input (N, 3, H, W)  src·a + b, a = 1/(255·std), b = -mean/std: all in f32, each operation rounded
 
 Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 parameters and inputs:
   loss           mean of the batch's softmax cross-entropy, with label smoothing
@@ -57,19 +56,21 @@ SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "nesterov": True, "weight_dec
 ADAMW = {"name": "adamw", "lr": 1e-3, "beta1": 0.9, "beta2": 0.999, "eps": 1e-8, "weight_decay": 0.05}
 COMMON = {"classes": 10, "steps": 20, "warmup_steps": 5, "mean": MEAN, "std": STD}
 
-# Seeds at which PyTorch's own ways of computing in f32 agree longest; see VARIANTS.
+# Seeds at which PyTorch's own ways of computing in f32 agree longest; see VARIANTS. Those of simple_cnn were searched for:
+# 30 runs whose parameters were disturbed by 3e-7 of themselves stayed within 1e-6 of f64 at every step. A ResNet-50 with
+# a residual_weight of 1 cannot be compared at all: its f32 runs differ by 1 % in the gradient of the first step.
 SMALL = {"model": "simple_cnn", "batch_size": 8, "image_size": 16, "residual_weight": 1.0}
 RESNET = {"model": "resnet50", "batch_size": 8, "image_size": 32, "residual_weight": 0.03, "label_smoothing": 0.0}
 CASES = {
-    "simple_cnn_sgd": {**SMALL, "seed": 54, "optimizer": {**SGD, "lr": 0.01}, "label_smoothing": 0.0},
-    "simple_cnn_adamw": {**SMALL, "seed": 12, "optimizer": ADAMW, "label_smoothing": 0.1},
+    "simple_cnn_sgd": {**SMALL, "seed": 57, "optimizer": {**SGD, "lr": 0.01}, "label_smoothing": 0.0},
+    "simple_cnn_adamw": {**SMALL, "seed": 221, "optimizer": ADAMW, "label_smoothing": 0.1},
     "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
     "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
 }
 
 
-def build(config, dtype):
-    """The model with the generator's parameters."""
+def build(config, dtype, disturbance=0):
+    """The model with the generator's parameters, times 1 + 1e-7·normal where a disturbance is numbered."""
     if config["model"] == "simple_cnn":
         model = SimpleCNN(config["classes"])
     else:
@@ -77,6 +78,9 @@ def build(config, dtype):
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(torch.from_numpy(initial_value(config, name, tuple(p.shape), model.fc.in_features)))
+            if disturbance:
+                noise = Stream(config["seed"], f"golden.disturbance.{disturbance}.{name}").fill_normal(tuple(p.shape), 0.0, 1e-7)
+                p.add_(p * torch.from_numpy(noise))
     return model.to(dtype)
 
 
@@ -105,8 +109,8 @@ def make_batch(config, step):
 
 def normalize(images):
     """Network input (N, 3, H, W) of f32."""
-    a = np.array([1.0 / (255.0 * s) for s in STD], dtype=np.float32)
-    b = np.array([-m / s for m, s in zip(MEAN, STD)], dtype=np.float32)
+    mean, std = np.array(MEAN, dtype=np.float32), np.array(STD, dtype=np.float32)
+    a, b = np.float32(1) / (np.float32(255) * std), -mean / std
     return np.ascontiguousarray((images.astype(np.float32) * a + b).transpose(0, 3, 1, 2))
 
 
@@ -116,9 +120,9 @@ def make_optimizer(o, parameters):
     return torch.optim.AdamW(parameters, lr=o["lr"], betas=(o["beta1"], o["beta2"]), eps=o["eps"], weight_decay=o["weight_decay"])
 
 
-def train(config, dtype, layout=torch.contiguous_format):
+def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     """Loss of every step, gradient norms of the first, loss of the evaluation."""
-    model = build(config, dtype).train().to(memory_format=layout)
+    model = build(config, dtype, disturbance).train().to(memory_format=layout)
     optimizer = make_optimizer(config["optimizer"], model.parameters())
     result = {"loss": []}
     for step in range(config["steps"]):
@@ -143,17 +147,37 @@ def train(config, dtype, layout=torch.contiguous_format):
 # PyTorch's own ways of computing in f32. A pre-activation that is zero but for rounding falls on one side of a ReLU in
 # one of them and on the other side in another; from that step on their losses part, the faster the deeper the network
 # and the larger the learning rate. So the error of "PyTorch in f32" is that of all of them, not of one that was lucky.
-VARIANTS = {"default": {}, "without oneDNN": {"mkldnn": False}, "channels last": {"layout": torch.channels_last}}
+# "disturbed" changes the parameters by about one unit in the last place.
+VARIANTS = {
+    "default": {},
+    "without oneDNN": {"mkldnn": False},
+    "channels last": {"layout": torch.channels_last},
+    "disturbed 1": {"disturbance": 1},
+    "disturbed 2": {"disturbance": 2},
+    "disturbed 3": {"disturbance": 3},
+}
+
+# A case is refused if an f32 run's gradient norm of the first step is further than this from f64's, relative to it:
+# a third of what the engine is allowed.
+NORM_LIMIT = 3e-5
 
 
-def train_variant(config, mkldnn=True, layout=torch.contiguous_format):
+def train_variant(config, mkldnn=True, layout=torch.contiguous_format, disturbance=0):
     with torch.backends.mkldnn.flags(enabled=mkldnn):
-        return train(config, torch.float32, layout)
+        return train(config, torch.float32, layout, disturbance)
+
+
+def require_stable_gradients(f64, f32):
+    for variant, run in zip(VARIANTS, f32):
+        off, name = max((abs(run["grad_norm"][name] - norm) / norm, name) for name, norm in f64["grad_norm"].items())
+        if off > NORM_LIMIT:
+            raise SystemExit(f"gradient norm of {name}, {variant}: {off:.1e} from f64's, want at most {NORM_LIMIT}: take another seed")
 
 
 def golden(config):
     f64 = train(config, torch.float64)
     f32 = [train_variant(config, **v) for v in VARIANTS.values()]
+    require_stable_gradients(f64, f32)
     images, labels = make_batch(config, 0)
     return {
         "config": config,
@@ -201,7 +225,7 @@ def compact(text):
         else:
             lines.append(line)
         depth += line.count("[") - line.count("]")
-    return "\n".join(lines)
+    return "\n".join(line.rstrip() for line in lines)
 
 
 if __name__ == "__main__":
