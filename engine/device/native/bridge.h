@@ -46,10 +46,12 @@ static inline ht_result ht_load(const char *path, char **environment, int count)
     const ht_api *(*get)(uint32_t) = (const ht_api *(*)(uint32_t))dlsym(library, "ht_get_api");
     const ht_api *api = get ? get(HT_ABI_VERSION) : NULL;
     char text[128] = "it exports no ht_get_api";
-    if (get) snprintf(text, sizeof text, "it does not serve version %d of the device ABI: built from other sources?", HT_ABI_VERSION);
+    if (get)
+      snprintf(text, sizeof text, "it does not serve version %d of the device ABI: built from other sources?",
+               HT_ABI_VERSION);
     if (api && (api->abi_version != HT_ABI_VERSION || api->table_bytes < sizeof(ht_api))) {
-      snprintf(text, sizeof text, "its table has version %u and %u bytes, want version %d and %zu", (unsigned)api->abi_version,
-               (unsigned)api->table_bytes, HT_ABI_VERSION, sizeof(ht_api));
+      snprintf(text, sizeof text, "its table has version %u and %u bytes, want version %d and %zu",
+               (unsigned)api->abi_version, (unsigned)api->table_bytes, HT_ABI_VERSION, sizeof(ht_api));
       api = NULL;
     }
     r = ht_result_of(api ? HT_OK : HT_UNAVAILABLE, (void *)api, text);
@@ -60,12 +62,12 @@ static inline ht_result ht_load(const char *path, char **environment, int count)
   return r;
 }
 
-#define HT_CALL(type, call)                                                                                                              \
-  type *value = NULL;                                                                                                                    \
-  ht_error error;                                                                                                                        \
-  error.text[0] = 0;                                                                                                                     \
-  (void)value;                                                                                                                           \
-  ht_status status = (call);                                                                                                             \
+#define HT_CALL(type, call)                                                                                            \
+  type *value = NULL;                                                                                                  \
+  ht_error error;                                                                                                      \
+  error.text[0] = 0;                                                                                                   \
+  (void)value;                                                                                                         \
+  ht_status status = (call);                                                                                           \
   return ht_result_of(status, value, error.text)
 
 static inline ht_result ht_do_open(const ht_api *api, int32_t index, int32_t threads) {
@@ -88,36 +90,54 @@ static inline void ht_do_layout_name(const ht_api *api, ht_device *d, uint32_t l
 static inline ht_result ht_do_alloc(const ht_api *api, ht_device *d, int64_t bytes, int32_t host) {
   HT_CALL(void, api->alloc(d, bytes, host, &value, &error));
 }
-static inline void ht_do_free(const ht_api *api, ht_device *d, void *p, int64_t bytes, int32_t host) { api->free(d, p, bytes, host); }
-static inline ht_result ht_do_compile(const ht_api *api, ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
-                                      int32_t num_in, const ht_spec *out, int32_t num_out) {
+static inline void ht_do_free(const ht_api *api, ht_device *d, void *p, int64_t bytes, int32_t host) {
+  api->free(d, p, bytes, host);
+}
+static inline ht_result ht_do_compile(const ht_api *api, ht_device *d, int32_t op, const void *params,
+                                      size_t params_bytes, const ht_spec *in, int32_t num_in, const ht_spec *out,
+                                      int32_t num_out) {
   HT_CALL(ht_kernel, api->compile(d, op, params, params_bytes, in, num_in, out, num_out, &value, &error));
 }
-static inline void ht_do_kernel_desc(const ht_api *api, ht_kernel *k, ht_kernel_desc *desc) { api->kernel_desc(k, desc); }
+static inline void ht_do_kernel_desc(const ht_api *api, ht_kernel *k, ht_kernel_desc *desc) {
+  api->kernel_desc(k, desc);
+}
 static inline void ht_do_kernel_free(const ht_api *api, ht_kernel *k) { api->kernel_free(k); }
 static inline ht_result ht_do_program_create(const ht_api *api, ht_device *d, const ht_step *steps, int32_t count) {
   HT_CALL(ht_program, api->program_create(d, steps, count, &value, &error));
 }
 static inline void ht_do_program_free(const ht_api *api, ht_program *p) { api->program_free(p); }
-static inline ht_result ht_do_event_create(const ht_api *api, ht_device *d) { HT_CALL(ht_event, api->event_create(d, &value, &error)); }
+static inline ht_result ht_do_event_create(const ht_api *api, ht_device *d) {
+  HT_CALL(ht_event, api->event_create(d, &value, &error));
+}
 static inline int32_t ht_do_event_done(const ht_api *api, ht_event *e) { return api->event_done(e); }
 static inline ht_result ht_do_event_wait(const ht_api *api, ht_event *e, int64_t timeout_ns) {
   HT_CALL(void, api->event_wait(e, timeout_ns, &error));
 }
 static inline void ht_do_event_free(const ht_api *api, ht_event *e) { api->event_free(e); }
-static inline ht_result ht_do_stream_create(const ht_api *api, ht_device *d) { HT_CALL(ht_stream, api->stream_create(d, &value, &error)); }
-static inline ht_result ht_do_stream_run(const ht_api *api, ht_stream *s, ht_program *p) { HT_CALL(void, api->stream_run(s, p, &error)); }
+static inline ht_result ht_do_stream_create(const ht_api *api, ht_device *d) {
+  HT_CALL(ht_stream, api->stream_create(d, &value, &error));
+}
+static inline ht_result ht_do_stream_run(const ht_api *api, ht_stream *s, ht_program *p) {
+  HT_CALL(void, api->stream_run(s, p, &error));
+}
 static inline ht_result ht_do_stream_run_timed(const ht_api *api, ht_stream *s, ht_program *p, int64_t *elapsed_ns) {
   HT_CALL(void, api->stream_run_timed(s, p, elapsed_ns, &error));
 }
 static inline ht_result ht_do_stream_copy(const ht_api *api, ht_stream *s, void *dst, const void *src, int64_t bytes) {
   HT_CALL(void, api->stream_copy(s, dst, src, bytes, &error));
 }
-static inline ht_result ht_do_stream_record(const ht_api *api, ht_stream *s, ht_event *e) { HT_CALL(void, api->stream_record(s, e, &error)); }
-static inline ht_result ht_do_stream_wait(const ht_api *api, ht_stream *s, ht_event *e) { HT_CALL(void, api->stream_wait(s, e, &error)); }
-static inline ht_result ht_do_stream_sync(const ht_api *api, ht_stream *s) { HT_CALL(void, api->stream_sync(s, &error)); }
+static inline ht_result ht_do_stream_record(const ht_api *api, ht_stream *s, ht_event *e) {
+  HT_CALL(void, api->stream_record(s, e, &error));
+}
+static inline ht_result ht_do_stream_wait(const ht_api *api, ht_stream *s, ht_event *e) {
+  HT_CALL(void, api->stream_wait(s, e, &error));
+}
+static inline ht_result ht_do_stream_sync(const ht_api *api, ht_stream *s) {
+  HT_CALL(void, api->stream_sync(s, &error));
+}
 static inline void ht_do_stream_free(const ht_api *api, ht_stream *s) { api->stream_free(s); }
-static inline ht_result ht_do_measure_peak(const ht_api *api, ht_device *d, int32_t what, double seconds, double *per_second) {
+static inline ht_result ht_do_measure_peak(const ht_api *api, ht_device *d, int32_t what, double seconds,
+                                           double *per_second) {
   HT_CALL(void, api->measure_peak(d, what, seconds, per_second, &error));
 }
 

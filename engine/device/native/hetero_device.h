@@ -6,7 +6,9 @@
  * Rules for a library:
  *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error;
  *   - no exception, exit or abort crosses this boundary, no signal handler is installed;
- *   - strings passed in are read during the call only; strings handed out live as long as the library.
+ *   - strings, parameters, specs and lists passed in are read during the call only; strings handed out live as long as the
+ *     library;
+ *   - an ht_error may be NULL.
  *
  * Ops and their operands are those of package engine/device, one parameter struct an op, documented there.
  */
@@ -142,7 +144,17 @@ typedef struct ht_pool2d_params {
 
 /* HT_UNARY, HT_UNARY_DIFF */
 typedef enum ht_unary_func {
-  HT_RELU = 0, HT_SIGMOID, HT_TANH, HT_GELU, HT_GELU_TANH, HT_EXP, HT_LOG, HT_SQRT, HT_SQUARE, HT_NEG, HT_ABS
+  HT_RELU = 0,
+  HT_SIGMOID,
+  HT_TANH,
+  HT_GELU,
+  HT_GELU_TANH,
+  HT_EXP,
+  HT_LOG,
+  HT_SQRT,
+  HT_SQUARE,
+  HT_NEG,
+  HT_ABS
 } ht_unary_func;
 /* HT_BINARY */
 typedef enum ht_binary_func { HT_ADD = 0, HT_SUB, HT_MUL, HT_DIV, HT_MAX, HT_MIN } ht_binary_func;
@@ -236,11 +248,11 @@ typedef enum ht_step_kind { HT_STEP_LAUNCH = 0, HT_STEP_RECORD = 1, HT_STEP_WAIT
 typedef struct ht_step {
   int32_t kind; /* ht_step_kind */
   int32_t reserved;
-  ht_kernel *kernel;   /* LAUNCH */
-  void *const *in;     /* LAUNCH: device addresses, as many as the kernel has inputs */
-  void *const *out;    /* LAUNCH */
-  void *workspace;     /* LAUNCH: may be NULL where none is needed */
-  ht_event *event;     /* RECORD, WAIT */
+  ht_kernel *kernel; /* LAUNCH */
+  void *const *in;   /* LAUNCH: device addresses, as many as the kernel has inputs */
+  void *const *out;  /* LAUNCH */
+  void *workspace;   /* LAUNCH: may be NULL where none is needed */
+  ht_event *event;   /* RECORD, WAIT */
 } ht_step;
 
 /* What measure_peak measures, with all threads of the device. */
@@ -268,14 +280,17 @@ typedef struct ht_api {
   ht_status (*alloc)(ht_device *, int64_t bytes, int32_t host, void **, ht_error *);
   void (*free)(ht_device *, void *, int64_t bytes, int32_t host);
 
-  ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
-                       const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
+  ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
+                       int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
   void (*kernel_desc)(const ht_kernel *, ht_kernel_desc *);
   void (*kernel_free)(ht_kernel *);
 
+  /* Copies the steps and their address lists. Kernels, events and memory must outlive the program. */
   ht_status (*program_create)(ht_device *, const ht_step *, int32_t num_steps, ht_program **, ht_error *);
   void (*program_free)(ht_program *);
 
+  /* Not complete before the first recording; a run takes back the completion of every event that it will record. Waiting
+   * longer than timeout_ns is HT_TIMEOUT; for what a failed run was to record, HT_DEVICE_FAILURE. */
   ht_status (*event_create)(ht_device *, ht_event **, ht_error *);
   int32_t (*event_done)(ht_event *);
   ht_status (*event_wait)(ht_event *, int64_t timeout_ns, ht_error *);

@@ -15,6 +15,7 @@
 #include "ops.h"
 #include "peak.h"
 #include "program.h"
+#include "requests.h"
 #if HT_HAVE_ONEDNN
 #include "onednn.h"
 #endif
@@ -74,104 +75,6 @@ template <class Body> ht_status guarded(ht_error *error, Body body) {
   }
 }
 
-// What every request of an op must have.
-struct OpInfo {
-  ht_op op;
-  const char *name;
-  size_t params_bytes;
-  int min_in, max_in, min_out, max_out;
-};
-
-constexpr OpInfo kOps[] = {
-    {HT_CONV2D, "conv2d", sizeof(ht_conv2d_params), 2, 3, 1, 1},
-    {HT_CONV2D_DIFF_SRC, "conv2d_diff_src", sizeof(ht_conv2d_params), 2, 2, 1, 1},
-    {HT_CONV2D_DIFF_WEIGHTS, "conv2d_diff_weights", sizeof(ht_conv2d_params), 2, 2, 1, 2},
-    {HT_LINEAR, "linear", sizeof(ht_linear_params), 2, 3, 1, 1},
-    {HT_LINEAR_DIFF_SRC, "linear_diff_src", sizeof(ht_linear_params), 2, 2, 1, 1},
-    {HT_LINEAR_DIFF_WEIGHTS, "linear_diff_weights", sizeof(ht_linear_params), 2, 2, 1, 2},
-    {HT_BATCH_NORM_STATS, "batch_norm_stats", sizeof(ht_batch_norm_params), 1, 1, 2, 2},
-    {HT_BATCH_NORM_APPLY, "batch_norm_apply", sizeof(ht_batch_norm_params), 5, 6, 1, 2},
-    {HT_BATCH_NORM_DIFF_REDUCE, "batch_norm_diff_reduce", sizeof(ht_batch_norm_params), 6, 8, 2, 3},
-    {HT_BATCH_NORM_DIFF_APPLY, "batch_norm_diff_apply", sizeof(ht_batch_norm_params), 8, 8, 1, 1},
-    {HT_BATCH_NORM_RUNNING, "batch_norm_running", sizeof(ht_batch_norm_running_params), 4, 4, 2, 2},
-    {HT_MAX_POOL2D, "max_pool2d", sizeof(ht_pool2d_params), 1, 1, 1, 2},
-    {HT_MAX_POOL2D_DIFF, "max_pool2d_diff", sizeof(ht_pool2d_params), 2, 2, 1, 1},
-    {HT_AVG_POOL2D, "avg_pool2d", sizeof(ht_pool2d_params), 1, 1, 1, 1},
-    {HT_AVG_POOL2D_DIFF, "avg_pool2d_diff", sizeof(ht_pool2d_params), 1, 1, 1, 1},
-    {HT_GLOBAL_AVG_POOL, "global_avg_pool", 0, 1, 1, 1, 1},
-    {HT_GLOBAL_AVG_POOL_DIFF, "global_avg_pool_diff", 0, 1, 1, 1, 1},
-    {HT_UNARY, "unary", sizeof(ht_elementwise_params), 1, 1, 1, 1},
-    {HT_UNARY_DIFF, "unary_diff", sizeof(ht_elementwise_params), 2, 2, 1, 1},
-    {HT_BINARY, "binary", sizeof(ht_elementwise_params), 2, 2, 1, 1},
-    {HT_SCALE, "scale", 0, 2, 2, 1, 1},
-    {HT_FILL, "fill", sizeof(ht_fill_params), 0, 0, 1, 1},
-    {HT_DROPOUT, "dropout", sizeof(ht_dropout_params), 3, 3, 1, 1},
-    {HT_REORDER, "reorder", 0, 1, 1, 1, 1},
-    {HT_TRANSPOSE, "transpose", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_RESHAPE, "reshape", 0, 1, 1, 1, 1},
-    {HT_CONCAT, "concat", sizeof(ht_move_params), 1, HT_MAX_OPERANDS, 1, 1},
-    {HT_SLICE, "slice", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_PAD, "pad", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_REDUCE, "reduce", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_BROADCAST, "broadcast", sizeof(ht_move_params), 1, 1, 1, 1},
-    {HT_SOFTMAX_CROSS_ENTROPY, "softmax_cross_entropy", sizeof(ht_loss_params), 2, 2, 3, 3},
-    {HT_SOFTMAX_CROSS_ENTROPY_DIFF, "softmax_cross_entropy_diff", sizeof(ht_loss_params), 4, 4, 1, 1},
-    {HT_IMAGE_NORMALIZE, "image_normalize", sizeof(ht_image_normalize_params), 1, 1, 1, 1},
-    {HT_SUM_SQUARES, "sum_squares", sizeof(ht_optim_params), 1, 1, 1, 1},
-    {HT_GRAD_CONTROL, "grad_control", sizeof(ht_optim_params), 2, 2, 1, 1},
-    {HT_SGD, "sgd", sizeof(ht_optim_params), 4, 5, 1, 2},
-    {HT_ADAMW, "adamw", sizeof(ht_optim_params), 6, 6, 3, 3},
-};
-static_assert(sizeof(kOps) / sizeof(kOps[0]) == HT_OP_END - 1, "one line an op");
-
-const OpInfo *op_info(int32_t op) { return op >= 1 && op < HT_OP_END ? &kOps[op - 1] : nullptr; }
-
-// Checks a spec of a request, known = its layout must be one (an input may lie anywhere: HT_LAYOUT_ANY).
-ht_spec checked_spec(const ht_spec &given, bool output) {
-  ht_spec s = given;
-  if (s.dtype < HT_F32 || s.dtype > HT_OPAQUE) throw Invalid("got element type " + std::to_string(s.dtype));
-  if (s.ndim < 0 || s.ndim > HT_MAX_DIMS) throw Invalid("got " + std::to_string(s.ndim) + " dimensions, want at most " + std::to_string(HT_MAX_DIMS));
-  if (s.dtype == HT_OPAQUE) {
-    if (!output && s.bytes <= 0) throw Invalid("an opaque tensor of unknown size: want the spec that its producer's kernel gives");
-    return s;
-  }
-  int64_t n = 1;
-  for (int i = 0; i < s.ndim; i++)
-    if (s.dims[i] < 1 || __builtin_mul_overflow(n, s.dims[i], &n) || n > INT64_MAX / 16) throw Invalid("got dims " + describe(s));
-  if (s.layout == HT_LAYOUT_ANY) return s;
-  int64_t bytes = bytes_in_memory(s);
-  if (s.bytes != 0 && s.bytes != bytes) throw Invalid(describe(s) + ": got " + std::to_string(s.bytes) + " bytes, want " + std::to_string(bytes));
-  s.bytes = bytes;
-  return s;
-}
-
-Specs checked_specs(const char *side, const ht_spec *specs, int32_t count, int least, int most) {
-  if (count < least || count > most || (count > 0 && !specs))
-    throw Invalid("got " + std::to_string(count) + " " + side + "s, want " + std::to_string(least) + " to " + std::to_string(most));
-  Specs out;
-  for (int32_t i = 0; i < count; i++) {
-    try {
-      out.push_back(checked_spec(specs[i], side[0] == 'o'));
-    } catch (const Invalid &e) {
-      throw Invalid(std::string(side) + " " + std::to_string(i) + ": " + e.what());
-    }
-  }
-  return out;
-}
-
-// What a factory must have filled in; a fault here is the library's own.
-void check_kernel(const Kernel &k, const Request &r) {
-  if (k.in.size() != r.in.size() || k.out.size() != r.out.size()) throw std::logic_error("the kernel has other operands than the request");
-  for (const Specs *side : {&k.in, &k.out})
-    for (const ht_spec &s : *side)
-      if (s.layout == HT_LAYOUT_ANY || s.bytes <= 0) throw std::logic_error("the kernel leaves an operand open: " + describe(s));
-  for (size_t i = 0; i < k.in.size(); i++)
-    if (!same_dims(k.in[i], r.in[i]) || k.in[i].dtype != r.in[i].dtype) throw std::logic_error("the kernel changed input " + std::to_string(i));
-  for (size_t i = 0; i < k.out.size(); i++)
-    if (r.out[i].layout != HT_LAYOUT_ANY && r.out[i].dtype != HT_OPAQUE && k.out[i].layout != r.out[i].layout)
-      throw std::logic_error("the kernel changed the layout of output " + std::to_string(i));
-}
-
 // Makes the team of the calling OS thread that of the device: team size is a property of the thread, and primitives fix
 // theirs when they are made. The workers are started here, with signals blocked: those belong to Go's threads, whose
 // handlers expect Go's stacks. OpenMP told to bind threads (OMP_PROC_BIND) may bind workers but not this thread, from
@@ -195,7 +98,8 @@ void use_team(const ht_device *d) {
   }
   if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (got != d->threads) throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(d->threads));
+  if (got != d->threads)
+    throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(d->threads));
   team = d->threads;
 }
 
@@ -204,8 +108,10 @@ void use_team(const ht_device *d) {
 ht_status cpu_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
     if (!options || !device) throw Invalid("open: no options or no place for the device");
-    if (options->index != 0) throw Unavailable("cpu:" + std::to_string(options->index) + ": all CPUs of a machine are one device, index 0");
-    if (options->threads < 0) throw Invalid("open: got " + std::to_string(options->threads) + " threads, want at least 0");
+    if (options->index != 0)
+      throw Unavailable("cpu:" + std::to_string(options->index) + ": all CPUs of a machine are one device, index 0");
+    if (options->threads < 0)
+      throw Invalid("open: got " + std::to_string(options->threads) + " threads, want at least 0");
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
     // Before oneDNN's first use; later calls are refused and change nothing.
     if (isa() == Isa::generic) dnnl_set_max_cpu_isa(dnnl_cpu_isa_sse41);
@@ -246,8 +152,8 @@ ht_status cpu_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_erro
     if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
     // Linux grants more than there is and kills later.
     if (bytes > d->memory_bytes - d->account.allocated())
-      throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) + " more, of " +
-                        std::to_string(d->memory_bytes));
+      throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) +
+                        " more, of " + std::to_string(d->memory_bytes));
     *p = allocate(bytes);
     if (!*p) throw OutOfMemory("the system has no " + std::to_string(bytes) + " bytes");
     if (!host) d->account.add(bytes);
@@ -259,21 +165,16 @@ void cpu_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
   if (!host) d->account.remove(bytes);
 }
 
-ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in, const ht_spec *out,
-                      int32_t num_out, ht_kernel **kernel, ht_error *error) {
+ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
+                      int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
   return guarded(error, [&] {
-    const OpInfo *info = op_info(op);
-    if (!info) throw Unsupported("op number " + std::to_string(op));
-    std::string name = info->name;
+    std::string name = op_name(op);
     try {
-      if (params_bytes != info->params_bytes || (params_bytes > 0 && !params))
-        throw Invalid("got " + std::to_string(params_bytes) + " bytes of parameters, want " + std::to_string(info->params_bytes));
-      Request r{info->op, params, checked_specs("input", in, num_in, info->min_in, info->max_in),
-                checked_specs("output", out, num_out, info->min_out, info->max_out), d->threads};
-      Factory make = factory_of(info->op);
+      Request r = checked_request(op, params, params_bytes, in, num_in, out, num_out, d->threads);
+      Factory make = factory_of(r.op);
       if (!make) throw Unsupported("no kernel");
       use_team(d);
-      auto k = std::make_unique<ht_kernel>(ht_kernel{info->op, make(r)});
+      auto k = std::make_unique<ht_kernel>(ht_kernel{r.op, make(r)});
       check_kernel(*k->impl, r);
       *kernel = k.release();
     } catch (const Invalid &e) {
@@ -290,8 +191,8 @@ ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t param
 
 void cpu_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) {
   const Kernel &k = *kernel->impl;
-  *desc = {k.in.data(), k.out.data(), static_cast<int32_t>(k.in.size()), static_cast<int32_t>(k.out.size()), k.workspace, k.inplace.data(),
-           static_cast<int32_t>(k.inplace.size())};
+  *desc = {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
+           k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
 }
 
 void cpu_kernel_free(ht_kernel *k) { delete k; }
@@ -309,7 +210,8 @@ ht_status cpu_event_create(ht_device *, ht_event **event, ht_error *error) {
 int32_t cpu_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
 
 void wait_for(ht_event *e, int64_t timeout_ns) {
-  if (!e->impl.wait(timeout_ns)) throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
+  if (!e->impl.wait(timeout_ns))
+    throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
   if (e->impl.state() == Event::failed) throw std::runtime_error("event: the program that was to record it failed");
 }
 
@@ -368,7 +270,8 @@ const char *build_text() {
 #if HT_HAVE_ONEDNN
   static const std::string text = [] {
     const dnnl_version_t *v = dnnl_version();
-    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) + ", OpenMP";
+    return "oneDNN " + std::to_string(v->major) + "." + std::to_string(v->minor) + "." + std::to_string(v->patch) +
+           ", OpenMP";
   }();
   return text.c_str();
 #else
@@ -378,17 +281,36 @@ const char *build_text() {
 
 } // namespace
 
-const char *hetero::op_name(ht_op op) {
-  const OpInfo *info = op_info(op);
-  return info ? info->name : nullptr;
-}
-
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
   static const ht_api api = {
-      HT_ABI_VERSION,    sizeof(ht_api),     "cpu",           build_text(),    cpu_open,          cpu_close,          cpu_info,
-      cpu_memory,        cpu_layout_name,    cpu_alloc,       cpu_free,        cpu_compile,       cpu_kernel_desc,    cpu_kernel_free,
-      cpu_program_create, cpu_program_free,  cpu_event_create, cpu_event_done, cpu_event_wait,    cpu_event_free,     cpu_stream_create,
-      cpu_stream_run,    cpu_stream_run_timed, cpu_stream_copy, cpu_stream_record, cpu_stream_wait, cpu_stream_sync,  cpu_stream_free,
+      HT_ABI_VERSION,
+      sizeof(ht_api),
+      "cpu",
+      build_text(),
+      cpu_open,
+      cpu_close,
+      cpu_info,
+      cpu_memory,
+      cpu_layout_name,
+      cpu_alloc,
+      cpu_free,
+      cpu_compile,
+      cpu_kernel_desc,
+      cpu_kernel_free,
+      cpu_program_create,
+      cpu_program_free,
+      cpu_event_create,
+      cpu_event_done,
+      cpu_event_wait,
+      cpu_event_free,
+      cpu_stream_create,
+      cpu_stream_run,
+      cpu_stream_run_timed,
+      cpu_stream_copy,
+      cpu_stream_record,
+      cpu_stream_wait,
+      cpu_stream_sync,
+      cpu_stream_free,
       cpu_measure_peak,
   };
   return abi_version == HT_ABI_VERSION ? &api : nullptr;

@@ -33,21 +33,25 @@ std::vector<Sight> sights(const ht_conv2d_params &p, const ht_spec &src, const h
     for (int64_t kx = 0; kx < kw; kx++)
       for (int64_t oy = 0; oy < oh; oy++)
         for (int64_t ox = 0; ox < ow; ox++) {
-          int64_t y = oy * p.stride[0] - p.padding[0] + ky * p.dilation[0], x = ox * p.stride[1] - p.padding[1] + kx * p.dilation[1];
+          int64_t y = oy * p.stride[0] - p.padding[0] + ky * p.dilation[0],
+                  x = ox * p.stride[1] - p.padding[1] + kx * p.dilation[1];
           if (y >= 0 && y < h && x >= 0 && x < w)
-            list.push_back({static_cast<int32_t>(ky * kw + kx), static_cast<int32_t>(y * w + x), static_cast<int32_t>(oy * ow + ox)});
+            list.push_back({static_cast<int32_t>(ky * kw + kx), static_cast<int32_t>(y * w + x),
+                            static_cast<int32_t>(oy * ow + ox)});
         }
   return list;
 }
 
-BlockKernels kernels_for(int32_t dtype) { return dtype == HT_F32 ? avx512_block_kernels() : avx512bf16_block_kernels(); }
+BlockKernels kernels_for(int32_t dtype) {
+  return dtype == HT_F32 ? avx512_block_kernels() : avx512bf16_block_kernels();
+}
 
 // forward and diff_src.
 struct GatherConv : Kernel {
   BlockKernels tiles;
   int64_t samples, in_blocks, in_pixels, out_blocks, out_pixels, num_taps, element;
-  std::vector<Tap> taps;       // by output pixel
-  std::vector<int64_t> first;  // of each output pixel, and the end
+  std::vector<Tap> taps;      // by output pixel
+  std::vector<int64_t> first; // of each output pixel, and the end
 
   void run(const Args &args) override {
     int64_t pairs = (out_blocks + 1) / 2;
@@ -92,9 +96,10 @@ struct OuterConv : Kernel {
   bool direct; // nothing is packed
   int64_t samples, src_blocks, src_pixels, dst_blocks, dst_pixels, num_taps, element;
   int64_t chunk; // samples
-  std::vector<int32_t> seen; // pixels of src that any tap sees, all where nothing is packed: src_pixels of the image_pixels
+  std::vector<int32_t>
+      seen; // pixels of src that any tap sees, all where nothing is packed: src_pixels of the image_pixels
   int64_t image_pixels;
-  std::vector<int32_t> all;   // pixels of diff_dst
+  std::vector<int32_t> all; // pixels of diff_dst
   std::vector<Run> runs;
   std::vector<int64_t> first; // run of each tap, and the end
 
@@ -119,7 +124,8 @@ struct OuterConv : Kernel {
       int64_t packs = direct ? 0 : chunks();
 #pragma omp for collapse(2) schedule(static) nowait
       for (int64_t c = 0; c < packs; c++)
-        for (int64_t block = 0; block < src_blocks; block++) pack(args.in[0], a, c, block, src_blocks, image_pixels, seen);
+        for (int64_t block = 0; block < src_blocks; block++)
+          pack(args.in[0], a, c, block, src_blocks, image_pixels, seen);
 #pragma omp for collapse(2) schedule(static)
       for (int64_t c = 0; c < packs; c++)
         for (int64_t block = 0; block < dst_blocks; block++) pack(args.in[1], b, c, block, dst_blocks, dst_pixels, all);
@@ -134,12 +140,14 @@ struct OuterConv : Kernel {
     }
   }
 
-  void pack(const void *image, char *to, int64_t c, int64_t block, int64_t blocks, int64_t pixels, const std::vector<int32_t> &wanted) const {
+  void pack(const void *image, char *to, int64_t c, int64_t block, int64_t blocks, int64_t pixels,
+            const std::vector<int32_t> &wanted) const {
     auto *from = static_cast<const char *>(image) + (c * chunk * blocks + block) * pixels * kBlock * element;
     auto count = static_cast<int64_t>(wanted.size());
     to += packed_before(c, blocks, count) + block * count * vectors(c) * vector_bytes();
     for (int64_t i = 0; i < count; i++)
-      tiles.pack(from + wanted[static_cast<size_t>(i)] * kBlock * element, blocks * pixels * kBlock, chunk_samples(c), to + i * vectors(c) * vector_bytes());
+      tiles.pack(from + wanted[static_cast<size_t>(i)] * kBlock * element, blocks * pixels * kBlock, chunk_samples(c),
+                 to + i * vectors(c) * vector_bytes());
   }
 
   void tile(const Args &args, const char *a, const char *b, int64_t c, int64_t src, int64_t dst) const {
@@ -224,7 +232,8 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   auto list = sights(*static_cast<const ht_conv2d_params *>(r.params), o.src, o.weight, o.dst);
   size_t breaks = 1; // of runs in the image
   for (size_t i = 1; i < list.size(); i++)
-    breaks += list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
+    breaks +=
+        list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
   k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // a run's start costs as much as a pixel
   std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // of a pixel among those seen
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;
@@ -277,7 +286,7 @@ bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;
   if (o.src.dims[0] < 8) return false; // rows of a register tile stay empty
-  int64_t limit; // pixels of dst
+  int64_t limit;                       // pixels of dst
   switch (r.op) {
   case HT_CONV2D: limit = window ? 4 : 1; break;
   case HT_CONV2D_DIFF_SRC: limit = !window ? 1 : strided || !f32 ? 196 : 4; break;

@@ -18,9 +18,9 @@
 
 namespace hetero {
 
-constexpr int64_t kBlock = 16;            // channels of a block
+constexpr int64_t kBlock = 16;             // channels of a block
 constexpr int64_t kTile = kBlock * kBlock; // elements of a weight block
-constexpr int kMaxRows = 12;              // samples of a register tile: 12 x 2 blocks of sums fill 24 registers
+constexpr int kMaxRows = 12;               // samples of a register tile: 12 x 2 blocks of sums fill 24 registers
 
 // A tap that an output pixel sees.
 struct Tap {

@@ -31,7 +31,8 @@ template <int Rows, int Outs> void gather(const GatherTile &t) {
       }
     }
   for (int r = 0; r < Rows; r++)
-    for (int o = 0; o < Outs; o++) _mm512_storeu_ps(static_cast<float *>(t.out) + r * t.out_row + o * t.out_block, sum[r][o]);
+    for (int o = 0; o < Outs; o++)
+      _mm512_storeu_ps(static_cast<float *>(t.out) + r * t.out_row + o * t.out_block, sum[r][o]);
 }
 
 // Channels [first, first + 8) of the tile.
@@ -39,7 +40,8 @@ template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
   __m512 sum[8][Outs];
   float *out[2] = {t.out0, t.out1};
   for (int c = 0; c < 8; c++)
-    for (int o = 0; o < Outs; o++) sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
+    for (int o = 0; o < Outs; o++)
+      sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
   for (int64_t sample = 0; sample < t.samples; sample++)
     for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
       int64_t a0 = sample * t.a_sample + run->a * t.vectors, b0 = sample * t.b_sample + run->b * t.vectors;
@@ -67,7 +69,8 @@ void outer(const OuterTile &t) {
 
 void pack(const void *src, int64_t stride, int64_t n, void *dst) {
   for (int64_t i = 0; i < n; i++)
-    _mm512_storeu_ps(static_cast<float *>(dst) + i * kBlock, _mm512_loadu_ps(static_cast<const float *>(src) + i * stride));
+    _mm512_storeu_ps(static_cast<float *>(dst) + i * kBlock,
+                     _mm512_loadu_ps(static_cast<const float *>(src) + i * stride));
 }
 
 template <int... R> void fill(BlockKernels &k, std::integer_sequence<int, R...>) {

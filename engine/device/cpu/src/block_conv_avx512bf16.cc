@@ -54,7 +54,8 @@ template <int Outs> void outer_half(const OuterTile &t, int64_t first) {
   __m512 sum[8][Outs];
   float *out[2] = {t.out0, t.out1};
   for (int c = 0; c < 8; c++)
-    for (int o = 0; o < Outs; o++) sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
+    for (int o = 0; o < Outs; o++)
+      sum[c][o] = t.add ? _mm512_loadu_ps(out[o] + (first + c) * kBlock) : _mm512_setzero_ps();
   for (int64_t sample = 0; sample < t.samples; sample++)
     for (const Run *run = t.runs; run < t.runs + t.num_runs; run++) {
       int64_t a0 = sample * t.a_sample + run->a * t.vectors, b0 = sample * t.b_sample + run->b * t.vectors;
@@ -86,7 +87,8 @@ void pack(const void *src, int64_t stride, int64_t n, void *dst) {
   auto *d = static_cast<uint16_t *>(dst);
   for (int64_t i = 0; i < n; i += 2, d += 2 * kBlock) {
     __m256i even = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(s + i * stride));
-    __m256i odd = i + 1 < n ? _mm256_loadu_si256(reinterpret_cast<const __m256i *>(s + (i + 1) * stride)) : _mm256_setzero_si256();
+    __m256i odd = i + 1 < n ? _mm256_loadu_si256(reinterpret_cast<const __m256i *>(s + (i + 1) * stride))
+                            : _mm256_setzero_si256();
     __m512i low = _mm512_cvtepu16_epi32(even), high = _mm512_slli_epi32(_mm512_cvtepu16_epi32(odd), 16);
     _mm512_storeu_si512(d, _mm512_or_si512(low, high));
   }

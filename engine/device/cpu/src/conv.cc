@@ -14,19 +14,23 @@ namespace {
 const ht_conv2d_params &params_of(const Request &r) {
   auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   for (int d = 0; d < 2; d++)
-    if (p.stride[d] < 1 || p.padding[d] < 0 || p.dilation[d] < 1) throw Invalid("stride and dilation: want at least 1, padding: at least 0");
+    if (p.stride[d] < 1 || p.padding[d] < 0 || p.dilation[d] < 1)
+      throw Invalid("stride and dilation: want at least 1, padding: at least 0");
   if (p.groups < 1) throw Invalid("groups: got " + std::to_string(p.groups) + ", want at least 1");
   return p;
 }
 
 void check_shapes(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   bool ok = src.ndim == 4 && weight.ndim == 4 && dst.ndim == 4;
-  ok = ok && src.dims[0] == dst.dims[0] && src.dims[1] == weight.dims[1] * p.groups && dst.dims[1] == weight.dims[0] && weight.dims[0] % p.groups == 0;
+  ok = ok && src.dims[0] == dst.dims[0] && src.dims[1] == weight.dims[1] * p.groups && dst.dims[1] == weight.dims[0] &&
+       weight.dims[0] % p.groups == 0;
   for (int d = 2; ok && d < 4; d++) {
     int64_t free = src.dims[d] + 2 * p.padding[d - 2] - (weight.dims[d] - 1) * p.dilation[d - 2] - 1;
     ok = free >= 0 && free / p.stride[d - 2] + 1 == dst.dims[d];
   }
-  if (!ok) throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) + " do not fit");
+  if (!ok)
+    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not fit");
 }
 
 #if HT_HAVE_ONEDNN
@@ -35,21 +39,24 @@ constexpr int64_t kCanonicalBatch = 32;
 
 PrimitiveDesc build(const ht_conv2d_params &c, const Product &p, const Formats &f) {
   using namespace dnnl;
-  memory::dims stride{c.stride[0], c.stride[1]}, padding{c.padding[0], c.padding[1]}, dilation{c.dilation[0] - 1, c.dilation[1] - 1};
+  memory::dims stride{c.stride[0], c.stride[1]}, padding{c.padding[0], c.padding[1]},
+      dilation{c.dilation[0] - 1, c.dilation[1] - 1};
   const engine &e = cpu_engine();
   auto direct = algorithm::convolution_direct;
   primitive_attr attr = user_scratchpad();
   Desc bias = p.bias ? Desc({p.weight.dims[0]}, memory::data_type::f32, memory::format_tag::a) : Desc();
   if (p.pass == Pass::forward)
-    return convolution_forward::primitive_desc(e, prop_kind::forward_training, direct, f.src, f.weight, bias, f.dst, stride, dilation, padding, padding,
-                                               attr, true);
+    return convolution_forward::primitive_desc(e, prop_kind::forward_training, direct, f.src, f.weight, bias, f.dst,
+                                               stride, dilation, padding, padding, attr, true);
   Formats any = any_formats(forward_of(p));
-  convolution_forward::primitive_desc hint(e, prop_kind::forward_training, direct, any.src, any.weight, any.dst, stride, dilation, padding, padding,
-                                           attr, true);
+  convolution_forward::primitive_desc hint(e, prop_kind::forward_training, direct, any.src, any.weight, any.dst, stride,
+                                           dilation, padding, padding, attr, true);
   if (!hint.get(true)) return {};
   if (p.pass == Pass::diff_src)
-    return convolution_backward_data::primitive_desc(e, direct, f.src, f.weight, f.dst, stride, dilation, padding, padding, hint, attr, true);
-  return convolution_backward_weights::primitive_desc(e, direct, f.src, f.weight, bias, f.dst, stride, dilation, padding, padding, hint, attr, true);
+    return convolution_backward_data::primitive_desc(e, direct, f.src, f.weight, f.dst, stride, dilation, padding,
+                                                     padding, hint, attr, true);
+  return convolution_backward_weights::primitive_desc(e, direct, f.src, f.weight, bias, f.dst, stride, dilation,
+                                                      padding, padding, hint, attr, true);
 }
 
 std::unique_ptr<Kernel> make(Request r, Pass pass) {

@@ -22,7 +22,8 @@ int64_t now_ns() {
 
 void Event::settle(State s) {
   state_.store(s); // sequentially consistent, as is the waiter's count: one of the two sees the other
-  if (waiters_.load() > 0) syscall(SYS_futex, reinterpret_cast<uint32_t *>(&state_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+  if (waiters_.load() > 0)
+    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&state_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
 
 bool Event::wait(int64_t timeout_ns) {

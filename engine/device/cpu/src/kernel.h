@@ -32,8 +32,8 @@ struct Args {
 };
 
 struct Kernel {
-  Specs in, out;               // as wanted: layouts resolved, bytes filled
-  int64_t workspace = 0;       // bytes, 64-byte aligned address
+  Specs in, out;         // as wanted: layouts resolved, bytes filled
+  int64_t workspace = 0; // bytes, 64-byte aligned address
   std::vector<ht_alias> inplace;
   virtual ~Kernel() = default;
   virtual void run(const Args &) = 0;

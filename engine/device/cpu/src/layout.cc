@@ -120,7 +120,8 @@ std::string describe(const ht_spec &spec) {
 
 #if HT_HAVE_ONEDNN
 
-static_assert(HT_LAYOUT_FIRST_PRIVATE + dnnl_format_tag_last < (1 << 12), "format tags fit their bits of a layout number");
+static_assert(HT_LAYOUT_FIRST_PRIVATE + dnnl_format_tag_last < (1 << 12),
+              "format tags fit their bits of a layout number");
 
 namespace {
 
@@ -185,7 +186,8 @@ dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups) {
   if (spec.ndim == 0) return {1};
   if (groups <= 1) return dnnl::memory::dims(spec.dims, spec.dims + spec.ndim);
   if (spec.ndim != 4 || spec.dims[0] % groups)
-    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's for this tensor: want a weight of " + std::to_string(groups) + " groups");
+    throw Invalid("layout " + std::to_string(spec.layout) +
+                  " is none of this device's for this tensor: want a weight of " + std::to_string(groups) + " groups");
   return {groups, spec.dims[0] / groups, spec.dims[1], spec.dims[2], spec.dims[3]};
 }
 
@@ -196,22 +198,26 @@ Desc desc_of(const ht_spec &spec, int64_t groups) {
   if (spec.layout == HT_LAYOUT_ANY) throw Invalid("layout of a tensor is not known");
   if (spec.layout & kRegistered) {
     Desc d = registered(spec.layout);
-    if (d.get_data_type() != type || (d.get_dims() != dnnl_dims(spec) && d.get_dims() != dnnl_dims(spec, d.get_dims()[0])))
+    if (d.get_data_type() != type ||
+        (d.get_dims() != dnnl_dims(spec) && d.get_dims() != dnnl_dims(spec, d.get_dims()[0])))
       throw Invalid("layout " + std::to_string(spec.layout) + " belongs to a tensor of another shape or type");
     return d;
   }
   if (int64_t g = layout_groups(spec.layout)) {
-    if (groups > 1 && g != groups) throw Invalid("a layout of " + std::to_string(g) + " groups, want " + std::to_string(groups));
+    if (groups > 1 && g != groups)
+      throw Invalid("a layout of " + std::to_string(g) + " groups, want " + std::to_string(groups));
     groups = g;
   }
   auto dims = dnnl_dims(spec, groups);
-  auto tag = spec.layout == HT_LAYOUT_PLAIN ? plain_tag(dims.size())
-                                            : static_cast<dnnl_format_tag_t>((spec.layout & kTagMask) - HT_LAYOUT_FIRST_PRIVATE);
+  auto tag = spec.layout == HT_LAYOUT_PLAIN
+                 ? plain_tag(dims.size())
+                 : static_cast<dnnl_format_tag_t>((spec.layout & kTagMask) - HT_LAYOUT_FIRST_PRIVATE);
   dnnl_memory_desc_t d = nullptr;
   if (tag >= dnnl_format_tag_last || tag <= dnnl_format_tag_any ||
-      dnnl_memory_desc_create_with_tag(&d, static_cast<int>(dims.size()), dims.data(), static_cast<dnnl_data_type_t>(type), tag) != dnnl_success)
-    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's for a tensor of " + std::to_string(spec.ndim) +
-                  " dimensions");
+      dnnl_memory_desc_create_with_tag(&d, static_cast<int>(dims.size()), dims.data(),
+                                       static_cast<dnnl_data_type_t>(type), tag) != dnnl_success)
+    throw Invalid("layout " + std::to_string(spec.layout) + " is none of this device's for a tensor of " +
+                  std::to_string(spec.ndim) + " dimensions");
   return Desc(d);
 }
 
@@ -225,7 +231,8 @@ uint32_t layout_of(const Desc &desc, int64_t groups) {
   if (groups <= kMaxGroups) {
     uint32_t high = groups > 1 ? static_cast<uint32_t>(groups) << kGroupShift : 0;
     for (int tag = dnnl_format_tag_any + 1; tag < dnnl_format_tag_last; tag++)
-      if (matches_tag(desc, static_cast<dnnl_format_tag_t>(tag))) return high | (HT_LAYOUT_FIRST_PRIVATE + static_cast<uint32_t>(tag));
+      if (matches_tag(desc, static_cast<dnnl_format_tag_t>(tag)))
+        return high | (HT_LAYOUT_FIRST_PRIVATE + static_cast<uint32_t>(tag));
   }
   std::lock_guard<std::mutex> lock(registry_mutex);
   auto &r = registry();

@@ -9,8 +9,10 @@ namespace hetero {
 namespace {
 
 void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
-  if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] || src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
-    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) + " do not fit");
+  if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] ||
+      src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
+    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not fit");
 }
 
 #if HT_HAVE_ONEDNN
@@ -23,11 +25,14 @@ PrimitiveDesc build(const Product &p, const Formats &f) {
   const engine &e = cpu_engine();
   primitive_attr attr = user_scratchpad();
   Desc bias = p.bias ? Desc({p.weight.dims[0]}, memory::data_type::f32, memory::format_tag::a) : Desc();
-  if (p.pass == Pass::forward) return inner_product_forward::primitive_desc(e, prop_kind::forward_training, f.src, f.weight, bias, f.dst, attr, true);
+  if (p.pass == Pass::forward)
+    return inner_product_forward::primitive_desc(e, prop_kind::forward_training, f.src, f.weight, bias, f.dst, attr,
+                                                 true);
   Formats any = any_formats(forward_of(p));
   inner_product_forward::primitive_desc hint(e, prop_kind::forward_training, any.src, any.weight, any.dst, attr, true);
   if (!hint.get(true)) return {};
-  if (p.pass == Pass::diff_src) return inner_product_backward_data::primitive_desc(e, f.src, f.weight, f.dst, hint, attr, true);
+  if (p.pass == Pass::diff_src)
+    return inner_product_backward_data::primitive_desc(e, f.src, f.weight, f.dst, hint, attr, true);
   return inner_product_backward_weights::primitive_desc(e, f.src, f.weight, bias, f.dst, hint, attr, true);
 }
 

@@ -74,7 +74,8 @@ double cpu_quota() {
 std::string cpu_model() {
   std::ifstream f("/proc/cpuinfo");
   for (std::string line; std::getline(f, line);)
-    if (line.compare(0, 10, "model name") == 0 && line.find(": ") != std::string::npos) return line.substr(line.find(": ") + 2);
+    if (line.compare(0, 10, "model name") == 0 && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
   utsname u{};
   uname(&u);
   return std::string(u.machine) + " CPU"; // arm64 names no model here
@@ -87,7 +88,8 @@ int usable_cores() {
   if (sched_getaffinity(0, sizeof set, &set) == 0)
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
       if (CPU_ISSET(cpu, &set)) {
-        std::string siblings = first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
+        std::string siblings =
+            first_line("/sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/thread_siblings_list");
         cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
       }
   double n = cores.empty() ? static_cast<double>(sysconf(_SC_NPROCESSORS_ONLN)) : static_cast<double>(cores.size());
@@ -101,7 +103,8 @@ int64_t usable_memory() {
     if (v > 0) least = std::min(least, v);
   };
   walk_up("/sys/fs/cgroup", group_path(""), [&](const std::string &folder) { lower(folder + "/memory.max"); });
-  walk_up("/sys/fs/cgroup/memory", group_path("memory"), [&](const std::string &folder) { lower(folder + "/memory.limit_in_bytes"); });
+  walk_up("/sys/fs/cgroup/memory", group_path("memory"),
+          [&](const std::string &folder) { lower(folder + "/memory.limit_in_bytes"); });
   return static_cast<int64_t>(least);
 }
 

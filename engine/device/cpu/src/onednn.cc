@@ -46,8 +46,8 @@ void PrimitiveChain::need_reorder(const Operand &from, const Operand &to) {
   if (!add_reorder(from, to)) throw Unsupported("oneDNN has no reorder between the formats of an operand");
 }
 
-void PrimitiveChain::add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
-                                const std::vector<Desc> &outer) {
+void PrimitiveChain::add_staged(const dnnl::primitive &primitive, const Desc &scratchpad,
+                                std::vector<Argument> arguments, const std::vector<Desc> &outer) {
   std::vector<std::pair<Operand, Operand>> after; // scratch -> output
   for (size_t i = 0; i < arguments.size(); i++) {
     Operand &o = arguments[i].operand;
@@ -73,8 +73,10 @@ void PrimitiveChain::run(const Args &args) {
                                              : static_cast<char *>(args.workspace) + o.index;
       dnnl_memory_set_data_handle(link.memories[i].get(), p);
     }
-    dnnl_status_t status = dnnl_primitive_execute(link.primitive.get(), cpu_stream().get(), static_cast<int>(link.exec.size()), link.exec.data());
-    if (status != dnnl_success) throw std::runtime_error("a oneDNN primitive failed with status " + std::to_string(status));
+    dnnl_status_t status = dnnl_primitive_execute(link.primitive.get(), cpu_stream().get(),
+                                                  static_cast<int>(link.exec.size()), link.exec.data());
+    if (status != dnnl_success)
+      throw std::runtime_error("a oneDNN primitive failed with status " + std::to_string(status));
   }
 }
 

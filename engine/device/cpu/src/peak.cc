@@ -72,7 +72,9 @@ template <class Pass> double timed(int threads, Pass pass) {
     pass(static_cast<int>(t));
     ends[t] = Clock::now();
   }
-  return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - *std::min_element(starts.begin(), starts.end())).count();
+  return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) -
+                                       *std::min_element(starts.begin(), starts.end()))
+      .count();
 }
 
 struct alignas(64) Sink {
@@ -86,7 +88,8 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
   double best = 0;
   constexpr double pass_seconds = 0.02; // long against starting a team, short against what else the machine does
   for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;) {
-    double s = timed(threads, [&](int t) { done[static_cast<size_t>(t)] = loop(turns, &sinks[static_cast<size_t>(t)]); });
+    double s =
+        timed(threads, [&](int t) { done[static_cast<size_t>(t)] = loop(turns, &sinks[static_cast<size_t>(t)]); });
     if (s < pass_seconds / 2) {
       turns *= 2;
       continue;
@@ -101,13 +104,15 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
   // Beyond the caches, whose size a virtual machine may overstate; more only costs page faults.
   int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
-  int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) / threads / 4096 * 4096;
+  int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) /
+                 threads / 4096 * 4096;
   part = std::max<int64_t>(part, 4096);
   int64_t total = part * threads;
   bool two = what == HT_PEAK_COPY_BYTES;
   auto give_back = [total](char *p) { release(p, total); };
   using Block = std::unique_ptr<char, decltype(give_back)>;
-  Block a(static_cast<char *>(allocate(total)), give_back), b(two ? static_cast<char *>(allocate(total)) : nullptr, give_back);
+  Block a(static_cast<char *>(allocate(total)), give_back),
+      b(two ? static_cast<char *>(allocate(total)) : nullptr, give_back);
   if (!a || (two && !b)) throw std::bad_alloc();
   timed(threads, [&](int t) {
     std::memset(a.get() + t * part, t + 1, static_cast<size_t>(part));
@@ -124,7 +129,8 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
     }
   };
   double best = 0, bytes = static_cast<double>(total) * (two ? 2 : 1);
-  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;) best = std::max(best, bytes / timed(threads, pass));
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;)
+    best = std::max(best, bytes / timed(threads, pass));
   return best;
 }
 
@@ -136,7 +142,8 @@ PeakLoops generic_peak_loops() {
 }
 
 double measure_peak(int32_t what, double seconds) {
-  if (!(seconds >= 0 && seconds < 3600)) throw Invalid("measure_peak: got " + std::to_string(seconds) + " seconds, want 0 to 3600");
+  if (!(seconds >= 0 && seconds < 3600))
+    throw Invalid("measure_peak: got " + std::to_string(seconds) + " seconds, want 0 to 3600");
   PeakLoops l = loops();
   int threads = omp_get_max_threads();
   switch (what) {

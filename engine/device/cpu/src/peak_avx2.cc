@@ -25,13 +25,16 @@ void read(const char *p, size_t n, void *sink) {
   __m256i sum[4] = {};
   for (size_t i = 0; i < n; i += 128)
 #pragma GCC unroll 4
-    for (int l = 0; l < 4; l++) sum[l] = _mm256_xor_si256(sum[l], _mm256_load_si256(reinterpret_cast<const __m256i *>(p + i + 32 * l)));
-  _mm256_storeu_si256(static_cast<__m256i *>(sink), _mm256_xor_si256(_mm256_xor_si256(sum[0], sum[1]), _mm256_xor_si256(sum[2], sum[3])));
+    for (int l = 0; l < 4; l++)
+      sum[l] = _mm256_xor_si256(sum[l], _mm256_load_si256(reinterpret_cast<const __m256i *>(p + i + 32 * l)));
+  _mm256_storeu_si256(static_cast<__m256i *>(sink),
+                      _mm256_xor_si256(_mm256_xor_si256(sum[0], sum[1]), _mm256_xor_si256(sum[2], sum[3])));
 }
 
 void copy(char *to, const char *from, size_t n) {
   for (size_t i = 0; i < n; i += 32)
-    _mm256_stream_si256(reinterpret_cast<__m256i *>(to + i), _mm256_load_si256(reinterpret_cast<const __m256i *>(from + i)));
+    _mm256_stream_si256(reinterpret_cast<__m256i *>(to + i),
+                        _mm256_load_si256(reinterpret_cast<const __m256i *>(from + i)));
   _mm_sfence();
 }
 

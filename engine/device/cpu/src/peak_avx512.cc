@@ -30,7 +30,8 @@ void read(const char *p, size_t n, void *sink) {
 }
 
 void copy(char *to, const char *from, size_t n) {
-  for (size_t i = 0; i < n; i += 64) _mm512_stream_si512(reinterpret_cast<__m512i *>(to + i), _mm512_load_si512(from + i));
+  for (size_t i = 0; i < n; i += 64)
+    _mm512_stream_si512(reinterpret_cast<__m512i *>(to + i), _mm512_load_si512(from + i));
   _mm_sfence();
 }
 

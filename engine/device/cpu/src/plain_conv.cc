@@ -17,9 +17,11 @@ struct Geometry {
   int64_t stride[2], padding[2], dilation[2];
 
   Geometry(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &weight, const ht_spec &dst)
-      : n(src.dims[0]), c(src.dims[1]), h(src.dims[2]), w(src.dims[3]), o(dst.dims[1]), oh(dst.dims[2]), ow(dst.dims[3]), i(weight.dims[1]),
-        kh(weight.dims[2]), kw(weight.dims[3]), groups(p.groups), stride{p.stride[0], p.stride[1]}, padding{p.padding[0], p.padding[1]},
-        dilation{p.dilation[0], p.dilation[1]} {}
+      : n(src.dims[0]), c(src.dims[1]), h(src.dims[2]), w(src.dims[3]), o(dst.dims[1]), oh(dst.dims[2]),
+        ow(dst.dims[3]), i(weight.dims[1]), kh(weight.dims[2]), kw(weight.dims[3]),
+        groups(p.groups), stride{p.stride[0], p.stride[1]}, padding{p.padding[0], p.padding[1]}, dilation{
+                                                                                                     p.dilation[0],
+                                                                                                     p.dilation[1]} {}
 
   // The row or column of src that output position y sees through tap k.
   int64_t source(int d, int64_t y, int64_t k) const { return y * stride[d] - padding[d] + k * dilation[d]; }
@@ -48,7 +50,8 @@ template <class T> struct Forward : Kernel {
         for (int64_t y = 0; y < g.oh; y++)
           for (int64_t from = 0; from < g.ow; from += kTile) {
             const T *image = src + (n * g.c + o / per_group * g.i) * g.h * g.w; // first channel of the group
-            row(image, weight + o * g.i * g.kh * g.kw, b ? b[o] : 0, dst + ((n * g.o + o) * g.oh + y) * g.ow, y, from, std::min(g.ow, from + kTile));
+            row(image, weight + o * g.i * g.kh * g.kw, b ? b[o] : 0, dst + ((n * g.o + o) * g.oh + y) * g.ow, y, from,
+                std::min(g.ow, from + kTile));
           }
   }
 
@@ -85,8 +88,8 @@ template <class T> struct DiffSrc : Kernel {
         for (int64_t y = 0; y < g.h; y++)
           for (int64_t from = 0; from < g.w; from += kTile) {
             int64_t o = c / g.i * per_group; // first output channel of the group
-            row(diff_dst + (n * g.o + o) * g.oh * g.ow, weight + (o * g.i + c % g.i) * g.kh * g.kw, diff_src + ((n * g.c + c) * g.h + y) * g.w, y, from,
-                std::min(g.w, from + kTile));
+            row(diff_dst + (n * g.o + o) * g.oh * g.ow, weight + (o * g.i + c % g.i) * g.kh * g.kw,
+                diff_src + ((n * g.c + c) * g.h + y) * g.w, y, from, std::min(g.w, from + kTile));
           }
   }
 
@@ -126,7 +129,8 @@ template <class T> struct DiffWeights : Kernel {
       for (int64_t i = 0; i < g.i; i++) {
         int64_t c = o / per_group * g.i + i;
         for (int64_t kh = 0; kh < g.kh; kh++)
-          for (int64_t kw = 0; kw < g.kw; kw++) diff_weight[((o * g.i + i) * g.kh + kh) * g.kw + kw] = tap(src, diff_dst, o, c, kh, kw);
+          for (int64_t kw = 0; kw < g.kw; kw++)
+            diff_weight[((o * g.i + i) * g.kh + kh) * g.kw + kw] = tap(src, diff_dst, o, c, kh, kw);
         if (diff_bias && i == 0) diff_bias[o] = bias_of(diff_dst, o);
       }
   }
@@ -160,7 +164,8 @@ template <class T> struct DiffWeights : Kernel {
 std::unique_ptr<Kernel> make_plain_conv2d(const Request &r) {
   std::unique_ptr<Kernel> k;
   Geometry g(*static_cast<const ht_conv2d_params *>(r.params), r.in[0], r.in[1], r.out[0]);
-  with_type(r.in[0], [&](auto *t) { k = std::make_unique<Forward<std::remove_pointer_t<decltype(t)>>>(g, r.in.size() == 3); });
+  with_type(r.in[0],
+            [&](auto *t) { k = std::make_unique<Forward<std::remove_pointer_t<decltype(t)>>>(g, r.in.size() == 3); });
   take_plain_operands(*k, r);
   return k;
 }
@@ -176,7 +181,9 @@ std::unique_ptr<Kernel> make_plain_conv2d_diff_src(const Request &r) {
 std::unique_ptr<Kernel> make_plain_conv2d_diff_weights(const Request &r) {
   std::unique_ptr<Kernel> k;
   Geometry g(*static_cast<const ht_conv2d_params *>(r.params), r.in[0], r.out[0], r.in[1]);
-  with_type(r.in[0], [&](auto *t) { k = std::make_unique<DiffWeights<std::remove_pointer_t<decltype(t)>>>(g, r.out.size() == 2); });
+  with_type(r.in[0], [&](auto *t) {
+    k = std::make_unique<DiffWeights<std::remove_pointer_t<decltype(t)>>>(g, r.out.size() == 2);
+  });
   take_plain_operands(*k, r);
   return k;
 }

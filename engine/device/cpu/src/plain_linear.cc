@@ -10,8 +10,8 @@ namespace hetero {
 
 namespace {
 
-constexpr int64_t kLanes = 16;  // partial sums that the compiler keeps in vectors
-constexpr int64_t kTile = 512;  // elements of a row that are summed up on the stack
+constexpr int64_t kLanes = 16; // partial sums that the compiler keeps in vectors
+constexpr int64_t kTile = 512; // elements of a row that are summed up on the stack
 
 template <class T> float dot(const T *a, const T *b, int64_t n) {
   float sum[kLanes] = {};
@@ -32,7 +32,8 @@ template <class T, class D> struct Forward : Kernel {
     int64_t rows = in[0].dims[0], inner = in[0].dims[1], columns = in[1].dims[0];
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t n = 0; n < rows; n++)
-      for (int64_t o = 0; o < columns; o++) store(dst + n * columns + o, dot(src + n * inner, weight + o * inner, inner) + (bias ? bias[o] : 0));
+      for (int64_t o = 0; o < columns; o++)
+        store(dst + n * columns + o, dot(src + n * inner, weight + o * inner, inner) + (bias ? bias[o] : 0));
   }
 };
 
@@ -81,10 +82,13 @@ template <class T, class D> struct DiffWeights : Kernel {
 };
 
 // Makes K<T, D> for the element types of two specs.
-template <template <class, class> class K> std::unique_ptr<Kernel> make(const Request &r, const ht_spec &t, const ht_spec &d) {
+template <template <class, class> class K>
+std::unique_ptr<Kernel> make(const Request &r, const ht_spec &t, const ht_spec &d) {
   std::unique_ptr<Kernel> k;
   with_type(t, [&](auto *tp) {
-    with_type(d, [&](auto *dp) { k = std::make_unique<K<std::remove_pointer_t<decltype(tp)>, std::remove_pointer_t<decltype(dp)>>>(); });
+    with_type(d, [&](auto *dp) {
+      k = std::make_unique<K<std::remove_pointer_t<decltype(tp)>, std::remove_pointer_t<decltype(dp)>>>();
+    });
   });
   take_plain_operands(*k, r);
   return k;
@@ -94,6 +98,8 @@ template <template <class, class> class K> std::unique_ptr<Kernel> make(const Re
 
 std::unique_ptr<Kernel> make_plain_linear(const Request &r) { return make<Forward>(r, r.in[0], r.out[0]); }
 std::unique_ptr<Kernel> make_plain_linear_diff_src(const Request &r) { return make<DiffSrc>(r, r.in[1], r.in[0]); }
-std::unique_ptr<Kernel> make_plain_linear_diff_weights(const Request &r) { return make<DiffWeights>(r, r.in[0], r.in[1]); }
+std::unique_ptr<Kernel> make_plain_linear_diff_weights(const Request &r) {
+  return make<DiffWeights>(r, r.in[0], r.in[1]);
+}
 
 } // namespace hetero

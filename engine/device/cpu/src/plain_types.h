@@ -2,8 +2,8 @@
 #pragma once
 
 #include "bf16.h"
-#include "layout.h"
 #include "kernel.h"
+#include "layout.h"
 
 namespace hetero {
 

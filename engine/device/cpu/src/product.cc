@@ -21,7 +21,8 @@ Formats formats_of(const PrimitiveDesc &pd, Pass pass) {
   using dnnl::query;
   switch (pass) {
   case Pass::forward: return {pd.query_md(query::src_md), pd.query_md(query::weights_md), pd.query_md(query::dst_md)};
-  case Pass::diff_src: return {pd.query_md(query::diff_src_md), pd.query_md(query::weights_md), pd.query_md(query::diff_dst_md)};
+  case Pass::diff_src:
+    return {pd.query_md(query::diff_src_md), pd.query_md(query::weights_md), pd.query_md(query::diff_dst_md)};
   default: return {pd.query_md(query::src_md), pd.query_md(query::diff_weights_md), pd.query_md(query::diff_dst_md)};
   }
 }
@@ -45,12 +46,14 @@ Choice choose(const Builder &build, const Product &p) {
   bool dst_given = p.pass == Pass::forward ? is_bound(p.dst) : is_private(p.dst);
   std::vector<Formats> candidates;
   auto add = [&](const Desc &src, const Desc &dst) {
-    if (p.pass != Pass::diff_weights && is_private(p.weight)) candidates.push_back({src, desc_of(p.weight, p.groups), dst});
+    if (p.pass != Pass::diff_weights && is_private(p.weight))
+      candidates.push_back({src, desc_of(p.weight, p.groups), dst});
     candidates.push_back({src, any.weight, dst});
   };
   auto add_given = [&](bool src, bool dst) { add(src ? desc_of(p.src) : any.src, dst ? desc_of(p.dst) : any.dst); };
   if (src_given || dst_given) add_given(src_given, dst_given);
-  if (src_given && dst_given && p.pass != Pass::diff_weights) add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output staged
+  if (src_given && dst_given && p.pass != Pass::diff_weights)
+    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output staged
   if (p.pass != Pass::forward) {
     Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));
@@ -82,10 +85,14 @@ std::vector<Operand> operands_of(const Request &r, const Product &p, const Forma
     list.push_back({DNNL_ARG_DST, true, r.out[0], f.dst});
     break;
   case Pass::diff_src:
-    list = {{DNNL_ARG_DIFF_DST, false, r.in[0], f.dst}, {DNNL_ARG_WEIGHTS, false, r.in[1], f.weight}, {DNNL_ARG_DIFF_SRC, true, r.out[0], f.src}};
+    list = {{DNNL_ARG_DIFF_DST, false, r.in[0], f.dst},
+            {DNNL_ARG_WEIGHTS, false, r.in[1], f.weight},
+            {DNNL_ARG_DIFF_SRC, true, r.out[0], f.src}};
     break;
   case Pass::diff_weights:
-    list = {{DNNL_ARG_SRC, false, r.in[0], f.src}, {DNNL_ARG_DIFF_DST, false, r.in[1], f.dst}, {DNNL_ARG_DIFF_WEIGHTS, true, r.out[0], f.weight}};
+    list = {{DNNL_ARG_SRC, false, r.in[0], f.src},
+            {DNNL_ARG_DIFF_DST, false, r.in[1], f.dst},
+            {DNNL_ARG_DIFF_WEIGHTS, true, r.out[0], f.weight}};
     if (p.bias) list.push_back({DNNL_ARG_DIFF_BIAS, true, r.out[1], desc_of(with_layout(r.out[1], HT_LAYOUT_PLAIN))});
     break;
   }
@@ -106,7 +113,8 @@ Product product_of(const Request &r, Pass pass, int64_t groups) {
   // oneDNN's gradients take images of one type; where the engine brings f32 beside bf16, the chain converts.
   if (pass == Pass::diff_src) p.dst.dtype = p.src.dtype = p.weight.dtype;
   if (pass == Pass::diff_weights) p.dst.dtype = p.src.dtype;
-  if (pass == Pass::diff_weights && p.weight.dtype != HT_F32) throw Unsupported("weight gradient of " + describe(p.weight) + ": want f32");
+  if (pass == Pass::diff_weights && p.weight.dtype != HT_F32)
+    throw Unsupported("weight gradient of " + describe(p.weight) + ": want f32");
   return p;
 }
 
@@ -155,11 +163,14 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
     ht_spec spec = o.spec;
     // Inputs are asked for in the primitive's format, outputs given in it unless they are bound.
     if (!o.output || spec.layout == HT_LAYOUT_ANY) spec.layout = layout_of(o.desc, groups);
-    if ((spec.layout & kRegistered) && spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))
+    if ((spec.layout & kRegistered) &&
+        spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))
       spec.layout = HT_LAYOUT_PLAIN; // a registered layout holds one type only
     Desc lies = desc_of(spec, groups);
     spec.bytes = static_cast<int64_t>(lies.get_size());
-    arguments.push_back({o.name, {o.output ? PrimitiveChain::Operand::output : PrimitiveChain::Operand::input, static_cast<int64_t>(side.size()), o.desc}});
+    arguments.push_back({o.name,
+                         {o.output ? PrimitiveChain::Operand::output : PrimitiveChain::Operand::input,
+                          static_cast<int64_t>(side.size()), o.desc}});
     outer.push_back(lies);
     side.push_back(spec);
   }

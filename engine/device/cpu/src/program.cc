@@ -5,6 +5,7 @@
 #include <set>
 
 #include "layout.h"
+#include "requests.h"
 
 namespace hetero {
 
@@ -13,24 +14,27 @@ Program::Step Program::checked(const ht_step &step) {
     if (!step.event) throw Invalid("no event");
     return {step.kind, nullptr, 0, 0, nullptr, step.event};
   }
-  if (step.kind != HT_STEP_LAUNCH) throw Invalid("got kind " + std::to_string(step.kind) + ", want a launch, a record or a wait");
+  if (step.kind != HT_STEP_LAUNCH)
+    throw Invalid("got kind " + std::to_string(step.kind) + ", want a launch, a record or a wait");
   if (!step.kernel) throw Invalid("no kernel");
   const Kernel &k = *step.kernel->impl;
   Step s{step.kind, step.kernel, addresses_.size(), addresses_.size() + k.in.size(), step.workspace, nullptr};
   auto copy = [&](const char *side, void *const *list, const Specs &specs) {
     for (size_t i = 0; i < specs.size(); i++) {
       void *p = list ? list[i] : nullptr;
-      std::string operand = std::string(op_name(step.kernel->op)) + ": " + side + " " + std::to_string(i);
+      std::string operand = op_name(step.kernel->op) + ": " + side + " " + std::to_string(i);
       if (!p) throw Invalid(operand + ": no address");
       int64_t size = specs[i].dtype == HT_OPAQUE ? 64 : dtype_size(specs[i].dtype);
-      if (reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(size)) throw Invalid(operand + ": address is not a multiple of " + std::to_string(size));
+      if (reinterpret_cast<uintptr_t>(p) % static_cast<uintptr_t>(size))
+        throw Invalid(operand + ": address is not a multiple of " + std::to_string(size));
       addresses_.push_back(p);
     }
   };
   copy("input", step.in, k.in);
   copy("output", step.out, k.out);
   if (k.workspace > 0 && (!step.workspace || reinterpret_cast<uintptr_t>(step.workspace) % 64))
-    throw Invalid(std::string(op_name(step.kernel->op)) + ": workspace: want " + std::to_string(k.workspace) + " bytes at a multiple of 64");
+    throw Invalid(op_name(step.kernel->op) + ": workspace: want " + std::to_string(k.workspace) +
+                  " bytes at a multiple of 64");
   return s;
 }
 
@@ -53,11 +57,14 @@ Program::Program(const ht_step *steps, int32_t count) {
 
 void Program::run_step(const Step &step) {
   switch (step.kind) {
-  case HT_STEP_LAUNCH: step.kernel->impl->run({addresses_.data() + step.in, addresses_.data() + step.out, step.workspace}); break;
+  case HT_STEP_LAUNCH:
+    step.kernel->impl->run({addresses_.data() + step.in, addresses_.data() + step.out, step.workspace});
+    break;
   case HT_STEP_RECORD: step.event->impl.settle(Event::complete); break;
   case HT_STEP_WAIT:
     step.event->impl.wait(-1);
-    if (step.event->impl.state() == Event::failed) throw std::runtime_error("waited for an event of a program that failed");
+    if (step.event->impl.state() == Event::failed)
+      throw std::runtime_error("waited for an event of a program that failed");
     break;
   }
 }
@@ -75,7 +82,7 @@ void Program::run(int64_t *elapsed_ns) {
     } catch (const std::exception &e) {
       for (size_t j = i; j < steps_.size(); j++)
         if (steps_[j].kind == HT_STEP_RECORD) steps_[j].event->impl.settle(Event::failed);
-      const char *name = steps_[i].kernel ? op_name(steps_[i].kernel->op) : "wait";
+      std::string name = steps_[i].kernel ? op_name(steps_[i].kernel->op) : "wait";
       throw std::runtime_error("step " + std::to_string(i) + " (" + name + "): " + e.what());
     }
     if (elapsed_ns) {

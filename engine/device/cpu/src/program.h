@@ -12,8 +12,6 @@
 
 namespace hetero {
 
-const char *op_name(ht_op op); // "conv2d", for error texts; nullptr if there is no such op
-
 class Program {
 public:
   // Copies the steps with their address lists. Throws Invalid naming the step that is wrong.

@@ -24,7 +24,8 @@ struct CopyBytes : Kernel {
     int64_t n = in[0].bytes, pieces = (n + piece - 1) / piece;
     if (dst == src) return;
 #pragma omp parallel for schedule(static) if (pieces > 1)
-    for (int64_t i = 0; i < pieces; i++) std::memcpy(dst + i * piece, src + i * piece, static_cast<size_t>(std::min(piece, n - i * piece)));
+    for (int64_t i = 0; i < pieces; i++)
+      std::memcpy(dst + i * piece, src + i * piece, static_cast<size_t>(std::min(piece, n - i * piece)));
   }
 };
 
@@ -58,7 +59,9 @@ std::unique_ptr<Kernel> make_plain_conversion(const ht_spec &from, const ht_spec
   std::unique_ptr<Kernel> k;
   ImageLayout a = as_image(from), b = as_image(to);
   with_type(from, [&](auto *f) {
-    with_type(to, [&](auto *t) { k = std::make_unique<Convert<std::remove_pointer_t<decltype(f)>, std::remove_pointer_t<decltype(t)>>>(a, b); });
+    with_type(to, [&](auto *t) {
+      k = std::make_unique<Convert<std::remove_pointer_t<decltype(f)>, std::remove_pointer_t<decltype(t)>>>(a, b);
+    });
   });
   return k;
 }
@@ -68,7 +71,8 @@ std::unique_ptr<Kernel> make_conversion(const ht_spec &from, const ht_spec &to) 
 #if HT_HAVE_ONEDNN
   int64_t groups = std::max(layout_groups(from.layout), layout_groups(to.layout));
   auto k = std::make_unique<ChainKernel>();
-  if (k->chain.add_reorder({PrimitiveChain::Operand::input, 0, desc_of(from, groups)}, {PrimitiveChain::Operand::output, 0, desc_of(to, groups)})) {
+  if (k->chain.add_reorder({PrimitiveChain::Operand::input, 0, desc_of(from, groups)},
+                           {PrimitiveChain::Operand::output, 0, desc_of(to, groups)})) {
     k->workspace = k->chain.workspace_bytes();
     return k;
   }
@@ -80,15 +84,20 @@ std::unique_ptr<Kernel> make_conversion(const ht_spec &from, const ht_spec &to) 
 
 std::unique_ptr<Kernel> make_reorder(const Request &r) {
   ht_spec from = r.in[0], to = r.out[0];
-  if (!same_dims(from, to)) throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
+  if (!same_dims(from, to))
+    throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
   if (from.dtype == HT_OPAQUE) throw Invalid("reorder: an opaque tensor has no other form");
   // Where one side leaves the choice, nothing is moved: both lie alike, if the layout can hold the other type.
-  auto alike = [&](uint32_t l) { return l == HT_LAYOUT_ANY || (l & kRegistered && from.dtype != to.dtype) ? HT_LAYOUT_PLAIN : l; };
+  auto alike = [&](uint32_t l) {
+    return l == HT_LAYOUT_ANY || (l & kRegistered && from.dtype != to.dtype) ? HT_LAYOUT_PLAIN : l;
+  };
   if (from.layout == HT_LAYOUT_ANY) from.layout = alike(to.layout);
   if (to.layout == HT_LAYOUT_ANY) to.layout = alike(from.layout);
   bool copy = from.dtype == to.dtype && from.layout == to.layout;
-  if (!copy && (from.dtype != HT_F32 && from.dtype != HT_BF16)) throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
-  if (!copy && (to.dtype != HT_F32 && to.dtype != HT_BF16)) throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
+  if (!copy && (from.dtype != HT_F32 && from.dtype != HT_BF16))
+    throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
+  if (!copy && (to.dtype != HT_F32 && to.dtype != HT_BF16))
+    throw Unsupported("reorder of " + describe(from) + " to " + describe(to));
   set_bytes(from);
   set_bytes(to);
   std::unique_ptr<Kernel> k = copy ? std::make_unique<CopyBytes>() : make_conversion(from, to);

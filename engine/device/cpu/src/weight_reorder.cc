@@ -17,8 +17,8 @@ using Block = void (*BlockReorder::*)(const float *, void *, int64_t);
 struct Rule {
   uint32_t from, to;
   int32_t to_type;
-  int64_t width;     // W
-  bool exchanged;    // dst's blocks have inputs outermost
+  int64_t width;  // W
+  bool exchanged; // dst's blocks have inputs outermost
   Block block;
 };
 

@@ -14,9 +14,10 @@ namespace hetero {
 
 struct BlockReorder {
   // One block: src (16, W) f32.
-  void (*pairs)(const float *src, void *dst, int64_t w);             // dst (8, W, 2) bf16: two inputs side by side
-  void (*transposed)(const float *src, void *dst, int64_t w);       // dst (16, 16) f32, W = 16
-  void (*transposed_pairs)(const float *src, void *dst, int64_t w); // dst (8, 16, 2) bf16, W = 16: two outputs side by side
+  void (*pairs)(const float *src, void *dst, int64_t w);      // dst (8, W, 2) bf16: two inputs side by side
+  void (*transposed)(const float *src, void *dst, int64_t w); // dst (16, 16) f32, W = 16
+  void (*transposed_pairs)(const float *src, void *dst,
+                           int64_t w); // dst (8, 16, 2) bf16, W = 16: two outputs side by side
 };
 
 BlockReorder avx512_block_reorder();

@@ -21,7 +21,8 @@ void pairs(const float *src, void *dst, int64_t w) {
   auto *d = static_cast<char *>(dst);
   for (int64_t i = 0; i < 16; i += 2)
     for (int64_t o = 0; o < w; o += 16, d += 64)
-      _mm512_storeu_si512(d, pair_up(round_to_bf16(_mm512_loadu_ps(src + i * w + o)), round_to_bf16(_mm512_loadu_ps(src + (i + 1) * w + o))));
+      _mm512_storeu_si512(d, pair_up(round_to_bf16(_mm512_loadu_ps(src + i * w + o)),
+                                     round_to_bf16(_mm512_loadu_ps(src + (i + 1) * w + o))));
 }
 
 // v[r] holds 8 lanes of row r and 8 of row r + 8. Afterwards v[c] holds lane c of all 16 rows.
