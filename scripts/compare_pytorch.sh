@@ -19,9 +19,11 @@ usage() {
 		  --image-size PIXELS                                          (32)
 		  --batch-size SAMPLES                                         (128)
 		  --precision LIST     f32,bf16 or one of them                 (f32,bf16)
+		  --classes N          outputs of the model                    (1000)
 		  --rounds N                                                   (5)
 		  --steps N            timed steps of each run                 (20)
-		  --threads N          of both; fewer than this machine's CPUs: both are bound to the first N  (all CPUs, or the CPU quota)
+		  --warmup N           steps before them                       (3)
+		  --threads N          of both                                 (all CPUs, or the CPU quota)
 		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
 		  --binary PATH        the program                             (./hetero-train)
 		  --output FILE        JSON                                    (build/compare_pytorch/MODEL-SIZE-BATCH.json)
@@ -58,13 +60,13 @@ default_threads() { # the CPUs this process may use, or its CPU quota where that
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 peer=scripts/peers/pytorch_step.py
-model=resnet50 image=32 batch=128 precisions=f32,bf16 rounds=5 steps=20 threads=$(default_threads)
+model=resnet50 image=32 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
 modes=eager,compile binary=./hetero-train output=
 
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--model | --image-size | --batch-size | --precision | --rounds | --steps | --threads | --modes | --binary | --output)
+	--model | --image-size | --batch-size | --precision | --classes | --rounds | --steps | --warmup | --threads | --modes | --binary | --output)
 		(($# > 1)) || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
@@ -73,8 +75,10 @@ while (($#)); do
 	--image-size) number "$1" "$2" && image=$2 ;;
 	--batch-size) number "$1" "$2" && batch=$2 ;;
 	--precision) members "$1" "$2" "f32 bf16" && precisions=$2 ;;
+	--classes) number "$1" "$2" && classes=$2 ;;
 	--rounds) number "$1" "$2" && rounds=$2 ;;
 	--steps) number "$1" "$2" && steps=$2 ;;
+	--warmup) number "$1" "$2" && warmup=$2 ;;
 	--threads) number "$1" "$2" && threads=$2 ;;
 	--modes) members "$1" "$2" "eager compile" && modes=$2 ;;
 	--binary) binary=$2 ;;
@@ -99,15 +103,11 @@ if [[ $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'* ]]; then
 	TEXT
 fi
 cpus=$(env -u OMP_NUM_THREADS nproc)
-bind=()
-if ((threads > cpus)); then
-	fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
-elif ((threads < cpus)); then
-	bind=(taskset -c "$("$PYTHON" -c "import os; print(*sorted(os.sched_getaffinity(0))[:$threads], sep=',')")")
-fi
+((threads <= cpus)) || fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
 load=$(cut -d ' ' -f 1 /proc/loadavg)
 if awk "BEGIN { exit !($load > 0.5) }"; then
-	echo "WARNING: the machine is busy (load average $load): timings will be noisy" >&2
+	echo "WARNING: the machine is busy (load average $load). PyTorch's threads wait for each other at every operation and" >&2
+	echo "         lose more to other work than ours do, up to ten times: publish nothing measured like this" >&2
 fi
 
 scratch=$(mktemp -d)
@@ -118,7 +118,7 @@ records=$scratch/records.jsonl
 record() {
 	local who=$1 precision=$2 round=$3 line
 	shift 3
-	"${bind[@]}" "$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
+	"$@" >"$scratch/stdout" 2>"$scratch/stderr" || {
 		tail -n 20 "$scratch/stderr" >&2
 		[[ $who != compile ]] || echo "compare_pytorch: without a C++ compiler use --modes eager, and say so beside the figures" >&2
 		fail 1 "failed: $*"
@@ -129,7 +129,7 @@ record() {
 	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
 }
 
-settings=(--model "$model" --image-size "$image" --batch-size "$batch" --steps "$steps")
+settings=(--model "$model" --image-size "$image" --batch-size "$batch" --classes "$classes" --steps "$steps" --warmup "$warmup" --threads "$threads")
 for precision in ${precisions//,/ }; do
 	for ((round = 1; round <= rounds; round++)); do
 		echo "$model $image, batch $batch, $precision: round $round of $rounds" >&2
@@ -137,7 +137,7 @@ for precision in ${precisions//,/ }; do
 		for mode in ${modes//,/ }; do
 			flags=()
 			[[ $mode == eager ]] || flags=(--compile)
-			record "$mode" "$precision" "$round" "$PYTHON" "$peer" "${settings[@]}" --precision "$precision" --threads "$threads" "${flags[@]}"
+			record "$mode" "$precision" "$round" "$PYTHON" "$peer" "${settings[@]}" --precision "$precision" "${flags[@]}"
 		done
 	done
 done

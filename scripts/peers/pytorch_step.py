@@ -58,7 +58,7 @@ def parse_arguments():
     p.add_argument("--model", default="resnet50", help="simple_cnn, or a ResNet of torchvision (default resnet50)")
     p.add_argument("--image-size", type=int, default=32, help="pixels (default 32)")
     p.add_argument("--batch-size", type=int, default=128, help="samples (default 128)")
-    p.add_argument("--classes", type=int, default=10, help="outputs (default 10)")
+    p.add_argument("--classes", type=int, default=1000, help="outputs (default 1000)")
     p.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="(default f32)")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
@@ -132,6 +132,7 @@ def main():
         "precision": a.precision,
         "image_size": a.image_size,
         "batch_size": a.batch_size,
+        "classes": a.classes,
         "compile": a.compile,
         "threads": torch.get_num_threads(),
         "steps": a.steps,
