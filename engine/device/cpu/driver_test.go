@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -155,4 +156,46 @@ func affinity(t *testing.T) unix.CPUSet {
 		t.Fatal(err)
 	}
 	return set
+}
+
+// Signals are for Go's threads: on another one, its handlers would run on a stack that they do not expect.
+func TestWorkersTakeNoSignals(t *testing.T) {
+	dev := open(t, device.Options{Threads: 2})
+	defer dev.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	reorderOnce(t, dev)
+	blocking := 0
+	statuses, err := filepath.Glob("/proc/self/task/*/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range statuses {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // the thread has ended
+		}
+		_, mask, _ := strings.Cut(string(text), "SigBlk:\t")
+		blocked, err := strconv.ParseUint(mask[:16], 16, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		bit := func(s unix.Signal) bool { return blocked>>(s-1)&1 != 0 }
+		if bit(unix.SIGTERM) && bit(unix.SIGINT) && bit(unix.SIGPROF) {
+			blocking++
+			if bit(unix.SIGSEGV) || bit(unix.SIGBUS) {
+				t.Errorf("%s: faults are blocked too: %#x", path, blocked)
+			}
+		}
+	}
+	if blocking == 0 {
+		t.Error("no thread blocks signals, want the team's second one to")
+	}
+	var own unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_BLOCK, nil, &own); err != nil {
+		t.Fatal(err)
+	}
+	if own.Val[0]>>(unix.SIGTERM-1)&1 != 0 {
+		t.Error("the calling thread blocks SIGTERM as well")
+	}
 }
