@@ -58,7 +58,7 @@ type Driver interface {
 
 // Options for opening a device.
 type Options struct {
-	Threads int // CPU worker threads; 0 = all CPUs that this process may use
+	Threads int // CPU worker threads; 0 = one for each core that this process may use
 }
 
 // Kernel is an op compiled for fixed operand specs.
