@@ -1,5 +1,5 @@
 // Package cpu is the device that all cores of the machine make together: convolutions and linear layers on oneDNN,
-// everything else on vector kernels of our own, in src/.
+// convolutions of small images and everything else on vector kernels of our own, in src/.
 //
 // # The library
 //
