@@ -11,7 +11,7 @@ import (
 //
 //	in   logits (N, C); labels (N), i32
 //	out  loss (N), f32; rank (N), i32: how many classes score higher than the label (equal scores of lower classes count), so
-//	     top-k is rank < k; lse (N), f32: log sum exp, kept for the gradient
+//	     top-k is rank < k (unless the loss is NaN, when rank means nothing); lse (N), f32: log sum exp, kept for the gradient
 type SoftmaxCrossEntropy struct{ LabelSmoothing float64 }
 
 // SoftmaxCrossEntropyDiff is (softmax - q)·scale, zero rows for ignored labels. scale is 1/(global count), times the loss scale.

@@ -75,9 +75,10 @@ func (c *compiler) lifetimes(all []*launch) {
 	for _, o := range c.g.Outputs {
 		keep(c.versions[o.Value][0])
 	}
-	for _, in := range c.g.Inputs {
+	for _, in := range c.g.Inputs { // what is written once holds for every run until it is written again
 		v := c.versions[in][0]
 		touch(v.mem, 0)
+		keep(v)
 	}
 	for _, l := range c.prepare { // copies of parameters serve every micro-batch
 		keep(l.out[0])

@@ -106,7 +106,7 @@ func (b binder) region(s *storage, bytes int64) device.Region {
 	return r
 }
 
-// Input is where the host writes an input, in plain layout, before each run: a run reuses the memory of its inputs.
+// Input is where the host writes an input, in plain layout. It stays as it is until it is written again.
 func (p *Plan) Input(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("input", p.inputs, name)
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -10,9 +11,9 @@ import (
 type Observer interface {
 	// StepDone is called after each optimizer step. The record is valid during the call only.
 	StepDone(r *StepRecord)
-	EvalStarted(batches int)
-	EvalProgress(done, batches int)
 	EvalDone(e Evaluation)
+	// RolledBack is called when the run goes back to an earlier step: later steps come again.
+	RolledBack(step int64)
 	Saved(s checkpoint.Saved, took time.Duration)
 	// Warn reports what went wrong without ending the run.
 	Warn(err error)
@@ -40,4 +41,31 @@ type Evaluation struct {
 	Top1, Top5 float64 // shares, 0…1
 	Best       bool    // the best so far
 	Took       time.Duration
+}
+
+// evaluationJSON carries a loss that is not a number, which JSON's own numbers cannot.
+type evaluationJSON struct {
+	Step    int64            `json:"step"`
+	Epoch   int              `json:"epoch"`
+	Samples int              `json:"samples"`
+	Loss    checkpoint.Float `json:"loss"`
+	Top1    float64          `json:"top1"`
+	Top5    float64          `json:"top5"`
+	Best    bool             `json:"best"`
+	Took    time.Duration    `json:"took_ns"`
+}
+
+// MarshalJSON writes the evaluation for checkpoints.
+func (e Evaluation) MarshalJSON() ([]byte, error) {
+	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took})
+}
+
+// UnmarshalJSON is its inverse.
+func (e *Evaluation) UnmarshalJSON(text []byte) error {
+	var w evaluationJSON
+	if err := json.Unmarshal(text, &w); err != nil {
+		return err
+	}
+	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Took}
+	return nil
 }

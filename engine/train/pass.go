@@ -153,10 +153,15 @@ func (p *pass) sums(n int) Sums {
 	loss := p.loss.host.Host()
 	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.host.Host()))), p.n)
 	for i := range n {
+		var l float64
 		if p.loss.spec.DType == tensor.F64 {
-			out.Loss += math.Float64frombits(binary.LittleEndian.Uint64(loss[8*i:]))
+			l = math.Float64frombits(binary.LittleEndian.Uint64(loss[8*i:]))
 		} else {
-			out.Loss += float64(math.Float32frombits(binary.LittleEndian.Uint32(loss[4*i:])))
+			l = float64(math.Float32frombits(binary.LittleEndian.Uint32(loss[4*i:])))
+		}
+		out.Loss += l
+		if math.IsNaN(l) {
+			continue // nothing was recognised: no score is above NaN, so the rank would be the best
 		}
 		if ranks[i] == 0 {
 			out.Top1++

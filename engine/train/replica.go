@@ -275,8 +275,5 @@ func (r *Replica) Close() error { return r.closer.close() }
 // RunTimed runs prepare, forward and backward on the batch that was loaded last and adds each launch's time to
 // elapsed, in the order of Plan().Launches(). Parameters are not updated.
 func (r *Replica) RunTimed(elapsed []time.Duration) error {
-	if err := r.train.send(r.stream, "images", "labels", "ids", "scale", "key"); err != nil { // a run reuses their memory
-		return err
-	}
 	return r.train.plan.RunTimed(r.stream, elapsed)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"time"
 
@@ -14,8 +15,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
-// ErrDiverged ends a run whose gradients stay NaN or infinite.
-var ErrDiverged = errors.New("training diverged")
+var (
+	// ErrDiverged ends a run whose gradients stay NaN or infinite.
+	ErrDiverged = errors.New("training diverged")
+	// ErrFinalSave ends a run that could not be saved at its end.
+	ErrFinalSave = errors.New("the final save failed")
+)
 
 // Options are what a run needs beside its replica. Zero intervals switch off what they time.
 type Options struct {
@@ -27,7 +32,7 @@ type Options struct {
 	Observer Observer
 
 	Schedule     optim.Schedule
-	Steps        int64 // optimizer steps of the whole run, >= 1
+	Steps        int64 // optimizer steps of the whole run; 0: until MaxDuration
 	MaxDuration  time.Duration
 	EvalInterval int // epochs
 
@@ -67,7 +72,8 @@ type run struct {
 	epochSteps int64
 	lastSave   time.Time
 	savedStep  int64
-	nanRow     int
+	nanRow     int  // skipped steps in a row
+	evalOwed   bool // the evaluation of this step is due, but not done
 	result     Result
 	record     StepRecord
 }
@@ -81,7 +87,6 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
 	if o.Resume != nil {
 		r.restore(*o.Resume)
-		r.savedStep = r.step
 	}
 	err := r.train(ctx)
 	r.result.Steps = r.step
@@ -95,29 +100,34 @@ func (r *run) restore(s checkpoint.State) {
 	r.result.Best = s.Best
 	r.result.Skipped = s.Counters["skipped_steps"]
 	r.result.RollBacks = max(r.result.RollBacks, s.Counters["roll_backs"])
+	r.nanRow = int(s.Counters["nan_row"])
+	r.savedStep = s.Step
 	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
 	if raw, ok := s.Extra["train"]; ok {
 		var last lastResults
 		if json.Unmarshal(raw, &last) == nil {
-			r.result.LastLoss, r.result.LastEval = float64(last.Loss), last.Eval
+			r.result.LastLoss, r.result.LastEval, r.evalOwed = float64(last.Loss), last.Eval, last.EvalOwed
 		}
 	}
 }
 
-// lastResults are the results that a resumed run shows if it has nothing left to do.
+// lastResults are what a resumed run shows if it has nothing left to do, and whether it owes an evaluation first.
 type lastResults struct {
-	Loss checkpoint.Float `json:"loss"`
-	Eval *Evaluation      `json:"eval"`
+	Loss     checkpoint.Float `json:"loss"`
+	Eval     *Evaluation      `json:"eval"`
+	EvalOwed bool             `json:"eval_owed"`
 }
 
 func (r *run) train(ctx context.Context) error {
 	if err := r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation)); err != nil {
 		return err
 	}
-	for r.step < r.Steps {
+	if err := r.evaluateIfOwed(ctx); err != nil {
+		return err
+	}
+	for r.Steps == 0 || r.step < r.Steps {
 		if ctx.Err() != nil {
-			r.result.Interrupted = true
-			return r.finalSave()
+			break
 		}
 		if r.MaxDuration > 0 && time.Since(r.start) >= r.MaxDuration {
 			r.result.OutOfTime = true
@@ -127,13 +137,15 @@ func (r *run) train(ctx context.Context) error {
 		if err := r.oneStep(context.WithoutCancel(ctx)); err != nil {
 			return err
 		}
-		if err := r.evaluateWhenDue(ctx); err != nil {
+		r.evalOwed = r.evaluationDue()
+		if err := r.evaluateIfOwed(ctx); err != nil {
 			return err
 		}
 		if err := r.saveWhenDue(ctx); err != nil {
 			r.Observer.Warn(err)
 		}
 	}
+	r.result.Interrupted = r.step != r.Steps || r.evalOwed
 	return r.finalSave()
 }
 
@@ -190,25 +202,32 @@ func (r *run) rollBack() error {
 	r.result.Skipped = seen
 	r.result.RollBacks++
 	r.nanRow = 0
+	r.Observer.RolledBack(r.step)
 	return r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation))
 }
 
-// evaluateWhenDue evaluates at the end of each EvalInterval-th epoch and at the end of the run.
-func (r *run) evaluateWhenDue(ctx context.Context) error {
-	end := r.step == r.Steps
-	epochs := r.step / r.epochSteps
-	due := r.step%r.epochSteps == 0 && r.EvalInterval > 0 && epochs%int64(r.EvalInterval) == 0
-	if r.Eval == nil || !(due || end) {
+// evaluationDue reports whether this step is the end of an EvalInterval-th epoch or of the run.
+func (r *run) evaluationDue() bool {
+	epochEnd := r.EvalInterval > 0 && r.step%(r.epochSteps*int64(r.EvalInterval)) == 0
+	return r.Eval != nil && (epochEnd || r.step == r.Steps)
+}
+
+// evaluateIfOwed evaluates where it is due. An evaluation that is interrupted stays owed: the resumed run begins with it.
+func (r *run) evaluateIfOwed(ctx context.Context) error {
+	if !r.evalOwed {
 		return nil
 	}
 	e, err := r.evaluate(ctx)
 	if errors.Is(err, context.Canceled) {
-		return nil // the run is about to be saved; this evaluation comes again or not at all
+		r.savedStep = -1 // so that the debt is saved, too
+		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
 	}
-	if best := r.result.Best; best == nil || e.Top1 > float64(best.Value) {
+	r.evalOwed = false
+	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
+	if best := r.result.Best; sound && (best == nil || e.Top1 > float64(best.Value)) {
 		e.Best = true
 		r.result.Best = &checkpoint.Best{Metric: "top1", Value: checkpoint.Float(e.Top1), Step: r.step}
 	}
@@ -228,8 +247,6 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
 	}
-	batches, done := r.Eval.BatchesPerEpoch(), 0
-	r.Observer.EvalStarted(batches)
 	var total Sums
 	for {
 		b, err := r.Eval.Next(ctx)
@@ -245,8 +262,6 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 			return Evaluation{}, err
 		}
 		total.Add(s)
-		done++
-		r.Observer.EvalProgress(done, batches)
 	}
 	n := float64(total.Samples)
 	return Evaluation{Step: r.step, Epoch: int((r.step - 1) / r.epochSteps), Samples: total.Samples, Loss: total.Loss / n,
@@ -271,7 +286,10 @@ func (r *run) finalSave() error {
 	if r.savedStep == r.step {
 		return nil
 	}
-	return r.save()
+	if err := r.save(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFinalSave, err)
+	}
+	return nil
 }
 
 func (r *run) save() error {
@@ -283,8 +301,8 @@ func (r *run) save() error {
 	state.Best = r.result.Best
 	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
 		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
-	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks}
-	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval})
+	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow)}
+	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed})
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}
