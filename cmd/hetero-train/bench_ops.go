@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -42,7 +43,7 @@ a cache can be faster than that limit.`,
 	}
 	f.add(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "every launch, not sums for each kind of op")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		b, err := f.open()
 		if err != nil {
 			return err
@@ -56,7 +57,7 @@ a cache can be faster than that limit.`,
 		if err != nil {
 			return withCode(exitDevice, err)
 		}
-		if _, err := b.run(cmd.Context(), func(train.StepResult) {}); err != nil { // real data and parameters are in place then
+		if _, err := b.run(c.Context(), func(train.StepResult) {}); err != nil { // real data and parameters are in place then
 			return withCode(exitDevice, err)
 		}
 		ops, err := b.timeOps(limits)
@@ -69,7 +70,7 @@ a cache can be faster than that limit.`,
 		if f.json {
 			out := deviceFacts(b.device.Info())
 			out["model"], out["image_size"], out["precision"], out["batch_size"] = f.model, f.image, b.precision.String(), f.batch
-			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[b.peakKind()]/1e9, limits[device.PeakCopy]/1e9, ops
+			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[peakOf(b.device, b.precision)]/1e9, limits[device.PeakCopy]/1e9, ops
 			return writeJSON(a.env.stdout, out)
 		}
 		return writeOps(a.env.stdout, ops)
@@ -129,10 +130,7 @@ func byKind(ops []opTime) []opTime {
 		out = append(out, *s)
 	}
 	slices.SortFunc(out, func(a, b opTime) int {
-		if a.Seconds > b.Seconds {
-			return -1
-		}
-		return 1
+		return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.Op, b.Op))
 	})
 	return out
 }

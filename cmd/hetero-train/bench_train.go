@@ -142,7 +142,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		defer b.closeAll()
 		peak := 0.0
 		if m, ok := b.device.(device.PeakMeasurer); ok {
-			if peak, err = measurePeak(m, b.peakKind()); err != nil {
+			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
 				return withCode(exitDevice, err)
 			}
 		}
@@ -154,13 +154,6 @@ func newBenchTrain(a *app) *cobra.Command {
 		return b.report(a, steps, first, peak)
 	}
 	return cmd
-}
-
-func (b *benchmark) peakKind() device.Peak {
-	if b.precision == tensor.BF16 && b.device.Info().FastBF16 {
-		return device.PeakBF16
-	}
-	return device.PeakF32
 }
 
 // measurePeak is one limit of the hardware, 0 where it lacks the instruction.

@@ -29,21 +29,15 @@ func (o observers) StepDone(r *train.StepRecord) {
 	}
 }
 
-func (o observers) EvalStarted(batches int) {
-	for _, x := range o {
-		x.EvalStarted(batches)
-	}
-}
-
-func (o observers) EvalProgress(done, batches int) {
-	for _, x := range o {
-		x.EvalProgress(done, batches)
-	}
-}
-
 func (o observers) EvalDone(e train.Evaluation) {
 	for _, x := range o {
 		x.EvalDone(e)
+	}
+}
+
+func (o observers) RolledBack(step int64) {
+	for _, x := range o {
+		x.RolledBack(step)
 	}
 }
 
@@ -62,7 +56,8 @@ func (o observers) Warn(err error) {
 // console shows a run to people: a line every few steps, and on a terminal a bar with the time that is left.
 type console struct {
 	job      *job
-	out      io.Writer // standard output and the log file
+	out      io.Writer // standard output, or above the bar, and the log file
+	log      io.Writer // the log file
 	interval int64     // steps between two lines
 	peak     float64   // FLOP/s that the device reaches at best, 0 = unknown
 
@@ -75,22 +70,22 @@ type console struct {
 	steps   int64
 }
 
-func newConsole(j *job, out io.Writer) *console {
-	c := &console{job: j, out: out, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
-	if f, ok := j.opts.env.stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		c.bars = mpb.New(mpb.WithOutput(f), mpb.WithRefreshRate(250*time.Millisecond))
-		c.out = io.MultiWriter(lineWriter{c.bars}, out)
-		if stdout, ok := j.opts.env.stdout.(*os.File); ok && term.IsTerminal(int(stdout.Fd())) {
-			c.out = out // one terminal for both: lines go above the bar
+func newConsole(j *job, log io.Writer) *console {
+	c := &console{job: j, out: io.MultiWriter(j.opts.env.stdout, log), log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	if stderr := j.opts.env.stderr; isTerminal(stderr) {
+		c.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithRefreshRate(250*time.Millisecond))
+		if isTerminal(j.opts.env.stdout) {
+			c.out = io.MultiWriter(c.bars, log) // one screen for both: lines go above the bar
 		}
+		j.opts.screen.to(c.bars) // and so do messages
 	}
 	return c
 }
 
-// lineWriter prints above the bar.
-type lineWriter struct{ p *mpb.Progress }
-
-func (l lineWriter) Write(b []byte) (int, error) { return l.p.Write(b) }
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
 
 // measuredPeak is what the device reaches in matrix products at best, 0 where it cannot tell.
 func measuredPeak(dev device.Device, precision tensor.DType) float64 {
@@ -98,15 +93,19 @@ func measuredPeak(dev device.Device, precision tensor.DType) float64 {
 	if !ok {
 		return 0
 	}
-	what := device.PeakF32
-	if precision == tensor.BF16 && dev.Info().FastBF16 {
-		what = device.PeakBF16
-	}
-	peak, err := m.MeasurePeak(what, 200*time.Millisecond)
+	peak, err := m.MeasurePeak(peakOf(dev, precision), 200*time.Millisecond)
 	if err != nil {
-		return 0
+		return 0 // only the share of the peak is missing then
 	}
 	return peak
+}
+
+// peakOf is the limit that a network of this precision works against.
+func peakOf(dev device.Device, precision tensor.DType) device.Peak {
+	if precision == tensor.BF16 && dev.Info().FastBF16 {
+		return device.PeakBF16
+	}
+	return device.PeakF32
 }
 
 // begin says what will run.
@@ -130,7 +129,7 @@ func (c *console) begin(resume *checkpoint.State) {
 	if resume != nil {
 		fmt.Fprintf(c.out, "resuming after step %d from %s\n", resume.Step, j.run.Checkpoint.Path)
 	}
-	if c.bars != nil {
+	if c.bars != nil && j.steps > 0 {
 		c.bar = c.bars.AddBar(j.steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")),
 			mpb.AppendDecorators(decor.Percentage(), decor.Name(" left "), decor.AverageETA(decor.ET_STYLE_GO)))
 		if resume != nil {
@@ -149,7 +148,7 @@ func (c *console) StepDone(r *train.StepRecord) {
 		c.bar.Increment()
 	}
 	if !r.Updated {
-		fmt.Fprintf(c.out, "step %d/%d | skipped: the gradient is not finite (%d skipped so far)\n", r.Step, r.Total, r.Skipped)
+		fmt.Fprintf(c.out, "step %s | skipped: the gradient is not finite (%d skipped so far)\n", stepOf(r), r.Skipped)
 	}
 	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
 		return
@@ -158,11 +157,19 @@ func (c *console) StepDone(r *train.StepRecord) {
 	c.samples, c.busy, c.steps = 0, 0, 0
 }
 
+// stepOf is "12/100", or "12" where the run has no last step.
+func stepOf(r *train.StepRecord) string {
+	if r.Total == 0 {
+		return fmt.Sprint(r.Step)
+	}
+	return fmt.Sprintf("%d/%d", r.Step, r.Total)
+}
+
 // line is the step line: loss, norm and rate of the last step, times as means since the last line.
 func (c *console) line(r *train.StepRecord) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.steps)
-	fmt.Fprintf(&b, "step %d/%d | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", r.Step, r.Total, r.Epoch,
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
 		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, step.Round(100*time.Microsecond), perSecond(c.samples, c.busy))
 	if c.peak > 0 {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*float64(c.job.replica.FLOPs())/step.Seconds()/c.peak)
@@ -171,18 +178,20 @@ func (c *console) line(r *train.StepRecord) string {
 		fmt.Fprintf(&b, " | waited %s for data", data.Round(100*time.Microsecond))
 	}
 	left := time.Duration(r.Total-r.Step) * step
-	if c.bars == nil && left > 0 && r.Total < 1<<40 {
+	if c.bars == nil && left > 0 {
 		fmt.Fprintf(&b, " | %s left", left.Round(time.Second))
 	}
 	b.WriteByte('\n')
 	return b.String()
 }
 
-// EvalStarted implements train.Observer.
-func (c *console) EvalStarted(int) {}
-
-// EvalProgress implements train.Observer.
-func (c *console) EvalProgress(int, int) {}
+// RolledBack implements train.Observer.
+func (c *console) RolledBack(step int64) {
+	c.samples, c.busy, c.steps = 0, 0, 0
+	if c.bar != nil {
+		c.bar.SetCurrent(step)
+	}
+}
 
 // EvalDone implements train.Observer.
 func (c *console) EvalDone(e train.Evaluation) {
@@ -200,7 +209,10 @@ func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
 }
 
 // Warn implements train.Observer.
-func (c *console) Warn(err error) { c.job.opts.log.Warn(err.Error()) }
+func (c *console) Warn(err error) {
+	c.job.opts.log.Warn(err.Error())
+	fmt.Fprintf(c.log, "warning: %v\n", err)
+}
 
 // end says how the run went.
 func (c *console) end(r train.Result, err error) {
@@ -208,7 +220,11 @@ func (c *console) end(r train.Result, err error) {
 		fmt.Fprintf(c.out, "ended after %d steps: %v\n", r.Steps, err)
 		return
 	}
-	fmt.Fprintf(c.out, "done: %d steps, %.2f epochs | final training loss %.4f", r.Steps, r.Epochs, r.LastLoss)
+	how := "done"
+	if r.OutOfTime {
+		how = "out of time (train.max_seconds): saved, the same command goes on from here"
+	}
+	fmt.Fprintf(c.out, "%s: %d steps, %.2f epochs | final training loss %.4f", how, r.Steps, r.Epochs, r.LastLoss)
 	if r.LastEval != nil {
 		fmt.Fprintf(c.out, " | top-1 %.2f %%", 100*r.LastEval.Top1)
 	}
@@ -226,8 +242,12 @@ func (c *console) close() {
 	if c.bars == nil {
 		return
 	}
-	c.bar.Abort(false)
+	if c.bar != nil {
+		c.bar.Abort(false)
+	}
 	c.bars.Wait()
+	c.job.opts.screen.to(c.job.opts.env.stderr)
+	c.out = io.MultiWriter(c.job.opts.env.stdout, c.log)
 	c.bars, c.bar = nil, nil
 }
 

@@ -8,11 +8,30 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/lmittmann/tint"
-	"golang.org/x/term"
 )
+
+// screen is where messages appear: standard error, or above a progress bar while there is one.
+type screen struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+// Write implements io.Writer.
+func (s *screen) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.w.Write(b)
+}
+
+func (s *screen) to(w io.Writer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.w = w
+}
 
 // newLogger writes for people to a terminal and one JSON object a line elsewhere. No secret passes it.
 func newLogger(w io.Writer, level string, hide secrets) (*slog.Logger, error) {
@@ -21,7 +40,11 @@ func newLogger(w io.Writer, level string, hide secrets) (*slog.Logger, error) {
 		return nil, usageError("--log-level: unknown level (got %q, want debug, info, warn or error)", level)
 	}
 	var inner slog.Handler = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least})
-	if f, isFile := w.(*os.File); isFile && term.IsTerminal(int(f.Fd())) {
+	onTerminal := isTerminal(w)
+	if s, ok := w.(*screen); ok {
+		onTerminal = isTerminal(s.w)
+	}
+	if onTerminal {
 		inner = tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})
 	}
 	return slog.New(&redactor{inner: inner, hide: hide}), nil

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -27,7 +30,18 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 		return o, nil
 	}
 	path := filepath.Join(j.run.LogDir(), runtime.FileName(0))
-	w, repair, err := runtime.Open(path, runtime.Options{OnFault: func(err error) { j.opts.log.Warn("metrics", "error", err) }})
+	if resume == nil {
+		if err := setAside(path); err != nil {
+			return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
+		}
+	}
+	w, repair, err := runtime.Open(path, runtime.Options{OnFault: func(err error) {
+		if err == nil {
+			j.opts.log.Info("metrics are written again")
+			return
+		}
+		j.opts.log.Warn("metrics wait in memory", "error", err)
+	}})
 	if err != nil {
 		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
 	}
@@ -43,6 +57,7 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 		return nil, withCode(exitIO, fmt.Errorf("metrics: %w", err))
 	}
 	o.writer, o.load = w, system.NewSampler()
+	j.later(o.load.Close)
 	o.record = runtime.Record{LossScale: 1, Temperature: nan, Power: nan}
 	return o, nil
 }
@@ -61,11 +76,15 @@ func (o *records) StepDone(r *train.StepRecord) {
 	o.writer.Append(m)
 }
 
-// EvalStarted implements train.Observer.
-func (o *records) EvalStarted(int) {}
-
-// EvalProgress implements train.Observer.
-func (o *records) EvalProgress(int, int) {}
+// RolledBack implements train.Observer: records of steps that come again go.
+func (o *records) RolledBack(step int64) {
+	if o.writer == nil {
+		return
+	}
+	if err := o.writer.Truncate(step); err != nil {
+		o.job.opts.log.Warn("metrics", "error", err)
+	}
+}
 
 // EvalDone implements train.Observer.
 func (o *records) EvalDone(train.Evaluation) {}
@@ -76,9 +95,24 @@ func (o *records) Saved(checkpoint.Saved, time.Duration) {
 		return
 	}
 	if err := o.writer.Sync(); err != nil {
-		o.Warn(err)
+		o.job.opts.log.Warn("metrics", "error", err)
 	}
 }
 
 // Warn implements train.Observer.
 func (o *records) Warn(error) {}
+
+// setAside renames the records of another run, which a shared experiment.log_dir may hold, to path.1, path.2, …
+func setAside(path string) error {
+	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
+		return nil // nothing to lose; Open reports what keeps it from writing
+	}
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.%d", path, n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return os.Rename(path, aside)
+		} else if err != nil {
+			return err
+		}
+	}
+}

@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"math"
 	"path/filepath"
 	"time"
 
@@ -32,7 +33,7 @@ type job struct {
 	training  *data.Loader
 	replica   *train.Replica
 	run       *experiment.Run
-	steps     int64 // of the whole run
+	steps     int64 // of the whole run; 0: train.max_seconds ends it
 	stepsPer  int64 // of an epoch
 }
 
@@ -105,8 +106,8 @@ func (j *job) openData(ctx context.Context) (err error) {
 	if j.steps == 0 {
 		j.steps = int64(j.cfg.Train.Epochs) * j.stepsPer
 	}
-	if j.steps == 0 { // max_seconds alone ends the run
-		j.steps = 1 << 40
+	if name := j.cfg.Schedule.Name; j.steps == 0 && (name == "cosine" || name == "linear") {
+		return usageError("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
 	}
 	return nil
 }
@@ -127,7 +128,25 @@ func (j *job) checkModel(context.Context) error {
 	if err != nil {
 		return err
 	}
-	return o.Check()
+	if err := o.Check(); err != nil {
+		return err
+	}
+	return checkInitFrom(j.cfg.Model.InitFrom)
+}
+
+// checkInitFrom finds out whether the weights to start from are there and sound.
+func checkInitFrom(path string) error {
+	if path == "" {
+		return nil
+	}
+	f, err := checkpoint.OpenFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return usageError("model.init_from: there is no file %s", path)
+	}
+	if err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	return f.Close()
 }
 
 // replicaOptions is the network and its training as the configuration and the data set want them.
@@ -196,18 +215,17 @@ func (j *job) train(ctx context.Context) error {
 		return j.classify(ctx, err)
 	}
 	j.later(j.replica.Close)
-	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
-		return j.classify(ctx, err)
-	}
 	resume, err := j.restore()
 	if err != nil {
 		return j.classify(ctx, err)
 	}
-	out := io.MultiWriter(j.opts.env.stdout, logFile)
-	screen := newConsole(j, out)
+	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
+		return j.classify(ctx, err)
+	}
+	screen := newConsole(j, logFile)
 	defer screen.close()
 	screen.begin(resume)
-	runOptions, err := j.trainOptions(resume, screen)
+	runOptions, err := j.loopOptions(resume, screen)
 	if err != nil {
 		return j.classify(ctx, err)
 	}
@@ -280,7 +298,7 @@ func (j *job) initFrom() error {
 	return nil
 }
 
-func (j *job) trainOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
+func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
 	c := j.cfg
 	store, err := checkpoint.Open(j.run.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
 	if err != nil {
@@ -344,14 +362,16 @@ func (j *job) classify(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(err, train.ErrDiverged):
 		return withCode(exitDiverged, err)
+	case errors.Is(err, train.ErrFinalSave):
+		if errors.As(context.Cause(ctx), &s) {
+			return withCode(s.unsaved(), err)
+		}
+		return withCode(exitIO, err)
 	case is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
 		return withCode(exitUsage, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return withCode(exitData, err)
 	case is(new(*checkpoint.IOError)):
-		if errors.As(context.Cause(ctx), &s) {
-			return withCode(s.unsaved(), err)
-		}
 		return withCode(exitIO, err)
 	case is(new(*experiment.FolderError)):
 		return withCode(exitUsage, err)
@@ -389,7 +409,14 @@ func (j *job) writeResult(r train.Result, err error) error {
 // sayFinished tells that there is nothing left to do.
 func (j *job) sayFinished() error {
 	f := j.run.Finished
-	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f, best %s %.4f at step %d\n", j.run.Dir, f.Steps, float64(f.FinalTrainLoss), f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
+	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
+	if !math.IsNaN(float64(f.BestEval)) {
+		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
+	}
+	fmt.Fprintln(j.opts.env.stdout)
+	for _, note := range f.Notes {
+		fmt.Fprintln(j.opts.env.stdout, "NOTE", note)
+	}
 	fmt.Fprintf(j.opts.env.stdout, "more epochs (--set train.epochs=N) go on from here; --resume none starts anew and keeps this run aside\n")
 	return nil
 }

@@ -37,15 +37,17 @@ func newTrain(a *app) *cobra.Command {
 
 // trainOptions is what a run needs besides its configuration.
 type trainOptions struct {
-	env  environment
-	log  *slog.Logger
-	file string   // of the configuration, "" without one
-	args []string // the command line, for the run's records
+	env    environment
+	log    *slog.Logger
+	screen *screen  // where log writes
+	file   string   // of the configuration, "" without one
+	args   []string // the command line, for the run's records
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
-	log, err := newLogger(a.env.stderr, a.logLevel, a.hide)
+	out := &screen{w: a.env.stderr}
+	log, err := newLogger(out, a.logLevel, a.hide)
 	if err != nil {
 		return err
 	}
@@ -69,7 +71,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		log.Warn(w)
 	}
 	logConfig(log, a.file, cfg, ranks)
-	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, file: a.file, args: a.args})
+	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, screen: out, file: a.file, args: a.args})
 }
 
 // logConfig says in one line what will run.

@@ -38,7 +38,7 @@ func (d *Data) Keys() []Key {
 			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
 		String(&d.CacheDir, "cache_dir", "").
 			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
-		Float(&d.ValFraction, "val_fraction", 0.1).Below(1).
+		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).
 			Doc("Share of the samples kept for evaluation where the data has no part of its own for it."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).
 			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It stays the same however it is split."),
