@@ -20,20 +20,20 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kWantItems = 64;         // enough for any number of threads to share evenly
-constexpr int64_t kLeastRows = 256;        // of an item
-constexpr int64_t kInterleavedUnits = 16;  // units that an item walks together: 1 KiB of a row in f32
-constexpr int64_t kInterleavedRows = 128;  // rows of such a tile: 128 KiB
-constexpr int64_t kStreamBytes = 64 << 20; // results above this go past the caches
+constexpr int64_t kWantItems = 64;      // enough for any number of threads to share evenly
+constexpr int64_t kLeastRows = 256;     // of an item
+constexpr int64_t kFarBytes = 16 << 20; // images above this are beyond the caches
 
 struct Item {
-  int64_t group, part, unit_from, unit_to, from, to;
+  int64_t group, part;
+  Piece piece;
 };
 
 // What the four passes share: geometry, statistics groups and the division of work.
 struct BatchNorm : Kernel {
   ht_batch_norm_params p;
   bool bf16;
+  uint32_t layout;
   Rows rows;
   int64_t samples, group_samples, groups;
   int64_t parts, unit_blocks, units_a_block;
@@ -50,7 +50,7 @@ struct BatchNorm : Kernel {
     samples = image.n;
     group_samples = p.group <= 0 || p.group >= samples ? samples : p.group;
     groups = (samples + group_samples - 1) / group_samples;
-    units_a_block = interleaved(rows) ? kInterleavedUnits : 1;
+    units_a_block = interleaved(rows) ? kMostUnits : 1;
     unit_blocks = (rows.units + units_a_block - 1) / units_a_block;
     const int64_t most = std::max<int64_t>(1, group_samples * rows.rows_per_sample / kLeastRows);
     parts = std::min(most, (kWantItems + groups * unit_blocks - 1) / (groups * unit_blocks));
@@ -63,26 +63,16 @@ struct BatchNorm : Kernel {
     const int64_t block = i % unit_blocks, part = i / unit_blocks % parts, group = i / unit_blocks / parts;
     const int64_t begin = group * group_samples * rows.rows_per_sample;
     const int64_t n = std::min(group_samples, samples - group * group_samples) * rows.rows_per_sample;
-    return {group,
-            part,
-            block * units_a_block,
-            std::min(rows.units, (block + 1) * units_a_block),
-            begin + n * part / parts,
-            begin + n * (part + 1) / parts};
+    const int64_t unit = block * units_a_block, units = std::min(rows.units - unit, units_a_block);
+    return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Calls f(unit, from, to) for the tiles of an item.
-  template <class F> void each_tile(const Item &it, F f) const {
-    const int64_t step = units_a_block == 1 ? it.to - it.from : kInterleavedRows;
-    for (int64_t from = it.from; from < it.to; from += step)
-      for (int64_t unit = it.unit_from; unit < it.unit_to; unit++) f(unit, from, std::min(from + step, it.to));
+  // Elements of each channel of a group, those on other ranks included where the op says how many they are.
+  double full_count(int64_t group) const {
+    const int64_t n = std::min(group_samples, samples - group * group_samples);
+    if (p.count > 0 && n == group_samples) return double(p.count);
+    return double(n) * double(in[0].dims[2]) * double(in[0].dims[3]);
   }
-
-  // Elements of each channel of a group.
-  double count(int64_t group) const {
-    return double(std::min(group_samples, samples - group * group_samples)) * pixels();
-  }
-  double pixels() const { return double(in[0].dims[2]) * double(in[0].dims[3]); }
 
   // The channel of a unit's lane, -1 for padding.
   int64_t channel(int64_t unit, int64_t lane) const {
@@ -90,15 +80,13 @@ struct BatchNorm : Kernel {
     return c < rows.channels ? c : -1;
   }
 
-  // Rows lie one behind the other and are whole: then results may be streamed.
-  bool streams(const ht_spec &result) const {
+  // The images are beyond the caches, in rows that are whole and lie one behind the other.
+  bool far() const {
     return units_a_block == 1 && rows.tail_lanes == 16 && rows.last_unit_lanes == 16 && rows.row_stride == 16 &&
-           result.bytes >= kStreamBytes;
+           in[0].bytes > kFarBytes;
   }
 
   int64_t lanes_bytes() const { return groups * rows.units * int64_t(sizeof(NormLanes)); }
-
-  uint32_t layout;
 
 private:
   void take_plain_but(const Request &request, const Positions &images) {
@@ -110,20 +98,23 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// 1/sqrt(var + eps), in f64: rounded once, when it is stored.
-double inverse_deviation(double var, double eps) { return 1 / std::sqrt(var + eps); }
-
-// The lanes of a unit for x̂; group is 0 where statistics have no groups.
-void norm_lanes(const BatchNorm &k, int64_t group, int64_t unit, void *const *in, NormLanes *lanes) {
-  const float *mean = static_cast<const float *>(in[1]), *var = static_cast<const float *>(in[2]),
-              *gamma = static_cast<const float *>(in[3]), *beta = static_cast<const float *>(in[4]);
-  *lanes = NormLanes{};
-  for (int l = 0; l < 16; l++) {
-    const int64_t c = k.channel(unit, l), at = group * k.rows.channels + c;
-    if (c < 0) continue;
-    lanes->mean[l] = mean[at];
-    lanes->scale[l] = float(gamma[c] * inverse_deviation(var[at], k.p.eps));
-    lanes->beta[l] = beta[c];
+// Fills the lanes of all units of all groups, the threads of the caller's team sharing the work. The statistics of group
+// g are row g of in[1] and in[2], or the same for all.
+void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
+                const float *diff_beta = nullptr) {
+  const auto vectors = [&](int64_t g) -> NormVectors {
+    const auto row = [&](const void *a) { return static_cast<const float *>(a) + (grouped ? g * k.rows.channels : 0); };
+    return {row(in[1]),
+            row(in[2]),
+            static_cast<const float *>(in[3]),
+            static_cast<const float *>(in[4]),
+            diff_gamma ? row(diff_gamma) : nullptr,
+            diff_beta ? row(diff_beta) : nullptr};
+  };
+#pragma omp for schedule(static)
+  for (int64_t i = 0; i < k.groups * k.rows.units; i++) {
+    const int64_t g = i / k.rows.units;
+    simd().batch_norm.lanes(k.rows, i % k.rows.units, vectors(g), k.p.eps, k.full_count(g), lanes + i);
   }
 }
 
@@ -131,10 +122,8 @@ void norm_lanes(const BatchNorm &k, int64_t group, int64_t unit, void *const *in
 
 struct Stats final : BatchNorm {
   explicit Stats(const Request &request) : BatchNorm(request, {0}, {}) {
-    workspace = items_moments() * int64_t(sizeof(Moments));
+    workspace = groups * parts * rows.units * int64_t(sizeof(Moments));
   }
-
-  int64_t items_moments() const { return groups * parts * rows.units; }
 
   void run(const Args &a) override {
     auto *partial = static_cast<Moments *>(a.workspace);
@@ -145,8 +134,8 @@ struct Stats final : BatchNorm {
       for (int64_t i = 0; i < items(); i++) {
         const Item it = item(i);
         Moments *m = partial + (it.group * parts + it.part) * rows.units;
-        std::memset(static_cast<void *>(m + it.unit_from), 0, size_t(it.unit_to - it.unit_from) * sizeof *m);
-        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) { stats(rows, unit, from, to, a.in[0], m + unit); });
+        std::memset(static_cast<void *>(m + it.piece.unit), 0, size_t(it.piece.units) * sizeof *m);
+        stats(rows, it.piece, a.in[0], m + it.piece.unit);
       }
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < groups * rows.units; i++)
@@ -157,9 +146,10 @@ struct Stats final : BatchNorm {
 
   // Merges the parts' moments in their order: means move by their share, deviations get what the means differ.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
-    Moments all = partial[group * parts * rows.units + unit];
-    for (int64_t part = 1; part < parts; part++) {
+    Moments all{};
+    for (int64_t part = 0; part < parts; part++) {
       const Moments &m = partial[(group * parts + part) * rows.units + unit];
+      if (m.count == 0) continue; // a last group may have fewer rows than there are parts
       const double total = all.count + m.count;
       for (int64_t l = 0; l < rows.unit_channels; l++) {
         const double delta = m.mean[l] - all.mean[l];
@@ -201,19 +191,16 @@ struct Apply final : BatchNorm {
     auto *lanes = static_cast<NormLanes *>(a.workspace);
     const void *residual = p.add ? a.in[5] : nullptr;
     auto *mask = p.add && p.relu ? static_cast<uint16_t *>(a.out[1]) : nullptr;
-    const bool stream = streams(out[0]) && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != residual;
+    const bool stream = far() && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != residual;
     const auto apply = simd().batch_norm.apply[bf16][p.relu != 0][p.add != 0][stream];
 #pragma omp parallel if (threads)
     {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++)
-        norm_lanes(*this, grouped ? i / rows.units : 0, i % rows.units, a.in, lanes + i);
+      fill_lanes(*this, a.in, grouped, lanes);
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < items(); i++) {
         const Item it = item(i);
-        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
-          apply(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], residual, a.out[0], mask);
-        });
+        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+        apply(rows, it.piece, own, a.in[0], residual, a.out[0], mask);
       }
     }
   }
@@ -253,30 +240,25 @@ struct DiffReduce final : BatchNorm {
     const void *diff_y2 = p.two ? a.in[6] : nullptr;
     const auto *mask = relu == kStored ? static_cast<const uint16_t *>(a.in[in.size() - 1]) : nullptr;
     void *dz = keep_dz ? a.out[2] : nullptr;
-    const auto reduce = simd().batch_norm.reduce[bf16][relu][p.two != 0][keep_dz];
+    const auto reduce = simd().batch_norm.reduce[bf16][relu][p.two != 0][keep_dz][far()];
 #pragma omp parallel if (threads)
     {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++)
-        norm_lanes(*this, i / rows.units, i % rows.units, a.in, lanes + i);
+      fill_lanes(*this, a.in, true, lanes);
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < items(); i++) {
         const Item it = item(i);
         DiffSums *sums = partial + (it.group * parts + it.part) * rows.units;
-        std::memset(static_cast<void *>(sums + it.unit_from), 0, size_t(it.unit_to - it.unit_from) * sizeof *sums);
-        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
-          reduce(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], a.in[5], diff_y2, mask, dz,
-                 sums + unit);
-        });
+        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+        std::memset(static_cast<void *>(sums + it.piece.unit), 0, size_t(it.piece.units) * sizeof *sums);
+        reduce(rows, it.piece, own, a.in[0], a.in[5], diff_y2, mask, dz, sums + it.piece.unit);
       }
 #pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, i / rows.units, i % rows.units, a);
+      for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, lanes[i], i / rows.units, i % rows.units, a);
     }
   }
 
   // diff_gamma = sum(dz·(x - mean))/sqrt(var + eps), diff_beta = sum(dz), over parts and over the lanes of a channel.
-  void combine(const DiffSums *partial, int64_t group, int64_t unit, const Args &a) const {
-    const auto *var = static_cast<const float *>(a.in[2]);
+  void combine(const DiffSums *partial, const NormLanes &lanes, int64_t group, int64_t unit, const Args &a) const {
     auto *diff_gamma = static_cast<float *>(a.out[0]), *diff_beta = static_cast<float *>(a.out[1]);
     for (int64_t first = 0; first < rows.unit_channels; first++) {
       const int64_t c = channel(unit, first), at = group * rows.channels + c;
@@ -289,7 +271,7 @@ struct DiffReduce final : BatchNorm {
           dz_x += s.dz_x[l];
         }
       }
-      diff_gamma[at] = float(dz_x * inverse_deviation(var[at], p.eps));
+      diff_gamma[at] = float(dz_x * lanes.inverse[first]);
       diff_beta[at] = float(dz);
     }
   }
@@ -305,33 +287,17 @@ struct DiffApply final : BatchNorm {
 
   void run(const Args &a) override {
     auto *lanes = static_cast<NormLanes *>(a.workspace);
-    const bool stream = streams(out[0]) && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != a.in[5];
+    const bool stream = far() && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != a.in[5];
     const auto apply = simd().batch_norm.diff_apply[bf16][p.relu != 0][stream];
 #pragma omp parallel if (threads)
     {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++) diff_lanes(i / rows.units, i % rows.units, a.in, lanes + i);
+      fill_lanes(*this, a.in, true, lanes, static_cast<const float *>(a.in[6]), static_cast<const float *>(a.in[7]));
 #pragma omp for schedule(static)
       for (int64_t i = 0; i < items(); i++) {
         const Item it = item(i);
-        each_tile(it, [&](int64_t unit, int64_t from, int64_t to) {
-          apply(rows, unit, from, to, lanes[it.group * rows.units + unit], a.in[0], a.in[5], a.out[0]);
-        });
+        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+        apply(rows, it.piece, own, a.in[0], a.in[5], a.out[0]);
       }
-    }
-  }
-
-  void diff_lanes(int64_t group, int64_t unit, void *const *in_, NormLanes *lanes) const {
-    const auto *var = static_cast<const float *>(in_[2]), *diff_gamma = static_cast<const float *>(in_[6]),
-               *diff_beta = static_cast<const float *>(in_[7]);
-    const bool full = (group + 1) * group_samples <= samples;
-    const double n = p.count > 0 && full ? double(p.count) : count(group);
-    norm_lanes(*this, group, unit, in_, lanes);
-    for (int l = 0; l < 16; l++) {
-      const int64_t c = channel(unit, l), at = group * rows.channels + c;
-      if (c < 0) continue;
-      lanes->mean_dz[l] = float(diff_beta[at] / n);
-      lanes->slope[l] = float(diff_gamma[at] / n * inverse_deviation(var[at], p.eps));
     }
   }
 };
@@ -365,6 +331,7 @@ struct Running final : Kernel {
         m += mean[g * channels + c];
         v += var[g * channels + c] * (n > 1 ? n / (n - 1) : 1);
       }
+      if (!std::isfinite(m) || !std::isfinite(v)) continue; // a step that is skipped leaves no trace
       running_mean[c] = float(old_mean[c] + momentum * (m / double(groups) - old_mean[c]));
       running_var[c] = float(old_var[c] + momentum * (v / double(groups) - old_var[c]));
     }

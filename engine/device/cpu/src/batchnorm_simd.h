@@ -1,8 +1,8 @@
 // batchnorm_simd.h: the loops that batchnorm_table.h lists, on vectors of sixteen lanes.
 //
-// Sums of f32 are taken over tiles of kTileRows rows in four chains and added to f64 sums, so an error does not grow
-// with the batch. Moments are taken about a pivot, the mean so far: what cancels is then never larger than what
-// the deviation of the tile's mean from it adds to the variance anyway.
+// Sums of f32 are taken over tiles of kTileRows rows and added to f64 sums, so an error does not grow with the batch.
+// Moments are taken about a pivot, the mean so far: what cancels is then never larger than what the deviation of the
+// tile's mean from it adds to the variance anyway.
 #pragma once
 
 #include "batchnorm_table.h"
@@ -13,8 +13,14 @@ namespace {
 
 constexpr int64_t kFirstTileRows = 64; // read twice: there is no mean yet to take as the pivot
 
-template <bool full, bool past_caches, class T> SIMD_INLINE void put_row(T *a, F32 v, int lanes) {
-  if (full && past_caches)
+// For tensors beyond the caches (far): rows some KiB ahead are asked for, as the hardware's own prefetchers follow two
+// streams badly; and results go past the caches, so that their lines are not read first.
+template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
+  if (far) __builtin_prefetch(a + 4096 / sizeof(T));
+}
+
+template <bool full, bool far, class T> SIMD_INLINE void put_row(T *a, F32 v, int lanes) {
+  if (full && far)
     stream(a, v);
   else
     store_row<full>(a, v, lanes);
@@ -22,117 +28,200 @@ template <bool full, bool past_caches, class T> SIMD_INLINE void put_row(T *a, F
 
 // --- statistics ----------------------------------------------------------------------------------
 
-// first = sum(x - pivot), second = sum((x - pivot)²) over rows [from, to).
+// first[u] = sum(x - pivot[u]), second[u] = sum((x - pivot[u])²) over the piece's rows of its unit u.
 template <class T>
-SIMD_INLINE void pivoted_sums(const Rows &r, int64_t unit, int64_t from, int64_t to, const T *x, const float *pivot,
-                              double *first, double *second) {
-  const F32 p = load(pivot);
-  Chains s, q;
-  each_row(r, unit, from, to, [&](int chain, int64_t at, int64_t, auto full, int lanes) {
-    F32 d = load_row<full.value>(x + at, lanes) - p;
-    if (!full.value) d = select(first_lanes(lanes), d, zero());
-    s.c[chain] = s.c[chain] + d;
-    q.c[chain] = q.c[chain] + d * d;
+SIMD_INLINE void pivoted_sums(const Rows &r, const Piece &p, const T *x, const float (*pivot)[16], double (*first)[16],
+                              double (*second)[16]) {
+  const auto deviation = [&](int64_t at, auto full, int lanes, F32 from) {
+    const F32 d = load_row<full.value>(x + at, lanes) - from;
+    return full.value ? d : select(first_lanes(lanes), d, zero());
+  };
+  if (p.units == 1) {
+    const F32 from = load(pivot[0]);
+    Chains s, q;
+    each_row(r, p.unit, p.from, p.to, [&](int chain, int64_t at, int64_t, auto full, int lanes) {
+      const F32 d = deviation(at, full, lanes, from);
+      s.c[chain] = s.c[chain] + d;
+      q.c[chain] = q.c[chain] + d * d;
+    });
+    fold(r.unit_channels, s.total(), first[0]);
+    fold(r.unit_channels, q.total(), second[0]);
+    return;
+  }
+  F32 s[kMostUnits], q[kMostUnits];
+  for (int64_t u = 0; u < p.units; u++) s[u] = q[u] = zero();
+  each_row_of_units(r, p.unit, p.units, p.from, p.to, [&](int64_t u, int64_t at, int64_t, auto full, int lanes) {
+    const F32 d = deviation(at, full, lanes, load(pivot[u]));
+    s[u] = s[u] + d;
+    q[u] = q[u] + d * d;
   });
-  fold(r.unit_channels, s.total(), first);
-  fold(r.unit_channels, q.total(), second);
+  for (int64_t u = 0; u < p.units; u++) {
+    fold(r.unit_channels, s[u], first[u]);
+    fold(r.unit_channels, q[u], second[u]);
+  }
 }
 
-template <class T>
-void batch_norm_stats(const Rows &r, int64_t unit, int64_t from, int64_t to, const void *x_, Moments *m) {
+// As an element of the tensor: deviations of bf16 elements from such a pivot are exact.
+template <class T> SIMD_INLINE float rounded(double x) {
+  T element;
+  put(&element, float(x));
+  return to_f32(element);
+}
+
+template <class T> void batch_norm_stats(const Rows &r, const Piece &p, const void *x_, Moments *moments) {
   const T *x = static_cast<const T *>(x_);
-  for (int64_t end; from < to; from = end) {
-    const int64_t most = from + (m->count > 0 ? kTileRows : kFirstTileRows);
-    end = to < most ? to : most;
-    const double n = double(elements_in(r, from, end));
-    float pivot[16] = {};
-    double first[16], second[16];
-    if (m->count > 0) {
-      for (int l = 0; l < 16; l++) pivot[l] = float(m->mean[l]);
-    } else {
-      pivoted_sums(r, unit, from, end, x, pivot, first, second);
-      for (int l = 0; l < 16; l++) pivot[l] = float(first[l] * (1 / n));
+  float pivot[kMostUnits][16];
+  double first[kMostUnits][16], second[kMostUnits][16];
+  for (Piece tile = p; tile.from < p.to; tile.from = tile.to) {
+    const double before = moments[0].count;
+    const int64_t most = tile.from + (before > 0 ? kTileRows : kFirstTileRows);
+    tile.to = p.to < most ? p.to : most;
+    const double n = double(elements_in(r, tile.from, tile.to)), per_n = 1 / n;
+    for (int64_t u = 0; u < p.units; u++)
+      for (int l = 0; l < 16; l++) pivot[u][l] = before > 0 ? rounded<T>(moments[u].mean[l]) : 0.0f;
+    pivoted_sums(r, tile, x, pivot, first, second);
+    if (before == 0) {
+      for (int64_t u = 0; u < p.units; u++)
+        for (int l = 0; l < 16; l++) pivot[u][l] = rounded<T>(first[u][l] * per_n);
+      pivoted_sums(r, tile, x, pivot, first, second);
     }
-    pivoted_sums(r, unit, from, end, x, pivot, first, second);
-    const double total = m->count + n, share = n / total, weight = m->count * share, per_n = 1 / n;
-    for (int l = 0; l < 16; l++) {
-      const double tile_mean = first[l] * per_n, delta = pivot[l] + tile_mean - m->mean[l];
-      m->mean[l] += delta * share;
-      m->m2[l] += (second[l] - first[l] * tile_mean) + delta * delta * weight;
+    const double total = before + n, share = n / total, weight = before * share;
+    for (int64_t u = 0; u < p.units; u++) {
+      Moments &m = moments[u];
+      for (int l = 0; l < 16; l++) {
+        const double tile_mean = first[u][l] * per_n, delta = pivot[u][l] + tile_mean - m.mean[l];
+        m.mean[l] += delta * share;
+        m.m2[l] += (second[u][l] - first[u][l] * tile_mean) + delta * delta * weight;
+      }
+      m.count = total;
     }
-    m->count = total;
   }
 }
 
 // --- forward -------------------------------------------------------------------------------------
 
-template <class T, bool relu, bool add, bool past_caches>
-void batch_norm_apply(const Rows &r, int64_t unit, int64_t from, int64_t to, const NormLanes &p, const void *x_,
-                      const void *residual_, void *y_, uint16_t *mask) {
+void norm_lanes(const Rows &r, int64_t unit, const NormVectors &v, double eps, double n, NormLanes *out) {
+  float var[16] = {}, gamma[16] = {}, diff_gamma[16] = {}, diff_beta[16] = {};
+  *out = NormLanes{};
+  for (int64_t l = 0; l < 16; l++) {
+    const int64_t c = unit * r.unit_channels + l % r.unit_channels;
+    if (c >= r.channels) continue;
+    out->mean[l] = v.mean[c];
+    out->beta[l] = v.beta[c];
+    var[l] = v.var[c];
+    gamma[l] = v.gamma[c];
+    if (v.diff_gamma) diff_gamma[l] = v.diff_gamma[c];
+    if (v.diff_beta) diff_beta[l] = v.diff_beta[c];
+  }
+  for (int l = 0; l < 16; l++) {
+    const double inverse = 1 / ::sqrt(double(var[l]) + eps); // rounded once, when a product with it is stored
+    out->inverse[l] = float(inverse);
+    out->scale[l] = float(gamma[l] * inverse);
+    out->slope[l] = float(diff_gamma[l] / n * inverse);
+    out->mean_dz[l] = float(diff_beta[l] / n);
+  }
+}
+
+// NormLanes as vectors.
+struct Norm {
+  F32 mean, scale, beta, mean_dz, slope;
+  SIMD_INLINE explicit Norm(const NormLanes &l)
+      : mean(load(l.mean)), scale(load(l.scale)), beta(load(l.beta)), mean_dz(load(l.mean_dz)), slope(load(l.slope)) {}
+};
+
+// Calls row(norm, at, word, Bool<full>, lanes) for all rows of a piece.
+template <class Row> SIMD_INLINE void each_normed_row(const Rows &r, const Piece &p, const NormLanes *lanes, Row row) {
+  if (p.units > 1)
+    return each_row_of_units(
+        r, p.unit, p.units, p.from, p.to,
+        [&](int64_t u, int64_t at, int64_t word, auto full, int n) { row(Norm(lanes[u]), at, word, full, n); });
+  const Norm norm(lanes[0]);
+  walk(r, p.unit, p.from, p.to, [&](auto full, int64_t at, int64_t word, int64_t n, int width) {
+    for (int64_t i = 0; i < n; i++, at += r.row_stride, word += r.word_row) row(norm, at, word, full, width);
+  });
+}
+
+template <class T, bool relu, bool add, bool far>
+void batch_norm_apply(const Rows &r, const Piece &p, const NormLanes *norms, const void *x_, const void *residual_,
+                      void *y_, uint16_t *mask) {
   const T *x = static_cast<const T *>(x_), *residual = static_cast<const T *>(residual_);
   T *y = static_cast<T *>(y_);
-  const F32 mean = load(p.mean), scale = load(p.scale), beta = load(p.beta);
-  walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
-    for (int64_t i = 0; i < n; i++, at += r.row_stride, word += r.word_row) {
-      F32 z = (load_row<full.value>(x + at, lanes) - mean) * scale + beta;
-      if (add) z = z + load_row<full.value>(residual + at, lanes);
-      if (add && relu) mask[word] = bits(z > zero());
-      if (relu) z = max(zero(), z);
-      put_row<full.value, past_caches>(y + at, z, lanes);
-    }
+  each_normed_row(r, p, norms, [&](const Norm &norm, int64_t at, int64_t word, auto full, int lanes) {
+    ahead<far>(x + at);
+    if (add) ahead<far>(residual + at);
+    F32 z = (load_row<full.value>(x + at, lanes) - norm.mean) * norm.scale + norm.beta;
+    if (add) z = z + load_row<full.value>(residual + at, lanes);
+    if (add && relu) mask[word] = bits(z > zero());
+    if (relu) z = max(zero(), z);
+    put_row<full.value, far>(y + at, z, lanes);
   });
-  if (past_caches) stream_fence();
+  if (far) stream_fence();
 }
 
 // --- backward ------------------------------------------------------------------------------------
 
-template <class T, int relu, bool two, bool keep_dz>
-void batch_norm_diff_reduce(const Rows &r, int64_t unit, int64_t from, int64_t to, const NormLanes &p, const void *x_,
-                            const void *diff_y_, const void *diff_y2_, const uint16_t *mask, void *dz_,
-                            DiffSums *sums) {
+template <class T, int relu, bool two, bool keep_dz, bool far>
+void batch_norm_diff_reduce(const Rows &r, const Piece &p, const NormLanes *norms, const void *x_, const void *diff_y_,
+                            const void *diff_y2_, const uint16_t *mask, void *dz_, DiffSums *sums) {
   const T *x = static_cast<const T *>(x_), *diff_y = static_cast<const T *>(diff_y_),
           *diff_y2 = static_cast<const T *>(diff_y2_);
   T *dz_out = static_cast<T *>(dz_);
-  const F32 mean = load(p.mean), scale = load(p.scale), beta = load(p.beta);
-  for (int64_t end; from < to; from = end) {
-    end = to < from + kTileRows ? to : from + kTileRows;
-    Chains s, sx;
-    each_row(r, unit, from, end, [&](int chain, int64_t at, int64_t word, auto full, int lanes) {
-      const F32 d = load_row<full.value>(x + at, lanes) - mean;
-      F32 dz = load_row<full.value>(diff_y + at, lanes);
-      if (two) dz = dz + load_row<full.value>(diff_y2 + at, lanes);
-      if (relu == kRecomputed) dz = select(d * scale + beta > zero(), dz, zero());
-      if (relu == kStored) dz = select(mask_of(mask[word]), dz, zero());
-      if (keep_dz) store_row<full.value>(dz_out + at, dz, lanes);
-      s.c[chain] = s.c[chain] + dz;
-      sx.c[chain] = sx.c[chain] + dz * d;
+  const auto row = [&](const Norm &norm, int64_t at, int64_t word, auto full, int lanes, F32 &s, F32 &sx) {
+    ahead<far>(x + at);
+    ahead<far>(diff_y + at);
+    if (two) ahead<far>(diff_y2 + at);
+    const F32 d = load_row<full.value>(x + at, lanes) - norm.mean;
+    F32 dz = load_row<full.value>(diff_y + at, lanes);
+    if (two) dz = dz + load_row<full.value>(diff_y2 + at, lanes);
+    if (relu == kRecomputed) dz = select(d * norm.scale + norm.beta > zero(), dz, zero());
+    if (relu == kStored) dz = select(mask_of(mask[word]), dz, zero());
+    if (keep_dz) store_row<full.value>(dz_out + at, dz, lanes);
+    s = s + dz;
+    sx = sx + dz * d;
+  };
+  const auto add = [](F32 v, double *to) {
+    float lanes[16];
+    store(lanes, v);
+    for (int l = 0; l < 16; l++) to[l] += lanes[l];
+  };
+  for (int64_t from = p.from, to; from < p.to; from = to) {
+    to = p.to < from + kTileRows ? p.to : from + kTileRows;
+    if (p.units == 1) {
+      const Norm norm(norms[0]);
+      Chains s, sx;
+      each_row(r, p.unit, from, to, [&](int chain, int64_t at, int64_t word, auto full, int lanes) {
+        row(norm, at, word, full, lanes, s.c[chain], sx.c[chain]);
+      });
+      add(s.total(), sums->dz);
+      add(sx.total(), sums->dz_x);
+      continue;
+    }
+    F32 s[kMostUnits], sx[kMostUnits];
+    for (int64_t u = 0; u < p.units; u++) s[u] = sx[u] = zero();
+    each_row_of_units(r, p.unit, p.units, from, to, [&](int64_t u, int64_t at, int64_t word, auto full, int lanes) {
+      row(Norm(norms[u]), at, word, full, lanes, s[u], sx[u]);
     });
-    float lanes[16], lanes_x[16];
-    store(lanes, s.total());
-    store(lanes_x, sx.total());
-    for (int l = 0; l < 16; l++) {
-      sums->dz[l] += lanes[l];
-      sums->dz_x[l] += lanes_x[l];
+    for (int64_t u = 0; u < p.units; u++) {
+      add(s[u], sums[u].dz);
+      add(sx[u], sums[u].dz_x);
     }
   }
 }
 
-template <class T, bool relu, bool past_caches>
-void batch_norm_diff_apply(const Rows &r, int64_t unit, int64_t from, int64_t to, const NormLanes &p, const void *x_,
-                           const void *dz_, void *diff_x_) {
+template <class T, bool relu, bool far>
+void batch_norm_diff_apply(const Rows &r, const Piece &p, const NormLanes *norms, const void *x_, const void *dz_,
+                           void *diff_x_) {
   const T *x = static_cast<const T *>(x_), *dz_in = static_cast<const T *>(dz_);
   T *diff_x = static_cast<T *>(diff_x_);
-  const F32 mean = load(p.mean), scale = load(p.scale), beta = load(p.beta);
-  const F32 mean_dz = load(p.mean_dz), slope = load(p.slope);
-  walk(r, unit, from, to, [&](auto full, int64_t at, int64_t, int64_t n, int lanes) {
-    for (int64_t i = 0; i < n; i++, at += r.row_stride) {
-      const F32 d = load_row<full.value>(x + at, lanes) - mean;
-      F32 dz = load_row<full.value>(dz_in + at, lanes);
-      if (relu) dz = select(d * scale + beta > zero(), dz, zero());
-      put_row<full.value, past_caches>(diff_x + at, ((dz - mean_dz) - d * slope) * scale, lanes);
-    }
+  each_normed_row(r, p, norms, [&](const Norm &norm, int64_t at, int64_t, auto full, int lanes) {
+    ahead<far>(x + at);
+    ahead<far>(dz_in + at);
+    const F32 d = load_row<full.value>(x + at, lanes) - norm.mean;
+    F32 dz = load_row<full.value>(dz_in + at, lanes);
+    if (relu) dz = select(d * norm.scale + norm.beta > zero(), dz, zero());
+    put_row<full.value, far>(diff_x + at, ((dz - norm.mean_dz) - d * norm.slope) * norm.scale, lanes);
   });
-  if (past_caches) stream_fence();
+  if (far) stream_fence();
 }
 
 // --- the table -----------------------------------------------------------------------------------
@@ -146,21 +235,22 @@ template <class T> constexpr void fill_batch_norm(BatchNormTable &t, int bf16) {
   APPLY(0, 1)
   APPLY(1, 0) APPLY(1, 1)
 #undef APPLY
-#define REDUCE(relu)                                                                                                   \
-  t.reduce[bf16][relu][0][0] = batch_norm_diff_reduce<T, relu, false, false>;                                          \
-  t.reduce[bf16][relu][0][1] = batch_norm_diff_reduce<T, relu, false, true>;                                           \
-  t.reduce[bf16][relu][1][1] = batch_norm_diff_reduce<T, relu, true, true>;
-      REDUCE(kNoRelu) REDUCE(kRecomputed) REDUCE(kStored)
+#define REDUCE(relu, two, keep_dz)                                                                                     \
+  t.reduce[bf16][relu][two][keep_dz][0] = batch_norm_diff_reduce<T, relu, two, keep_dz, false>;                        \
+  t.reduce[bf16][relu][two][keep_dz][1] = batch_norm_diff_reduce<T, relu, two, keep_dz, true>;
+      REDUCE(kNoRelu, 0, 0) REDUCE(kNoRelu, 0, 1) REDUCE(kNoRelu, 1, 1) REDUCE(kRecomputed, 0, 0)
+          REDUCE(kRecomputed, 1, 1) REDUCE(kStored, 0, 1) REDUCE(kStored, 1, 1)
 #undef REDUCE
 #define DIFF_APPLY(relu)                                                                                               \
   t.diff_apply[bf16][relu][0] = batch_norm_diff_apply<T, relu, false>;                                                 \
   t.diff_apply[bf16][relu][1] = batch_norm_diff_apply<T, relu, true>;
-          DIFF_APPLY(0) DIFF_APPLY(1)
+              DIFF_APPLY(0) DIFF_APPLY(1)
 #undef DIFF_APPLY
 }
 
 constexpr BatchNormTable batch_norm_table() {
   BatchNormTable t{};
+  t.lanes = norm_lanes;
   fill_batch_norm<float>(t, 0);
   fill_batch_norm<Bf16>(t, 1);
   return t;

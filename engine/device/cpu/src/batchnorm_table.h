@@ -1,6 +1,7 @@
 // batchnorm_table.h: the vectorised inner loops of batch normalisation, one set an instruction set.
 //
-// Each works on rows [from, to) of one unit (rows.h), in one thread; batchnorm.cc divides the work and combines.
+// Each works on rows [from, to) of units [unit, unit + units) (rows.h), in one thread; batchnorm.cc divides the work and
+// combines. More than one unit at a time, at most kMostUnits, where the rows of units lie side by side.
 #pragma once
 
 #include <stdint.h>
@@ -8,6 +9,13 @@
 #include "rows.h"
 
 namespace hetero {
+
+constexpr int64_t kMostUnits = 16;
+
+// Where a piece of work lies.
+struct Piece {
+  int64_t unit, units, from, to;
+};
 
 // Moments of the channels of a unit over some rows: count elements, their mean and the sum of squared deviations
 // from it. Lanes of the same channel hold the same.
@@ -21,34 +29,43 @@ struct DiffSums {
   double dz[16], dz_x[16];
 };
 
+// Statistics and parameters of the channels (C), and for the backward pass their gradients, else null.
+struct NormVectors {
+  const float *mean, *var, *gamma, *beta;
+  const float *diff_gamma, *diff_beta;
+};
+
 // What each lane of a unit needs of its channel. Lanes of padding hold zeros, so that zero goes to zero.
-//   forward   z      = (x - mean)·scale + beta                     scale = gamma/sqrt(var + eps)
-//   backward  diff_x = ((dz - mean_dz) - (x - mean)·slope)·scale
-//             slope  = diff_gamma/(n·sqrt(var + eps)), mean_dz = diff_beta/n
+//   forward   z      = (x - mean)·scale + beta                     scale = gamma·inverse, inverse = 1/sqrt(var + eps)
+//   backward  diff_x = ((dz - mean_dz) - (x - mean)·slope)·scale   slope = diff_gamma/n·inverse, mean_dz = diff_beta/n
 struct NormLanes {
   float mean[16], scale[16], beta[16];
   float mean_dz[16], slope[16];
+  float inverse[16];
 };
 
 enum ReluMask { kNoRelu, kRecomputed, kStored }; // where z > 0 comes from in the backward pass
 
 struct BatchNormTable {
-  // Adds rows to moments.
-  using Stats = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const void *x, Moments *);
-  // y = z [+ residual], ReLU; mask words of z > 0 where there is a residual and ReLU.
-  using Apply = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
-                         const void *residual, void *y, uint16_t *mask);
-  // Adds rows to sums; dz = (diff_y [+ diff_y2])·(z > 0) is stored on request.
-  using DiffReduce = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
-                              const void *diff_y, const void *diff_y2, const uint16_t *mask, void *dz, DiffSums *);
-  using DiffApply = void (*)(const Rows &, int64_t unit, int64_t from, int64_t to, const NormLanes &, const void *x,
-                             const void *dz, void *diff_x);
+  // The lanes of a unit; n elements a channel (backward).
+  using Lanes = void (*)(const Rows &, int64_t unit, const NormVectors &, double eps, double n, NormLanes *);
+  // Adds rows to the moments of each unit.
+  using Stats = void (*)(const Rows &, const Piece &, const void *x, Moments *);
+  // y = z [+ residual], ReLU; mask words of z > 0 where there is a residual and ReLU. lanes: one a unit.
+  using Apply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *residual,
+                         void *y, uint16_t *mask);
+  // Adds rows to the sums of each unit; dz = (diff_y [+ diff_y2])·(z > 0) is stored on request.
+  using DiffReduce = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *diff_y,
+                              const void *diff_y2, const uint16_t *mask, void *dz, DiffSums *);
+  using DiffApply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *dz,
+                             void *diff_x);
 
-  // Index bf16: 0 for f32, 1 for bf16. Index stream: results go past the caches.
-  Stats stats[2];                // [bf16]
-  Apply apply[2][2][2][2];       // [bf16][relu][add][stream]
-  DiffReduce reduce[2][3][2][2]; // [bf16][ReluMask][two][dz stored]
-  DiffApply diff_apply[2][2][2]; // [bf16][relu][stream]
+  // Index bf16: 0 for f32, 1 for bf16. Index far: operands are beyond the caches, and results go past them.
+  Lanes lanes;
+  Stats stats[2];                   // [bf16]
+  Apply apply[2][2][2][2];          // [bf16][relu][add][far]
+  DiffReduce reduce[2][3][2][2][2]; // [bf16][ReluMask][two][dz stored][far]
+  DiffApply diff_apply[2][2][2];    // [bf16][relu][far]
 };
 
 } // namespace hetero

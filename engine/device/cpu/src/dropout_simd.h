@@ -9,32 +9,61 @@
 namespace hetero {
 namespace {
 
-// Words of counters first … first + 15: words[j][i] is word j of counter first + i.
-SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[4][16]) {
-  for (uint32_t i = 0; i < 16; i++) {
-    words[0][i] = first + i;
-    words[1][i] = s.stream;
-    words[2][i] = uint32_t(s.id);
-    words[3][i] = uint32_t(s.id >> 32);
-  }
-  uint32_t key0 = s.key[0], key1 = s.key[1];
-  for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
-    for (int i = 0; i < 16; i++) {
-      const uint64_t a = uint64_t(words[0][i]) * 0xD2511F53u, b = uint64_t(words[2][i]) * 0xCD9E8D57u;
-      words[0][i] = uint32_t(b >> 32) ^ words[1][i] ^ key0;
-      words[1][i] = uint32_t(b);
-      words[2][i] = uint32_t(a >> 32) ^ words[3][i] ^ key1;
-      words[3][i] = uint32_t(a);
+// Lanes of 64 bits, whose upper halves are zero but for products.
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are taken out of pairs");
+constexpr int kWide = kPartLanes / 2;
+typedef uint64_t PartL __attribute__((vector_size(4 * kPartLanes)));
+
+SIMD_INLINE PartL product(PartL a, uint32_t b) {
+  const PartL m = uint64_t(b) - PartL{};
+#if SIMD_AVX512
+  return (PartL)_mm512_mul_epu32((__m512i)a, (__m512i)m);
+#elif SIMD_AVX2
+  return (PartL)_mm256_mul_epu32((__m256i)a, (__m256i)m);
+#elif defined(__SSE2__)
+  return (PartL)_mm_mul_epu32((__m128i)a, (__m128i)m);
+#else
+  return a * m;
+#endif
+}
+
+// The words that decide elements 4·first … 4·first + 63: those of counters first … first + 15, one after the other.
+SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[64]) {
+  static const uint64_t count[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  uint64_t front[16], back[16]; // words 0 and 1, words 2 and 3 of each counter
+  const PartL zero{}, low = 0xffffffffu - zero;
+  for (int part = 0; part < 16; part += kWide) {
+    PartL w0, w1 = s.stream - zero, w2 = (s.id & 0xffffffffu) - zero, w3 = (s.id >> 32) - zero;
+    memcpy(&w0, count + part, sizeof w0);
+    w0 = (w0 + (uint64_t(first) - zero)) & low;
+    uint32_t key0 = s.key[0], key1 = s.key[1];
+    for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+      const PartL a = product(w0, 0xD2511F53u), b = product(w2, 0xCD9E8D57u);
+      w0 = (b >> 32) ^ w1 ^ (uint64_t(key0) - zero);
+      w1 = b & low;
+      w2 = (a >> 32) ^ w3 ^ (uint64_t(key1) - zero);
+      w3 = a & low;
     }
+    w0 |= w1 << 32;
+    w2 |= w3 << 32;
+    memcpy(front + part, &w0, sizeof w0);
+    memcpy(back + part, &w2, sizeof w2);
   }
+  uint64_t pairs[32];
+  for (int i = 0; i < 16; i++) {
+    pairs[2 * i] = front[i];
+    pairs[2 * i + 1] = back[i];
+  }
+  memcpy(words, pairs, sizeof pairs); // the low half first
 }
 
 // The multiplier of elements from … from + 63: factor where they stay, else 0.
 SIMD_INLINE void keep_factors(const DropoutSample &s, int64_t from, float factor, float *out) {
-  uint32_t words[4][16];
+  uint32_t words[64];
   philox(s, uint32_t(from / 4), words);
-  for (int i = 0; i < 16; i++)
-    for (int j = 0; j < 4; j++) out[4 * i + j] = words[j][i] >= s.threshold ? factor : 0.0f;
+  if (s.threshold > 0xffffffffu) factor = 0; // all are dropped
+  const uint32_t threshold = uint32_t(s.threshold);
+  for (int i = 0; i < 64; i++) out[i] = words[i] >= threshold ? factor : 0.0f;
 }
 
 template <class T> void dropout(const DropoutSample &s, int64_t from, int64_t n, const void *src_, void *dst_) {

@@ -24,7 +24,7 @@ Choice choose() {
   const char *limit = std::getenv("HETERO_CPU_ISA");
   if (limit && !std::strcmp(limit, "generic")) c.isa = Isa::generic;
   if (limit && !std::strcmp(limit, "avx2") && c.isa == Isa::avx512) c.isa = Isa::avx2;
-  c.bf16 = c.isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16");
+  c.bf16 = c.isa == Isa::avx512 && __builtin_cpu_supports("avx512bf16") && !(limit && !std::strcmp(limit, "avx512"));
 #endif
   return c;
 }

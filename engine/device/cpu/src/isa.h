@@ -1,6 +1,7 @@
 // isa.h: which instruction set the kernels use, decided once when the library is first asked.
 //
-// HETERO_CPU_ISA=avx512|avx2|generic lowers the choice (for tests); it cannot raise it above what the CPU has.
+// HETERO_CPU_ISA=avx512|avx2|generic lowers the choice (for tests; avx512: without its bf16 instructions); it cannot
+// raise it above what the CPU has.
 #pragma once
 
 namespace hetero {

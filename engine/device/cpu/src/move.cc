@@ -32,6 +32,7 @@ struct Copy {
   int rank = 0; // dimensions of extent 1 are dropped, neighbours that step alike are one; the last is the inner loop
   int64_t extent[HT_MAX_DIMS], dst_stride[HT_MAX_DIMS], src_stride[HT_MAX_DIMS];
   int64_t dst_start = 0, src_start = 0, size = 1;
+  bool squares = false;
 
   Copy(const ht_spec &shape, const Strides &dst, const Strides &src) : size(dtype_size(shape.dtype)) {
     for (int d = 0; d < shape.ndim; d++) {
@@ -43,9 +44,19 @@ struct Copy {
       dst_stride[rank - 1] = dst.of[d];
       src_stride[rank - 1] = src.of[d];
     }
-    if (rank > 0) return;
-    rank = 1;
-    extent[0] = dst_stride[0] = src_stride[0] = 1;
+    if (rank == 0) {
+      rank = 1;
+      extent[0] = dst_stride[0] = src_stride[0] = 1;
+    }
+    // Where src's own inner dimension is another one (a transpose), both go inside and are walked in squares.
+    for (int d = 0; d < rank - 1; d++) {
+      if (src_stride[d] != 1 || src_stride[rank - 1] == 1) continue;
+      std::rotate(extent + d, extent + d + 1, extent + rank - 1);
+      std::rotate(dst_stride + d, dst_stride + d + 1, dst_stride + rank - 1);
+      std::rotate(src_stride + d, src_stride + d + 1, src_stride + rank - 1);
+      squares = true;
+      break;
+    }
   }
 
   void run(const void *src, void *dst) const {
@@ -58,6 +69,7 @@ struct Copy {
   }
 
   template <class T> void run_typed(const T *src, T *dst) const {
+    if (squares) return run_squares(src, dst);
     const int inner = rank - 1;
     int64_t lines = 1;
     for (int d = 0; d < inner; d++) lines *= extent[d];
@@ -71,14 +83,34 @@ struct Copy {
         line(src + src_start + from * src_stride[inner], dst + dst_start + from * dst_stride[inner], n);
         continue;
       }
-      for (int64_t l = lines * piece / pieces; l < lines * (piece + 1) / pieces; l++) {
-        int64_t from = src_start, to = dst_start, rest = l;
-        for (int d = inner - 1; d >= 0; rest /= extent[d--]) {
-          from += rest % extent[d] * src_stride[d];
-          to += rest % extent[d] * dst_stride[d];
-        }
-        line(src + from, dst + to, extent[inner]);
-      }
+      for (int64_t l = lines * piece / pieces; l < lines * (piece + 1) / pieces; l++)
+        line(src + src_start + offset(l, inner, src_stride), dst + dst_start + offset(l, inner, dst_stride),
+             extent[inner]);
+    }
+  }
+
+  // Where index number i of the first count dimensions lies.
+  int64_t offset(int64_t i, int count, const int64_t *stride) const {
+    int64_t at = 0;
+    for (int d = count - 1; d >= 0; i /= extent[d--]) at += i % extent[d] * stride[d];
+    return at;
+  }
+
+  template <class T> void run_squares(const T *src, T *dst) const {
+    constexpr int64_t kSide = 32;
+    const int down = rank - 2, right = rank - 1; // src is contiguous downwards, dst to the right
+    const int64_t bands = (extent[down] + kSide - 1) / kSide;
+    int64_t planes = 1;
+    for (int d = 0; d < down; d++) planes *= extent[d];
+#pragma omp parallel for schedule(static) if (worth_threads(planes * extent[down] * extent[right] * size))
+    for (int64_t band = 0; band < planes * bands; band++) {
+      const int64_t top = band % bands * kSide, bottom = std::min(extent[down], top + kSide), plane = band / bands;
+      const T *s = src + src_start + offset(plane, down, src_stride);
+      T *d = dst + dst_start + offset(plane, down, dst_stride);
+      for (int64_t left = 0; left < extent[right]; left += kSide)
+        for (int64_t y = top; y < bottom; y++)
+          for (int64_t x = left; x < std::min(extent[right], left + kSide); x++)
+            d[y * dst_stride[down] + x * dst_stride[right]] = s[y + x * src_stride[right]];
     }
   }
 
@@ -166,7 +198,7 @@ struct Reduce final : Kernel {
   }
 
   template <class T> void run_typed(const T *src, T *dst) const {
-    constexpr int64_t kStrip = 256; // results whose sums one thread holds
+    constexpr int64_t kStrip = 1024; // results whose sums one thread holds
     const int64_t strips = (width + kStrip - 1) / kStrip;
     const double start = func == HT_MAXIMUM ? -INFINITY : 0, count = double(lines) * double(line);
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))

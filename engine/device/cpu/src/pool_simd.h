@@ -76,27 +76,31 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
+// Asks for the pixels that the window below (oy, ox) adds: rows lie too far apart for the hardware to foresee them.
+template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
+  const PoolAxis &y = p.y, &x = p.x;
+  const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);
+  for (int j = 0; j < y.stride && row + j < y.in; j++)
+    for (int i = 0; i < x.stride; i++) __builtin_prefetch(src + ((row + j) * x.in + ox * x.stride + i) * p.step);
+}
+
 // --- max -----------------------------------------------------------------------------------------
 
 // The first of equals wins; a NaN wins over numbers, so that it is not lost.
-template <class T, class Index> void max_pool(const PoolPlane &p, const void *src_, void *dst_, void *argmax_) {
+template <class T, class Index> void max_pool(const PoolPlane &plane, const void *src_, void *dst_, void *argmax_) {
+  const PoolPlane p = plane; // a copy: entries of one byte could be stored anywhere, plane included
   const T *src = static_cast<const T *>(src_);
   T *dst = static_cast<T *>(dst_);
   Index *argmax = static_cast<Index *>(argmax_);
   with_lanes(p, [&](auto full, int lanes) {
     each_window(p, [&](int64_t pixel, int oy, int ox) {
+      ask_ahead(p, src, oy, ox);
+      const bool empty = p.y.first[oy] >= p.y.last[oy] || p.x.first[ox] >= p.x.last[ox];
       F32 best = all(-INFINITY);
-      I32 winner = all(int32_t(-1));
-      bool any = false;
+      I32 winner = all(int32_t(empty ? -1 : p.y.first[oy] * p.x.kernel + p.x.first[ox]));
       each_tap(p, oy, ox, [&](int64_t in, int tap) {
         const F32 v = load_row<full.value>(src + in * p.step, lanes);
-        if (!any) {
-          best = v;
-          winner = all(int32_t(tap));
-          any = true;
-          return;
-        }
-        const Mask wins = (v > best) | (unordered(v, v) & (best >= best));
+        const Mask wins = beats(v, best);
         best = select(wins, v, best);
         winner = select(wins, all(int32_t(tap)), winner);
       });
@@ -107,7 +111,8 @@ template <class T, class Index> void max_pool(const PoolPlane &p, const void *sr
 }
 
 template <class T, class Index>
-void max_pool_diff(const PoolPlane &p, const void *diff_dst_, const void *argmax_, void *diff_src_) {
+void max_pool_diff(const PoolPlane &plane, const void *diff_dst_, const void *argmax_, void *diff_src_) {
+  const PoolPlane p = plane;
   const T *diff_dst = static_cast<const T *>(diff_dst_);
   const Index *argmax = static_cast<const Index *>(argmax_);
   T *diff_src = static_cast<T *>(diff_src_);

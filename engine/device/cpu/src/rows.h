@@ -35,8 +35,8 @@ inline int64_t elements_in(const Rows &r, int64_t from, int64_t to) {
   return ((to - from) * 16 - tails * (16 - r.tail_lanes)) / r.unit_channels;
 }
 
-// Whether rows of neighbouring units lie side by side: then all units are walked together, tile by tile.
-inline bool interleaved(const Rows &r) { return r.unit_stride == 16 && r.units > 1; }
+// Whether rows of neighbouring units lie side by side: then units are walked together, row by row.
+inline bool interleaved(const Rows &r) { return r.units > 1 && r.row_stride != 16; }
 
 } // namespace
 } // namespace hetero

@@ -1,4 +1,4 @@
-// rows_simd.h: walking the rows of a unit (rows.h) with vectors of sixteen lanes.
+// rows_simd.h: walking the rows of units (rows.h) with vectors of sixteen lanes.
 #pragma once
 
 #include "rows.h"
@@ -29,13 +29,8 @@ template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t
   }
 }
 
-// Four chains of sums: one would wait for the adder at each row.
-struct Chains {
-  F32 c[4] = {zero(), zero(), zero(), zero()};
-  SIMD_INLINE F32 total() const { return (c[0] + c[1]) + (c[2] + c[3]); }
-};
-
-// Calls row(chain, element, word, full, lanes) for rows [from, to) of a unit, consecutive rows in different chains.
+// Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit, consecutive rows in four chains: sums
+// taken in one chain would wait for the adder at each row.
 template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int64_t from, int64_t to, Row row) {
   walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
     int64_t i = 0;
@@ -50,6 +45,24 @@ template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int6
     for (; i < n; i++, at += r.row_stride, word += r.word_row) row(0, at, word, full, lanes);
   });
 }
+
+// The same for interleaved units: row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of a row, then the
+// next row, so that memory is touched in order.
+template <class Row>
+SIMD_INLINE void each_row_of_units(const Rows &r, int64_t unit, int64_t units, int64_t from, int64_t to, Row row) {
+  const bool last = unit + units == r.units && r.last_unit_lanes < 16;
+  for (int64_t i = from; i < to; i++) {
+    int64_t at = i * r.row_stride + unit * r.unit_stride, word = i * r.word_row + unit * r.word_unit;
+    int64_t u = 0;
+    for (; u < units - last; u++, at += r.unit_stride, word += r.word_unit) row(u, at, word, Bool<true>{}, 16);
+    if (last) row(u, at, word, Bool<false>{}, r.last_unit_lanes);
+  }
+}
+
+struct Chains {
+  F32 c[4] = {zero(), zero(), zero(), zero()};
+  SIMD_INLINE F32 total() const { return (c[0] + c[1]) + (c[2] + c[3]); }
+};
 
 // Sums lanes of the same channel, so that all of them hold the channel's sum.
 SIMD_INLINE void fold(int64_t unit_channels, F32 v, double *out) {

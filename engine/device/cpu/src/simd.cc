@@ -7,7 +7,7 @@ namespace hetero {
 const SimdTable &simd() {
 #if defined(__x86_64__)
   switch (isa()) {
-  case Isa::avx512: return simd_avx512;
+  case Isa::avx512: return has_avx512bf16() ? simd_avx512bf16 : simd_avx512;
   case Isa::avx2: return simd_avx2;
   case Isa::generic: break;
   }

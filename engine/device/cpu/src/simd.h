@@ -1,8 +1,9 @@
 // simd.h: vectors of sixteen f32 lanes, whatever the instruction set of the file that includes this.
 //
 // A vector is one register with AVX-512, two with AVX2, four elsewhere (SSE2, NEON). Kernels are written once on these
-// types and compiled in simd_generic.cc, simd_avx2.cc and simd_avx512.cc. There is no fused multiply-add and no
-// approximate operation: every lane is what IEEE f32 arithmetic gives, so results are bit-equal on all three.
+// types and compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. There is no fused
+// multiply-add and no approximate operation: every lane is what IEEE f32 arithmetic gives, so results are bit-equal on
+// all of them. One exception: the bf16 instruction of the last one stores denormal numbers as zeros.
 //
 // All of it lives in unnamed namespaces, and includes C headers only: a function with external linkage compiled here
 // could be picked by the linker for the whole library and end a program on a CPU without AVX-512.
@@ -131,6 +132,10 @@ SIMD_INLINE Mask operator>(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.
 SIMD_INLINE Mask operator>=(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.p[0], (__m512)b.p[0], _CMP_GE_OQ)}; }
 SIMD_INLINE Mask unordered(F32 a, F32 b) { return {_mm512_cmp_ps_mask((__m512)a.p[0], (__m512)b.p[0], _CMP_UNORD_Q)}; }
 SIMD_INLINE Mask operator==(I32 a, I32 b) { return {_mm512_cmpeq_epi32_mask((__m512i)a.p[0], (__m512i)b.p[0])}; }
+SIMD_INLINE Mask beats(F32 a, F32 b) {
+  const __mmask16 number = _mm512_cmp_ps_mask((__m512)b.p[0], (__m512)b.p[0], _CMP_ORD_Q);
+  return {_mm512_mask_cmp_ps_mask(number, (__m512)a.p[0], (__m512)b.p[0], _CMP_NLE_UQ)};
+}
 SIMD_INLINE Mask operator|(Mask a, Mask b) { return {uint16_t(a.k | b.k)}; }
 SIMD_INLINE Mask operator&(Mask a, Mask b) { return {uint16_t(a.k & b.k)}; }
 SIMD_INLINE F32 select(Mask m, F32 a, F32 b) {
@@ -169,6 +174,8 @@ SIMD_INLINE Mask unordered(F32 a, F32 b) {
   for (int i = 0; i < kParts; i++) m.p[i] = (a.p[i] != a.p[i]) | (b.p[i] != b.p[i]);
   return m;
 }
+// a > b, or a is the first NaN of the two: what a maximum that keeps NaN goes by.
+SIMD_INLINE Mask beats(F32 a, F32 b) { return (a > b) | (unordered(a, a) & (b >= b)); }
 // m ? a : b, lane by lane.
 SIMD_INLINE I32 select(Mask m, I32 a, I32 b) {
   for (int i = 0; i < kParts; i++) a.p[i] = (a.p[i] & m.p[i]) | (b.p[i] & ~m.p[i]);
@@ -248,6 +255,7 @@ SIMD_INLINE F32 load(const Bf16 *a) {
 #endif
 }
 
+#if !defined(__AVX512BF16__)
 // The bf16 bits of each lane; see bf16.h.
 SIMD_INLINE I32 bf16_bits(F32 v) {
   typedef uint32_t PartU __attribute__((vector_size(4 * kPartLanes)));
@@ -259,15 +267,27 @@ SIMD_INLINE I32 bf16_bits(F32 v) {
   }
   return select(unordered(v, v), nan, rounded);
 }
+#endif
+
+#if SIMD_AVX512
+SIMD_INLINE __m256i bf16_of(F32 v) {
+#if defined(__AVX512BF16__)
+  return (__m256i)_mm512_cvtneps_pbh((__m512)v.p[0]);
+#else
+  return _mm512_cvtepi32_epi16((__m512i)bf16_bits(v).p[0]);
+#endif
+}
+#endif
 
 SIMD_INLINE void store(Bf16 *a, F32 v) {
-  const I32 r = bf16_bits(v);
 #if SIMD_AVX512
-  _mm256_storeu_si256((__m256i *)a, _mm512_cvtepi32_epi16((__m512i)r.p[0]));
+  _mm256_storeu_si256((__m256i *)a, bf16_of(v));
 #elif SIMD_AVX2
+  const I32 r = bf16_bits(v);
   const __m256i packed = _mm256_packus_epi32((__m256i)r.p[0], (__m256i)r.p[1]);
   _mm256_storeu_si256((__m256i *)a, _mm256_permute4x64_epi64(packed, 0xD8));
 #else
+  const I32 r = bf16_bits(v);
   for (int i = 0; i < kLanes; i++) a[i].bits = uint16_t(r.p[i / kPartLanes][i % kPartLanes]);
 #endif
 }
@@ -291,7 +311,7 @@ template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
   if constexpr (sizeof(T) == 4)
     _mm512_mask_storeu_ps(a, k, (__m512)v.p[0]);
   else
-    _mm256_mask_storeu_epi16(a, k, _mm512_cvtepi32_epi16((__m512i)bf16_bits(v).p[0]));
+    _mm256_mask_storeu_epi16(a, k, bf16_of(v));
 #else
   T t[kLanes];
   store(t, v);
@@ -305,7 +325,7 @@ template <class T> SIMD_INLINE void stream(T *a, F32 v) {
   if constexpr (sizeof(T) == 4)
     _mm512_stream_ps((float *)a, (__m512)v.p[0]);
   else
-    _mm256_stream_si256((__m256i *)a, _mm512_cvtepi32_epi16((__m512i)bf16_bits(v).p[0]));
+    _mm256_stream_si256((__m256i *)a, bf16_of(v));
 #else
   store(a, v);
 #endif

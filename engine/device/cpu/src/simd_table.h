@@ -103,7 +103,7 @@ struct SimdTable {
   PoolTable pool;
 };
 
-extern const SimdTable simd_generic, simd_avx2, simd_avx512;
+extern const SimdTable simd_generic, simd_avx2, simd_avx512, simd_avx512bf16;
 
 const SimdTable &simd();
 
