@@ -31,7 +31,15 @@ func newBench(a *app) *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBenchPeak(a), newBenchTrain(a), newBenchOps(a))
+	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a)} {
+		sub.PreRunE = func(*cobra.Command, []string) error {
+			if a.file != "" || len(a.overrides) > 0 {
+				return usageError("bench: -c and --set describe runs; a benchmark is described by its own flags")
+			}
+			return nil
+		}
+		cmd.AddCommand(sub)
+	}
 	return cmd
 }
 

@@ -18,7 +18,7 @@ const (
 	exitDevice        = 6   // device failure
 	exitIO            = 7   // the final save failed
 	exitTerminated    = 75  // SIGTERM, saved
-	exitInterrupted   = 130 // SIGINT, saved
+	exitInterrupted   = 130 // SIGINT; saved, unless the error says otherwise
 	exitKilled        = 143 // SIGTERM, save failed
 )
 

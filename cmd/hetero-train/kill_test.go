@@ -41,7 +41,7 @@ crop_padding = 1
 flip = true
 [train]
 epochs = 0
-steps = 400
+steps = 1200
 eval_interval = 10
 log_interval = 100
 [optimizer]
@@ -86,7 +86,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 		kills++
 	}
 	if kills < 20 {
-		t.Logf("the run was done after %d kills", kills)
+		t.Errorf("the run was done after %d kills, want 20: give it more steps", kills)
 	}
 	if out, err := command("killed").CombinedOutput(); err != nil {
 		t.Fatalf("after %d kills (seed %d): %v\n%s", kills, seed, err, out)
@@ -96,7 +96,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 		t.Errorf("final loss after %d kills: got %v, undisturbed %v", kills, b, a)
 	}
 	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
-		at := filepath.Join("checkpoints", "step-00000400", name)
+		at := filepath.Join("checkpoints", "step-00001200", name)
 		if !bytes.Equal(readFile(t, filepath.Join(whole, at)), readFile(t, filepath.Join(killed, at))) {
 			t.Errorf("%s differs after %d kills", name, kills)
 		}

@@ -16,7 +16,7 @@ func (e *Experiment) Keys() []Key {
 		String(&e.OutputDir, "output_dir", "experiments").
 			Doc("Folder that holds the folders of all runs."),
 		String(&e.LogDir, "log_dir", "").
-			Doc("Folder of logs, metrics and the summary. Empty: `<output_dir>/<name>/logs`."),
+			Doc("Folder of logs and metrics. Empty: `<output_dir>/<name>/logs`."),
 		Seed(&e.Seed, "seed", 42).
 			Doc("Everything random is a function of it: weights, order of samples, augmentation, dropout. Same seed, machine and binary: bit-equal losses."),
 	}

@@ -30,9 +30,9 @@ func (t *Train) Keys() []Key {
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).
 			Doc("Cuts the global batch into so many micro-batches whose gradients are summed: less memory, the same gradient. Must divide `data.batch_size`."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").
-			Doc("Epochs between two evaluations. The end of the run is always evaluated; 0: nothing but that."),
+			Doc("Epochs between two evaluations. The last step is always evaluated (a run that `max_seconds` ends has not come to it); 0: nothing but that."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).
-			Doc("Steps between two progress lines where the output is not a terminal."),
+			Doc("Steps between two progress lines."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).
 			Doc("Share of the target's probability that is spread evenly over all classes."),
 		Float(&t.ClipNorm, "clip_norm", 0).
