@@ -98,8 +98,8 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// Fills the lanes of all units of all groups, the threads of the caller's team sharing the work. The statistics of group
-// g are row g of in[1] and in[2], or the same for all.
+// Fills the lanes of all units of all groups; the threads of the caller's team share the work. The statistics of
+// group g are row g of in[1] and in[2], or the same for all.
 void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
                 const float *diff_beta = nullptr) {
   const auto vectors = [&](int64_t g) -> NormVectors {

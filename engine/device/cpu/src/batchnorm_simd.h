@@ -226,33 +226,32 @@ void batch_norm_diff_apply(const Rows &r, const Piece &p, const NormLanes *norms
 
 // --- the table -----------------------------------------------------------------------------------
 
-template <class T> constexpr void fill_batch_norm(BatchNormTable &t, int bf16) {
+template <class T, bool far> constexpr void fill_batch_norm(BatchNormTable &t, int bf16) {
   t.stats[bf16] = batch_norm_stats<T>;
-#define APPLY(relu, add)                                                                                               \
-  t.apply[bf16][relu][add][0] = batch_norm_apply<T, relu, add, false>;                                                 \
-  t.apply[bf16][relu][add][1] = batch_norm_apply<T, relu, add, true>;
-  APPLY(0, 0)
-  APPLY(0, 1)
-  APPLY(1, 0) APPLY(1, 1)
-#undef APPLY
-#define REDUCE(relu, two, keep_dz)                                                                                     \
-  t.reduce[bf16][relu][two][keep_dz][0] = batch_norm_diff_reduce<T, relu, two, keep_dz, false>;                        \
-  t.reduce[bf16][relu][two][keep_dz][1] = batch_norm_diff_reduce<T, relu, two, keep_dz, true>;
-      REDUCE(kNoRelu, 0, 0) REDUCE(kNoRelu, 0, 1) REDUCE(kNoRelu, 1, 1) REDUCE(kRecomputed, 0, 0)
-          REDUCE(kRecomputed, 1, 1) REDUCE(kStored, 0, 1) REDUCE(kStored, 1, 1)
-#undef REDUCE
-#define DIFF_APPLY(relu)                                                                                               \
-  t.diff_apply[bf16][relu][0] = batch_norm_diff_apply<T, relu, false>;                                                 \
-  t.diff_apply[bf16][relu][1] = batch_norm_diff_apply<T, relu, true>;
-              DIFF_APPLY(0) DIFF_APPLY(1)
-#undef DIFF_APPLY
+  auto &apply = t.apply[bf16];
+  apply[0][0][far] = batch_norm_apply<T, false, false, far>;
+  apply[0][1][far] = batch_norm_apply<T, false, true, far>;
+  apply[1][0][far] = batch_norm_apply<T, true, false, far>;
+  apply[1][1][far] = batch_norm_apply<T, true, true, far>;
+  auto &reduce = t.reduce[bf16]; // dz of two gradients, or masked by what is stored, is always kept
+  reduce[kNoRelu][0][0][far] = batch_norm_diff_reduce<T, kNoRelu, false, false, far>;
+  reduce[kNoRelu][0][1][far] = batch_norm_diff_reduce<T, kNoRelu, false, true, far>;
+  reduce[kNoRelu][1][1][far] = batch_norm_diff_reduce<T, kNoRelu, true, true, far>;
+  reduce[kRecomputed][0][0][far] = batch_norm_diff_reduce<T, kRecomputed, false, false, far>;
+  reduce[kRecomputed][1][1][far] = batch_norm_diff_reduce<T, kRecomputed, true, true, far>;
+  reduce[kStored][0][1][far] = batch_norm_diff_reduce<T, kStored, false, true, far>;
+  reduce[kStored][1][1][far] = batch_norm_diff_reduce<T, kStored, true, true, far>;
+  t.diff_apply[bf16][0][far] = batch_norm_diff_apply<T, false, far>;
+  t.diff_apply[bf16][1][far] = batch_norm_diff_apply<T, true, far>;
 }
 
 constexpr BatchNormTable batch_norm_table() {
   BatchNormTable t{};
   t.lanes = norm_lanes;
-  fill_batch_norm<float>(t, 0);
-  fill_batch_norm<Bf16>(t, 1);
+  fill_batch_norm<float, false>(t, 0);
+  fill_batch_norm<float, true>(t, 0);
+  fill_batch_norm<Bf16, false>(t, 1);
+  fill_batch_norm<Bf16, true>(t, 1);
   return t;
 }
 

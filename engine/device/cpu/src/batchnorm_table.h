@@ -1,7 +1,7 @@
 // batchnorm_table.h: the vectorised inner loops of batch normalisation, one set an instruction set.
 //
-// Each works on rows [from, to) of units [unit, unit + units) (rows.h), in one thread; batchnorm.cc divides the work and
-// combines. More than one unit at a time, at most kMostUnits, where the rows of units lie side by side.
+// Each works on rows [from, to) of units [unit, unit + units) (rows.h), in one thread; batchnorm.cc divides the work
+// and combines. More than one unit at a time, at most kMostUnits, where the rows of units lie side by side.
 #pragma once
 
 #include <stdint.h>

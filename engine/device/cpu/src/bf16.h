@@ -1,7 +1,7 @@
 // bf16.h: bfloat16, the upper half of an f32, one element at a time (simd.h has vectors).
 //
-// The bits are those of tensor.BF16FromF32. (The instruction that simd.h uses where there is one, vcvtneps2bf16, differs
-// for numbers below 2^-126 only: it makes them zeros.) All static: files of other instruction sets include this.
+// The bits are those of tensor.BF16FromF32. (The instruction that simd.h uses where there is one, vcvtneps2bf16,
+// differs for numbers below 2^-126 only: it makes them zeros.) All static: files of any instruction set include this.
 #pragma once
 
 #include <stdint.h>

@@ -123,6 +123,12 @@ SIMD_INLINE F32 sqrt(F32 a) {
 }
 
 // --- masks ---------------------------------------------------------------------------------------
+//
+//   a > b, a >= b, a == b   lane by lane, false where one is NaN
+//   unordered(a, b)         a or b is NaN
+//   beats(a, b)             a > b, or a is the first NaN of the two: what a maximum that keeps NaN goes by
+//   select(m, a, b)         m ? a : b
+//   bits(m), mask_of(bits)  bit i is lane i
 
 #if SIMD_AVX512
 struct Mask {
@@ -144,7 +150,7 @@ SIMD_INLINE F32 select(Mask m, F32 a, F32 b) {
 SIMD_INLINE I32 select(Mask m, I32 a, I32 b) {
   return {{(PartI)_mm512_mask_blend_epi32(m.k, (__m512i)b.p[0], (__m512i)a.p[0])}};
 }
-SIMD_INLINE uint16_t bits(Mask m) { return m.k; } // bit i: lane i
+SIMD_INLINE uint16_t bits(Mask m) { return m.k; }
 SIMD_INLINE Mask mask_of(uint16_t bits) { return {bits}; }
 #else
 struct Mask {
@@ -168,15 +174,12 @@ SIMD_INLINE Mask operator&(Mask a, Mask b) {
   for (int i = 0; i < kParts; i++) a.p[i] &= b.p[i];
   return a;
 }
-// Lanes where a or b is NaN.
 SIMD_INLINE Mask unordered(F32 a, F32 b) {
   Mask m;
   for (int i = 0; i < kParts; i++) m.p[i] = (a.p[i] != a.p[i]) | (b.p[i] != b.p[i]);
   return m;
 }
-// a > b, or a is the first NaN of the two: what a maximum that keeps NaN goes by.
 SIMD_INLINE Mask beats(F32 a, F32 b) { return (a > b) | (unordered(a, a) & (b >= b)); }
-// m ? a : b, lane by lane.
 SIMD_INLINE I32 select(Mask m, I32 a, I32 b) {
   for (int i = 0; i < kParts; i++) a.p[i] = (a.p[i] & m.p[i]) | (b.p[i] & ~m.p[i]);
   return a;

@@ -1,0 +1,53 @@
+package cpu
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Images beyond the caches (16 MiB) are read and written in other ways than smaller ones, which is what devicetest has.
+// Every sample must come out as it does in a small batch, bit for bit.
+func TestBatchNormOfImagesBeyondTheCaches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("images of 18 MiB")
+	}
+	const channels, height, width, few = 32, 96, 96, 2
+	for dt, samples := range map[tensor.DType]int{tensor.F32: 16, tensor.BF16: 32} {
+		t.Run(dt.String(), func(t *testing.T) {
+			dev := open(t, device.Options{Threads: 2})
+			defer dev.Close()
+			images := func(n int, seed uint64) devicetest.Tensor {
+				return devicetest.Random(dt, tensor.Shape{n, channels, height, width}, seed, devicetest.Uniform(-1, 1))
+			}
+			vectors := func(seed uint64, low float64, shape ...int) devicetest.Tensor {
+				return devicetest.Random(tensor.F32, shape, seed, devicetest.Uniform(low, 1))
+			}
+			// The three passes that write images; their other results are not looked at here.
+			passes := func(n int) [][]float64 {
+				r := devicetest.NewRunner(t, dev)
+				defer r.Close()
+				x, residual, diff := r.Upload(images(n, 1)), r.Upload(images(n, 2)), r.Upload(images(n, 3))
+				norm := []devicetest.Operand{x, r.Upload(vectors(4, -1, 1, channels)), r.Upload(vectors(5, 0.1, 1, channels)),
+					r.Upload(vectors(6, -1, channels)), r.Upload(vectors(7, -1, channels))}
+				with := func(more ...devicetest.Operand) []devicetest.Operand { return slices.Concat(norm, more) }
+				sums := []devicetest.Operand{r.Upload(vectors(8, -1, 1, channels)), r.Upload(vectors(9, -1, 1, channels))}
+
+				y := r.Do(device.BatchNormApply{ReLU: true}, norm...)
+				sum := r.Do(device.BatchNormApply{ReLU: true, Add: true}, with(residual)...)
+				dz := r.Do(device.BatchNormDiffReduce{ReLU: true, Add: true, Two: true}, with(diff, residual, sum[1])...)
+				diffX := r.Do(device.BatchNormDiffApply{ReLU: true, Count: 1e6}, with(diff, sums[0], sums[1])...)
+				return [][]float64{r.Download(y[0]).Values, r.Download(sum[0]).Values, r.Download(dz[2]).Values, r.Download(diffX[0]).Values}
+			}
+			many, one := passes(samples), passes(few)
+			for i, name := range []string{"apply", "apply with residual", "diff_reduce", "diff_apply"} {
+				if got, want := many[i][:len(one[i])], one[i]; !slices.Equal(got, want) {
+					t.Errorf("%s: the first %d of %d samples differ from those in a batch of %d", name, few, samples, few)
+				}
+			}
+		})
+	}
+}
