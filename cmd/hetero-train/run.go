@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"math"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -409,6 +410,18 @@ func (j *job) writeResult(r train.Result, err error) error {
 // sayFinished tells that there is nothing left to do.
 func (j *job) sayFinished() error {
 	f := j.run.Finished
+	before, err := j.run.PreviousConfig()
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog); err == nil {
+		for _, d := range config.Diff(old, j.cfg) {
+			if strings.HasPrefix(d.Key, "model.") {
+				return usageError("%s is finished with another model: %s was %s, now %s; use another experiment.name, or --resume none, which moves it aside", j.run.Dir, d.Key, d.Old, d.New)
+			}
+			j.opts.log.Warn("setting changed since the run was finished", "key", d.Key, "was", d.Old, "now", d.New)
+		}
+	}
 	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
 		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
