@@ -127,7 +127,7 @@ struct Stats final : BatchNorm {
 
   void run(const Args &a) override {
     auto *partial = static_cast<Moments *>(a.workspace);
-    const auto stats = simd().batch_norm.stats[bf16];
+    const auto stats = simd().batch_norm.stats[bf16][far()];
 #pragma omp parallel if (threads)
     {
 #pragma omp for schedule(static)

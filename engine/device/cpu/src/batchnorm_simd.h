@@ -29,10 +29,11 @@ template <bool full, bool far, class T> SIMD_INLINE void put_row(T *a, F32 v, in
 // --- statistics ----------------------------------------------------------------------------------
 
 // first[u] = sum(x - pivot[u]), second[u] = sum((x - pivot[u])²) over the piece's rows of its unit u.
-template <class T>
+template <bool far, class T>
 SIMD_INLINE void pivoted_sums(const Rows &r, const Piece &p, const T *x, const float (*pivot)[16], double (*first)[16],
                               double (*second)[16]) {
   const auto deviation = [&](int64_t at, auto full, int lanes, F32 from) {
+    ahead<far>(x + at);
     const F32 d = load_row<full.value>(x + at, lanes) - from;
     return full.value ? d : select(first_lanes(lanes), d, zero());
   };
@@ -68,7 +69,7 @@ template <class T> SIMD_INLINE float rounded(double x) {
   return to_f32(element);
 }
 
-template <class T> void batch_norm_stats(const Rows &r, const Piece &p, const void *x_, Moments *moments) {
+template <class T, bool far> void batch_norm_stats(const Rows &r, const Piece &p, const void *x_, Moments *moments) {
   const T *x = static_cast<const T *>(x_);
   float pivot[kMostUnits][16];
   double first[kMostUnits][16], second[kMostUnits][16];
@@ -79,11 +80,11 @@ template <class T> void batch_norm_stats(const Rows &r, const Piece &p, const vo
     const double n = double(elements_in(r, tile.from, tile.to)), per_n = 1 / n;
     for (int64_t u = 0; u < p.units; u++)
       for (int l = 0; l < 16; l++) pivot[u][l] = before > 0 ? rounded<T>(moments[u].mean[l]) : 0.0f;
-    pivoted_sums(r, tile, x, pivot, first, second);
+    pivoted_sums<far>(r, tile, x, pivot, first, second);
     if (before == 0) {
       for (int64_t u = 0; u < p.units; u++)
         for (int l = 0; l < 16; l++) pivot[u][l] = rounded<T>(first[u][l] * per_n);
-      pivoted_sums(r, tile, x, pivot, first, second);
+      pivoted_sums<far>(r, tile, x, pivot, first, second);
     }
     const double total = before + n, share = n / total, weight = before * share;
     for (int64_t u = 0; u < p.units; u++) {
@@ -227,7 +228,7 @@ void batch_norm_diff_apply(const Rows &r, const Piece &p, const NormLanes *norms
 // --- the table -----------------------------------------------------------------------------------
 
 template <class T, bool far> constexpr void fill_batch_norm(BatchNormTable &t, int bf16) {
-  t.stats[bf16] = batch_norm_stats<T>;
+  t.stats[bf16][far] = batch_norm_stats<T, far>;
   auto &apply = t.apply[bf16];
   apply[0][0][far] = batch_norm_apply<T, false, false, far>;
   apply[0][1][far] = batch_norm_apply<T, false, true, far>;

@@ -62,7 +62,7 @@ struct BatchNormTable {
 
   // Index bf16: 0 for f32, 1 for bf16. Index far: operands are beyond the caches, and results go past them.
   Lanes lanes;
-  Stats stats[2];                   // [bf16]
+  Stats stats[2][2];                // [bf16][far]
   Apply apply[2][2][2][2];          // [bf16][relu][add][far]
   DiffReduce reduce[2][3][2][2][2]; // [bf16][ReluMask][two][dz stored][far]
   DiffApply diff_apply[2][2][2];    // [bf16][relu][far]
