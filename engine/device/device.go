@@ -47,6 +47,7 @@ type Info struct {
 	Threads     int    // worker threads of a CPU device, 0 elsewhere
 	MemoryBytes int64  // total memory
 	FastBF16    bool   // bf16 matrix products in hardware
+	Modelled    bool   // computes nothing: only its times mean something, every result is zero
 }
 
 // Driver opens devices of one kind. The program holds the list of drivers.
@@ -109,13 +110,32 @@ type Stream interface {
 	Close() error
 }
 
-// Event marks a point in a stream.
+// Event marks a point in a stream, or a moment in work on the host that streams wait for. It is pending until a
+// recording is reached or Complete is called; then it is complete until a run that will record it begins, or Reset. If the
+// run fails first, it is over, but failed: Done is true and waiting for it is an error. All methods but Close may be called
+// from any goroutine at any time.
 type Event interface {
-	// Done reports, without waiting, whether the last recording is complete.
+	// Done reports, without waiting, whether the event is no longer pending.
 	Done() bool
-	// WaitHost blocks the calling OS thread until the last recording is complete or the time is over.
+	// WaitHost blocks the calling OS thread until the event is no longer pending or the time is over. The error is
+	// os.ErrDeadlineExceeded if it was over first, ErrDevice for what a failed run was to record.
 	WaitHost(limit time.Duration) error
+	// Reset takes completion back: from now on Done is false, and streams and hosts that come to wait do wait. Who waits for an
+	// event that a run records, and may come before that run has begun, needs it before each step. Of a pending event it changes nothing.
+	Reset() error
+	// Complete completes the event from the host: steps that wait for it go on, and so does WaitHost.
+	Complete() error
 	Close() error
+}
+
+// ClockedEvent is an Event of a device that models time (package null): completion carries a time on the device's clock,
+// and a stream that waits for the event is at least as late from then on.
+type ClockedEvent interface {
+	Event
+	// CompletedAt is the time of the last completion, from 0 when the device was opened.
+	CompletedAt() time.Duration
+	// CompleteAt is Complete at a modelled time; Complete alone stands for the time 0 and so delays nobody.
+	CompleteAt(at time.Duration) error
 }
 
 // Buffer is a piece of memory.

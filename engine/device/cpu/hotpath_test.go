@@ -109,6 +109,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		{"Sync", func() error { return b.stream.Sync() }},
 		{"Done", func() error { b.event.Done(); return nil }},
 		{"WaitHost", func() error { return b.event.WaitHost(time.Second) }},
+		{"Reset", b.event.Reset},
+		{"Complete", b.event.Complete},
 		{"Memory", func() error { dev.Memory(); return nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -32,6 +32,8 @@ func (foreignKernel) Close() error                     { return nil }
 func (foreignProgram) Close() error                    { return nil }
 func (foreignEvent) Done() bool                        { return false }
 func (foreignEvent) WaitHost(time.Duration) error      { return nil }
+func (foreignEvent) Reset() error                      { return nil }
+func (foreignEvent) Complete() error                   { return nil }
 func (foreignEvent) Close() error                      { return nil }
 func f32(shape ...int) device.TensorSpec               { return device.Spec(tensor.F32, shape...) }
 func specs(s ...device.TensorSpec) []device.TensorSpec { return s }

@@ -20,23 +20,24 @@ const (
 	soon = 5 * time.Second
 )
 
+// streamCheck is one promise, checked on a device of its own.
+type streamCheck struct {
+	name  string
+	check func(*testing.T, *Runner)
+}
+
 func runStreams(t *testing.T, open Opener, caps Caps) {
-	for _, c := range []struct {
-		name  string
-		check func(*testing.T, *Runner)
-	}{
+	for _, c := range append(eventChecks, []streamCheck{
 		{"copies move exactly their bytes", checkCopies},
-		{"a fresh event is not complete", checkFreshEvent},
 		{"a stream completes events", checkStreamRecord},
 		{"a program completes events for other goroutines", checkProgramRecord},
 		{"a program waits for an event", checkProgramWait},
 		{"a stream waits for an event", checkStreamWait},
-		{"running takes back what it will record", checkRerecord},
 		{"timed runs add to what was measured", checkTimed},
 		{"an empty program runs", checkEmpty},
 		{"a program runs many times and in order", checkOrder},
 		{"streams of several goroutines do not disturb each other", checkParallel},
-	} {
+	}...) {
 		t.Run(c.name, func(t *testing.T) {
 			r := NewRunner(t, opened(t, open, device.Options{}))
 			t.Cleanup(r.Close) // before the device closes
@@ -110,20 +111,6 @@ func (r *Runner) program(t *testing.T, steps ...device.Step) device.Program {
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
 	return p
-}
-
-func checkFreshEvent(t *testing.T, r *Runner) {
-	e := r.event(t)
-	if e.Done() {
-		t.Error("done before anything was recorded")
-	}
-	start := time.Now()
-	if err := e.WaitHost(moment); err == nil {
-		t.Error("waiting for what nobody records: no error")
-	}
-	if took := time.Since(start); took < moment/2 || took > patience {
-		t.Errorf("waited %v, want about %v", took, moment)
-	}
 }
 
 func checkStreamRecord(t *testing.T, r *Runner) {
@@ -225,27 +212,6 @@ func checkStreamWait(t *testing.T, r *Runner) {
 	must(t, done.WaitHost(patience))
 	must(t, <-ran)
 	must(t, other.Sync())
-}
-
-// checkRerecord: an event that a program recorded in one step must not look complete in the next before it is recorded again.
-func checkRerecord(t *testing.T, r *Runner) {
-	gate, again := r.event(t), r.event(t)
-	must(t, r.stream.Record(again))
-	must(t, r.stream.Sync())
-	p := r.program(t, device.Step{Wait: gate}, device.Step{Record: again})
-	other := r.another(t)
-	ran := make(chan error, 1)
-	go func() { ran <- other.Run(p) }()
-	for start := time.Now(); again.Done(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > soon {
-			t.Error("the event stayed complete while the program that records it was running")
-			break
-		}
-	}
-	must(t, r.stream.Record(gate))
-	must(t, <-ran)
-	must(t, other.Sync())
-	must(t, again.WaitHost(patience))
 }
 
 func checkTimed(t *testing.T, r *Runner) {

@@ -113,6 +113,12 @@ static inline int32_t ht_do_event_done(const ht_api *api, ht_event *e) { return 
 static inline ht_result ht_do_event_wait(const ht_api *api, ht_event *e, int64_t timeout_ns) {
   HT_CALL(void, api->event_wait(e, timeout_ns, &error));
 }
+static inline ht_result ht_do_event_reset(const ht_api *api, ht_event *e) {
+  HT_CALL(void, api->event_reset(e, &error));
+}
+static inline ht_result ht_do_event_complete(const ht_api *api, ht_event *e) {
+  HT_CALL(void, api->event_complete(e, &error));
+}
 static inline void ht_do_event_free(const ht_api *api, ht_event *e) { api->event_free(e); }
 static inline ht_result ht_do_stream_create(const ht_api *api, ht_device *d) {
   HT_CALL(ht_stream, api->stream_create(d, &value, &error));

@@ -307,6 +307,11 @@ typedef struct ht_api {
   void (*stream_free)(ht_stream *);
 
   ht_status (*measure_peak)(ht_device *, int32_t what, double seconds, double *per_second, ht_error *);
+
+  /* Takes completion back, until the next recording or event_complete. Who waits already is not held up by it. */
+  ht_status (*event_reset)(ht_event *, ht_error *);
+  /* Completes the event from the host, on any thread: steps that wait for it go on. */
+  ht_status (*event_complete)(ht_event *, ht_error *);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

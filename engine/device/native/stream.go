@@ -33,111 +33,94 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return &stream{dev: d, ptr: (*C.ht_stream)(r.value)}, nil
 }
 
-// begin makes this call the only one on the stream.
-func (s *stream) begin(what string) error {
+// alone does call as the only one on the stream.
+func (s *stream) alone(what string, call func() error) error {
 	if err := s.holds.acquireAlone("stream"); err != nil {
 		return fmt.Errorf("%s: %s: %w", s.dev.info.Name, what, err)
 	}
-	return nil
+	defer s.holds.release()
+	return call()
 }
 
-func (s *stream) program(p device.Program) (*program, error) {
-	prog, ok := p.(*program)
-	if !ok || prog == nil || prog.dev != s.dev {
-		return nil, fmt.Errorf("%s: run: got a program of another device (%T)", s.dev.info.Name, p)
-	}
-	if !prog.holds.acquire() {
-		return nil, fmt.Errorf("%s: run: program is closed", s.dev.info.Name)
-	}
-	return prog, nil
+// with is alone for a call that takes a program.
+func (s *stream) with(p device.Program, what string, call func(*program) error) error {
+	return s.alone(what, func() error {
+		prog, ok := p.(*program)
+		if !ok || prog == nil || prog.dev != s.dev {
+			return fmt.Errorf("%s: %s: got a program of another device (%T)", s.dev.info.Name, what, p)
+		}
+		if !prog.holds.acquire() {
+			return fmt.Errorf("%s: %s: program is closed", s.dev.info.Name, what)
+		}
+		defer prog.holds.release()
+		return call(prog)
+	})
 }
 
 func (s *stream) Run(p device.Program) error {
-	if err := s.begin("run"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	prog, err := s.program(p)
-	if err != nil {
-		return err
-	}
-	defer prog.holds.release()
-	r := C.ht_do_stream_run(s.dev.api, s.ptr, prog.ptr)
-	return check(r, s.dev.info.Name)
+	return s.with(p, "run", func(prog *program) error {
+		return check(C.ht_do_stream_run(s.dev.api, s.ptr, prog.ptr), s.dev.info.Name)
+	})
 }
 
 func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
-	if err := s.begin("run timed"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	prog, err := s.program(p)
-	if err != nil {
-		return err
-	}
-	defer prog.holds.release()
-	if len(elapsed) != prog.steps {
-		return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", s.dev.info.Name, len(elapsed), prog.steps)
-	}
-	// A time.Duration is an int64 of nanoseconds.
-	r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))
-	return check(r, s.dev.info.Name)
+	return s.with(p, "run timed", func(prog *program) error {
+		if len(elapsed) != prog.steps {
+			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", s.dev.info.Name, len(elapsed), prog.steps)
+		}
+		// A time.Duration is an int64 of nanoseconds.
+		r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))
+		return check(r, s.dev.info.Name)
+	})
 }
 
 func (s *stream) Copy(dst, src device.Region) error {
-	if err := s.begin("copy"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	db, dp, err := s.dev.at(dst)
-	if err != nil {
-		return fmt.Errorf("%s: copy: dst: %w", s.dev.info.Name, err)
-	}
-	defer db.holds.release()
-	sb, sp, err := s.dev.at(src)
-	if err != nil {
-		return fmt.Errorf("%s: copy: src: %w", s.dev.info.Name, err)
-	}
-	defer sb.holds.release()
-	if dst.Bytes < src.Bytes {
-		return fmt.Errorf("%s: copy: dst: got %d bytes, want at least the %d of src", s.dev.info.Name, dst.Bytes, src.Bytes)
-	}
-	r := C.ht_do_stream_copy(s.dev.api, s.ptr, dp, sp, C.int64_t(src.Bytes))
-	return check(r, s.dev.info.Name)
+	return s.alone("copy", func() error {
+		db, dp, err := s.dev.at(dst)
+		if err != nil {
+			return fmt.Errorf("%s: copy: dst: %w", s.dev.info.Name, err)
+		}
+		defer db.holds.release()
+		sb, sp, err := s.dev.at(src)
+		if err != nil {
+			return fmt.Errorf("%s: copy: src: %w", s.dev.info.Name, err)
+		}
+		defer sb.holds.release()
+		if dst.Bytes < src.Bytes {
+			return fmt.Errorf("%s: copy: dst: got %d bytes, want at least the %d of src", s.dev.info.Name, dst.Bytes, src.Bytes)
+		}
+		return check(C.ht_do_stream_copy(s.dev.api, s.ptr, dp, sp, C.int64_t(src.Bytes)), s.dev.info.Name)
+	})
+}
+
+// on is alone for a call that takes an event.
+func (s *stream) on(e device.Event, what string, call func(*event) error) error {
+	return s.alone(what, func() error {
+		ev, err := s.dev.event(e)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", s.dev.info.Name, what, err)
+		}
+		defer ev.holds.release()
+		return call(ev)
+	})
 }
 
 func (s *stream) Record(e device.Event) error {
-	if err := s.begin("record"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	ev, err := s.dev.event(e)
-	if err != nil {
-		return fmt.Errorf("%s: record: %w", s.dev.info.Name, err)
-	}
-	defer ev.holds.release()
-	return check(C.ht_do_stream_record(s.dev.api, s.ptr, ev.ptr), s.dev.info.Name)
+	return s.on(e, "record", func(ev *event) error {
+		return check(C.ht_do_stream_record(s.dev.api, s.ptr, ev.ptr), s.dev.info.Name)
+	})
 }
 
 func (s *stream) Wait(e device.Event) error {
-	if err := s.begin("wait"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	ev, err := s.dev.event(e)
-	if err != nil {
-		return fmt.Errorf("%s: wait: %w", s.dev.info.Name, err)
-	}
-	defer ev.holds.release()
-	return check(C.ht_do_stream_wait(s.dev.api, s.ptr, ev.ptr), s.dev.info.Name)
+	return s.on(e, "wait", func(ev *event) error {
+		return check(C.ht_do_stream_wait(s.dev.api, s.ptr, ev.ptr), s.dev.info.Name)
+	})
 }
 
 func (s *stream) Sync() error {
-	if err := s.begin("sync"); err != nil {
-		return err
-	}
-	defer s.holds.release()
-	return check(C.ht_do_stream_sync(s.dev.api, s.ptr), s.dev.info.Name)
+	return s.alone("sync", func() error {
+		return check(C.ht_do_stream_sync(s.dev.api, s.ptr), s.dev.info.Name)
+	})
 }
 
 func (s *stream) Close() error {
@@ -190,12 +173,25 @@ func (e *event) Done() bool {
 	return C.ht_do_event_done(e.dev.api, e.ptr) != 0
 }
 
-func (e *event) WaitHost(limit time.Duration) error {
+// held does call while the event cannot be closed.
+func (e *event) held(call func() C.ht_result) error {
 	if !e.holds.acquire() {
 		return fmt.Errorf("%s: event is closed", e.dev.info.Name)
 	}
 	defer e.holds.release()
-	return check(C.ht_do_event_wait(e.dev.api, e.ptr, C.int64_t(max(limit, 0))), e.dev.info.Name)
+	return check(call(), e.dev.info.Name)
+}
+
+func (e *event) WaitHost(limit time.Duration) error {
+	return e.held(func() C.ht_result { return C.ht_do_event_wait(e.dev.api, e.ptr, C.int64_t(max(limit, 0))) })
+}
+
+func (e *event) Reset() error {
+	return e.held(func() C.ht_result { return C.ht_do_event_reset(e.dev.api, e.ptr) })
+}
+
+func (e *event) Complete() error {
+	return e.held(func() C.ht_result { return C.ht_do_event_complete(e.dev.api, e.ptr) })
 }
 
 func (e *event) Close() error {

@@ -70,7 +70,7 @@ func New(m Model) (*Device, error) {
 // Info implements device.Device.
 func (d *Device) Info() device.Info {
 	m := d.Model()
-	return device.Info{Name: d.Name, Kind: Kind, ISA: "none", MemoryBytes: d.LimitBytes,
+	return device.Info{Name: d.Name, Kind: Kind, ISA: "none", Modelled: true, MemoryBytes: d.LimitBytes,
 		Model: fmt.Sprintf("time model of %.3g FLOP/s, %.3g B/s", m.FLOPS, m.BytesPerSecond)}
 }
 

@@ -243,3 +243,20 @@ func TestThousandDevicesCostLittle(t *testing.T) {
 	}
 	runtime.KeepAlive(devices)
 }
+
+// TestCompletionFromTheHostCarriesItsTime: a modelled all-reduce ends at 50 ms; what waits for it starts then.
+func TestCompletionFromTheHostCarriesItsTime(t *testing.T) {
+	b := open(t, round)
+	reduced := b.event().(device.ClockedEvent)
+	wait := b.program(device.Step{Wait: reduced}, b.launch(device.Unary{}, device.Spec(tensor.F32, 1000, 1000)))
+	b.must(reduced.CompleteAt(50 * time.Millisecond))
+	b.must(b.stream.Run(wait))
+	if got, want := b.stream.Clock(), 59*time.Millisecond; got != want || reduced.CompletedAt() != 50*time.Millisecond {
+		t.Errorf("got a clock of %v, want %v; the event completed at %v", got, want, reduced.CompletedAt())
+	}
+	b.must(reduced.Complete()) // outside the model: delays nobody
+	b.must(b.stream.Run(wait))
+	if got, want := b.stream.Clock(), 68*time.Millisecond; got != want {
+		t.Errorf("after a completion outside the model: got %v, want %v", got, want)
+	}
+}

@@ -210,9 +210,11 @@ ht_status cpu_event_create(ht_device *, ht_event **event, ht_error *error) {
 int32_t cpu_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
 
 void wait_for(ht_event *e, int64_t timeout_ns) {
-  if (!e->impl.wait(timeout_ns))
-    throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
-  if (e->impl.state() == Event::failed) throw std::runtime_error("event: the program that was to record it failed");
+  switch (e->impl.wait(timeout_ns)) {
+  case Event::complete: break;
+  case Event::pending: throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
+  case Event::failed: throw std::runtime_error("event: the program that was to record it failed");
+  }
 }
 
 ht_status cpu_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
@@ -220,6 +222,16 @@ ht_status cpu_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
 }
 
 void cpu_event_free(ht_event *e) { delete e; }
+
+ht_status cpu_event_reset(ht_event *e, ht_error *) {
+  e->impl.announce();
+  return HT_OK;
+}
+
+ht_status cpu_event_complete(ht_event *e, ht_error *) {
+  e->impl.settle(Event::complete);
+  return HT_OK;
+}
 
 ht_status cpu_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
   return guarded(error, [&] { *stream = new ht_stream{d}; });
@@ -312,6 +324,8 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
       cpu_stream_sync,
       cpu_stream_free,
       cpu_measure_peak,
+      cpu_event_reset,
+      cpu_event_complete,
   };
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

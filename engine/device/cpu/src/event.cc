@@ -20,34 +20,44 @@ int64_t now_ns() {
 
 } // namespace
 
-void Event::settle(State s) {
-  state_.store(s); // sequentially consistent, as is the waiter's count: one of the two sees the other
-  if (waiters_.load() > 0)
-    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&state_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+void Event::announce() {
+  uint32_t word = word_.load();
+  while (state_of(word) != pending) {
+    uint32_t next = (((word >> state_bits) + 1) << state_bits) | pending;
+    if (word_.compare_exchange_weak(word, next)) return;
+  }
 }
 
-bool Event::wait(int64_t timeout_ns) {
-  if (state() != pending) return true;
+void Event::settle(State s) {
+  uint32_t word = word_.load();
+  while (!word_.compare_exchange_weak(word, ((word >> state_bits) << state_bits) | s)) {
+  }
+  // Sequentially consistent, as is the waiter's count: one of the two sees the other.
+  if (waiters_.load() > 0)
+    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+
+Event::State Event::wait(int64_t timeout_ns) {
+  uint32_t seen = word_.load();
+  if (state_of(seen) != pending) return state_of(seen);
   int64_t now = now_ns();
   int64_t end = timeout_ns < 0 || timeout_ns > INT64_MAX - now ? -1 : now + timeout_ns;
   waiters_++;
-  bool over = false;
-  while (state_.load() == pending) {
+  uint32_t word;
+  while ((word = word_.load()) == seen) {
     timespec rest{}, *limit = nullptr;
     if (end >= 0) {
       int64_t left = end - now_ns();
-      if (left <= 0) {
-        over = true;
-        break;
-      }
+      if (left <= 0) break;
       rest.tv_sec = left / 1000000000;
       rest.tv_nsec = left % 1000000000;
       limit = &rest;
     }
-    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&state_), FUTEX_WAIT_PRIVATE, pending, limit, nullptr, 0);
+    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAIT_PRIVATE, seen, limit, nullptr, 0);
   }
   waiters_--;
-  return !over;
+  // Another count: it was settled, and taken back before this thread saw it.
+  return (word ^ seen) >> state_bits ? complete : state_of(word);
 }
 
 } // namespace hetero

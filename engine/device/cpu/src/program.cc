@@ -62,8 +62,7 @@ void Program::run_step(const Step &step) {
     break;
   case HT_STEP_RECORD: step.event->impl.settle(Event::complete); break;
   case HT_STEP_WAIT:
-    step.event->impl.wait(-1);
-    if (step.event->impl.state() == Event::failed)
+    if (step.event->impl.wait(-1) == Event::failed)
       throw std::runtime_error("waited for an event of a program that failed");
     break;
   }

@@ -1,29 +1,46 @@
 package bookkeeping
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Event is complete while its channel is closed.
+// Event is pending, complete or failed.
 type Event struct {
 	dev *Device
 
-	mu       sync.Mutex
-	complete chan struct{}
-	at       time.Duration // on the clock of the device, where it has one
-	closed   bool
+	mu     sync.Mutex
+	now    outcome
+	over   *settled // who waits has it; nil while nobody does
+	closed bool
 }
+
+// outcome is what became of an event.
+type outcome struct {
+	over bool
+	err  error         // of the run that failed
+	at   time.Duration // on the clock of the device, where it has one
+}
+
+// settled tells those who wait what became of the event, also when that has been taken back meanwhile.
+type settled struct {
+	done chan struct{} // closed when outcome is valid
+	outcome
+}
+
+var _ device.ClockedEvent = (*Event)(nil)
 
 // NewEvent implements device.Device.
 func (d *Device) NewEvent() (device.Event, error) {
 	if err := d.Use(); err != nil {
 		return nil, err
 	}
-	return &Event{dev: d, complete: make(chan struct{})}, nil
+	return &Event{dev: d}, nil
 }
 
 // Event checks that e is this device's.
@@ -40,72 +57,132 @@ func (d *Device) Event(e device.Event) (*Event, error) {
 	return ev, nil
 }
 
+// use locks the event if it is open.
+func (e *Event) use() error {
+	e.mu.Lock()
+	if e.closed {
+		e.mu.Unlock()
+		return fmt.Errorf("%s: event is closed", e.dev.Name)
+	}
+	return nil
+}
+
 // Begin takes back the completion of an earlier recording.
 func (e *Event) Begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.isComplete() {
-		e.complete = make(chan struct{})
-	}
+	e.now.over = false
 }
 
 // Finish completes the event at a time on the device's clock.
 func (e *Event) Finish(at time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.at = at
-	if !e.isComplete() {
-		close(e.complete)
+	e.settle(outcome{over: true, at: at})
+}
+
+// Fail is Finish for a run that cannot reach the event.
+func (e *Event) Fail(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.settle(outcome{over: true, err: err})
+}
+
+// settle wants e.mu held.
+func (e *Event) settle(o outcome) {
+	e.now = o
+	if e.over != nil {
+		e.over.outcome = o
+		close(e.over.done)
+		e.over = nil
 	}
 }
 
 // Await blocks until the event is complete and says when, on the device's clock, it was.
-func (e *Event) Await() time.Duration {
-	<-e.completion()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.at
-}
+func (e *Event) Await() (at time.Duration, err error) { return e.await(nil) }
 
-// isComplete wants e.mu held.
-func (e *Event) isComplete() bool {
-	select {
-	case <-e.complete:
-		return true
-	default:
-		return false
+// await gives up when expired can be received from.
+func (e *Event) await(expired <-chan time.Time) (at time.Duration, err error) {
+	e.mu.Lock()
+	result := e.now
+	wait := e.over
+	if !result.over && wait == nil {
+		wait = &settled{done: make(chan struct{})}
+		e.over = wait
 	}
-}
-
-func (e *Event) completion() <-chan struct{} {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.complete
+	e.mu.Unlock()
+	if !result.over {
+		select {
+		case <-wait.done:
+			result = wait.outcome
+		case <-expired:
+			return 0, os.ErrDeadlineExceeded
+		}
+	}
+	if result.err != nil {
+		return 0, fmt.Errorf("%w: the run that was to record the event failed: %v", device.ErrDevice, result.err)
+	}
+	return result.at, nil
 }
 
 // Done implements device.Event.
 func (e *Event) Done() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.isComplete()
+	return e.now.over && !e.closed
 }
 
 // WaitHost implements device.Event.
 func (e *Event) WaitHost(limit time.Duration) error {
-	done := e.completion()
-	select {
-	case <-done:
-		return nil
-	default:
+	if err := e.use(); err != nil {
+		return err
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return nil
-	case <-timer.C:
-		return fmt.Errorf("%s: event: not complete after %v", e.dev.Name, limit)
+	over := e.now.over
+	e.mu.Unlock()
+	var expired <-chan time.Time
+	if !over {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		expired = timer.C
 	}
+	_, err := e.await(expired)
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return fmt.Errorf("%s: event: not complete after %v: %w", e.dev.Name, limit, err)
+	case err != nil:
+		return fmt.Errorf("%s: event: %w", e.dev.Name, err)
+	}
+	return nil
+}
+
+// Reset implements device.Event.
+func (e *Event) Reset() error {
+	if err := e.use(); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	e.now.over = false
+	return nil
+}
+
+// Complete implements device.Event.
+func (e *Event) Complete() error { return e.CompleteAt(0) }
+
+// CompleteAt implements device.ClockedEvent.
+func (e *Event) CompleteAt(at time.Duration) error {
+	if err := e.use(); err != nil {
+		return err
+	}
+	defer e.mu.Unlock()
+	e.settle(outcome{over: true, at: at})
+	return nil
+}
+
+// CompletedAt implements device.ClockedEvent.
+func (e *Event) CompletedAt() time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.now.at
 }
 
 // Close implements device.Event.

@@ -176,3 +176,12 @@ func (p *Program) Begin() {
 		}
 	}
 }
+
+// fail settles the events that the program was to record from a step on.
+func (p *Program) fail(step int, err error) {
+	for _, s := range p.Steps[step:] {
+		if s.Record != nil {
+			s.Record.Fail(err)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package devicetest
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+var eventChecks = []streamCheck{
+	{"a fresh event is not complete", checkFreshEvent},
+	{"running takes back what it will record", checkRerecord},
+	{"a program waits for one that has not begun to record", checkResetBeforeRun},
+	{"an event is completed from another thread", checkComplete},
+	{"resetting what is pending holds nobody up", checkResetPending},
+	{"steps alternate with work on the host", checkSteps},
+	{"a closed event is refused", checkClosedEvent},
+}
+
+func checkFreshEvent(t *testing.T, r *Runner) {
+	e := r.event(t)
+	if e.Done() {
+		t.Error("done before anything was recorded")
+	}
+	start := time.Now()
+	if err := e.WaitHost(moment); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("waiting for what nobody records: got %v, want %v", err, os.ErrDeadlineExceeded)
+	}
+	if took := time.Since(start); took < moment/2 || took > patience {
+		t.Errorf("waited %v, want about %v", took, moment)
+	}
+}
+
+// checkRerecord: an event that a program recorded in one step must not look complete in the next before it is recorded again.
+func checkRerecord(t *testing.T, r *Runner) {
+	gate, again := r.event(t), r.event(t)
+	must(t, r.stream.Record(again))
+	must(t, r.stream.Sync())
+	p := r.program(t, device.Step{Wait: gate}, device.Step{Record: again})
+	other := r.another(t)
+	ran := make(chan error, 1)
+	go func() { ran <- other.Run(p) }()
+	for start := time.Now(); again.Done(); time.Sleep(time.Millisecond) {
+		if time.Since(start) > soon {
+			t.Error("the event stayed complete while the program that records it was running")
+			break
+		}
+	}
+	must(t, r.stream.Record(gate))
+	must(t, <-ran)
+	must(t, other.Sync())
+	must(t, again.WaitHost(patience))
+}
+
+// checkResetBeforeRun: without the reset the program would take the completion of the step before.
+func checkResetBeforeRun(t *testing.T, r *Runner) {
+	ready, done := r.event(t), r.event(t)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
+	root, first := r.prepare(device.Unary{Func: device.Sqrt}, x)
+	negated, second := r.prepare(device.Unary{Func: device.Neg}, root)
+	records := r.program(t, first, device.Step{Record: ready})
+	waits := r.program(t, device.Step{Wait: ready}, second, device.Step{Record: done})
+	must(t, r.stream.Run(records))
+	must(t, r.stream.Sync())
+	for range 3 {
+		must(t, ready.Reset())
+		must(t, done.Reset())
+		if ready.Done() || done.Done() {
+			t.Fatal("done after a reset")
+		}
+		ran := make(chan error, 1)
+		other := r.another(t)
+		go func() { ran <- other.Run(waits) }()
+		if err := done.WaitHost(moment); err == nil {
+			t.Error("the program went on before the step's recording")
+		}
+		must(t, r.stream.Run(records))
+		must(t, done.WaitHost(patience))
+		must(t, <-ran)
+		must(t, other.Sync())
+		r.wantValues(t, negated, -2, -3)
+	}
+}
+
+func checkComplete(t *testing.T, r *Runner) {
+	gate, done := r.event(t), r.event(t)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
+	root, launch := r.prepare(device.Unary{Func: device.Sqrt}, x)
+	p := r.program(t, device.Step{Wait: gate}, launch, device.Step{Record: done})
+	waited := make(chan error, 2)
+	other := r.another(t)
+	go func() { waited <- other.Run(p) }()
+	go func() { waited <- gate.WaitHost(patience) }()
+	if err := done.WaitHost(moment); err == nil {
+		t.Error("the program went on before the event was completed")
+	}
+	go func() {
+		runtime.LockOSThread() // a thread of its own, which ends with the goroutine
+		if err := gate.Complete(); err != nil {
+			t.Error(err)
+		}
+	}()
+	must(t, done.WaitHost(patience))
+	for range cap(waited) {
+		must(t, <-waited)
+	}
+	if !gate.Done() {
+		t.Error("not done after it was completed")
+	}
+	must(t, other.Sync())
+	must(t, gate.Complete()) // again: nothing happens
+	r.wantValues(t, root, 2, 3)
+}
+
+func checkResetPending(t *testing.T, r *Runner) {
+	e := r.event(t)
+	waited := make(chan error, 1)
+	go func() { waited <- e.WaitHost(patience) }()
+	time.Sleep(moment)
+	for range 3 {
+		must(t, e.Reset())
+	}
+	must(t, e.Complete())
+	must(t, e.Reset()) // who waited for what was complete may not have woken yet
+	must(t, <-waited)
+	if e.Done() {
+		t.Error("done after a reset")
+	}
+}
+
+// checkSteps plays a training step with one bucket: a program announces a gradient, a thread of the host works on it and
+// completes it, the program goes on.
+func checkSteps(t *testing.T, r *Runner) {
+	const steps = 200
+	ready, reduced := r.event(t), r.event(t)
+	x := r.Upload(Of(tensor.F32, tensor.Shape{1}, 3))
+	_, launch := r.prepare(device.Unary{Func: device.Square}, x)
+	p := r.program(t, launch, device.Step{Record: ready}, launch, device.Step{Wait: reduced}, launch)
+	var reductions atomic.Int64
+	begin, failed := make(chan struct{}, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		for range begin {
+			err := ready.WaitHost(patience)
+			reductions.Add(1)
+			if err = errors.Join(err, reduced.Complete()); err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	}()
+	for step := range int64(steps) {
+		must(t, ready.Reset())
+		must(t, reduced.Reset())
+		begin <- struct{}{}
+		must(t, r.stream.Run(p))
+		must(t, r.stream.Sync())
+		if got := reductions.Load(); got != step+1 {
+			t.Fatalf("step %d: the program passed its wait after %d reductions, want %d", step, got, step+1)
+		}
+	}
+	close(begin)
+	must(t, <-failed)
+}
+
+func checkClosedEvent(t *testing.T, r *Runner) {
+	e, err := r.dev.NewEvent()
+	must(t, err)
+	must(t, e.Close())
+	refused(t, e.Reset, "closed")
+	refused(t, e.Complete, "closed")
+	refused(t, func() error { return e.WaitHost(patience) }, "closed")
+}

@@ -1,0 +1,161 @@
+package bookkeeping
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Work is what differs between the streams of devices: what work does, and the clock it advances.
+type Work interface {
+	// Launch runs or models a checked launch.
+	Launch(s Step) error
+	// Copy moves src.Bytes bytes; both regions are checked.
+	Copy(dst, src device.Region)
+	// Now is the time of all work given out so far.
+	Now() time.Duration
+	// Settle returns when that work is complete.
+	Settle()
+	// Passed says that the stream waited for an event that was complete at a time on the device's clock.
+	Passed(at time.Duration)
+}
+
+// stream does everything in the calling goroutine.
+type stream struct {
+	dev    *Device
+	work   Work
+	closed bool
+}
+
+// NewStreamOf makes a stream of what does its work.
+func (d *Device) NewStreamOf(w Work) (device.Stream, error) {
+	if err := d.Use(); err != nil {
+		return nil, err
+	}
+	return &stream{dev: d, work: w}, nil
+}
+
+func (s *stream) use() error {
+	if s.closed {
+		return fmt.Errorf("%s: stream is closed", s.dev.Name)
+	}
+	return s.dev.Use()
+}
+
+// Run implements device.Stream.
+func (s *stream) Run(p device.Program) error { return s.run(p, nil) }
+
+// RunTimed implements device.Stream.
+func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
+	prog, err := s.dev.Program(p)
+	if err != nil {
+		return err
+	}
+	if err := prog.CheckElapsed(elapsed); err != nil {
+		return err
+	}
+	return s.run(p, elapsed)
+}
+
+// run adds to elapsed, unless it is nil, what each step took.
+func (s *stream) run(p device.Program, elapsed []time.Duration) error {
+	if err := s.use(); err != nil {
+		return err
+	}
+	prog, err := s.dev.Program(p)
+	if err != nil {
+		return err
+	}
+	prog.Begin()
+	for i, st := range prog.Steps {
+		start := s.work.Now()
+		if err := s.step(st); err != nil {
+			prog.fail(i, err)
+			return fmt.Errorf("%s: run: step %d: %w", s.dev.Name, i, err)
+		}
+		if elapsed != nil {
+			elapsed[i] += s.work.Now() - start
+		}
+	}
+	s.work.Settle()
+	return nil
+}
+
+func (s *stream) step(st Step) error {
+	switch {
+	case st.Record != nil:
+		s.record(st.Record)
+		return nil
+	case st.Wait != nil:
+		return s.wait(st.Wait)
+	}
+	return s.work.Launch(st)
+}
+
+func (s *stream) record(e *Event) {
+	s.work.Settle()
+	e.Finish(s.work.Now())
+}
+
+func (s *stream) wait(e *Event) error {
+	s.work.Settle()
+	at, err := e.Await()
+	if err == nil {
+		s.work.Passed(at)
+	}
+	return err
+}
+
+// Copy implements device.Stream.
+func (s *stream) Copy(dst, src device.Region) error {
+	if err := s.use(); err != nil {
+		return err
+	}
+	if err := s.dev.CheckCopy(dst, src); err != nil {
+		return err
+	}
+	s.work.Copy(dst, src)
+	s.work.Settle()
+	return nil
+}
+
+// Record implements device.Stream.
+func (s *stream) Record(e device.Event) error {
+	if err := s.use(); err != nil {
+		return err
+	}
+	ev, err := s.dev.Event(e)
+	if err != nil {
+		return fmt.Errorf("%s: record: %w", s.dev.Name, err)
+	}
+	s.record(ev)
+	return nil
+}
+
+// Wait implements device.Stream.
+func (s *stream) Wait(e device.Event) error {
+	if err := s.use(); err != nil {
+		return err
+	}
+	ev, err := s.dev.Event(e)
+	if err == nil {
+		err = s.wait(ev)
+	}
+	if err != nil {
+		return fmt.Errorf("%s: wait: %w", s.dev.Name, err)
+	}
+	return nil
+}
+
+// Sync implements device.Stream.
+func (s *stream) Sync() error { return s.use() }
+
+// Close implements device.Stream.
+func (s *stream) Close() error {
+	if s.closed {
+		return fmt.Errorf("%s: stream closed twice", s.dev.Name)
+	}
+	s.closed = true
+	return nil
+}
