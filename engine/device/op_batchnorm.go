@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Batch normalisation is cut where ranks may have to exchange statistics: BatchNormStats | exchange |
+// Batch normalisation is cut where ranks may have to exchange statistics: BatchNormStats | exchange, BatchNormMerge |
 // BatchNormApply forward, BatchNormDiffReduce | exchange | BatchNormDiffApply backward.
 //
 // Statistics are taken over groups of Group samples ("ghost"); Group 0 is one group, the whole batch.
@@ -24,6 +24,20 @@ import (
 //	in   x (N, C, H, W)
 //	out  mean (G, C); var (G, C), biased
 type BatchNormStats struct{ Group int }
+
+// BatchNormMerge joins what several ranks measured to the statistics of all their samples, by Chan's formula. It uses
+// f64 operations only, in the order written here, each rounded by itself, so that every rank gets the same bits. For each channel:
+//
+//	n = mean = m2 = 0;  for each rank r with k = samples[r] > 0, from 0 on:
+//	    t = n + k;  d = stats[r, 0] - mean;  mean = mean + d·k/t;  m2 = (m2 + stats[r, 1]·k) + d·d·n·k/t;  n = t
+//	var = m2/n
+//
+// Products are taken from left to right. A rank without samples is passed over, whatever its rows hold. Pixels need no
+// counting, since every sample has as many.
+//
+//	in   stats (R, 2, C): mean and biased variance of each rank; samples (R), i32, not all 0
+//	out  mean (1, C); var (1, C), biased
+type BatchNormMerge struct{}
 
 // BatchNormApply normalises. With running statistics it takes mean and var of shape (C).
 //
@@ -76,6 +90,9 @@ type BatchNormRunning struct {
 
 // Kind implements Op.
 func (BatchNormStats) Kind() string { return "batch_norm_stats" }
+
+// Kind implements Op.
+func (BatchNormMerge) Kind() string { return "batch_norm_merge" }
 
 // Kind implements Op.
 func (BatchNormApply) Kind() string { return "batch_norm_apply" }
@@ -149,6 +166,20 @@ func (op BatchNormStats) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	s := Spec(weightType(in[0].DType), Groups(in[0].Shape[0], op.Group), in[0].Shape[1])
 	return []TensorSpec{s, s}, nil
+}
+
+// Infer implements Op.
+func (op BatchNormMerge) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 2); err != nil {
+		return nil, err
+	}
+	if err := firstError(wantDims(op, "stats", in[0], 3), wantType(op, "stats", in[0], tensor.F32, tensor.F64)); err != nil {
+		return nil, err
+	}
+	ranks, channels := in[0].Shape[0], in[0].Shape[2]
+	err := firstError(wantShape(op, "stats", in[0], ranks, 2, channels), wantShape(op, "samples", in[1], ranks), wantType(op, "samples", in[1], tensor.I32))
+	s := Spec(in[0].DType, 1, channels)
+	return []TensorSpec{s, s}, err
 }
 
 // Infer implements Op.

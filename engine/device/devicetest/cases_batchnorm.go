@@ -2,6 +2,7 @@ package devicetest
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -63,7 +64,48 @@ func batchNormCases() []valueCase {
 			cases = append(cases, trainingNormCase(s))
 		}
 	}
+	return append(cases, mergeCases()...)
+}
+
+// mergeCases join the statistics of ranks whose shares are unlike, zero among them.
+func mergeCases() []valueCase {
+	var cases []valueCase
+	for _, m := range []struct {
+		name     string
+		samples  []int32
+		channels int
+		mean     Generator
+	}{
+		{"of one rank", []int32{5}, 3, symmetric},
+		{"of equal shares", []int32{8, 8}, 64, symmetric},
+		{"of unlike shares", []int32{40, 19, 5}, 17, symmetric},
+		{"of one sample each", []int32{1, 1, 1, 1, 1, 1, 1}, 5, symmetric},
+		{"with ranks that have no samples", []int32{0, 3, 0, 13, 0}, 33, symmetric},
+		{"with one rank that has samples", []int32{0, 0, 9}, 16, symmetric},
+		{"far from zero", []int32{2, 7, 3, 30}, 20, Uniform(99, 101)},
+		{"of shares beyond 2^24", []int32{1 << 30, 3, 1<<25 + 1}, 7, symmetric},
+	} {
+		samples := fixedType(tensor.I32, func(_, i uint64) float64 { return float64(m.samples[i]) }, len(m.samples))
+		cases = append(cases, valueCase{name: "merge " + m.name, run: one(device.BatchNormMerge{}), tolerance: merged,
+			inputs: []input{params(mergeRows(m.mean, m.samples, m.channels), len(m.samples), 2, m.channels), samples}})
+	}
 	return cases
+}
+
+var merged = tolerance{exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
+
+// mergeRows are means by mean, variances in [0, 1) and, where a rank has no samples, what must not be read.
+func mergeRows(mean Generator, samples []int32, channels int) Generator {
+	return func(seed, i uint64) float64 {
+		row := i / uint64(channels)
+		switch {
+		case samples[row/2] == 0:
+			return math.NaN()
+		case row%2 == 0:
+			return mean(seed, i)
+		}
+		return Uniform(0, 1)(seed, i)
+	}
 }
 
 func applyCases(s normShape, relu, add bool) []valueCase {

@@ -107,6 +107,7 @@ typedef enum ht_op {
   HT_GRAD_CONTROL,
   HT_SGD,
   HT_ADAMW,
+  HT_BATCH_NORM_MERGE,
   HT_OP_END /* one past the last */
 } ht_op;
 

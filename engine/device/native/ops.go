@@ -44,6 +44,8 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 
 	case device.BatchNormStats:
 		return with(a, C.HT_BATCH_NORM_STATS, C.ht_batch_norm_params{group: C.int32_t(op.Group)})
+	case device.BatchNormMerge:
+		return without(C.HT_BATCH_NORM_MERGE)
 	case device.BatchNormApply:
 		return with(a, C.HT_BATCH_NORM_APPLY, C.ht_batch_norm_params{
 			group: C.int32_t(op.Group), eps: C.double(op.Eps), relu: flag(op.ReLU), add: flag(op.Add)})

@@ -82,6 +82,29 @@ func batchNormStats[T real](op device.BatchNormStats, in, out []operand) {
 	store(out[1], variance)
 }
 
+// batchNormMerge computes in f64 whatever T is; the conversions keep the compiler from fusing operations.
+func batchNormMerge[T real](in, out []operand) {
+	stats, samples, channels := load[T](in[0]), loadI32(in[1]), in[0].shape()[2]
+	mean, variance := make([]T, channels), make([]T, channels)
+	for c := range channels {
+		var n, m, m2 float64
+		for r, count := range samples {
+			if count == 0 {
+				continue
+			}
+			k := float64(count)
+			t, d := n+k, float64(stats[2*r*channels+c])-m
+			m += float64(float64(d*k) / t)
+			m2 += float64(float64(stats[(2*r+1)*channels+c]) * k)
+			m2 += float64(float64(float64(float64(d*d)*n)*k) / t)
+			n = t
+		}
+		mean[c], variance[c] = T(m), T(m2/n)
+	}
+	store(out[0], mean)
+	store(out[1], variance)
+}
+
 func batchNormApply[T real](op device.BatchNormApply, in, out []operand) {
 	n := loadNorm[T](in, op.Group, op.Eps)
 	z := make([]T, len(n.x))

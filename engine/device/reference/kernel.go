@@ -67,6 +67,8 @@ func compute[T real](op device.Op, in, out []operand) error {
 		linearDiffWeights[T](op, in, out)
 	case device.BatchNormStats:
 		batchNormStats[T](op, in, out)
+	case device.BatchNormMerge:
+		batchNormMerge[T](in, out)
 	case device.BatchNormApply:
 		batchNormApply[T](op, in, out)
 	case device.BatchNormDiffReduce:

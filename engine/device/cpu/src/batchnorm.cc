@@ -302,6 +302,37 @@ struct DiffApply final : BatchNorm {
   }
 };
 
+// --- the statistics of several ranks -------------------------------------------------------------
+
+// The order of operations is part of the op: every rank must get the same bits.
+struct Merge final : Kernel {
+  explicit Merge(const Request &request) {
+    want_operands(request, 2, 2);
+    want_f32(request.in[0]);
+    take_plain(*this, request);
+  }
+
+  void run(const Args &a) override {
+    const auto *stats = static_cast<const float *>(a.in[0]);
+    const auto *samples = static_cast<const int32_t *>(a.in[1]);
+    auto *mean = static_cast<float *>(a.out[0]), *var = static_cast<float *>(a.out[1]);
+    const int64_t ranks = in[0].dims[0], channels = in[0].dims[2];
+    for (int64_t c = 0; c < channels; c++) {
+      double n = 0, m = 0, m2 = 0;
+      for (int64_t r = 0; r < ranks; r++) {
+        if (samples[r] == 0) continue; // whatever its rows hold
+        const double k = samples[r], t = n + k, d = stats[2 * r * channels + c] - m;
+        m += d * k / t;
+        m2 += stats[(2 * r + 1) * channels + c] * k;
+        m2 += d * d * n * k / t;
+        n = t;
+      }
+      mean[c] = float(m);
+      var[c] = float(m2 / n);
+    }
+  }
+};
+
 // --- running statistics --------------------------------------------------------------------------
 
 struct Running final : Kernel {
@@ -349,6 +380,8 @@ std::unique_ptr<Kernel> make_batch_norm_stats(const Request &request) {
   check_operands(request, 1, 2);
   return std::make_unique<Stats>(request);
 }
+
+std::unique_ptr<Kernel> make_batch_norm_merge(const Request &request) { return std::make_unique<Merge>(request); }
 
 std::unique_ptr<Kernel> make_batch_norm_apply(const Request &request) {
   const auto &p = Apply::params_of(request);

@@ -13,6 +13,7 @@ Factory factory_of(ht_op op) {
   case HT_LINEAR_DIFF_WEIGHTS: return make_linear_diff_weights;
   case HT_REORDER: return make_reorder;
   case HT_BATCH_NORM_STATS: return make_batch_norm_stats;
+  case HT_BATCH_NORM_MERGE: return make_batch_norm_merge;
   case HT_BATCH_NORM_APPLY: return make_batch_norm_apply;
   case HT_BATCH_NORM_DIFF_REDUCE: return make_batch_norm_diff_reduce;
   case HT_BATCH_NORM_DIFF_APPLY: return make_batch_norm_diff_apply;

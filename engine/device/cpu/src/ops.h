@@ -22,6 +22,7 @@ std::unique_ptr<Kernel> make_linear_diff_weights(const Request &);
 std::unique_ptr<Kernel> make_reorder(const Request &);
 // batchnorm.cc
 std::unique_ptr<Kernel> make_batch_norm_stats(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_merge(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_apply(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_diff_apply(const Request &);

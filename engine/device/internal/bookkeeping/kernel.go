@@ -129,7 +129,7 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		fixed = []int{1}
 	case device.Dropout:
 		fixed = []int{1, 2}
-	case device.MaxPool2DDiff:
+	case device.MaxPool2DDiff, device.BatchNormMerge:
 		fixed = []int{1}
 	case device.BatchNormDiffReduce:
 		if op.ReLU && op.Add {
