@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"runtime"
 	"text/tabwriter"
 	"time"
 
@@ -38,6 +39,8 @@ func newBench(a *app) *cobra.Command {
 			}
 			return nil
 		}
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(cmd, args)) }
 		cmd.AddCommand(sub)
 	}
 	return cmd
@@ -72,12 +75,20 @@ func (f *deviceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
 }
 
+// open opens the device. Unlike a run, which may have come from another machine, a benchmark takes threads literally.
+func (f *deviceFlags) open() (device.Device, error) {
+	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
+		return nil, usageError("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
+	}
+	return openDevice(f.kind, f.threads)
+}
+
 func newBenchPeak(a *app) *cobra.Command {
 	f := new(deviceFlags)
 	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Args: noArguments}
 	f.add(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
-		dev, err := openDevice(f.kind, f.threads)
+		dev, err := f.open()
 		if err != nil {
 			return err
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,13 +75,18 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
 		return nil, usageError("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
 	}
-	if b.device, err = openDevice(f.kind, f.threads); err != nil {
+	if b.device, err = f.deviceFlags.open(); err != nil {
 		return nil, err
 	}
 	b.close = append(b.close, b.device.Close)
-	text := fmt.Sprintf("[model]\nname = %q\nnum_classes = %d\n[data]\nbatch_size = %d\nimage_size = %d\n[train]\nprecision = %q\ngrad_accumulation = %d\n",
-		f.model, f.classes, f.batch, f.image, f.precision, f.accumulate)
-	cfg, err := config.Parse("bench", []byte(text), catalog)
+	var settings []config.Override
+	for _, s := range []struct{ flag, key, value string }{
+		{"--model", "model.name", f.model}, {"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
+		{"--image-size", "data.image_size", strconv.Itoa(f.image)}, {"--precision", "train.precision", f.precision}, {"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)},
+	} {
+		settings = append(settings, config.Override{Origin: s.flag, Key: s.key, Value: s.value})
+	}
+	cfg, err := config.Load("", catalog, settings...)
 	if err != nil {
 		return nil, err
 	}

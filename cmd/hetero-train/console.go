@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"math"
 	"os"
 	"strings"
@@ -41,6 +42,12 @@ func (o observers) RolledBack(step int64) {
 	}
 }
 
+func (o observers) Saving() {
+	for _, x := range o {
+		x.Saving()
+	}
+}
+
 func (o observers) Saved(s checkpoint.Saved, took time.Duration) {
 	for _, x := range o {
 		x.Saved(s, took)
@@ -56,7 +63,8 @@ func (o observers) Warn(err error) {
 // console shows a run to people: a line every few steps, and on a terminal a bar with the time that is left.
 type console struct {
 	job      *job
-	out      io.Writer // standard output, or above the bar, and the log file
+	out      io.Writer // stdout, or above the bar, and the log file
+	stdout   io.Writer
 	log      io.Writer // the log file
 	interval int64     // steps between two lines
 	peak     float64   // FLOP/s that the device reaches at best, 0 = unknown
@@ -71,7 +79,8 @@ type console struct {
 }
 
 func newConsole(j *job, log io.Writer) *console {
-	c := &console{job: j, out: io.MultiWriter(j.opts.env.stdout, log), log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	c := &console{job: j, stdout: &tolerant{w: j.opts.env.stdout, log: j.opts.log}, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	c.out = io.MultiWriter(c.stdout, log)
 	if stderr := j.opts.env.stderr; isTerminal(stderr) {
 		c.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithRefreshRate(250*time.Millisecond))
 		if isTerminal(j.opts.env.stdout) {
@@ -80,6 +89,24 @@ func newConsole(j *job, log io.Writer) *console {
 		j.opts.screen.to(c.bars) // and so do messages
 	}
 	return c
+}
+
+// tolerant is a writer whose first failure is told to a log and nobody else: what reads standard output may leave.
+type tolerant struct {
+	w      io.Writer
+	log    *slog.Logger
+	failed bool
+}
+
+// Write implements io.Writer.
+func (t *tolerant) Write(b []byte) (int, error) {
+	if !t.failed {
+		if _, err := t.w.Write(b); err != nil {
+			t.failed = true
+			t.log.Warn("standard output is gone: training goes on, its lines are in train.log", "error", err)
+		}
+	}
+	return len(b), nil
 }
 
 func isTerminal(w io.Writer) bool {
@@ -123,9 +150,7 @@ func (c *console) begin(resume *checkpoint.State) {
 		fmt.Fprintf(c.out, ", %d evaluation", j.data.Eval.Len())
 	}
 	fmt.Fprintf(c.out, " samples, %d classes, batch %d, %d steps an epoch\n", len(j.data.Train.Classes()), j.cfg.Data.BatchSize, j.stepsPer)
-	if j.data.note != "" {
-		fmt.Fprintf(c.out, "NOTE %s\n", j.data.note)
-	}
+	c.note()
 	if resume != nil {
 		fmt.Fprintf(c.out, "resuming after step %d from %s\n", resume.Step, j.run.Checkpoint.Path)
 	}
@@ -145,7 +170,8 @@ func (c *console) StepDone(r *train.StepRecord) {
 	c.busy += r.Times.Total()
 	c.steps++
 	if c.bar != nil {
-		c.bar.Increment()
+		c.bar.SetTotal(max(r.Total, r.Step+1), false) // the bar would go at its end; a changed batch size changes the total
+		c.bar.SetCurrent(r.Step)
 	}
 	if !r.Updated {
 		fmt.Fprintf(c.out, "step %s | skipped: the gradient is not finite (%d skipped so far)\n", stepOf(r), r.Skipped)
@@ -203,6 +229,9 @@ func (c *console) EvalDone(e train.Evaluation) {
 		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, e.Took.Round(time.Millisecond), best)
 }
 
+// Saving implements train.Observer.
+func (c *console) Saving() {}
+
 // Saved implements train.Observer.
 func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
 	c.job.opts.log.Debug("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
@@ -211,13 +240,13 @@ func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
 // Warn implements train.Observer.
 func (c *console) Warn(err error) {
 	c.job.opts.log.Warn(err.Error())
-	fmt.Fprintf(c.log, "warning: %v\n", err)
 }
 
 // end says how the run went.
 func (c *console) end(r train.Result, err error) {
 	if err != nil {
 		fmt.Fprintf(c.out, "ended after %d steps: %v\n", r.Steps, err)
+		c.note()
 		return
 	}
 	how := "done"
@@ -231,7 +260,15 @@ func (c *console) end(r train.Result, err error) {
 	if r.Best != nil {
 		fmt.Fprintf(c.out, " | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
 	}
-	fmt.Fprintf(c.out, " | %.0f img/s | %s\n", perSecond(r.Samples, r.TrainTime), c.job.run.Dir)
+	if r.Samples > 0 {
+		fmt.Fprintf(c.out, " | %.0f img/s", perSecond(r.Samples, r.TrainTime))
+	}
+	fmt.Fprintf(c.out, " | %s\n", c.job.run.Dir)
+	c.note()
+}
+
+// note says what a reader of the figures must know.
+func (c *console) note() {
 	if c.job.data.note != "" {
 		fmt.Fprintf(c.out, "NOTE %s\n", c.job.data.note)
 	}
@@ -247,7 +284,7 @@ func (c *console) close() {
 	}
 	c.bars.Wait()
 	c.job.opts.screen.to(c.job.opts.env.stderr)
-	c.out = io.MultiWriter(c.job.opts.env.stdout, c.log)
+	c.out = io.MultiWriter(c.stdout, c.log)
 	c.bars, c.bar = nil, nil
 }
 

@@ -49,17 +49,18 @@ func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataS
 
 func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
-	cache, err := cacheDir(d.CacheDir)
-	if err != nil {
-		return data.Splits{}, err
-	}
-	switch name {
-	case "synthetic_image":
+	if name == "synthetic_image" {
 		classes := d.NumClasses
 		if classes == 0 && d.Dataset == "cifar100" {
 			classes = 100
 		}
 		return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	}
+	cache, err := cacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	switch name {
 	case "cifar10", "cifar100":
 		variant := cifar.Ten
 		if name == "cifar100" {

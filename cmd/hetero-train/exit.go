@@ -1,10 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // Exit codes. Scripts and schedulers rely on them.
@@ -56,4 +63,51 @@ func exitCode(err error) int {
 		return exitUsage
 	}
 	return exitUnexpected
+}
+
+// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
+func interruption(ctx context.Context) error {
+	var s stopped
+	if errors.As(context.Cause(ctx), &s) {
+		return withCode(s.saved(), fmt.Errorf("%w: saved; the same command goes on from here", s))
+	}
+	return withCode(exitUnexpected, context.Cause(ctx))
+}
+
+// classify gives an error the exit code that its kind has.
+func classify(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	var coded *codedError
+	if errors.As(err, &coded) {
+		return err
+	}
+	var s stopped
+	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) { // before the first step: there is nothing to save
+		return withCode(s.saved(), s)
+	}
+	is := func(target any) bool { return errors.As(err, target) }
+	switch {
+	case errors.Is(err, train.ErrDiverged):
+		return withCode(exitDiverged, err)
+	case errors.Is(err, train.ErrFinalSave):
+		if errors.As(context.Cause(ctx), &s) {
+			return withCode(s.unsaved(), err)
+		}
+		return withCode(exitIO, err)
+	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
+		return withCode(exitData, err)
+	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
+		return withCode(exitUsage, err)
+	case is(new(*checkpoint.IOError)):
+		return withCode(exitIO, err)
+	case is(new(*experiment.FolderError)):
+		return withCode(exitUsage, err)
+	case is(new(*train.MemoryError)):
+		return withCode(exitDevice, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which cuts the batch into parts", err))
+	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
+		return withCode(exitDevice, err)
+	}
+	return withCode(exitUnexpected, err)
 }

@@ -8,7 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/nccl"
 )
 
 // trainFlags are the flags of train that are more than another name of a key.
@@ -44,7 +47,7 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		"model":               kindNames(catalog.Models),
 		"dataset":             kindNames(catalog.DataSets),
 		"backend":             {"auto", "nccl", "gloo"},
-		"load-balance-policy": {"none", "proportional", "dynamic", "hybrid"},
+		"load-balance-policy": balancer.Policies(),
 	} {
 		mustComplete(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
@@ -112,8 +115,8 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 	return overrides, nil
 }
 
-// hasGPU tells whether a GPU can be trained on. This version has no device for GPUs.
-func hasGPU() bool { return false }
+// hasGPU tells whether NCCL has a GPU to work for.
+func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
 // checkLauncher refuses a launcher that starts several ranks: they would each train alone.
 func checkLauncher(env environment) error {

@@ -14,7 +14,8 @@ import (
 	"github.com/lmittmann/tint"
 )
 
-// screen is where messages appear: standard error, or above a progress bar while there is one.
+// screen is where messages appear: standard error, or above a progress bar while there is one. Another one is the log
+// file, once there is one.
 type screen struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -33,8 +34,9 @@ func (s *screen) to(w io.Writer) {
 	s.w = w
 }
 
-// newLogger writes for people to a terminal and one JSON object a line elsewhere. No secret passes it.
-func newLogger(w io.Writer, level string, hide secrets) (*slog.Logger, error) {
+// newLogger writes for people to a terminal and one JSON object a line elsewhere, and the same to file in plain text.
+// No secret passes it.
+func newLogger(w io.Writer, file *screen, level string, hide secrets) (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
 		return nil, usageError("--log-level: unknown level (got %q, want debug, info, warn or error)", level)
@@ -47,7 +49,8 @@ func newLogger(w io.Writer, level string, hide secrets) (*slog.Logger, error) {
 	if onTerminal {
 		inner = tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})
 	}
-	return slog.New(&redactor{inner: inner, hide: hide}), nil
+	plain := tint.NewHandler(file, &tint.Options{Level: least, TimeFormat: time.DateTime, NoColor: true})
+	return slog.New(&redactor{inner: slog.NewMultiHandler(inner, plain), hide: hide}), nil
 }
 
 const redacted = "[redacted]"

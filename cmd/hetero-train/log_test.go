@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 		"name with dashes": func(log *slog.Logger) { log.Info("x", "X-Api-Key", "s3cr3t") },
 	} {
 		var b bytes.Buffer
-		log, err := newLogger(&b, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
+		log, err := newLogger(&b, &screen{w: &b}, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 
 func TestRedactorLeavesTheRestAlone(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLogger(&b, "info", secretsOf([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"}))
+	log, err := newLogger(&b, &screen{w: io.Discard}, "info", secretsOf([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,8 +89,8 @@ func (o *records) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (o *records) EvalDone(train.Evaluation) {}
 
-// Saved implements train.Observer: records up to a checkpoint are as safe as the checkpoint.
-func (o *records) Saved(checkpoint.Saved, time.Duration) {
+// Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it.
+func (o *records) Saving() {
 	if o.writer == nil {
 		return
 	}
@@ -98,6 +98,9 @@ func (o *records) Saved(checkpoint.Saved, time.Duration) {
 		o.job.opts.log.Warn("metrics", "error", err)
 	}
 }
+
+// Saved implements train.Observer.
+func (o *records) Saved(checkpoint.Saved, time.Duration) {}
 
 // Warn implements train.Observer.
 func (o *records) Warn(error) {}

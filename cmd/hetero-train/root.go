@@ -48,7 +48,13 @@ func newRoot(a *app) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          noArguments,
 		// Runs once flags and arguments are sound, right before any command.
-		PersistentPreRun: func(*cobra.Command, []string) { a.started = true },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if a.file == "" && cmd.Flags().Changed("config") {
+				return usageError("-c: got an empty name, want a file")
+			}
+			a.started = true
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if a.file == "" && len(a.overrides) == 0 {
 				return cmd.Help()

@@ -5,9 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"path/filepath"
-	"strings"
+	"runtime"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -15,7 +14,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
-	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -31,7 +29,7 @@ type job struct {
 	device    device.Device
 	precision tensor.DType
 	data      *dataSet
-	training  *data.Loader
+	training  data.Options // of the loader, which is made last: it holds batches in memory
 	replica   *train.Replica
 	run       *experiment.Run
 	steps     int64 // of the whole run; 0: train.max_seconds ends it
@@ -51,23 +49,33 @@ func (j *job) closeAll() {
 
 // runTrain trains as cfg says.
 func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
-	ctx, release := withSignals(ctx, opts.env.stderr)
+	ctx, release := withSignals(ctx, opts.screen)
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.openRun} {
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.openRun} {
 		if err := open(ctx); err != nil {
-			return j.classify(ctx, err)
+			return classify(ctx, err)
 		}
 		if j.run != nil && j.run.Finished != nil {
 			return j.sayFinished()
 		}
 	}
-	return j.train(ctx)
+	return classify(ctx, j.train(ctx))
+}
+
+// openFinished opens a run that has nothing left to do. It needs neither device nor data.
+func (j *job) openFinished(context.Context) (err error) {
+	return j.adopt(experiment.OpenFinished(j.runOptions()))
 }
 
 func (j *job) openDevice(context.Context) (err error) {
-	if j.device, err = openDevice(j.cfg.Device.Kind, j.cfg.Device.Threads); err != nil {
+	threads := j.cfg.Device.Threads
+	if most := runtime.NumCPU(); threads > most {
+		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
+		threads = most
+	}
+	if j.device, err = openDevice(j.cfg.Device.Kind, threads); err != nil {
 		return err
 	}
 	j.later(j.device.Close)
@@ -95,14 +103,17 @@ func (j *job) openData(ctx context.Context) (err error) {
 	if j.data.note != "" {
 		j.opts.log.Warn(j.data.note)
 	}
+	if classes := j.data.Train.Classes(); len(classes) == 1 {
+		j.opts.log.Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
+	}
 	view, _ := transforms(j.cfg.Data)
-	j.training, err = data.NewLoader(data.Options{Dataset: j.data.Train, Transform: view, Seed: j.cfg.Experiment.Seed,
-		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers})
+	j.training = data.Options{Dataset: j.data.Train, Transform: view, Seed: j.cfg.Experiment.Seed,
+		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers}
+	batches, err := j.training.BatchesPerEpoch()
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
-	j.later(j.training.Close)
-	j.stepsPer = int64(j.training.BatchesPerEpoch() / j.cfg.Train.GradAccumulation)
+	j.stepsPer = int64(batches / j.cfg.Train.GradAccumulation)
 	j.steps = int64(j.cfg.Train.Steps)
 	if j.steps == 0 {
 		j.steps = int64(j.cfg.Train.Epochs) * j.stepsPer
@@ -110,16 +121,26 @@ func (j *job) openData(ctx context.Context) (err error) {
 	if name := j.cfg.Schedule.Name; j.steps == 0 && (name == "cosine" || name == "linear") {
 		return usageError("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
 	}
-	return nil
+	return withCode(exitUsage, j.schedule().Check())
 }
 
-func (j *job) openRun(context.Context) (err error) {
-	e := j.cfg.Experiment
-	j.run, err = experiment.Open(experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: j.cfg.Train.Resume, TotalSteps: j.steps})
-	if err != nil {
+func (j *job) runOptions() experiment.Options {
+	e, t := j.cfg.Experiment, j.cfg.Train
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs)}
+}
+
+func (j *job) openRun(context.Context) (err error) { return j.adopt(experiment.Open(j.runOptions())) }
+
+// adopt takes over an opened run, if there is one, and its checkpoint.
+func (j *job) adopt(run *experiment.Run, err error) error {
+	if run == nil || err != nil {
 		return err
 	}
-	j.later(j.run.Close)
+	j.run = run
+	j.later(run.Close)
+	if run.Checkpoint != nil {
+		j.later(run.Checkpoint.Close)
+	}
 	return nil
 }
 
@@ -130,7 +151,7 @@ func (j *job) checkModel(context.Context) error {
 		return err
 	}
 	if err := o.Check(); err != nil {
-		return err
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.cfg.Model.Name, j.cfg.Data.ImageSize, err)
 	}
 	return checkInitFrom(j.cfg.Model.InitFrom)
 }
@@ -202,39 +223,40 @@ func (j *job) schedule() optim.Schedule {
 func (j *job) train(ctx context.Context) error {
 	logFile, err := j.run.OpenLog()
 	if err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	j.later(logFile.Close)
+	j.opts.logFile.to(logFile)
 	if err := j.showChanges(); err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	options, err := j.replicaOptions()
 	if err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	if j.replica, err = train.NewReplica(j.device, options); err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	j.later(j.replica.Close)
 	resume, err := j.restore()
 	if err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	screen := newConsole(j, logFile)
 	defer screen.close()
 	screen.begin(resume)
 	runOptions, err := j.loopOptions(resume, screen)
 	if err != nil {
-		return j.classify(ctx, err)
+		return err
 	}
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
-	err = j.classify(ctx, err)
+	err = classify(ctx, err)
 	if err == nil && result.Interrupted {
-		err = j.interruption(ctx)
+		err = interruption(ctx)
 	}
 	if writeErr := j.writeResult(result, err); writeErr != nil && err == nil {
 		err = withCode(exitIO, writeErr)
@@ -275,7 +297,9 @@ func (j *job) restore() (*checkpoint.State, error) {
 	if c == nil {
 		return nil, j.initFrom()
 	}
-	defer c.Close()
+	if was, now := c.State.Optimizer.Name, j.cfg.Optimizer.Name; was != now {
+		return nil, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over (got %q, want %q); --resume none starts anew and keeps that run aside", c.Path, was, now, now, was)
+	}
 	if err := j.replica.Load(c); err != nil {
 		return nil, err
 	}
@@ -315,14 +339,16 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 	if err != nil {
 		return train.Options{}, err
 	}
-	o := train.Options{Replica: j.replica, Train: j.training, Store: store, StoreDir: j.run.CheckpointDir(), Observer: observers{screen, records},
-		Schedule: j.schedule(), Steps: j.steps, MaxDuration: seconds(c.Train.MaxSeconds), EvalInterval: c.Train.EvalInterval,
+	training, err := data.NewLoader(j.training)
+	if err != nil {
+		return train.Options{}, withCode(exitUsage, err)
+	}
+	j.later(training.Close)
+	o := train.Options{Replica: j.replica, Train: training, Store: store, StoreDir: j.run.CheckpointDir(), Observer: observers{screen, records},
+		Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds), EvalInterval: c.Train.EvalInterval,
 		SaveSteps: int64(c.Checkpoint.IntervalSteps), SaveInterval: seconds(c.Checkpoint.IntervalSeconds), KeepBest: c.Checkpoint.Best,
 		NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, Resume: resume,
 		Template: checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML())}}
-	if err := o.Schedule.Check(); err != nil {
-		return o, withCode(exitUsage, err)
-	}
 	if j.data.Eval != nil {
 		_, view := transforms(c.Data)
 		o.Eval, err = data.NewLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
@@ -336,100 +362,3 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
-
-// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
-func (j *job) interruption(ctx context.Context) error {
-	var s stopped
-	if errors.As(context.Cause(ctx), &s) {
-		return withCode(s.saved(), fmt.Errorf("%w: saved; the same command goes on from here", s))
-	}
-	return withCode(exitUnexpected, context.Cause(ctx))
-}
-
-// classify gives an error the exit code that its kind has.
-func (j *job) classify(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	var coded *codedError
-	if errors.As(err, &coded) {
-		return err
-	}
-	var s stopped
-	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) { // before the first step: there is nothing to save
-		return withCode(s.saved(), s)
-	}
-	is := func(target any) bool { return errors.As(err, target) }
-	switch {
-	case errors.Is(err, train.ErrDiverged):
-		return withCode(exitDiverged, err)
-	case errors.Is(err, train.ErrFinalSave):
-		if errors.As(context.Cause(ctx), &s) {
-			return withCode(s.unsaved(), err)
-		}
-		return withCode(exitIO, err)
-	case is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
-		return withCode(exitUsage, err)
-	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
-		return withCode(exitData, err)
-	case is(new(*checkpoint.IOError)):
-		return withCode(exitIO, err)
-	case is(new(*experiment.FolderError)):
-		return withCode(exitUsage, err)
-	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
-		return withCode(exitDevice, err)
-	}
-	return withCode(exitUnexpected, err)
-}
-
-// writeResult stores results/result.json.
-func (j *job) writeResult(r train.Result, err error) error {
-	out := experiment.Result{
-		Steps: r.Steps, Epochs: r.Steps / j.stepsPer, FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exitCode(err),
-		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
-		Dataset: j.data.name, Device: j.device.Info().Name, Precision: j.precision.String(), BatchSize: int64(j.cfg.Data.BatchSize),
-		SamplesSeen: r.Steps * int64(j.cfg.Data.BatchSize), SkippedSteps: r.Skipped, Seconds: experiment.Number(time.Since(j.started).Seconds()),
-		Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
-	}
-	if r.Best != nil {
-		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
-	}
-	if err != nil {
-		out.Error = err.Error()
-	}
-	if j.data.note != "" {
-		out.Notes = append(out.Notes, j.data.note)
-	}
-	if c, _, latestErr := checkpoint.Latest(j.run.CheckpointDir()); latestErr == nil {
-		out.Checkpoint, _ = filepath.Rel(j.run.Dir, c.Path)
-		c.Close()
-	}
-	return j.run.WriteResult(out)
-}
-
-// sayFinished tells that there is nothing left to do.
-func (j *job) sayFinished() error {
-	f := j.run.Finished
-	before, err := j.run.PreviousConfig()
-	if err != nil {
-		return withCode(exitUsage, err)
-	}
-	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog); err == nil {
-		for _, d := range config.Diff(old, j.cfg) {
-			if strings.HasPrefix(d.Key, "model.") {
-				return usageError("%s is finished with another model: %s was %s, now %s; use another experiment.name, or --resume none, which moves it aside", j.run.Dir, d.Key, d.Old, d.New)
-			}
-			j.opts.log.Warn("setting changed since the run was finished", "key", d.Key, "was", d.Old, "now", d.New)
-		}
-	}
-	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
-	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
-	}
-	fmt.Fprintln(j.opts.env.stdout)
-	for _, note := range f.Notes {
-		fmt.Fprintln(j.opts.env.stdout, "NOTE", note)
-	}
-	fmt.Fprintf(j.opts.env.stdout, "more epochs (--set train.epochs=N) go on from here; --resume none starts anew and keeps this run aside\n")
-	return nil
-}

@@ -29,11 +29,13 @@ func (s stopped) unsaved() int {
 	return exitKilled
 }
 
-// withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A second SIGINT ends the process at once.
+// withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
+// second SIGINT ends the process at once.
 func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE) // a reader of standard output that leaves must not end the training
 	done := make(chan struct{})
 	go func() {
 		for {
@@ -56,6 +58,7 @@ func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
+		signal.Reset(syscall.SIGPIPE)
 		close(done)
 		cancel(nil)
 	}

@@ -1,8 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
-	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,86 +13,118 @@ import (
 	"time"
 )
 
-// exitOf is a finished process's exit code.
-func exitOf(t *testing.T, err error) int {
+// ended is what a process left behind.
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+// finish runs cmd to its end. Once it has shown a step, it gets the signal, if there is one.
+func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
-	var e *exec.ExitError
-	if err == nil {
-		return 0
-	}
-	if !errors.As(err, &e) {
+	var out, messages bytes.Buffer
+	cmd.Stderr = &messages
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	return e.ExitCode()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	for lines.Scan() {
+		out.WriteString(lines.Text() + "\n")
+		if signal != 0 && strings.HasPrefix(lines.Text(), "step ") {
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			signal = 0
+		}
+	}
+	return ended{exitOf(t, cmd.Wait()), out.String(), messages.String()}
+}
+
+func (e ended) check(t *testing.T, code int, says string) {
+	t.Helper()
+	if e.code != code || !strings.Contains(e.stderr, says) {
+		t.Errorf("got exit code %d, want %d and %q in\n%s", e.code, code, says, e.stderr)
+	}
 }
 
 // TestRunsEndWithTheDocumentedExitCodes runs the real binary into each end that a script may meet.
 func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	program, dir := buildProgram(t), t.TempDir()
-	file := filepath.Join(dir, "run.toml")
-	if err := os.WriteFile(file, []byte(killConfig), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	notImages := filepath.Join(dir, "images.tar")
+	p := buildProgram(t)
+	notImages := filepath.Join(t.TempDir(), "images.tar")
 	if err := os.WriteFile(notImages, []byte("no archive"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	const forever = "train.steps=100000"
 	for _, c := range []struct {
 		name   string
 		set    []string
-		signal syscall.Signal // sent once the run has shown a step; 0 = none
+		signal syscall.Signal
 		want   int
-		says   string // in standard error
+		says   string
 	}{
 		{"done", []string{"train.steps=10"}, 0, exitDone, ""},
-		{"interrupt", []string{"train.steps=100000"}, syscall.SIGINT, exitInterrupted, "saved"},
-		{"terminate", []string{"train.steps=100000"}, syscall.SIGTERM, exitTerminated, "saved"},
+		{"interrupt", []string{forever}, syscall.SIGINT, exitInterrupted, "saved"},
+		{"terminate", []string{forever}, syscall.SIGTERM, exitTerminated, "saved"},
+		{"lost terminal", []string{forever}, syscall.SIGHUP, exitTerminated, "saved"},
 		{"unknown key", []string{"train.stepz=1"}, 0, exitUsage, "train.steps"},
 		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exitDiverged, "not finite"},
 		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exitData, "images.tar"},
-		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exitUsage, "pool"},
+		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exitUsage, "data.image_size"},
+		{"too large a batch", []string{"model.channels=[4096]", "data.batch_size=4096", "data.image_size=512", "data.num_samples=4096"}, 0, exitDevice, "samples fit; lower data.batch_size"},
+		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exitDone, ""},
+		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exitDone, "device.threads"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			args := []string{"-c", file, "--set", "experiment.output_dir=" + t.TempDir(), "--set", "train.log_interval=1"}
-			for _, s := range c.set {
-				args = append(args, "--set", s)
-			}
-			cmd := exec.Command(program, args...)
-			var stdout, stderr bytes.Buffer
-			cmd.Stdout, cmd.Stderr = &stdout, &stderr
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			if c.signal != 0 {
-				time.Sleep(time.Second)
-				if err := cmd.Process.Signal(c.signal); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if got := exitOf(t, cmd.Wait()); got != c.want {
-				t.Errorf("exit code: got %d, want %d\n%s", got, c.want, stderr.String())
-			}
-			if !strings.Contains(stderr.String(), c.says) {
-				t.Errorf("standard error does not say %q:\n%s", c.says, stderr.String())
-			}
+			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want, c.says)
 		})
 	}
 }
 
-func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
-	program, dir := buildProgram(t), t.TempDir()
-	file := filepath.Join(dir, "run.toml")
-	if err := os.WriteFile(file, []byte(killConfig), 0o644); err != nil {
+func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd := p.command(dir, "train.steps=60", "train.log_interval=1")
+	reader, writer, err := os.Pipe()
+	if err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-c", file, "--set", "experiment.output_dir=" + dir, "--set", "train.steps=1000000"}
-	first := exec.Command(program, args...)
+	cmd.Stdout = writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	if _, err := io.ReadFull(reader, make([]byte, 1)); err != nil { // as head -c 1 does
+		t.Fatal(err)
+	}
+	reader.Close()
+	if code := exitOf(t, cmd.Wait()); code != exitDone {
+		t.Errorf("got exit code %d, want %d", code, exitDone)
+	}
+	log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
+	for _, want := range []string{"standard output is gone", "step 60/60", "done: 60 steps"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("train.log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestSyntheticDataNeedsNoHome(t *testing.T) {
+	p := buildProgram(t)
+	cmd := p.command(t.TempDir(), "train.steps=1")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	finish(t, cmd, 0).check(t, exitDone, "")
+}
+
+func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	first := p.command(dir, "train.steps=1000000")
+	pipe, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := first.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +132,42 @@ func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
 		first.Process.Kill()
 		first.Wait()
 	}()
-	time.Sleep(time.Second)
-	out, err := exec.Command(program, args...).CombinedOutput()
-	if got := exitOf(t, err); got != exitUsage || !strings.Contains(string(out), "in use") {
-		t.Errorf("got exit %d and %q, want exit 2 and who holds the folder", got, out)
+	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, p.command(dir), 0).check(t, exitUsage, "in use")
+}
+
+func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, p.command(dir, "train.steps=20"), 0).check(t, exitDone, "")
+	finish(t, p.command(dir, "train.steps=30", "optimizer.name=sgd"), 0).check(t, exitUsage, "optimizer.name")
+	finish(t, p.command(dir, "train.steps=30", "model.channels=[3, 5]"), 0).check(t, exitUsage, "channels")
+	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exitUsage {
+		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exitUsage)
+	}
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exitDone || !strings.Contains(got.stdout, "is finished") {
+		t.Errorf("a finished run: got %+v", got)
+	}
+	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")
+	if err := os.Truncate(filepath.Join(at, "model.safetensors"), 100); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, p.command(t.TempDir(), "train.resume="+at), 0).check(t, exitData, "corrupt")
+}
+
+// Without a deadline a program that hangs would hold up all tests until theirs.
+func TestSignalsEndARunThatIsOpeningItsData(t *testing.T) {
+	p := buildProgram(t)
+	cmd := p.command(t.TempDir(), "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(50 * time.Millisecond) // at the time of the first step or before it: either must end
+	cmd.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	defer late.Stop()
+	if code := exitOf(t, cmd.Wait()); code != exitTerminated {
+		t.Errorf("got exit code %d, want %d", code, exitTerminated)
 	}
 }

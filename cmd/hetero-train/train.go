@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -37,17 +38,18 @@ func newTrain(a *app) *cobra.Command {
 
 // trainOptions is what a run needs besides its configuration.
 type trainOptions struct {
-	env    environment
-	log    *slog.Logger
-	screen *screen  // where log writes
-	file   string   // of the configuration, "" without one
-	args   []string // the command line, for the run's records
+	env     environment
+	log     *slog.Logger
+	screen  *screen  // where log writes
+	logFile *screen  // likewise, from when the run has a log file
+	file    string   // of the configuration, "" without one
+	args    []string // the command line, for the run's records
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
-	out := &screen{w: a.env.stderr}
-	log, err := newLogger(out, a.logLevel, a.hide)
+	out, logFile := &screen{w: a.env.stderr}, &screen{w: io.Discard}
+	log, err := newLogger(out, logFile, a.logLevel, a.hide)
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		log.Warn(w)
 	}
 	logConfig(log, a.file, cfg, ranks)
-	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, screen: out, file: a.file, args: a.args})
+	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, screen: out, logFile: logFile, file: a.file, args: a.args})
 }
 
 // logConfig says in one line what will run.

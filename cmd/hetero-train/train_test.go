@@ -197,7 +197,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	log, err := newLogger(&b, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
+	log, err := newLogger(&b, &screen{w: &b}, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 
 func fullState(step int64) State {
 	return State{
-		Program: "1.2.3", Step: step, Epoch: 2, StepInEpoch: 7, SamplesSeen: 12_345_678_901, Seed: math.MaxUint64,
+		Program: "1.2.3", Step: step, Epoch: 2, EpochSample: 7, SamplesSeen: 12_345_678_901, Seed: math.MaxUint64,
 		Best:      &Best{Metric: "top1", Value: 0.1 + 0.2, Step: 3},
 		Optimizer: OptimizerState{Name: "adamw", Scalars: map[string]Float{"beta1_power": 1e-300, "loss": Float(math.Inf(1))}},
 		LossScale: &LossScale{Scale: 65536, GoodSteps: 12},

@@ -14,10 +14,10 @@ import (
 type State struct {
 	Program string `json:"program"` // version of the program that saved it
 
-	Step        int64  `json:"step"`          // optimizer steps done
-	Epoch       int64  `json:"epoch"`         // epoch of the next step, from 0
-	StepInEpoch int64  `json:"step_in_epoch"` // steps of that epoch already done
-	SamplesSeen int64  `json:"samples_seen"`  // over all ranks
+	Step        int64  `json:"step"`         // optimizer steps done
+	Epoch       int64  `json:"epoch"`        // epoch of the next step, from 0
+	EpochSample int64  `json:"epoch_sample"` // samples of that epoch already trained on, over all ranks
+	SamplesSeen int64  `json:"samples_seen"` // over all ranks
 	Seed        uint64 `json:"seed"`
 
 	Best      *Best            `json:"best"` // nil before the first evaluation
@@ -75,8 +75,8 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 }
 
 func (s State) check() error {
-	if s.Step < 0 || s.Epoch < 0 || s.StepInEpoch < 0 || s.SamplesSeen < 0 {
-		return fmt.Errorf("step %d, epoch %d, step in epoch %d, samples seen %d: want none below 0", s.Step, s.Epoch, s.StepInEpoch, s.SamplesSeen)
+	if s.Step < 0 || s.Epoch < 0 || s.EpochSample < 0 || s.SamplesSeen < 0 {
+		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want none below 0", s.Step, s.Epoch, s.EpochSample, s.SamplesSeen)
 	}
 	return nil
 }

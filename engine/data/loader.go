@@ -95,13 +95,14 @@ type shareChange struct {
 
 // NewLoader checks the options, allocates all buffers and starts to read.
 func NewLoader(o Options) (*Loader, error) {
-	o, err := o.normalized()
+	o, perPass, err := o.checked()
 	if err != nil {
 		return nil, err
 	}
 	l := &Loader{
 		o:          o,
 		part:       o.BatchSize / o.Accumulation,
+		perPass:    perPass,
 		ready:      make(chan struct{}, 1),
 		head:       o.Start,
 		fill:       o.Start,
@@ -109,13 +110,6 @@ func NewLoader(o Options) (*Loader, error) {
 		orderEpoch: -1,
 	}
 	l.work.L = &l.mu
-	l.perPass = batchesPerEpoch(o.Dataset.Len(), l.part, o.Accumulation, o.Evaluate)
-	if l.perPass == 0 {
-		return nil, fmt.Errorf("data loader: %d samples do not fill one batch of %d", o.Dataset.Len(), o.BatchSize)
-	}
-	if o.Evaluate && o.Start > int64(l.perPass) {
-		return nil, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, l.perPass)
-	}
 	sample := 3 * o.Transform.Size * o.Transform.Size
 	l.chunk = min(max(48<<10/sample, 1), 64)
 	if !o.Evaluate {
@@ -134,6 +128,28 @@ func NewLoader(o Options) (*Loader, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// BatchesPerEpoch checks the options and tells, without reading or allocating anything, what a Loader's
+// BatchesPerEpoch would be.
+func (o Options) BatchesPerEpoch() (int, error) {
+	_, n, err := o.checked()
+	return n, err
+}
+
+// checked fills in defaults and counts the batches of an epoch.
+func (o Options) checked() (_ Options, perPass int, err error) {
+	if o, err = o.normalized(); err != nil {
+		return o, 0, err
+	}
+	perPass = batchesPerEpoch(o.Dataset.Len(), o.BatchSize/o.Accumulation, o.Accumulation, o.Evaluate)
+	if perPass == 0 {
+		return o, 0, fmt.Errorf("data loader: %d samples do not fill one batch of %d", o.Dataset.Len(), o.BatchSize)
+	}
+	if o.Evaluate && o.Start > int64(perPass) {
+		return o, 0, fmt.Errorf("data loader: first batch is %d, want at most %d (the batches of an evaluation)", o.Start, perPass)
+	}
+	return o, perPass, nil
 }
 
 // normalized fills in defaults and reports every wrong option.

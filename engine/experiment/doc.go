@@ -1,7 +1,7 @@
 // Package experiment owns the folder of a training run: it makes and locks it, decides how a run begins
 // (fresh, resumed, or not at all because it is finished), and keeps its settings, log file and result.
 //
-//	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Resume: "auto", TotalSteps: 3900})
+//	run, err := experiment.Open(experiment.Options{OutputDir: "experiments", Name: "resnet50", Resume: "auto", Epochs: 30})
 //	defer run.Close()
 //	if run.Finished != nil { … say so and leave … }
 //	if run.Checkpoint != nil { … resume from it … }

@@ -34,10 +34,21 @@ type Options struct {
 	LogDir    string // "": the folder logs of the run
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// TotalSteps is how many optimizer steps the settings ask for. A run that has done them with exit code 0
-	// is finished; one that has done fewer goes on, for example when the settings now ask for more epochs.
-	// 0 means unknown: any run that ended with exit code 0 is finished.
-	TotalSteps int64
+	// Steps, or where that is 0 Epochs, is how much training the settings ask for. A run that has done it with exit
+	// code 0 is finished; one that has done less goes on, for example when the settings now ask for more epochs.
+	// With both 0 any run that ended with exit code 0 is finished.
+	Steps, Epochs int64
+}
+
+// done reports whether a run that ended so has nothing left to do.
+func (o Options) done(r Result) bool {
+	if r.Exit != 0 {
+		return false
+	}
+	if o.Steps > 0 {
+		return r.Steps >= o.Steps
+	}
+	return r.Epochs >= o.Epochs
 }
 
 // Run is a locked run folder.
@@ -83,6 +94,24 @@ func Open(options Options) (*Run, error) {
 	return run, nil
 }
 
+// OpenFinished opens the run if Open would find it finished, else it returns nil and has made nothing: so that a
+// finished run needs neither its data nor its device again.
+func OpenFinished(options Options) (*Run, error) {
+	if !ValidName(options.Name) || options.Resume != ResumeAuto {
+		return nil, nil
+	}
+	root, err := os.OpenRoot(filepath.Join(options.OutputDir, options.Name))
+	if err != nil {
+		return nil, nil // there is no run; what else is wrong with the folder Open finds out
+	}
+	result, err := readResult(root, options.Name)
+	root.Close()
+	if err != nil || !options.done(result) {
+		return nil, nil
+	}
+	return Open(options)
+}
+
 func (r *Run) open(options Options) error {
 	// A path that leads nowhere is found before anything is made.
 	own := false
@@ -113,7 +142,7 @@ func (r *Run) open(options Options) error {
 	}
 	r.logDir = options.LogDir
 	if options.Resume == ResumeAuto {
-		if err := r.resumeAuto(options.TotalSteps); err != nil || r.Finished != nil {
+		if err := r.resumeAuto(options); err != nil || r.Finished != nil {
 			return err
 		}
 	}

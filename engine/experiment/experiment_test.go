@@ -176,7 +176,7 @@ func TestAutoResumesFromTheNewestCheckpoint(t *testing.T) {
 func TestFinishedRunIsLeftAlone(t *testing.T) {
 	dir := t.TempDir()
 	run := mustOpen(t, auto(dir))
-	if err := run.WriteResult(Result{Steps: 100, Exit: 0, BestEval: 0.75, FinalTrainLoss: Number(math.NaN())}); err != nil {
+	if err := run.WriteResult(Result{Steps: 100, Epochs: 4, Exit: 0, BestEval: 0.75, FinalTrainLoss: Number(math.NaN())}); err != nil {
 		t.Fatal(err)
 	}
 	saveSteps(t, run, 100)
@@ -186,16 +186,19 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := []struct {
-		name       string
-		totalSteps int64
-		exit       int
-		finished   bool
+		name          string
+		steps, epochs int64
+		exit          int
+		finished      bool
 	}{
-		{"same steps", 100, 0, true},
-		{"fewer steps asked for", 50, 0, true},
-		{"unknown steps", 0, 0, true},
-		{"more steps asked for", 101, 0, false},
-		{"interrupted", 100, 130, false},
+		{"same steps", 100, 0, 0, true},
+		{"fewer steps asked for", 50, 0, 0, true},
+		{"neither steps nor epochs known", 0, 0, 0, true},
+		{"more steps asked for", 101, 0, 0, false},
+		{"same epochs", 0, 4, 0, true},
+		{"more epochs asked for", 0, 5, 0, false},
+		{"steps count, not epochs", 100, 5, 0, true},
+		{"interrupted", 100, 0, 130, false},
 	}
 	for _, c := range cases {
 		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit))), 1)
@@ -203,7 +206,14 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		options := auto(dir)
-		options.TotalSteps = c.totalSteps
+		options.Steps, options.Epochs = c.steps, c.epochs
+		early, err := OpenFinished(options)
+		if err != nil || (early != nil) != c.finished {
+			t.Errorf("%s: OpenFinished: got %v, %v", c.name, early, err)
+		}
+		if early != nil {
+			early.Close()
+		}
 		run := mustOpen(t, options)
 		if got := run.Finished != nil; got != c.finished || (run.Checkpoint != nil) == c.finished {
 			t.Errorf("%s: got finished %v, checkpoint %v", c.name, got, run.Checkpoint)
@@ -358,21 +368,6 @@ func TestStoredSettingsKeepEarlierOnes(t *testing.T) {
 	}
 	if previous, err := run.PreviousConfig(); previous != "a = 3\n" || err != nil {
 		t.Errorf("previous: got %q, %v", previous, err)
-	}
-}
-
-func TestDiff(t *testing.T) {
-	before := map[string]string{"a": "1", "b": "2", "gone": "x"}
-	after := map[string]string{"a": "1", "b": "3", "come": "y"}
-	var got []string
-	for _, change := range Diff(before, after) {
-		got = append(got, change.String())
-	}
-	if want := []string{"b: was 2, now 3", "come: was not set, now y", "gone: was x, now not set"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-	if got := Diff(nil, nil); got != nil {
-		t.Errorf("nothing: got %v", got)
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 )
 
 // resumeAuto looks for a finished result, then for the newest valid checkpoint.
-func (r *Run) resumeAuto(totalSteps int64) error {
+func (r *Run) resumeAuto(options Options) error {
 	result, err := readResult(r.root, r.Dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
 		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is not taken into account: %v", err))
-	case result.Exit == 0 && result.Steps >= totalSteps:
+	case options.done(result):
 		r.Finished = &result
 		return nil
 	}

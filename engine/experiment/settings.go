@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 )
 
 const (
@@ -96,40 +94,4 @@ func (r *Run) removeIfThere(name string) error {
 		return err
 	}
 	return nil
-}
-
-// Change is a setting that differs between two processes of a run.
-type Change struct {
-	Key           string
-	Before, After string
-	Added         bool // Before does not exist
-	Removed       bool // After does not exist
-}
-
-func (c Change) String() string {
-	switch {
-	case c.Added:
-		return fmt.Sprintf("%s: was not set, now %s", c.Key, c.After)
-	case c.Removed:
-		return fmt.Sprintf("%s: was %s, now not set", c.Key, c.Before)
-	}
-	return fmt.Sprintf("%s: was %s, now %s", c.Key, c.Before, c.After)
-}
-
-// Diff lists the settings (full dotted key to value) that changed, sorted by key.
-func Diff(before, after map[string]string) []Change {
-	keys := maps.Clone(after)
-	if keys == nil {
-		keys = map[string]string{}
-	}
-	maps.Copy(keys, before)
-	var changes []Change
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		b, had := before[key]
-		a, has := after[key]
-		if had != has || a != b {
-			changes = append(changes, Change{Key: key, Before: b, After: a, Added: !had, Removed: !has})
-		}
-	}
-	return changes
 }

@@ -14,6 +14,8 @@ type Observer interface {
 	EvalDone(e Evaluation)
 	// RolledBack is called when the run goes back to an earlier step: later steps come again.
 	RolledBack(step int64)
+	// Saving is called before a checkpoint is written: what shall be as safe as the checkpoint is flushed here.
+	Saving()
 	Saved(s checkpoint.Saved, took time.Duration)
 	// Warn reports what went wrong without ending the run.
 	Warn(err error)

@@ -170,7 +170,7 @@ func (r *Replica) allocate() (err error) {
 	r.closer.add(r.optim.Close)
 	bytes := max(r.train.plan.ArenaBytes(), r.eval.plan.ArenaBytes())
 	if r.arena, err = r.dev.Alloc(bytes); err != nil {
-		return fmt.Errorf("replica: activations of %d bytes for %d samples: %w", bytes, r.opts.microBatch(), err)
+		return r.tooLarge(bytes, err)
 	}
 	r.closer.add(r.arena.Free)
 	for _, p := range []*pass{r.train, r.eval} {
@@ -180,6 +180,34 @@ func (r *Replica) allocate() (err error) {
 		r.closer.add(p.close)
 	}
 	return nil
+}
+
+// MemoryError says that the activations of a micro-batch do not fit into the device.
+type MemoryError struct {
+	Samples   int   // of a micro-batch
+	Fit       int   // about how many samples would fit, 0 if not even one
+	NeedBytes int64 // of activations
+	FreeBytes int64 // of device memory, beside parameters and optimizer state
+	Err       error // the device's own
+}
+
+func (e *MemoryError) Error() string {
+	const gib = 1 << 30
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left: about %d samples fit", e.Samples,
+		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, e.Fit)
+}
+
+// Unwrap gives the device's error, device.ErrOutOfMemory in its chain.
+func (e *MemoryError) Unwrap() error { return e.Err }
+
+func (r *Replica) tooLarge(bytes int64, err error) error {
+	if !errors.Is(err, device.ErrOutOfMemory) {
+		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
+	}
+	used, _ := r.dev.Memory()
+	e := &MemoryError{Samples: r.opts.microBatch(), NeedBytes: bytes, FreeBytes: r.dev.Info().MemoryBytes - used, Err: err}
+	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow with the samples
+	return e
 }
 
 // allocateSum makes the buffer and the program that add up the gradients of micro-batches: sum += grads.

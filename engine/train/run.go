@@ -31,8 +31,9 @@ type Options struct {
 	StoreDir string // of Store
 	Observer Observer
 
-	Schedule     optim.Schedule
-	Steps        int64 // optimizer steps of the whole run; 0: until MaxDuration
+	Schedule     optim.Schedule // its Total is set by Run
+	Steps        int64          // optimizer steps of the whole run; 0: as many as Epochs have
+	Epochs       int            // 0, with Steps 0: until MaxDuration
 	MaxDuration  time.Duration
 	EvalInterval int // epochs
 
@@ -58,6 +59,8 @@ type Result struct {
 	LastLoss    float64 // mean over the global batch of the last step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
+	SamplesSeen int64         // over the whole run
+	Checkpoint  string        // path of the last one saved in this process, "" if none was
 	Samples     int64         // trained on in this process
 	TrainTime   time.Duration // of those steps, evaluation and saving left out
 	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
@@ -69,7 +72,10 @@ type run struct {
 	Options
 	start      time.Time
 	step       int64
+	end        int64 // step at which the run is done, 0 if unknown
 	epochSteps int64
+	skew       int64 // position in the epochs, counted in steps, minus step: not 0 once the batch size has changed
+	seen       int64 // samples, over the whole run
 	lastSave   time.Time
 	savedStep  int64
 	nanRow     int  // skipped steps in a row
@@ -88,15 +94,28 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if o.Resume != nil {
 		r.restore(*o.Resume)
 	}
+	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
+		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
+	}
+	if r.end > 0 {
+		r.Schedule.Total = int(r.end + r.skew)
+	}
 	err := r.train(ctx)
-	r.result.Steps = r.step
-	r.result.Epochs = float64(r.step) / float64(r.epochSteps)
+	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
+	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
 	return r.result, err
 }
 
-// restore takes over counters of a checkpoint.
+// position is where the run stands in its epochs, in steps of the batch size that it has now.
+func (r *run) position() int64 { return r.step + r.skew }
+
+// restore takes over counters of a checkpoint. If the batch size has changed since, the run goes on behind the samples
+// that the epoch has had; those that do not fill a batch of the present size up to there are left out of this epoch.
 func (r *run) restore(s checkpoint.State) {
 	r.step = s.Step
+	batch := int64(r.Replica.opts.BatchSize)
+	position := s.Epoch*r.epochSteps + min((s.EpochSample+batch-1)/batch, r.epochSteps)
+	r.skew, r.seen = position-s.Step, s.SamplesSeen
 	r.result.Best = s.Best
 	r.result.Skipped = s.Counters["skipped_steps"]
 	r.result.RollBacks = max(r.result.RollBacks, s.Counters["roll_backs"])
@@ -119,13 +138,13 @@ type lastResults struct {
 }
 
 func (r *run) train(ctx context.Context) error {
-	if err := r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation)); err != nil {
+	if err := r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation)); err != nil {
 		return err
 	}
 	if err := r.evaluateIfOwed(ctx); err != nil {
 		return err
 	}
-	for r.Steps == 0 || r.step < r.Steps {
+	for r.end == 0 || r.step < r.end {
 		if ctx.Err() != nil {
 			break
 		}
@@ -145,18 +164,20 @@ func (r *run) train(ctx context.Context) error {
 			r.Observer.Warn(err)
 		}
 	}
-	r.result.Interrupted = r.step != r.Steps || r.evalOwed
+	r.result.Interrupted = ctx.Err() != nil && (r.end == 0 || r.step < r.end || r.evalOwed)
 	return r.finalSave()
 }
 
 // oneStep trains one step and deals with gradients that are not finite.
 func (r *run) oneStep(ctx context.Context) error {
-	rate := r.Schedule.Rate(int(r.step))
+	rate := r.Schedule.Rate(int(r.position()))
 	out, err := r.Replica.Step(ctx, r.Train, rate)
 	if err != nil {
-		return fmt.Errorf("step %d: %w", r.step+1, err)
+		return r.saveUntouched(fmt.Errorf("step %d: %w", r.step+1, err), out)
 	}
+	at := r.position() // of this step, from 0
 	r.step++
+	r.seen += int64(out.Samples)
 	r.result.Samples += int64(out.Samples)
 	r.result.TrainTime += out.Times.Total()
 	r.result.LastLoss = out.Loss / float64(out.Samples)
@@ -166,13 +187,26 @@ func (r *run) oneStep(ctx context.Context) error {
 		r.nanRow++
 		r.result.Skipped++
 	}
-	r.record = StepRecord{StepResult: out, Step: r.step, Total: r.Steps, Epoch: int((r.step - 1) / r.epochSteps),
-		EpochStep: int((r.step-1)%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
+	r.record = StepRecord{StepResult: out, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.Observer.StepDone(&r.record)
 	if r.nanRow >= r.NaNPatience {
 		return r.rollBack()
 	}
 	return nil
+}
+
+// saveUntouched saves before the run ends because its data failed, if the failed step has changed nothing yet: running
+// statistics change with the first micro-batch.
+func (r *run) saveUntouched(cause error, failed StepResult) error {
+	var fault *data.Fault
+	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 {
+		return cause
+	}
+	if err := r.finalSave(); err != nil {
+		return errors.Join(cause, err)
+	}
+	return fmt.Errorf("%w; the %d steps before are saved", cause, r.step)
 }
 
 // rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see
@@ -203,13 +237,13 @@ func (r *run) rollBack() error {
 	r.result.RollBacks++
 	r.nanRow = 0
 	r.Observer.RolledBack(r.step)
-	return r.Train.JumpTo(r.step * int64(r.Replica.opts.Accumulation))
+	return r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation))
 }
 
 // evaluationDue reports whether this step is the end of an EvalInterval-th epoch or of the run.
 func (r *run) evaluationDue() bool {
-	epochEnd := r.EvalInterval > 0 && r.step%(r.epochSteps*int64(r.EvalInterval)) == 0
-	return r.Eval != nil && (epochEnd || r.step == r.Steps)
+	epochEnd := r.EvalInterval > 0 && r.position()%(r.epochSteps*int64(r.EvalInterval)) == 0
+	return r.Eval != nil && (epochEnd || r.step == r.end)
 }
 
 // evaluateIfOwed evaluates where it is due. An evaluation that is interrupted stays owed: the resumed run begins with it.
@@ -264,7 +298,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 		total.Add(s)
 	}
 	n := float64(total.Samples)
-	return Evaluation{Step: r.step, Epoch: int((r.step - 1) / r.epochSteps), Samples: total.Samples, Loss: total.Loss / n,
+	return Evaluation{Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: total.Samples, Loss: total.Loss / n,
 		Top1: float64(total.Top1) / n, Top5: float64(total.Top5) / n, Took: time.Since(started)}, nil
 }
 
@@ -272,7 +306,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 func (r *run) saveWhenDue(ctx context.Context) error {
 	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
 	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
-	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.Steps || ctx.Err() != nil {
+	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.end || ctx.Err() != nil {
 		return nil // the end and an interruption are saved by finalSave
 	}
 	if r.nanRow > 0 {
@@ -295,9 +329,10 @@ func (r *run) finalSave() error {
 func (r *run) save() error {
 	started := time.Now()
 	r.lastSave = started
+	r.Observer.Saving()
 	state := r.Template
-	state.Step, state.Epoch, state.StepInEpoch = r.step, r.step/r.epochSteps, r.step%r.epochSteps
-	state.SamplesSeen = r.step * int64(r.Replica.opts.BatchSize)
+	state.Step, state.Epoch = r.step, r.position()/r.epochSteps
+	state.EpochSample, state.SamplesSeen = r.position()%r.epochSteps*int64(r.Replica.opts.BatchSize), r.seen
 	state.Best = r.result.Best
 	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
 		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
@@ -314,7 +349,7 @@ func (r *run) save() error {
 	if err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}
-	r.savedStep = r.step
+	r.savedStep, r.result.Checkpoint = r.step, saved.Path
 	for _, w := range saved.Warnings {
 		r.Observer.Warn(w)
 	}

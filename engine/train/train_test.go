@@ -79,6 +79,7 @@ func (r *recorder) StepDone(s *StepRecord) {
 }
 func (r *recorder) RolledBack(step int64)                 { r.rolledBackTo = append(r.rolledBackTo, step) }
 func (r *recorder) EvalDone(e Evaluation)                 { e.Took = 0; r.evals = append(r.evals, e) }
+func (r *recorder) Saving()                               {}
 func (r *recorder) Saved(checkpoint.Saved, time.Duration) { r.saved++ }
 func (r *recorder) Warn(err error)                        { r.warnings = append(r.warnings, err) }
 

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// program is the real binary with the configuration of a small run.
+type program struct{ path, config string }
+
+// buildProgram builds it for a test.
+func buildProgram(t *testing.T) program {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the real program, which takes seconds")
+	}
+	p := program{path: filepath.Join(t.TempDir(), "hetero-train"), config: writeFile(t, smallRun)}
+	if out, err := exec.Command("go", "build", "-o", p.path, ".").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return p
+}
+
+// command trains in the folder output with settings changed.
+func (p program) command(output string, set ...string) *exec.Cmd {
+	args := []string{"-c", p.config, "--set", "experiment.output_dir=" + output}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	return exec.Command(p.path, args...)
+}
+
+// smallRun has 10 steps an epoch and takes about a millisecond for each.
+const smallRun = `
+[experiment]
+name = "run"
+[device]
+kind = "reference"
+[model]
+name = "simple_cnn"
+channels = [3, 4]
+dropout = 0.1
+[data]
+dataset = "synthetic_image"
+batch_size = 8
+num_samples = 80
+image_size = 8
+crop_padding = 1
+flip = true
+[train]
+epochs = 0
+steps = 1200
+eval_interval = 10
+log_interval = 100
+[optimizer]
+name = "adamw"
+[checkpoint]
+interval_steps = 5
+interval_seconds = 0.0
+keep = 2
+`
+
+// exitOf is a finished process's exit code.
+func exitOf(t *testing.T, err error) int {
+	t.Helper()
+	var e *exec.ExitError
+	if err == nil {
+		return 0
+	}
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	return e.ExitCode()
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func finalLoss(t *testing.T, dir string) json.Number {
+	t.Helper()
+	var r struct {
+		Loss json.Number `json:"final_train_loss"`
+		Exit int
+	}
+	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Exit != 0 {
+		t.Fatalf("%s: exit %d", dir, r.Exit)
+	}
+	return r.Loss
+}
