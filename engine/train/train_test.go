@@ -3,8 +3,12 @@ package train
 import (
 	"context"
 	"errors"
+	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -63,6 +67,7 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 // recorder is an Observer that keeps what it is told.
 type recorder struct {
 	losses, norms []float64
+	steps         []StepRecord
 	evals         []Evaluation
 	saved         int
 	warnings      []error
@@ -73,6 +78,7 @@ type recorder struct {
 func (r *recorder) StepDone(s *StepRecord) {
 	r.losses = append(r.losses, s.Loss/float64(s.Samples))
 	r.norms = append(r.norms, s.GradNorm)
+	r.steps = append(r.steps, *s)
 	if r.after != nil {
 		r.after(s.Step)
 	}
@@ -266,13 +272,139 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 	}
 }
 
+func TestRollBackPassesOverADamagedCheckpoint(t *testing.T) {
+	dir, rec := t.TempDir(), &recorder{}
+	s := start(context.Background(), t, openReference(t), dir, testOptions(), rec, func(opts *Options) {
+		opts.SaveSteps = 1
+		opts.Eval = nil
+		rec.after = func(step int64) {
+			if step == 5 {
+				poison(t, opts.Replica)
+			}
+			if step == 6 && len(rec.rolledBackTo) == 0 { // the first step that is skipped, and not saved
+				if err := os.Truncate(filepath.Join(dir, checkpoint.StepName(5), "model.safetensors"), 9); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	if !errors.Is(s.err, ErrDiverged) {
+		t.Fatalf("got %v, want ErrDiverged", s.err)
+	}
+	if !reflect.DeepEqual(rec.rolledBackTo, []int64{4}) || len(rec.warnings) < 2 {
+		t.Errorf("went back to %v with warnings %v, want step 4 and that step 5 is damaged", rec.rolledBackTo, rec.warnings)
+	}
+}
+
+func TestAnEvaluationThatIsNotFiniteIsNeverTheBest(t *testing.T) {
+	rec := &recorder{}
+	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
+		rec.after = func(step int64) {
+			if step == testSteps {
+				fillNaN(opts.Replica.state.Values.Host())
+			}
+		}
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	last := s.result.LastEval
+	if !math.IsNaN(last.Loss) || last.Top1 != 0 || last.Best || s.result.Best == nil || s.result.Best.Step == testSteps {
+		t.Errorf("got evaluation %+v, best %+v: want NaN, nothing recognised, and an earlier one as the best", last, s.result.Best)
+	}
+}
+
+func TestAnotherBatchSizeGoesOnBehindTheSamplesOfTheEpoch(t *testing.T) {
+	dir, o := t.TempDir(), testOptions() // 26 samples: 4 steps of 6
+	first := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps = 6 })
+	if first.err != nil || first.result.SamplesSeen != 36 || first.result.Epochs != 1.5 {
+		t.Fatalf("first part: %v, %d samples, %v epochs", first.err, first.result.SamplesSeen, first.result.Epochs)
+	}
+	o.BatchSize = 4 // 6 steps an epoch; the second one has had 12 samples
+	second := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps, opts.Epochs = 0, 3 })
+	if second.err != nil {
+		t.Fatal(second.err)
+	}
+	type place struct{ step, total, epoch, inEpoch int }
+	at := func(r StepRecord) place { return place{int(r.Step), int(r.Total), r.Epoch, r.EpochStep} }
+	n := len(second.steps)
+	if n != 9 || at(second.steps[0]) != (place{7, 15, 1, 4}) || at(second.steps[n-1]) != (place{15, 15, 2, 6}) {
+		t.Errorf("got %d steps, the first %+v, the last %+v", n, at(second.steps[0]), at(second.steps[n-1]))
+	}
+	if second.result.SamplesSeen != 36+9*4 || second.result.Epochs != 3 {
+		t.Errorf("got %d samples, %v epochs, want 72 and 3", second.result.SamplesSeen, second.result.Epochs)
+	}
+	// The cosine of 3 epochs has not yet ended at the last step, and was at the middle of the second epoch at the first.
+	schedule := optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3, Total: 18}
+	if got, want := second.steps[0].Rate, schedule.Rate(9); got != want {
+		t.Errorf("rate of the first step: got %v, want %v", got, want)
+	}
+}
+
+// failing is a data set whose samples cannot be read any more once broken is set.
+type failing struct {
+	data.Dataset
+	broken *atomic.Bool
+}
+
+func (f failing) NewReader() (data.Reader, error) {
+	r, err := f.Dataset.NewReader()
+	return failingReader{r, f.broken}, err
+}
+
+type failingReader struct {
+	data.Reader
+	broken *atomic.Bool
+}
+
+func (r failingReader) Read(index int, sizer data.Sizer, img *data.Image) error {
+	if r.broken.Load() {
+		return &data.Fault{Op: "read sample", Index: index, Err: io.ErrUnexpectedEOF}
+	}
+	return r.Reader.Read(index, sizer, img)
+}
+
+func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
+	dir, rec, o := t.TempDir(), &recorder{}, testOptions()
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 600, Classes: 3, Size: testSize})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var broken atomic.Bool
+	loader, err := data.NewLoader(data.Options{Dataset: failing{set.Train, &broken}, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize},
+		BatchSize: o.BatchSize, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer loader.Close()
+	s := start(context.Background(), t, openReference(t), dir, o, rec, func(opts *Options) {
+		opts.Train, opts.Steps = loader, 100
+		rec.after = func(step int64) { broken.Store(step >= 3) }
+	})
+	if !errors.As(s.err, new(*data.Fault)) {
+		t.Fatalf("got %v, want a *data.Fault", s.err)
+	}
+	c, _, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.State.Step != s.result.Steps || s.result.Steps < 3 {
+		t.Errorf("saved step %d of %d", c.State.Step, s.result.Steps)
+	}
+}
+
 // poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive.
 func poison(t *testing.T, r *Replica) {
 	t.Helper()
 	scale := r.train.inputs["scale"]
-	for i := range scale.dev.Host() {
-		scale.dev.Host()[i] = 0xff
-	}
+	fillNaN(scale.dev.Host())
 	scale.dev = scale.host
 	r.train.inputs["scale"] = scale
+}
+
+func fillNaN(floats []byte) {
+	for i := range floats {
+		floats[i] = 0xff
+	}
 }
