@@ -27,4 +27,11 @@
 // a parameter get a gradient. Gradients of parameters are f32 (f64 in f64 graphs) whatever the
 // activations are, and lie, like a value's gradient everywhere, in the layout of the value itself
 // ([Value.Follows]).
+//
+// # Several ranks
+//
+// Ranks run the same graph on unlike numbers of samples. What they must exchange within a pass are nodes: [AllGather] and
+// [AllReduce], which layers that take statistics over all ranks' samples append ([BatchNorm].Sync). Their order is the graph's,
+// so every rank meets the same exchanges in the same order, whatever its share. Gradients of parameters are those of the rank's own
+// samples; they are summed over ranks after the backward pass has written them.
 package graph

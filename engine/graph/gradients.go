@@ -74,11 +74,13 @@ func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 	return out
 }
 
-// batchNormGradient covers the statistics too: BatchNormStats needs no rule of its own.
+// batchNormGradient covers the statistics too: BatchNormStats needs no rule of its own, nor does what merges those of several
+// ranks. Gradients of gamma and beta are those of this rank's samples, like every parameter's; the gradient of x takes the sums of all.
 func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.BatchNormApply)
 	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
-	if mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind() {
+	ranks := g.synced[mean]
+	if ranks == nil && (mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind()) {
 		fail(n.Name, "differentiate: normalised with running statistics; build the graph for training")
 	}
 	diffs := d[0]
@@ -104,7 +106,12 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	}
 	if need(0) {
 		apply := device.BatchNormDiffApply{Group: op.Group, Eps: op.Eps, ReLU: !masked}
-		out[0] = g.one(n.Name+" diff apply", apply, x, mean, variance, gamma, beta, dz, r[0], r[1])
+		sums := r[:2]
+		if ranks != nil {
+			apply.Count = int64(ranks.Total) * int64(x.Shape[2]*x.Shape[3])
+			sums = g.Apply(n.Name+" diff sums", AllReduce{}, sums...)
+		}
+		out[0] = g.one(n.Name+" diff apply", apply, x, mean, variance, gamma, beta, dz, sums[0], sums[1])
 	}
 	return out
 }

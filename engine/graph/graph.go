@@ -83,6 +83,7 @@ type Graph struct {
 	paramType tensor.DType
 	phase     Phase
 	cast      map[*Value]*Value // parameter -> its copy in the compute type
+	synced    map[*Value]*Ranks // mean of several ranks' samples -> the ranks
 	names     map[string]bool   // of parameters and states
 }
 
@@ -108,7 +109,7 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 			g, err = nil, be
 		}
 	}()
-	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, names: map[string]bool{}}
+	g = &Graph{paramType: tensor.F32, cast: map[*Value]*Value{}, synced: map[*Value]*Ranks{}, names: map[string]bool{}}
 	f(g)
 	return g, nil
 }

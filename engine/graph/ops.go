@@ -57,6 +57,9 @@ type BatchNorm struct {
 	ReLU                    bool
 	Residual                *Value // added before ReLU; may be nil
 	UseRunning              bool   // evaluation: normalise with the running statistics and leave them alone
+	// Sync takes the statistics over the samples of all ranks, which then exchange them in both passes; Group must be 0.
+	// nil: over those of this rank.
+	Sync *Ranks
 }
 
 // BatchNorm normalises x (N, C, H, W), adds the residual, applies ReLU, and updates the running statistics.
@@ -67,8 +70,16 @@ func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
 		group = bn.Group
 		st := g.Apply(name+" stats", device.BatchNormStats{Group: group}, x)
 		mean, variance = st[0], st[1]
-		g.Apply(name+" running", device.BatchNormRunning{Momentum: bn.Momentum, Counts: device.GroupCounts(x.Shape, group)},
-			bn.RunningMean, bn.RunningVar, mean, variance)
+		counts := device.GroupCounts(x.Shape, group)
+		if bn.Sync != nil {
+			if group != 0 {
+				fail(name, "got groups of %d samples, want none where ranks exchange statistics", group)
+			}
+			mean, variance = bn.Sync.merged(g, name, mean, variance)
+			g.synced[mean] = bn.Sync
+			counts = []int64{int64(bn.Sync.Total) * int64(x.Shape[2]*x.Shape[3])}
+		}
+		g.Apply(name+" running", device.BatchNormRunning{Momentum: bn.Momentum, Counts: counts}, bn.RunningMean, bn.RunningVar, mean, variance)
 	}
 	in := []*Value{x, mean, variance, bn.Gamma, bn.Beta}
 	if bn.Residual != nil {

@@ -21,6 +21,8 @@ type Net struct {
 	Compute  tensor.DType // of activations: f32, bf16, f64
 	// GhostGroup is the samples of a BatchNorm statistics group; 0 = the whole batch.
 	GhostGroup int
+	// Sync takes the batch statistics of training over the samples of all ranks, GhostGroup being 0; nil = over this rank's own.
+	Sync *graph.Ranks
 
 	// IDs (N) i64 and Key (2) u32 tell dropout which samples and which step it sees; needed only with dropout.
 	IDs, Key *graph.Value
@@ -80,6 +82,7 @@ func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 		ReLU:        o.ReLU,
 		Residual:    o.Residual,
 		UseRunning:  !n.Training,
+		Sync:        n.Sync,
 	})
 }
 

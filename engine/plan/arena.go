@@ -25,12 +25,12 @@ func (c *compiler) finish(params *Params) *Plan {
 			tensors = append(tensors, l.workspace)
 		}
 	}
-	for _, in := range c.g.Inputs { // an input that no launch reads still has its place, so that the host may write it
+	for _, in := range c.inputs() { // an input that no launch reads still has its place, so that the host may write it
 		if s := c.versions[in][0].mem.root(); !seen[s] {
 			tensors = append(tensors, s)
 		}
 	}
-	p := &Plan{cache: c.cache, graph: c.g, params: params, prepare: c.prepare}
+	p := &Plan{cache: c.cache, params: params, prepare: c.prepare}
 	p.arenaBytes = assign(tensors)
 	split := slices.IndexFunc(c.step, func(l *launch) bool { return l.phase == graph.Backward })
 	if split < 0 {
@@ -38,13 +38,36 @@ func (c *compiler) finish(params *Params) *Plan {
 	}
 	p.forward, p.backward = c.step[:split], c.step[split:]
 	p.inputs, p.outputs = map[string]*version{}, map[string]*version{}
-	for _, in := range c.g.Inputs {
+	for _, in := range c.inputs() {
 		p.inputs[in.Name] = c.versions[in][0]
+		p.inputNames = append(p.inputNames, in.Name)
 	}
-	for _, o := range c.g.Outputs {
+	for _, o := range c.outputs() {
 		p.outputs[o.Name] = c.versions[o.Value][0]
 	}
 	return p
+}
+
+// inputs are the plan's: without samples, those alone that it reads.
+func (c *compiler) inputs() []*graph.Value {
+	if !c.idle {
+		return c.g.Inputs
+	}
+	var used []*graph.Value
+	for _, in := range c.g.Inputs {
+		if c.versions[in][0].readers > 0 {
+			used = append(used, in)
+		}
+	}
+	return used
+}
+
+// outputs are the plan's: without samples there are none.
+func (c *compiler) outputs() []graph.Output {
+	if c.idle {
+		return nil
+	}
+	return c.g.Outputs
 }
 
 // lifetimes sets, for each storage, the launches between which it holds something.
@@ -67,15 +90,18 @@ func (c *compiler) lifetimes(all []*launch) {
 		for _, v := range l.out {
 			touch(v.mem, i)
 		}
+		if l.kernel == nil {
+			continue
+		}
 		if bytes := l.kernel.Workspace(); bytes > 0 {
 			l.workspace = &storage{bytes: bytes, first: i, last: i}
 		}
 	}
 	keep := func(v *version) { v.mem.last = len(all) }
-	for _, o := range c.g.Outputs {
+	for _, o := range c.outputs() {
 		keep(c.versions[o.Value][0])
 	}
-	for _, in := range c.g.Inputs { // what is written once holds for every run until it is written again
+	for _, in := range c.inputs() { // what is written once holds for every run until it is written again
 		v := c.versions[in][0]
 		touch(v.mem, 0)
 		keep(v)
@@ -88,6 +114,9 @@ func (c *compiler) lifetimes(all []*launch) {
 // shareInPlace lets an output take over the memory of an input that nobody reads later.
 func (c *compiler) shareInPlace(all []*launch) {
 	for i, l := range all {
+		if l.kernel == nil {
+			continue
+		}
 		pairs := l.kernel.InPlace()
 		taken := map[*storage]bool{} // by another output of this launch
 		for _, a := range pairs {

@@ -3,6 +3,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -40,15 +41,16 @@ func (s *storage) root() *storage {
 type version struct {
 	spec     device.TensorSpec
 	mem      *storage
+	at       int64   // bytes from the start of mem
 	producer *launch // nil for what the host or the optimizer writes
 	readers  int
 }
 
-// launch is a kernel to run, with its operands.
+// launch is a kernel to run, with its operands, or an exchange with other ranks.
 type launch struct {
 	name      string
 	op        device.Op
-	kernel    device.Kernel
+	kernel    device.Kernel // nil for an exchange
 	in, out   []*version
 	phase     graph.Phase
 	workspace *storage
@@ -70,6 +72,12 @@ type compiler struct {
 	prepare  []*launch
 	step     []*launch
 	plain    map[*graph.Value]bool // values that the host reads
+	readers  map[*graph.Value]int  // live nodes, outputs and gradients that read a value
+	idle     bool                  // for a rank without samples
+}
+
+func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
+	return &compiler{cache: cache, g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
 // Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which chooses it.
@@ -84,11 +92,11 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 			return nil, fmt.Errorf("plan: output %s is a copy of parameter %s, which is read through the model's state", o.Name, p.Name)
 		}
 	}
-	c := &compiler{cache: cache, g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}}
+	c := newCompiler(cache, g, fixed)
 	c.declare()
 	for _, n := range c.live() {
-		if err := c.node(n); err != nil {
-			return nil, fmt.Errorf("plan: %s on %s: %w", n.Name, cache.Device.Info().Name, err)
+		if err := c.compileNode(n); err != nil {
+			return nil, err
 		}
 	}
 	params, err := c.resolveParams()
@@ -96,6 +104,13 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 		return nil, err
 	}
 	return c.finish(params), nil
+}
+
+func (c *compiler) compileNode(n *graph.Node) error {
+	if err := c.node(n); err != nil {
+		return fmt.Errorf("plan: %s on %s: %w", n.Name, c.cache.Device.Info().Name, err)
+	}
+	return nil
 }
 
 // declare makes the versions of values that exist before the first launch.
@@ -118,14 +133,13 @@ func (c *compiler) add(v *graph.Value, ver *version) {
 	c.versions[v] = append(c.versions[v], ver)
 }
 
-// live is the nodes that outputs, gradients or states depend on, in order.
+// live is the nodes that outputs, gradients or states depend on, in order. It counts the readers of values.
 func (c *compiler) live() []*graph.Node {
-	needed := map[*graph.Value]bool{}
 	for _, o := range c.g.Outputs {
-		needed[o.Value] = true
+		c.readers[o.Value]++
 	}
 	for _, gr := range c.g.Gradients {
-		needed[gr.Value] = true
+		c.readers[gr.Value]++
 	}
 	keep := make([]bool, len(c.g.Nodes))
 	for i := len(c.g.Nodes) - 1; i >= 0; i-- {
@@ -134,11 +148,11 @@ func (c *compiler) live() []*graph.Node {
 			keep[i] = keep[i] || n.In[a.In].Role == graph.State
 		}
 		for _, out := range n.Out {
-			keep[i] = keep[i] || needed[out]
+			keep[i] = keep[i] || c.readers[out] > 0
 		}
 		if keep[i] {
 			for _, in := range n.In {
-				needed[in] = true
+				c.readers[in]++
 			}
 		}
 	}
@@ -169,6 +183,9 @@ func (c *compiler) node(n *graph.Node) error {
 	}
 	if _, ok := n.Op.(device.Reshape); ok && paramOf(n.In[0]) == nil {
 		return c.reshape(n)
+	}
+	if isExchange(n.Op) {
+		return c.exchange(n)
 	}
 	if mustDecompose(n, c.versions) {
 		return c.decompose(n, device.ErrUnsupported)
@@ -263,7 +280,7 @@ func (c *compiler) launch(n *graph.Node, k device.Kernel) error {
 		l.out = append(l.out, &version{spec: spec, mem: &storage{bytes: spec.Size(), pinned: c.plain[n.Out[i]]}, producer: l})
 	}
 	for _, a := range device.Aliases(n.Op) {
-		l.out[a.Out].mem = l.in[a.In].mem
+		l.out[a.Out].mem, l.out[a.Out].at = l.in[a.In].mem, l.in[a.In].at
 	}
 	for i, ver := range l.out {
 		c.add(n.Out[i], ver)
@@ -354,7 +371,7 @@ func (c *compiler) reshape(n *graph.Node) error {
 	}
 	src.readers++
 	src.mem.pinned = src.mem.pinned || c.plain[n.Out[0]]
-	c.add(n.Out[0], &version{spec: n.Out[0].Spec(), mem: src.mem, producer: src.producer, readers: 1})
+	c.add(n.Out[0], &version{spec: n.Out[0].Spec(), mem: src.mem, at: src.at, producer: src.producer, readers: 1})
 	return nil
 }
 
@@ -386,7 +403,11 @@ func (c *compiler) resolveParams() (*Params, error) {
 			return nil, fmt.Errorf("plan: %w", err)
 		}
 		l.out[0] = grad
-		c.step = append(c.step, l)
+		at := len(c.step)
+		if i := slices.Index(c.step, have.producer); i >= 0 {
+			at = i + 1 // at once: the gradient's all-reduce need not wait for the rest of the pass
+		}
+		c.step = slices.Insert(c.step, at, l)
 	}
 	for _, u := range c.uses {
 		i, _ := params.Find(u.param.Name)

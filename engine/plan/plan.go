@@ -4,28 +4,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
-	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
 // Plan is a graph made ready for one device.
 type Plan struct {
 	cache      *Cache
-	graph      *graph.Graph
 	params     *Params
 	arenaBytes int64
 	inputs     map[string]*version
+	inputNames []string
 	outputs    map[string]*version
 
 	prepare, forward, backward []*launch
 	bound                      bool
 	arena                      device.Region
-	programs                   [3]device.Program // prepare, forward, backward; nil where there is no launch
+	programs                   [4]device.Program // by phase; nil where there is nothing to run
+	owners                     [3][]int          // launch that each step of a program belongs to; nil where they are the same
 }
+
+// The programs of a plan.
+const (
+	prepare = iota
+	forward
+	backward
+	backwardFinal // with the steps that were wired in; nil if there are none
+)
 
 // ArenaBytes is what Bind needs: activations, gradients of activations, copies of parameters, scratch, inputs and outputs.
 func (p *Plan) ArenaBytes() int64 { return p.arenaBytes }
@@ -35,6 +44,40 @@ func (p *Plan) Params() *Params { return p.params }
 
 // Bind makes the plan runnable in arena, with the model's parameters. A plan may be bound again, to other memory.
 func (p *Plan) Bind(arena device.Region, state *State) error {
+	return p.BindWired(arena, state, Wiring{})
+}
+
+// BindWired is Bind for a plan that works together with other ranks. The events, and all that inserted steps refer to, must outlive
+// the binding.
+func (p *Plan) BindWired(arena device.Region, state *State, w Wiring) error {
+	if err := p.checkBinding(arena, state, w); err != nil {
+		return err
+	}
+	if err := p.Close(); err != nil {
+		return err
+	}
+	p.arena = arena
+	b := binder{arena: arena, state: state}
+	events := &pairs{w.Ready, w.Done}
+	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
+		steps, owners := b.steps(launches, events)
+		if p.owners[i] = nil; len(steps) != len(launches) {
+			p.owners[i] = owners
+		}
+		if err := p.program(i, steps); err != nil {
+			return err
+		}
+		if i == backward && len(w.Gradients) > 0 {
+			if err := p.program(backwardFinal, p.insert(steps, owners, w.Gradients)); err != nil {
+				return err
+			}
+		}
+	}
+	p.bound = true
+	return nil
+}
+
+func (p *Plan) checkBinding(arena device.Region, state *State, w Wiring) error {
 	if err := arena.Check(); err != nil {
 		return fmt.Errorf("plan: arena: %w", err)
 	}
@@ -47,22 +90,19 @@ func (p *Plan) Bind(arena device.Region, state *State) error {
 	if state.Params != p.params {
 		return errors.New("plan: the state belongs to another parameter layout")
 	}
-	if err := p.Close(); err != nil {
-		return err
+	return w.check(p)
+}
+
+// program makes one of the plan's programs.
+func (p *Plan) program(i int, steps []device.Step) error {
+	if len(steps) == 0 {
+		return nil
 	}
-	p.arena = arena
-	b := binder{arena: arena, state: state}
-	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
-		if len(launches) == 0 {
-			continue
-		}
-		prog, err := p.cache.Device.NewProgram(b.steps(launches))
-		if err != nil {
-			return errors.Join(fmt.Errorf("plan: program %d: %w", i, err), p.Close())
-		}
-		p.programs[i] = prog
+	prog, err := p.cache.Device.NewProgram(steps)
+	if err != nil {
+		return errors.Join(fmt.Errorf("plan: program %d: %w", i, err), p.Close())
 	}
-	p.bound = true
+	p.programs[i] = prog
 	return nil
 }
 
@@ -72,30 +112,63 @@ type binder struct {
 	state *State
 }
 
-func (b binder) steps(launches []*launch) []device.Step {
-	steps := make([]device.Step, len(launches))
+// steps are what runs, and the launch that each step belongs to.
+func (b binder) steps(launches []*launch, events *pairs) (steps []device.Step, owners []int) {
+	add := func(s device.Step, owner int) { steps, owners = append(steps, s), append(owners, owner) }
+	under := map[*launch]device.Event{} // exchanges that have begun: when they are done
+	began := map[*launch]int{}
 	for i, l := range launches {
-		s := &device.Launch{Name: l.name, Kernel: l.kernel}
+		if l.kernel == nil {
+			ready, done := events.next()
+			add(device.Step{Record: ready}, i)
+			if under[l], began[l] = done, i; l.unread() {
+				add(device.Step{Wait: done}, i)
+				delete(under, l)
+			}
+			continue
+		}
 		for _, v := range l.in {
-			s.In = append(s.In, b.region(v.mem, v.spec.Size()))
+			if done, ok := under[v.producer]; ok {
+				add(device.Step{Wait: done}, began[v.producer])
+				delete(under, v.producer)
+			}
 		}
-		for _, v := range l.out {
-			s.Out = append(s.Out, b.region(v.mem, v.spec.Size()))
-		}
-		if l.workspace != nil {
-			s.Workspace = b.region(l.workspace, l.workspace.bytes)
-		}
-		steps[i] = device.Step{Launch: s}
+		add(device.Step{Launch: b.launch(l)}, i)
 	}
-	return steps
+	return steps, owners
 }
 
-func (b binder) region(s *storage, bytes int64) device.Region {
+// unread reports whether no launch reads the results of exchange l.
+func (l *launch) unread() bool {
+	for _, v := range l.out {
+		if v.readers > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func (b binder) launch(l *launch) *device.Launch {
+	s := &device.Launch{Name: l.name, Kernel: l.kernel}
+	for _, v := range l.in {
+		s.In = append(s.In, b.region(v.mem, v.at, v.spec.Size()))
+	}
+	for _, v := range l.out {
+		s.Out = append(s.Out, b.region(v.mem, v.at, v.spec.Size()))
+	}
+	if l.workspace != nil {
+		s.Workspace = b.region(l.workspace, 0, l.workspace.bytes)
+	}
+	return s
+}
+
+// region is bytes of a storage, from its byte at on.
+func (b binder) region(s *storage, at, bytes int64) device.Region {
 	s = s.root()
-	r := device.Region{Offset: s.offset, Bytes: bytes}
+	r := device.Region{Offset: s.offset + at, Bytes: bytes}
 	switch s.place {
 	case inArena:
-		r.Buffer, r.Offset = b.arena.Buffer, b.arena.Offset+s.offset
+		r.Buffer, r.Offset = b.arena.Buffer, b.arena.Offset+s.offset+at
 	case inValues:
 		r.Buffer = b.state.Values
 	case inGrads:
@@ -124,26 +197,30 @@ func (p *Plan) region(what string, of map[string]*version, name string) (device.
 	if !p.bound {
 		return device.Region{}, device.TensorSpec{}, fmt.Errorf("plan: %s %q: the plan is not bound", what, name)
 	}
-	return binder{arena: p.arena}.region(v.mem, v.spec.Size()), v.spec, nil
+	return binder{arena: p.arena}.region(v.mem, v.at, v.spec.Size()), v.spec, nil
 }
 
 // InputNames are the inputs, in the order of their declaration.
 func (p *Plan) InputNames() []string {
-	names := make([]string, len(p.graph.Inputs))
-	for i, in := range p.graph.Inputs {
-		names[i] = in.Name
-	}
-	return names
+	return slices.Clone(p.inputNames)
 }
 
 // Prepare makes the copies of parameters that kernels want. Run it after each change of parameters.
-func (p *Plan) Prepare(s device.Stream) error { return p.run(s, 0) }
+func (p *Plan) Prepare(s device.Stream) error { return p.run(s, prepare) }
 
 // Forward runs the forward pass: from inputs to outputs.
-func (p *Plan) Forward(s device.Stream) error { return p.run(s, 1) }
+func (p *Plan) Forward(s device.Stream) error { return p.run(s, forward) }
 
 // Backward runs the backward pass, after Forward: gradients are overwritten, not added to.
-func (p *Plan) Backward(s device.Stream) error { return p.run(s, 2) }
+func (p *Plan) Backward(s device.Stream) error { return p.run(s, backward) }
+
+// BackwardFinal is Backward with the steps that were wired in: for the last micro-batch of an optimizer step.
+func (p *Plan) BackwardFinal(s device.Stream) error {
+	if p.programs[backwardFinal] == nil {
+		return p.run(s, backward)
+	}
+	return p.run(s, backwardFinal)
+}
 
 func (p *Plan) run(s device.Stream, i int) error {
 	if !p.bound {
@@ -202,11 +279,27 @@ func (p *Plan) RunTimed(s device.Stream, elapsed []time.Duration) error {
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
 		n := len(launches)
 		if p.programs[i] != nil {
-			if err := s.RunTimed(p.programs[i], elapsed[:n]); err != nil {
+			if err := p.runTimed(s, i, elapsed[:n]); err != nil {
 				return err
 			}
 		}
 		elapsed = elapsed[n:]
+	}
+	return nil
+}
+
+// runTimed adds up the times of steps that belong to one launch: of an exchange, what the pass waits for it.
+func (p *Plan) runTimed(s device.Stream, i int, elapsed []time.Duration) error {
+	owners := p.owners[i]
+	if owners == nil {
+		return s.RunTimed(p.programs[i], elapsed)
+	}
+	steps := make([]time.Duration, len(owners))
+	if err := s.RunTimed(p.programs[i], steps); err != nil {
+		return err
+	}
+	for j, took := range steps {
+		elapsed[owners[j]] += took
 	}
 	return nil
 }
@@ -225,7 +318,7 @@ func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 		if v.spec.Layout != device.Plain {
 			name = layout(v.spec.Layout)
 		}
-		return fmt.Sprintf("%v%v %s %s+%d", v.spec.DType, v.spec.Shape, name, placeNames[s.place], s.offset)
+		return fmt.Sprintf("%v%v %s %s+%d", v.spec.DType, v.spec.Shape, name, placeNames[s.place], s.offset+v.at)
 	}
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
 		for _, l := range launches {

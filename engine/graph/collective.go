@@ -1,0 +1,78 @@
+package graph
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Ranks is the position of one rank among those that run the same graph, each on samples of its own.
+type Ranks struct {
+	Rank, Count int
+	// Samples (Count) i32 is how many samples of the micro-batch each rank has; the host writes it before each run.
+	Samples *Value
+	// Total is the samples of all ranks together, the same in every run.
+	Total int
+}
+
+// AllGather gives every rank what each rank has. It is no device op: the planner makes a point of the pass at which ranks
+// exchange values ([plan.Exchange]).
+//
+//	in   k values of one shape and type
+//	out  all (Ranks, k, elements of a value): row r is what rank r brought
+type AllGather struct{ Rank, Ranks int }
+
+// AllReduce adds up values over ranks, in the order of ranks, so that every rank gets the same bits. It is no device op either.
+//
+//	in   k values of one shape and type
+//	out  k sums
+type AllReduce struct{}
+
+// Kind implements device.Op.
+func (AllGather) Kind() string { return "all_gather" }
+
+// Kind implements device.Op.
+func (AllReduce) Kind() string { return "all_reduce" }
+
+// Infer implements device.Op.
+func (op AllGather) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) {
+	if err := alike(op, in); err != nil {
+		return nil, err
+	}
+	if op.Rank < 0 || op.Rank >= op.Ranks {
+		return nil, fmt.Errorf("all_gather: rank: got %d, want one of %d", op.Rank, op.Ranks)
+	}
+	return []device.TensorSpec{device.Spec(in[0].DType, op.Ranks, len(in), int(in[0].Shape.Elements()))}, nil
+}
+
+// Infer implements device.Op.
+func (op AllReduce) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) {
+	if err := alike(op, in); err != nil {
+		return nil, err
+	}
+	out := make([]device.TensorSpec, len(in))
+	for i, s := range in {
+		out[i] = device.Spec(s.DType, s.Shape...)
+	}
+	return out, nil
+}
+
+// alike wants one or more values of one shape and type.
+func alike(op device.Op, in []device.TensorSpec) error {
+	if len(in) == 0 {
+		return fmt.Errorf("%s: got no values, want at least 1", op.Kind())
+	}
+	for i, s := range in {
+		if !s.DType.IsFloat() || s.DType != in[0].DType || !s.Shape.Equal(in[0].Shape) {
+			return fmt.Errorf("%s: value %d: got %v, want real numbers like value 0, %v", op.Kind(), i, s, in[0])
+		}
+	}
+	return nil
+}
+
+// merged are the statistics of all ranks' samples.
+func (r *Ranks) merged(g *Graph, name string, mean, variance *Value) (*Value, *Value) {
+	all := g.one(name+" gather", AllGather{Rank: r.Rank, Ranks: r.Count}, mean, variance) // (R, 2, C)
+	st := g.Apply(name+" merge", device.BatchNormMerge{}, all, r.Samples)
+	return st[0], st[1]
+}
