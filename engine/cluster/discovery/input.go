@@ -1,0 +1,139 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Fault is one value that cannot be used.
+type Fault struct {
+	Name string // of the variable or flag
+	Got  string // its text, or "not set"
+	Want string
+}
+
+func (f Fault) String() string { return fmt.Sprintf("%s: %s, want %s", f.Name, f.Got, f.Want) }
+
+// Error lists every fault that was found.
+type Error struct {
+	Source string // who would have decided
+	Faults []Fault
+}
+
+func (e *Error) Error() string {
+	texts := make([]string, len(e.Faults))
+	for i, fault := range e.Faults {
+		texts[i] = fault.String()
+	}
+	return fmt.Sprintf("find the rank of this process (asked: %s): %s", e.Source, strings.Join(texts, "; "))
+}
+
+// input reads variables and options for one source and collects what is wrong with them.
+type input struct {
+	env     map[string]string
+	options Options
+	faults  []Fault
+}
+
+func (in *input) fault(name, got, want string, args ...any) {
+	in.faults = append(in.faults, Fault{name, got, fmt.Sprintf(want, args...)})
+}
+
+// variable is a variable of the environment as a Value. A variable that is set to nothing is a fault where it is read,
+// so it has a text that cannot be mistaken for "not given".
+func (in *input) variable(name string) Value {
+	text, set := in.env[name]
+	if set && text == "" {
+		text = emptyText
+	}
+	return Value{text, name}
+}
+
+// emptyText stands for a variable that is set and empty. No variable can hold a NUL.
+const emptyText = "\x00"
+
+// firstOf returns the first variable that is set, else the first.
+func (in *input) firstOf(names ...string) Value {
+	for _, name := range names {
+		if value := in.variable(name); value.given() {
+			return value
+		}
+	}
+	return in.variable(names[0])
+}
+
+func (v Value) given() bool { return v.Text != "" }
+
+// got shows a text in a fault, cut where it is long.
+func got(text string) string {
+	const most = 80
+	switch {
+	case text == "":
+		return "not set"
+	case text == emptyText:
+		return "got an empty text"
+	case len(text) > most:
+		return fmt.Sprintf("got %q (and %d bytes more)", text[:most], len(text)-most)
+	}
+	return fmt.Sprintf("got %q", text)
+}
+
+// number reads a whole number from least to most. Where there is none it notes a fault and returns -1.
+func (in *input) number(value Value, least, most int, what string) int {
+	n, err := wholeNumber(value.Text)
+	if err != nil || n < least || n > most {
+		in.fault(value.From, got(value.Text), "%s, a whole number from %d to %d", what, least, most)
+		return -1
+	}
+	return n
+}
+
+// optional is number for a value that may be left out: then it is otherwise.
+func (in *input) optional(value Value, least, most, otherwise int, what string) int {
+	if !value.given() {
+		return otherwise
+	}
+	return in.number(value, least, most, what)
+}
+
+var errNotWhole = errors.New("not a whole number")
+
+// wholeNumber takes digits alone: no sign, no space, no other base.
+func wholeNumber(text string) (int, error) {
+	if text == "" || len(text) > 10 || strings.Trim(text, "0123456789") != "" {
+		return 0, errNotWhole
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	return int(n), err
+}
+
+// host reads a host name or IP address; brackets around an IPv6 address are taken off.
+func (in *input) host(value Value) string {
+	text := value.Text
+	if inner, ok := strings.CutPrefix(text, "["); ok {
+		text = strings.TrimSuffix(inner, "]")
+	}
+	if !validHost(text) {
+		in.fault(value.From, got(value.Text), "the host of rank 0: a name or an IP address, without a port")
+	}
+	return text
+}
+
+// validHost accepts names and addresses: letters, digits and - . _ and, in IPv6 addresses, : and %.
+func validHost(text string) bool {
+	if text == "" || len(text) > 253 || text[0] == '-' || text[0] == '.' {
+		return false
+	}
+	colons := strings.Count(text, ":")
+	for _, r := range text {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '-', r == '.', r == '_':
+		case (r == ':' || r == '%') && colons >= 2:
+		default:
+			return false
+		}
+	}
+	return true
+}

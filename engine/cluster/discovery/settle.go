@@ -1,0 +1,156 @@
+package discovery
+
+import "fmt"
+
+// settle checks what a source says against itself and the options, and makes a Place of it. Faults go to c.in.
+func (c *claim) settle() Place {
+	in := c.in
+	perNode := in.optional(in.options.RanksPerNode, 1, maxRanks, -1, wantPerNode)
+	place := Place{Source: c.source}
+	if !c.byNode && !c.pinned && perNode > 1 {
+		c.asNode(perNode)
+	}
+	if c.byNode {
+		c.settleNode(&place, perNode)
+	} else {
+		c.settleRank(&place, perNode)
+	}
+	if len(in.faults) == 0 {
+		c.checkWorldSize(place)
+	}
+	c.findMaster(&place)
+	return place
+}
+
+// asNode takes a lone process of a machine for the one that starts the machine's ranks.
+func (c *claim) asNode(perNode int) {
+	if c.localWorldSize > 1 {
+		c.in.fault(c.in.options.RanksPerNode.From, got(c.in.options.RanksPerNode.Text),
+			"1 or nothing, since %s started %d ranks on this machine already", c.source, c.localWorldSize)
+		return
+	}
+	c.byNode, c.node, c.nodes, c.perNode = true, c.rank, c.worldSize, perNode
+	c.names.node = c.names.rank
+	if c.source == "Kubernetes" { // WORLD_SIZE counts ranks
+		if c.worldSize%perNode != 0 {
+			c.in.fault("WORLD_SIZE", fmt.Sprintf("got %d", c.worldSize), "a multiple of the %d ranks of each pod", perNode)
+		}
+		c.nodes = c.worldSize / perNode
+	}
+}
+
+func (c *claim) settleNode(place *Place, perNode int) {
+	switch {
+	case perNode > 0:
+		c.perNode = perNode
+	case c.perNode < 0:
+		c.perNode = max(c.in.options.Devices, 1)
+		place.Assumed = c.nodes > 1
+	}
+	if c.nodes > 0 && c.node >= c.nodes {
+		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes, c.source)
+	}
+	if c.nodes > maxRanks/c.perNode {
+		c.in.fault("ranks in all", fmt.Sprintf("got %d nodes of %d ranks", c.nodes, c.perNode), "at most %d", maxRanks)
+		return
+	}
+	place.Node, place.Nodes = c.node, c.nodes
+	place.Rank, place.WorldSize = c.node*c.perNode, c.nodes*c.perNode
+	place.LocalRank, place.LocalWorldSize = 0, c.perNode
+	if c.perNode > 1 {
+		place.Launch, place.LocalRank = true, -1
+	}
+}
+
+func (c *claim) settleRank(place *Place, perNode int) {
+	in := c.in
+	if c.worldSize > 0 && c.rank >= c.worldSize {
+		in.fault(c.names.rank, fmt.Sprintf("got %d", c.rank), "less than the number of ranks, %d (%s)", c.worldSize, c.source)
+	}
+	if c.worldSize > 0 && c.localWorldSize > c.worldSize {
+		in.fault(c.names.localWorldSize, fmt.Sprintf("got %d", c.localWorldSize), "at most the number of ranks, %d (%s)", c.worldSize, c.source)
+	}
+	locals, of := c.localWorldSize, "ranks on this machine"
+	if locals < 0 {
+		locals, of = c.worldSize, "ranks"
+	}
+	if locals > 0 && c.localRank >= locals {
+		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of, locals, c.source)
+	}
+	if perNode > 1 && perNode != c.localWorldSize {
+		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: %s says that this process is one rank",
+			in.options.RanksPerNode.From, perNode, c.source))
+	}
+	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
+		c.localRank = 0
+	}
+	if c.localRank < 0 && c.localWorldSize == c.worldSize {
+		c.localRank = c.rank
+	}
+	place.Rank, place.WorldSize = c.rank, c.worldSize
+	place.LocalRank, place.LocalWorldSize = c.localRank, max(c.localWorldSize, 0)
+	place.Node, place.Nodes = c.node, max(c.nodes, 0)
+}
+
+// checkWorldSize compares what the source says with WORLD_SIZE and the option of that name.
+func (c *claim) checkWorldSize(place Place) {
+	for _, size := range []Value{c.in.options.WorldSize, c.in.variable("WORLD_SIZE")} {
+		// Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others. Options overrule the environment.
+		if !size.given() || size.From == "WORLD_SIZE" && (c.source == "Kubeflow or torchrun" || c.source == "options") {
+			continue
+		}
+		n := c.in.number(size, 1, maxRanks, wantWorldSize)
+		if n > 0 && n != place.WorldSize && n != c.worldSize {
+			c.in.fault(size.From, got(size.Text), "%d, as %s says, or no value", place.WorldSize, c.source)
+		}
+	}
+}
+
+// findMaster looks for the address of rank 0.
+func (c *claim) findMaster(place *Place) {
+	in := c.in
+	local := place.Nodes == 1 || place.WorldSize == 1 || place.WorldSize > 0 && place.LocalWorldSize == place.WorldSize
+	// A node that starts all ranks itself needs no address from outside: one that is left over must not bind it to a network.
+	alone := c.source == "one process"
+	port := firstGiven(in.options.MasterPort, c.petOnly(c.port), in.variableUnless(alone, "MASTER_PORT"), c.port)
+	addr := firstGiven(in.options.MasterAddr, c.petOnly(c.addr), in.variableUnless(alone, "MASTER_ADDR"))
+	if !addr.given() && !local {
+		addr = c.addr
+	}
+	switch {
+	case addr.given():
+		place.MasterAddr, place.MasterFrom = in.host(addr), addr.From
+	case local:
+		place.MasterAddr, place.MasterFrom = loopback, "all ranks are on this machine"
+	case place.WorldSize > 1 && c.addrWant != "":
+		in.fault("MASTER_ADDR", got(""), "%s", c.addrWant)
+	}
+	place.MasterPort = in.optional(port, 1, 65535, defaultPort, "the port of rank 0")
+	if alone && !port.given() {
+		place.MasterPort = 0
+	}
+}
+
+// petOnly is the source's own word where it goes before MASTER_ADDR and MASTER_PORT.
+func (c *claim) petOnly(value Value) Value {
+	if c.source == "Kubeflow or torchrun" {
+		return value
+	}
+	return Value{}
+}
+
+func (in *input) variableUnless(skip bool, name string) Value {
+	if skip {
+		return Value{}
+	}
+	return in.variable(name)
+}
+
+func firstGiven(values ...Value) Value {
+	for _, value := range values {
+		if value.given() {
+			return value
+		}
+	}
+	return Value{}
+}

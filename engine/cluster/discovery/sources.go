@@ -1,0 +1,223 @@
+package discovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// claim is what one source says. A number it does not know is -1.
+type claim struct {
+	source string
+	in     *input
+
+	rank, worldSize           int
+	localRank, localWorldSize int
+
+	byNode      bool // the source numbers nodes: rank and worldSize mean nothing
+	node, nodes int
+	perNode     int // ranks of this node
+
+	pinned bool // one process is one rank, whatever RanksPerNode says
+
+	addr, port Value  // what the source says about rank 0
+	addrWant   string // what is wanted of MASTER_ADDR where nothing says where rank 0 is; "": that is a fault already
+
+	names claimNames
+}
+
+// claimNames are the variables that numbers came from, for faults found later.
+type claimNames struct{ rank, localRank, localWorldSize, node string }
+
+func unknown() claim {
+	return claim{rank: -1, worldSize: -1, localRank: -1, localWorldSize: -1, node: -1, nodes: -1, perNode: -1, addrWant: "the host of rank 0"}
+}
+
+// readRank reads what says which rank this process is; local and localSize may be left out.
+func (c *claim) readRank(in *input, rank, size, local, localSize Value) {
+	c.rank = in.number(rank, 0, maxRanks, wantRank)
+	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize)
+	c.localRank = in.optional(local, 0, maxRanks, -1, wantLocal)
+	c.localWorldSize = in.optional(localSize, 1, maxRanks, -1, wantLocalSize)
+	c.names = claimNames{rank: rank.From, localRank: local.From, localWorldSize: localSize.From}
+}
+
+// source is one party that may know who this process is. find answers, or gives the reason why it does not.
+type source struct {
+	name string
+	find func(in *input) (found claim, reason string)
+}
+
+// sources in the order in which they are asked. The last always answers.
+var sources = []source{
+	{"options", fromOptions},
+	{"environment", fromEnvironment},
+	{"Kubeflow or torchrun", fromPET},
+	{"MPI", fromMPI},
+	{"Slurm", fromSlurm},
+	{"SageMaker", fromSageMaker},
+	{"Kubernetes", fromKubernetes},
+	{"one process", fromNobody},
+}
+
+const (
+	wantRank      = "the number of this rank"
+	wantWorldSize = "the number of ranks"
+	wantLocal     = "the number of this rank on its machine"
+	wantLocalSize = "the number of ranks on this machine"
+	wantNode      = "the number of this node"
+	wantNodes     = "the number of nodes"
+	wantPerNode   = "the number of ranks to start on this node"
+)
+
+func fromOptions(in *input) (claim, string) {
+	o, c := in.options, unknown()
+	switch {
+	case o.Rank.given() || o.LocalRank.given():
+		c.readRank(in, o.Rank.or("rank option"), o.WorldSize.or("world size option"), o.LocalRank, o.LocalWorldSize)
+		c.pinned = true
+	case o.NodeRank.given() || o.Nodes.given():
+		c.byNode = true
+		c.nodes = in.number(o.Nodes.or("nodes option"), 1, maxRanks, wantNodes)
+		c.node = 0
+		if o.NodeRank.given() || c.nodes != 1 {
+			c.node = in.number(o.NodeRank.or("node rank option"), 0, maxRanks, wantNode)
+			c.names.node = o.NodeRank.From
+		}
+	default:
+		return c, "no rank or node is given"
+	}
+	return c, ""
+}
+
+// or names a value that was not given.
+func (v Value) or(name string) Value {
+	if v.From == "" {
+		v.From = name
+	}
+	return v
+}
+
+func fromEnvironment(in *input) (claim, string) {
+	c := unknown()
+	rank, local := in.variable("RANK"), in.variable("LOCAL_RANK")
+	if !rank.given() && !local.given() {
+		return c, "RANK is not set"
+	}
+	if n, err := wholeNumber(in.env["PET_NPROC_PER_NODE"]); err == nil && n > 1 && !local.given() && rank.Text == in.env["PET_NODE_RANK"] {
+		return c, fmt.Sprintf("RANK is the number of the pod (PET_NPROC_PER_NODE is %d, LOCAL_RANK is not set)", n)
+	}
+	c.readRank(in, rank, in.variable("WORLD_SIZE"), local, in.variable("LOCAL_WORLD_SIZE"))
+	c.pinned = true
+	return c, ""
+}
+
+// fromPET reads what torchrun takes its settings from, and Kubeflow sets.
+func fromPET(in *input) (claim, string) {
+	c := unknown()
+	node, nodes := in.variable("PET_NODE_RANK"), in.variable("PET_NNODES")
+	if !node.given() && !nodes.given() {
+		return c, "PET_NODE_RANK is not set"
+	}
+	c.byNode, c.names.node = true, node.From
+	c.node = in.number(node, 0, maxRanks, wantNode)
+	if least, most, isRange := strings.Cut(nodes.Text, ":"); isRange && least == most {
+		nodes.Text = least
+	}
+	c.nodes = in.number(nodes, 1, maxRanks, wantNodes+" (a range only where both ends are equal)")
+	switch per := in.variable("PET_NPROC_PER_NODE"); per.Text {
+	case "", "auto", "gpu", "cpu": // as many as there are devices
+	default:
+		c.perNode = in.number(per, 1, maxRanks, wantPerNode+" or auto, gpu, cpu")
+	}
+	c.addr, c.port = in.variable("PET_MASTER_ADDR"), in.variable("PET_MASTER_PORT")
+	return c, ""
+}
+
+// mpiFamilies are the names under which MPI's starters tell rank, size, local rank and local size.
+var mpiFamilies = [][4][]string{
+	{{"PMI_RANK"}, {"PMI_SIZE"}, {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"}, {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"}},
+	{{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
+	{{"MV2_COMM_WORLD_RANK"}, {"MV2_COMM_WORLD_SIZE"}, {"MV2_COMM_WORLD_LOCAL_RANK"}, {"MV2_COMM_WORLD_LOCAL_SIZE"}},
+}
+
+func fromMPI(in *input) (claim, string) {
+	c := unknown()
+	for _, names := range mpiFamilies {
+		rank, size := in.firstOf(names[0]...), in.firstOf(names[1]...)
+		if !rank.given() && !size.given() {
+			continue
+		}
+		c.readRank(in, rank, size, in.firstOf(names[2]...), in.firstOf(names[3]...))
+		c.addrWant = "the host of rank 0 (mpirun -x MASTER_ADDR=HOST, or -genv MASTER_ADDR HOST)"
+		if reason := notInStep(in); reason == "" {
+			// srun --mpi=pmi2 sets PMI_*: the node list says where rank 0 is. What is wrong with it is Slurm's fault.
+			if step, _ := fromSlurm(&input{env: in.env}); validHost(step.addr.Text) {
+				c.addr, c.port = step.addr, step.port
+			}
+		}
+		return c, ""
+	}
+	return c, "neither PMI_RANK, OMPI_COMM_WORLD_RANK nor MV2_COMM_WORLD_RANK is set"
+}
+
+func fromSageMaker(in *input) (claim, string) {
+	c := unknown()
+	list, current := in.variable("SM_HOSTS"), in.variable("SM_CURRENT_HOST")
+	if !list.given() && !current.given() {
+		return c, "SM_HOSTS is not set"
+	}
+	c.byNode, c.addrWant = true, ""
+	var hosts []string
+	if err := json.Unmarshal([]byte(list.Text), &hosts); err != nil || len(hosts) == 0 || len(hosts) > maxHosts || !allValid(hosts) {
+		in.fault("SM_HOSTS", got(list.Text), `a list of host names as JSON, such as ["algo-1","algo-2"]`)
+		return c, ""
+	}
+	c.nodes = len(hosts)
+	if c.node = slices.Index(hosts, current.Text); c.node < 0 {
+		in.fault("SM_CURRENT_HOST", got(current.Text), "one of SM_HOSTS %q", hosts[:min(len(hosts), 8)])
+	}
+	if gpus := in.variable("SM_NUM_GPUS"); gpus.given() {
+		if n := in.number(gpus, 0, maxRanks, "the number of GPUs of this host"); n > 0 {
+			c.perNode = n
+		}
+	}
+	c.addr = Value{hosts[0], "first host of SM_HOSTS"}
+	return c, ""
+}
+
+func allValid(hosts []string) bool {
+	return !slices.ContainsFunc(hosts, func(host string) bool { return !validHost(host) })
+}
+
+// fromKubernetes reads the number of a pod of an indexed Job. Kubernetes does not tell a pod how many there are.
+func fromKubernetes(in *input) (claim, string) {
+	c := unknown()
+	index := in.variable("JOB_COMPLETION_INDEX")
+	if !index.given() {
+		return c, "JOB_COMPLETION_INDEX is not set"
+	}
+	c.rank = in.number(index, 0, maxRanks, "the number of this pod")
+	c.names.rank = index.From
+	size := in.options.WorldSize
+	if !size.given() {
+		size = in.variable("WORLD_SIZE")
+	}
+	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not say it: set it to the Job's completions)")
+	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
+	return c, ""
+}
+
+func fromNobody(in *input) (claim, string) {
+	c := unknown()
+	c.byNode, c.node, c.nodes = true, 0, 1
+	size := in.options.WorldSize
+	if !size.given() {
+		size = in.variable("WORLD_SIZE")
+	}
+	if in.optional(size, 1, maxRanks, 1, wantWorldSize) > 1 {
+		in.fault("RANK", got(""), "%s, since %s is %s", wantRank, size.From, size.Text)
+	}
+	return c, ""
+}
