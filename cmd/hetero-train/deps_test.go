@@ -36,6 +36,12 @@ var layers = []layer{
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/device", "engine/device/native")},
 
+	// Communication.
+	{"engine/collective", imports("engine/tensor", "engine/device")},
+	{"engine/collective/internal/...", imports("engine/tensor", "engine/device", "engine/collective")},
+	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective")},
+	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/internal/...")},
+
 	// What to compute, and how.
 	{"engine/graph", imports("engine/tensor", "engine/device")},
 	{"engine/plan", imports("engine/tensor", "engine/device", "engine/graph")},

@@ -86,17 +86,23 @@ func readFile(t *testing.T, path string) []byte {
 	return b
 }
 
-func finalLoss(t *testing.T, dir string) json.Number {
+// outcomeOfRun is what result.json says of a run, as it is written there.
+type outcomeOfRun struct {
+	Steps       int64       `json:"steps"`
+	Loss        json.Number `json:"final_train_loss"`
+	SamplesSeen int64       `json:"samples_seen"`
+	Exit        int         `json:"exit"`
+}
+
+// resultOf reads the result of the run in dir, which has ended well.
+func resultOf(t *testing.T, dir string) outcomeOfRun {
 	t.Helper()
-	var r struct {
-		Loss json.Number `json:"final_train_loss"`
-		Exit int
-	}
+	var r outcomeOfRun
 	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), &r); err != nil {
 		t.Fatal(err)
 	}
-	if r.Exit != 0 {
-		t.Fatalf("%s: exit %d", dir, r.Exit)
+	if r.Exit != exitDone || r.Steps == 0 {
+		t.Fatalf("%s: got %+v", dir, r)
 	}
-	return r.Loss
+	return r
 }

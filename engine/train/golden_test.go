@@ -5,9 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -324,6 +327,57 @@ func TestStepsAllocateNothing(t *testing.T) {
 		if got := r.PredictedBytes(); got != before {
 			t.Errorf("%v: predicted %d bytes, the device gave out %d", compute, got, before)
 		}
+	}
+}
+
+// The first step touches all memory for the first time; from then on nothing may come, in Go, C++ or oneDNN.
+func TestResidentMemoryStopsGrowing(t *testing.T) {
+	statm, err := os.Open("/proc/self/statm")
+	if err != nil {
+		t.Skip("no /proc: ", err)
+	}
+	defer statm.Close()
+	resident := func() int {
+		debug.FreeOSMemory() // what the Go heap holds back is no growth
+		text := make([]byte, 256)
+		n, err := statm.ReadAt(text, 0)
+		fields := strings.Fields(string(text[:n]))
+		if err != io.EOF || len(fields) < 2 {
+			t.Fatal(err, fields)
+		}
+		pages, err := strconv.Atoi(fields[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pages * os.Getpagesize()
+	}
+	o := testOptions()
+	o.Model, o.ImageSize, o.BatchSize = resnet.Build(resnet.Family["resnet50"], resnet.Options{}), 224, 2
+	r, err := NewReplica(openCPU(t), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2, Classes: 3, Size: 224})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := data.NewLoader(data.Options{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: 224}, BatchSize: 2, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	steps := func(n int) int {
+		for range n {
+			if _, err := r.Step(context.Background(), l, 0.01); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return resident()
+	}
+	const slack = 1 << 20 // stacks and pages of code that are touched late; a step's activations are 100 times that
+	if two, eight := steps(2), steps(6); eight > two+slack {
+		t.Errorf("resident memory: %d bytes after 2 steps, %d after 8", two, eight)
 	}
 }
 
