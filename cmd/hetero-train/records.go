@@ -45,7 +45,13 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 	if err != nil {
 		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
 	}
-	j.later(w.Close)
+	j.later(func() error {
+		err := w.Close()
+		if n := w.Dropped(); n > 0 {
+			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk took none", n))
+		}
+		return err
+	})
 	if text := repair.String(); text != "" {
 		j.opts.log.Warn("metrics file repaired", "file", path, "repair", text)
 	}

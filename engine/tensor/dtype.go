@@ -49,13 +49,3 @@ func (d DType) String() string {
 
 // IsFloat reports whether d holds real numbers.
 func (d DType) IsFloat() bool { return d == F32 || d == F64 || d == BF16 || d == F16 }
-
-// ParseDType is the inverse of String for the types that users may name.
-func ParseDType(name string) (DType, error) {
-	for i, t := range dtypes {
-		if d := DType(i); t.name == name && d != Invalid && d != Opaque {
-			return d, nil
-		}
-	}
-	return Invalid, fmt.Errorf("unknown element type %q, want one of f32, f64, bf16, f16, i64, i32, u32, u8", name)
-}

@@ -30,20 +30,6 @@ func TestShapeCheckRefusesWhatCannotExist(t *testing.T) {
 	}
 }
 
-func TestDTypeNamesParseBack(t *testing.T) {
-	for d := F32; d < Opaque; d++ {
-		got, err := ParseDType(d.String())
-		if err != nil || got != d {
-			t.Errorf("%v: got %v, %v", d, got, err)
-		}
-	}
-	for _, bad := range []string{"", "opaque", "invalid", "float"} {
-		if _, err := ParseDType(bad); err == nil {
-			t.Errorf("%q: no error", bad)
-		}
-	}
-}
-
 func TestBF16RoundsToNearestEven(t *testing.T) {
 	for _, c := range []struct {
 		in   float32

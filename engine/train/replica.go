@@ -284,9 +284,9 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 		v := p.Init.A
 		switch p.Init.Kind {
 		case graph.Gaussian:
-			v += p.Init.B * s.Normal(i)
+			v = s.Gaussian(i, p.Init.A, p.Init.B)
 		case graph.Interval:
-			v += (p.Init.B - p.Init.A) * s.Uniform(i)
+			v = s.Between(i, p.Init.A, p.Init.B)
 		}
 		if p.Spec.DType == tensor.F64 {
 			out = binary.LittleEndian.AppendUint64(out, math.Float64bits(v))

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -20,6 +21,7 @@ var _ device.Driver = Driver{}
 const (
 	libraryName = "libhetero_cpu.so"
 	libraryDir  = "HETERO_LIB_DIR"
+	isaLimit    = "HETERO_CPU_ISA" // read by the library
 	// spinCount is how many turns an idle OpenMP thread spins before it sleeps: about 0.1 ms where a turn takes 25 ns
 	// (Zen 5). The gaps between kernels are shorter. OpenMP's own choice is 300,000: with as many threads as cores, each
 	// core that data loading takes for a moment then costs its partner milliseconds of spinning.
@@ -31,6 +33,9 @@ func (Driver) Kind() string { return "cpu" }
 
 // Open implements device.Driver.
 func (Driver) Open(index int, opts device.Options) (device.Device, error) {
+	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512", "avx2", "generic"}, isa) {
+		return nil, fmt.Errorf("cpu: environment variable %s: got %q, want avx512, avx2 or generic", isaLimit, isa)
+	}
 	lib, err := load()
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@
 // why no weights are committed for the runs that are compared with PyTorch.
 //
 //	weight := random.New(seed, "layer1.0.conv1.weight")
-//	weight.FillNormal(values, 0, math.Sqrt(2/fanOut))
+//	value := weight.Gaussian(i, 0, math.Sqrt(2/fanOut))
 //
 // # Definition
 //

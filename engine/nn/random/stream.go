@@ -35,22 +35,16 @@ func (s Stream) Normal(i uint64) float64 {
 	return radius * math.Cos(2*math.Pi*s.Uniform(2*i+1))
 }
 
-// FillUniform sets dst[i] to lo + (hi-lo)·Uniform(i), computed in f64 and rounded to f32. The rounding may reach hi
-// itself.
-func (s Stream) FillUniform(dst []float32, lo, hi float64) {
-	width := hi - lo
-	for i := range dst {
-		scaled := float64(width * s.Uniform(uint64(i))) // the conversion forbids a fused multiply-add
-		dst[i] = float32(lo + scaled)
-	}
+// Between is lo + (hi-lo)·Uniform(i). Rounded to f32 it may reach hi itself.
+func (s Stream) Between(i uint64, lo, hi float64) float64 {
+	scaled := float64((hi - lo) * s.Uniform(i)) // the conversion forbids a fused multiply-add
+	return lo + scaled
 }
 
-// FillNormal sets dst[i] to mean + std·Normal(i), computed in f64 and rounded to f32.
-func (s Stream) FillNormal(dst []float32, mean, std float64) {
-	for i := range dst {
-		scaled := float64(std * s.Normal(uint64(i))) // the conversion forbids a fused multiply-add
-		dst[i] = float32(mean + scaled)
-	}
+// Gaussian is mean + std·Normal(i).
+func (s Stream) Gaussian(i uint64, mean, std float64) float64 {
+	scaled := float64(std * s.Normal(i)) // the conversion forbids a fused multiply-add
+	return mean + scaled
 }
 
 // mix is SplitMix64's finaliser: a bijection of the 64-bit integers that lets every input bit reach every output bit.

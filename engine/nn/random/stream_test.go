@@ -25,8 +25,8 @@ var known = []struct {
 	bits    map[uint64]uint64
 	uniform []float64 // exact
 	normal  []float64 // within the last bits of ln and cos
-	inRange []float32 // FillUniform(-0.125, 0.125)
-	shifted []float32 // FillNormal(0.5, 0.05)
+	inRange []float32 // Between(-0.125, 0.125)
+	shifted []float32 // Gaussian(0.5, 0.05)
 }{
 	{
 		seed: 0, name: "",
@@ -73,21 +73,15 @@ func TestValuesAreThoseOfThePythonTwin(t *testing.T) {
 					t.Errorf("normal %d: got %v, want %v", i, got, want)
 				}
 			}
-			values := make([]float32, 3)
-			s.FillUniform(values, -0.125, 0.125)
-			equal(t, "FillUniform", values, c.inRange)
-			s.FillNormal(values, 0.5, 0.05)
-			equal(t, "FillNormal", values, c.shifted)
+			for i := range uint64(3) {
+				if got := float32(s.Between(i, -0.125, 0.125)); got != c.inRange[i] {
+					t.Errorf("between, %d: got %v, want %v", i, got, c.inRange[i])
+				}
+				if got := float32(s.Gaussian(i, 0.5, 0.05)); got != c.shifted[i] {
+					t.Errorf("gaussian, %d: got %v, want %v", i, got, c.shifted[i])
+				}
+			}
 		})
-	}
-}
-
-func equal(t *testing.T, what string, got, want []float32) {
-	t.Helper()
-	for i := range want {
-		if got[i] != want[i] {
-			t.Errorf("%s, element %d: got %v, want %v", what, i, got[i], want[i])
-		}
 	}
 }
 
@@ -186,21 +180,20 @@ func unmix(z uint64) uint64 {
 	return unshift(z, 30)
 }
 
-func TestFillingAllocatesNothing(t *testing.T) {
-	values := make([]float32, 64)
+func TestDrawingAllocatesNothing(t *testing.T) {
 	if got := testing.AllocsPerRun(10, func() {
 		s := New(1, "fc.bias")
-		s.FillUniform(values, -1, 1)
-		s.FillNormal(values, 0, 1)
+		drawn += s.Between(1, -1, 1) + s.Gaussian(1, 0, 1)
 	}); got != 0 {
 		t.Errorf("allocations: got %v, want 0", got)
 	}
 }
 
-func BenchmarkFillNormal(b *testing.B) {
-	values := make([]float32, 1<<16)
-	b.SetBytes(4 << 16)
-	for b.Loop() {
-		New(1, "layer4.0.downsample.0.weight").FillNormal(values, 0, 0.01)
+var drawn float64 // keeps the compiler from leaving out what is measured
+
+func BenchmarkGaussian(b *testing.B) {
+	s := New(1, "layer4.0.downsample.0.weight")
+	for i := uint64(0); b.Loop(); i++ {
+		drawn += s.Gaussian(i, 0, 0.01)
 	}
 }
