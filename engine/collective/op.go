@@ -3,6 +3,7 @@ package collective
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -128,8 +129,8 @@ func (o AllReduce) Check(int) error {
 	if err := o.Buffer.Check(); err != nil {
 		return faulty(o, err)
 	}
-	if size := o.DType.Size(); o.Buffer.Bytes%size != 0 {
-		return faulty(o, fmt.Errorf("buffer: got %d bytes, want a multiple of the %d of %v", o.Buffer.Bytes, size, o.DType))
+	if size := o.DType.Size(); o.Buffer.Bytes%size != 0 || o.Buffer.Offset%size != 0 {
+		return faulty(o, fmt.Errorf("buffer: got %d bytes at offset %d, want multiples of the %d of %v", o.Buffer.Bytes, o.Buffer.Offset, size, o.DType))
 	}
 	return nil
 }
@@ -194,6 +195,9 @@ func checkParts(buffer device.Region, dt tensor.DType, counts []int64, size int)
 			break
 		}
 	}
+	if buffer.Offset%dt.Size() != 0 {
+		return fmt.Errorf("buffer: got offset %d, want a multiple of the %d of %v", buffer.Offset, dt.Size(), dt)
+	}
 	if left != 0 || buffer.Bytes%dt.Size() != 0 {
 		return fmt.Errorf("buffer: got %d bytes, want the sum of the counts %v times the %d of %v", buffer.Bytes, counts, dt.Size(), dt)
 	}
@@ -227,6 +231,17 @@ func Signature(o Op) string {
 		return fmt.Sprintf("%s %v %v of %v elements", o.Kind(), dt, reduce, op.Counts)
 	}
 	return fmt.Sprintf("%s %v %v of %d bytes", o.Kind(), dt, reduce, buffer.Bytes)
+}
+
+// Agree says whether two ranks' operations are the same, as Signature tells it. Names, memory and events are each rank's own.
+func Agree(a, b Op) bool {
+	am, at, ar := a.Memory()
+	bm, bt, br := b.Memory()
+	if a.Kind() != b.Kind() || at != bt || ar != br || am.Bytes != bm.Bytes || !slices.Equal(a.Parts(), b.Parts()) {
+		return false
+	}
+	x, rooted := a.(Broadcast)
+	return !rooted || x.Root == b.(Broadcast).Root
 }
 
 // errNoOp is what Enqueue answers to nil.

@@ -1,0 +1,389 @@
+package collectivetest
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+var faultChecks = []check{
+	{"an operation that a rank does not enter times out and names it", checkTimeout},
+	{"a rank whose program is slow does not time out by itself", checkSlowProgram},
+	{"the death of a rank in an operation", checkDeathInOperation},
+	{"the death of a rank while nothing runs", checkDeathIdle},
+	{"the death of a rank while others wait for their programs", checkDeathBefore},
+	{"an abort is told to everybody with its cause", checkAbort},
+	{"an abort ends waiting for a program", checkAbortBefore},
+	{"a failed program fails the group", checkFailedProgram},
+	{"different operations are found", checkMismatch},
+	{"closing in order disturbs nobody who is done", checkOrderlyClose},
+	{"an operation with a rank that has closed", checkClosedPeer},
+	{"closing with work in the queue is an error", checkUnfinishedClose},
+	{"a closed communicator refuses", checkClosed},
+	{"dying, aborting and closing at once", checkStorm},
+}
+
+func checkTimeout(t *testing.T, open Opener) {
+	const limit = 300 * time.Millisecond
+	r := newRig(t, open, 3, limit)
+	r.do(func(rank int) collective.Op { return r.sum(rank, "all come") })
+	done := []*flag{{}, {}, {}}
+	start := time.Now()
+	r.each(func(rank int) {
+		if rank == 1 {
+			return
+		}
+		op := r.sum(rank, "one does not").(collective.AllReduce)
+		op.Done = done[rank]
+		r.enqueue(rank, op)
+		err := r.sync(rank)
+		var late *collective.TimeoutError
+		if !errors.As(err, &late) {
+			t.Errorf("rank %d: got %v, want a TimeoutError", rank, err)
+			return
+		}
+		if took := time.Since(start); took < limit || took > limit+promptly {
+			t.Errorf("rank %d: took %v with a limit of %v", rank, took, limit)
+		}
+		if !slices.Equal(late.Missing, []int{1}) || late.Limit != limit || !strings.Contains(late.Op, `"one does not"`) || late.Number != 2 {
+			t.Errorf("rank %d: got %+v, want rank 1 missing in operation 2", rank, late)
+		}
+		if !done[rank].Done() {
+			t.Errorf("rank %d: Done was not completed", rank)
+		}
+	})
+	if err := r.failure(1, promptly); err == nil {
+		t.Error("the rank that did not come was never told")
+	}
+}
+
+// checkSlowProgram: the limit counts from when a rank enters an operation, not from when it was enqueued.
+func checkSlowProgram(t *testing.T, open Opener) {
+	const limit = 500 * time.Millisecond
+	r := newRig(t, open, 2, limit)
+	ready := &flag{}
+	r.each(func(rank int) {
+		op := r.sum(rank, "late on both").(collective.AllReduce)
+		op.After = ready
+		r.enqueue(rank, op)
+	})
+	time.Sleep(2 * limit)
+	ready.Complete()
+	r.each(func(rank int) {
+		if err := r.sync(rank); err != nil {
+			t.Errorf("rank %d: %v", rank, err)
+		}
+	})
+}
+
+// died wants every rank but the dead one to know which it was.
+func (r *rig) died(dead int) {
+	r.t.Helper()
+	r.each(func(rank int) {
+		if rank == dead {
+			return
+		}
+		err := r.failure(rank, promptly)
+		var peer *collective.PeerError
+		if !errors.As(err, &peer) || peer.Rank != dead || !errors.Is(err, collective.ErrDied) {
+			r.t.Errorf("rank %d: got %v, want that rank %d died", rank, err, dead)
+		}
+		if err := r.Comms[rank].Enqueue(r.sum(rank, "afterwards")); err == nil {
+			r.t.Errorf("rank %d: enqueue after the failure: no error", rank)
+		}
+	})
+}
+
+func forDead(t *testing.T, open Opener, f func(t *testing.T, r *rig, dead int)) {
+	for dead, name := range []string{"rank 0 dies", "rank 1 dies", "rank 2 dies"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, open, 3, 0)
+			r.do(func(rank int) collective.Op { return r.sum(rank, "all live") })
+			f(t, r, dead)
+		})
+	}
+}
+
+func checkDeathInOperation(t *testing.T, open Opener) {
+	forDead(t, open, func(_ *testing.T, r *rig, dead int) {
+		r.each(func(rank int) {
+			if rank == dead {
+				time.Sleep(moment)
+				r.Kill(rank)
+				return
+			}
+			r.enqueue(rank, r.sum(rank, "one dies"))
+			if err := r.sync(rank); err == nil {
+				r.t.Errorf("rank %d: no error", rank)
+			}
+		})
+		r.died(dead)
+	})
+}
+
+func checkDeathIdle(t *testing.T, open Opener) {
+	forDead(t, open, func(_ *testing.T, r *rig, dead int) {
+		r.Kill(dead)
+		r.died(dead)
+	})
+}
+
+func checkDeathBefore(t *testing.T, open Opener) {
+	forDead(t, open, func(t *testing.T, r *rig, dead int) {
+		never, done := &flag{}, make([]flag, r.size)
+		r.each(func(rank int) {
+			op := r.sum(rank, "not yet").(collective.AllReduce)
+			op.After, op.Done = never, &done[rank]
+			r.enqueue(rank, op)
+		})
+		r.Kill(dead)
+		r.died(dead)
+		for rank := range done {
+			if err := done[rank].WaitHost(promptly); err != nil && rank != dead {
+				t.Errorf("rank %d: Done was not completed: %v", rank, err)
+			}
+		}
+	})
+}
+
+var errWhim = errors.New("a whim")
+
+func checkAbort(t *testing.T, open Opener) {
+	for _, waiting := range []bool{true, false} {
+		r := newRig(t, open, 3, 0)
+		r.each(func(rank int) {
+			if rank == 1 {
+				time.Sleep(moment)
+				r.Comms[1].Abort(errWhim)
+			} else if waiting {
+				r.enqueue(rank, r.sum(rank, "one aborts"))
+				if err := r.sync(rank); err == nil {
+					t.Errorf("rank %d: no error", rank)
+				}
+			}
+		})
+		if err := r.Comms[1].Err(); !errors.Is(err, collective.ErrAborted) || !errors.Is(err, errWhim) {
+			t.Errorf("the rank itself: got %v", err)
+		}
+		for _, rank := range []int{0, 2} {
+			err := r.failure(rank, promptly)
+			var peer *collective.PeerError
+			if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), errWhim.Error()) || errors.Is(err, collective.ErrDied) {
+				t.Errorf("rank %d: got %v, want that rank 1 aborted of %q", rank, err, errWhim)
+			}
+		}
+		r.Comms[1].Abort(errors.New("another")) // too late to matter
+		if err := r.Comms[1].Err(); !errors.Is(err, errWhim) {
+			t.Errorf("after a second abort: got %v", err)
+		}
+	}
+}
+
+func checkAbortBefore(t *testing.T, open Opener) {
+	r := newRig(t, open, 2, 0)
+	never, done := &flag{}, &flag{}
+	op := r.sum(0, "never").(collective.AllReduce)
+	op.After, op.Done = never, done
+	r.enqueue(0, op)
+	time.Sleep(moment)
+	r.Comms[0].Abort(errWhim)
+	if err := done.WaitHost(promptly); err != nil {
+		t.Errorf("Done was not completed: %v", err)
+	}
+	if err := r.sync(0); !errors.Is(err, errWhim) {
+		t.Errorf("got %v, want %v", err, errWhim)
+	}
+}
+
+// brokenEvent is one whose program failed.
+type brokenEvent struct{ flag }
+
+func (*brokenEvent) WaitHost(time.Duration) error { return errWhim }
+
+func checkFailedProgram(t *testing.T, open Opener) {
+	r := newRig(t, open, 2, 0)
+	op := r.sum(0, "of a program").(collective.AllReduce)
+	op.After = &brokenEvent{}
+	r.enqueue(0, op)
+	r.enqueue(1, r.sum(1, "of a program"))
+	if err := r.sync(0); !errors.Is(err, errWhim) {
+		t.Errorf("rank 0: got %v, want %v", err, errWhim)
+	}
+	var peer *collective.PeerError
+	if err := r.sync(1); !errors.As(err, &peer) || peer.Rank != 0 || !strings.Contains(err.Error(), errWhim.Error()) {
+		t.Errorf("rank 1: got %v, want that rank 0 failed of %q", err, errWhim)
+	}
+}
+
+func checkMismatch(t *testing.T, open Opener) {
+	for _, c := range []struct {
+		name string
+		odd  func(r *rig) collective.Op
+	}{
+		{"another size", func(r *rig) collective.Op {
+			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*6)), DType: tensor.F32}
+		}},
+		{"a much larger size", func(r *rig) collective.Op {
+			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 32<<20)), DType: tensor.F32}
+		}},
+		{"another type", func(r *rig) collective.Op {
+			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.I32}
+		}},
+		{"another reduction", func(r *rig) collective.Op {
+			return collective.AllReduce{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32, Reduce: collective.Max}
+		}},
+		{"another kind", func(*rig) collective.Op { return collective.Barrier{} }},
+		{"other counts", func(r *rig) collective.Op {
+			return collective.ReduceScatter{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32, Counts: []int64{3, 1, 1}}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t, open, 3, 10*time.Second)
+			r.do(func(rank int) collective.Op { return r.sum(rank, "all agree") })
+			found := make([]bool, r.size)
+			r.each(func(rank int) {
+				op := r.sum(rank, "")
+				if rank == 1 {
+					op = c.odd(r)
+				}
+				r.enqueue(rank, op)
+				err := r.sync(rank)
+				var mismatch *collective.MismatchError
+				var peer *collective.PeerError
+				switch {
+				case errors.As(err, &mismatch):
+					found[rank] = true
+					if mismatch.Number != 2 || mismatch.Got == mismatch.Want {
+						t.Errorf("rank %d: got %+v, want two operations number 2", rank, mismatch)
+					}
+				case !errors.As(err, &peer):
+					t.Errorf("rank %d: got %v, want a MismatchError or what another rank found", rank, err)
+				}
+			})
+			if !slices.Contains(found, true) {
+				t.Error("no rank has a MismatchError")
+			}
+		})
+	}
+}
+
+func checkOrderlyClose(t *testing.T, open Opener) {
+	for range 20 { // the race between the first to close and the last to finish
+		g := open(t, 3, 0)
+		r := &rig{Group: g, t: t, size: 3}
+		for range r.size {
+			r.devs = append(r.devs, newDevice())
+		}
+		r.each(func(rank int) {
+			for range 3 {
+				r.enqueue(rank, r.sum(rank, "last"))
+			}
+			if err := r.sync(rank); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+			if err := r.Comms[rank].Close(); err != nil {
+				t.Errorf("rank %d: close: %v", rank, err)
+			}
+			if err := r.Comms[rank].Err(); err != nil {
+				t.Errorf("rank %d: after close: %v", rank, err)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func checkClosedPeer(t *testing.T, open Opener) {
+	for _, leaver := range []int{0, 1} {
+		r := newRig(t, open, 3, 0)
+		r.do(func(rank int) collective.Op { return r.sum(rank, "together") })
+		if err := r.Comms[leaver].Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		r.Comms[leaver] = closedAlready{r.Comms[leaver]}
+		r.each(func(rank int) {
+			if rank == leaver {
+				return
+			}
+			err := r.Comms[rank].Enqueue(r.sum(rank, "without it"))
+			if err == nil {
+				err = r.sync(rank)
+			}
+			var peer *collective.PeerError
+			if !errors.As(err, &peer) || peer.Rank != leaver || !errors.Is(err, collective.ErrClosed) {
+				t.Errorf("rank %d: got %v, want that rank %d has closed", rank, err, leaver)
+			}
+		})
+	}
+}
+
+// closedAlready is a communicator that the test has closed itself.
+type closedAlready struct{ collective.Communicator }
+
+func (closedAlready) Close() error { return nil }
+
+func checkUnfinishedClose(t *testing.T, open Opener) {
+	r := newRig(t, open, 2, 0)
+	r.enqueue(0, r.sum(0, "alone"))
+	if err := r.Comms[0].Close(); !errors.Is(err, collective.ErrClosed) {
+		t.Errorf("got %v, want %v", err, collective.ErrClosed)
+	}
+	r.Comms[0] = closedAlready{r.Comms[0]}
+	var peer *collective.PeerError
+	if err := r.failure(1, promptly); !errors.As(err, &peer) || peer.Rank != 0 {
+		t.Errorf("the other rank: got %v, want that rank 0 gave up", err)
+	}
+}
+
+func checkClosed(t *testing.T, open Opener) {
+	r := newRig(t, open, 1, 0)
+	c := r.Comms[0]
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Comms[0] = closedAlready{c}
+	if err := c.Enqueue(r.sum(0, "")); !errors.Is(err, collective.ErrClosed) {
+		t.Errorf("enqueue: got %v, want %v", err, collective.ErrClosed)
+	}
+	if err := c.Close(); err == nil {
+		t.Error("second close: no error")
+	}
+	c.Abort(errWhim)
+	if err := c.Err(); err != nil {
+		t.Errorf("abort after close: got %v, want none", err)
+	}
+}
+
+// checkStorm only wants no rank to hang, and none to be left without an error.
+func checkStorm(t *testing.T, open Opener) {
+	for round := range 20 {
+		r := newRig(t, open, 4, 0)
+		r.each(func(rank int) {
+			for i := range 10 {
+				if r.Comms[rank].Enqueue(r.sum(rank, "storm")) != nil {
+					break
+				}
+				if i == round%10 {
+					switch rank {
+					case 1:
+						r.Comms[rank].Abort(errWhim)
+					case 2:
+						r.Kill(rank)
+					}
+				}
+			}
+			if rank != 2 && r.failure(rank, promptly) == nil {
+				t.Errorf("round %d: rank %d: no error", round, rank)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}

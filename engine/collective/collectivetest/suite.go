@@ -1,0 +1,182 @@
+package collectivetest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const (
+	// patience is longer than anything here takes on a loaded machine.
+	patience = 60 * time.Second
+	// moment is long enough for a mistake to show, too short to matter if none was made.
+	moment = 30 * time.Millisecond
+	// promptly is how soon a failure must be known everywhere on a loaded machine, though no time-out is set.
+	promptly = 10 * time.Second
+)
+
+// Group is a group under test.
+type Group struct {
+	Comms []collective.Communicator
+	// Kill ends a rank as kill -9 would. Its communicator is still closed by the suite.
+	Kill func(rank int)
+}
+
+// Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.
+type Opener func(t *testing.T, size int, limit time.Duration) Group
+
+// Run checks an implementation.
+func Run(t *testing.T, open Opener) {
+	for _, c := range []struct {
+		name   string
+		checks []check
+	}{
+		{"values", valueChecks},
+		{"order", orderChecks},
+		{"faults", faultChecks},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, one := range c.checks {
+				t.Run(one.name, func(t *testing.T) { one.run(t, open) })
+			}
+		})
+	}
+}
+
+// check is one promise.
+type check struct {
+	name string
+	run  func(*testing.T, Opener)
+}
+
+// rig is a group with memory.
+type rig struct {
+	Group
+	t    *testing.T
+	size int
+	devs []device.Device
+}
+
+// newRig closes its communicators when the test ends: that is an error where they have not failed.
+func newRig(t *testing.T, open Opener, size int, limit time.Duration) *rig {
+	t.Helper()
+	r := &rig{Group: open(t, size, limit), t: t, size: size}
+	if len(r.Comms) != size {
+		t.Fatalf("got %d communicators, want %d", len(r.Comms), size)
+	}
+	for rank, c := range r.Comms {
+		if c.Rank() != rank || c.Size() != size {
+			t.Fatalf("communicator %d: got rank %d of %d, want %d of %d", rank, c.Rank(), c.Size(), rank, size)
+		}
+		r.devs = append(r.devs, newDevice())
+	}
+	t.Cleanup(func() {
+		r.each(func(rank int) {
+			if err := r.Comms[rank].Close(); err != nil && r.Comms[rank].Err() == nil {
+				t.Errorf("rank %d: close: %v", rank, err)
+			}
+		})
+	})
+	return r
+}
+
+func newDevice() device.Device { return reference.New() }
+
+// each runs f for every rank, in goroutines.
+func (r *rig) each(f func(rank int)) {
+	var wg sync.WaitGroup
+	for rank := range r.size {
+		wg.Go(func() { f(rank) })
+	}
+	wg.Wait()
+}
+
+// memory is a buffer of a rank that holds data.
+func (r *rig) memory(rank int, data []byte) device.Region {
+	r.t.Helper()
+	b, err := r.devs[rank].Alloc(int64(len(data)))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	copy(b.Host(), data)
+	return device.Whole(b)
+}
+
+// event of a rank.
+func (r *rig) event(rank int) device.Event {
+	r.t.Helper()
+	e, err := r.devs[rank].NewEvent()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return e
+}
+
+// enqueue wants no error.
+func (r *rig) enqueue(rank int, op collective.Op) {
+	r.t.Helper()
+	if err := r.Comms[rank].Enqueue(op); err != nil {
+		r.t.Errorf("rank %d: enqueue: %v", rank, err)
+	}
+}
+
+// sync waits for a rank and returns the communicator's error.
+func (r *rig) sync(rank int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return r.Comms[rank].Sync(ctx)
+}
+
+// do runs one operation on all ranks and wants no error.
+func (r *rig) do(op func(rank int) collective.Op) {
+	r.t.Helper()
+	r.each(func(rank int) {
+		r.enqueue(rank, op(rank))
+		if err := r.sync(rank); err != nil {
+			r.t.Errorf("rank %d: %v", rank, err)
+		}
+	})
+	if r.t.Failed() {
+		r.t.FailNow()
+	}
+}
+
+// sum is a small all-reduce of a rank.
+func (r *rig) sum(rank int, name string) collective.Op {
+	return collective.AllReduce{Name: name, Buffer: r.memory(rank, make([]byte, 4*5)), DType: tensor.F32}
+}
+
+// failure waits, for no longer than limit, until a rank's communicator has failed.
+func (r *rig) failure(rank int, limit time.Duration) error {
+	for start := time.Now(); time.Since(start) < limit; time.Sleep(time.Millisecond) {
+		if err := r.Comms[rank].Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flag is an event that allocates nothing.
+type flag struct{ done atomic.Bool }
+
+func (f *flag) Done() bool      { return f.done.Load() }
+func (f *flag) Reset() error    { f.done.Store(false); return nil }
+func (f *flag) Complete() error { f.done.Store(true); return nil }
+func (f *flag) Close() error    { return nil }
+func (f *flag) WaitHost(limit time.Duration) error {
+	for start := time.Now(); !f.Done(); time.Sleep(10 * time.Microsecond) {
+		if time.Since(start) > limit {
+			return fmt.Errorf("flag: %w", os.ErrDeadlineExceeded)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,256 @@
+// Package queue is what communicators of the host share: the order of operations, the thread that runs them, events,
+// and the first failure. An implementation adds a [Transport], which moves the data of one operation.
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Transport moves the data of operations.
+type Transport interface {
+	// Do performs op, the number-th of the communicator, counted from 1, on the communicator's thread. On devices that model
+	// time, at is when the operation may start, and the answer when it is complete.
+	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
+	// Fail is called once, by any goroutine, with the communicator's first failure: it makes a Do under way return, and
+	// tells the other ranks unless err came from them.
+	Fail(err error)
+	// Close is called once, after the last Do. orderly: this rank has done all that it enqueued.
+	Close(orderly bool) error
+}
+
+// afterSlice is how often a rank that waits for its own program looks whether the communicator has failed.
+const afterSlice = 50 * time.Millisecond
+
+// Queue implements collective.Communicator.
+type Queue struct {
+	rank, size int
+	transport  Transport
+	ended      chan struct{} // closed when the thread has ended
+
+	mu      sync.Mutex
+	work    sync.Cond       // queued has grown, or closing
+	queued  []collective.Op // a ring: first at head
+	head, n int             // n includes the one that runs
+	drained chan struct{}   // closed when n is 0; nil while nobody waits for it
+	err     error
+	closing bool
+}
+
+// Options of a Queue.
+type Options struct {
+	Rank, Size int
+	// OwnThread locks the goroutine that runs operations to an OS thread, for transports that block it in C.
+	OwnThread bool
+}
+
+// New starts a communicator; the caller ends it by Close.
+func New(t Transport, opts Options) *Queue {
+	q := &Queue{rank: opts.Rank, size: opts.Size, transport: t, ended: make(chan struct{}), queued: make([]collective.Op, 64)}
+	q.work.L = &q.mu
+	go func() {
+		defer close(q.ended)
+		if opts.OwnThread {
+			runtime.LockOSThread()
+		}
+		q.run()
+	}()
+	return q
+}
+
+// Rank implements collective.Communicator.
+func (q *Queue) Rank() int { return q.rank }
+
+// Size implements collective.Communicator.
+func (q *Queue) Size() int { return q.size }
+
+// Enqueue implements collective.Communicator.
+func (q *Queue) Enqueue(op collective.Op) error {
+	if err := collective.Check(op, q.size); err != nil {
+		return fmt.Errorf("collective: rank %d: %w", q.rank, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	switch {
+	case q.err != nil:
+		return q.err
+	case q.closing:
+		return fmt.Errorf("collective: rank %d: %s: %w", q.rank, collective.Describe(op), collective.ErrClosed)
+	}
+	if q.n == len(q.queued) {
+		grown := make([]collective.Op, 2*q.n)
+		copied := copy(grown, q.queued[q.head:])
+		copy(grown[copied:], q.queued[:q.head])
+		q.queued, q.head = grown, 0
+	}
+	q.queued[(q.head+q.n)%len(q.queued)] = op
+	q.n++
+	q.work.Signal()
+	return nil
+}
+
+// run is the communicator's thread.
+func (q *Queue) run() {
+	for number := uint64(1); ; number++ {
+		op := q.next()
+		if op == nil {
+			return
+		}
+		q.perform(op, number)
+		q.finished()
+	}
+}
+
+// next is the first operation in the queue, where it stays until finished; nil when the communicator closes.
+func (q *Queue) next() collective.Op {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.n == 0 {
+		if q.closing {
+			return nil
+		}
+		q.work.Wait()
+	}
+	return q.queued[q.head]
+}
+
+func (q *Queue) finished() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.queued[q.head] = nil
+	q.head = (q.head + 1) % len(q.queued)
+	q.n--
+	if q.n == 0 && q.drained != nil {
+		close(q.drained)
+		q.drained = nil
+	}
+}
+
+// perform runs op, unless the communicator has failed, and completes its Done either way.
+func (q *Queue) perform(op collective.Op, number uint64) {
+	tags := op.Tags()
+	at, err := q.await(tags.After)
+	if err != nil {
+		err = fmt.Errorf("collective: rank %d: %s: what it waits for: %w", q.rank, collective.Describe(op), err)
+	} else if q.Err() == nil {
+		at, err = q.transport.Do(op, number, at)
+	}
+	if err != nil {
+		q.Fail(err)
+	}
+	if err := complete(tags.Done, at); err != nil {
+		q.Fail(fmt.Errorf("collective: rank %d: %s: tell that it is done: %w", q.rank, collective.Describe(op), err))
+	}
+}
+
+// await returns when e is complete, and when that was where time is modelled, or when the communicator has failed.
+func (q *Queue) await(e device.Event) (at time.Duration, err error) {
+	if e == nil {
+		return 0, nil
+	}
+	for q.Err() == nil {
+		err := e.WaitHost(afterSlice)
+		switch {
+		case err == nil:
+			if c, ok := e.(device.ClockedEvent); ok {
+				at = c.CompletedAt()
+			}
+			return at, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func complete(e device.Event, at time.Duration) error {
+	if e == nil {
+		return nil
+	}
+	if c, ok := e.(device.ClockedEvent); ok {
+		return c.CompleteAt(at)
+	}
+	return e.Complete()
+}
+
+// Fail makes err the first failure, if there is none yet and the communicator is not closed.
+func (q *Queue) Fail(err error) {
+	if q.failed(err) {
+		q.transport.Fail(err)
+	}
+}
+
+func (q *Queue) failed(err error) (first bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil || (q.closing && q.n == 0) {
+		return false
+	}
+	q.err = err
+	return true
+}
+
+// Err implements collective.Communicator.
+func (q *Queue) Err() error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.err
+}
+
+// Abort implements collective.Communicator.
+func (q *Queue) Abort(cause error) {
+	q.Fail(fmt.Errorf("collective: rank %d: %w: %w", q.rank, collective.ErrAborted, cause))
+}
+
+// Sync implements collective.Communicator.
+func (q *Queue) Sync(ctx context.Context) error {
+	q.mu.Lock()
+	var drained chan struct{}
+	if q.n > 0 {
+		if q.drained == nil {
+			q.drained = make(chan struct{})
+		}
+		drained = q.drained
+	}
+	q.mu.Unlock()
+	if drained != nil {
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return q.Err()
+}
+
+// Close implements collective.Communicator.
+func (q *Queue) Close() error {
+	q.mu.Lock()
+	if q.closing {
+		q.mu.Unlock()
+		return fmt.Errorf("collective: rank %d: closed twice", q.rank)
+	}
+	left := q.n
+	failed := q.err != nil
+	q.mu.Unlock()
+	var unfinished error
+	if left > 0 && !failed {
+		unfinished = fmt.Errorf("collective: rank %d: %w with %d operations not finished", q.rank, collective.ErrClosed, left)
+		q.Fail(unfinished)
+	}
+	q.mu.Lock()
+	q.closing = true
+	orderly := q.err == nil
+	q.work.Signal()
+	q.mu.Unlock()
+	<-q.ended
+	return errors.Join(unfinished, q.transport.Close(orderly))
+}
