@@ -24,6 +24,7 @@ var layers = []layer{
 	{"engine/tensor", nil},
 	{"engine/config", nil},
 	{"balancer", nil},
+	{"engine/nativelib", nil},
 	{"cuda", nil},
 	{"nccl", nil},
 
@@ -34,7 +35,7 @@ var layers = []layer{
 	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
-	{"engine/device/cpu", imports("engine/tensor", "engine/device", "engine/device/native")},
+	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
 
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -18,14 +19,14 @@ import (
 // taken from the source tree's build/lib.
 func open(t *testing.T, opts device.Options) device.Device {
 	t.Helper()
-	if os.Getenv(libraryDir) == "" {
+	if os.Getenv(nativelib.DirVariable) == "" {
 		dir, err := filepath.Abs("../../../build/lib")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Setenv(libraryDir, dir)
+		t.Setenv(nativelib.DirVariable, dir)
 	}
-	path := filepath.Join(os.Getenv(libraryDir), libraryName)
+	path := filepath.Join(os.Getenv(nativelib.DirVariable), libraryName)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
 		t.Skipf("no %s: run make first", path)
 	}

@@ -1,16 +1,13 @@
 package cpu
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 // Driver opens the CPU device. It has one, index 0.
@@ -20,7 +17,6 @@ var _ device.Driver = Driver{}
 
 const (
 	libraryName = "libhetero_cpu.so"
-	libraryDir  = "HETERO_LIB_DIR"
 	isaLimit    = "HETERO_CPU_ISA" // read by the library
 	// spinCount is how many turns an idle OpenMP thread spins before it sleeps: about 0.1 ms where a turn takes 25 ns
 	// (Zen 5). The gaps between kernels are shorter. OpenMP's own choice is 300,000: with as many threads as cores, each
@@ -45,36 +41,11 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 
 // load finds and loads the library.
 func load() (*native.Library, error) {
-	dirs := searchPath()
-	for _, dir := range dirs {
-		path := filepath.Join(dir, libraryName)
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		return native.Load(path, settings())
-	}
-	return nil, fmt.Errorf("%w: cpu: no %s in %s; run make, or set %s to the folder that holds it",
-		device.ErrUnavailable, libraryName, strings.Join(dirs, ", "), libraryDir)
-}
-
-// searchPath is the folders to look in, first to last. A folder that was named is the only one.
-func searchPath() []string {
-	if dir := os.Getenv(libraryDir); dir != "" {
-		return []string{dir}
-	}
-	exe, err := os.Executable()
+	path, err := nativelib.Find(libraryName)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("%w: cpu: %w", device.ErrUnavailable, err)
 	}
-	if real, err := filepath.EvalSymlinks(exe); err == nil {
-		exe = real
-	}
-	beside := filepath.Dir(exe)
-	return []string{
-		filepath.Join(beside, "build", "lib"),
-		filepath.Join(beside, "lib"),
-		filepath.Join(beside, "..", "lib", "hetero-train"),
-	}
+	return native.Load(path, settings())
 }
 
 // settings is what the OpenMP library shall find in its environment where the user has set neither of the two that

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 func TestMissingLibraryIsUnavailable(t *testing.T) {
@@ -27,7 +28,7 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			t.Setenv(libraryDir, dir)
+			t.Setenv(nativelib.DirVariable, dir)
 			if c.content != "" {
 				content := []byte(c.content + strings.Repeat("\n", 4096)) // shorter, it is "file too short"
 				if err := os.WriteFile(filepath.Join(dir, libraryName), content, 0o600); err != nil {
@@ -44,28 +45,6 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestLibraryIsLookedForBesideTheProgram(t *testing.T) {
-	t.Setenv(libraryDir, "")
-	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	exe, err = filepath.EvalSymlinks(exe)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"build/lib", "lib", "../lib/hetero-train"}
-	for i, got := range searchPath() {
-		if abs := filepath.Join(filepath.Dir(exe), want[i]); got != abs {
-			t.Errorf("folder %d: got %s, want %s", i, got, abs)
-		}
-	}
-	t.Setenv(libraryDir, "/elsewhere")
-	if got := searchPath(); len(got) != 1 || got[0] != "/elsewhere" {
-		t.Errorf("with %s set: got %v, want that folder alone", libraryDir, got)
 	}
 }
 
