@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -261,4 +262,21 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 		}
 	}
 	return last
+}
+
+// GradientTimes is when the gradient of each trained parameter was final, counted from the start of the backward pass, by the
+// times of a run as RunTimed gives them. It never falls from one parameter to the next: a bucket waits for all before it.
+func (p *Plan) GradientTimes(elapsed []time.Duration) []time.Duration {
+	elapsed = elapsed[len(p.prepare)+len(p.forward):]
+	out := make([]time.Duration, p.params.Trained)
+	for i := range out {
+		end := p.params.Bytes
+		if i+1 < len(p.params.Params) {
+			end = p.params.Params[i+1].Offset
+		}
+		for _, took := range elapsed[:p.gradientsFinal(end)+1] {
+			out[i] += took
+		}
+	}
+	return out
 }

@@ -24,8 +24,10 @@ type ParamInfo struct {
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
 	Params []ParamInfo // in the order of the flat buffer: as backward finishes their gradients
-	Bytes  int64       // of the flat buffer of values; that of gradients is alike
-	States []ParamInfo // running statistics, in a flat buffer of their own
+	// Trained is how many of them, the first ones, have a gradient; those of the others stay zero.
+	Trained int
+	Bytes   int64       // of the flat buffer of values; that of gradients is alike
+	States  []ParamInfo // running statistics, in a flat buffer of their own
 	// StateBytes is the size of the states' buffer.
 	StateBytes int64
 	DType      tensor.DType // of every parameter
@@ -44,7 +46,7 @@ func (p *Params) Find(name string) (int, bool) {
 
 // newParams places parameters in the given order with their canonical specs.
 func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) device.TensorSpec) *Params {
-	p := &Params{DType: g.ParamType(), index: map[string]int{}}
+	p := &Params{DType: g.ParamType(), Trained: len(g.Gradients), index: map[string]int{}}
 	for _, v := range order {
 		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: spec(v), Offset: p.Bytes}
 		p.index[v.Name] = len(p.Params)

@@ -1,0 +1,191 @@
+package gradsync
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// SamplesInput is the graph input (ranks) i32 that nn.Net.Sync reads, where a graph has it; passes write it.
+const SamplesInput = "samples"
+
+// Pass is a plan that works together with other ranks.
+type Pass struct {
+	sync     *Sync
+	plan     *plan.Plan
+	forward  []collective.Op
+	backward []collective.Op
+	samples  device.Region // of the plan's input; without a buffer where it has none
+}
+
+// Bind makes a plan of the model runnable in arena, joined to the other ranks. It stays bound until it is closed or bound
+// again. All plans of a Sync must have the same exchanges.
+func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
+	if err := s.takePoints(p); err != nil {
+		return nil, err
+	}
+	w := plan.Wiring{}
+	for _, pt := range s.points {
+		w.Ready, w.Done = append(w.Ready, pt.ready), append(w.Done, pt.done)
+	}
+	for _, r := range s.runs {
+		w.Gradients = append(w.Gradients, plan.Insertion{Bytes: r.after, Steps: r.before})
+	}
+	if err := p.BindWired(arena, s.state, w); err != nil {
+		return nil, fmt.Errorf("gradient sum: %w", err)
+	}
+	pass := &Pass{sync: s, plan: p}
+	for i, e := range p.Exchanges() {
+		op := s.points[i].op(e, s.size)
+		if err := op.Check(s.size); err != nil {
+			return nil, err
+		}
+		if e.Phase == graph.Forward {
+			pass.forward = append(pass.forward, op)
+		} else {
+			pass.backward = append(pass.backward, op)
+		}
+	}
+	for _, name := range p.InputNames() {
+		if name == SamplesInput {
+			pass.samples, _, _ = p.Input(name)
+		}
+	}
+	if n := int64(4 * s.size); pass.samples.Buffer != nil && pass.samples.Bytes != n {
+		return nil, fmt.Errorf("gradient sum: input %s: got %d bytes, want an i32 for each of %d ranks", SamplesInput, pass.samples.Bytes, s.size)
+	}
+	return pass, nil
+}
+
+// takePoints makes the events of the first plan's exchanges and compares those of others with it.
+func (s *Sync) takePoints(p *plan.Plan) error {
+	exchanges := p.Exchanges()
+	if len(exchanges) > 0 && s.opts.Stats == nil {
+		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but no communicator is given for them")
+	}
+	if s.points == nil {
+		for _, e := range exchanges {
+			if !e.Sum && e.Ranks != s.size {
+				return fmt.Errorf("gradient sum: %s: the graph is built for %d ranks, want %d", e.Name, e.Ranks, s.size)
+			}
+			e.Region = device.Region{}
+			pt := point{Exchange: e, span: &span{}}
+			var err error
+			if pt.ready, err = s.event(); err != nil {
+				return err
+			}
+			if pt.done, err = s.event(); err != nil {
+				return err
+			}
+			s.points = append(s.points, pt)
+		}
+	}
+	if len(exchanges) != len(s.points) {
+		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first", len(exchanges), len(s.points))
+	}
+	for i, e := range exchanges {
+		if e.Region = (device.Region{}); e != s.points[i].Exchange {
+			return fmt.Errorf("gradient sum: exchange %d: got %+v, want the first plan's %+v", i, e, s.points[i].Exchange)
+		}
+	}
+	return nil
+}
+
+// op is what the communicator does at the point, in a plan's memory.
+func (pt *point) op(e plan.Exchange, ranks int) collective.Op {
+	after, done := timed(pt.ready, pt.done, pt.span)
+	if e.Sum {
+		return collective.AllReduce{Name: e.Name, Buffer: e.Region, DType: e.DType, After: after, Done: done}
+	}
+	counts := make([]int64, ranks)
+	for i := range counts {
+		counts[i] = int64(e.Elements)
+	}
+	return collective.AllGather{Name: e.Name, Buffer: e.Region, DType: e.DType, Counts: counts, After: after, Done: done}
+}
+
+// Forward runs the forward pass; the exchanges of batch normalisation happen within.
+func (p *Pass) Forward(stream device.Stream) error {
+	err := p.sync.sendShares(stream, p.samples)
+	if err == nil {
+		err = p.sync.meet(p.forward, 0)
+	}
+	if err == nil {
+		err = p.plan.Forward(stream)
+	}
+	return p.sync.after(err)
+}
+
+// Backward runs the backward pass. With last, which the last micro-batch of a step has, the sums over ranks begin under way:
+// Finish waits for them.
+func (p *Pass) Backward(stream device.Stream, last bool) error {
+	s := p.sync
+	err := s.meet(p.backward, len(p.forward))
+	overlap := last && !s.opts.Sequential
+	if err == nil && overlap {
+		err = s.begin()
+	}
+	if err == nil && overlap {
+		err = p.plan.BackwardFinal(stream)
+	} else if err == nil {
+		err = p.plan.Backward(stream)
+	}
+	if err == nil && last && s.opts.Sequential {
+		if err = stream.Run(s.tail); err == nil {
+			err = s.begin()
+		}
+	}
+	return s.after(err)
+}
+
+// meet enqueues the exchanges of one pass; first is the position of the first among all.
+func (s *Sync) meet(ops []collective.Op, first int) error {
+	for i := range ops {
+		pt := &s.points[first+i]
+		pt.span.reset()
+		if err := errors.Join(pt.ready.Reset(), pt.done.Reset()); err != nil {
+			return err
+		}
+	}
+	for _, op := range ops {
+		if err := s.opts.Stats.Enqueue(op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// begin enqueues the all-reduces of a step. In Sequential mode what they wait for is complete already.
+func (s *Sync) begin() error {
+	for _, r := range s.runs {
+		r.span.reset()
+		var err error
+		if !s.opts.Sequential {
+			err = r.ready.Reset()
+		}
+		if err := errors.Join(err, r.reduced.Reset()); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.runs {
+		if err := s.opts.Grads.Enqueue(r.op); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after is what a pass answers: its own failure, which the other ranks are told, or that of the communicators.
+func (s *Sync) after(err error) error {
+	if err == nil && s.opts.Stats != nil {
+		err = s.opts.Stats.Err()
+	}
+	if err != nil {
+		return s.fail(err)
+	}
+	return nil
+}

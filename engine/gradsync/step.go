@@ -1,0 +1,96 @@
+package gradsync
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// weightAt is where the weight is in host memory, behind the samples of each rank.
+func (s *Sync) weightAt() int64 { return (int64(4*s.size) + 63) / 64 * 64 }
+
+// SetShares says how many samples of each global micro-batch every rank has, from the next Forward on. All ranks must say the same.
+func (s *Sync) SetShares(samples []int) error {
+	if len(samples) != s.size {
+		return fmt.Errorf("gradient sum: shares: got %d, want one for each of %d ranks", len(samples), s.size)
+	}
+	mem, own, total := s.host.Host(), 0, 0
+	for rank, n := range samples {
+		if n < 0 || n > math.MaxInt32 {
+			return fmt.Errorf("gradient sum: share of rank %d: got %d samples, want 0 to %d", rank, n, math.MaxInt32)
+		}
+		binary.LittleEndian.PutUint32(mem[4*rank:], uint32(n))
+		part := s.parts(n)
+		if total += part; rank == s.opts.Grads.Rank() {
+			own = part
+		}
+	}
+	if total == 0 {
+		return fmt.Errorf("gradient sum: shares: got %v, want samples on some rank", samples)
+	}
+	if weight := float64(own) / float64(total); s.state.Params.DType == tensor.F64 {
+		binary.LittleEndian.PutUint64(mem[s.weightAt():], math.Float64bits(weight))
+	} else {
+		binary.LittleEndian.PutUint32(mem[s.weightAt():], math.Float32bits(float32(weight)))
+	}
+	s.stale = s.weight != nil
+	return nil
+}
+
+// parts is what a rank's running statistics count for: its samples, or its groups of them, which count alike.
+func (s *Sync) parts(samples int) int {
+	if g := s.opts.GhostGroup; g > 0 {
+		return (samples + g - 1) / g
+	}
+	return samples
+}
+
+// sendShares brings to the device what depends on the shares. Inputs share memory with other plans', so they are written for each run.
+func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
+	if to.Buffer != nil {
+		if err := stream.Copy(to, device.Region{Buffer: s.host, Bytes: to.Bytes}); err != nil {
+			return err
+		}
+	}
+	if !s.stale {
+		return nil
+	}
+	size := s.state.Params.DType.Size()
+	s.stale = false
+	return stream.Copy(device.Region{Buffer: s.weight, Bytes: size}, device.Region{Buffer: s.host, Offset: s.weightAt(), Bytes: size})
+}
+
+// Finish waits for the sums of a step, which the last Backward began, and brings them to where the optimizer reads them. The answer
+// has no error only if every rank's part is in them.
+func (s *Sync) Finish(ctx context.Context, stream device.Stream) (Times, error) {
+	times, err := s.finishStep(ctx, stream)
+	if err != nil {
+		return times, s.fail(fmt.Errorf("gradient sum: %w", err))
+	}
+	return times, nil
+}
+
+func (s *Sync) finishStep(ctx context.Context, stream device.Stream) (Times, error) {
+	if err := stream.Record(s.backwardEnd); err != nil {
+		return Times{}, err
+	}
+	if err := stream.Sync(); err != nil {
+		return Times{}, err
+	}
+	begun := time.Now()
+	if err := s.opts.Grads.Sync(ctx); err != nil {
+		return Times{}, err
+	}
+	waited := time.Since(begun)
+	if s.finish != nil {
+		if err := stream.Run(s.finish); err != nil {
+			return Times{}, err
+		}
+	}
+	return s.times(waited), nil
+}

@@ -1,0 +1,325 @@
+package gradsync
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Sizes of buckets where Options say none, in bytes: what PyTorch's DistributedDataParallel uses.
+const (
+	DefaultCapBytes   = 25 << 20
+	DefaultFirstBytes = 1 << 20
+)
+
+// Options say how gradients are summed.
+type Options struct {
+	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes, nil where plans have none; it may be
+	// Grads too, but then no bucket starts before the last exchange of the backward pass.
+	Grads, Stats collective.Communicator
+
+	// Ends are where buckets end, ascending, in bytes of the gradient buffer, at ends of parameters; nil: ByCap of
+	// FirstBytes and CapBytes, whose 0 is the default.
+	Ends                 []int64
+	FirstBytes, CapBytes int64
+
+	Wire       tensor.DType // element type in transit: bf16, or tensor.Invalid for that of the gradients
+	Sequential bool         // no overlap: buckets are sent after the backward pass, to see what overlap is worth
+
+	// AverageStates: ranks move running statistics by their own samples, and average them once a step by their shares. For batch
+	// normalisation over a rank's own samples, or over groups of GhostGroup of them.
+	AverageStates bool
+	GhostGroup    int
+}
+
+// Sync sums the gradients of all ranks.
+type Sync struct {
+	opts   Options
+	dev    device.Device
+	cache  *plan.Cache
+	state  *plan.State
+	into   device.Buffer
+	size   int // ranks
+	runs   []*reduction
+	bucket []Bucket
+	points []point // one for each exchange of the plans
+
+	wire       device.Buffer // of gradients, nil where they are sent as they are
+	statesWire device.Buffer
+	weight     device.Buffer // (1): this rank's part of averaged states
+	host       device.Buffer // samples (size) i32, then the weight
+	stale      bool          // weight is not what host says
+
+	tail, finish device.Program // what Sequential runs before the all-reduces; what follows them
+	backwardEnd  device.Event
+	closer       []func() error
+}
+
+// reduction is one all-reduce of a step and the steps that go before and behind it.
+type reduction struct {
+	after          int64 // bytes of gradients that it waits for
+	before, behind []device.Step
+	ready, reduced device.Event
+	op             collective.Op
+	span           span
+	bytes          int64
+}
+
+// point is where plans exchange values. Its events serve all plans.
+type point struct {
+	plan.Exchange
+	ready, done device.Event
+	span        *span
+}
+
+// New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads itself, or the caller's sum of
+// several micro-batches of that size. All ranks must use the same layout of parameters and the same options; Compare makes sure.
+func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
+	s := &Sync{opts: o, dev: cache.Device, cache: cache, state: state, into: into, size: o.Grads.Size()}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("gradient sum: %w", err), s.Close())
+		}
+	}()
+	if err := s.takeBuckets(); err != nil {
+		return nil, err
+	}
+	if err := s.allocate(); err != nil {
+		return nil, err
+	}
+	if o.AverageStates && state.Params.StateBytes > 0 {
+		if err := s.averageStates(); err != nil {
+			return nil, fmt.Errorf("running statistics: %w", err)
+		}
+	}
+	for i, b := range s.bucket {
+		if err := s.reduce(fmt.Sprintf("bucket %d", i), b); err != nil {
+			return nil, fmt.Errorf("bucket %d: %w", i, err)
+		}
+	}
+	return s, s.programs()
+}
+
+// takeBuckets settles the options that have defaults.
+func (s *Sync) takeBuckets() error {
+	params, o := s.state.Params, &s.opts
+	if o.Wire == tensor.Invalid {
+		o.Wire = params.DType
+	}
+	if o.Wire != params.DType && o.Wire != tensor.BF16 {
+		return fmt.Errorf("element type in transit: got %v, want bf16 or the gradients' %v", o.Wire, params.DType)
+	}
+	if o.CapBytes == 0 {
+		o.CapBytes = DefaultCapBytes
+	}
+	if o.FirstBytes == 0 {
+		o.FirstBytes = DefaultFirstBytes
+	}
+	if o.Ends == nil {
+		o.Ends = ByCap(params, o.FirstBytes, o.CapBytes)
+	}
+	if err := checkEnds(params, o.Ends); err != nil {
+		return err
+	}
+	s.bucket = buckets(params, o.Ends)
+	return nil
+}
+
+func (s *Sync) allocate() (err error) {
+	params := s.state.Params
+	flat := func(bytes int64) (b device.Buffer) {
+		if err != nil {
+			return nil
+		}
+		if b, err = s.state.NewFlat(bytes); err == nil {
+			s.closer = append(s.closer, b.Free)
+		}
+		return b
+	}
+	if s.opts.Wire != params.DType {
+		s.wire = flat(params.Bytes / params.DType.Size() * s.opts.Wire.Size())
+	}
+	if s.opts.AverageStates {
+		s.statesWire = flat(params.StateBytes)
+		s.weight = flat(params.DType.Size())
+	}
+	if err != nil {
+		return err
+	}
+	if s.host, err = s.dev.AllocHost(s.weightAt() + 8); err != nil {
+		return err
+	}
+	s.closer = append(s.closer, s.host.Free)
+	s.backwardEnd, err = s.event()
+	return err
+}
+
+// event makes an event that Close closes.
+func (s *Sync) event() (device.Event, error) {
+	e, err := s.dev.NewEvent()
+	if err == nil {
+		s.closer = append(s.closer, e.Close)
+	}
+	return e, err
+}
+
+// reduce adds the all-reduce of a bucket.
+func (s *Sync) reduce(name string, b Bucket) error {
+	params := s.state.Params
+	r := &reduction{after: b.Offset + b.Bytes}
+	part := func(of device.Buffer) device.Region {
+		return device.Region{Buffer: of, Offset: b.Offset, Bytes: b.Bytes}
+	}
+	n := int(b.Bytes / params.DType.Size())
+	spec := device.Spec(params.DType, n)
+	sum := part(s.into)
+	if s.into != s.state.Grads {
+		add, err := s.launch(name+" sum", device.Binary{Func: device.Add}, []device.TensorSpec{spec, spec}, spec, []device.Region{sum, part(s.state.Grads)}, sum)
+		if err != nil {
+			return err
+		}
+		r.before = append(r.before, add)
+	}
+	if s.wire != nil {
+		narrow := device.Spec(s.opts.Wire, n)
+		size := narrow.DType.Size()
+		there := device.Region{Buffer: s.wire, Offset: b.Offset / params.DType.Size() * size, Bytes: narrow.Size()}
+		out, err := s.launch(name+" narrowed", device.Reorder{To: narrow.DType}, []device.TensorSpec{spec}, narrow, []device.Region{sum}, there)
+		if err != nil {
+			return err
+		}
+		back, err := s.launch(name+" widened", device.Reorder{To: spec.DType}, []device.TensorSpec{narrow}, spec, []device.Region{there}, sum)
+		if err != nil {
+			return err
+		}
+		r.before, r.behind = append(r.before, out), append(r.behind, back)
+		sum = there
+	}
+	return s.add(r, collective.AllReduce{Name: name, Buffer: sum, DType: s.opts.Wire})
+}
+
+// averageStates adds the all-reduce of running statistics: this rank's by its weight, before the backward pass.
+func (s *Sync) averageStates() error {
+	params := s.state.Params
+	spec := device.Spec(params.DType, int(params.StateBytes/params.DType.Size()))
+	factor := device.Spec(params.DType, 1)
+	own := device.Region{Buffer: s.state.States, Bytes: params.StateBytes}
+	there := device.Region{Buffer: s.statesWire, Bytes: params.StateBytes}
+	weight := device.Region{Buffer: s.weight, Bytes: factor.Size()}
+	scale, err := s.launch("statistics weighted", device.Scale{}, []device.TensorSpec{spec, factor}, spec, []device.Region{own, weight}, there)
+	if err != nil {
+		return err
+	}
+	back, err := s.launch("statistics averaged", device.Reorder{To: spec.DType}, []device.TensorSpec{spec}, spec, []device.Region{there}, own)
+	if err != nil {
+		return err
+	}
+	return s.add(&reduction{before: []device.Step{scale}, behind: []device.Step{back}},
+		collective.AllReduce{Name: "running statistics", Buffer: there, DType: params.DType})
+}
+
+// add completes a reduction with its events.
+func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
+	if r.ready, err = s.event(); err != nil {
+		return err
+	}
+	if r.reduced, err = s.event(); err != nil {
+		return err
+	}
+	r.before = append(r.before, device.Step{Record: r.ready})
+	r.behind = append([]device.Step{{Wait: r.reduced}}, r.behind...)
+	op.After, op.Done = timed(r.ready, r.reduced, &r.span)
+	r.op, r.bytes = op, op.Buffer.Bytes
+	if err := r.op.Check(s.size); err != nil {
+		return err
+	}
+	s.runs = append(s.runs, r)
+	return nil
+}
+
+// launch is a step of one kernel with one output; where both lie in one place, the device must be able to work in place.
+func (s *Sync) launch(name string, op device.Op, in []device.TensorSpec, out device.TensorSpec, inAt []device.Region, outAt device.Region) (device.Step, error) {
+	k, err := s.cache.Compile(op, in, []device.TensorSpec{out})
+	if err != nil {
+		return device.Step{}, err
+	}
+	if outAt == inAt[0] && !canWorkInPlace(k) {
+		return device.Step{}, fmt.Errorf("%s: %s does not work in place", s.dev.Info().Name, op.Kind())
+	}
+	l := &device.Launch{Name: name, Kernel: k, In: inAt, Out: []device.Region{outAt}}
+	if bytes := k.Workspace(); bytes > 0 {
+		ws, err := s.dev.Alloc(bytes)
+		if err != nil {
+			return device.Step{}, err
+		}
+		s.closer = append(s.closer, ws.Free)
+		l.Workspace = device.Whole(ws)
+	}
+	return device.Step{Launch: l}, nil
+}
+
+func canWorkInPlace(k device.Kernel) bool {
+	for _, a := range k.InPlace() {
+		if a == (device.Alias{Out: 0, In: 0}) {
+			return true
+		}
+	}
+	return false
+}
+
+// programs makes what runs outside the passes.
+func (s *Sync) programs() (err error) {
+	var tail, finish []device.Step
+	for _, r := range s.runs {
+		tail = append(tail, r.before...)
+		finish = append(finish, r.behind...)
+	}
+	for _, p := range []struct {
+		to    *device.Program
+		steps []device.Step
+	}{{&s.tail, tail}, {&s.finish, finish}} {
+		if len(p.steps) == 0 {
+			continue
+		}
+		if *p.to, err = s.dev.NewProgram(p.steps); err != nil {
+			return fmt.Errorf("gradient sum: %w", err)
+		}
+		s.closer = append(s.closer, (*p.to).Close)
+	}
+	return nil
+}
+
+// Buckets are the ranges of the gradient buffer that are summed one by one, in order.
+func (s *Sync) Buckets() []Bucket { return s.bucket }
+
+// fail tells the other ranks of a failure of this one. If they failed first, that is the error.
+func (s *Sync) fail(err error) error {
+	for _, c := range []collective.Communicator{s.opts.Stats, s.opts.Grads} {
+		if c == nil {
+			continue
+		}
+		if first := c.Err(); first != nil && !errors.Is(err, first) {
+			err = fmt.Errorf("%w (%w)", first, err)
+		}
+	}
+	for _, c := range []collective.Communicator{s.opts.Stats, s.opts.Grads} {
+		if c != nil {
+			c.Abort(err)
+		}
+	}
+	return err
+}
+
+// Close frees events, programs and memory. Close the plans before, or bind them to something else.
+func (s *Sync) Close() error {
+	var errs []error
+	for i := len(s.closer) - 1; i >= 0; i-- {
+		errs = append(errs, s.closer[i]())
+	}
+	s.closer = nil
+	return errors.Join(errs...)
+}
