@@ -29,10 +29,9 @@ type Options struct {
 	// epoch that do not fill a global batch are left out of it.
 	Evaluate bool
 
-	// Offset and Count are the share of each batch that this rank reads, as SetShare takes it. Count 0 with Offset 0
-	// means the whole batch.
-	Offset, Count int
-	// MaxCount is the largest Count there will be; 0 means a whole batch. It sizes the buffers.
+	// Share is what this rank reads of each batch; nil means all of it.
+	Share *Share
+	// MaxCount is the largest Share.Count there will be; 0 means a whole batch. It sizes the buffers.
 	MaxCount int
 
 	Start   int64 // first batch, counted from 0 over all epochs
@@ -43,6 +42,9 @@ type Options struct {
 	// nil means the Go heap.
 	Alloc func(bytes int) (memory []byte, free func(), err error)
 }
+
+// Share is samples Offset … Offset+Count-1 of each batch; none is possible.
+type Share struct{ Offset, Count int }
 
 // Batch is this rank's share of one global batch (or of one accumulation part of it). It belongs to the caller until
 // Release; Images, Labels and IDs are in the order of the global batch.
@@ -106,7 +108,7 @@ func NewLoader(o Options) (*Loader, error) {
 		ready:      make(chan struct{}, 1),
 		head:       o.Start,
 		fill:       o.Start,
-		shares:     append(make([]shareChange, 0, 16), shareChange{0, o.Offset, o.Count}),
+		shares:     append(make([]shareChange, 0, 16), shareChange{0, o.Share.Offset, o.Share.Count}),
 		orderEpoch: -1,
 	}
 	l.work.L = &l.mu
@@ -177,13 +179,13 @@ func (o Options) normalized() (Options, error) {
 	} else {
 		part := o.BatchSize / o.Accumulation
 		setDefault(&o.MaxCount, part)
-		if o.Offset == 0 && o.Count == 0 {
-			o.Count = part
+		if o.Share == nil {
+			o.Share = &Share{0, part}
 		}
 		if o.MaxCount < 1 || o.MaxCount > part {
 			fault("largest share is %d samples, want 1 to %d", o.MaxCount, part)
 		}
-		if err := checkShare(o.Offset, o.Count, part, o.MaxCount); err != nil {
+		if err := checkShare(o.Share.Offset, o.Share.Count, part, o.MaxCount); err != nil {
 			errs = append(errs, err)
 		}
 	}

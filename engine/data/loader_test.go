@@ -176,10 +176,11 @@ func TestEvaluationReadsEverySampleInOrderAndKeepsTheRest(t *testing.T) {
 		{"first of two ranks", 0, 1, [][]int64{{0}, {4}, {8}}},
 		{"second of two ranks", 1, 3, [][]int64{{1, 2, 3}, {5, 6, 7}, {9}}},
 		{"rank without a share of the rest", 3, 1, [][]int64{{3}, {7}, {}}},
+		{"rank without samples", 0, 0, [][]int64{{}, {}, {}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLoader(t, Options{Dataset: &fake{samples: 10, size: 4}, Transform: Transform{Size: 4}, BatchSize: 4,
-				Evaluate: true, Offset: c.offset, Count: c.count, Workers: 2})
+				Evaluate: true, Share: &Share{c.offset, c.count}, Workers: 2})
 			for pass := range 3 {
 				for step, want := range c.want {
 					b, err := l.Next(t.Context())
@@ -303,9 +304,9 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 		{"batch larger than the data", func(o *Options) { o.BatchSize = 11 }, "10 samples do not fill one batch of 11"},
 		{"accumulation", func(o *Options) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
 		{"accumulated evaluation", func(o *Options) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
-		{"share", func(o *Options) { o.Offset, o.Count = 2, 3 }, "share of 3 samples from 2 on lies outside a batch of 4"},
-		{"overflowing share", func(o *Options) { o.Offset, o.Count = 1<<62, 1<<62 }, "lies outside"},
-		{"share above the largest", func(o *Options) { o.Count, o.MaxCount = 3, 2 }, "want at most 2 (MaxCount)"},
+		{"share", func(o *Options) { o.Share = &Share{2, 3} }, "share of 3 samples from 2 on lies outside a batch of 4"},
+		{"overflowing share", func(o *Options) { o.Share = &Share{1 << 62, 1 << 62} }, "lies outside"},
+		{"share above the largest", func(o *Options) { o.Share, o.MaxCount = &Share{0, 3}, 2 }, "want at most 2 (MaxCount)"},
 		{"largest share", func(o *Options) { o.MaxCount = 5 }, "largest share is 5 samples, want 1 to 4"},
 		{"start", func(o *Options) { o.Start = -1 }, "first batch is -1"},
 		{"start beyond the evaluation", func(o *Options) { o.Start, o.Evaluate = 4, true }, "first batch is 4, want at most 3"},
@@ -342,7 +343,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLoader(t, Options{Dataset: Cached(synthetic.Train, 0), Transform: Transform{Crop: PadCrop, Size: 32, Pad: 4, Flip: true},
-		BatchSize: 100, MaxCount: 80, Workers: 2, Count: 50})
+		BatchSize: 100, MaxCount: 80, Workers: 2, Share: &Share{0, 50}})
 	ctx := t.Context()
 	step := int64(0)
 	next := func() {

@@ -19,8 +19,8 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		want := reference(t, o, steps)
 		o.MaxCount = rapid.IntRange(1, part).Draw(t, "largest share")
 		o.Workers, o.Depth = rapid.IntRange(1, 3).Draw(t, "workers"), rapid.IntRange(2, 5).Draw(t, "depth")
-		o.Count = rapid.IntRange(1, o.MaxCount).Draw(t, "first count")
-		o.Offset = rapid.IntRange(0, part-o.Count).Draw(t, "first offset")
+		o.Share = &Share{Count: rapid.IntRange(0, o.MaxCount).Draw(t, "first count")}
+		o.Share.Offset = rapid.IntRange(0, part-o.Share.Count).Draw(t, "first offset")
 		l, err := NewLoader(o)
 		if err != nil {
 			t.Fatalf("%v", err)
@@ -29,7 +29,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 		type share struct{ offset, count int }
 		shares := make([]share, 2*steps) // of each step, the dumb way
 		for i := range shares {
-			shares[i] = share{o.Offset, o.Count}
+			shares[i] = share{o.Share.Offset, o.Share.Count}
 		}
 		var held []*Batch
 		for step := range steps {
@@ -67,7 +67,7 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 
 func TestSamplesThatStayInTheShareAreNotReadAgain(t *testing.T) {
 	f := &fake{samples: 100, size: 4}
-	l := newLoader(t, Options{Dataset: f, Transform: augmented, BatchSize: 20, Count: 10, Depth: 2, Workers: 1})
+	l := newLoader(t, Options{Dataset: f, Transform: augmented, BatchSize: 20, Share: &Share{0, 10}, Depth: 2, Workers: 1})
 	waitFor(t, "both batches to be read", func() bool { return f.reads.Load() == 20 })
 	if err := l.SetShare(0, 2, 12); err != nil {
 		t.Fatal(err)

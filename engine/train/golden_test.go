@@ -309,7 +309,12 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 	return r, l
 }
 
+var addressSanitizer bool
+
 func TestStepsAllocateNothing(t *testing.T) {
+	if addressSanitizer {
+		t.Skip("the address sanitizer allocates on the Go heap")
+	}
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		r, l := steadyReplica(t, compute)
 		before, _ := r.dev.Memory()
