@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -250,12 +251,12 @@ func (p *Plan) points() []*launch {
 	return out
 }
 
-// gradientsFinal is the position in the backward pass of the last launch that writes to the first bytes of the gradient buffer, -1
-// if there is none.
+// gradientsFinal is the position in the backward pass of the last launch that writes to the first bytes of the gradient buffer, or
+// reads there what a sum over ranks would change; -1 if there is none.
 func (p *Plan) gradientsFinal(bytes int64) int {
 	last := -1
 	for i, l := range p.backward {
-		for _, v := range l.out {
+		for _, v := range slices.Concat(l.in, l.out) {
 			if s := v.mem.root(); s.place == inGrads && s.offset < bytes {
 				last = i
 			}
