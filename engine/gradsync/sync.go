@@ -54,6 +54,8 @@ type Sync struct {
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // weight is not what host says
 
+	hashing device.Buffer // host memory for Hash, where it cannot see the device's
+
 	tail, finish device.Program // what Sequential runs before the all-reduces; what follows them
 	backwardEnd  device.Event
 	closer       []func() error
@@ -296,22 +298,33 @@ func (s *Sync) programs() (err error) {
 // Buckets are the ranges of the gradient buffer that are summed one by one, in order.
 func (s *Sync) Buckets() []Bucket { return s.bucket }
 
-// fail tells the other ranks of a failure of this one. If they failed first, that is the error.
+// fail ends both communicators and says why a step failed. If they failed by themselves, that is the error that names who
+// began it: ranks that hear of a failure pass it on, so the one that came the shortest way is the first.
 func (s *Sync) fail(err error) error {
-	for _, c := range []collective.Communicator{s.opts.Stats, s.opts.Grads} {
-		if c == nil {
-			continue
-		}
-		if first := c.Err(); first != nil && !errors.Is(err, first) {
-			err = fmt.Errorf("%w (%w)", first, err)
+	for _, c := range s.communicators() {
+		if first := c.Err(); first != nil && (hops(err) > hops(first) || hops(err) == 0 && errors.Is(err, first)) {
+			err = first
 		}
 	}
-	for _, c := range []collective.Communicator{s.opts.Stats, s.opts.Grads} {
-		if c != nil {
-			c.Abort(err)
-		}
+	for _, c := range s.communicators() {
+		c.Abort(err)
 	}
 	return err
+}
+
+func (s *Sync) communicators() []collective.Communicator {
+	if s.opts.Stats == nil || s.opts.Stats == s.opts.Grads {
+		return []collective.Communicator{s.opts.Grads}
+	}
+	return []collective.Communicator{s.opts.Grads, s.opts.Stats}
+}
+
+// hops is over how many ranks the news of a failure came, 0 for a failure of this rank's own.
+func hops(err error) (n int) {
+	for peer := (*collective.PeerError)(nil); errors.As(err, &peer); n++ {
+		err = peer.Cause
+	}
+	return n
 }
 
 // Close frees events, programs and memory. Close the plans before, or bind them to something else.

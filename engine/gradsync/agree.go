@@ -1,0 +1,198 @@
+package gradsync
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Fingerprint is what all ranks must agree in, one fact a line: parameters, statistics, buckets and the exchanges of p, which is any
+// plan of the model. Callers put facts of their own before it (version, settings) and hand all to Compare.
+func (s *Sync) Fingerprint(p *plan.Plan) []string {
+	var lines []string
+	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
+	params := s.state.Params
+	for i, info := range params.Params {
+		add("parameter %d: %s %v, %s, bytes %d to %d", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...), s.layout(info.Spec.Layout),
+			info.Offset, info.Offset+info.Spec.Size())
+	}
+	for i, info := range params.States {
+		add("statistic %d: %s %v", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...))
+	}
+	for i, b := range s.bucket {
+		add("bucket %d: bytes %d to %d, %v in transit", i, b.Offset, b.Offset+b.Bytes, s.opts.Wire)
+	}
+	for i, e := range p.Exchanges() {
+		what := fmt.Sprintf("gathered from %d ranks", e.Ranks)
+		if e.Sum {
+			what = "summed"
+		}
+		add("exchange %d: %s, %s, %d of %v, %s", i, e.Name, passes[e.Phase], e.Elements, e.DType, what)
+	}
+	add("running statistics: averaged %t, over groups of %d", s.opts.AverageStates, s.opts.GhostGroup)
+	return lines
+}
+
+var passes = [...]string{graph.Forward: "forward", graph.Backward: "backward"}
+
+// layout is a name that means the same on all devices of a kind: a private layout's number means nothing elsewhere.
+func (s *Sync) layout(l device.Layout) string {
+	if l == device.Plain {
+		return "plain"
+	}
+	if n, ok := s.dev.(device.LayoutNamer); ok {
+		return n.LayoutName(l)
+	}
+	return fmt.Sprintf("layout %d of %s", l, s.dev.Info().Kind)
+}
+
+// DifferenceError: ranks do not do the same. Every rank gets the same one.
+type DifferenceError struct {
+	Ranks []RankDifference // ascending
+}
+
+// RankDifference is where a rank is not like rank 0.
+type RankDifference struct {
+	Rank  int
+	Line  int    // from 1
+	Got   string // "" where it has no such line
+	Want  string // rank 0's
+	Lines int    // how many lines differ
+}
+
+func (e *DifferenceError) Error() string {
+	var b strings.Builder
+	b.WriteString("ranks do not train the same thing: ")
+	for i, d := range e.Ranks {
+		if i == 3 {
+			fmt.Fprintf(&b, "; %d more ranks differ", len(e.Ranks)-i)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "rank %d: got %q, want rank 0's %q", d.Rank, orNothing(d.Got), orNothing(d.Want))
+		if d.Lines > 1 {
+			fmt.Fprintf(&b, " (line %d, and %d more lines differ)", d.Line, d.Lines-1)
+		}
+	}
+	return b.String()
+}
+
+func orNothing(line string) string {
+	if line == "" {
+		return "nothing"
+	}
+	return line
+}
+
+// Compare answers a DifferenceError on every rank unless all ranks come with the same lines. All ranks call it; comm must take
+// host memory of dev.
+func Compare(ctx context.Context, comm collective.Communicator, dev device.Device, lines []string) error {
+	text := strings.Join(lines, "\n")
+	sums, err := gather(ctx, comm, dev, "fingerprint", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))
+	if err != nil {
+		return fmt.Errorf("comparing ranks: %w", err)
+	}
+	same := true
+	for _, s := range sums {
+		same = same && string(s) == string(sums[0])
+	}
+	if same {
+		return nil
+	}
+	texts, err := gatherUnequal(ctx, comm, dev, "fingerprint text", []byte(text))
+	if err != nil {
+		return fmt.Errorf("comparing ranks: %w", err)
+	}
+	e := &DifferenceError{}
+	want := strings.Split(string(texts[0]), "\n")
+	for rank, t := range texts {
+		if d := difference(strings.Split(string(t), "\n"), want); d.Lines > 0 {
+			d.Rank = rank
+			e.Ranks = append(e.Ranks, d)
+		}
+	}
+	return e
+}
+
+// difference is the first of the lines that differ, and how many do.
+func difference(got, want []string) (d RankDifference) {
+	at := func(list []string, i int) string {
+		if i < len(list) {
+			return list[i]
+		}
+		return ""
+	}
+	for i := range max(len(got), len(want)) {
+		g, w := at(got, i), at(want, i)
+		if g == w {
+			continue
+		}
+		if d.Lines++; d.Lines == 1 {
+			d.Line, d.Got, d.Want = i+1, g, w
+		}
+	}
+	return d
+}
+
+// gather gives every rank the bytes of each, as many on all ranks.
+func gather(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
+	counts := make([]int64, comm.Size())
+	for i := range counts {
+		counts[i] = int64(len(part))
+	}
+	return gatherParts(ctx, comm, dev, name, part, counts)
+}
+
+// gatherUnequal is gather where each rank has another number of bytes.
+func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
+	lengths, err := gather(ctx, comm, dev, name+" length", binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
+	if err != nil {
+		return nil, err
+	}
+	counts := make([]int64, len(lengths))
+	for i, l := range lengths {
+		counts[i] = int64(binary.LittleEndian.Uint64(l))
+	}
+	return gatherParts(ctx, comm, dev, name, part, counts)
+}
+
+func gatherParts(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte, counts []int64) ([][]byte, error) {
+	starts, total := make([]int64, len(counts)+1), int64(0)
+	for i, n := range counts {
+		total += n
+		starts[i+1] = total
+	}
+	if total == 0 {
+		return make([][]byte, len(counts)), nil
+	}
+	memory, err := dev.AllocHost(total)
+	if err != nil {
+		return nil, err
+	}
+	defer memory.Free()
+	host := memory.Host()
+	copy(host[starts[comm.Rank()]:], part)
+	err = comm.Enqueue(collective.AllGather{Name: name, Buffer: device.Region{Buffer: memory, Bytes: total}, DType: tensor.U8, Counts: counts})
+	if err == nil {
+		err = comm.Sync(ctx)
+	}
+	if err != nil {
+		comm.Abort(err)
+		_ = comm.Sync(context.Background()) // until nobody uses the memory; its error is the one that there was
+		return nil, err
+	}
+	out := make([][]byte, len(counts))
+	for i := range out {
+		out[i] = append([]byte(nil), host[starts[i]:starts[i+1]]...)
+	}
+	return out, nil
+}
