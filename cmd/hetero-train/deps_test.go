@@ -60,7 +60,7 @@ var layers = []layer{
 	// The loop, and what is trained and watched.
 	{"engine/models", imports("engine/graph", "engine/nn")},
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
-	{"engine/train", imports("engine/tensor", "engine/device", "engine/graph", "engine/plan", "engine/nn", "engine/nn/random",
+	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},
 	{"profiler/system", nil},
 	{"profiler/runtime", nil},

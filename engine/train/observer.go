@@ -21,13 +21,14 @@ type Observer interface {
 	Warn(err error)
 }
 
-// StepRecord is one optimizer step as the run saw it.
+// StepRecord is one optimizer step as the run saw it: losses and counts are those of all ranks, times those of this one.
 type StepRecord struct {
 	StepResult
-	Step       int64 // optimizer steps done, this one included
-	Total      int64 // steps of the run, 0 if unknown
-	Epoch      int   // from 0
-	EpochStep  int   // steps of this epoch done, this one included
+	Ranks      []RankStep // each rank's own part, as it measured it
+	Step       int64      // optimizer steps done, this one included
+	Total      int64      // steps of the run, 0 if unknown
+	Epoch      int        // from 0
+	EpochStep  int        // steps of this epoch done, this one included
 	EpochSteps int
 	Rate       float64 // learning rate
 	Skipped    int64   // steps skipped so far because of NaN or Inf

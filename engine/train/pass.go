@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -19,6 +20,8 @@ const ignored = -1
 // pass is a plan with the host memory of its inputs and outputs.
 type pass struct {
 	plan    *plan.Plan
+	joined  *gradsync.Pass // the plan's passes where other ranks take part
+	idle    bool           // no samples: it only meets the others
 	host    device.Buffer
 	inputs  map[string]transfer
 	results []transfer // device to host: loss, rank
@@ -33,9 +36,15 @@ type transfer struct {
 	spec      device.TensorSpec
 }
 
-// bind gives the plan its memory and lays out the host twins, each 64-byte aligned.
-func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State) (err error) {
-	if err := p.plan.Bind(arena, state); err != nil {
+// bind gives the plan its memory, joined to other ranks where sync is not nil, and lays out the host twins, each
+// 64-byte aligned.
+func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, sync *gradsync.Sync) (err error) {
+	if sync != nil {
+		p.joined, err = sync.Bind(p.plan, arena)
+	} else {
+		err = p.plan.Bind(arena, state)
+	}
+	if err != nil {
 		return err
 	}
 	type slot struct {
@@ -51,18 +60,21 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State) (
 		return err
 	}
 	for _, name := range p.plan.InputNames() {
+		if name == gradsync.SamplesInput {
+			continue // gradsync writes it
+		}
 		region, spec, err := p.plan.Input(name)
 		if err := add(name, region, spec, err); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"loss", "rank"} {
+	for _, name := range p.outputs() {
 		region, spec, err := p.plan.Output(name)
 		if err := add(name, region, spec, err); err != nil {
 			return err
 		}
 	}
-	if p.host, err = dev.AllocHost(total); err != nil {
+	if p.host, err = dev.AllocHost(max(total, 1)); err != nil {
 		return fmt.Errorf("replica: host memory of %d bytes: %w", total, err)
 	}
 	p.inputs = map[string]transfer{}
@@ -77,9 +89,33 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State) (
 			p.inputs[name] = s.transfer
 		}
 	}
-	p.results = []transfer{p.loss, p.rank}
-	p.n = p.loss.spec.Shape[0]
+	if !p.idle {
+		p.results = []transfer{p.loss, p.rank}
+		p.n = p.loss.spec.Shape[0]
+	}
 	return nil
+}
+
+func (p *pass) outputs() []string {
+	if p.idle {
+		return nil
+	}
+	return []string{"loss", "rank"}
+}
+
+func (p *pass) forward(s device.Stream) error {
+	if p.joined != nil {
+		return p.joined.Forward(s)
+	}
+	return p.plan.Forward(s)
+}
+
+// backward runs the backward pass; with last the sums over ranks begin within.
+func (p *pass) backward(s device.Stream, last bool) error {
+	if p.joined != nil {
+		return p.joined.Backward(s, last)
+	}
+	return p.plan.Backward(s)
 }
 
 func (p *pass) close() error {
@@ -94,6 +130,9 @@ func (p *pass) close() error {
 func (p *pass) load(s device.Stream, b *data.Batch) error {
 	if b.N > p.n {
 		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
+	}
+	if p.idle {
+		return nil
 	}
 	copy(p.inputs["images"].host.Host(), b.Images)
 	labels := p.inputs["labels"].host.Host()
@@ -127,6 +166,9 @@ func (p *pass) send(s device.Stream, names ...string) error {
 
 // setScale writes the factor of every sample's loss, and the dropout key.
 func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
+	if p.idle {
+		return nil
+	}
 	t := p.inputs["scale"]
 	if t.spec.DType == tensor.F64 {
 		binary.LittleEndian.PutUint64(t.host.Host(), math.Float64bits(scale))
@@ -150,6 +192,9 @@ func (p *pass) fetch(s device.Stream) error {
 // sums adds up the fetched results of the first n samples.
 func (p *pass) sums(n int) Sums {
 	out := Sums{Samples: n}
+	if n == 0 {
+		return out
+	}
 	loss := p.loss.host.Host()
 	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.host.Host()))), p.n)
 	for i := range n {

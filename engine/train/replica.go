@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
@@ -29,6 +30,7 @@ type ReplicaOptions struct {
 	LabelSmoothing float64
 	Seed           uint64
 	Optimizer      optim.Options
+	Peers          *Peers // nil: this replica trains alone
 }
 
 // microBatch is the samples of one forward and backward pass.
@@ -36,7 +38,7 @@ func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
 // Check reports whether the model can be built for these images, without a device.
 func (o ReplicaOptions) Check() error {
-	_, err := o.graph(true)
+	_, err := o.graph(true, o.microBatch())
 	return err
 }
 
@@ -45,18 +47,21 @@ type Replica struct {
 	opts   ReplicaOptions
 	dev    device.Device
 	cache  *plan.Cache
+	params *plan.Params // their layout
 	state  *plan.State
 	optim  *optim.Optimizer
 	stream device.Stream
 	arena  device.Buffer
-	train  *pass
-	eval   *pass
+	now    *share         // what is trained with
+	shares map[int]*share // planned so far, by samples of a micro-batch
+
+	sync    *gradsync.Sync // nil without peers
+	reports *reports
 
 	// With accumulation, gradients of micro-batches are summed here.
 	sum        device.Buffer
 	addProgram device.Program
 
-	flops  int64 // of one optimizer step
 	closer closer
 }
 
@@ -76,7 +81,7 @@ func (c *closer) close() error {
 
 // NewReplica builds graphs and plans, allocates all memory and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
-	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev)}
+	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shares: map[int]*share{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -90,7 +95,12 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 		return nil, fmt.Errorf("replica: %w", err)
 	}
 	r.closer.add(r.stream.Close)
-	if err := r.planPasses(); err != nil {
+	if p := opts.Peers; p != nil {
+		if err := p.check(p.Shares, opts.microBatch()); err != nil {
+			return nil, err
+		}
+	}
+	if r.now, err = r.planned(opts.Peers.share(opts.microBatch())); err != nil {
 		return nil, err
 	}
 	if err := r.allocate(); err != nil {
@@ -99,32 +109,8 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	return r, r.initialize()
 }
 
-// planPasses plans training and evaluation. Both use the same micro-batch, so they share one arena.
-func (r *Replica) planPasses() error {
-	training, err := r.opts.graph(true)
-	if err != nil {
-		return err
-	}
-	evaluation, err := r.opts.graph(false)
-	if err != nil {
-		return err
-	}
-	r.flops = training.FLOPs() * int64(r.opts.Accumulation)
-	trainPlan, err := plan.Compile(r.cache, training, nil)
-	if err != nil {
-		return err
-	}
-	evalPlan, err := plan.Compile(r.cache, evaluation, trainPlan.Params())
-	if err != nil {
-		return err
-	}
-	r.train, r.eval = &pass{plan: trainPlan}, &pass{plan: evalPlan}
-	return nil
-}
-
-// graph builds the pass for one micro-batch of N samples.
-func (o ReplicaOptions) graph(training bool) (*graph.Graph, error) {
-	n := o.microBatch()
+// graph builds the pass for n samples of a micro-batch.
+func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 	return graph.Build(func(g *graph.Graph) {
 		if o.Compute == tensor.F64 {
 			g.UseF64()
@@ -134,6 +120,7 @@ func (o ReplicaOptions) graph(training bool) (*graph.Graph, error) {
 		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
 		if training {
 			net.IDs, net.Key = g.Input("ids", tensor.I64, n), g.Input("key", tensor.U32, 2)
+			net.Sync = o.Peers.statistics(g, o.microBatch())
 		}
 		x := g.ImageNormalize("normalize", images, o.Mean[:], o.Std[:], o.Compute) // (N, 3, H, W)
 		logits := o.Model(net, x, o.Classes)                                       // (N, classes)
@@ -152,7 +139,7 @@ func (o ReplicaOptions) graph(training bool) (*graph.Graph, error) {
 
 // allocate takes all device memory that the replica will ever use.
 func (r *Replica) allocate() (err error) {
-	params := r.train.plan.Params()
+	params := r.params
 	if r.state, err = plan.NewState(r.cache, params); err != nil {
 		return err
 	}
@@ -168,18 +155,21 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.optim.Close)
-	bytes := max(r.train.plan.ArenaBytes(), r.eval.plan.ArenaBytes())
-	if r.arena, err = r.dev.Alloc(bytes); err != nil {
-		return r.tooLarge(bytes, err)
+	if err := r.openSync(grads); err != nil {
+		return err
 	}
-	r.closer.add(r.arena.Free)
-	for _, p := range []*pass{r.train, r.eval} {
-		if err := p.bind(r.dev, device.Whole(r.arena), r.state); err != nil {
+	largest := r.now
+	if p := r.opts.Peers; p != nil && p.MaxShare > largest.samples {
+		if largest, err = r.planned(p.MaxShare); err != nil {
 			return err
 		}
-		r.closer.add(p.close)
 	}
-	return nil
+	bytes := max(largest.arenaBytes(), 1)
+	if r.arena, err = r.dev.Alloc(bytes); err != nil {
+		return r.tooLarge(largest.samples, bytes, err)
+	}
+	r.closer.add(r.arena.Free)
+	return r.bind(r.now)
 }
 
 // MemoryError says that the activations of a micro-batch do not fit into the device.
@@ -200,12 +190,12 @@ func (e *MemoryError) Error() string {
 // Unwrap gives the device's error, device.ErrOutOfMemory in its chain.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-func (r *Replica) tooLarge(bytes int64, err error) error {
+func (r *Replica) tooLarge(samples int, bytes int64, err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
 	}
 	used, _ := r.dev.Memory()
-	e := &MemoryError{Samples: r.opts.microBatch(), NeedBytes: bytes, FreeBytes: r.dev.Info().MemoryBytes - used, Err: err}
+	e := &MemoryError{Samples: samples, NeedBytes: bytes, FreeBytes: r.dev.Info().MemoryBytes - used, Err: err}
 	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow with the samples
 	return e
 }
@@ -240,7 +230,7 @@ func (r *Replica) allocateSum() (err error) {
 
 // PredictedBytes is the device memory that the plans said the replica needs. It equals what the device has handed out.
 func (r *Replica) PredictedBytes() int64 {
-	bytes := max(r.train.plan.ArenaBytes(), r.eval.plan.ArenaBytes()) + r.state.Bytes() + r.optim.Bytes()
+	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
 	if r.sum != nil {
 		bytes += r.sum.Bytes()
 	}
@@ -256,11 +246,11 @@ func (r *Replica) ParamCount() int64 {
 	return n
 }
 
-// FLOPs is the nominal arithmetic of one optimizer step.
-func (r *Replica) FLOPs() int64 { return r.flops }
+// FLOPs is the nominal arithmetic of this rank's share of one optimizer step.
+func (r *Replica) FLOPs() int64 { return r.now.flops }
 
 // Plan is the training plan, for reports.
-func (r *Replica) Plan() *plan.Plan { return r.train.plan }
+func (r *Replica) Plan() *plan.Plan { return r.now.train.plan }
 
 // initialize sets parameters and statistics: functions of (seed, name, position).
 func (r *Replica) initialize() error {
@@ -303,5 +293,5 @@ func (r *Replica) Close() error { return r.closer.close() }
 // RunTimed runs prepare, forward and backward on the batch that was loaded last and adds each launch's time to
 // elapsed, in the order of Plan().Launches(). Parameters are not updated.
 func (r *Replica) RunTimed(elapsed []time.Duration) error {
-	return r.train.plan.RunTimed(r.stream, elapsed)
+	return r.now.train.plan.RunTimed(r.stream, elapsed)
 }

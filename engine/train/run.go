@@ -44,10 +44,23 @@ type Options struct {
 	NaNPatience  int // skipped steps in a row before a roll-back
 	NaNRollbacks int // roll-backs before ErrDiverged
 
-	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew.
+	// Splitter decides the shares of the ranks; nil: they stay as they are.
+	Splitter Splitter
+	// Load measures what the run takes of the machine, once a step; nil: nothing is known.
+	Load func() Load
+
+	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew. With peers it is rank 0's that
+	// counts, state and weights alike.
 	Resume *checkpoint.State
 	// Template is the checkpoint state's part that Run does not know: program, configuration, seed.
 	Template checkpoint.State
+}
+
+// Splitter is asked before every optimizer step, on every rank, and answers the same on all.
+type Splitter interface {
+	// Split is the samples of a micro-batch for each rank in the step that follows, nil for no change. ranks is what the last
+	// step was like on each, nil before the first.
+	Split(step int64, ranks []RankStep) []int
 }
 
 // Result is how a run ended.
@@ -80,19 +93,26 @@ type run struct {
 	savedStep  int64
 	nanRow     int  // skipped steps in a row
 	evalOwed   bool // the evaluation of this step is due, but not done
+	asked      wish // what the ranks agreed on after the last step
+	alone      [1]RankStep
 	result     Result
 	record     StepRecord
 }
 
-// Run trains to the end, or until ctx is cancelled. The result is valid, as far as the run got, with an error too.
+// Run trains to the end, or until ctx is cancelled on any rank. The result is valid, as far as the run got, with an error too. The other
+// ranks of a run that fails are told why.
 func Run(ctx context.Context, o Options) (Result, error) {
 	runtime.LockOSThread() // an OpenMP team and a CUDA context belong to a thread
 	defer runtime.UnlockOSThread()
 	r := &run{Options: o, start: time.Now(), savedStep: -1}
 	r.lastSave = r.start
 	r.epochSteps = int64(o.Train.BatchesPerEpoch() / o.Replica.opts.Accumulation)
-	if o.Resume != nil {
-		r.restore(*o.Resume)
+	resume, err := o.Replica.spread(context.WithoutCancel(ctx), o.Resume)
+	if err != nil {
+		return r.result, err
+	}
+	if resume != nil {
+		r.restore(*resume)
 	}
 	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
 		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
@@ -100,7 +120,9 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if r.end > 0 {
 		r.Schedule.Total = int(r.end + r.skew)
 	}
-	err := r.train(ctx)
+	if err = r.train(ctx); err != nil {
+		o.Replica.opts.Peers.Abort(err)
+	}
 	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
 	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
 	return r.result, err
@@ -145,15 +167,18 @@ func (r *run) train(ctx context.Context) error {
 		return err
 	}
 	for r.end == 0 || r.step < r.end {
-		if ctx.Err() != nil {
+		want := r.wishes(ctx)
+		if want.stop {
 			break
 		}
-		if r.MaxDuration > 0 && time.Since(r.start) >= r.MaxDuration {
+		if want.timeOver {
 			r.result.OutOfTime = true
 			return r.finalSave()
 		}
-		// The step itself is not cancelled: interrupting a run finishes the step.
-		if err := r.oneStep(context.WithoutCancel(ctx)); err != nil {
+		if err := r.split(); err != nil {
+			return err
+		}
+		if err := r.oneStep(ctx); err != nil {
 			return err
 		}
 		r.evalOwed = r.evaluationDue()
@@ -164,17 +189,85 @@ func (r *run) train(ctx context.Context) error {
 			r.Observer.Warn(err)
 		}
 	}
-	r.result.Interrupted = ctx.Err() != nil && (r.end == 0 || r.step < r.end || r.evalOwed)
+	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)
 	return r.finalSave()
+}
+
+// peers is nil for a run of one rank.
+func (r *run) peers() *Peers { return r.Replica.opts.Peers }
+
+// leads reports whether this rank saves.
+func (r *run) leads() bool { return r.peers() == nil || r.peers().Grads.Rank() == 0 }
+
+// own is what this rank wants by itself. Time is rank 0's affair.
+func (r *run) own(ctx context.Context) wish {
+	return wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration}
+}
+
+// wishes are what ends the run before the next step. Ranks leave after the same step, so they do what they agreed on after the last.
+func (r *run) wishes(ctx context.Context) wish {
+	if r.peers() != nil {
+		return r.asked
+	}
+	return r.own(ctx)
+}
+
+// split takes over the shares that the splitter decides.
+func (r *run) split() error {
+	if r.Splitter == nil || r.peers() == nil {
+		return nil
+	}
+	shares := r.Splitter.Split(r.step, r.record.Ranks)
+	if shares == nil {
+		return nil
+	}
+	if err := r.Replica.SetShares(shares); err != nil {
+		return fmt.Errorf("shares %v from step %d on: %w", shares, r.step+1, err)
+	}
+	reads := r.peers().reads()
+	err := r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
+	if err == nil && r.Eval != nil {
+		err = errors.Join(r.Eval.JumpTo(0), r.Eval.SetShare(0, reads.Offset, reads.Count))
+	}
+	return err
+}
+
+// share tells the other ranks of this one's part and learns of theirs.
+func (r *run) share(ctx context.Context, own RankStep) ([]RankStep, error) {
+	if r.peers() == nil {
+		r.alone[0] = own
+		return r.alone[:], nil
+	}
+	all, asked, err := r.Replica.reports.exchange(context.WithoutCancel(ctx), own, r.own(ctx))
+	r.asked = asked
+	return all, err
+}
+
+// total adds up the samples of all ranks, in their order.
+func total(ranks []RankStep) (sum Sums) {
+	for _, rank := range ranks {
+		sum.Add(rank.Sums)
+	}
+	return sum
 }
 
 // oneStep trains one step and deals with gradients that are not finite.
 func (r *run) oneStep(ctx context.Context) error {
 	rate := r.Schedule.Rate(int(r.position()))
-	out, err := r.Replica.Step(ctx, r.Train, rate)
+	// The step itself is not cancelled: interrupting a run finishes the step.
+	out, err := r.Replica.Step(context.WithoutCancel(ctx), r.Train, rate)
 	if err != nil {
 		return r.saveUntouched(fmt.Errorf("step %d: %w", r.step+1, err), out)
 	}
+	own := RankStep{Sums: out.Sums, Times: out.Times, Buckets: out.Buckets, Bytes: out.Bytes, Load: Load{math.NaN(), math.NaN()}}
+	if r.Load != nil {
+		own.Load = r.Load()
+	}
+	ranks, err := r.share(ctx, own)
+	if err != nil {
+		return fmt.Errorf("step %d: %w", r.step+1, err)
+	}
+	out.Sums = total(ranks)
 	at := r.position() // of this step, from 0
 	r.step++
 	r.seen += int64(out.Samples)
@@ -187,7 +280,7 @@ func (r *run) oneStep(ctx context.Context) error {
 		r.nanRow++
 		r.result.Skipped++
 	}
-	r.record = StepRecord{StepResult: out, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Ranks: ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	r.Observer.StepDone(&r.record)
 	if r.nanRow >= r.NaNPatience {
@@ -200,8 +293,8 @@ func (r *run) oneStep(ctx context.Context) error {
 // statistics change with the first micro-batch.
 func (r *run) saveUntouched(cause error, failed StepResult) error {
 	var fault *data.Fault
-	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 {
-		return cause
+	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.peers() != nil {
+		return cause // with peers the others may be within the step already: the last checkpoint is what there is
 	}
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)
@@ -216,28 +309,44 @@ func (r *run) rollBack() error {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
-	c, skipped, err := checkpoint.Latest(r.StoreDir)
-	for _, s := range skipped {
-		r.Observer.Warn(errors.New(s.String()))
+	var state *checkpoint.State
+	if r.leads() {
+		var err error
+		if state, err = r.loadNewest(); err != nil {
+			return err
+		}
 	}
+	state, err := r.Replica.spread(context.Background(), state)
 	if err != nil {
-		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to go back to: %w", ErrDiverged, r.nanRow, r.step, err)
-	}
-	defer c.Close()
-	if err := r.Replica.Load(c); err != nil {
 		return err
 	}
-	if _, err := r.Store.SetAside(c.State.Step); err != nil {
-		return err
-	}
-	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: going back to %s", r.step, r.nanRow, c.Path))
 	seen := r.result.Skipped
-	r.restore(c.State)
+	r.restore(*state)
 	r.result.Skipped = seen
 	r.result.RollBacks++
 	r.nanRow = 0
 	r.Observer.RolledBack(r.step)
 	return r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation))
+}
+
+// loadNewest brings the newest sound checkpoint into the replica, and sets those of later steps aside.
+func (r *run) loadNewest() (*checkpoint.State, error) {
+	c, skipped, err := checkpoint.Latest(r.StoreDir)
+	for _, s := range skipped {
+		r.Observer.Warn(errors.New(s.String()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to go back to: %w", ErrDiverged, r.nanRow, r.step, err)
+	}
+	defer c.Close()
+	if err := r.Replica.Load(c); err != nil {
+		return nil, err
+	}
+	if _, err := r.Store.SetAside(c.State.Step); err != nil {
+		return nil, err
+	}
+	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: going back to %s", r.step, r.nanRow, c.Path))
+	return &c.State, nil
 }
 
 // evaluationDue reports whether this step is the end of an EvalInterval-th epoch or of the run.
@@ -281,9 +390,9 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
 	}
-	var total Sums
+	var all Sums
 	for {
-		b, err := r.Eval.Next(ctx)
+		b, err := r.Eval.Next(r.patient(ctx))
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -295,18 +404,33 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 		if err != nil {
 			return Evaluation{}, err
 		}
-		total.Add(s)
+		ranks, err := r.share(ctx, RankStep{Sums: s})
+		if err != nil {
+			return Evaluation{}, err
+		}
+		if r.asked.stop {
+			return Evaluation{}, context.Canceled
+		}
+		all.Add(total(ranks))
 	}
-	n := float64(total.Samples)
-	return Evaluation{Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: total.Samples, Loss: total.Loss / n,
-		Top1: float64(total.Top1) / n, Top5: float64(total.Top5) / n, Took: time.Since(started)}, nil
+	n := float64(all.Samples)
+	return Evaluation{Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,
+		Top1: float64(all.Top1) / n, Top5: float64(all.Top5) / n, Took: time.Since(started)}, nil
+}
+
+// patient is ctx for a run of one rank. Ranks leave an evaluation together, so none leaves by itself.
+func (r *run) patient(ctx context.Context) context.Context {
+	if r.peers() == nil {
+		return ctx
+	}
+	return context.WithoutCancel(ctx)
 }
 
 // saveWhenDue saves by steps or by time. A failure in mid-run (a full disk) is tried again at the next interval.
 func (r *run) saveWhenDue(ctx context.Context) error {
 	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
 	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
-	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.end || ctx.Err() != nil {
+	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.end || r.wishes(ctx).stop {
 		return nil // the end and an interruption are saved by finalSave
 	}
 	if r.nanRow > 0 {
@@ -327,6 +451,10 @@ func (r *run) finalSave() error {
 }
 
 func (r *run) save() error {
+	if !r.leads() {
+		r.savedStep = r.step
+		return nil
+	}
 	started := time.Now()
 	r.lastSave = started
 	r.Observer.Saving()

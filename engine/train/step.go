@@ -15,27 +15,35 @@ type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
 }
 
-// StepTimes are where the time of a step went. Forward includes the working copies of the parameters.
+// StepTimes are where the time of a step went on one rank. Forward includes the working copies of the parameters;
+// Communication is what the rank waited for sums of gradients after its backward pass.
 type StepTimes struct {
-	Data, Forward, Backward, Optimizer time.Duration
+	Data, Forward, Backward, Communication, Optimizer time.Duration
+
+	Hidden time.Duration // communication under the backward pass, no part of Total
 }
 
 // Total is the whole step.
-func (t StepTimes) Total() time.Duration { return t.Data + t.Forward + t.Backward + t.Optimizer }
+func (t StepTimes) Total() time.Duration {
+	return t.Data + t.Forward + t.Backward + t.Communication + t.Optimizer
+}
 
-// StepResult is what one optimizer step gave.
+// StepResult is what one optimizer step gave on this rank.
 type StepResult struct {
-	Sums
+	Sums             // of this rank's samples
 	GradNorm float64 // of the gradient of the mean loss, before clipping
 	Updated  bool    // false: the norm was not finite and nothing was updated
 	Times    StepTimes
+	Buckets  int   // sums of gradients over ranks
+	Bytes    int64 // that were summed
 }
 
 // Step is one optimizer step at learning rate rate:
 //
 //	g = d/dw 1/B · sum over the B samples of the global batch of their losses; w = update(w, g)
 //
-// The global batch comes as Accumulation micro-batches whose gradients are summed. It allocates nothing.
+// The global batch comes as Accumulation micro-batches whose gradients are summed; with peers batches are this rank's share of
+// each, and gradients are summed over all ranks, so that g is the same everywhere. It allocates nothing.
 func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out StepResult, err error) {
 	clock := time.Now()
 	lap := func(into *time.Duration) {
@@ -49,7 +57,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 			return out, err
 		}
 		n, epoch := batch.N, batch.Epoch
-		err = r.train.load(r.stream, batch)
+		err = r.now.train.load(r.stream, batch)
 		batch.Release()
 		if err != nil {
 			return out, err
@@ -60,21 +68,30 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 				return out, err
 			}
 		}
-		if err := r.train.plan.Forward(r.stream); err != nil {
+		if err := r.now.train.forward(r.stream); err != nil {
 			return out, fmt.Errorf("forward: %w", err)
 		}
 		lap(&out.Times.Forward)
-		if err := r.train.plan.Backward(r.stream); err != nil {
+		last := micro == r.opts.Accumulation-1
+		if err := r.now.train.backward(r.stream, last); err != nil {
 			return out, fmt.Errorf("backward: %w", err)
 		}
-		if err := r.accumulate(micro); err != nil {
+		if err := r.accumulate(micro, last); err != nil {
 			return out, err
 		}
-		if err := r.finishPass(r.train); err != nil {
+		if err := r.finishPass(r.now.train); err != nil {
 			return out, err
 		}
-		out.Add(r.train.sums(n))
+		out.Add(r.now.train.sums(n))
 		lap(&out.Times.Backward)
+	}
+	if r.sync != nil {
+		times, err := r.sync.Finish(ctx, r.stream)
+		if err != nil {
+			return out, err
+		}
+		out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
+		lap(&out.Times.Communication)
 	}
 	if err := r.optim.Step(r.stream, rate, 1); err != nil {
 		return out, err
@@ -91,18 +108,18 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 // epoch and the sample, not on the step.
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
-	if err := r.train.setScale(r.stream, 1/float64(r.opts.BatchSize), key); err != nil {
+	if err := r.now.train.setScale(r.stream, 1/float64(r.opts.BatchSize), key); err != nil {
 		return err
 	}
-	if err := r.train.plan.Prepare(r.stream); err != nil {
+	if err := r.now.train.plan.Prepare(r.stream); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	return nil
 }
 
-// accumulate adds the gradients of one micro-batch to the sum.
-func (r *Replica) accumulate(micro int) error {
-	if r.sum == nil {
+// accumulate adds the gradients of one micro-batch to the sum. Those of the last one the sum over ranks adds itself.
+func (r *Replica) accumulate(micro int, last bool) error {
+	if r.sum == nil || r.sync != nil && last {
 		return nil
 	}
 	var err error
@@ -126,18 +143,27 @@ func (r *Replica) finishPass(p *pass) error {
 }
 
 // PrepareEvaluation makes the working copies of the parameters for Evaluate.
-func (r *Replica) PrepareEvaluation() error { return r.eval.plan.Prepare(r.stream) }
+func (r *Replica) PrepareEvaluation() error {
+	if r.now.eval == nil {
+		return nil
+	}
+	return r.now.eval.plan.Prepare(r.stream)
+}
 
-// Evaluate runs one batch, of at most a micro-batch of samples, with running statistics and without dropout.
+// Evaluate runs one batch, of at most this rank's share of a micro-batch, with running statistics and without dropout.
 func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
-	if err := r.eval.load(r.stream, b); err != nil {
+	if b.N == 0 {
+		return Sums{}, nil
+	}
+	eval := r.now.eval
+	if err := eval.load(r.stream, b); err != nil {
 		return Sums{}, err
 	}
-	if err := r.eval.plan.Forward(r.stream); err != nil {
+	if err := eval.plan.Forward(r.stream); err != nil {
 		return Sums{}, fmt.Errorf("evaluation: %w", err)
 	}
-	if err := r.finishPass(r.eval); err != nil {
+	if err := r.finishPass(eval); err != nil {
 		return Sums{}, fmt.Errorf("evaluation: %w", err)
 	}
-	return r.eval.sums(b.N), nil
+	return eval.sums(b.N), nil
 }

@@ -45,6 +45,8 @@ func testOptions() ReplicaOptions {
 	}
 }
 
+func testSchedule() optim.Schedule { return optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3} }
+
 func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	t.Helper()
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 9, Train: 26, Eval: 8, Classes: 3, Size: testSize})
@@ -55,6 +57,10 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 		BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
 	if evaluate {
 		lo = data.Options{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
+	}
+	if p := o.Peers; p != nil {
+		reads, most := p.Reads()
+		lo.Share, lo.MaxCount = &reads, most
 	}
 	l, err := data.NewLoader(lo)
 	if err != nil {
@@ -115,7 +121,7 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 	}
 	t.Cleanup(func() { store.Close() })
 	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, StoreDir: dir, Observer: rec,
-		Schedule: optim.Schedule{Name: "cosine", Base: 0.05, Warmup: 3, Total: testSteps}, Steps: testSteps, EvalInterval: 1,
+		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1,
 		KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
 	c, _, err := checkpoint.Latest(dir)
 	if err == nil {
@@ -397,10 +403,10 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 // poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive.
 func poison(t *testing.T, r *Replica) {
 	t.Helper()
-	scale := r.train.inputs["scale"]
+	scale := r.now.train.inputs["scale"]
 	fillNaN(scale.dev.Host())
 	scale.dev = scale.host
-	r.train.inputs["scale"] = scale
+	r.now.train.inputs["scale"] = scale
 }
 
 func fillNaN(floats []byte) {

@@ -1,0 +1,285 @@
+package train
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Peers joins the replicas of several ranks, one a rank, to one training. All ranks say the same but for what is their own end.
+type Peers struct {
+	// Grads carries gradients, reports and weights, Stats what passes exchange: two, so that it never queues behind a bucket.
+	Grads, Stats collective.Communicator
+
+	Shares   []int // samples of a micro-batch that each rank has; they sum to it
+	MaxShare int   // the most that this rank will ever have: sizes its memory; 0 = what it has in Shares
+
+	SyncNorm bool // batch normalisation over all ranks' samples; else over a rank's own, or its groups
+
+	Wire       tensor.DType // of gradients in transit: bf16, or Invalid for their own
+	CapBytes   int64        // of a bucket; 0 = gradsync.DefaultCapBytes
+	Sequential bool         // no overlap with the backward pass
+}
+
+// share is this rank's part of a micro-batch, which is all of it for a replica that trains alone.
+func (p *Peers) share(micro int) int {
+	if p == nil {
+		return micro
+	}
+	return p.Shares[p.Grads.Rank()]
+}
+
+// reads is the same for a data.Loader.
+func (p *Peers) reads() data.Share {
+	s, rank := data.Share{}, p.Grads.Rank()
+	for _, n := range p.Shares[:rank] {
+		s.Offset += n
+	}
+	s.Count = p.Shares[rank]
+	return s
+}
+
+// Reads is the part of each batch that this rank's loaders read, and the most they ever will.
+func (p *Peers) Reads() (share data.Share, most int) {
+	share = p.reads()
+	return share, max(p.MaxShare, share.Count, 1)
+}
+
+func (p *Peers) check(shares []int, micro int) error {
+	if p.Grads == nil || p.Stats == nil {
+		return errors.New("replica: peers need two communicators")
+	}
+	if len(shares) != p.Grads.Size() {
+		return fmt.Errorf("replica: got %d shares, want one for each of %d ranks", len(shares), p.Grads.Size())
+	}
+	sum := 0
+	for rank, n := range shares {
+		if n < 0 {
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want 0 or more", rank, n)
+		}
+		sum += n
+	}
+	if sum != micro {
+		return fmt.Errorf("replica: shares %v hold %d samples, want the %d of a micro-batch", shares, sum, micro)
+	}
+	return nil
+}
+
+// statistics is what batch normalisation over all ranks' samples reads; nil where it takes those of one rank.
+func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
+	if p == nil || !p.SyncNorm {
+		return nil
+	}
+	size := p.Grads.Size()
+	return &graph.Ranks{Rank: p.Grads.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
+}
+
+// Abort tells the other ranks why this one gives up.
+func (p *Peers) Abort(cause error) {
+	if p != nil {
+		p.Grads.Abort(cause)
+		p.Stats.Abort(cause)
+	}
+}
+
+// openSync prepares the sums over ranks.
+func (r *Replica) openSync(into device.Buffer) (err error) {
+	p := r.opts.Peers
+	if p == nil {
+		return nil
+	}
+	r.sync, err = gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, CapBytes: p.CapBytes, Wire: p.Wire,
+		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
+	if err != nil {
+		return err
+	}
+	r.closer.add(r.sync.Close)
+	if err := r.sync.SetShares(p.Shares); err != nil {
+		return err
+	}
+	r.reports, err = newReports(r.dev, p.Grads)
+	if err != nil {
+		return err
+	}
+	r.closer.add(r.reports.host.Free)
+	return nil
+}
+
+// RankStep is one rank's part of a step.
+type RankStep struct {
+	Sums
+	Times   StepTimes
+	Buckets int
+	Bytes   int64 // of gradients that were summed over ranks
+	Load    Load
+}
+
+// Load is what a step took of a rank's machine, NaN where it is unknown.
+type Load struct{ UtilizationPercent, MemoryPercent float64 }
+
+// wish is what a rank wants the run to do after a step; it does it if any rank wants it.
+type wish struct{ stop, timeOver bool }
+
+// reports are an exchange of figures: every rank gets those of all, in one small all-gather.
+type reports struct {
+	comm collective.Communicator
+	op   collective.Op
+	host device.Buffer // (ranks, reportFields) f64
+	rank int
+	all  []RankStep
+}
+
+const reportFields = 16
+
+func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
+	size := comm.Size()
+	host, err := dev.AllocHost(int64(8 * reportFields * size))
+	if err != nil {
+		return nil, fmt.Errorf("replica: reports of %d ranks: %w", size, err)
+	}
+	counts := make([]int64, size)
+	for i := range counts {
+		counts[i] = reportFields
+	}
+	return &reports{comm: comm, host: host, rank: comm.Rank(), all: make([]RankStep, size),
+		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.F64, Counts: counts}}, nil
+}
+
+// exchange waits for the slowest rank. The answer is valid until the next call.
+func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
+	x.put(own, want)
+	if err := x.comm.Enqueue(x.op); err != nil {
+		return nil, wish{}, err
+	}
+	if err := x.comm.Sync(ctx); err != nil {
+		return nil, wish{}, err
+	}
+	var all wish
+	for rank := range x.all {
+		w := x.get(rank)
+		all.stop, all.timeOver = all.stop || w.stop, all.timeOver || w.timeOver
+	}
+	return x.all, all, nil
+}
+
+func (x *reports) row(rank int) []byte {
+	return x.host.Host()[8*reportFields*rank:][:8*reportFields]
+}
+
+func (x *reports) put(s RankStep, w wish) {
+	t := s.Times
+	fields := [reportFields]float64{s.Loss, float64(s.Samples), float64(s.Top1), float64(s.Top5),
+		float64(t.Data), float64(t.Forward), float64(t.Backward), float64(t.Communication), float64(t.Optimizer), float64(t.Hidden),
+		float64(s.Buckets), float64(s.Bytes), s.Load.UtilizationPercent, s.Load.MemoryPercent, number(w.stop), number(w.timeOver)}
+	row := x.row(x.rank)
+	for i, f := range fields {
+		binary.LittleEndian.PutUint64(row[8*i:], math.Float64bits(f))
+	}
+}
+
+func (x *reports) get(rank int) wish {
+	row := x.row(rank)
+	var f [reportFields]float64
+	for i := range f {
+		f[i] = math.Float64frombits(binary.LittleEndian.Uint64(row[8*i:]))
+	}
+	x.all[rank] = RankStep{Sums: Sums{Loss: f[0], Samples: int(f[1]), Top1: int(f[2]), Top5: int(f[3])},
+		Times: StepTimes{Data: time.Duration(f[4]), Forward: time.Duration(f[5]), Backward: time.Duration(f[6]),
+			Communication: time.Duration(f[7]), Optimizer: time.Duration(f[8]), Hidden: time.Duration(f[9])},
+		Buckets: int(f[10]), Bytes: int64(f[11]), Load: Load{f[12], f[13]}}
+	return wish{stop: f[14] != 0, timeOver: f[15] != 0}
+}
+
+func number(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// spread gives every rank rank 0's parameters, statistics, moments and, as the answer, state, which may be nil. Layouts are equal on all.
+func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
+	p := r.opts.Peers
+	if p == nil {
+		return state, nil
+	}
+	var text []byte
+	if p.Grads.Rank() == 0 && state != nil {
+		var err error
+		if text, err = json.Marshal(state); err != nil {
+			return nil, fmt.Errorf("state for the other ranks: %w", err)
+		}
+	}
+	text, err := r.spreadBytes(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	params := r.state.Params
+	buffers := []device.Region{{Buffer: r.state.Values, Bytes: params.Bytes}, {Buffer: r.state.States, Bytes: params.StateBytes}}
+	for _, m := range r.optim.Moments() {
+		buffers = append(buffers, device.Region{Buffer: m.Flat, Bytes: params.Bytes})
+	}
+	for _, b := range buffers {
+		if b.Bytes == 0 {
+			continue
+		}
+		if err := p.Grads.Enqueue(collective.Broadcast{Name: "weights", Buffer: b}); err != nil {
+			return nil, err
+		}
+	}
+	if err := p.Grads.Sync(ctx); err != nil {
+		return nil, err
+	}
+	if len(text) == 0 {
+		return nil, nil
+	}
+	got := new(checkpoint.State)
+	if err := json.Unmarshal(text, got); err != nil {
+		return nil, fmt.Errorf("state of rank 0: %w", err)
+	}
+	return got, nil
+}
+
+// spreadBytes is rank 0's text on every rank.
+func (r *Replica) spreadBytes(ctx context.Context, text []byte) ([]byte, error) {
+	comm := r.opts.Peers.Grads
+	send := func(bytes []byte) ([]byte, error) {
+		host, err := r.dev.AllocHost(int64(len(bytes)))
+		if err != nil {
+			return nil, err
+		}
+		defer host.Free()
+		copy(host.Host(), bytes)
+		if err := comm.Enqueue(collective.Broadcast{Name: "state", Buffer: device.Whole(host)}); err != nil {
+			return nil, err
+		}
+		if err := comm.Sync(ctx); err != nil {
+			return nil, err
+		}
+		return append([]byte(nil), host.Host()...), nil
+	}
+	length, err := send(binary.LittleEndian.AppendUint64(nil, uint64(len(text))))
+	if err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint64(length)
+	if n == 0 {
+		return nil, nil
+	}
+	if comm.Rank() != 0 {
+		text = make([]byte, n)
+	}
+	return send(text)
+}

@@ -1,0 +1,236 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/local"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+)
+
+// crew is a run of several ranks in this process.
+type crew struct {
+	open     func(*testing.T) device.Device
+	options  ReplicaOptions
+	shares   []int
+	sync     bool
+	splitter Splitter
+	dir      string // of checkpoints
+	change   func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
+}
+
+// start trains on one goroutine a rank and gives what each of them saw.
+func (c crew) start(t *testing.T) []session {
+	t.Helper()
+	size := len(c.shares)
+	var groups [2][]*local.Communicator
+	for i := range groups {
+		comms, err := local.New(size, local.Options{Timeout: 20 * time.Second})
+		if err != nil {
+			t.Fatal(err)
+		}
+		groups[i] = comms
+	}
+	out := make([]session, size)
+	var ranks sync.WaitGroup
+	for rank := range size {
+		ranks.Go(func() { out[rank] = c.rank(t, rank, groups[0][rank], groups[1][rank]) })
+	}
+	ranks.Wait()
+	return out
+}
+
+func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator) (s session) {
+	defer grads.Close()
+	defer stats.Close()
+	s.recorder = &recorder{}
+	fail := func(err error) session {
+		grads.Abort(err)
+		stats.Abort(err)
+		s.err = err
+		return s
+	}
+	dev := c.open(t)
+	defer dev.Close()
+	o := c.options
+	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: 200}
+	r, err := NewReplica(dev, o)
+	if err != nil {
+		return fail(err)
+	}
+	defer r.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Observer: s.recorder, Splitter: c.splitter,
+		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
+	if rank == 0 {
+		opts.StoreDir = c.dir
+		if opts.Store, err = checkpoint.Open(c.dir, checkpoint.Options{Keep: 2}); err != nil {
+			return fail(err)
+		}
+		defer opts.Store.Close()
+		if found, _, err := checkpoint.Latest(c.dir); err == nil {
+			if err := r.Load(found); err != nil {
+				return fail(err)
+			}
+			opts.Resume = &found.State
+			found.Close()
+		}
+	}
+	if c.change != nil {
+		c.change(rank, cancel, &opts, s.recorder)
+	}
+	s.replica = r
+	s.result, s.err = Run(ctx, opts)
+	return s
+}
+
+// rotating gives other shares at every step, among them none.
+type rotating struct{ shares [][]int }
+
+func (r rotating) Split(step int64, _ []RankStep) []int { return r.shares[int(step)%len(r.shares)] }
+
+func alone(t *testing.T, o ReplicaOptions, open func(*testing.T) device.Device) session {
+	t.Helper()
+	s := start(context.Background(), t, open(t), t.TempDir(), o, &recorder{}, nil)
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s
+}
+
+// f32 sums in another order, 11 steps long: far below what a wrong sum or statistic would show, 1e-2.
+const ranksTolerance = 2e-5
+
+// follows compares losses, norms and evaluations with those of one rank.
+func follows(t *testing.T, one session, ranks []session) {
+	t.Helper()
+	for rank, s := range ranks {
+		if s.err != nil {
+			t.Fatalf("rank %d: %v", rank, s.err)
+		}
+		if len(s.losses) != len(one.losses) || len(s.evals) != len(one.evals) {
+			t.Fatalf("rank %d: got %d steps and %d evaluations, want %d and %d", rank, len(s.losses), len(s.evals), len(one.losses), len(one.evals))
+		}
+		for i := range s.losses {
+			if d := math.Abs(s.losses[i] - one.losses[i]); !(d <= ranksTolerance*one.losses[i]) {
+				t.Errorf("rank %d, step %d: loss %.8g, one rank has %.8g", rank, i+1, s.losses[i], one.losses[i])
+			}
+			if d := math.Abs(s.norms[i] - one.norms[i]); !(d <= 10*ranksTolerance*one.norms[i]) {
+				t.Errorf("rank %d, step %d: norm %.8g, one rank has %.8g", rank, i+1, s.norms[i], one.norms[i])
+			}
+		}
+		for i, e := range s.evals {
+			if want := one.evals[i]; e.Samples != want.Samples || math.Abs(e.Loss-want.Loss) > 10*ranksTolerance*want.Loss {
+				t.Errorf("rank %d: evaluation %+v, one rank has %+v", rank, e, want)
+			}
+		}
+		if !slices.Equal(s.losses, ranks[0].losses) || !slices.Equal(s.norms, ranks[0].norms) {
+			t.Errorf("rank %d saw other losses than rank 0", rank)
+		}
+	}
+}
+
+func TestUnequalSharesTrainAsOneRank(t *testing.T) {
+	plain := testOptions()
+	accumulated := testOptions()
+	accumulated.Accumulation = 2
+	ghost := testOptions()
+	ghost.GhostGroup = 2
+	for _, c := range []struct {
+		name string
+		crew crew
+	}{
+		{"two ranks", crew{options: plain, shares: []int{4, 2}, sync: true}},
+		{"three ranks, one without samples", crew{options: plain, shares: []int{0, 5, 1}, sync: true}},
+		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true}},
+		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
+		{"shares that change at every step", crew{options: plain, shares: []int{2, 2, 2}, sync: true,
+			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, nil, {2, 2, 2}}}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.crew.open, c.crew.dir = openReference, t.TempDir()
+			follows(t, alone(t, c.crew.options, openReference), c.crew.start(t))
+		})
+	}
+	t.Run("cpu", func(t *testing.T) {
+		o := testOptions()
+		o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2})
+		c := crew{open: openCPU, options: o, shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(), splitter: rotating{[][]int{{1, 2, 3}, {0, 1, 5}}}}
+		follows(t, alone(t, o, openCPU), c.start(t))
+	})
+}
+
+func TestRanksStopTogetherAndGoOnWithAnotherSplit(t *testing.T) {
+	dir := t.TempDir()
+	whole := alone(t, testOptions(), openReference)
+	first := crew{open: openReference, options: testOptions(), shares: []int{3, 3}, sync: true, dir: dir,
+		change: func(rank int, cancel context.CancelFunc, _ *Options, rec *recorder) {
+			rec.after = func(step int64) {
+				if rank == 1 && step == 5 {
+					cancel() // seen by the other rank in the reports of the step that follows
+				}
+			}
+		}}.start(t)
+	for rank, s := range first {
+		if s.err != nil || !s.result.Interrupted || s.result.Steps != 6 {
+			t.Fatalf("rank %d: %v, %+v, want an interruption after step 6", rank, s.err, s.result)
+		}
+	}
+	second := crew{open: openReference, options: testOptions(), shares: []int{1, 0, 5}, sync: true, dir: dir}.start(t)
+	for rank, s := range second {
+		if s.err != nil || s.result.Steps != testSteps || s.result.SamplesSeen != testSteps*testBatch {
+			t.Fatalf("rank %d: %v, %+v", rank, s.err, s.result)
+		}
+		for i, loss := range s.losses {
+			if want := whole.losses[6+i]; !(math.Abs(loss-want) <= ranksTolerance*want) {
+				t.Errorf("rank %d, step %d: loss %.8g, one rank that never stopped has %.8g", rank, 7+i, loss, want)
+			}
+		}
+	}
+}
+
+func TestAFailingRankEndsTheOthersWithItsCause(t *testing.T) {
+	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+			if rank == 1 {
+				o.Train.Close() // its data is gone
+			}
+		}}
+	for rank, s := range c.start(t) {
+		var peer *collective.PeerError
+		switch {
+		case rank == 1 && !errors.Is(s.err, data.ErrClosed):
+			t.Errorf("rank 1: got %v, want its own error", s.err)
+		case rank != 1 && (!errors.As(s.err, &peer) || peer.Rank != 1 || !strings.Contains(s.err.Error(), data.ErrClosed.Error())):
+			t.Errorf("rank %d: got %v, want rank 1 and its cause", rank, s.err)
+		}
+	}
+}
+
+func TestRanksRollBackTogether(t *testing.T) {
+	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+			o.SaveSteps, o.Eval = 1, nil
+			rec.after = func(step int64) {
+				if rank == 1 && step == 4 && len(rec.rolledBackTo) == 0 {
+					poison(t, o.Replica) // one rank's gradients are NaN from here on
+				}
+			}
+		}}
+	for rank, s := range c.start(t) {
+		if !errors.Is(s.err, ErrDiverged) || s.result.RollBacks != 1 || !slices.Equal(s.rolledBackTo, []int64{4}) {
+			t.Errorf("rank %d: got %v, %d roll-backs to %v, want one to step 4 and ErrDiverged", rank, s.err, s.result.RollBacks, s.rolledBackTo)
+		}
+	}
+}
