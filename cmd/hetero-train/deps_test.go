@@ -47,6 +47,8 @@ var layers = []layer{
 	{"engine/graph", imports("engine/tensor", "engine/device")},
 	{"engine/plan", imports("engine/tensor", "engine/device", "engine/graph")},
 
+	{"engine/gradsync", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan")},
+
 	// Parts of a training run.
 	{"engine/nn/random", nil},
 	{"engine/nn", imports("engine/tensor", "engine/graph")},
