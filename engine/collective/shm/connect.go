@@ -1,0 +1,64 @@
+//go:build cgo && linux
+
+package shm
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/queue"
+)
+
+// Available says why Connect cannot work on this machine, nil if it can.
+func Available() error {
+	_, err := openLibrary()
+	return err
+}
+
+// Communicator is one rank's end; it implements collective.Communicator and collective.Watcher.
+type Communicator struct {
+	*queue.Queue
+	transport *transport
+}
+
+// Connect meets the other ranks and returns when all have come. All ranks call it; it gives up when ctx ends, with an error
+// that names, on rank 0, who has not come. The error is ErrUnavailable where Available says so.
+func Connect(ctx context.Context, c Config) (*Communicator, error) {
+	lib, err := openLibrary()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("shm: %w", err)
+	}
+	if c.StageBytes == 0 {
+		c.StageBytes = DefaultStageBytes
+	}
+	var memory *os.File
+	var peers []peer
+	if c.Rank == 0 {
+		memory, peers, err = gatherRanks(ctx, c, lib)
+	} else {
+		memory, peers, err = joinRanks(ctx, c)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shm: rank %d of %d: %w", c.Rank, c.Size, err)
+	}
+	defer memory.Close() //nolint:errcheck // the mapping keeps the memory
+	g, err := lib.attach(memory, c.Rank, c.Size)
+	if err != nil {
+		closeAll(peers)
+		return nil, fmt.Errorf("shm: rank %d of %d: %w", c.Rank, c.Size, err)
+	}
+	t := &transport{config: c, group: g, peers: peers}
+	t.queue = queue.New(t, queue.Options{Rank: c.Rank, Size: c.Size, OwnThread: true})
+	for _, p := range peers {
+		t.watching.Go(func() { t.watch(p) })
+	}
+	return &Communicator{t.queue, t}, nil
+}
+
+// Progress implements collective.Watcher.
+func (c *Communicator) Progress() []collective.Progress { return c.transport.Progress() }

@@ -1,0 +1,293 @@
+//go:build cgo && linux
+
+package shm
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// peer is the open connection to another rank: rank 0 has one to each, the others have one to rank 0.
+type peer struct {
+	rank int
+	conn *net.UnixConn
+}
+
+func closeAll(peers []peer) {
+	for _, p := range peers {
+		p.conn.Close() //nolint:errcheck // nothing is lost: it carries single bytes
+	}
+}
+
+// What is said at the start. A rank sends its greeting; rank 0 answers, when all have come, with one byte and the memory, or at any time
+// with another byte and a text.
+const (
+	greetingMagic = "HTSHM001"
+	sayStart      = 'G'
+	sayRefused    = 'E'
+	// greetingTime is how long a connection may take to say who it is.
+	greetingTime = 10 * time.Second
+)
+
+type greeting struct {
+	Magic      [8]byte
+	Rank, Size uint32
+	Token      [sha256.Size]byte // hash
+}
+
+func (c Config) greeting() greeting {
+	g := greeting{Rank: uint32(c.Rank), Size: uint32(c.Size), Token: sha256.Sum256([]byte(c.Token))}
+	copy(g.Magic[:], greetingMagic)
+	return g
+}
+
+func (c Config) socket() *net.UnixAddr { return &net.UnixAddr{Name: "@" + c.Address, Net: "unix"} }
+
+// refusal is why a connection is turned away. A fatal one ends the group: it comes from one of our own.
+type refusal struct {
+	reason string
+	fatal  bool
+}
+
+// gatherRanks is rank 0's part: it waits for everybody, makes the memory and hands it out.
+func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
+	defer func() {
+		if err != nil {
+			for _, p := range peers {
+				refuse(p.conn, "rank 0: "+err.Error())
+			}
+			peers = nil
+		}
+	}()
+	if c.Size > 1 {
+		if peers, err = accept(ctx, c); err != nil {
+			return nil, peers, err
+		}
+	}
+	if memory, err = lib.create(c.Size, c.StageBytes); err != nil {
+		return nil, peers, err
+	}
+	rights := syscall.UnixRights(int(memory.Fd()))
+	for _, p := range peers {
+		if _, _, err := p.conn.WriteMsgUnix([]byte{sayStart}, rights, nil); err != nil {
+			memory.Close() //nolint:errcheck // it goes with its last user
+			return nil, peers, &collective.PeerError{Rank: p.rank, Cause: collective.ErrDied}
+		}
+	}
+	return memory, peers, nil
+}
+
+// arrival is a connection that has said who it is, or why it is turned away.
+type arrival struct {
+	peer
+	refusal *refusal
+}
+
+// accept returns when every other rank has come. On failure it returns those that had.
+func accept(ctx context.Context, c Config) ([]peer, error) {
+	l, err := net.ListenUnix("unix", c.socket())
+	if err != nil {
+		return nil, fmt.Errorf("listen at %q: %w", c.Address, err)
+	}
+	defer l.Close() //nolint:errcheck // it leaves nothing behind
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	arrivals := make(chan arrival)
+	go func() {
+		for {
+			conn, err := l.AcceptUnix()
+			if err != nil {
+				return // closed
+			}
+			go func() {
+				a := c.receive(conn)
+				select {
+				case arrivals <- a:
+				case <-ctx.Done():
+					conn.Close() //nolint:errcheck // too late
+				}
+			}()
+		}
+	}()
+	var peers []peer
+	var turnedAway []string
+	missing := map[int]bool{}
+	for r := 1; r < c.Size; r++ {
+		missing[r] = true
+	}
+	for len(missing) > 0 {
+		select {
+		case a := <-arrivals:
+			switch {
+			case a.refusal == nil && !missing[a.rank]:
+				a.refusal = &refusal{fmt.Sprintf("there are two ranks %d", a.rank), true}
+				fallthrough
+			case a.refusal != nil:
+				refuse(a.conn, a.refusal.reason)
+				if a.refusal.fatal {
+					return peers, errors.New(a.refusal.reason)
+				}
+				turnedAway = append(turnedAway, a.refusal.reason)
+			default:
+				delete(missing, a.rank)
+				peers = append(peers, a.peer)
+			}
+		case <-ctx.Done():
+			return peers, notCome(context.Cause(ctx), c.Size, missing, turnedAway)
+		}
+	}
+	return peers, nil
+}
+
+func notCome(cause error, size int, missing map[int]bool, turnedAway []string) error {
+	var names []string
+	for r := range size {
+		if missing[r] {
+			names = append(names, strconv.Itoa(r))
+		}
+	}
+	text := "not come: rank " + strings.Join(names, ", ")
+	if len(turnedAway) > 0 {
+		text += fmt.Sprintf(" (turned away: %d, the last because %s)", len(turnedAway), turnedAway[len(turnedAway)-1])
+	}
+	return fmt.Errorf("%s: %w", text, cause)
+}
+
+// receive hears who is at the other end.
+func (c Config) receive(conn *net.UnixConn) arrival {
+	a := arrival{peer: peer{conn: conn}}
+	if err := sameUser(conn); err != nil {
+		a.refusal = &refusal{err.Error(), false}
+		return a
+	}
+	conn.SetReadDeadline(time.Now().Add(greetingTime)) //nolint:errcheck // a closed connection fails to be read
+	got, want := greeting{}, c.greeting()
+	if err := binary.Read(conn, binary.LittleEndian, &got); err != nil {
+		a.refusal = &refusal{"it did not say who it is", false}
+		return a
+	}
+	conn.SetReadDeadline(time.Time{}) //nolint:errcheck // the same
+	a.rank = int(got.Rank)
+	switch {
+	case got.Magic != want.Magic:
+		a.refusal = &refusal{"it is of another version, or no rank", false}
+	case subtle.ConstantTimeCompare(got.Token[:], want.Token[:]) != 1:
+		a.refusal = &refusal{"it has another token", false}
+	case got.Size != want.Size:
+		a.refusal = &refusal{fmt.Sprintf("rank %d says that there are %d ranks, rank 0 that there are %d", got.Rank, got.Size, want.Size), true}
+	case got.Rank == 0 || got.Rank >= want.Size:
+		a.refusal = &refusal{fmt.Sprintf("a second process says that it is rank %d of %d", got.Rank, got.Size), true}
+	}
+	return a
+}
+
+// sameUser asks the kernel who is at the other end; root may be.
+func sameUser(conn *net.UnixConn) error {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var cred *syscall.Ucred
+	var failed error
+	if err := raw.Control(func(fd uintptr) {
+		cred, failed = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
+	}); err != nil {
+		return err
+	}
+	if failed != nil {
+		return fmt.Errorf("its user is not known: %w", failed)
+	}
+	if uid := uint32(os.Geteuid()); cred.Uid != uid && cred.Uid != 0 {
+		return fmt.Errorf("it belongs to user %d, this process to user %d", cred.Uid, uid)
+	}
+	return nil
+}
+
+// refuse tells why, as far as that is still heard, and closes.
+func refuse(conn *net.UnixConn, reason string) {
+	message := []byte{sayRefused}
+	message = append(message, reason...)
+	conn.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a closed connection fails to be written
+	conn.Write(message)                                //nolint:errcheck // whoever it was may be gone
+	conn.Close()                                       //nolint:errcheck // nothing is lost
+}
+
+// joinRanks is the part of the others: dial until rank 0 is there, say who we are, wait for the memory.
+func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
+	conn, err := dial(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	memory, err := join(ctx, c, conn)
+	if err != nil {
+		conn.Close() //nolint:errcheck // nothing is lost
+		return nil, nil, err
+	}
+	return memory, []peer{{0, conn}}, nil
+}
+
+func dial(ctx context.Context, c Config) (*net.UnixConn, error) {
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		conn, err := net.DialUnix("unix", nil, c.socket())
+		if err == nil {
+			if err = sameUser(conn); err == nil {
+				return conn, nil
+			}
+			conn.Close() //nolint:errcheck // nothing was said
+			return nil, fmt.Errorf("who listens at %q is not rank 0: %w", c.Address, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("rank 0 does not listen at %q (%w): %w", c.Address, err, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+	}
+}
+
+func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
+	stop := context.AfterFunc(ctx, func() {
+		conn.SetDeadline(time.Now()) //nolint:errcheck // a closed connection fails to be read
+	})
+	defer stop()
+	var hello bytes.Buffer
+	binary.Write(&hello, binary.LittleEndian, c.greeting()) //nolint:errcheck // a Buffer takes everything
+	if _, err := conn.Write(hello.Bytes()); err != nil {
+		return nil, fmt.Errorf("greet rank 0: %w", err)
+	}
+	text, rights := make([]byte, 1), make([]byte, syscall.CmsgSpace(4))
+	n, rightsBytes, _, _, err := conn.ReadMsgUnix(text, rights)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("rank 0 is waiting for others: %w", context.Cause(ctx))
+	case n == 0 || errors.Is(err, io.EOF):
+		return nil, &collective.PeerError{Rank: 0, Cause: collective.ErrDied}
+	case err != nil:
+		return nil, fmt.Errorf("wait for rank 0: %w", err)
+	case text[0] != sayStart:
+		reason, _ := io.ReadAll(io.LimitReader(conn, 4096))
+		return nil, fmt.Errorf("turned away: %s", reason)
+	}
+	messages, err := syscall.ParseSocketControlMessage(rights[:rightsBytes])
+	if err != nil || len(messages) != 1 {
+		return nil, fmt.Errorf("rank 0 sent no memory: %w", err)
+	}
+	fds, err := syscall.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		return nil, fmt.Errorf("rank 0 sent no memory: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "shared memory"), nil
+}

@@ -1,0 +1,248 @@
+//go:build cgo && linux
+
+package shm
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "hetero_shm.h"
+
+typedef const hetero_shm_api *(*hetero_shm_get)(uint32_t);
+
+// Opens the library; on failure returns NULL and sets *why to a text that is valid until the next dl call.
+static const hetero_shm_api *shm_open_library(const char *path, const char **why) {
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (library == NULL) {
+		*why = dlerror();
+		return NULL;
+	}
+	hetero_shm_get get = (hetero_shm_get)dlsym(library, "hetero_shm_get_api");
+	const hetero_shm_api *api = get == NULL ? NULL : get(HETERO_SHM_VERSION);
+	if (api == NULL) {
+		*why = "it is of another version of hetero-train";
+		dlclose(library);
+	}
+	return api;
+}
+
+static int32_t shm_create(const hetero_shm_api *a, int32_t size, int64_t stage, int32_t *fd, char *error) {
+	return a->create(size, stage, fd, error);
+}
+static int32_t shm_attach(const hetero_shm_api *a, int32_t fd, int32_t rank, int32_t size, hetero_shm_group **g, char *error) {
+	return a->attach(fd, rank, size, g, error);
+}
+static void shm_detach(const hetero_shm_api *a, hetero_shm_group *g) { a->detach(g); }
+static int32_t shm_run(const hetero_shm_api *a, hetero_shm_group *g, hetero_shm_call *call, void *buffer, const int64_t *counts) {
+	return a->run(g, call, buffer, counts);
+}
+static void shm_stop(const hetero_shm_api *a, hetero_shm_group *g) { a->stop(g); }
+static void shm_set_state(const hetero_shm_api *a, hetero_shm_group *g, int32_t rank, int32_t state, const char *text) {
+	a->set_state(g, rank, state, text);
+}
+static int32_t shm_get_state(const hetero_shm_api *a, hetero_shm_group *g, int32_t rank, char *text) {
+	return a->get_state(g, rank, text);
+}
+static int32_t shm_failed(const hetero_shm_api *a, hetero_shm_group *g) { return a->failed(g); }
+static void shm_progress(const hetero_shm_api *a, hetero_shm_group *g, int32_t rank, hetero_shm_progress *p) {
+	a->progress(g, rank, p);
+}
+*/
+import "C"
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const libraryName = "libhetero_shm.so"
+
+// library is an opened libhetero_shm.so; it stays open until the program ends.
+type library struct{ api *C.hetero_shm_api }
+
+var opened struct {
+	sync.Mutex
+	byPath map[string]*library
+}
+
+// openLibrary answers ErrUnavailable with the reason where there is none.
+func openLibrary() (*library, error) {
+	path, err := nativelib.Find(libraryName)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	opened.Lock()
+	defer opened.Unlock()
+	if lib := opened.byPath[path]; lib != nil {
+		return lib, nil
+	}
+	cPath := C.CString(path)
+	defer C.free(unsafe.Pointer(cPath))
+	var why *C.char
+	api := C.shm_open_library(cPath, &why)
+	if api == nil {
+		return nil, fmt.Errorf("%w: %s: %s", ErrUnavailable, path, C.GoString(why))
+	}
+	if opened.byPath == nil {
+		opened.byPath = map[string]*library{}
+	}
+	lib := &library{api}
+	opened.byPath[path] = lib
+	return lib, nil
+}
+
+// text is room for what C says.
+type text [C.HETERO_SHM_TEXT]C.char
+
+func (t *text) err(errno C.int32_t) error {
+	return fmt.Errorf("shared memory: %s (%w)", C.GoString(&t[0]), syscall.Errno(errno))
+}
+
+// create makes the memory of a group.
+func (l *library) create(size int, stageBytes int64) (*os.File, error) {
+	var fd C.int32_t
+	var t text
+	if errno := C.shm_create(l.api, C.int32_t(size), C.int64_t(stageBytes), &fd, &t[0]); errno != 0 {
+		return nil, t.err(errno)
+	}
+	return os.NewFile(uintptr(fd), "shared memory"), nil
+}
+
+// group is one rank's view of the memory.
+type group struct {
+	api  *C.hetero_shm_api
+	ptr  *C.hetero_shm_group
+	call *C.hetero_shm_call // in C's memory: nothing is allocated for an operation
+}
+
+func (l *library) attach(memory *os.File, rank, size int) (*group, error) {
+	g := &group{api: l.api}
+	var t text
+	if errno := C.shm_attach(l.api, C.int32_t(memory.Fd()), C.int32_t(rank), C.int32_t(size), &g.ptr, &t[0]); errno != 0 {
+		return nil, t.err(errno)
+	}
+	g.call = (*C.hetero_shm_call)(C.calloc(1, C.sizeof_hetero_shm_call))
+	return g, nil
+}
+
+func (g *group) detach() {
+	C.shm_detach(g.api, g.ptr)
+	C.free(unsafe.Pointer(g.call))
+	g.ptr, g.call = nil, nil
+}
+
+type status int
+
+const (
+	completed  status = C.HETERO_SHM_OK
+	peerGone   status = C.HETERO_SHM_PEER
+	timedOut   status = C.HETERO_SHM_TIMEOUT
+	mismatched status = C.HETERO_SHM_MISMATCH
+)
+
+// result is what became of an operation.
+type result struct {
+	status    status
+	rank      int    // peerGone, mismatched
+	got, want string // mismatched
+}
+
+// run performs op on the calling OS thread. host is its buffer, nil where that is empty.
+func (g *group) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
+	buffer, dt, reduce := op.Memory()
+	counts := op.Parts()
+	c := g.call
+	c.op = C.hetero_shm_signature{number: C.uint64_t(number), dtype: C.int32_t(dt), reduce: C.int32_t(reduce)}
+	if dt != tensor.Invalid {
+		c.op.elements = C.int64_t(buffer.Bytes / dt.Size())
+	}
+	switch op := op.(type) {
+	case collective.AllReduce:
+		c.op.kind = C.HETERO_SHM_ALL_REDUCE
+	case collective.Broadcast:
+		c.op.kind, c.op.root = C.HETERO_SHM_BROADCAST, C.int32_t(op.Root)
+	case collective.AllGather:
+		c.op.kind = C.HETERO_SHM_ALL_GATHER
+	case collective.ReduceScatter:
+		c.op.kind = C.HETERO_SHM_REDUCE_SCATTER
+	case collective.Barrier:
+		c.op.kind = C.HETERO_SHM_BARRIER
+	}
+	c.timeout_ns = -1
+	if limit > 0 {
+		c.timeout_ns = C.int64_t(limit)
+	}
+	name := unsafe.Slice((*byte)(unsafe.Pointer(&c.name[0])), len(c.name))
+	clear(name[copy(name[:len(name)-1], op.Tags().Name):])
+	r := result{status: status(C.shm_run(g.api, g.ptr, c, unsafe.Pointer(unsafe.SliceData(host)),
+		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts)))))}
+	if r.status != completed {
+		r.rank = int(c.rank)
+	}
+	if r.status == mismatched {
+		r.got, r.want = describe(c.theirs), describe(c.op)
+	}
+	return r
+}
+
+// describe is a signature in words.
+func describe(s C.hetero_shm_signature) string {
+	dt, reduce := tensor.DType(s.dtype), collective.Reduce(s.reduce)
+	switch s.kind {
+	case C.HETERO_SHM_ALL_REDUCE:
+		return fmt.Sprintf("all_reduce %v %v of %d elements", dt, reduce, s.elements)
+	case C.HETERO_SHM_BROADCAST:
+		return fmt.Sprintf("broadcast of %d bytes from rank %d", s.elements, s.root)
+	case C.HETERO_SHM_ALL_GATHER:
+		return fmt.Sprintf("all_gather %v of %d elements, counts #%08x", dt, s.elements, uint32(s.parts))
+	case C.HETERO_SHM_REDUCE_SCATTER:
+		return fmt.Sprintf("reduce_scatter %v %v of %d elements, counts #%08x", dt, reduce, s.elements, uint32(s.parts))
+	case C.HETERO_SHM_BARRIER:
+		return "barrier"
+	}
+	return fmt.Sprintf("operation of kind %d", s.kind)
+}
+
+func (g *group) stop() { C.shm_stop(g.api, g.ptr) }
+
+type state int
+
+const (
+	stateLeft     state = C.HETERO_SHM_LEFT
+	stateDead     state = C.HETERO_SHM_DEAD
+	stateGaveUp   state = C.HETERO_SHM_GAVE_UP
+	stateTimedOut state = C.HETERO_SHM_TIMED_OUT
+)
+
+func (g *group) setState(rank int, s state, why string) {
+	cWhy := C.CString(why)
+	defer C.free(unsafe.Pointer(cWhy))
+	C.shm_set_state(g.api, g.ptr, C.int32_t(rank), C.int32_t(s), cWhy)
+}
+
+func (g *group) state(rank int) (state, string) {
+	var t text
+	s := C.shm_get_state(g.api, g.ptr, C.int32_t(rank), &t[0])
+	return state(s), C.GoString(&t[0])
+}
+
+// failed is the rank that ended the group, negative if none did.
+func (g *group) failed() int { return int(C.shm_failed(g.api, g.ptr)) }
+
+func (g *group) progress(size int) []collective.Progress {
+	list := make([]collective.Progress, size)
+	for rank := range list {
+		var p C.hetero_shm_progress
+		C.shm_progress(g.api, g.ptr, C.int32_t(rank), &p)
+		list[rank] = collective.Progress{Rank: rank, Entered: uint64(p.entered), Finished: uint64(p.finished), Last: C.GoString(&p.name[0])}
+	}
+	return list
+}

@@ -1,0 +1,125 @@
+// group.cc: entering operations and waiting for other ranks.
+#include "group.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace hetero {
+
+namespace {
+
+// How long a rank waits at least before it gives its core away: about what sleeping and being woken costs. Ranks that have a core each
+// meet within it; where they share cores it is time lost, once a wait.
+constexpr int64_t spin_ns = 20'000;
+// How often a rank that sleeps looks around in any case.
+constexpr int64_t slice_ns = 100'000'000;
+
+int64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
+}
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+uint64_t hash(const int64_t *counts, int size) {
+  uint64_t h = 14695981039346656037u; // FNV-1a
+  for (int r = 0; counts && r < size; r++)
+    for (int byte = 0; byte < 8; byte++) h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
+  return counts ? h : 0;
+}
+
+bool same(const hetero_shm_signature &a, const hetero_shm_signature &b) {
+  return a.number == b.number && a.kind == b.kind && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root &&
+         a.elements == b.elements && a.parts == b.parts;
+}
+
+} // namespace
+
+int Group::run(hetero_shm_call &call, std::byte *buffer, const int64_t *counts) {
+  call_ = &call;
+  call.op.parts = hash(counts, size_);
+  deadline_ns_ = call.timeout_ns < 0 ? -1 : now_ns() + call.timeout_ns;
+  agreed_ = false;
+  try {
+    enter();
+    perform(buffer, counts);
+  } catch (const Failure &f) {
+    call.rank = f.rank;
+    return f.status;
+  }
+  mine().finished.store(call.op.number);
+  return HETERO_SHM_OK;
+}
+
+void Group::enter() {
+  RankHead &r = mine();
+  r.signature[call_->op.number % 2] = call_->op;
+  std::memcpy(r.name[call_->op.number % 2], call_->name, sizeof call_->name);
+  r.entered.store(call_->op.number);
+}
+
+// await_all waits until every rank has raised a counter to this turn. After the first of an operation all are known to have entered it.
+void Group::await_all(Counter RankHead::*counter) {
+  for (int i = 1; i < size_; i++) {
+    int rank = (me_ + i) % size_;
+    await(rank, segment.rank_head(rank).*counter);
+  }
+  if (!agreed_) check_agreement();
+}
+
+void Group::check_agreement() {
+  for (int rank = 0; rank < size_; rank++) {
+    const hetero_shm_signature &theirs = segment.rank_head(rank).signature[call_->op.number % 2];
+    if (!same(theirs, call_->op)) {
+      call_->theirs = theirs;
+      throw Failure{HETERO_SHM_MISMATCH, rank};
+    }
+  }
+  agreed_ = true;
+}
+
+// await waits for one rank. That it has come counts more than that it, or another, has gone since.
+void Group::await(int rank, Counter &counter) {
+  if (counter.reached(turn_)) return;
+  int64_t start = now_ns();
+  for (int64_t now = start; now - start < spin_ns; now = now_ns()) {
+    for (int i = 0; i < 16; i++) {
+      if (counter.reached(turn_)) return;
+      pause_briefly();
+    }
+  }
+  counter.waiters++;
+  struct Leave {
+    Counter &counter;
+    ~Leave() { counter.waiters--; }
+  } leave{counter};
+  for (;;) {
+    uint32_t seen = counter.value.load();
+    if (static_cast<int32_t>(seen - turn_) >= 0) return;
+    if (stopped_) throw Failure{HETERO_SHM_STOPPED, -1};
+    int gone = segment.failed();
+    if (gone < 0 && segment.rank_head(rank).state.load() == HETERO_SHM_LEFT) gone = rank;
+    // It may have raised the counter and left since we looked.
+    if (gone >= 0 && counter.reached(turn_)) return;
+    if (gone >= 0) throw Failure{HETERO_SHM_PEER, gone};
+    int64_t rest = slice_ns;
+    if (deadline_ns_ >= 0) {
+      rest = std::min(rest, deadline_ns_ - now_ns());
+      if (rest <= 0) throw Failure{HETERO_SHM_TIMEOUT, rank};
+    }
+    timespec limit{0, static_cast<long>(rest)};
+    syscall(SYS_futex, reinterpret_cast<uint32_t *>(&counter.value), FUTEX_WAIT, seen, &limit, nullptr, 0);
+  }
+}
+
+} // namespace hetero

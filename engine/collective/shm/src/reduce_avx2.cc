@@ -1,0 +1,8 @@
+// reduce_avx2.cc: the kernels of reduce_simd.h for the instruction set in the file's name.
+#include "reduce_simd.h"
+
+namespace hetero {
+
+const ReduceTable *reduce_table_avx2() { return &table; }
+
+} // namespace hetero

@@ -1,0 +1,86 @@
+// reduce_simd.h: the kernels, written for the compiler to vectorise; included once for each instruction set. Everything is in an
+// unnamed namespace, see CONTRIBUTING.md.
+#pragma once
+
+#include <stdint.h>
+#include <string.h>
+
+#include "reduce.h"
+
+namespace hetero {
+namespace {
+
+// Elements that are reduced at a time: sources are read once, sums stay in the first cache.
+constexpr size_t block = 1024;
+
+// How an element lies in memory and how it is computed with.
+template <class T> struct Plain {
+  using Memory = T;
+  using Value = T;
+  static Value load(Memory m) { return m; }
+  static Memory store(Value v) { return v; }
+};
+
+struct BF16 {
+  using Memory = uint16_t;
+  using Value = float;
+  static Value load(Memory m) {
+    uint32_t bits = static_cast<uint32_t>(m) << 16;
+    float v;
+    memcpy(&v, &bits, sizeof v);
+    return v;
+  }
+  // To nearest, ties to even; a NaN stays a quiet NaN. The CPU's own instruction would flush denormal numbers.
+  static Memory store(Value v) {
+    uint32_t bits;
+    memcpy(&bits, &v, sizeof bits);
+    uint32_t rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    uint32_t quiet = (bits >> 16) | 0x40;
+    return static_cast<uint16_t>((bits & 0x7fffffff) > 0x7f800000 ? quiet : rounded);
+  }
+};
+
+// Sum of integers wraps: their type is unsigned there.
+struct Sum {
+  template <class V> static V of(V acc, V v) { return static_cast<V>(acc + v); }
+};
+// The earlier of equal values stays, a NaN wins.
+struct Max {
+  template <class V> static V of(V acc, V v) { return (v > acc) | (v != v) ? v : acc; }
+};
+struct Min {
+  template <class V> static V of(V acc, V v) { return (v < acc) | (v != v) ? v : acc; }
+};
+
+template <class E, class F>
+void reduce(void *dst, void *also, const void *const *src, int sources, size_t n) {
+  using Memory = typename E::Memory;
+  using Value = typename E::Value;
+  alignas(64) Value acc[block];
+  alignas(64) Memory out[block];
+  for (size_t start = 0; start < n; start += block) {
+    size_t m = n - start < block ? n - start : block;
+    const Memory *first = static_cast<const Memory *>(src[0]) + start;
+    for (size_t i = 0; i < m; i++) acc[i] = E::load(first[i]);
+    for (int s = 1; s < sources; s++) {
+      const Memory *next = static_cast<const Memory *>(src[s]) + start;
+      for (size_t i = 0; i < m; i++) acc[i] = F::of(acc[i], E::load(next[i]));
+    }
+    for (size_t i = 0; i < m; i++) out[i] = E::store(acc[i]);
+    memcpy(static_cast<Memory *>(dst) + start, out, m * sizeof(Memory));
+    if (also) memcpy(static_cast<Memory *>(also) + start, out, m * sizeof(Memory));
+  }
+}
+
+// In the order of reduce_kernel.
+constexpr ReduceTable table = {{
+    {reduce<Plain<float>, Sum>, reduce<Plain<float>, Max>, reduce<Plain<float>, Min>},
+    {reduce<Plain<double>, Sum>, reduce<Plain<double>, Max>, reduce<Plain<double>, Min>},
+    {reduce<BF16, Sum>, reduce<BF16, Max>, reduce<BF16, Min>},
+    {reduce<Plain<uint64_t>, Sum>, reduce<Plain<int64_t>, Max>, reduce<Plain<int64_t>, Min>},
+    {reduce<Plain<uint32_t>, Sum>, reduce<Plain<int32_t>, Max>, reduce<Plain<int32_t>, Min>},
+    {reduce<Plain<uint8_t>, Sum>, reduce<Plain<uint8_t>, Max>, reduce<Plain<uint8_t>, Min>},
+}};
+
+} // namespace
+} // namespace hetero
