@@ -103,6 +103,7 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.hideExchanges()
 	return c.finish(params), nil
 }
 

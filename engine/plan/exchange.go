@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -118,104 +117,48 @@ func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	return false
 }
 
-// bringNothing lets a rank without samples take part: with zeros in a sum, with values that nobody reads in a gather.
-func (c *compiler) bringNothing(l *launch, mem *storage) error {
-	if _, gather := l.op.(graph.AllGather); gather {
-		return nil
-	}
-	zero, err := c.zeros(l.name+" zeros", mem, l.phase)
-	if err != nil {
-		return err
-	}
-	l.in = zero.out
-	c.step = append(c.step, zero)
-	return nil
-}
-
-// zeros is a launch that clears mem.
-func (c *compiler) zeros(name string, mem *storage, phase graph.Phase) (*launch, error) {
-	spec := device.Spec(tensor.U8, int(mem.bytes))
-	op := device.Fill{DType: tensor.U8, Shape: spec.Shape}
-	k, err := c.cache.Compile(op, nil, []device.TensorSpec{spec})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	l := &launch{name: name, op: op, kernel: k, phase: phase}
-	l.out = []*version{{spec: spec, mem: mem, producer: l}}
-	return l, nil
-}
-
-// CompileIdle plans the pass of a rank whose share is 0 samples: it takes part in the exchanges of g, which is the graph for any
-// number of samples, keeps the statistics that come out of them, and its gradients are zero. fixed is the model's parameter
-// layout. Of g's inputs it has those alone that hold for all ranks, and no outputs.
-func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
-	if err := fixed.check(g); err != nil {
-		return nil, err
-	}
-	c := newCompiler(cache, g, fixed)
-	c.idle = true
-	c.declare()
-	nodes := c.common()
-	for i, n := range nodes {
-		if n.Phase == graph.Backward {
-			nodes = nodes[i:]
-			break
-		}
-		if err := c.compileNode(n); err != nil {
-			return nil, err
-		}
-		if i == len(nodes)-1 {
-			nodes = nil
-		}
-	}
-	grads := &storage{place: inGrads, bytes: fixed.Bytes, pinned: true}
-	zero, err := c.zeros("gradients of no samples", grads, graph.Backward)
-	if err != nil {
-		return nil, fmt.Errorf("plan: %w", err)
-	}
-	c.step = append(c.step, zero)
-	for _, n := range nodes {
-		if err := c.compileNode(n); err != nil {
-			return nil, err
-		}
-	}
-	return c.finish(fixed), nil
-}
-
-// common is the live nodes that a rank without samples runs: exchanges, and what is computed from their results, states and
-// inputs that hold for all ranks.
-func (c *compiler) common() []*graph.Node {
-	var nodes []*graph.Node
-	shared := map[*graph.Value]bool{}
-	for _, n := range c.live() {
-		if isExchange(n.Op) || fromShared(n, shared) {
-			nodes = append(nodes, n)
-			for _, out := range n.Out {
-				shared[out] = true
-			}
-		}
-	}
-	return nodes
-}
-
-// fromShared reports whether n reads results of exchanges, and beside them inputs and states alone.
-func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
-	any := false
-	for _, in := range n.In {
-		if !shared[in] && in.Role != graph.Input && in.Role != graph.State {
-			return false
-		}
-		any = any || shared[in]
-	}
-	return any
-}
-
 func isExchange(op device.Op) bool {
 	switch op.(type) {
 	case graph.AllGather, graph.AllReduce:
 		return true
 	}
 	return false
+}
+
+// hideExchanges moves what an exchange does not need behind it, so that the pass has something to do before it waits: in the backward pass the
+// weight gradient of the layer that comes after a normalisation. Launches between two exchanges keep their order otherwise.
+func (c *compiler) hideExchanges() {
+	begin := 0
+	for x, l := range c.step {
+		if l.kernel != nil {
+			continue
+		}
+		for begin < x && c.step[begin].phase != l.phase {
+			begin++
+		}
+		needed := map[*launch]bool{}
+		l.ancestors(needed)
+		var first, later []*launch
+		for _, before := range c.step[begin:x] {
+			if needed[before] || len(device.Aliases(before.op)) > 0 {
+				first = append(first, before)
+			} else {
+				later = append(later, before)
+			}
+		}
+		copy(c.step[begin:], slices.Concat(first, []*launch{l}, later))
+		begin += len(first) + 1
+	}
+}
+
+// ancestors collects the launches that l depends on.
+func (l *launch) ancestors(into map[*launch]bool) {
+	for _, v := range l.in {
+		if p := v.producer; p != nil && p != l && !into[p] {
+			into[p] = true
+			p.ancestors(into)
+		}
+	}
 }
 
 // Exchanges are the points at which this plan meets other ranks, in order.

@@ -1,0 +1,108 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// CompileIdle plans the pass of a rank whose share is 0 samples: it takes part in the exchanges of g, which is the graph for any
+// number of samples, keeps the statistics that come out of them, and its gradients are zero. fixed is the model's parameter
+// layout. Of g's inputs it has those alone that hold for all ranks, and no outputs.
+func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
+	if err := fixed.check(g); err != nil {
+		return nil, err
+	}
+	c := newCompiler(cache, g, fixed)
+	c.idle = true
+	c.declare()
+	nodes := c.common()
+	split := slices.IndexFunc(nodes, func(n *graph.Node) bool { return n.Phase == graph.Backward })
+	if split < 0 {
+		split = len(nodes)
+	}
+	for i, n := range nodes {
+		if i == split {
+			if err := c.clearGradients(); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.compileNode(n); err != nil {
+			return nil, err
+		}
+	}
+	if split == len(nodes) {
+		if err := c.clearGradients(); err != nil {
+			return nil, err
+		}
+	}
+	return c.finish(fixed), nil
+}
+
+// clearGradients makes zero gradients the first thing in the backward pass.
+func (c *compiler) clearGradients() error {
+	l, err := c.zeros("gradients of no samples", &storage{place: inGrads, bytes: c.fixed.Bytes, pinned: true}, graph.Backward)
+	if err != nil {
+		return fmt.Errorf("plan: %w", err)
+	}
+	c.step = append(c.step, l)
+	return nil
+}
+
+// common is the live nodes that a rank without samples runs: exchanges, and what is computed from their results, states and
+// inputs that hold for all ranks.
+func (c *compiler) common() []*graph.Node {
+	var nodes []*graph.Node
+	shared := map[*graph.Value]bool{}
+	for _, n := range c.live() {
+		if isExchange(n.Op) || fromShared(n, shared) {
+			nodes = append(nodes, n)
+			for _, out := range n.Out {
+				shared[out] = true
+			}
+		}
+	}
+	return nodes
+}
+
+// fromShared reports whether n reads results of exchanges, and beside them inputs and states alone.
+func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
+	any := false
+	for _, in := range n.In {
+		if !shared[in] && in.Role != graph.Input && in.Role != graph.State {
+			return false
+		}
+		any = any || shared[in]
+	}
+	return any
+}
+
+// bringNothing lets a rank without samples take part: with zeros in a sum, with values that nobody reads in a gather.
+func (c *compiler) bringNothing(l *launch, mem *storage) error {
+	if _, gather := l.op.(graph.AllGather); gather {
+		return nil
+	}
+	zero, err := c.zeros(l.name+" zeros", mem, l.phase)
+	if err != nil {
+		return err
+	}
+	l.in = zero.out
+	c.step = append(c.step, zero)
+	return nil
+}
+
+// zeros is a launch that clears mem.
+func (c *compiler) zeros(name string, mem *storage, phase graph.Phase) (*launch, error) {
+	spec := device.Spec(tensor.U8, int(mem.bytes))
+	op := device.Fill{DType: tensor.U8, Shape: spec.Shape}
+	k, err := c.cache.Compile(op, nil, []device.TensorSpec{spec})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	l := &launch{name: name, op: op, kernel: k, phase: phase}
+	l.out = []*version{{spec: spec, mem: mem, producer: l}}
+	return l, nil
+}
