@@ -2,6 +2,8 @@ package graph_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -208,6 +210,77 @@ func TestInitialDistributionsAreReadable(t *testing.T) {
 	} {
 		if got := init.String(); got != want {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+func TestExchangesInfer(t *testing.T) {
+	f32 := device.Spec(tensor.F32, 1, 4)
+	for _, c := range []struct {
+		name string
+		op   device.Op
+		in   []device.TensorSpec
+		want string // shapes, or part of the error
+	}{
+		{"a gather has a row for each rank", graph.AllGather{Rank: 1, Ranks: 3}, []device.TensorSpec{f32, f32}, "[f32(3, 2, 4)]"},
+		{"a sum is what it sums", graph.AllReduce{}, []device.TensorSpec{f32, f32}, "[f32(1, 4) f32(1, 4)]"},
+		{"a rank that is none", graph.AllGather{Rank: 3, Ranks: 3}, []device.TensorSpec{f32}, "all_gather: rank: got 3, want one of 3"},
+		{"nothing to exchange", graph.AllReduce{}, nil, "all_reduce: got no values"},
+		{"values of other shape", graph.AllReduce{}, []device.TensorSpec{f32, device.Spec(tensor.F32, 4)}, "all_reduce: value 1: got f32(4), want real numbers like value 0, f32(1, 4)"},
+		{"values of other type", graph.AllGather{Ranks: 1}, []device.TensorSpec{f32, device.Spec(tensor.F64, 1, 4)}, "value 1: got f64(1, 4)"},
+		{"values that are no real numbers", graph.AllReduce{}, []device.TensorSpec{device.Spec(tensor.I32, 1)}, "value 0: got i32(1), want real numbers"},
+	} {
+		out, err := c.op.Infer(c.in)
+		if got := fmt.Sprint(out); err == nil && got != c.want || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v and %v, want %s", c.name, out, err, c.want)
+		}
+	}
+}
+
+func TestGroupsAndExchangesOfStatisticsExcludeEachOther(t *testing.T) {
+	_, err := graph.Build(func(g *graph.Graph) {
+		g.BatchNorm("bn", images(g), graph.BatchNorm{Group: 1, Sync: &graph.Ranks{Count: 2, Samples: g.Input("samples", tensor.I32, 2), Total: 4},
+			Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3),
+			RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)})
+	})
+	if err == nil || !strings.Contains(err.Error(), "bn: got groups of 1 samples, want none where ranks exchange statistics") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Every sum over samples in the backward pass of a normalisation is over those of all ranks, but for the gradients of parameters.
+func TestStatisticsOfAllRanksAreExchangedTwice(t *testing.T) {
+	for _, sync := range []bool{false, true} {
+		g, err := graph.Build(func(g *graph.Graph) {
+			bn := graph.BatchNorm{Gamma: g.Param("gamma", graph.Const(1), 3), Beta: g.Param("beta", graph.Const(0), 3),
+				RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)}
+			if sync {
+				bn.Sync = &graph.Ranks{Rank: 1, Count: 2, Samples: g.Input("samples", tensor.I32, 2), Total: 7}
+			}
+			x := g.Conv2D("conv", images(g), g.Param("w", graph.Const(0), 3, 3, 1, 1), nil, unit, 1)
+			loss, _ := g.SoftmaxCrossEntropy("loss", g.GlobalAvgPool("mean", g.BatchNorm("bn", x, bn)), g.Input("labels", tensor.I32, 2), 0)
+			g.Differentiate(loss, g.Input("scale", tensor.F32, 1))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var exchanges []string
+		for _, n := range g.Nodes {
+			switch op := n.Op.(type) {
+			case graph.AllGather, graph.AllReduce:
+				exchanges = append(exchanges, n.Name)
+			case device.BatchNormRunning:
+				if want := map[bool]int64{false: 2 * 16, true: 7 * 16}[sync]; op.Counts[0] != want {
+					t.Errorf("sync %t: running statistics are of %d elements, want %d", sync, op.Counts[0], want)
+				}
+			case device.BatchNormDiffApply:
+				if want := map[bool]int64{false: 0, true: 7 * 16}[sync]; op.Count != want {
+					t.Errorf("sync %t: the gradient of x counts %d elements, want %d", sync, op.Count, want)
+				}
+			}
+		}
+		if want := map[bool][]string{true: {"bn gather", "bn diff sums"}}[sync]; !slices.Equal(exchanges, want) {
+			t.Errorf("sync %t: got exchanges %q, want %q", sync, exchanges, want)
 		}
 	}
 }

@@ -20,6 +20,15 @@
 // gradient; value, gradient and optimizer moments share it. Other layouts and types that kernels want (bf16,
 // backward-data's) are copies, made from the canonical values by the Prepare program. Padding between and inside parameters is zero.
 //
+// # Several ranks
+//
+// A graph whose layers exchange values with other ranks gives a plan with [Plan.Exchanges]. It is bound by [Plan.BindWired] with two events for each:
+// the pass records one when this rank's values lie in the exchange's memory, and waits for the other before it reads the
+// result, so that a pass is still one call while a communicator's thread does the exchange. A launch that does not need
+// the result runs meanwhile. The same call takes steps to be run as soon as a part of the gradient buffer is final: those of a
+// bucket, whose all-reduce then overlaps the rest of the pass ([Plan.BackwardFinal]). A rank without samples runs the plan of [CompileIdle].
+// Package gradsync does all this; a plan for one rank has no events and no steps but its launches.
+//
 // # Errors
 //
 // Compile says which node failed and why; device.ErrUnsupported in the chain means that neither the op nor its

@@ -125,8 +125,9 @@ func isExchange(op device.Op) bool {
 	return false
 }
 
-// hideExchanges moves what an exchange does not need behind it, so that the pass has something to do before it waits: in the backward pass the
-// weight gradient of the layer that comes after a normalisation. Launches between two exchanges keep their order otherwise.
+// hideExchanges moves one costly launch that an exchange does not need, the last before it, behind it, so that the pass has something
+// to do before it waits: in the backward pass the weight gradient of the layer that comes after a normalisation. One is enough, and
+// what it reads must stay in memory no longer than that.
 func (c *compiler) hideExchanges() {
 	begin := 0
 	for x, l := range c.step {
@@ -136,19 +137,36 @@ func (c *compiler) hideExchanges() {
 		for begin < x && c.step[begin].phase != l.phase {
 			begin++
 		}
-		needed := map[*launch]bool{}
-		l.ancestors(needed)
-		var first, later []*launch
+		later := c.unneeded(l, c.step[begin:x])
+		var order []*launch
 		for _, before := range c.step[begin:x] {
-			if needed[before] || len(device.Aliases(before.op)) > 0 {
-				first = append(first, before)
-			} else {
-				later = append(later, before)
+			if !slices.Contains(later, before) {
+				order = append(order, before)
 			}
 		}
-		copy(c.step[begin:], slices.Concat(first, []*launch{l}, later))
-		begin += len(first) + 1
+		order = append(append(order, l), later...)
+		copy(c.step[begin:], order)
+		begin = x + 1 - len(later)
 	}
+}
+
+// unneeded is, of the launches before exchange l, the last costly one that it does not depend on, with all behind that.
+func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
+	needed := map[*launch]bool{}
+	l.ancestors(needed)
+	var out []*launch
+	for i := len(before) - 1; i >= 0; i-- {
+		b := before[i]
+		if needed[b] || len(device.Aliases(b.op)) > 0 {
+			continue
+		}
+		out = append(out, b)
+		if _, costly := b.op.(device.Coster); costly {
+			slices.Reverse(out)
+			return out
+		}
+	}
+	return nil
 }
 
 // ancestors collects the launches that l depends on.
