@@ -32,18 +32,22 @@ type TimeoutError struct {
 	Op     string        // as Describe says it
 	Number uint64        // the how-manieth operation of the communicator, from 1
 	Limit  time.Duration // from when this rank entered it
-	// Missing are the ranks that had not entered the operation, ascending. Empty where all had: then Ranks says who is behind.
-	Missing []int
-	Ranks   []Progress // all ranks, where the implementation knows
+	// Missing are the ranks that had not entered the operation, ascending; Behind those that had, but were behind others in it, where the
+	// implementation knows.
+	Missing, Behind []int
+	Ranks           []Progress // all ranks, where the implementation knows
 }
 
 func (e *TimeoutError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s (operation %d): not complete after %v: ", e.Op, e.Number, e.Limit)
-	if len(e.Missing) == 0 {
-		b.WriteString("all ranks have entered it, one does not go on")
-	} else {
+	switch {
+	case len(e.Missing) > 0:
 		fmt.Fprintf(&b, "%s not entered it", ranks(e.Missing))
+	case len(e.Behind) > 0:
+		fmt.Fprintf(&b, "%s entered it but stopped in the middle", ranks(e.Behind))
+	default:
+		b.WriteString("all ranks have entered it, one does not go on")
 	}
 	for _, p := range e.Ranks {
 		fmt.Fprintf(&b, "; rank %d: ", p.Rank)

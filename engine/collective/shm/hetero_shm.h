@@ -63,6 +63,7 @@ typedef struct hetero_shm_call {
 
 typedef struct hetero_shm_progress {
   uint64_t entered, finished;
+  int64_t steps; /* within operations, relative to the rank that asks: negative is behind */
   char name[HETERO_SHM_NAME];
 } hetero_shm_progress;
 

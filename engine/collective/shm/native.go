@@ -237,12 +237,13 @@ func (g *group) state(rank int) (state, string) {
 // failed is the rank that ended the group, negative if none did.
 func (g *group) failed() int { return int(C.shm_failed(g.api, g.ptr)) }
 
-func (g *group) progress(size int) []collective.Progress {
-	list := make([]collective.Progress, size)
-	for rank := range list {
+// progress is how far every rank has come, and how many steps it has made within operations.
+func (g *group) progress(size int) (list []collective.Progress, steps []int) {
+	for rank := range size {
 		var p C.hetero_shm_progress
 		C.shm_progress(g.api, g.ptr, C.int32_t(rank), &p)
-		list[rank] = collective.Progress{Rank: rank, Entered: uint64(p.entered), Finished: uint64(p.finished), Last: C.GoString(&p.name[0])}
+		list = append(list, collective.Progress{Rank: rank, Entered: uint64(p.entered), Finished: uint64(p.finished), Last: C.GoString(&p.name[0])})
+		steps = append(steps, int(p.steps))
 	}
-	return list
+	return list, steps
 }

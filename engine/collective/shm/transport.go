@@ -5,8 +5,8 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -69,12 +69,17 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	return fmt.Errorf("shm: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lateness names who has not entered an operation.
+// lateness names who has not entered an operation, and who has but is behind the others in it.
 func (t *transport) lateness(op collective.Op, number uint64) *collective.TimeoutError {
-	err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Ranks: t.group.progress(t.config.Size)}
+	ranks, steps := t.group.progress(t.config.Size)
+	err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Ranks: ranks}
+	ahead := slices.Max(steps)
 	for _, p := range err.Ranks {
-		if p.Entered < number {
+		switch {
+		case p.Entered < number:
 			err.Missing = append(err.Missing, p.Rank)
+		case p.Entered == number && p.Finished < number && steps[p.Rank] < ahead:
+			err.Behind = append(err.Behind, p.Rank)
 		}
 	}
 	return err
@@ -95,7 +100,8 @@ func (t *transport) errorOf(rank int) error {
 		op, number := t.op, t.number
 		t.current.Unlock()
 		if op != nil {
-			if late := t.lateness(op, number); len(late.Missing) > 0 {
+			late := t.lateness(op, number)
+			if culprits := append(late.Missing, late.Behind...); len(culprits) > 0 && !slices.Contains(culprits, t.config.Rank) {
 				return late
 			}
 		}
@@ -131,11 +137,16 @@ func (t *transport) heard(rank int, gone bool) bool {
 		t.group.setState(rank, stateDead, "") // unless it left, or said why it goes
 	}
 	var err error
-	if by := t.group.failed(); by >= 0 && by != t.config.Rank {
-		err = t.errorOf(by)
-		t.tell() // rank 0 passes it on
-	} else if by == t.config.Rank && t.queue.Err() == nil {
+	by := t.group.failed()
+	switch {
+	case by < 0 || t.queue.Err() != nil: // nothing has happened, or it is known
+	case by == t.config.Rank:
 		err = fmt.Errorf("shm: rank %d: its connection to rank %d broke: %w", by, rank, collective.ErrDied)
+	default:
+		err = t.errorOf(by)
+		if t.config.Rank == 0 {
+			t.tell() // the others are not connected to each other
+		}
 	}
 	t.mu.RUnlock()
 	if err != nil {
@@ -192,7 +203,8 @@ func (t *transport) Progress() []collective.Progress {
 	if t.closed {
 		return nil
 	}
-	return t.group.progress(t.config.Size)
+	ranks, _ := t.group.progress(t.config.Size)
+	return ranks
 }
 
 // die plays the death of the process: the sockets close, and nothing is said. For tests.

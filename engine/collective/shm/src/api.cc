@@ -60,8 +60,12 @@ int32_t get_state(hetero_shm_group *g, int32_t rank, char *text) {
 
 int32_t failed(hetero_shm_group *g) { return g->impl.segment.failed(); }
 
+uint32_t steps(const hetero::RankHead &r) { return r.staged.value.load() + r.reduced.value.load(); }
+
 void progress(hetero_shm_group *g, int32_t rank, hetero_shm_progress *p) {
-  hetero::RankHead &r = g->impl.segment.rank_head(rank);
+  hetero::Segment &segment = g->impl.segment;
+  hetero::RankHead &r = segment.rank_head(rank);
+  p->steps = static_cast<int32_t>(steps(r) - steps(segment.rank_head(segment.rank())));
   p->finished = r.finished.load();
   p->entered = r.entered.load();
   std::memcpy(p->name, r.name[p->entered % 2], sizeof p->name); // of the operation after next, if that is entered just now

@@ -1,0 +1,182 @@
+//go:build cgo && linux
+
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// meet lets ranks connect as they say they are, and returns their errors, in order.
+func meet(t *testing.T, limit time.Duration, configs ...Config) []error {
+	t.Helper()
+	need(t)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	errs := make([]error, len(configs))
+	var wg sync.WaitGroup
+	for i, c := range configs {
+		wg.Go(func() {
+			comm, err := Connect(ctx, c)
+			if errs[i] = err; err == nil {
+				comm.Close()
+			}
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		odd  Config // one more rank beside 0 and 1 of 3
+		says string
+		all  bool // the group cannot come about
+	}{
+		{"another size", Config{Rank: 2, Size: 4}, "rank 2 says that there are 4 ranks, rank 0 that there are 3", true},
+		{"a rank twice", Config{Rank: 1, Size: 3}, "two ranks 1", true},
+		{"another token", Config{Rank: 2, Size: 3, Token: "guessed"}, "another token", false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			address := NewAddress()
+			ours := func(rank int) Config { return Config{Rank: rank, Size: 3, Address: address, Token: "secret"} }
+			c.odd.Address = address
+			if c.odd.Token == "" {
+				c.odd.Token = "secret"
+			}
+			if c.all {
+				for i, err := range meet(t, 20*time.Second, ours(0), ours(1), c.odd) {
+					if err == nil || !strings.Contains(err.Error(), c.says) {
+						t.Errorf("process %d: got %v, want %q", i, err, c.says)
+					}
+				}
+				return
+			}
+			errs := meet(t, 20*time.Second, ours(0), ours(1), ours(2), c.odd)
+			if err := errors.Join(errs[:3]...); err != nil {
+				t.Errorf("the group: %v", err)
+			}
+			if errs[3] == nil || !strings.Contains(errs[3].Error(), c.says) && !strings.Contains(errs[3].Error(), "not listen") {
+				t.Errorf("the odd one: got %v, want %q", errs[3], c.says)
+			}
+		})
+	}
+}
+
+func TestMissingRanksAreNamed(t *testing.T) {
+	address := NewAddress()
+	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
+	errs := meet(t, 300*time.Millisecond, ours(0), ours(2))
+	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "not come: rank 1, 3") {
+		t.Errorf("rank 0: got %v, want that ranks 1 and 3 have not come", errs[0])
+	}
+	if errs[1] == nil {
+		t.Error("rank 2: no error")
+	}
+	errs = meet(t, 100*time.Millisecond, ours(2))
+	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "rank 0 does not listen") {
+		t.Errorf("without rank 0: got %v, want that it does not listen", errs[0])
+	}
+}
+
+func TestGarbageDoesNotDisturbTheMeeting(t *testing.T) {
+	need(t)
+	c := Config{Size: 2, Address: NewAddress()}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	first := make(chan error, 1)
+	go func() {
+		comm, err := Connect(ctx, c)
+		if err == nil {
+			err = comm.Close()
+		}
+		first <- err
+	}()
+	for i, garbage := range []string{"", "GET / HTTP/1.1\r\n\r\n", strings.Repeat("\xff", 4096), greetingMagic} {
+		var conn net.Conn
+		err := errors.New("not yet")
+		for start := time.Now(); err != nil && time.Since(start) < 10*time.Second; time.Sleep(time.Millisecond) {
+			conn, err = net.DialUnix("unix", nil, c.socket())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprint(conn, garbage)
+		if i != 2 { // that one stays open
+			conn.Close()
+		}
+	}
+	second := c
+	second.Rank = 1
+	comm, err := Connect(ctx, second)
+	if err != nil {
+		t.Fatalf("rank 1: %v", err)
+	}
+	comm.Close()
+	if err := <-first; err != nil {
+		t.Errorf("rank 0: %v", err)
+	}
+}
+
+func TestRankZeroThatDiesWhileOthersWait(t *testing.T) {
+	need(t)
+	c := Config{Rank: 1, Size: 3, Address: NewAddress()}
+	l, err := net.ListenUnix("unix", c.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+		l.Close()
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = Connect(ctx, c)
+	var peer *collective.PeerError
+	if !errors.As(err, &peer) || peer.Rank != 0 || !errors.Is(err, collective.ErrDied) {
+		if !strings.Contains(fmt.Sprint(err), "rank 0") { // closed before the greeting was sent
+			t.Errorf("got %v, want that rank 0 died", err)
+		}
+	}
+}
+
+func TestWrongConfigurations(t *testing.T) {
+	need(t)
+	for _, c := range []Config{
+		{Size: 0}, {Rank: 2, Size: 2, Address: "x"}, {Rank: -1, Size: 2, Address: "x"}, {Size: 2}, {Size: 1, StageBytes: 63},
+		{Size: 2, Address: strings.Repeat("x", 101)},
+	} {
+		if comm, err := Connect(t.Context(), c); err == nil {
+			comm.Close()
+			t.Errorf("%+v: no error", c)
+		}
+	}
+}
+
+func TestMissingLibraryIsUnavailable(t *testing.T) {
+	t.Setenv("HETERO_LIB_DIR", t.TempDir())
+	if err := Available(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), libraryName) {
+		t.Errorf("got %v, want ErrUnavailable for want of %s", err, libraryName)
+	}
+	if _, err := Connect(t.Context(), Config{Size: 1}); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("connect: got %v, want ErrUnavailable", err)
+	}
+	if err := os.WriteFile(os.Getenv("HETERO_LIB_DIR")+"/"+libraryName, []byte("no library"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := Available(); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("a file that is no library: got %v, want ErrUnavailable", err)
+	}
+}
