@@ -1,0 +1,276 @@
+package rendezvous
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Fact is something that must be the same on every rank: the program's version, the configuration, the model. Values may
+// be long texts of many lines; an error shows where they differ.
+type Fact struct{ Name, Value string }
+
+// Member is one rank as the others see it.
+type Member struct {
+	Rank      int
+	LocalRank int // as it was told, else counted among the ranks of its host
+	PID       int
+	Host      string // equal for ranks that reach each other by loopback; see HostID
+	Name      string // of its machine, for people
+	Endpoint  string // as in its Options
+}
+
+func (m Member) who() string { return fmt.Sprintf("%s, process %d", m.Name, m.PID) }
+
+// Group is this rank's membership. Its methods may be called from several goroutines.
+type Group struct {
+	options Options
+	link    *link
+	outbox  *outbox
+	server  *server // rank 0 has it
+	started time.Time
+	heard   atomic.Int64 // when the server's last frame came, as time since started
+	running sync.WaitGroup
+
+	formed chan struct{} // closed when members is complete
+	broken chan struct{} // closed when failure is set
+	ended  chan struct{} // closed when the connection is no more
+
+	mu      sync.Mutex
+	members []Member
+	absent  *MissingError // who the server last waited for
+	calls   map[uint32]*call
+	lastID  uint32
+	failure error // why the group ended
+	refused bool  // the server said so
+	bye     bool  // rank 0 has left in peace
+	closed  bool
+}
+
+// call waits for the answer to a request.
+type call struct {
+	values [][]byte
+	done   chan error // has room for one
+}
+
+// Rank is the rank of this process.
+func (g *Group) Rank() int { return g.options.Rank }
+
+// Size is the number of ranks.
+func (g *Group) Size() int { return g.options.WorldSize }
+
+// Members are all ranks, by rank. The slice is the caller's.
+func (g *Group) Members() []Member { return slices.Clone(g.members) }
+
+// Broken is closed when a rank is lost or has called Abort.
+func (g *Group) Broken() <-chan struct{} { return g.broken }
+
+// Err says why the group is broken: a *LostError, the same on every rank. It is nil while the group stands.
+func (g *Group) Err() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failure
+}
+
+// Set stores a value under a key, once for all: setting it again is an error unless the value is the same.
+// Keys have 1 to 1024 bytes, values at most MaxValue.
+func (g *Group) Set(ctx context.Context, key string, value []byte) error {
+	_, err := g.call(ctx, kindSet, key, value)
+	return err
+}
+
+// Get returns the value of a key and waits until a rank has set it.
+func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
+	values, err := g.call(ctx, kindGet, key, nil)
+	if err != nil {
+		return nil, err
+	}
+	if len(values) != 1 {
+		return nil, fmt.Errorf("get key %q: got %d values, want 1", key, len(values))
+	}
+	return values[0], nil
+}
+
+// Gather exchanges one value of each rank, at most MaxValue bytes, and returns all, by rank. It waits until every rank has
+// called it with the same name, which may then be used again. Where the context ends first it says who has not come
+// (*MissingError), and this rank's value is withdrawn.
+func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte, error) {
+	values, err := g.call(ctx, kindGather, name, value)
+	if err == nil && len(values) != g.Size() {
+		err = fmt.Errorf("exchange %q: got %d values, want %d", name, len(values), g.Size())
+	}
+	return values, err
+}
+
+// Barrier waits until every rank has called it with the same name. It is a Gather of nothing.
+func (g *Group) Barrier(ctx context.Context, name string) error {
+	_, err := g.Gather(ctx, name, nil)
+	return err
+}
+
+// Agree compares facts that became known after Join. All ranks call it with facts of the same names; where a rank has others than
+// rank 0 all get the same *DisagreeError about the first such rank.
+func (g *Group) Agree(ctx context.Context, facts []Fact) error {
+	var e encoder
+	encodeFacts(&e, facts)
+	name := "facts"
+	for _, fact := range facts {
+		name = cut(name+" "+fact.Name, maxKey/2)
+	}
+	digest := sha256.Sum256(e.b)
+	digests, err := g.Gather(ctx, name, digest[:])
+	if err != nil {
+		return err
+	}
+	same := func(other []byte) bool { return string(other) == string(digests[0]) }
+	odd := slices.IndexFunc(digests, func(other []byte) bool { return !same(other) })
+	if odd < 0 {
+		return nil
+	}
+	if len(e.b) > MaxValue {
+		return fmt.Errorf("rank %d does not agree with rank 0 on %s, which have %d bytes, too many to compare", odd, name, len(e.b))
+	}
+	var mine []byte // of the two that are compared only
+	if g.Rank() == 0 || g.Rank() == odd {
+		mine = e.b
+	}
+	all, err := g.Gather(ctx, name+" in full", mine)
+	if err != nil {
+		return err
+	}
+	theirs, rank0 := decoder{b: all[odd]}, decoder{b: all[0]}
+	found := differences(decodeFacts(&theirs), decodeFacts(&rank0))
+	if err := errors.Join(theirs.end(), rank0.end()); err != nil {
+		return err
+	}
+	return &DisagreeError{Rank: odd, Who: g.members[odd].who(), Differences: found}
+}
+
+// Abort breaks the group for every rank; all get a *LostError with this rank and the cause.
+func (g *Group) Abort(cause error) {
+	text := cut(cause.Error(), maxText)
+	var e encoder
+	e.text(text)
+	g.outbox.push(kindAbort, e.b)
+	g.fail(&LostError{Rank: g.Rank(), Cause: text})
+}
+
+// Close leaves the group in peace and ends the connection; rank 0's Close gives the port free. It waits about a second at most.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	first, leaves := !g.closed, g.failure == nil
+	g.closed = true
+	for id, c := range g.calls {
+		c.done <- ErrClosed
+		delete(g.calls, id)
+	}
+	g.mu.Unlock()
+	if first {
+		if leaves { // out of a broken group nobody leaves in peace
+			g.outbox.push(kindLeave, nil)
+		}
+		g.outbox.close()
+		_ = g.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only where the connection is closed already
+	}
+	<-g.ended
+	if first && g.server != nil {
+		g.server.close()
+	}
+	g.running.Wait()
+	return nil
+}
+
+// call sends a request and waits for its answer.
+func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][]byte, error) {
+	if len(key) == 0 || len(key) > maxKey || len(value) > MaxValue {
+		return nil, fmt.Errorf("got a key of %d bytes and a value of %d, want 1 to %d and at most %d", len(key), len(value), maxKey, MaxValue)
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	id, c, err := g.expect()
+	if err != nil {
+		return nil, err
+	}
+	var e encoder
+	e.u32(id)
+	e.text(key)
+	if k != kindGet {
+		e.bytes(value)
+	}
+	if !g.outbox.push(k, e.b) {
+		g.forget(id)
+		return nil, errors.New("rank 0 does not read what it is sent")
+	}
+	select {
+	case err := <-c.done:
+		return c.values, err
+	case <-ctx.Done():
+	}
+	return g.cancel(ctx, id, c)
+}
+
+// cancel asks the server who is missing. Its answer, or that of the call itself, comes soon unless rank 0 is gone.
+func (g *Group) cancel(ctx context.Context, id uint32, c *call) ([][]byte, error) {
+	defer g.forget(id)
+	var e encoder
+	e.u32(id)
+	g.outbox.push(kindCancel, e.b)
+	patience := time.NewTimer(closingTime)
+	defer patience.Stop()
+	select {
+	case err := <-c.done:
+		var missing *MissingError
+		if errors.As(err, &missing) {
+			err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
+		}
+		return c.values, err
+	case <-patience.C:
+		return nil, fmt.Errorf("rank 0 does not answer: %w", context.Cause(ctx))
+	}
+}
+
+func (g *Group) expect() (uint32, *call, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.closed:
+		return 0, nil, ErrClosed
+	case g.failure != nil:
+		return 0, nil, g.failure
+	case g.bye:
+		return 0, nil, errRank0Left
+	}
+	g.lastID++
+	c := &call{done: make(chan error, 1)}
+	g.calls[g.lastID] = c
+	return g.lastID, c, nil
+}
+
+var errRank0Left = &LostError{Rank: 0, Cause: "it has left the group"}
+
+func (g *Group) forget(id uint32) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.calls, id)
+}
+
+// fail breaks the group for this rank.
+func (g *Group) fail(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.failure != nil || g.closed {
+		return
+	}
+	g.failure = err
+	close(g.broken)
+	for id, c := range g.calls {
+		c.done <- err
+		delete(g.calls, id)
+	}
+}

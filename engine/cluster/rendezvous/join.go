@@ -1,0 +1,286 @@
+package rendezvous
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"time"
+)
+
+// MaxValue is the most bytes of a value that Set and Gather take.
+const MaxValue = maxValue
+
+// Defaults of Options.
+const (
+	DefaultTimeout          = 5 * time.Minute
+	DefaultHeartbeatTimeout = 5 * time.Second
+)
+
+// Options say who joins what.
+type Options struct {
+	Rank, WorldSize int
+	LocalRank       int    // -1: unknown, counted among the ranks of its host
+	Address         string // host:port of rank 0
+	Generation      uint64 // which start of the run this is; the supervisor counts them
+
+	Host     string // "": HostID()
+	Endpoint string // where the others find this rank, for example an address it listens on; handed on as it is
+	Facts    []Fact // what must be the same on every rank
+
+	Token    Token
+	Insecure bool // rank 0 may listen beyond loopback without a token
+
+	Timeout          time.Duration // for all ranks to come; 0: DefaultTimeout
+	HeartbeatTimeout time.Duration // how long a rank may be silent; 0: DefaultHeartbeatTimeout. The same on every rank
+
+	Log *slog.Logger // nil: nobody listens
+
+	// Listener takes the place of listening on Address in rank 0. Join closes it, with an error at once, else with the group.
+	Listener net.Listener
+	// Dial takes the place of a TCP connection to Address in the other ranks.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+}
+
+// Join brings this rank into the group and returns when all ranks are there. Every rank of the run calls it once.
+// The error is one of those in the package documentation, or that of the context.
+func Join(ctx context.Context, options Options) (*Group, error) {
+	if err := options.complete(); err != nil {
+		if options.Listener != nil {
+			_ = options.Listener.Close()
+		}
+		return nil, err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, options.Timeout, errTimeout)
+	defer cancel()
+	if options.Rank == 0 {
+		return host(limited, options)
+	}
+	return visitRank0(limited, options)
+}
+
+var errTimeout = errors.New("time-out")
+
+// complete fills in defaults and checks the rest.
+func (o *Options) complete() error {
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
+	}
+	if o.HeartbeatTimeout == 0 {
+		o.HeartbeatTimeout = DefaultHeartbeatTimeout
+	}
+	if o.Host == "" {
+		o.Host = HostID()
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Dial == nil {
+		o.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			dialer := net.Dialer{Timeout: handshakeTime}
+			return dialer.DialContext(ctx, "tcp", address)
+		}
+	}
+	var faults []error
+	if o.WorldSize < 1 || o.Rank < 0 || o.Rank >= o.WorldSize {
+		faults = append(faults, fmt.Errorf("got rank %d of %d, want a rank from 0 to less than the world size", o.Rank, o.WorldSize))
+	}
+	if o.Timeout < 0 || o.HeartbeatTimeout < 0 {
+		faults = append(faults, fmt.Errorf("got time-outs of %v and %v, want positive ones", o.Timeout, o.HeartbeatTimeout))
+	}
+	if len(o.Host) > maxText || len(o.Endpoint) > maxText || len(o.Facts) > maxFacts {
+		faults = append(faults, fmt.Errorf("got host and endpoint of %d and %d bytes and %d facts, want at most %d, %d and %d",
+			len(o.Host), len(o.Endpoint), len(o.Facts), maxText, maxText, maxFacts))
+	}
+	if err := o.Token.check(); err != nil {
+		faults = append(faults, err)
+	}
+	if n := len(o.registration().encode()); n >= maxFrame {
+		faults = append(faults, fmt.Errorf("what this rank has to say makes a message of %d bytes, want less than %d: shorten the facts", n, maxFrame))
+	}
+	return errors.Join(faults...)
+}
+
+func (o *Options) registration() *registration {
+	return &registration{worldSize: o.WorldSize, generation: o.Generation, facts: o.Facts, member: Member{
+		Rank: o.Rank, LocalRank: max(o.LocalRank, -1), PID: os.Getpid(), Host: o.Host, Name: hostName(), Endpoint: o.Endpoint,
+	}}
+}
+
+// host opens the meeting place and joins it as rank 0.
+func host(ctx context.Context, options Options) (*Group, error) {
+	listener := options.Listener
+	if listener == nil {
+		var err error
+		if listener, err = listen(options.Address); err != nil {
+			return nil, &ListenError{options.Address, err}
+		}
+	}
+	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
+		_ = listener.Close()
+		return nil, &ListenError{at, errors.New("other machines reach that address, which needs a token (HETERO_TOKEN, or a file), or leave to be insecure")}
+	}
+	s := newServer(options, listener)
+	conn := s.local()
+	g, err := enter(ctx, options, conn)
+	if err != nil {
+		_ = conn.Close()
+		_ = listener.Close()
+		return nil, err
+	}
+	s.start()
+	g.server = s
+	if err = g.await(ctx); err == nil {
+		return g, nil
+	}
+	if errors.Is(err, context.Cause(ctx)) {
+		err = s.giveUp(ctx, g)
+	}
+	_ = g.Close()
+	return nil, err
+}
+
+func rendezvousAt(address string) string { return "rendezvous at " + address }
+
+// giveUp tells everyone who waits that rank 0 waits no more, and returns the reason.
+func (s *server) giveUp(ctx context.Context, g *Group) error {
+	missing := s.missing(rendezvousAt(s.options.Address))
+	err := error(missing)
+	if !errors.Is(context.Cause(ctx), errTimeout) {
+		err = &LostError{Rank: 0, Cause: fmt.Sprintf("it waits no longer: %v", context.Cause(ctx))}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail(err)
+	return g.lateError(ctx, missing)
+}
+
+// visitRank0 connects until rank 0 is there, or says no.
+func visitRank0(ctx context.Context, options Options) (*Group, error) {
+	began := time.Now()
+	pause := 20 * time.Millisecond
+	var last error
+	for {
+		g, final, err := attempt(ctx, options)
+		var missing *MissingError
+		switch {
+		case err == nil:
+			return g, nil
+		case final:
+			return nil, err
+		case errors.Is(err, ErrToken):
+			return nil, fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)
+		case last == nil || ctx.Err() == nil || errors.As(err, &missing): // how an attempt ended that ran out of time says nothing
+			last = err
+		}
+		options.Log.Debug("rank 0 is not there yet", "address", options.Address, "reason", err)
+		select {
+		case <-ctx.Done():
+			return nil, tooLate(ctx, options.Address, time.Since(began), last)
+		case <-time.After(pause):
+			pause = min(2*pause, time.Second)
+		}
+	}
+}
+
+// tooLate is the error of a rank that gave up: it names who was missing, or why rank 0 was not to be had.
+func tooLate(ctx context.Context, address string, waited time.Duration, last error) error {
+	var missing *MissingError
+	switch {
+	case !errors.Is(context.Cause(ctx), errTimeout):
+		return fmt.Errorf("join rank 0 at %s: %w (last: %v)", address, context.Cause(ctx), last)
+	case errors.As(last, &missing):
+		return missing
+	}
+	return &UnreachableError{Address: address, Waited: waited, Err: last}
+}
+
+// attempt is one connection to rank 0, and waiting there for the others. final says that another would end the same way.
+func attempt(ctx context.Context, options Options) (g *Group, final bool, err error) {
+	conn, err := options.Dial(ctx, options.Address)
+	if err != nil {
+		return nil, false, err
+	}
+	if g, err = enter(ctx, options, conn); err != nil {
+		_ = conn.Close()
+		return nil, false, err
+	}
+	if err = g.await(ctx); err == nil {
+		return g, false, nil
+	}
+	if errors.Is(err, context.Cause(ctx)) {
+		err = g.lateError(ctx, nil)
+	}
+	_ = g.Close()
+	return nil, g.refused, err
+}
+
+// enter does the handshake and says who is there.
+func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) {
+	payload := options.registration().encode()
+	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a context that ends interrupts
+	link, err := greet(conn, options.Token)
+	if err == nil {
+		err = link.write(kindRegister, payload)
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	g := &Group{
+		options: options, link: link, outbox: newOutbox(), started: time.Now(), calls: map[uint32]*call{},
+		formed: make(chan struct{}), broken: make(chan struct{}), ended: make(chan struct{}),
+	}
+	g.start()
+	return g, nil
+}
+
+// await returns when the group is complete. Where time runs out the last word is rank 0's: it knows best who is missing.
+func (g *Group) await(ctx context.Context) error {
+	select {
+	case <-g.formed:
+		return nil
+	case <-g.broken:
+		return g.Err()
+	case <-ctx.Done():
+	}
+	if g.Rank() != 0 && errors.Is(context.Cause(ctx), errTimeout) {
+		patience := time.NewTimer(closingTime)
+		defer patience.Stop()
+		select {
+		case <-g.formed:
+			return nil
+		case <-g.broken:
+			return g.Err()
+		case <-patience.C:
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// lateError says who was missing when the context ended: missing, or what the server last said.
+func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
+	if !errors.Is(context.Cause(ctx), errTimeout) {
+		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if missing == nil && g.absent != nil {
+		missing = &MissingError{Missing: g.absent.Missing, Count: g.absent.Count, WorldSize: g.absent.WorldSize, Waited: time.Since(g.started)}
+	}
+	if missing == nil {
+		return errors.New("rank 0 took the connection but did not answer")
+	}
+	missing.What = rendezvousAt(g.options.Address)
+	return missing
+}

@@ -1,0 +1,99 @@
+package rendezvous
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	maxOutbox   = 64 << 20        // bytes that may wait for a peer that does not read
+	closingTime = time.Second     // for what is still to be sent, and for the other side to hang up
+	writeTime   = 5 * time.Second // for one frame
+)
+
+type message struct {
+	kind    kind
+	payload []byte
+}
+
+// outbox holds frames until a link takes them, so that nobody waits for a slow peer.
+type outbox struct {
+	wake chan struct{} // has room for one
+
+	mu      sync.Mutex
+	waiting []message
+	bytes   int
+	closed  bool
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+// push reports whether there was room. What comes after close is dropped.
+func (o *outbox) push(k kind, payload []byte) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.closed {
+		return true
+	}
+	if o.bytes+len(payload) > maxOutbox {
+		return false
+	}
+	o.waiting = append(o.waiting, message{k, payload})
+	o.bytes += len(payload)
+	o.signal()
+	return true
+}
+
+// close lets run send what is waiting, and end.
+func (o *outbox) close() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.closed = true
+	o.signal()
+}
+
+func (o *outbox) signal() {
+	select {
+	case o.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run sends until the outbox is closed and empty, or the link breaks; then it hangs up, which ends the link's reader.
+func (o *outbox) run(l *link) {
+	for {
+		o.mu.Lock()
+		batch, closed := o.waiting, o.closed
+		o.waiting, o.bytes = nil, 0
+		o.mu.Unlock()
+		for _, m := range batch {
+			limit := writeTime
+			if closed {
+				limit = closingTime
+			}
+			_ = l.conn.SetWriteDeadline(time.Now().Add(limit)) // fails only on a closed connection, which write reports
+			if err := l.write(m.kind, m.payload); err != nil {
+				_ = l.conn.Close()
+				return
+			}
+		}
+		if closed && len(batch) == 0 {
+			hangUp(l.conn)
+			return
+		}
+		if !closed {
+			<-o.wake
+		}
+	}
+}
+
+// hangUp ends a connection so that the other side still gets what was sent: closing one that holds unread bytes resets it.
+func hangUp(conn net.Conn) {
+	half, ok := conn.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		_ = conn.Close()
+		return
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(closingTime))
+}

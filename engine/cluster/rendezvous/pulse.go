@@ -1,0 +1,31 @@
+package rendezvous
+
+import "time"
+
+// pulse is the beat in which signs of life are sent: several within the time after which silence means death.
+type pulse struct {
+	every  time.Duration
+	ticker *time.Ticker
+	last   time.Time
+}
+
+func newPulse(timeout time.Duration) *pulse {
+	every := min(max(timeout/8, 10*time.Millisecond), time.Second)
+	return &pulse{every: every, ticker: time.NewTicker(every), last: time.Now()}
+}
+
+// next waits for the next beat; ok is false when done is closed. slept says that this process did not run for a while:
+// it was stopped, or its machine was.
+func (p *pulse) next(done <-chan struct{}) (slept, ok bool) {
+	select {
+	case <-done:
+		return false, false
+	case <-p.ticker.C:
+	}
+	now := time.Now()
+	slept = now.Sub(p.last) > 3*p.every
+	p.last = now
+	return slept, true
+}
+
+func (p *pulse) stop() { p.ticker.Stop() }

@@ -1,0 +1,389 @@
+package rendezvous
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// server is the meeting place in the process of rank 0.
+type server struct {
+	options  Options
+	log      *slog.Logger
+	listener net.Listener
+	started  time.Time
+	door     *door
+	running  sync.WaitGroup
+	stop     chan struct{}
+
+	mu      sync.Mutex
+	peers   []*peer // by rank; nil: not there
+	present int
+	formed  bool
+	failure error // why the group ended; nil while it stands
+	closing bool
+
+	store      map[string]stored
+	storeBytes int
+	gets       map[string][]request // who waits for a key
+	gathers    map[string]*gathering
+}
+
+// peer is a rank that is in the group or in it soon.
+type peer struct {
+	member Member
+	link   *link
+	outbox *outbox
+	heard  atomic.Int64 // when the last frame came, as time since the server started
+	left   bool
+}
+
+func newServer(options Options, listener net.Listener) *server {
+	return &server{
+		options: options, log: options.Log, listener: listener, started: time.Now(), stop: make(chan struct{}),
+		door:  newDoor(pendingPerRank*options.WorldSize, options.Log),
+		peers: make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{}, gathers: map[string]*gathering{},
+	}
+}
+
+// start begins to accept connections and to watch those that are there.
+func (s *server) start() {
+	s.running.Go(s.accept)
+	s.running.Go(s.watch)
+}
+
+// local connects rank 0 itself. Its end of the pipe is returned.
+func (s *server) local() net.Conn {
+	near, far := net.Pipe()
+	s.running.Go(func() { s.serve(far, nil) })
+	return near
+}
+
+func (s *server) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			select { // out of file descriptors, for example: better soon
+			case <-s.stop:
+				return
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		}
+		visit := s.door.enter(conn)
+		s.running.Go(func() { s.serve(conn, visit) })
+	}
+}
+
+// serve leads one connection through its life. visit is nil for rank 0's own.
+func (s *server) serve(conn net.Conn, visit *visit) {
+	defer conn.Close()
+	p, reg, err := s.receive(conn, visit)
+	s.door.leave(visit)
+	if err != nil {
+		s.door.complain(conn, err)
+		return
+	}
+	s.running.Go(func() { p.outbox.run(p.link) })
+	defer p.outbox.close()
+	if err := s.admit(p, reg); err != nil {
+		s.log.Warn("rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
+		p.sendBroken(err)
+	}
+	for {
+		k, payload, err := p.link.read()
+		if err == nil {
+			p.heard.Store(int64(time.Since(s.started)))
+			err = s.handle(p, k, payload)
+		}
+		if err != nil {
+			s.gone(p, causeOf(err))
+			return
+		}
+	}
+}
+
+// receive does the handshake and reads who is there, all within handshakeTime.
+func (s *server) receive(conn net.Conn, visit *visit) (*peer, registration, error) {
+	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
+		return nil, registration{}, err
+	}
+	link, err := welcome(conn, s.options.Token, func() { s.door.greeted(visit) })
+	if err != nil {
+		return nil, registration{}, err
+	}
+	k, payload, err := link.read()
+	if err != nil {
+		return nil, registration{}, err
+	}
+	reg, err := decodeRegistration(payload)
+	if err != nil || k != kindRegister {
+		return nil, registration{}, errMalformed
+	}
+	if err := conn.SetDeadline(time.Time{}); err != nil {
+		return nil, registration{}, err
+	}
+	p := &peer{member: reg.member, link: link, outbox: newOutbox()}
+	p.heard.Store(int64(time.Since(s.started)))
+	return p, reg, nil
+}
+
+// admit makes a peer a member, or says why not. What shows that the ranks were not started alike ends the whole start.
+func (s *server) admit(p *peer, reg registration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rank := reg.member.Rank
+	if s.failure != nil {
+		return s.failure
+	}
+	own := registration{worldSize: s.options.WorldSize, generation: s.options.Generation, facts: s.options.Facts}
+	found := compare(reg, own)
+	stale := reg.generation != own.generation
+	switch {
+	case len(found) > 0:
+		err := &DisagreeError{Rank: rank, Who: reg.member.who(), Differences: found}
+		if !s.formed && !stale {
+			s.fail(err)
+		}
+		return err
+	case s.peers[rank] != nil && !s.formed:
+		err := &DuplicateError{Rank: rank, First: s.peers[rank].member.who(), Second: reg.member.who()}
+		s.fail(err)
+		return err
+	case s.closing:
+		return errors.New("rank 0 is leaving")
+	case s.formed:
+		return fmt.Errorf("the group of %d ranks is complete; its rank %d is %s", s.options.WorldSize, rank, s.peers[rank].member.who())
+	}
+	s.peers[rank] = p
+	s.present++
+	s.log.Debug("rank registered", "rank", rank, "who", reg.member.who(), "present", s.present, "of", s.options.WorldSize)
+	if s.present == s.options.WorldSize {
+		s.form()
+	}
+	return nil
+}
+
+// compare lists what a rank has otherwise than rank 0.
+func compare(reg, own registration) []Difference {
+	var found []Difference
+	number := func(name string, value, rank0 any) {
+		if value != rank0 {
+			found = append(found, Difference{name, fmt.Sprint(value), fmt.Sprint(rank0)})
+		}
+	}
+	number("generation", reg.generation, own.generation)
+	number("world size", reg.worldSize, own.worldSize)
+	found = append(found, differences(reg.facts, own.facts)...)
+	if len(found) == 0 && (reg.member.Rank < 0 || reg.member.Rank >= own.worldSize) {
+		found = append(found, Difference{"rank", fmt.Sprint(reg.member.Rank), fmt.Sprintf("ranks 0 to %d", own.worldSize-1)})
+	}
+	return found
+}
+
+// form tells every rank who is there. s.mu is held.
+func (s *server) form() {
+	s.formed = true
+	members := make([]Member, len(s.peers))
+	for rank, p := range s.peers {
+		members[rank] = p.member
+	}
+	fillLocalRanks(members)
+	var roster [][]byte
+	var e encoder
+	for rank := range members {
+		members[rank].encode(&e)
+		if len(e.b) > maxRosterAt || rank == len(members)-1 {
+			roster = append(roster, e.b)
+			e.b = nil
+		}
+	}
+	for _, p := range s.peers {
+		for _, part := range roster {
+			s.send(p, kindMember, part)
+		}
+		s.send(p, kindFormed, nil)
+	}
+	s.log.Debug("group complete", "ranks", len(members), "after", time.Since(s.started))
+}
+
+// fillLocalRanks numbers ranks that do not know their local rank among those of their host.
+func fillLocalRanks(members []Member) {
+	taken := map[string]map[int]bool{}
+	for _, m := range members {
+		if taken[m.Host] == nil {
+			taken[m.Host] = map[int]bool{}
+		}
+		if m.LocalRank >= 0 {
+			taken[m.Host][m.LocalRank] = true
+		}
+	}
+	for i := range members {
+		m := &members[i]
+		for next := 0; m.LocalRank < 0; next++ {
+			if !taken[m.Host][next] {
+				taken[m.Host][next] = true
+				m.LocalRank = next
+			}
+		}
+	}
+}
+
+// send puts a frame into a peer's outbox; one that does not read for so long that the box is full is cut off. s.mu is held.
+func (s *server) send(p *peer, k kind, payload []byte) {
+	if !p.outbox.push(k, payload) {
+		_ = p.link.conn.Close() // its reader ends, and reports the rank as gone
+	}
+}
+
+func (p *peer) sendBroken(err error) {
+	var e encoder
+	encodeError(&e, err)
+	p.outbox.push(kindBroken, e.b)
+	p.outbox.close()
+}
+
+// fail ends the group for everybody. s.mu is held.
+func (s *server) fail(err error) {
+	if s.failure != nil || s.closing {
+		return
+	}
+	s.failure = err
+	s.log.Debug("group broken", "reason", err)
+	for _, p := range s.peers {
+		if p != nil && !p.left {
+			p.sendBroken(err)
+		}
+	}
+	s.gets, s.gathers, s.store = nil, nil, nil
+}
+
+// gone takes note that a peer's connection is no more.
+func (s *server) gone(p *peer, cause string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rank := p.member.Rank
+	switch {
+	case rank < 0 || rank >= len(s.peers) || s.peers[rank] != p || p.left || s.failure != nil || s.closing:
+	case !s.formed:
+		s.peers[rank] = nil // it may come again
+		s.present--
+		s.log.Warn("rank lost before the group was complete", "rank", rank, "who", p.member.who(), "cause", cause)
+	default:
+		s.fail(&LostError{Rank: rank, Cause: cause})
+	}
+}
+
+// close says goodbye, ends all connections and gives the port free.
+func (s *server) close() {
+	s.mu.Lock()
+	s.closing = true
+	for _, p := range s.peers {
+		if p != nil {
+			p.outbox.push(kindBye, nil)
+			p.outbox.close()
+			_ = p.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only where the connection is closed already
+		}
+	}
+	s.mu.Unlock()
+	close(s.stop)
+	_ = s.listener.Close() // nothing is lost with it
+	s.door.close()
+	s.running.Wait()
+}
+
+// missing says who has not come. what names the event waited for.
+func (s *server) missing(what string) *MissingError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return missingOf(what, s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started))
+}
+
+func missingOf[T any](what string, all []T, here func(T) bool, waited time.Duration) *MissingError {
+	m := &MissingError{What: what, WorldSize: len(all), Waited: waited}
+	for rank, one := range all {
+		if here(one) {
+			continue
+		}
+		m.Count++
+		if len(m.Missing) < maxListed {
+			m.Missing = append(m.Missing, rank)
+		}
+	}
+	return m
+}
+
+// watch sends signs of life and looks for ranks that give none.
+func (s *server) watch() {
+	beat := newPulse(s.options.HeartbeatTimeout)
+	defer beat.stop()
+	lastSaid := time.Now()
+	for {
+		slept, ok := beat.next(s.stop)
+		if !ok {
+			return
+		}
+		if say := time.Since(lastSaid) >= sayEvery; say {
+			lastSaid = time.Now()
+			s.sayWhoIsMissing()
+		}
+		s.beat(slept)
+	}
+}
+
+const sayEvery = 10 * time.Second // that a waiting rank 0 says whom it waits for
+
+func (s *server) sayWhoIsMissing() {
+	if missing := s.missing("waiting for the ranks"); missing.Count > 0 {
+		s.log.Info("waiting", "for", RankList(missing.Missing, missing.Count), "of", missing.WorldSize, "since", round(missing.Waited))
+	}
+}
+
+// beat sends a sign of life to everyone and cuts off who gave none for too long. Where this process itself slept,
+// everyone gets the whole time again: what they sent may still lie unread.
+func (s *server) beat(slept bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil || s.closing {
+		return
+	}
+	k, payload := kindBeat, []byte(nil)
+	if !s.formed {
+		var e encoder
+		encodeMissing(&e, missingOf("", s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started)))
+		k, payload = kindWaiting, e.b
+	}
+	now := time.Since(s.started)
+	for rank, p := range s.peers {
+		if p == nil || p.left {
+			continue
+		}
+		if slept {
+			p.heard.Store(int64(now))
+		}
+		silent := now - time.Duration(p.heard.Load())
+		if silent <= s.options.HeartbeatTimeout {
+			s.send(p, k, payload)
+			continue
+		}
+		cause := silence(silent)
+		if s.formed {
+			s.fail(&LostError{Rank: rank, Cause: cause})
+			return
+		}
+		s.peers[rank] = nil // when it wakes up it may come again
+		s.present--
+		_ = p.link.conn.Close()
+	}
+}
+
+func silence(d time.Duration) string {
+	return fmt.Sprintf("it has been silent for %v (frozen, or its network is down)", round(d))
+}

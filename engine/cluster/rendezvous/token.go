@@ -1,0 +1,36 @@
+package rendezvous
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+)
+
+// Token is the secret that the ranks of a run share. It prints as a placeholder; string(token) is the secret itself.
+type Token string
+
+const minTokenBytes = 16
+
+// NewToken makes a token of 32 random bytes, as 64 hexadecimal digits.
+func NewToken() Token {
+	var random [32]byte
+	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
+	return Token(hex.EncodeToString(random[:]))
+}
+
+// String hides the secret.
+func (t Token) String() string { return "[token]" }
+
+// GoString hides the secret.
+func (t Token) GoString() string { return "[token]" }
+
+// LogValue hides the secret.
+func (t Token) LogValue() slog.Value { return slog.StringValue("[token]") }
+
+func (t Token) check() error {
+	if t != "" && len(t) < minTokenBytes {
+		return fmt.Errorf("the token has %d characters, want at least %d (rendezvous.NewToken makes 64)", len(t), minTokenBytes)
+	}
+	return nil
+}
