@@ -313,9 +313,12 @@ func (r *rank) close(t testing.TB) {
 }
 
 // ranks starts a job on so many of them.
-func (j job) ranks(t testing.TB, size int) []*rank {
+func (j job) ranks(t testing.TB, size int) []*rank { return j.ranksOver(t, size, local.Model{}) }
+
+// ranksOver says how fast their gradients travel, where time is modelled.
+func (j job) ranksOver(t testing.TB, size int, link local.Model) []*rank {
 	t.Helper()
-	grads, err := local.New(size, local.Options{Timeout: time.Minute})
+	grads, err := local.New(size, local.Options{Timeout: time.Minute, Model: link})
 	if err != nil {
 		t.Fatal(err)
 	}

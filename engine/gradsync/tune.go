@@ -30,7 +30,7 @@ type Tuning struct {
 
 // Tune chooses the ends of buckets by measurement. elapsed are the times of the launches of p, as Plan.RunTimed gives them for a few typical
 // passes (their mean); nil on a rank whose share is 0. All ranks call it and get the same answer: the slowest rank's times count. grads
-// is device memory that may be overwritten, at least 4 KB of it; wire the type in transit.
+// is device memory that may be overwritten, the more the better up to 8 MB; wire the type in transit.
 func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration, grads device.Buffer, wire tensor.DType) (Tuning, error) {
 	params := p.Params()
 	link, err := MeasureLink(ctx, comm, dev, grads)
@@ -55,8 +55,8 @@ func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, 
 // MeasureLink times all-reduces while nothing else runs, by the slowest rank. scratch is device memory that may be overwritten.
 func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.Device, scratch device.Buffer) (Link, error) {
 	large := min(largeBytes, scratch.Bytes()/64*64)
-	if large < smallBytes {
-		return Link{}, fmt.Errorf("measuring all-reduces: got %d bytes of memory, want at least %d", scratch.Bytes(), smallBytes)
+	if large == 0 {
+		return Link{}, fmt.Errorf("measuring all-reduces: got %d bytes of memory, want at least 64", scratch.Bytes())
 	}
 	if mem := scratch.Host(); mem != nil {
 		clear(mem[:large]) // no time is lost on values that are not numbers
@@ -65,7 +65,7 @@ func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.D
 	for i, m := range []struct {
 		bytes  int64
 		rounds int
-	}{{smallBytes, smallRounds}, {large, largeRounds}} {
+	}{{min(smallBytes, large), smallRounds}, {large, largeRounds}} {
 		took, err := collective.MeasureAllReduce(ctx, comm, device.Region{Buffer: scratch, Bytes: m.bytes}, m.rounds)
 		if err != nil {
 			return Link{}, err

@@ -1,0 +1,132 @@
+package gradsync
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// openCPU opens CPU devices of one thread; the test is skipped where there are none.
+func openCPU(t testing.TB) func() device.Device {
+	t.Helper()
+	if os.Getenv(nativelib.DirVariable) == "" {
+		dir, err := filepath.Abs("../../build/lib")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(nativelib.DirVariable, dir)
+	}
+	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
+	if (errors.Is(err, device.ErrUnavailable) || errors.Is(err, fs.ErrNotExist)) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skipf("no CPU device: %v", err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() device.Device {
+		dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dev
+	}
+}
+
+func TestCPUGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
+	open := openCPU(t)
+	n := uint64(60)
+	if testing.Short() {
+		n = 12
+	}
+	for seed := range n {
+		c := draw(1000 + seed)
+		c.open = open
+		t.Run(c.String(), func(t *testing.T) { c.check(t) })
+	}
+}
+
+// Layouts of weight gradients may depend on the number of samples; the flat buffer must not.
+func TestCPUSharesMayChangeEveryStep(t *testing.T) {
+	j := job{dtype: tensor.F32, micro: 9, count: 2, mode: "sync", dropout: 0.2, options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
+	ranks := j.ranks(t, 3)
+	alone := j
+	alone.options, alone.mode, alone.open = Options{}, "local", nil
+	plain := alone.ranks(t, 1)
+	alone.dtype = tensor.F64
+	truth := alone.ranks(t, 1)
+	r := rand.New(rand.NewPCG(8, 8))
+	for step := range 6 {
+		shares := []int{0, 0, 0}
+		for range j.micro {
+			shares[r.IntN(3)]++
+		}
+		run(t, ranks, step, shares)
+		run(t, plain, step, []int{j.micro})
+		run(t, truth, step, []int{j.micro})
+	}
+	compare(t, ranks, plain[0], truth[0])
+}
+
+// Enqueue, Forward, Backward and Finish of a step in steady state.
+func TestStepAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	j := job{dtype: tensor.F32, micro: 6, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256}, open: openCPU(t)}
+	ranks := j.ranks(t, 2)
+	run(t, ranks, 0, []int{3, 3})
+	measured := ranks[0]
+	rounds := make(chan bool)
+	failed := make(chan error, 1)
+	go func() { // the other rank goes along
+		r := ranks[1]
+		for range rounds {
+			if err := r.again(); err != nil {
+				failed <- err
+				return
+			}
+		}
+		failed <- nil
+	}()
+	var err error
+	got := testing.AllocsPerRun(20, func() {
+		rounds <- true
+		if e := measured.again(); e != nil {
+			err = e
+		}
+	})
+	close(rounds)
+	if err := errors.Join(err, <-failed); err != nil {
+		t.Fatal(err)
+	}
+	if got > 2 { // Sync waits on a channel that it makes, if it comes first
+		t.Errorf("a step allocates %g times, want at most once a rank", got)
+	}
+}
+
+// again runs the passes of the last step once more, on what is loaded.
+func (r *rank) again() error {
+	p := r.passes[3]
+	if err := p.Forward(r.stream); err != nil {
+		return fmt.Errorf("forward: %w", err)
+	}
+	if err := p.Backward(r.stream, true); err != nil {
+		return fmt.Errorf("backward: %w", err)
+	}
+	_, err := r.sync.Finish(context.Background(), r.stream)
+	return err
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package gradsync
+
+const raceEnabled = false
