@@ -59,6 +59,7 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/signature"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -157,25 +158,11 @@ type result struct {
 
 // run performs op on the calling OS thread. host is its buffer, nil where that is empty.
 func (g *group) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
-	buffer, dt, reduce := op.Memory()
 	counts := op.Parts()
 	c := g.call
-	c.op = C.hetero_shm_signature{number: C.uint64_t(number), dtype: C.int32_t(dt), reduce: C.int32_t(reduce)}
-	if dt != tensor.Invalid {
-		c.op.elements = C.int64_t(buffer.Bytes / dt.Size())
-	}
-	switch op := op.(type) {
-	case collective.AllReduce:
-		c.op.kind = C.HETERO_SHM_ALL_REDUCE
-	case collective.Broadcast:
-		c.op.kind, c.op.root = C.HETERO_SHM_BROADCAST, C.int32_t(op.Root)
-	case collective.AllGather:
-		c.op.kind = C.HETERO_SHM_ALL_GATHER
-	case collective.ReduceScatter:
-		c.op.kind = C.HETERO_SHM_REDUCE_SCATTER
-	case collective.Barrier:
-		c.op.kind = C.HETERO_SHM_BARRIER
-	}
+	own := signature.Of(op, number)
+	c.op = C.hetero_shm_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
+		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
 	c.timeout_ns = -1
 	if limit > 0 {
 		c.timeout_ns = C.int64_t(limit)
@@ -195,20 +182,8 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 
 // describe is a signature in words.
 func describe(s C.hetero_shm_signature) string {
-	dt, reduce := tensor.DType(s.dtype), collective.Reduce(s.reduce)
-	switch s.kind {
-	case C.HETERO_SHM_ALL_REDUCE:
-		return fmt.Sprintf("all_reduce %v %v of %d elements", dt, reduce, s.elements)
-	case C.HETERO_SHM_BROADCAST:
-		return fmt.Sprintf("broadcast of %d bytes from rank %d", s.elements, s.root)
-	case C.HETERO_SHM_ALL_GATHER:
-		return fmt.Sprintf("all_gather %v of %d elements, counts #%08x", dt, s.elements, uint32(s.parts))
-	case C.HETERO_SHM_REDUCE_SCATTER:
-		return fmt.Sprintf("reduce_scatter %v %v of %d elements, counts #%08x", dt, reduce, s.elements, uint32(s.parts))
-	case C.HETERO_SHM_BARRIER:
-		return "barrier"
-	}
-	return fmt.Sprintf("operation of kind %d", s.kind)
+	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
+		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
 }
 
 func (g *group) stop() { C.shm_stop(g.api, g.ptr) }
