@@ -19,10 +19,7 @@ func (s *Sync) Fingerprint(p *plan.Plan) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	params := s.state.Params
-	for i, info := range params.Params {
-		add("parameter %d: %s %v, %s, bytes %d to %d", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...), s.layout(info.Spec.Layout),
-			info.Offset, info.Offset+info.Spec.Size())
-	}
+	lines = append(lines, parameters(s.dev, params)...)
 	for i, info := range params.States {
 		add("statistic %d: %s %v", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...))
 	}
@@ -42,15 +39,41 @@ func (s *Sync) Fingerprint(p *plan.Plan) []string {
 
 var passes = [...]string{graph.Forward: "forward", graph.Backward: "backward"}
 
+// parameters are the places and layouts of a model's parameters, one a line.
+func parameters(dev device.Device, params *plan.Params) []string {
+	lines := make([]string, len(params.Params))
+	for i, info := range params.Params {
+		lines[i] = fmt.Sprintf("parameter %d: %s %v, %s, bytes %d to %d", i, info.Name, device.Spec(info.Spec.DType, info.Spec.Shape...), layout(dev, info.Spec.Layout),
+			info.Offset, info.Offset+info.Spec.Size())
+	}
+	return lines
+}
+
 // layout is a name that means the same on all devices of a kind: a private layout's number means nothing elsewhere.
-func (s *Sync) layout(l device.Layout) string {
+func layout(dev device.Device, l device.Layout) string {
 	if l == device.Plain {
 		return "plain"
 	}
-	if n, ok := s.dev.(device.LayoutNamer); ok {
+	if n, ok := dev.(device.LayoutNamer); ok {
 		return n.LayoutName(l)
 	}
-	return fmt.Sprintf("layout %d of %s", l, s.dev.Info().Kind)
+	return fmt.Sprintf("layout %d of %s", l, dev.Info().Kind)
+}
+
+// SameLayouts reports, to every rank alike, whether the ranks' first plans put parameters in the same places and layouts. If not, all of
+// them make their first plan anew by plan.CompilePlain.
+func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.Device, params *plan.Params) (bool, error) {
+	text := strings.Join(parameters(dev, params), "\n")
+	sums, err := gather(ctx, comm, dev, "layouts", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))
+	if err != nil {
+		return false, fmt.Errorf("comparing layouts: %w", err)
+	}
+	for _, s := range sums {
+		if string(s) != string(sums[0]) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // DifferenceError: ranks do not do the same. Every rank gets the same one.

@@ -1,6 +1,7 @@
 package gradsync
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,12 +14,13 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // openCPU opens CPU devices of one thread; the test is skipped where there are none.
-func openCPU(t testing.TB) func() device.Device {
+func openCPU(t testing.TB) func(int) device.Device {
 	t.Helper()
 	if os.Getenv(nativelib.DirVariable) == "" {
 		dir, err := filepath.Abs("../../build/lib")
@@ -37,7 +39,7 @@ func openCPU(t testing.TB) func() device.Device {
 	if err := dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return func() device.Device {
+	return func(int) device.Device {
 		dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
 		if err != nil {
 			t.Fatal(err)
@@ -79,6 +81,47 @@ func TestCPUSharesMayChangeEveryStep(t *testing.T) {
 		run(t, truth, step, []int{j.micro})
 	}
 	compare(t, ranks, plain[0], truth[0])
+}
+
+// Ranks on unlike devices, whose private layouts have nothing in common, hold the same bits after every step.
+func TestRanksOnUnlikeDevicesTrainOneModel(t *testing.T) {
+	fast := openCPU(t)
+	j := job{dtype: tensor.F32, micro: 8, count: 1, mode: "sync", options: Options{CapBytes: 1024, FirstBytes: 256, Wire: tensor.BF16}}
+	j.open = func(rank int) device.Device {
+		if rank == 1 {
+			return reference.New()
+		}
+		return fast(rank)
+	}
+	for _, plain := range []bool{false, true} {
+		j.plain = plain
+		ranks := j.ranks(t, 3)
+		for i, err := range each(ranks, func(r *rank) error {
+			same, err := SameLayouts(context.Background(), r.grads, r.dev, r.state.Params)
+			if err == nil && same != plain {
+				t.Errorf("rank %d, plain %t: layouts are the same: got %t", r.number, plain, same)
+			}
+			return err
+		}) {
+			if err != nil {
+				t.Fatalf("rank %d: %v", i, err)
+			}
+		}
+		if !plain {
+			continue
+		}
+		for step := range 3 {
+			run(t, ranks, step, []int{3, 5, 0})
+			for _, r := range ranks {
+				r.update(0.1)
+			}
+			for _, r := range ranks[1:] {
+				if !bytes.Equal(r.sum.Host(), ranks[0].sum.Host()) || !bytes.Equal(r.state.Values.Host(), ranks[0].state.Values.Host()) {
+					t.Fatalf("step %d: rank %d holds other gradients or parameters than rank 0", step, r.number)
+				}
+			}
+		}
+	}
 }
 
 // Enqueue, Forward, Backward and Finish of a step in steady state.

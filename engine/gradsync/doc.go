@@ -11,6 +11,7 @@
 //
 // # Use
 //
+//	same, err := gradsync.SameLayouts(ctx, comm, dev, first.Params()) // once; if not, first = plan.CompilePlain(…) on all ranks
 //	s, err := gradsync.New(cache, state, into, gradsync.Options{…}) // once; into is what the optimizer reads
 //	pass, err := s.Bind(p, arena)                    // each plan, also that of plan.CompileIdle for a share of 0
 //	err = gradsync.Compare(ctx, comm, dev, s.Fingerprint(p)) // once: all ranks must have the same model and buckets

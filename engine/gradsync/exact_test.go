@@ -60,6 +60,7 @@ func draw(seed uint64) splitCase {
 	for _, n := range c.shares {
 		c.micro += n
 	}
+	c.plain = r.IntN(2) == 0
 	return c
 }
 

@@ -18,7 +18,7 @@ import (
 func modelled(t testing.TB, j job, size int, options func(ends []int64, ready []float64, link Link) Options) []*rank {
 	t.Helper()
 	model := null.Model{LaunchSeconds: 1e-3, FLOPS: 1e18, BytesPerSecond: 1e18, CopyBytesPerSecond: 1e18, MemoryBytes: 1 << 30}
-	j.open = func() device.Device {
+	j.open = func(int) device.Device {
 		dev, err := null.New(model)
 		if err != nil {
 			t.Fatal(err)

@@ -29,14 +29,15 @@ type job struct {
 	smoothing float64
 	dropout   float64
 	options   Options // but for communicators
-	open      func() device.Device
+	open      func(rank int) device.Device
+	plain     bool // parameters lie plain whatever the device wants
 }
 
 const imageSize, classes = 6, 5
 
-func (j job) device() device.Device {
+func (j job) device(rank int) device.Device {
 	if j.open != nil {
-		return j.open()
+		return j.open(rank)
 	}
 	return reference.New()
 }
@@ -92,13 +93,16 @@ type rank struct {
 
 // start opens the device of a rank, with the initial values of the model.
 func (j job) start(number, size int, grads, stats *local.Communicator) (*rank, error) {
-	r := &rank{job: j, number: number, size: size, dev: j.device(), passes: map[int]*Pass{}, grads: grads, stats: stats}
+	r := &rank{job: j, number: number, size: size, dev: j.device(number), passes: map[int]*Pass{}, grads: grads, stats: stats}
 	r.cache = plan.NewCache(r.dev)
 	g, err := j.graph(1, number, size)
 	if err != nil {
 		return nil, err
 	}
 	first, err := plan.Compile(r.cache, g, nil)
+	if j.plain {
+		first, err = plan.CompilePlain(r.cache, g)
+	}
 	if err != nil {
 		return nil, err
 	}

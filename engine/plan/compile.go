@@ -3,7 +3,6 @@ package plan
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -74,6 +73,8 @@ type compiler struct {
 	plain    map[*graph.Value]bool // values that the host reads
 	readers  map[*graph.Value]int  // live nodes, outputs and gradients that read a value
 	idle     bool                  // for a rank without samples
+
+	plainParams bool // canonical layouts are plain by decree
 }
 
 func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
@@ -82,6 +83,19 @@ func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
 
 // Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which chooses it.
 func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
+	return compile(newCompiler(cache, g, fixed))
+}
+
+// CompilePlain is Compile for a first plan that puts every parameter into plain layout, whatever the device would choose: ranks whose
+// devices choose unlike layouts need it, since gradients are summed as they lie. Gradients that kernels write otherwise are reordered.
+func CompilePlain(cache *Cache, g *graph.Graph) (*Plan, error) {
+	c := newCompiler(cache, g, nil)
+	c.plainParams = true
+	return compile(c)
+}
+
+func compile(c *compiler) (*Plan, error) {
+	g, fixed := c.g, c.fixed
 	if fixed != nil {
 		if err := fixed.check(g); err != nil {
 			return nil, err
@@ -92,7 +106,6 @@ func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 			return nil, fmt.Errorf("plan: output %s is a copy of parameter %s, which is read through the model's state", o.Name, p.Name)
 		}
 	}
-	c := newCompiler(cache, g, fixed)
 	c.declare()
 	for _, n := range c.live() {
 		if err := c.compileNode(n); err != nil {
@@ -246,8 +259,8 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 		return device.Any
 	}
 	if p := paramOf(v.Follows); p != nil {
-		if c.fixed == nil {
-			return device.Any
+		if c.fixed == nil || c.fixed.plain {
+			return device.Any // a reorder costs less than a kernel that is made to write what it would not
 		}
 		i, _ := c.fixed.Find(p.Name)
 		return c.fixed.Params[i].Spec.Layout
@@ -382,75 +395,4 @@ func specsOf(vs []*version) []device.TensorSpec {
 		out[i] = v.spec
 	}
 	return out
-}
-
-// resolveParams fixes the canonical layouts, sends gradients to the gradient buffer and makes the copies that kernels want.
-func (c *compiler) resolveParams() (*Params, error) {
-	params := c.fixed
-	if params == nil {
-		params = newParams(c.g, c.paramOrder(), c.canonical)
-	}
-	for _, gr := range c.g.Gradients {
-		i, _ := params.Find(gr.Param.Name)
-		info := params.Params[i]
-		grad := &version{spec: info.Spec, mem: &storage{place: inGrads, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
-		have := c.versions[gr.Value][0]
-		if have.spec.Same(info.Spec) && have.mem.root().place == inArena && !have.mem.pinned {
-			*have.mem.root() = *grad.mem
-			continue
-		}
-		l, err := c.reorder("reorder "+gr.Param.Name+" gradient", have, info.Spec, graph.Backward)
-		if err != nil {
-			return nil, fmt.Errorf("plan: %w", err)
-		}
-		l.out[0] = grad
-		at := len(c.step)
-		if i := slices.Index(c.step, have.producer); i >= 0 {
-			at = i + 1 // at once: the gradient's all-reduce need not wait for the rest of the pass
-		}
-		c.step = slices.Insert(c.step, at, l)
-	}
-	for _, u := range c.uses {
-		i, _ := params.Find(u.param.Name)
-		info := params.Params[i]
-		value := &version{spec: info.Spec, mem: &storage{place: inValues, bytes: info.Spec.Size(), offset: info.Offset, pinned: true}}
-		if u.spec.Same(info.Spec) {
-			*u.mem = *value.mem
-			continue
-		}
-		l, err := c.reorder("prepare "+u.param.Name, value, u.spec, graph.Forward)
-		if err != nil {
-			return nil, fmt.Errorf("plan: %w", err)
-		}
-		l.out[0] = u.version
-		c.prepare = append(c.prepare, l)
-	}
-	return params, nil
-}
-
-// paramOrder is the parameters as backward finishes their gradients; those without a gradient come last.
-func (c *compiler) paramOrder() []*graph.Value {
-	var order []*graph.Value
-	seen := map[*graph.Value]bool{}
-	for _, gr := range c.g.Gradients {
-		order, seen[gr.Param] = append(order, gr.Param), true
-	}
-	for _, p := range c.g.Params {
-		if !seen[p] {
-			order = append(order, p)
-		}
-	}
-	return order
-}
-
-// canonical is the layout of a parameter's gradient, plain where it has none or is no plain kernel output.
-func (c *compiler) canonical(p *graph.Value) device.TensorSpec {
-	for _, gr := range c.g.Gradients {
-		if gr.Param == p {
-			if s := c.versions[gr.Value][0].spec; s.Shape.Equal(p.Shape) && s.DType == p.DType {
-				return s
-			}
-		}
-	}
-	return p.Spec()
 }

@@ -19,6 +19,7 @@
 // bucket of gradients is a range of the gradient buffer. Each has ONE canonical layout, that of its weight
 // gradient; value, gradient and optimizer moments share it. Other layouts and types that kernels want (bf16,
 // backward-data's) are copies, made from the canonical values by the Prepare program. Padding between and inside parameters is zero.
+// Ranks whose devices choose unlike layouts compile their first plan with [CompilePlain].
 //
 // # Several ranks
 //

@@ -33,6 +33,7 @@ type Params struct {
 	DType      tensor.DType // of every parameter
 
 	index map[string]int
+	plain bool // by decree: CompilePlain
 }
 
 // Elements is the length of the flat buffer in elements, padding included.
