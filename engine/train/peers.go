@@ -209,6 +209,23 @@ func number(b bool) float64 {
 	return 0
 }
 
+// agree makes sure that all ranks train the same model and sum the same buckets: a *gradsync.DifferenceError otherwise.
+func (r *Replica) agree(ctx context.Context) error {
+	if r.sync == nil {
+		return nil
+	}
+	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sync.Fingerprint(r.now.train.plan))
+}
+
+// checkReplicas makes sure that all ranks hold the same bits: a *gradsync.ReplicaError names the odd ones.
+func (r *Replica) checkReplicas(ctx context.Context) error {
+	hash, err := r.sync.Hash(r.stream)
+	if err != nil {
+		return err
+	}
+	return gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
+}
+
 // spread gives every rank rank 0's parameters, statistics, moments and, as the answer, state, which may be nil. Layouts are equal on all.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
 	p := r.opts.Peers

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -277,6 +278,110 @@ func TestStepsThatAreNotFiniteAreSkippedThenRolledBackThenGivenUp(t *testing.T) 
 		t.Errorf("went back to %v, want the last step with a finite gradient, 4", rec.rolledBackTo)
 	}
 }
+
+func TestRollBackToAnEpochsEndDoesNotEvaluateItAgain(t *testing.T) {
+	rec := &recorder{}
+	s := start(context.Background(), t, openReference(t), t.TempDir(), testOptions(), rec, func(opts *Options) {
+		opts.SaveSteps = 1
+		rec.after = func(step int64) {
+			if step == 4 { // the end of the first epoch; it is evaluated and saved with parameters as they were
+				poison(t, opts.Replica)
+			}
+		}
+	})
+	if !errors.Is(s.err, ErrDiverged) || !reflect.DeepEqual(rec.rolledBackTo, []int64{4}) {
+		t.Fatalf("got %v, went back to %v", s.err, rec.rolledBackTo)
+	}
+	if len(rec.evals) != 1 || rec.evals[0].Step != 4 {
+		t.Errorf("got evaluations %+v, want one of step 4", rec.evals)
+	}
+}
+
+func TestAnEndThatSettingsMovedIsEvaluated(t *testing.T) {
+	dir, o := t.TempDir(), testOptions()
+	ctx, cancel := context.WithCancel(context.Background())
+	rec := &recorder{after: func(step int64) {
+		if step == 6 {
+			cancel()
+		}
+	}}
+	if s := start(ctx, t, openReference(t), dir, o, rec, nil); s.err != nil || s.result.Steps != 6 {
+		t.Fatalf("first part: %v, %d steps", s.err, s.result.Steps)
+	}
+	s := start(context.Background(), t, openReference(t), dir, o, &recorder{}, func(opts *Options) { opts.Steps = 5 })
+	if s.err != nil || s.result.Interrupted || len(s.losses) != 0 || len(s.evals) != 1 || s.evals[0].Step != 6 || s.result.Best == nil {
+		t.Errorf("got %v, %+v, evaluations %+v: want no step, and step 6 evaluated", s.err, s.result, s.evals)
+	}
+}
+
+func TestAForeignCheckpointIsSavedAtOnce(t *testing.T) {
+	o := testOptions()
+	first := t.TempDir()
+	if s := start(context.Background(), t, openReference(t), first, o, &recorder{}, nil); s.err != nil {
+		t.Fatal(s.err)
+	}
+	c, _, err := checkpoint.Latest(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	own := t.TempDir()
+	s := start(context.Background(), t, openReference(t), own, o, &recorder{}, func(opts *Options) {
+		if err := opts.Replica.Load(c); err != nil {
+			t.Fatal(err)
+		}
+		opts.Resume, opts.Foreign = &c.State, true
+	})
+	if s.err != nil || len(s.losses) != 0 {
+		t.Fatalf("got %v and %d steps, want none", s.err, len(s.losses))
+	}
+	saved, _, err := checkpoint.Latest(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer saved.Close()
+	if saved.State.Step != testSteps || s.result.Checkpoint != saved.Path {
+		t.Errorf("got step %d at %s, result says %s", saved.State.Step, saved.Path, s.result.Checkpoint)
+	}
+}
+
+// What the loop allocates is counted, observers aside; TestStepsAllocateNothing counts what a step does on the CPU.
+func TestLoopAllocatesNothingAStep(t *testing.T) {
+	if addressSanitizer {
+		t.Skip("the address sanitizer allocates on the Go heap")
+	}
+	const early, late = 20, 120
+	var before, after runtime.MemStats
+	o := testOptions()
+	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
+	s := start(context.Background(), t, openCPU(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
+		opts.Observer, opts.Eval, opts.Steps = silent{func(step int64) {
+			switch step {
+			case early:
+				runtime.ReadMemStats(&before)
+			case late:
+				runtime.ReadMemStats(&after)
+			}
+		}}, nil, late
+	})
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	// Epochs are shuffled by another goroutine, and the runtime allocates for itself now and then.
+	if n := after.Mallocs - before.Mallocs; n > (late-early)/10 {
+		t.Errorf("got %d heap allocations in %d steps, want none", n, late-early)
+	}
+}
+
+// silent is an observer that allocates nothing.
+type silent struct{ after func(step int64) }
+
+func (s silent) StepDone(r *StepRecord)              { s.after(r.Step) }
+func (silent) RolledBack(int64)                      {}
+func (silent) EvalDone(Evaluation)                   {}
+func (silent) Saving()                               {}
+func (silent) Saved(checkpoint.Saved, time.Duration) {}
+func (silent) Warn(error)                            {}
 
 func TestRollBackPassesOverADamagedCheckpoint(t *testing.T) {
 	dir, rec := t.TempDir(), &recorder{}

@@ -1,0 +1,85 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// evaluationDue reports whether this step is the end of an EvalInterval-th epoch or of the run.
+func (r *run) evaluationDue() bool {
+	epochEnd := r.EvalInterval > 0 && r.position()%(r.epochSteps*int64(r.EvalInterval)) == 0
+	return r.Eval != nil && (epochEnd || r.end > 0 && r.step >= r.end)
+}
+
+// evaluateIfOwed evaluates where it is due. An evaluation that is interrupted stays owed: the resumed run begins with it.
+func (r *run) evaluateIfOwed(ctx context.Context) error {
+	if !r.evalOwed {
+		return nil
+	}
+	e, err := r.evaluate(ctx)
+	if errors.Is(err, context.Canceled) {
+		r.savedStep = -1 // so that the debt is saved, too
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
+	}
+	r.evalOwed = false
+	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
+	if best := r.result.Best; sound && (best == nil || e.Top1 > float64(best.Value)) {
+		e.Best = true
+		r.result.Best = &checkpoint.Best{Metric: "top1", Value: checkpoint.Float(e.Top1), Step: r.step}
+	}
+	r.result.LastEval = &e
+	r.Observer.EvalDone(e)
+	if e.Best && r.KeepBest {
+		if err := r.save(); err != nil {
+			r.Observer.Warn(err)
+		}
+	}
+	return nil
+}
+
+// evaluate runs all samples that are held out.
+func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
+	started, whole := time.Now(), context.WithoutCancel(ctx)
+	one := ctx // a run of one rank leaves at once; ranks leave an evaluation together
+	if r.peers() != nil {
+		one = whole
+	}
+	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
+		return Evaluation{}, err
+	}
+	var all Sums
+	for {
+		b, err := r.Eval.Next(one)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return Evaluation{}, err
+		}
+		s, err := r.Replica.Evaluate(b)
+		b.Release()
+		if err != nil {
+			return Evaluation{}, err
+		}
+		ranks, err := r.share(ctx, whole, RankStep{Sums: s})
+		if err != nil {
+			return Evaluation{}, err
+		}
+		if r.asked.stop {
+			return Evaluation{}, context.Canceled
+		}
+		all.Add(total(ranks))
+	}
+	n := float64(all.Samples)
+	return Evaluation{Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,
+		Top1: float64(all.Top1) / n, Top5: float64(all.Top5) / n, Took: time.Since(started)}, nil
+}

@@ -1,0 +1,128 @@
+package train
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// meet compares the ranks and brings all of them to where rank 0 resumes.
+func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
+	if err := r.Replica.agree(ctx); err != nil {
+		return nil, err
+	}
+	return r.Replica.spread(ctx, r.Options.Resume)
+}
+
+// begin starts at step 0, or where state was saved.
+func (r *run) begin(state *checkpoint.State) error {
+	if state == nil {
+		r.settleEnd()
+		return nil
+	}
+	if err := r.restore(*state); err != nil {
+		return err
+	}
+	if !r.Foreign {
+		return nil
+	}
+	r.savedStep = -1
+	return r.finalSave()
+}
+
+// restore takes over counters of a checkpoint. If the batch size has changed since, the run goes on behind the samples
+// that the epoch has had; those that do not fill a batch of the present size up to there are left out of this epoch.
+func (r *run) restore(s checkpoint.State) error {
+	r.step = s.Step
+	batch := int64(r.Replica.opts.BatchSize)
+	position := s.Epoch*r.epochSteps + min((s.EpochSample+batch-1)/batch, r.epochSteps)
+	r.skew, r.seen = position-s.Step, s.SamplesSeen
+	r.result.Best = s.Best
+	r.result.Skipped = s.Counters["skipped_steps"]
+	r.result.RollBacks = max(r.result.RollBacks, s.Counters["roll_backs"])
+	r.nanRow = int(s.Counters["nan_row"])
+	r.savedStep = s.Step
+	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
+	if raw, ok := s.Extra["train"]; ok {
+		var last lastResults
+		if err := json.Unmarshal(raw, &last); err != nil {
+			return fmt.Errorf("checkpoint of step %d: state of the loop: %w", s.Step, err)
+		}
+		r.result.LastLoss, r.result.LastEval, r.evalOwed = float64(last.Loss), last.Eval, last.EvalOwed
+	}
+	r.settleEnd()
+	// Settings that changed since may have brought the run to the end of an epoch, or to its own.
+	if e := r.result.LastEval; r.evaluationDue() && (e == nil || e.Step != r.step) {
+		r.evalOwed = true
+	}
+	return nil
+}
+
+// settleEnd finds the step at which the run is done, and stretches the schedule to it.
+func (r *run) settleEnd() {
+	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
+		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
+	}
+	if r.end > 0 {
+		r.Schedule.Total = int(r.end + r.skew)
+	}
+}
+
+// lastResults are what a resumed run shows if it has nothing left to do, and whether it owes an evaluation first.
+type lastResults struct {
+	Loss     checkpoint.Float `json:"loss"`
+	Eval     *Evaluation      `json:"eval"`
+	EvalOwed bool             `json:"eval_owed"`
+}
+
+// rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see
+// the same samples again, so a fault that is in the data or the settings comes again and ends the run.
+func (r *run) rollBack(ctx context.Context) error {
+	if r.result.RollBacks >= int64(r.NaNRollbacks) {
+		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
+			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
+	}
+	var state *checkpoint.State
+	if r.leads() {
+		var err error
+		if state, err = r.loadNewest(); err != nil {
+			return err
+		}
+	}
+	state, err := r.Replica.spread(ctx, state)
+	if err != nil {
+		return err
+	}
+	seen := r.result.Skipped
+	if err := r.restore(*state); err != nil {
+		return err
+	}
+	r.result.Skipped = seen
+	r.result.RollBacks++
+	r.nanRow = 0
+	r.Observer.RolledBack(r.step)
+	return r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation))
+}
+
+// loadNewest brings the newest sound checkpoint into the replica, and sets those of later steps aside.
+func (r *run) loadNewest() (*checkpoint.State, error) {
+	c, skipped, err := checkpoint.Latest(r.StoreDir)
+	for _, s := range skipped {
+		r.Observer.Warn(errors.New(s.String()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to go back to: %w", ErrDiverged, r.nanRow, r.step, err)
+	}
+	defer c.Close()
+	if err := r.Replica.Load(c); err != nil {
+		return nil, err
+	}
+	if _, err := r.Store.SetAside(c.State.Step); err != nil {
+		return nil, err
+	}
+	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: going back to %s", r.step, r.nanRow, c.Path))
+	return &c.State, nil
+}
