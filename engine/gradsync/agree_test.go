@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -227,8 +228,9 @@ func TestFailureOfARankEndsTheStepOfAll(t *testing.T) {
 						r.grads.Abort(errors.New("gave up"))
 						return nil
 					}
-					r.stats.Die()
-					r.grads.Die()
+					for _, c := range []collective.Communicator{r.stats, r.grads} {
+						c.(*local.Communicator).Die()
+					}
 					return nil
 				}
 				_, err := r.step(1, []int{2, 1, 1})

@@ -10,8 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -57,6 +61,36 @@ func TestCPUGradientsOfAnySplitAreThoseOfOneDevice(t *testing.T) {
 	for seed := range n {
 		c := draw(1000 + seed)
 		c.open = open
+		t.Run(c.String(), func(t *testing.T) { c.check(t) })
+	}
+}
+
+// connectShared connects ranks by shared memory, as those of one host are.
+func connectShared(t testing.TB, size int) []collective.Communicator {
+	t.Helper()
+	address, out, errs := shm.NewAddress(), make([]collective.Communicator, size), make([]error, size)
+	var all sync.WaitGroup
+	for i := range out {
+		all.Go(func() {
+			c, err := shm.Connect(t.Context(), shm.Config{Rank: i, Size: size, Address: address, Timeout: time.Minute})
+			out[i], errs[i] = c, err
+		})
+	}
+	all.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func TestGradientsOverSharedMemoryAreThoseOfOneDevice(t *testing.T) {
+	open := openCPU(t)
+	if err := shm.Available(); err != nil {
+		t.Skip(err)
+	}
+	for seed := range uint64(12) {
+		c := draw(2000 + seed)
+		c.open, c.connect = open, connectShared
 		t.Run(c.String(), func(t *testing.T) { c.check(t) })
 	}
 }

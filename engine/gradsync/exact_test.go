@@ -69,7 +69,7 @@ func (c splitCase) check(t *testing.T) {
 	got := c.ranks(t, len(c.shares))
 	loss := run(t, got, 0, c.shares)
 	alone := c.job
-	alone.options, alone.open = Options{}, nil // the reference device
+	alone.options, alone.open, alone.connect = Options{}, nil, nil // the reference device
 	if alone.mode == "sync" {
 		alone.mode = "local" // the statistics of its samples are those of all
 	}
@@ -130,7 +130,7 @@ func TestLossFollowsOneDeviceWhileSharesChangeEveryStep(t *testing.T) {
 				j.group, unit = 2, 2
 			}
 			alone := j
-			alone.options, alone.open = Options{}, nil // the reference device
+			alone.options, alone.open, alone.connect = Options{}, nil, nil // the reference device
 			if mode == "sync" {
 				alone.mode = "local"
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -31,6 +32,25 @@ type job struct {
 	options   Options // but for communicators
 	open      func(rank int) device.Device
 	plain     bool // parameters lie plain whatever the device wants
+	// connect makes a group; nil: goroutines that share memory.
+	connect func(t testing.TB, size int) []collective.Communicator
+}
+
+// communicators connects so many ranks. link says how fast they are where time is modelled.
+func (j job) communicators(t testing.TB, size int, link local.Model) []collective.Communicator {
+	t.Helper()
+	if j.connect != nil {
+		return j.connect(t, size)
+	}
+	group, err := local.New(size, local.Options{Timeout: time.Minute, Model: link})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]collective.Communicator, size)
+	for i, c := range group {
+		out[i] = c
+	}
+	return out
 }
 
 const imageSize, classes = 6, 5
@@ -87,12 +107,12 @@ type rank struct {
 	sync         *Sync
 	passes       map[int]*Pass // by samples
 	arenas       []device.Buffer
-	grads, stats *local.Communicator
+	grads, stats collective.Communicator
 	times        Times
 }
 
 // start opens the device of a rank, with the initial values of the model.
-func (j job) start(number, size int, grads, stats *local.Communicator) (*rank, error) {
+func (j job) start(number, size int, grads, stats collective.Communicator) (*rank, error) {
 	r := &rank{job: j, number: number, size: size, dev: j.device(number), passes: map[int]*Pass{}, grads: grads, stats: stats}
 	r.cache = plan.NewCache(r.dev)
 	g, err := j.graph(1, number, size)
@@ -322,14 +342,8 @@ func (j job) ranks(t testing.TB, size int) []*rank { return j.ranksOver(t, size,
 // ranksOver says how fast their gradients travel, where time is modelled.
 func (j job) ranksOver(t testing.TB, size int, link local.Model) []*rank {
 	t.Helper()
-	grads, err := local.New(size, local.Options{Timeout: time.Minute, Model: link})
-	if err != nil {
-		t.Fatal(err)
-	}
-	stats, err := local.New(size, local.Options{Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	grads, stats := j.communicators(t, size, link), j.communicators(t, size, local.Model{})
+	var err error
 	out := make([]*rank, size)
 	for i := range out {
 		if out[i], err = j.start(i, size, grads[i], stats[i]); err != nil {
