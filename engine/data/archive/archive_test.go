@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -158,8 +159,12 @@ func TestDamagedArchivesAreErrors(t *testing.T) {
 		"wrong checksum": wrongSum, "negative size": negative, "zeros": make([]byte, 1024),
 		"cut in the last contents": good[:len(good)-1024-512],
 	} {
-		if all, err := index(contents, Limits{}); err == nil {
+		all, err := index(contents, Limits{})
+		if err == nil {
 			t.Errorf("%s: no error, members %v", name, all)
+		}
+		if name == "no tar" && !strings.Contains(err.Error(), "not a tar archive") {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
@@ -270,6 +275,45 @@ func TestPlainLeavesNothingBehindAFailure(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Full disks are played by /dev/full, folders without permission by names that are taken: root may write anywhere.
+func TestFaultsOfTheCacheFolderAreTold(t *testing.T) {
+	source := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), compress(t, makeTar(t, file("a.jpg", "x"))))
+	for _, c := range []struct {
+		name    string
+		prepare func(cache, target string) error
+		want    error
+	}{
+		{"the folder is a file", func(cache, _ string) error {
+			return errors.Join(os.RemoveAll(cache), os.WriteFile(cache, nil, 0o644))
+		}, syscall.ENOTDIR},
+		{"the lock is a folder", func(_, target string) error {
+			return errors.Join(os.Remove(target+".lock"), os.Mkdir(target+".lock", 0o755))
+		}, syscall.EISDIR},
+		{"the temporary file is a folder", func(_, target string) error { return os.Mkdir(target+".part", 0o755) }, syscall.EISDIR},
+		{"the disk is full", func(_, target string) error { return os.Symlink("/dev/full", target+".part") }, syscall.ENOSPC},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cache := filepath.Join(t.TempDir(), "cache")
+			target, err := Plain(t.Context(), source, cache, Limits{}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(os.Remove(target), c.prepare(cache, target)); err != nil {
+				t.Fatal(err)
+			}
+			_, err = Plain(t.Context(), source, cache, Limits{}, nil)
+			var fault *CacheError
+			if !errors.As(err, &fault) || fault.Dir != cache || !errors.Is(err, c.want) {
+				t.Errorf("got %v, want a *CacheError of %s with %q", err, cache, c.want)
+			}
+		})
+	}
+	damaged := write(t, filepath.Join(t.TempDir(), "set.tar.gz"), []byte{0x1F, 0x8B, 8})
+	if _, err := Plain(t.Context(), damaged, t.TempDir(), Limits{}, nil); err == nil || errors.As(err, new(*CacheError)) {
+		t.Errorf("a damaged source: got %v, want an error that is not the cache's", err)
 	}
 }
 

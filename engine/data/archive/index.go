@@ -89,6 +89,9 @@ func walk(r io.Reader, limits Limits, visit func(Member, io.Reader) error) error
 			}
 			return nil
 		}
+		if n == 0 && errors.Is(err, tar.ErrHeader) {
+			return fmt.Errorf("not a tar archive: %w", err)
+		}
 		if err != nil {
 			return fmt.Errorf("archive entry %d: %w", n, err)
 		}

@@ -28,11 +28,22 @@ func Compressed(r io.ReaderAt) (bool, error) {
 	return bytes.Equal(magic[:], []byte{0x1F, 0x8B}), nil
 }
 
+// CacheError says that the cache folder cannot be made or written, or is full.
+type CacheError struct {
+	Dir string
+	Err error
+}
+
+func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }
+
+// Unwrap gives the system's error.
+func (e *CacheError) Unwrap() error { return e.Err }
+
 // Plain returns the path of a plain tar with the contents of the gzip-compressed tar at source. It is made in
 // cacheDir at the first call, and found there later: its name holds a hash of the source's absolute path, size and
 // time of modification. It appears complete or not at all (temporary file, fsync, rename); processes that ask for the
 // same one at a time wait for the first. Members are checked as Index does it. progress, if not nil, is told the
-// compressed bytes read of how many, a few times a second.
+// compressed bytes read of how many, a few times a second. What is wrong with cacheDir is a *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
 	f, err := os.Open(source)
 	if err != nil {
@@ -50,19 +61,28 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 	key := sha256.Sum256([]byte(absolute + "\x00" + strconv.FormatInt(info.Size(), 10) + "\x00" + strconv.FormatInt(info.ModTime().UnixNano(), 10)))
 	name := plainName(source) + "-" + hex.EncodeToString(key[:8]) + ".tar"
 	target := filepath.Join(cacheDir, name)
+	inCache := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return &CacheError{Dir: cacheDir, Err: err}
+	}
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
-		return "", err
+		return "", inCache(err)
 	}
 	lock, err := filelock.Acquire(ctx, target+".lock")
-	if err != nil {
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return "", err
+	case err != nil:
+		return "", inCache(err)
 	}
 	defer lock.Release()
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
 	// The lock makes the temporary name ours, so what an interrupted run left is overwritten, not collected.
-	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress); err != nil {
+	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress, inCache); err != nil {
 		return "", fmt.Errorf("expand %s into %s: %w", source, cacheDir, err)
 	}
 	return target, nil
@@ -77,12 +97,12 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses gz, of size bytes, to the file target.
-func expand(ctx context.Context, gz io.Reader, size int64, target string, limits Limits, progress func(done, total int64)) (err error) {
+// expand decompresses gz, of size bytes, to the file target; inCache marks errors of that file.
+func expand(ctx context.Context, gz io.Reader, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
 	if err != nil {
-		return err
+		return inCache(err)
 	}
 	defer func() {
 		out.Close() // after Sync: nothing is left to lose
@@ -96,7 +116,7 @@ func expand(ctx context.Context, gz io.Reader, size int64, target string, limits
 		return err
 	}
 	bounded := &bound{r: z, in: in, limits: limits}
-	n, err := io.CopyBuffer(out, struct{ io.Reader }{bounded}, make([]byte, 1<<20))
+	n, err := io.CopyBuffer(marked{out, inCache}, struct{ io.Reader }{bounded}, make([]byte, 1<<20))
 	if err != nil {
 		return err
 	}
@@ -104,12 +124,23 @@ func expand(ctx context.Context, gz io.Reader, size int64, target string, limits
 		return err
 	}
 	if err := out.Sync(); err != nil {
-		return err
+		return inCache(err)
 	}
 	if err := os.Rename(temporary, target); err != nil {
-		return err
+		return inCache(err)
 	}
-	return syncDir(filepath.Dir(target))
+	return inCache(syncDir(filepath.Dir(target)))
+}
+
+// marked marks the errors of a writer, so that they can be told from those of what is read.
+type marked struct {
+	w    io.Writer
+	mark func(error) error
+}
+
+func (m marked) Write(p []byte) (int, error) {
+	n, err := m.w.Write(p)
+	return n, m.mark(err)
 }
 
 func syncDir(dir string) error {

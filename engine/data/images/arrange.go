@@ -200,7 +200,11 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 
 // evaluateOn makes members the evaluation part.
 func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
-	for class, files := range classify(l, prefix, members, a) {
+	classes := classify(l, prefix, members, a)
+	if len(classes) == 0 { // as ImageNet's archive of validation images is
+		return fmt.Errorf("%.200s holds %d images but no class folders", prefix, len(members))
+	}
+	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)
 		if !ok {
 			return fmt.Errorf("class folder %.200q has none of that name in train/", prefix+class)
@@ -217,8 +221,8 @@ func sortSamples(l listing, s []sample) error {
 	slices.SortFunc(s, func(x, y sample) int {
 		return cmp.Or(cmp.Compare(x.label, y.label), strings.Compare(l.files[x.file].name, l.files[y.file].name))
 	})
-	for i := range s[1:] {
-		if name := l.files[s[i].file].name; name == l.files[s[i+1].file].name {
+	for i := 1; i < len(s); i++ {
+		if name := l.files[s[i].file].name; name == l.files[s[i-1].file].name {
 			return fmt.Errorf("%.200q appears twice", name)
 		}
 	}

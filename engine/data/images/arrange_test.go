@@ -75,12 +75,15 @@ func TestWrongArrangementsAreFaults(t *testing.T) {
 		{"empty class", []string{"a/1.png", "b/", "c/1.png"}, `class folder "b" holds no image`},
 		{"empty class in train", []string{"train/a/1.png", "train/b/", "val/a/1.png"}, `class folder "train/b" holds no image`},
 		{"class only in val", []string{"train/a/1.png", "val/b/1.png"}, `class folder "val/b" has none of that name in train/`},
+		{"flat val", []string{"train/a/1.png", "val/1.png", "val/2.png"}, "val/ holds 2 images but no class folders"},
+		{"flat test around", []string{"set/train/a/1.png", "set/test/1.png"}, "set/test/ holds 1 images but no class folders"},
+		{"flat val beside a test of classes", []string{"train/a/1.png", "val/1.png", "test/a/1.png"}, "val/ holds 1 images but no class folders"},
 	} {
 		for kind, make := range map[string]func(tree, testing.TB) string{"folder": tree.folder, "tar": tree.tar} {
 			_, _, err := open(t, Options{Path: make(named(t, c.files...), t)})
 			var fault *data.Fault
-			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("%s in a %s: got %v, want a Fault with %q", c.name, kind, err, c.want)
+			if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) || fault.Advice != layoutAdvice {
+				t.Errorf("%s in a %s: got %v, want a Fault with %q and the layouts", c.name, kind, err, c.want)
 			}
 		}
 	}

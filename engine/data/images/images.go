@@ -2,6 +2,7 @@ package images
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -16,6 +17,9 @@ import (
 const (
 	defaultMaxPixels = 64 << 20
 	maxValFraction   = 0.9
+
+	layoutAdvice = "want a folder, tar or tar.gz with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
+	cacheAdvice  = "set data.cache_dir to a folder that can be written and has room for the expanded archive, or unpack the archive and give data.path the folder"
 )
 
 // Options say where the images are and what is allowed.
@@ -60,17 +64,23 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		}
 		return data.Splits{}, ctx.Err()
 	}
-	if err == nil {
+	fault := &data.Fault{Op: "open images", Path: o.Path, Index: -1}
+	var cache *archive.CacheError
+	switch {
+	case err == nil:
 		var splits data.Splits
 		if splits, err = o.arrangeSamples(src, list); err == nil {
 			return splits, nil
 		}
+		fault.Advice = layoutAdvice
+	case errors.As(err, &cache):
+		fault.Advice = cacheAdvice
 	}
 	if src != nil {
 		src.Close() // nothing was written
 	}
-	return data.Splits{}, &data.Fault{Op: "open images", Path: o.Path, Index: -1, Err: err,
-		Advice: "want a folder, tar or tar.gz with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"}
+	fault.Err = err
+	return data.Splits{}, fault
 }
 
 // openSource opens the folder or archive and lists what it holds.

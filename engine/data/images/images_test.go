@@ -321,6 +321,34 @@ func TestFilesThatChangeAfterOpenAreFaults(t *testing.T) {
 	}
 }
 
+func TestOnlyLayoutsThatAreWrongGetAdviceOnLayouts(t *testing.T) {
+	good := named(t, "a/1.png", "b/1.png")
+	text := filepath.Join(t.TempDir(), "set.zip")
+	taken := filepath.Join(t.TempDir(), "cache")
+	for _, path := range []string{text, taken} {
+		if err := os.WriteFile(path, bytes.Repeat([]byte("text "), 300), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		o      Options
+		want   string
+		advice string
+	}{
+		{"no class folders", Options{Path: named(t, "1.png").folder(t)}, "no class folders", layoutAdvice},
+		{"no such path", Options{Path: filepath.Join(t.TempDir(), "none")}, "no such file", ""},
+		{"neither folder nor tar", Options{Path: text}, "not a tar archive", ""},
+		{"cache folder that cannot be made", Options{Path: good.tarGz(t), CacheDir: taken}, "not a directory", cacheAdvice},
+	} {
+		_, _, err := open(t, c.o)
+		var fault *data.Fault
+		if !errors.As(err, &fault) || !strings.Contains(err.Error(), c.want) || fault.Advice != c.advice {
+			t.Errorf("%s: got %v, want a Fault with %q and advice %q", c.name, err, c.want, c.advice)
+		}
+	}
+}
+
 func TestOpenEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
