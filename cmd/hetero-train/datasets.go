@@ -29,7 +29,11 @@ func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataS
 	splits, err := openSplits(ctx, cfg, d.Dataset, log)
 	out := &dataSet{name: d.Dataset}
 	var fault *data.Fault
-	if errors.Is(err, download.ErrUnavailable) && d.Fallback != "" && ctx.Err() == nil {
+	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
+	switch {
+	case unavailable && d.Fallback == "" && errors.As(err, &fault):
+		fault.Advice += ", or set data.fallback = \"synthetic_image\""
+	case unavailable && d.Fallback != "":
 		out.name = d.Fallback
 		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
 		splits, err = openSplits(ctx, cfg, d.Fallback, log)

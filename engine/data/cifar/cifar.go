@@ -104,11 +104,14 @@ func (o Options) fetch(ctx context.Context) (string, error) {
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}
-	if err != nil {
-		advice := fmt.Sprintf("bring %s to this machine and set data.path to it, or set data.fallback = \"synthetic_image\"", o.Variant.URL)
-		return "", o.fault("get "+o.Variant.Name, "", advice, err)
+	if err == nil {
+		return path, nil
 	}
-	return path, nil
+	advice := fmt.Sprintf("set data.cache_dir, now %s, to a folder that can be written and has room", o.CacheDir)
+	if errors.Is(err, download.ErrUnavailable) || errors.Is(err, download.ErrMismatch) {
+		advice = fmt.Sprintf("bring %s to this machine and set data.path to it", o.Variant.URL)
+	}
+	return "", o.fault("get "+o.Variant.Name, "", advice, err)
 }
 
 func (o Options) fault(op, path, advice string, err error) error {

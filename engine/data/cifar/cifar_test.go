@@ -197,9 +197,24 @@ func TestAnArchiveThatCannotBeHadSaysWhatToDo(t *testing.T) {
 	if !errors.As(err, &fault) || !errors.Is(err, download.ErrUnavailable) {
 		t.Fatalf("got %v, want a Fault with ErrUnavailable", err)
 	}
-	for _, want := range []string{"cifar10", "404", v.URL, "data.path", `data.fallback = "synthetic_image"`} {
+	for _, want := range []string{"cifar10", "404", v.URL, "data.path"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%q does not mention %q", err, want)
+		}
+	}
+}
+
+func TestACacheFolderThatCannotBeWrittenIsNamed(t *testing.T) {
+	v, _ := local(t, Ten, "http://unused.invalid")
+	taken, locked := filepath.Join(t.TempDir(), "cache"), t.TempDir()
+	if err := errors.Join(os.WriteFile(taken, nil, 0o644), os.Mkdir(filepath.Join(locked, "cifar-10-binary.tar.gz.lock"), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for name, dir := range map[string]string{"a file in its place": taken, "its lock cannot be made": locked} {
+		_, err := Open(t.Context(), Options{Variant: v, CacheDir: dir})
+		var fault *data.Fault
+		if !errors.As(err, &fault) || errors.Is(err, download.ErrUnavailable) || !strings.Contains(fault.Advice, "data.cache_dir, now "+dir+",") {
+			t.Errorf("%s: got %v, want a Fault that advises data.cache_dir and allows no fallback", name, err)
 		}
 	}
 }

@@ -4,5 +4,5 @@
 // Open downloads the archive into a cache folder if there is no path to one, checks its SHA-256, and reads it as a
 // stream into memory (184 MB); nothing is extracted. A folder with the extracted .bin files serves as well, unchecked.
 //
-// Errors are *data.Fault with advice; errors.Is(err, download.ErrUnavailable) tells that the archive cannot be had now.
+// Errors are *data.Fault; errors.Is(err, download.ErrUnavailable) tells that the archive cannot be had now.
 package cifar
