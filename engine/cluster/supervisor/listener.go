@@ -1,0 +1,52 @@
+package supervisor
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// ListenerVariable is the environment variable that tells rank 0 the number of the open file that is its listening socket.
+const ListenerVariable = "HETERO_LISTENER_FD"
+
+// firstExtraFile is the number that the first of exec.Cmd's ExtraFiles has in the child.
+const firstExtraFile = 3
+
+// Listener is the socket that a supervisor opened for rank 0: nil where the environment (as os.Environ gives it) names none.
+// It may be called once in a process.
+func Listener(environment []string) (net.Listener, error) {
+	for _, entry := range environment {
+		text, ok := strings.CutPrefix(entry, ListenerVariable+"=")
+		if !ok {
+			continue
+		}
+		number, err := strconv.ParseUint(text, 10, 16)
+		if err != nil || number < firstExtraFile {
+			return nil, fmt.Errorf("%s: got %q, want the number of an open file from %d on", ListenerVariable, text, firstExtraFile)
+		}
+		file := os.NewFile(uintptr(number), "listener")
+		defer file.Close()
+		listener, err := net.FileListener(file)
+		if err != nil {
+			return nil, fmt.Errorf("take over the socket of rank 0 (%s=%d): %w", ListenerVariable, number, err)
+		}
+		return listener, nil
+	}
+	return nil, nil
+}
+
+// openPort listens on a free port of loopback for rank 0.
+func openPort() (file *os.File, port int, err error) {
+	listener, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	if err != nil {
+		return nil, 0, fmt.Errorf("open a port for rank 0: %w", err)
+	}
+	defer listener.Close() // file stays open
+	tcp := listener.(*net.TCPListener)
+	if file, err = tcp.File(); err != nil {
+		return nil, 0, fmt.Errorf("open a port for rank 0: %w", err)
+	}
+	return file, tcp.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,115 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestReadsTheCountsOfKilledProcesses(t *testing.T) {
+	const mountsV2 = "30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw,nsdelegate\n"
+	const mountsV1 = "31 24 0:27 /docker/ab /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n32 24 0:28 /docker/ab /sys/fs/cgroup/memory rw shared:9 - cgroup cgroup rw,memory\n"
+	tests := []struct {
+		name  string
+		files map[string]string
+		want  memoryKills
+	}{
+		{"nothing to read", nil, memoryKills{-1, -1}},
+		{"version 2", map[string]string{
+			"proc/self/cgroup": "0::/user/run\n", "proc/self/mountinfo": mountsV2, "proc/vmstat": "pgfault 5\noom_kill 7\n",
+			"sys/fs/cgroup/user/run/memory.events": "low 0\nhigh 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n",
+		}, memoryKills{2, 7}},
+		{"version 1 in a container", map[string]string{
+			"proc/self/cgroup": "5:cpu:/docker/ab\n4:memory:/docker/ab/job\n", "proc/self/mountinfo": mountsV1,
+			"sys/fs/cgroup/memory/job/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 4\n",
+		}, memoryKills{4, -1}},
+		{"version 1 beside version 2 without the controller", map[string]string{
+			"proc/self/cgroup": "4:memory:/docker/ab\n0::/\n", "proc/self/mountinfo": mountsV1 + mountsV2,
+			"sys/fs/cgroup/memory/memory.oom_control": "oom_kill 1\n",
+		}, memoryKills{1, -1}},
+		{"garbage", map[string]string{"proc/self/cgroup": "x\n::\n4:memory", "proc/self/mountinfo": "\n - \n1 2 3", "proc/vmstat": "oom_kill many\n"}, memoryKills{-1, -1}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			root := t.TempDir()
+			for name, text := range test.files {
+				path := filepath.Join(root, name)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := readMemoryKills(root); got != test.want {
+				t.Errorf("got %+v, want %+v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestSaysWhetherMemoryWasWanting(t *testing.T) {
+	tests := []struct {
+		before, after memoryKills
+		want          string
+	}{
+		{memoryKills{1, 5}, memoryKills{2, 6}, "out of memory (oom_kill of the control group rose from 1 to 2)"},
+		{memoryKills{1, 5}, memoryKills{1, 6}, "perhaps out of memory (oom_kill of the machine rose from 5 to 6)"},
+		{memoryKills{-1, 5}, memoryKills{-1, 7}, "perhaps out of memory (oom_kill of the machine rose from 5 to 7)"},
+		{memoryKills{1, 5}, memoryKills{1, 5}, ""},
+		{memoryKills{-1, -1}, memoryKills{-1, -1}, ""},
+	}
+	for _, test := range tests {
+		if got := test.before.reason(test.after); got != test.want {
+			t.Errorf("%+v to %+v: got %q, want %q", test.before, test.after, got, test.want)
+		}
+	}
+}
+
+// memoryGroup makes a control group with a limit, or skips.
+func memoryGroup(t *testing.T, limit int) (procs string) {
+	t.Helper()
+	name := fmt.Sprintf("hetero-train-test-%d", os.Getpid())
+	for _, kind := range []struct{ folder, limit string }{{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"}, {"/sys/fs/cgroup", "memory.max"}} {
+		folder := filepath.Join(kind.folder, name)
+		if os.Mkdir(folder, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for range 100 { // the processes in it may still be ending
+				if os.Remove(folder) == nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Errorf("%s is left", folder)
+		})
+		file, err := os.OpenFile(filepath.Join(folder, kind.limit), os.O_WRONLY, 0)
+		if err != nil {
+			continue
+		}
+		_, err = fmt.Fprint(file, limit)
+		if errors.Join(err, file.Close()) == nil {
+			return filepath.Join(folder, "cgroup.procs")
+		}
+	}
+	t.Skip("cannot make a control group with a limit of memory: needs root and the memory controller")
+	return ""
+}
+
+func TestKillForWantOfMemoryIsSaid(t *testing.T) {
+	procs := memoryGroup(t, 256<<20)
+	// The shell puts itself, and with it supervisor and ranks, into the group.
+	command := exec.Command("/bin/sh", "-c", `echo $$ > "$0" && exec "$1"`, procs, os.Args[0])
+	command.Env = append(os.Environ(), superviseVariable+"=wait;memory;wait")
+	out, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	want := "was killed by SIGKILL: out of memory (oom_kill of the control group rose from 0 to 1)"
+	if !strings.Contains(string(out), "rank 1 (process ") || !strings.Contains(string(out), want) {
+		t.Errorf("got %s\nwant rank 1 and %q", out, want)
+	}
+}

@@ -1,0 +1,99 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// Defaults of Options.
+const (
+	DefaultGrace     = 10 * time.Second
+	DefaultKillAfter = 5 * time.Second
+)
+
+// Options say what to start and how to watch it.
+type Options struct {
+	Command []string // program and arguments of every rank
+	Dir     string   // where they run; "": here
+	Env     []string // of every rank, before the variables of its rank; nil: os.Environ()
+	RankEnv func(rank int) []string
+
+	Ranks     int // to start on this machine
+	FirstRank int // the number of the first
+	WorldSize int // on all machines; 0: Ranks
+
+	MasterAddr string // of rank 0; "": 127.0.0.1
+	MasterPort int    // 0: a free one, where all ranks are on this machine
+
+	Threads int // CPU threads that the ranks divide among them; 0: OMP_NUM_THREADS stays as it is
+
+	Stdout, Stderr io.Writer                // of the first rank here; nil: nowhere
+	Output         func(rank int) io.Writer // takes both of another rank; nil, or its answer nil: nowhere
+
+	Signals <-chan os.Signal // passed on to every rank
+
+	Grace     time.Duration // for the others when one has failed; 0: DefaultGrace
+	KillAfter time.Duration // for who was told to end; 0: DefaultKillAfter
+
+	Orderly   []int // exit codes of a rank that stopped as it was told
+	Secondary []int // exit codes of a rank that ends because another one is lost
+
+	Log *slog.Logger // nil: nobody listens
+}
+
+// complete fills in defaults and checks the rest.
+func (o *Options) complete() error {
+	if o.Env == nil {
+		o.Env = os.Environ()
+	}
+	if o.WorldSize == 0 {
+		o.WorldSize = o.Ranks
+	}
+	if o.Grace == 0 {
+		o.Grace = DefaultGrace
+	}
+	if o.KillAfter == 0 {
+		o.KillAfter = DefaultKillAfter
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	var faults []error
+	if len(o.Command) == 0 {
+		faults = append(faults, errors.New("no command to start"))
+	}
+	if o.Ranks < 1 || o.FirstRank < 0 || o.FirstRank+o.Ranks > o.WorldSize {
+		faults = append(faults, fmt.Errorf("got %d ranks from %d on, want at least 1, all below the world size %d", o.Ranks, o.FirstRank, o.WorldSize))
+	}
+	if o.MasterPort < 0 || o.MasterPort > 65535 {
+		faults = append(faults, fmt.Errorf("got port %d of rank 0, want 0 to 65535", o.MasterPort))
+	}
+	if o.MasterPort == 0 && o.Ranks < o.WorldSize {
+		faults = append(faults, fmt.Errorf("got no port of rank 0, want one, since %d of %d ranks are on other machines", o.WorldSize-o.Ranks, o.WorldSize))
+	}
+	if o.MasterPort == 0 && o.MasterAddr != "" && o.MasterAddr != loopback {
+		faults = append(faults, fmt.Errorf("got no port of rank 0 at %s, want one", o.MasterAddr))
+	}
+	if o.Threads < 0 || o.Grace < 0 || o.KillAfter < 0 {
+		faults = append(faults, fmt.Errorf("got %d threads and times of %v and %v, want none negative", o.Threads, o.Grace, o.KillAfter))
+	}
+	if o.MasterAddr == "" {
+		o.MasterAddr = loopback
+	}
+	return errors.Join(faults...)
+}
+
+const loopback = "127.0.0.1"
+
+// Share is part i of a total divided among n as evenly as possible, the first parts taking what is left over; at least 1.
+func Share(total, n, i int) int {
+	share := total / n
+	if i < total%n {
+		share++
+	}
+	return max(share, 1)
+}

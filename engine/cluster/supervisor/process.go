@@ -1,0 +1,131 @@
+package supervisor
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// drainTime is how long output is still read from a rank that has ended: a process that it left behind may hold the pipe.
+const drainTime = 2 * time.Second
+
+// process is one rank.
+type process struct {
+	rank    int
+	command *exec.Cmd
+	end     *tail
+
+	mu     sync.Mutex
+	reaped bool // its number may belong to another process by now
+
+	// What follows belongs to the loop of Run.
+	ended  bool
+	told   bool   // it got SIGTERM or SIGKILL from here, not from the user
+	killed bool   // it got SIGKILL
+	doing  string // what it was doing when time ran out
+}
+
+// start starts one rank. It is called on the OS thread that outlives it.
+func (o *Options) start(local, port int, listener *os.File) (*process, error) {
+	p := &process{rank: o.FirstRank + local, command: exec.Command(o.Command[0], o.Command[1:]...)}
+	p.command.Dir = o.Dir
+	p.command.Env = o.environment(local, port, listener != nil)
+	p.command.Stdout, p.command.Stderr, p.end = o.streams(local)
+	p.command.SysProcAttr = attributes()
+	p.command.WaitDelay = drainTime
+	if listener != nil {
+		p.command.ExtraFiles = []*os.File{listener}
+	}
+	if err := p.command.Start(); err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
+	}
+	return p, nil
+}
+
+func (o *Options) environment(local, port int, listens bool) []string {
+	env := slices.DeleteFunc(slices.Clone(o.Env), func(entry string) bool { return strings.HasPrefix(entry, ListenerVariable+"=") })
+	set := func(name string, value int) { env = append(env, name+"="+strconv.Itoa(value)) }
+	set("RANK", o.FirstRank+local)
+	set("WORLD_SIZE", o.WorldSize)
+	set("LOCAL_RANK", local)
+	set("LOCAL_WORLD_SIZE", o.Ranks)
+	env = append(env, "MASTER_ADDR="+o.MasterAddr)
+	set("MASTER_PORT", port)
+	if o.Threads > 0 {
+		set("OMP_NUM_THREADS", Share(o.Threads, o.Ranks, local))
+	}
+	if listens {
+		set(ListenerVariable, firstExtraFile)
+	}
+	if o.RankEnv != nil {
+		env = append(env, o.RankEnv(o.FirstRank+local)...)
+	}
+	return env
+}
+
+// wait returns when the process has ended, its group is gone and its output is read.
+func (p *process) wait() {
+	awaitExit(p.command.Process.Pid)
+	p.mu.Lock()
+	p.signalGroup(syscall.SIGKILL) // what it left behind
+	p.mu.Unlock()
+	_ = p.command.Wait() // ProcessState says how it ended; that output was cut off after drainTime is no failure
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
+}
+
+// signal sends a signal to the process itself.
+func (p *process) signal(signal syscall.Signal) {
+	_ = p.command.Process.Signal(signal) // it may have ended, which wait reports
+}
+
+// kill ends the process and its group.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.signalGroup(syscall.SIGKILL)
+	}
+}
+
+// signalGroup needs p.mu and a process that is not reaped.
+func (p *process) signalGroup(signal syscall.Signal) {
+	_ = syscall.Kill(-p.command.Process.Pid, signal) // an empty group is no failure
+}
+
+// failure describes how the process ended; nil: well.
+func (p *process) failure() *RankError {
+	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
+	if !ok || status.Exited() && status.ExitStatus() == 0 {
+		return nil
+	}
+	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: p.command.ProcessState.ExitCode(), Tail: p.end.String()}
+	if status.Signaled() {
+		e.Signal, e.Core = status.Signal(), status.CoreDump()
+	}
+	return e
+}
+
+// state says what a process that does not end is doing, from the third field of /proc/PID/stat, behind the name in brackets.
+func (p *process) state() string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
+	if errors.Is(err, os.ErrNotExist) {
+		return ""
+	}
+	_, after, _ := strings.Cut(string(stat[max(strings.LastIndex(string(stat), ")"), 0):]), " ")
+	switch {
+	case strings.HasPrefix(after, "T"), strings.HasPrefix(after, "t"):
+		return "it is stopped (SIGSTOP, or a debugger)"
+	case strings.HasPrefix(after, "D"):
+		return "it waits for a device or a file system"
+	}
+	return "it is running"
+}

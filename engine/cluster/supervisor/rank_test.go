@@ -1,0 +1,201 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// planVariable makes this test binary a rank: what each does, divided by semicolons, by rank.
+const planVariable = "SUPERVISOR_TEST_PLAN"
+
+func TestMain(m *testing.M) {
+	if plan := os.Getenv(planVariable); plan != "" {
+		runRank(plan)
+		return
+	}
+	if os.Getenv(superviseVariable) != "" {
+		supervise()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// superviseVariable makes this test binary a supervisor that can be killed.
+const superviseVariable = "SUPERVISOR_TEST_SUPERVISE"
+
+func supervise() {
+	plan := os.Getenv(superviseVariable)
+	err := Run(context.Background(), Options{
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan), Ranks: strings.Count(plan, ";") + 1,
+		Stdout: os.Stdout, Stderr: os.Stderr, Output: func(int) io.Writer { return os.Stdout }, Grace: time.Second,
+	})
+	fmt.Println(err)
+}
+
+// runRank does what the plan says for this rank: steps divided by commas.
+func runRank(plan string) {
+	rank, err := strconv.Atoi(os.Getenv("RANK"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(99)
+	}
+	for step := range strings.SplitSeq(strings.Split(plan, ";")[rank], ",") {
+		do(strings.Fields(step))
+	}
+}
+
+func do(step []string) {
+	argument := ""
+	if len(step) > 1 {
+		argument = step[1]
+	}
+	switch step[0] {
+	case "exit":
+		code, _ := strconv.Atoi(argument)
+		os.Exit(code)
+	case "say":
+		fmt.Fprintln(os.Stderr, argument)
+	case "print": // an environment variable
+		fmt.Printf("%s %s=%s\n", os.Getenv("RANK"), argument, os.Getenv(argument))
+	case "pause":
+		d, err := time.ParseDuration(argument)
+		if err != nil {
+			panic(err)
+		}
+		time.Sleep(d)
+	case "wait": // for ever
+		fmt.Println("waits", os.Getpid())
+		time.Sleep(time.Hour)
+	case "save": // at the first signal, taking a while, then end with the given code
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+		fmt.Println("waits", os.Getpid())
+		fmt.Println("got", <-signals)
+		if len(step) > 2 {
+			do(step[2:])
+		}
+		do([]string{"exit", argument})
+	case "stubborn":
+		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	case "signal": // itself, as a shell, which unlike Go leaves every signal its effect
+		_ = syscall.Exec("/bin/sh", []string{"sh", "-c", "kill -" + argument + " $$; sleep 60"}, os.Environ())
+	case "child": // leaves one behind that holds its output
+		child := exec.Command("/bin/sh", "-c", "sleep 3600")
+		child.Stdout, child.Stderr = os.Stdout, os.Stderr
+		if err := child.Start(); err != nil {
+			panic(err)
+		}
+		fmt.Println("waits", child.Process.Pid)
+	case "memory": // until the kernel kills
+		for all := [][]byte{}; ; {
+			all = append(all, bytes.Repeat([]byte{1}, 8<<20))
+		}
+	case "accept":
+		listener, err := Listener(os.Environ())
+		if err != nil || listener == nil {
+			fmt.Println("listener", listener, err)
+			os.Exit(98)
+		}
+		conn, err := listener.Accept()
+		if err != nil {
+			panic(err)
+		}
+		conn.Close()
+	case "connect":
+		conn, err := net.Dial("tcp", net.JoinHostPort(os.Getenv("MASTER_ADDR"), os.Getenv("MASTER_PORT")))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(97)
+		}
+		_, _ = conn.Read(make([]byte, 1))
+		listener, err := Listener(os.Environ())
+		fmt.Println("rank 1 has", listener, err)
+	default:
+		panic("no step " + step[0])
+	}
+}
+
+// planned are options for ranks with a plan, and what they print.
+func planned(t *testing.T, plan string) (Options, *buffer) {
+	t.Helper()
+	out := &buffer{}
+	ranks := strings.Count(plan, ";") + 1
+	return Options{
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), planVariable+"="+plan), Ranks: ranks,
+		Stdout: out, Stderr: &bytes.Buffer{}, Output: func(int) io.Writer { return out },
+		Grace: 300 * time.Millisecond, KillAfter: 300 * time.Millisecond, Orderly: []int{75, 130}, Secondary: []int{5},
+	}, out
+}
+
+// buffer may be written to by many, and waited for.
+type buffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// waitFor returns the numbers of processes that have said that they wait, when there are n.
+func (b *buffer) waitFor(t *testing.T, n int) []int {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		var pids []int
+		for line := range strings.Lines(b.String()) {
+			if text, ok := strings.CutPrefix(strings.TrimSpace(line), "waits "); ok {
+				pid, err := strconv.Atoi(text)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pids = append(pids, pid)
+			}
+		}
+		if len(pids) >= n {
+			return pids
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d processes wait, want %d:\n%s", len(pids), n, b.String())
+		}
+	}
+}
+
+// alive reports whether a process runs; a zombie does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " Z")
+}
+
+// noneLeft checks that processes end soon.
+func noneLeft(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		for deadline := time.Now().Add(5 * time.Second); alive(pid); time.Sleep(5 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("process %d is left", pid)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,289 @@
+package supervisor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Run starts the ranks and returns when all have ended: nil if every exit code was 0, a *RankError for the rank that
+// ended the run, or an error that says why one could not be started. Where ctx ends the ranks get SIGTERM, and SIGKILL
+// after KillAfter, and the error wraps the context's cause too.
+func Run(ctx context.Context, options Options) error {
+	if err := options.complete(); err != nil {
+		return err
+	}
+	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks)}
+	if err := w.startAll(); err != nil {
+		return err
+	}
+	defer w.startThread.end()
+	w.loop(ctx)
+	err := w.verdict()
+	if w.cancelled != nil {
+		err = errors.Join(fmt.Errorf("ranks were ended: %w", w.cancelled), err)
+	}
+	return err
+}
+
+// watch is one run.
+type watch struct {
+	options     Options
+	processes   []*process
+	startThread *thread
+	memory      memoryKills // when the ranks started
+	exits       chan *process
+
+	timer      *time.Timer // until the next step against who does not end; nil: none
+	step       step        // what it leads to
+	interrupts int         // SIGINTs passed on
+	cancelled  error       // why the context ended
+
+	first     *RankError // failure that is no consequence
+	orderly   *RankError
+	secondary *RankError
+}
+
+// step is a measure against ranks that do not end.
+type step int
+
+const (
+	stepNone step = iota
+	stepTerminate
+	stepKill
+	stepNothingLeft
+)
+
+// startAll starts every rank, or none.
+func (w *watch) startAll() error {
+	o := &w.options
+	port := o.MasterPort
+	var listener *os.File
+	if port == 0 {
+		var err error
+		if listener, port, err = openPort(); err != nil {
+			return err
+		}
+		defer listener.Close() // rank 0 has it then: when rank 0 ends nobody else keeps the port open
+	}
+	w.startThread = newThread()
+	var err error
+	w.startThread.do(func() {
+		for local := range o.Ranks {
+			var p *process
+			if p, err = o.start(local, port, listener); err != nil {
+				return
+			}
+			listener = nil
+			w.processes = append(w.processes, p)
+			o.Log.Debug("rank started", "rank", p.rank, "pid", p.command.Process.Pid)
+		}
+	})
+	for _, p := range w.processes {
+		go func() {
+			p.wait()
+			w.exits <- p
+		}()
+	}
+	if err != nil {
+		for _, p := range w.processes {
+			p.kill()
+		}
+		for range w.processes {
+			<-w.exits
+		}
+		w.startThread.end()
+	}
+	return err
+}
+
+// loop runs until every rank has ended.
+func (w *watch) loop(ctx context.Context) {
+	done := ctx.Done()
+	for left := len(w.processes); left > 0; {
+		var due <-chan time.Time
+		if w.timer != nil {
+			due = w.timer.C
+		}
+		select {
+		case p := <-w.exits:
+			left--
+			w.exited(p)
+		case signal, ok := <-w.options.Signals:
+			if !ok {
+				w.options.Signals = nil
+				continue
+			}
+			w.forward(signal)
+		case <-done:
+			done = nil
+			w.cancelled = context.Cause(ctx)
+			w.take(stepTerminate)
+		case <-due:
+			w.take(w.step)
+		}
+	}
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+// exited takes note of how a rank ended.
+func (w *watch) exited(p *process) {
+	p.ended = true
+	failure := p.failure()
+	if failure == nil {
+		w.options.Log.Debug("rank ended", "rank", p.rank)
+		return
+	}
+	o := &w.options
+	switch {
+	case p.told:
+		return
+	case slices.Contains(o.Orderly, failure.Code):
+		w.orderly = firstOf(w.orderly, failure)
+		o.Log.Debug("rank stopped as told", "rank", p.rank, "code", failure.Code)
+		return
+	case slices.Contains(o.Secondary, failure.Code):
+		w.secondary = firstOf(w.secondary, failure)
+	default:
+		if failure.Signal == syscall.SIGKILL {
+			failure.Reason = w.memory.reason(readMemoryKills("/"))
+		}
+		w.first = firstOf(w.first, failure)
+	}
+	o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
+	if w.step == stepNone {
+		w.plan(stepTerminate, o.Grace)
+	}
+}
+
+func firstOf(a, b *RankError) *RankError {
+	if a != nil {
+		return a
+	}
+	return b
+}
+
+// forward passes a signal of the user on.
+func (w *watch) forward(signal os.Signal) {
+	number, ok := signal.(syscall.Signal)
+	if !ok {
+		return
+	}
+	for _, p := range w.processes {
+		if !p.ended {
+			p.signal(number)
+		}
+	}
+	if number == syscall.SIGINT {
+		if w.interrupts++; w.interrupts == 2 { // leave at once
+			w.plan(stepKill, w.options.KillAfter)
+		}
+	}
+}
+
+// plan lets the next step be taken after a while.
+func (w *watch) plan(next step, after time.Duration) {
+	w.step = next
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+	w.timer = time.NewTimer(after)
+}
+
+// take does something about those that have not ended.
+func (w *watch) take(now step) {
+	for _, p := range w.processes {
+		if p.ended {
+			continue
+		}
+		if p.doing == "" {
+			p.doing = p.state()
+		}
+		p.told = true
+		if now == stepTerminate {
+			p.signal(syscall.SIGTERM)
+		} else {
+			w.options.Log.Warn("rank does not end and is killed", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
+			p.killed = true
+			p.kill()
+		}
+	}
+	if now == stepTerminate {
+		w.plan(stepKill, w.options.KillAfter)
+		return
+	}
+	w.timer, w.step = nil, stepNothingLeft
+}
+
+// verdict finds the failure that the others followed from.
+func (w *watch) verdict() error {
+	switch {
+	case w.first != nil:
+		return w.first
+	case w.orderly != nil:
+		return w.orderly
+	case w.secondary == nil || w.cancelled != nil:
+		return asError(w.secondary)
+	}
+	// Everyone who ended says that another rank is lost: it is one that did not end, not even by SIGTERM if there is such a one.
+	hung := slices.IndexFunc(w.processes, func(p *process) bool { return p.killed })
+	if hung < 0 {
+		hung = slices.IndexFunc(w.processes, func(p *process) bool { return p.told })
+	}
+	if hung < 0 {
+		return w.secondary
+	}
+	p := w.processes[hung]
+	return &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: w.secondary.Code, Hung: true, Tail: p.end.String(),
+		Reason: fmt.Sprintf("%s, and did not end within %v after rank %d had lost a rank", p.doing, w.options.Grace, w.secondary.Rank)}
+}
+
+// asError keeps a nil pointer from becoming an error.
+func asError(e *RankError) error {
+	if e == nil {
+		return nil
+	}
+	return e
+}
+
+// thread is an OS thread that runs functions: children that are to die with their parent die with the thread that started them.
+type thread struct {
+	work chan func()
+	done sync.WaitGroup
+}
+
+func newThread() *thread {
+	t := &thread{work: make(chan func())}
+	t.done.Go(func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for f := range t.work {
+			f()
+		}
+	})
+	return t
+}
+
+// do runs a function on the thread and waits for it.
+func (t *thread) do(f func()) {
+	finished := make(chan struct{})
+	t.work <- func() {
+		defer close(finished)
+		f()
+	}
+	<-finished
+}
+
+// end gives the thread back.
+func (t *thread) end() {
+	close(t.work)
+	t.done.Wait()
+}

@@ -1,0 +1,309 @@
+package supervisor
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestTheFirstCauseIsReported(t *testing.T) {
+	tests := []struct {
+		name string
+		plan string
+		want string // "": no error; PID stands for a number
+		code int
+	}{
+		{"all is well", "exit 0;pause 100ms,exit 0", "", 0},
+		{"an exit code", "wait;say broken,say pipe,exit 3;wait", "rank 1 (process PID) ended with exit code 3; it last wrote:\n\tbroken\n\tpipe", 3},
+		{"a signal", "wait;signal SEGV", "rank 1 (process PID) was killed by SIGSEGV", -1},
+		{"a kill, and what follows from it", "pause 100ms,exit 5;pause 50ms,exit 5;signal KILL", "rank 2 (process PID) was killed by SIGKILL", -1},
+		{"what follows is seen first", "exit 5;pause 100ms,exit 6;exit 5", "rank 1 (process PID) ended with exit code 6", 6},
+		{"nobody knows more", "exit 5;pause 50ms,exit 5", "rank 0 (process PID) ended with exit code 5", 5},
+		{"a stopped rank", "exit 5;signal STOP;exit 5", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not end within 300ms after rank ", 5},
+		{"a rank that hangs and one that is slow", "exit 5;wait;stubborn,wait", "rank 2 (process PID) hangs: it is running, and did not end within 300ms after rank 0 had lost a rank", 5},
+		{"stopped as told, and saved", "exit 75;pause 50ms,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
+		{"stopped as told, others lost it", "pause 50ms,exit 5;exit 75", "rank 1 (process PID) ended with exit code 75", 75},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			options, _ := planned(t, test.plan)
+			err := Run(context.Background(), options)
+			if test.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			var failed *RankError
+			if !errors.As(err, &failed) {
+				t.Fatalf("got %v, want a *RankError", err)
+			}
+			got := strings.Replace(err.Error(), fmt.Sprint(failed.PID), "PID", 1)
+			if !strings.HasPrefix(got, test.want) || failed.Code != test.code {
+				t.Errorf("got  %s (code %d)\nwant %s (code %d)", got, failed.Code, test.want, test.code)
+			}
+		})
+	}
+}
+
+func TestOthersGetGraceThenEnd(t *testing.T) {
+	tests := []struct {
+		name          string
+		others        string
+		least, atMost time.Duration
+	}{
+		{"they end by themselves", "pause 100ms,exit 5", 0, 280 * time.Millisecond},
+		{"they do what they are told", "wait", 300 * time.Millisecond, 580 * time.Millisecond},
+		{"they do not", "stubborn,wait", 600 * time.Millisecond, 5 * time.Second},
+		{"they cannot", "signal STOP", 600 * time.Millisecond, 5 * time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			options, _ := planned(t, test.others+";pause 200ms,print RANK,exit 1;"+test.others)
+			log := &moments{}
+			options.Log = log.logger()
+			err := Run(context.Background(), options)
+			took := time.Since(log.failed())
+			var failed *RankError
+			if !errors.As(err, &failed) || failed.Rank != 1 {
+				t.Errorf("got %v, want that rank 1 failed", err)
+			}
+			// A machine under load may be late, but not early.
+			if took < test.least {
+				t.Errorf("ended %v after the failure, want %v to %v", took, test.least, test.atMost)
+			}
+			if took > test.atMost+3*time.Second {
+				t.Errorf("ended %v after the failure, want at most %v", took, test.atMost)
+			}
+		})
+	}
+}
+
+func TestSignalsArePassedOn(t *testing.T) {
+	tests := []struct {
+		name    string
+		plan    string
+		signals []os.Signal
+		prints  string // by every rank
+		code    int
+	}{
+		{"SIGTERM", "save 75;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
+		{"SIGINT", "save 130;save 130", []os.Signal{syscall.SIGINT}, "got interrupt", 130},
+		{"SIGHUP", "save 75;save 75", []os.Signal{syscall.SIGHUP}, "got hangup", 75},
+		{"a rank that saves for longer than the time of grace", "save 75 pause 900ms;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
+		{"a second SIGINT ends who does not", "stubborn,wait;stubborn,wait", []os.Signal{syscall.SIGINT, syscall.SIGINT}, "waits", 0},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			options, out := planned(t, test.plan)
+			signals := make(chan os.Signal, 2)
+			options.Signals = signals
+			done := make(chan error, 1)
+			go func() { done <- Run(context.Background(), options) }()
+			pids := out.waitFor(t, 2)
+			for _, signal := range test.signals {
+				signals <- signal
+			}
+			err := <-done
+			var failed *RankError
+			if test.code != 0 && (!errors.As(err, &failed) || failed.Code != test.code) {
+				t.Errorf("got %v, want code %d", err, test.code)
+			}
+			if got := strings.Count(out.String(), test.prints); got != 2 {
+				t.Errorf("%d ranks printed %q, want 2:\n%s", got, test.prints, out)
+			}
+			noneLeft(t, pids)
+		})
+	}
+}
+
+func TestContextEndsTheRanks(t *testing.T) {
+	options, out := planned(t, "save 75;stubborn,wait")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	stopped := errors.New("stopped by a test")
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, options) }()
+	pids := out.waitFor(t, 2)
+	cancel(stopped)
+	if err := <-done; !errors.Is(err, stopped) {
+		t.Errorf("got %v, want %v", err, stopped)
+	}
+	noneLeft(t, pids)
+}
+
+func TestRanksKnowWhoTheyAre(t *testing.T) {
+	options, out := planned(t, strings.Join(slices.Repeat([]string{"print RANK,print WORLD_SIZE,print LOCAL_RANK,print LOCAL_WORLD_SIZE,print MASTER_ADDR," +
+		"print MASTER_PORT,print OMP_NUM_THREADS,print OWN,print " + ListenerVariable}, 7), ";"))
+	options.Ranks, options.FirstRank, options.WorldSize, options.Threads = 3, 4, 7, 8
+	options.MasterAddr, options.MasterPort = "node-a", 1234
+	options.Env = append(options.Env, "RANK=77", ListenerVariable+"=9")
+	options.RankEnv = func(rank int) []string { return []string{fmt.Sprint("OWN=", rank*rank)} }
+	if err := Run(context.Background(), options); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSpace(out.String()), "\n")
+	slices.Sort(got)
+	var want []string
+	for local, threads := range []int{3, 3, 2} {
+		rank := local + 4
+		want = append(want, fmt.Sprintf("%d RANK=%d", rank, rank), fmt.Sprintf("%d WORLD_SIZE=7", rank), fmt.Sprintf("%d LOCAL_RANK=%d", rank, local),
+			fmt.Sprintf("%d LOCAL_WORLD_SIZE=3", rank), fmt.Sprintf("%d MASTER_ADDR=node-a", rank), fmt.Sprintf("%d MASTER_PORT=1234", rank),
+			fmt.Sprintf("%d OMP_NUM_THREADS=%d", rank, threads), fmt.Sprintf("%d OWN=%d", rank, rank*rank), fmt.Sprintf("%d %s=", rank, ListenerVariable))
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestRank0GetsAPortThatNobodyCanTake(t *testing.T) {
+	options, out := planned(t, "accept;connect")
+	if err := Run(context.Background(), options); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+	if !strings.Contains(out.String(), "rank 1 has <nil> <nil>") {
+		t.Errorf("got %s", out)
+	}
+	// Rank 0 was the only one to hold it.
+	options, out = planned(t, "exit 1;pause 500ms,connect")
+	options.Grace = 5 * time.Second
+	if err := Run(context.Background(), options); err == nil || !strings.Contains(out.String(), "connection refused") {
+		t.Errorf("got %v and %s, want that the port is closed with rank 0", err, out)
+	}
+}
+
+func TestWhatARankLeavesBehindIsEnded(t *testing.T) {
+	options, out := planned(t, "exit 0;child,exit 0")
+	began := time.Now()
+	if err := Run(context.Background(), options); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+	noneLeft(t, out.waitFor(t, 1))
+}
+
+func TestOutputThatFailsDoesNotStopARank(t *testing.T) {
+	options, _ := planned(t, "exit 0;say lost,say lost,say lost,exit 0")
+	log := &moments{}
+	options.Log = log.logger()
+	options.Output = func(int) io.Writer { return full{} }
+	if err := Run(context.Background(), options); err != nil {
+		t.Error(err)
+	}
+	if got := strings.Count(log.String(), "output of a rank is lost from here on"); got != 1 {
+		t.Errorf("the log says it %d times, want once:\n%s", got, log)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestACommandThatCannotStart(t *testing.T) {
+	options, _ := planned(t, "wait;wait")
+	options.Command = []string{"/no/such/program"}
+	if err := Run(context.Background(), options); err == nil || !strings.Contains(err.Error(), "start rank 0: fork/exec /no/such/program: no such file") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBadOptionsAreRefused(t *testing.T) {
+	tests := []struct {
+		name    string
+		options Options
+		want    []string
+	}{
+		{"nothing", Options{}, []string{"no command", "got 0 ranks"}},
+		{"ranks beyond the world", Options{Command: []string{"x"}, Ranks: 2, FirstRank: 3, WorldSize: 4, MasterPort: 1}, []string{"got 2 ranks from 3 on"}},
+		{"several machines without a port", Options{Command: []string{"x"}, Ranks: 2, WorldSize: 4}, []string{"got no port of rank 0, want one"}},
+		{"an address without a port", Options{Command: []string{"x"}, Ranks: 1, MasterAddr: "node-a"}, []string{"got no port of rank 0 at node-a"}},
+		{"negative numbers", Options{Command: []string{"x"}, Ranks: 1, Threads: -1, MasterPort: -1}, []string{"got -1 threads", "got port -1"}},
+	}
+	for _, test := range tests {
+		err := Run(context.Background(), test.options)
+		for _, want := range test.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want %q", test.name, err, want)
+			}
+		}
+	}
+}
+
+func TestShareDividesEvenly(t *testing.T) {
+	for _, test := range []struct{ total, n, sum int }{{16, 4, 16}, {8, 3, 8}, {2, 4, 4}, {1, 1, 1}} {
+		sum := 0
+		for i := range test.n {
+			sum += Share(test.total, test.n, i)
+		}
+		if sum != test.sum {
+			t.Errorf("%d among %d: got %d in all, want %d", test.total, test.n, sum, test.sum)
+		}
+	}
+}
+
+func TestTailKeepsTheLastLines(t *testing.T) {
+	var end tail
+	for i := range 2000 {
+		fmt.Fprintf(&end, "line %d\n", i)
+	}
+	lines := strings.Split(end.String(), "\n")
+	if len(lines) != tailLines || lines[0] != "line 1980" || lines[19] != "line 1999" {
+		t.Errorf("got %q", lines)
+	}
+	fmt.Fprint(&end, strings.Repeat("x", 10*tailBytes))
+	if got := end.String(); len(got) != tailBytes {
+		t.Errorf("of a line without end got %d bytes, want %d", len(got), tailBytes)
+	}
+}
+
+func TestKilledRankFromOutside(t *testing.T) {
+	options, out := planned(t, "wait;wait;wait")
+	done := make(chan error, 1)
+	go func() { done <- Run(context.Background(), options) }()
+	pids := out.waitFor(t, 3)
+	if err := syscall.Kill(pids[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err := <-done
+	var failed *RankError
+	if !errors.As(err, &failed) || failed.PID != pids[1] || failed.Signal != syscall.SIGKILL {
+		t.Errorf("got %v, want that process %d was killed", err, pids[1])
+	}
+	noneLeft(t, pids)
+}
+
+// moments is a log that remembers when a failure was reported.
+type moments struct {
+	buffer
+	at time.Time
+}
+
+func (m *moments) logger() *slog.Logger { return slog.New(slog.NewTextHandler(m, nil)) }
+
+func (m *moments) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("rank failed")) {
+		m.mu.Lock()
+		if m.at.IsZero() {
+			m.at = time.Now()
+		}
+		m.mu.Unlock()
+	}
+	return m.buffer.Write(p)
+}
+
+func (m *moments) failed() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.at
+}
