@@ -33,7 +33,8 @@ type Request struct {
 
 	// StartTimeout is how long to wait, in all, for the first byte; 0 means 10 s.
 	StartTimeout time.Duration
-	// StallTimeout is how long to wait for any later byte before the connection is made anew; 0 means 30 s.
+	// StallTimeout is how long to wait, in all, for each later byte; 0 means 10 s. After half of it the connection is made
+	// anew. As long as bytes come, a download may take any time.
 	StallTimeout time.Duration
 	// Progress, if not nil, is told the bytes on disk and the size (0 where unknown), a few times a second.
 	Progress func(done, total int64)
@@ -41,9 +42,8 @@ type Request struct {
 
 const (
 	firstPause    = 500 * time.Millisecond // between tries; doubles
-	longPause     = 8 * time.Second
-	startFailures = 2 // tries after the first, while no byte has come
-	maxFailures   = 6 // tries in a row that brought no byte, afterwards
+	startFailures = 2                      // tries after the first, while no byte has come
+	maxFailures   = 4                      // tries in a row that brought the file no further, afterwards; their pauses are 7.5 s
 	leastStart    = 2 * time.Second
 )
 
@@ -54,7 +54,7 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 		q.StartTimeout = 10 * time.Second
 	}
 	if q.StallTimeout == 0 {
-		q.StallTimeout = 30 * time.Second
+		q.StallTimeout = 10 * time.Second
 	}
 	begun := time.Now()
 	if err := os.MkdirAll(q.Dir, 0o755); err != nil {
@@ -73,9 +73,9 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 		return "", err
 	}
 	// Waiting for another process counts, so that several do not wait for a dead server one after the other.
-	t := &transfer{Request: q, target: target, startBy: begun.Add(q.StartTimeout)}
-	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.startBy.Before(soonest) {
-		t.startBy = soonest
+	t := &transfer{Request: q, target: target, byteBy: begun.Add(q.StartTimeout)}
+	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.byteBy.Before(soonest) {
+		t.byteBy = soonest
 	}
 	if err := t.run(ctx); err != nil {
 		return "", fmt.Errorf("download %s: %w", q.URL, err)
@@ -108,7 +108,7 @@ func compare(path string, h hash.Hash, want string) error {
 type transfer struct {
 	Request
 	target   string
-	startBy  time.Time // the first byte must have come by then
+	byteBy   time.Time // the next byte must have come by then
 	part     *os.File
 	sum      hash.Hash // of what is in part
 	done     int64     // bytes in part
@@ -151,9 +151,8 @@ func (t *transfer) run(ctx context.Context) error {
 
 // load brings part to its full length, over as many connections as it takes.
 func (t *transfer) load(ctx context.Context, client *http.Client) error {
-	pause := firstPause
+	pause, furthest := firstPause, t.done
 	for failures := 0; ; failures++ {
-		before := t.done
 		err := t.connect(ctx, client)
 		switch {
 		case err == nil:
@@ -163,10 +162,10 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 		case !errors.Is(err, errRetry):
 			return err
 		}
-		if t.done > before {
-			failures, pause = 0, firstPause
+		if t.done > furthest { // a server without ranges brings the same bytes again and again
+			failures, pause, furthest = 0, firstPause, t.done
 		}
-		if !t.started && (failures == startFailures || time.Until(t.startBy) <= pause) || failures == maxFailures {
+		if !t.started && failures == startFailures || failures == maxFailures || time.Until(t.byteBy) <= pause {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		select {
@@ -174,7 +173,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 			return ctx.Err()
 		case <-time.After(pause):
 		}
-		pause = min(2*pause, longPause)
+		pause *= 2
 		t.resumed = t.done > 0
 	}
 }
@@ -183,11 +182,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
-	patience := t.StallTimeout
-	if !t.started {
-		patience = time.Until(t.startBy)
-	}
-	silent := time.AfterFunc(patience, func() { cancel(errSilent) })
+	silent := time.AfterFunc(time.Until(t.byteBy), func() { cancel(errSilent) })
 	defer silent.Stop()
 	retry := func(err error) error {
 		if cause := context.Cause(ctx); cause != nil {
@@ -218,7 +213,8 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 		n, err := answer.Body.Read(buf)
 		if n > 0 {
 			t.started = true
-			silent.Reset(t.StallTimeout)
+			t.byteBy = time.Now().Add(t.StallTimeout)
+			silent.Reset(t.StallTimeout / 2) // the other half is for a new connection
 			if err := t.append(buf[:n]); err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func newServer(t *testing.T, handler func(n int, w http.ResponseWriter, r *http.
 
 func (s *server) request(t *testing.T) Request {
 	return Request{URL: s.URL + "/file", SHA256: sum(body), MaxBytes: 1 << 20, Dir: filepath.Join(t.TempDir(), "cache"), Name: "file",
-		StartTimeout: 2 * time.Second, StallTimeout: 200 * time.Millisecond}
+		StartTimeout: 2 * time.Second, StallTimeout: 2 * time.Second}
 }
 
 func wantBody(t *testing.T, path string, err error) {
@@ -269,6 +269,45 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 	}
 }
 
+func TestADownloadThatStallsForGoodIsUnavailableInTime(t *testing.T) {
+	headers := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Length", "540000")
+		w.Header().Set("Content-Range", "bytes 100000-639999/640000")
+		w.WriteHeader(http.StatusPartialContent)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	}
+	for name, after := range map[string]func(http.ResponseWriter, *http.Request){
+		"silence":                        func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+		"silence after the headers":      headers,
+		"connections that end at once":   func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"an overloaded server":           func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"bytes that were there, no more": func(w http.ResponseWriter, _ *http.Request) { cutAfter(w, 0, 100_000) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
+				if n == 0 {
+					cutAfter(w, 0, 100_000)
+				}
+				after(w, r)
+				return true
+			})
+			q := s.request(t)
+			begun := time.Now()
+			if _, err := Fetch(t.Context(), q); !errors.Is(err, ErrUnavailable) {
+				t.Errorf("got %v, want ErrUnavailable", err)
+			}
+			if took := time.Since(begun); took > 5*time.Second {
+				t.Errorf("took %v, want about %v", took, q.StallTimeout)
+			}
+			if part, err := os.Stat(filepath.Join(q.Dir, "file.part")); err != nil || part.Size() != 100_000 {
+				t.Errorf("the part is %v, %v, want 100000 bytes for the next download", part, err)
+			}
+		})
+	}
+}
+
 func TestAStallInTheMiddleIsMadeGoodByANewConnection(t *testing.T) {
 	s := newServer(t, func(n int, w http.ResponseWriter, r *http.Request) bool {
 		if n > 0 {
@@ -295,7 +334,7 @@ func TestASlowServerIsWaitedFor(t *testing.T) {
 		return true
 	})
 	q := s.request(t)
-	q.StartTimeout = 300 * time.Millisecond // shorter than the whole download
+	q.StartTimeout, q.StallTimeout = 300*time.Millisecond, 300*time.Millisecond // shorter than the whole download
 	path, err := Fetch(t.Context(), q)
 	wantBody(t, path, err)
 }
