@@ -49,6 +49,23 @@ func TestRatesAreThoseOfTheCurve(t *testing.T) {
 	}
 }
 
+// Values of a Python program that does the same steps in f64: a fused multiply-add, or another library's cosine or power,
+// would show in the last bit.
+func TestRatesHaveTheSameBitsOnEveryMachine(t *testing.T) {
+	for name, want := range map[string]map[int]float64{
+		"cosine": {6: 0x1.997b5740a965bp-4, 36: 0x1.32380507b4d10p-4, 61: 0x1.15e6a67a426c6p-5, 92: 0x1.c2d2ba91198bep-10},
+		"linear": {9: 0x1.87f82a074d336p-4, 36: 0x1.10f678ebc9816p-4, 61: 0x1.458aff32d804fp-5, 96: 0x1.101deb29f0826p-9},
+		"step":   {8: 0x1.70a3d70a3d70bp-4, 36: 0x1.1da32b368f315p-5, 61: 0x1.ebd4817ecadd0p-7, 96: 0x1.15d08fd7d96c5p-8},
+	} {
+		s := Schedule{Name: name, Base: 0.1, Min: 0.001, Warmup: 5, Total: 97, StepSize: 3, Gamma: 0.9}
+		for step, rate := range want {
+			if got := s.Rate(step); got != rate {
+				t.Errorf("%s, step %d: got %x, want %x", name, step, got, rate)
+			}
+		}
+	}
+}
+
 func TestSchedulesThatCannotBeAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		schedule Schedule
