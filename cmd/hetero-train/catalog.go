@@ -2,7 +2,7 @@ package main
 
 import "github.com/hetero-train/hetero-train/engine/config"
 
-// catalog lists every model and data set: adding one is its package and one line here.
+// catalog lists every model and data set, with the keys that it alone has.
 var catalog = config.Catalog{
 	Models: []config.Kind{
 		{Name: "simple_cnn", Doc: "blocks of two convolutions, for small images", Options: func() config.Options { return new(simpleCNNOptions) }},
@@ -36,7 +36,7 @@ type simpleCNNOptions struct {
 // Keys lists them.
 func (o *simpleCNNOptions) Keys() []config.Key {
 	return []config.Key{
-		config.Ints(&o.Channels, "channels", 32, 64, 128).Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
+		config.Ints(&o.Channels, "channels", 32, 64, 128).Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
 			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
 		config.Float(&o.Dropout, "dropout", 0).Below(1).
 			Doc("Share of the features set to zero before the classifier while training."),
@@ -52,7 +52,7 @@ type resnetOptions struct {
 // Keys lists them.
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
-		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").
+		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Shapes().
 			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision: a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling: it reaches them at 32x32, which is more accurate on small images and costs about 16 times the compute."),
 		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).
 			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -200,6 +201,9 @@ func (c *console) line(r *train.StepRecord) string {
 	if c.peak > 0 {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*float64(c.job.replica.FLOPs())/step.Seconds()/c.peak)
 	}
+	if len(r.Ranks) > 1 {
+		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))
+	}
 	if data := r.Times.Data; data > step/20 {
 		fmt.Fprintf(&b, " | waited %s for data", data.Round(100*time.Microsecond))
 	}
@@ -209,6 +213,23 @@ func (c *console) line(r *train.StepRecord) string {
 	}
 	b.WriteByte('\n')
 	return b.String()
+}
+
+// sharesOf is "96/64/48", or the least and the most of many ranks.
+func sharesOf(ranks []train.RankStep) string {
+	const most = 8
+	if len(ranks) <= most {
+		texts := make([]string, len(ranks))
+		for i, r := range ranks {
+			texts[i] = strconv.Itoa(r.Samples)
+		}
+		return strings.Join(texts, "/")
+	}
+	low, high := ranks[0].Samples, ranks[0].Samples
+	for _, r := range ranks {
+		low, high = min(low, r.Samples), max(high, r.Samples)
+	}
+	return fmt.Sprintf("%d to %d on %d ranks", low, high, len(ranks))
 }
 
 // RolledBack implements train.Observer.
@@ -251,7 +272,7 @@ func (c *console) end(r train.Result, err error) {
 	}
 	how := "done"
 	if r.OutOfTime {
-		how = "out of time (train.max_seconds): saved, the same command goes on from here"
+		how = "out of time (train.max_seconds): saved, " + c.job.wayOn()
 	}
 	fmt.Fprintf(c.out, "%s: %d steps, %.2f epochs | final training loss %.4f", how, r.Steps, r.Epochs, r.LastLoss)
 	if r.LastEval != nil {

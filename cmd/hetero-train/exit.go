@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -66,12 +70,20 @@ func exitCode(err error) int {
 }
 
 // interruption is the error, with its exit code, of a run that a signal ended after it was saved.
-func interruption(ctx context.Context) error {
+func (j *job) interruption(ctx context.Context) error {
 	var s stopped
-	if errors.As(context.Cause(ctx), &s) {
-		return withCode(s.saved(), fmt.Errorf("%w: saved; the same command goes on from here", s))
+	if !errors.As(context.Cause(ctx), &s) {
+		s = stopped{syscall.SIGTERM} // another rank was told to stop
 	}
-	return withCode(exitUnexpected, context.Cause(ctx))
+	return withCode(s.saved(), fmt.Errorf("%w: saved; %s", s, j.wayOn()))
+}
+
+// wayOn says how the run goes on.
+func (j *job) wayOn() string {
+	if j.cfg.Train.Resume == experiment.ResumeAuto {
+		return "the same command goes on from here"
+	}
+	return "the same command with --resume auto goes on from here"
 }
 
 // classify gives an error the exit code that its kind has.
@@ -104,6 +116,11 @@ func classify(ctx context.Context, err error) error {
 		return withCode(exitIO, err)
 	case is(new(*experiment.FolderError)):
 		return withCode(exitUsage, err)
+	case is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken):
+		return withCode(exitUsage, err)
+	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*gradsync.ReplicaError)),
+		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted):
+		return withCode(exitCommunication, err)
 	case is(new(*train.MemoryError)):
 		return withCode(exitDevice, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which cuts the batch into parts", err))
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):

@@ -85,12 +85,9 @@ func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []st
 			warnings = append(warnings, "--backend nccl: no GPU found, using gloo")
 		}
 	}
-	if err := checkLauncher(a.env); err != nil {
-		return nil, nil, err
-	}
 	for i, o := range overrides {
 		if o.Origin == "--batch-size" {
-			overrides[i].Value = timesRanks(o.Value, configuredRanks(a.file, overrides))
+			overrides[i].Value = timesRanks(o.Value, configuredRanks(a, overrides))
 		}
 	}
 	return overrides, warnings, nil
@@ -118,29 +115,19 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 // hasGPU tells whether NCCL has a GPU to work for.
 func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
-// checkLauncher refuses a launcher that starts several ranks: they would each train alone.
-func checkLauncher(env environment) error {
-	text, set := env.lookup("WORLD_SIZE")
-	if !set {
-		return nil
-	}
-	n, err := strconv.Atoi(text)
-	switch {
-	case err != nil || n < 1:
-		return usageError("environment variable WORLD_SIZE: not a number of ranks (got %q, want an integer of at least 1)", text)
-	case n > 1:
-		return usageError("environment variable WORLD_SIZE: this version lacks several ranks (got %d, want 1)", n)
-	}
-	return nil
-}
-
-// configuredRanks is parallel.ranks of the configuration so far, at least 1.
-func configuredRanks(file string, overrides []config.Override) int {
-	cfg, err := config.Load(file, catalog, overrides...)
+// configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
+// reported when the configuration is loaded with the batch size. Shares are left out: they have to match that.
+func configuredRanks(a *app, overrides []config.Override) int {
+	whole := config.Override{Key: "balance.fixed_shares", Value: "[]"}
+	cfg, err := config.Load(a.file, catalog, append(slices.Clone(overrides), whole)...)
 	if err != nil {
-		return 1 // the configuration is loaded again with the batch size, and that reports the error
+		return 1
 	}
-	return max(1, cfg.Parallel.Ranks)
+	place, err := findPlace(cfg, a.env.environ)
+	if err != nil {
+		return 1
+	}
+	return place.WorldSize
 }
 
 // timesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.

@@ -11,29 +11,45 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
-	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// records is the observer that writes the metrics file of a rank.
+// records is the observer that writes the metrics files of all ranks.
 type records struct {
 	job      *job
-	writer   *runtime.Writer // nil where profile.enabled is false
-	load     *system.Sampler
+	writers  []*runtime.Writer // one a rank; none where profile.enabled is false
 	interval int64
 	record   runtime.Record
 }
 
-// openRecords opens the metrics file and drops what lies beyond the checkpoint that the run goes on from.
+// openRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
 func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
-	o := &records{job: j, interval: int64(j.cfg.Profile.Interval)}
+	o := &records{job: j, interval: int64(j.cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: nan, Power: nan}}
 	if !j.cfg.Profile.Enabled {
 		return o, nil
 	}
-	path := filepath.Join(j.run.LogDir(), runtime.FileName(0))
-	if resume == nil {
-		if err := setAside(path); err != nil {
-			return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
+	for rank := 0; ; rank++ {
+		path := filepath.Join(j.run.LogDir(), runtime.FileName(rank))
+		gone := rank >= max(j.opts.place.WorldSize, 1) // a rank of an earlier process of this run, which had more
+		if gone && !exists(path) {
+			return o, nil
 		}
+		w, err := j.openMetrics(path, resume)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			o.writers = append(o.writers, w)
+		}
+	}
+}
+
+// openMetrics opens one file.
+func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Writer, error) {
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	} else if err := setAside(path); err != nil {
+		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{OnFault: func(err error) {
 		if err == nil {
@@ -55,55 +71,46 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 	if text := repair.String(); text != "" {
 		j.opts.log.Warn("metrics file repaired", "file", path, "repair", text)
 	}
-	kept := int64(0)
-	if resume != nil {
-		kept = resume.Step
-	}
-	if err := w.Truncate(kept); err != nil {
-		return nil, withCode(exitIO, fmt.Errorf("metrics: %w", err))
-	}
-	o.writer, o.load = w, system.NewSampler()
-	j.later(o.load.Close)
-	o.record = runtime.Record{LossScale: 1, Temperature: nan, Power: nan}
-	return o, nil
+	return w, withCode(exitIO, w.Truncate(kept))
 }
 
 // StepDone implements train.Observer. It allocates nothing.
 func (o *records) StepDone(r *train.StepRecord) {
-	if o.writer == nil || r.Step%o.interval != 0 {
+	if r.Step%o.interval != 0 {
 		return
 	}
 	m, n := &o.record, float64(r.Samples)
-	m.Epoch, m.Iteration, m.Timestamp, m.BatchSize = int64(r.Epoch), r.Step, r.Time, int64(r.Samples)
+	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
 	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = r.Loss/n, float64(r.Top1)/n, r.Rate, r.GradNorm, !r.Updated
-	m.DataLoading, m.Forward, m.Backward, m.Optimizer = r.Times.Data, r.Times.Forward, r.Times.Backward, r.Times.Optimizer
-	load := o.load.Sample()
-	m.GPUUtilization, m.GPUMemoryPercent = load.CPUPercent, load.MemoryPercent
-	o.writer.Append(m)
+	for rank, w := range o.writers {
+		own := &r.Ranks[rank]
+		t := &own.Times
+		m.Rank, m.BatchSize = rank, int64(own.Samples)
+		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
+		m.GPUUtilization, m.GPUMemoryPercent = own.Load.UtilizationPercent, own.Load.MemoryPercent
+		w.Append(m)
+	}
+}
+
+// each does something with every file.
+func (o *records) each(do func(*runtime.Writer) error) {
+	for _, w := range o.writers {
+		if err := do(w); err != nil {
+			o.job.opts.log.Warn("metrics", "error", err)
+		}
+	}
 }
 
 // RolledBack implements train.Observer: records of steps that come again go.
 func (o *records) RolledBack(step int64) {
-	if o.writer == nil {
-		return
-	}
-	if err := o.writer.Truncate(step); err != nil {
-		o.job.opts.log.Warn("metrics", "error", err)
-	}
+	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
 }
 
 // EvalDone implements train.Observer.
 func (o *records) EvalDone(train.Evaluation) {}
 
 // Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it.
-func (o *records) Saving() {
-	if o.writer == nil {
-		return
-	}
-	if err := o.writer.Sync(); err != nil {
-		o.job.opts.log.Warn("metrics", "error", err)
-	}
-}
+func (o *records) Saving() { o.each((*runtime.Writer).Sync) }
 
 // Saved implements train.Observer.
 func (o *records) Saved(checkpoint.Saved, time.Duration) {}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -19,7 +18,7 @@ func (j *job) writeResult(r train.Result, err error) error {
 		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
 		Dataset: j.data.name, Device: j.device.Info().Name, Precision: j.precision.String(), BatchSize: int64(j.cfg.Data.BatchSize),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Seconds: experiment.Number(time.Since(j.started).Seconds()),
-		Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
+		OutOfTime: r.OutOfTime, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
@@ -42,6 +41,9 @@ func (j *job) writeResult(r train.Result, err error) error {
 
 // sayFinished tells that there is nothing left to do.
 func (j *job) sayFinished() error {
+	if !j.team.leads() {
+		return nil
+	}
 	f := j.run.Finished
 	before, err := j.run.PreviousConfig()
 	if err != nil {
@@ -49,7 +51,7 @@ func (j *job) sayFinished() error {
 	}
 	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog); err == nil {
 		for _, d := range config.Diff(old, j.cfg) {
-			if strings.HasPrefix(d.Key, "model.") {
+			if d.Shapes {
 				return usageError("%s is finished with another model: %s was %s, now %s; use another experiment.name, or --resume none, which moves it aside", j.run.Dir, d.Key, d.Old, d.New)
 			}
 			j.opts.log.Warn("setting changed since the run was finished", "key", d.Key, "was", d.Old, "now", d.New)

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
 // job is one training process: everything that runTrain opens, in the order in which it is closed again.
@@ -31,7 +32,9 @@ type job struct {
 	data      *dataSet
 	training  data.Options // of the loader, which is made last: it holds batches in memory
 	replica   *train.Replica
-	run       *experiment.Run
+	run       *experiment.Run // of the rank that leads; nil on the others
+	team      *team           // nil for a run of one rank
+	load      *system.Sampler
 	steps     int64 // of the whole run; 0: train.max_seconds ends it
 	stepsPer  int64 // of an epoch
 }
@@ -47,30 +50,56 @@ func (j *job) closeAll() {
 	}
 }
 
-// runTrain trains as cfg says.
+// runTrain trains as cfg says: as a run of one rank, as one of several, or as their supervisor.
 func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	if opts.place.Launch && opts.place.LocalWorldSize > 1 {
+		return supervise(ctx, cfg, opts)
+	}
 	ctx, release := withSignals(ctx, opts.screen)
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.openRun} {
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openRun, j.connect} {
 		if err := open(ctx); err != nil {
-			return classify(ctx, err)
+			return j.fail(ctx, err)
 		}
-		if j.run != nil && j.run.Finished != nil {
+		if j.finished() {
 			return j.sayFinished()
 		}
 	}
-	return classify(ctx, j.train(ctx))
+	return j.fail(ctx, j.train(ctx))
 }
 
-// openFinished opens a run that has nothing left to do. It needs neither device nor data.
+// fail gives an error its exit code, and tells the other ranks of it, but for a stop that they have agreed on.
+func (j *job) fail(ctx context.Context, err error) error {
+	err = classify(ctx, err)
+	if err != nil && !errors.As(err, new(stopped)) {
+		j.team.abort(err)
+	}
+	return err
+}
+
+// openFinished opens a run that has nothing left to do. It needs neither device nor data. Several ranks meet first.
 func (j *job) openFinished(context.Context) (err error) {
+	if j.opts.place.WorldSize > 1 {
+		return nil
+	}
 	return j.adopt(experiment.OpenFinished(j.runOptions()))
 }
 
+// finished reports whether there is nothing left to do, and the other ranks know it.
+func (j *job) finished() bool {
+	if j.team != nil {
+		return j.team.start.Finished
+	}
+	return j.run != nil && j.run.Finished != nil
+}
+
 func (j *job) openDevice(context.Context) (err error) {
-	threads := j.cfg.Device.Threads
+	threads, ranks := j.cfg.Device.Threads, j.opts.place.LocalWorldSize
+	if threads == 0 && ranks > 1 {
+		threads = max(usableCPUs()/ranks, 1)
+	}
 	if most := runtime.NumCPU(); threads > most {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
 		threads = most
@@ -129,7 +158,12 @@ func (j *job) runOptions() experiment.Options {
 	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs)}
 }
 
-func (j *job) openRun(context.Context) (err error) { return j.adopt(experiment.Open(j.runOptions())) }
+func (j *job) openRun(context.Context) (err error) {
+	if !j.team.leads() {
+		return nil
+	}
+	return j.adopt(experiment.Open(j.runOptions()))
+}
 
 // adopt takes over an opened run, if there is one, and its checkpoint.
 func (j *job) adopt(run *experiment.Run, err error) error {
@@ -192,7 +226,7 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	return train.ReplicaOptions{
 		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
-		LabelSmoothing: c.Train.LabelSmoothing, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c),
+		LabelSmoothing: c.Train.LabelSmoothing, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
 	}, nil
 }
 
@@ -221,23 +255,19 @@ func (j *job) schedule() optim.Schedule {
 
 // train builds, restores and runs the replica, and writes the result.
 func (j *job) train(ctx context.Context) error {
+	if !j.team.leads() {
+		return j.follow(ctx)
+	}
 	logFile, err := j.run.OpenLog()
 	if err != nil {
 		return err
 	}
 	j.later(logFile.Close)
 	j.opts.logFile.to(logFile)
-	if err := j.showChanges(); err != nil {
+	j.sayOpened()
+	if err := j.openReplica(); err != nil {
 		return err
 	}
-	options, err := j.replicaOptions()
-	if err != nil {
-		return err
-	}
-	if j.replica, err = train.NewReplica(j.device, options); err != nil {
-		return err
-	}
-	j.later(j.replica.Close)
 	resume, err := j.restore()
 	if err != nil {
 		return err
@@ -256,7 +286,7 @@ func (j *job) train(ctx context.Context) error {
 	screen.close()
 	err = classify(ctx, err)
 	if err == nil && result.Interrupted {
-		err = interruption(ctx)
+		err = j.interruption(ctx)
 	}
 	if writeErr := j.writeResult(result, err); writeErr != nil && err == nil {
 		err = withCode(exitIO, writeErr)
@@ -265,46 +295,16 @@ func (j *job) train(ctx context.Context) error {
 	return err
 }
 
-// showChanges says which settings differ from those that the run was started with.
-func (j *job) showChanges() error {
-	if j.run.MovedTo != "" {
-		j.opts.log.Info("the old run was moved aside", "to", j.run.MovedTo)
-	}
-	for _, w := range j.run.Warnings {
-		j.opts.log.Warn(w)
-	}
-	for _, s := range j.run.Skipped {
-		j.opts.log.Warn(s.String())
-	}
-	before, err := j.run.PreviousConfig()
-	if err != nil || before == "" || j.run.Checkpoint == nil {
+func (j *job) openReplica() error {
+	options, err := j.replicaOptions()
+	if err != nil {
 		return err
 	}
-	old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog)
-	if err != nil {
-		j.opts.log.Warn("the settings that the run was started with cannot be read", "error", err)
-		return nil
+	if j.replica, err = train.NewReplica(j.device, options); err != nil {
+		return err
 	}
-	for _, d := range config.Diff(old, j.cfg) {
-		j.opts.log.Warn("setting changed since the run was started", "key", d.Key, "was", d.Old, "now", d.New)
-	}
+	j.later(j.replica.Close)
 	return nil
-}
-
-// restore loads the checkpoint to go on from, or the weights to start from; nil state for a fresh start.
-func (j *job) restore() (*checkpoint.State, error) {
-	c := j.run.Checkpoint
-	if c == nil {
-		return nil, j.initFrom()
-	}
-	if was, now := c.State.Optimizer.Name, j.cfg.Optimizer.Name; was != now {
-		return nil, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over (got %q, want %q); --resume none starts anew and keeps that run aside", c.Path, was, now, now, was)
-	}
-	if err := j.replica.Load(c); err != nil {
-		return nil, err
-	}
-	state := c.State
-	return &state, nil
 }
 
 func (j *job) initFrom() error {
@@ -339,26 +339,50 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 	if err != nil {
 		return train.Options{}, err
 	}
-	training, err := data.NewLoader(j.training)
-	if err != nil {
-		return train.Options{}, withCode(exitUsage, err)
+	o, err := j.sharedOptions()
+	o.Store, o.StoreDir, o.Observer, o.Resume = store, j.run.CheckpointDir(), observers{screen, records}, resume
+	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
+	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}
+	if c := j.run.Checkpoint; c != nil {
+		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.run.CheckpointDir())
 	}
-	j.later(training.Close)
-	o := train.Options{Replica: j.replica, Train: training, Store: store, StoreDir: j.run.CheckpointDir(), Observer: observers{screen, records},
-		Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds), EvalInterval: c.Train.EvalInterval,
-		SaveSteps: int64(c.Checkpoint.IntervalSteps), SaveInterval: seconds(c.Checkpoint.IntervalSeconds), KeepBest: c.Checkpoint.Best,
-		NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, Resume: resume,
-		Template: checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML())}}
-	if j.data.Eval != nil {
-		_, view := transforms(c.Data)
-		o.Eval, err = data.NewLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
-			BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
-		if err != nil {
-			return o, withCode(exitUsage, err)
+	return o, err
+}
+
+// sharedOptions are those that all ranks of a run have.
+func (j *job) sharedOptions() (o train.Options, err error) {
+	c := j.cfg
+	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
+		EvalInterval: c.Train.EvalInterval, KeepBest: c.Checkpoint.Best, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
+	if c.Profile.Enabled {
+		j.load = system.NewSampler()
+		j.later(j.load.Close)
+		o.Load = func() train.Load {
+			l := j.load.Sample()
+			return train.Load{UtilizationPercent: l.CPUPercent, MemoryPercent: l.MemoryPercent}
 		}
-		j.later(o.Eval.Close)
 	}
-	return o, nil
+	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {
+		return o, err
+	}
+	_, view := transforms(c.Data)
+	o.Eval, err = j.newLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
+		BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
+	return o, err
+}
+
+// newLoader reads this rank's share.
+func (j *job) newLoader(o data.Options) (*data.Loader, error) {
+	if p := j.team.joined(); p != nil {
+		share, most := p.Reads()
+		o.Share, o.MaxCount = &share, most
+	}
+	l, err := data.NewLoader(o)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	j.later(l.Close)
+	return l, nil
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }

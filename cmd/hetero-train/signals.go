@@ -24,7 +24,7 @@ func (s stopped) saved() int {
 
 func (s stopped) unsaved() int {
 	if s.signal == syscall.SIGINT {
-		return exitInterrupted
+		return exitIO
 	}
 	return exitKilled
 }

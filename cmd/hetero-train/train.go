@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -40,19 +41,15 @@ func newTrain(a *app) *cobra.Command {
 type trainOptions struct {
 	env     environment
 	log     *slog.Logger
-	screen  *screen  // where log writes
-	logFile *screen  // likewise, from when the run has a log file
+	screen  *screen // where log writes
+	logFile *screen // likewise, from when the run has a log file
+	place   discovery.Place
 	file    string   // of the configuration, "" without one
 	args    []string // the command line, for the run's records
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
-	out, logFile := &screen{w: a.env.stderr}, &screen{w: io.Discard}
-	log, err := newLogger(out, logFile, a.logLevel, a.hide)
-	if err != nil {
-		return err
-	}
 	if flags == nil {
 		flags = new(trainFlags)
 	}
@@ -65,19 +62,39 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
-	ranks := max(1, cfg.Parallel.Ranks) // 0 is one for each local device: the CPU
-	if err := cfg.CheckRanks(ranks); err != nil {
-		return withCode(exitUsage, fmt.Errorf("%s: %w", a.file, err))
+	place, err := findPlace(cfg, a.env.environ)
+	if err != nil {
+		return err
 	}
-	for _, w := range warnings {
-		log.Warn(w)
+	if err := cfg.CheckRanks(place.WorldSize); err != nil {
+		if a.file != "" {
+			err = fmt.Errorf("%s: %w", a.file, err)
+		}
+		return withCode(exitUsage, err)
 	}
-	logConfig(log, a.file, cfg, ranks)
-	return a.env.train(ctx, cfg, trainOptions{env: a.env, log: log, screen: out, logFile: logFile, file: a.file, args: a.args})
+	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: io.Discard}, place: place, file: a.file, args: a.args}
+	level := a.logLevel
+	if place.Rank > 0 && level == "info" {
+		level = "warn" // rank 0 tells what is the same on all
+	}
+	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
+		return err
+	}
+	if place.Rank == 0 {
+		for _, w := range append(warnings, place.Warnings...) {
+			opts.log.Warn(w)
+		}
+		logConfig(opts.log, a.file, cfg, place)
+	}
+	return a.env.train(ctx, cfg, opts)
 }
 
 // logConfig says in one line what will run.
-func logConfig(log *slog.Logger, file string, cfg *config.Config, ranks int) {
+func logConfig(log *slog.Logger, file string, cfg *config.Config, place discovery.Place) {
+	ranks := place.WorldSize
+	if ranks > 1 {
+		log.Info(place.String())
+	}
 	length := slog.Int("epochs", cfg.Train.Epochs)
 	if cfg.Train.Steps > 0 {
 		length = slog.Int("steps", cfg.Train.Steps)

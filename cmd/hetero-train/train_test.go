@@ -132,12 +132,25 @@ func TestBatchSizeForEachRankIsMultiplied(t *testing.T) {
 	}
 }
 
-func TestLauncherOfSeveralRanksIsRefused(t *testing.T) {
-	for size, wantCode := range map[string]int{"1": exitDone, "2": exitUsage, "": exitUsage, "many": exitUsage, "0": exitUsage} {
-		o := execute([]string{"-c", "../../configs/simple_cnn.toml"}, "WORLD_SIZE="+size, "RANK=0")
+func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
+	const file = "../../configs/simple_cnn.toml"
+	for size, wantCode := range map[string]int{"1": exitDone, "": exitUsage, "many": exitUsage, "0": exitUsage} {
+		o := execute([]string{"-c", file}, "WORLD_SIZE="+size, "RANK=0")
 		if o.code != wantCode || wantCode != exitDone && !strings.Contains(o.stderr, "WORLD_SIZE") {
 			t.Errorf("WORLD_SIZE=%q: got exit code %d and %s, want %d", size, o.code, o.stderr, wantCode)
 		}
+	}
+	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
+	if p := o.opts.place; o.code != exitDone || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+		t.Errorf("got exit code %d and %+v", o.code, p)
+	}
+	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
+	if p := o.opts.place; o.code != exitDone || !p.Launch || p.LocalWorldSize != 4 {
+		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
+	}
+	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
+	if o.code != exitUsage || !strings.Contains(o.stderr, "one share for each rank") {
+		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
 	}
 }
 

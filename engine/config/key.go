@@ -22,6 +22,7 @@ type Key struct {
 	below  bool // max itself is not allowed
 	length int  // of a list that is not empty; 0 means any
 	filled bool // the list must not be empty
+	shapes bool // parameters of other shapes or names: another model
 }
 
 // Options is a struct of keys that only one model or data set has. It lists them once:
@@ -86,6 +87,9 @@ func (k Key) AtLeast(least float64) Key { k.min, k.above = least, false; return 
 
 // Above allows only more than bound.
 func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
+
+// Shapes marks a key on which names or shapes of the model's parameters depend: a run cannot go on with another value.
+func (k Key) Shapes() Key { k.shapes = true; return k }
 
 // AtMost allows most and less.
 func (k Key) AtMost(most float64) Key { k.max, k.below = most, false; return k }

@@ -11,7 +11,7 @@ var later = []laterRow{
 	{key: "device.kind", value: "cuda", missing: "the CUDA device; use \"auto\" or \"cpu\""},
 	{key: "train.precision", value: "fp16", missing: "a GPU device that computes in fp16; use \"auto\", \"bf16\" or \"f32\""},
 	{key: "parallel.backend", value: "nccl", missing: "the NCCL communicator; use \"auto\" or \"gloo\""},
-	{key: "parallel.ranks", missing: "several ranks; use 1", waits: "above 1", when: func(c *Config) bool { return c.Parallel.Ranks > 1 }},
+	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16; use \"auto\" or \"bf16\""},
 	{key: "balance.objective", value: "energy", missing: "balancing by energy; use \"time\""},
 	{key: "balance.objective", value: "cost", missing: "balancing by cost; use \"time\""},
 	{key: "balance.bench_worthless", missing: "benching of ranks; use false", waits: "`true`", when: func(c *Config) bool { return c.Balance.BenchWorthless }},

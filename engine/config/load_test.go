@@ -280,11 +280,11 @@ func TestDiffNamesKeysAndBothValues(t *testing.T) {
 	before := mustParse(t, "[model]\nname = \"tall\"\nheight = 9\n[train]\nepochs = 3\n")
 	after := mustParse(t, "[model]\nname = \"wide\"\n[train]\nepochs = 4\n")
 	want := []Difference{
-		{"model.name", `"tall"`, `"wide"`},
-		{"model.width", "", "2"},
-		{"train.epochs", "3", "4"},
-		{"model.height", "9", ""},
-		{"model.lean", "0.5", ""},
+		{"model.name", `"tall"`, `"wide"`, true},
+		{"model.width", "", "2", false},
+		{"train.epochs", "3", "4", false},
+		{"model.height", "9", "", false},
+		{"model.lean", "0.5", "", false},
 	}
 	if got := Diff(before, after); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)

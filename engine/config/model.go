@@ -14,7 +14,7 @@ type Model struct {
 // Keys lists the keys that every model has.
 func (m *Model) Keys() []Key {
 	return []Key{
-		String(&m.Name, "name", "simple_cnn").
+		String(&m.Name, "name", "simple_cnn").Shapes().
 			Doc("Which network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
 			Doc("Which samples BatchNorm's statistics are taken over. `sync`: the whole step's samples on all ranks, so that the result does not depend on the number of ranks. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),

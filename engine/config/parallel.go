@@ -11,7 +11,7 @@ type Parallel struct {
 	MasterPort               int
 	TimeoutSeconds           float64
 	RendezvousTimeoutSeconds float64
-	SharedMemory             bool
+	SharedMemory             string // auto, off
 	TokenFile                string
 	Insecure                 bool
 }
@@ -22,13 +22,13 @@ func (p *Parallel) Keys() []Key {
 		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").
 			Doc("What carries the gradients. `nccl`: between GPUs. `gloo`: between CPUs, or CPUs and GPUs. `auto`: `nccl` where every rank has a GPU of its own, else `gloo`."),
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).
-			Doc("Ranks started on this machine. 0: one for each local device."),
+			Doc("Ranks started on this machine, which divide its cores among them. 0: one for each local device. Not for a process that a launcher has started as one rank of several."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 25).Unit("MiB").AtMost(1 << 16).
 			Doc("Gradients are sent in buckets of at most this size while backward still runs. 0: the size is tuned at the start."),
 		Bool(&p.Overlap, "overlap", true).
 			Doc("Whether buckets are sent while backward still runs, or all of them after it."),
 		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").
-			Doc("Number format of gradients between ranks; all ranks use the same. `auto`: agreed by the ranks from what they compute in."),
+			Doc("Number format of gradients between ranks. `auto`: f32, which makes several ranks exactly one. `bf16` halves the bytes: sums are f32 and rounded once, and all ranks get the same bits."),
 		String(&p.MasterAddr, "master_addr", "127.0.0.1").
 			Doc("Host name or address of rank 0, where the ranks meet."),
 		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).
@@ -37,8 +37,8 @@ func (p *Parallel) Keys() []Key {
 			Doc("How long a rank waits for another one within a step before it counts as lost."),
 		Float(&p.RendezvousTimeoutSeconds, "rendezvous_timeout_seconds", 300).Unit("s").Above(0).
 			Doc("How long the ranks wait for each other at the start."),
-		Bool(&p.SharedMemory, "shared_memory", true).
-			Doc("Whether ranks of one machine exchange gradients through shared memory."),
+		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").
+			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network like all others, for comparison."),
 		String(&p.TokenFile, "token_file", "").
 			Doc("File with the secret that ranks of several machines show each other (readable by its owner only). Empty: the environment variable `HETERO_TOKEN`."),
 		Bool(&p.Insecure, "insecure", false).

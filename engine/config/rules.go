@@ -81,12 +81,6 @@ var rules = []rule{
 		return unless(len(c.Balance.FixedShares) == 0 || total == c.Data.BatchSize, "does not sum to the global batch",
 			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
 	}},
-	{key: "balance.fixed_shares", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
-		if c.Parallel.Ranks == 0 { // the number of ranks is known at the start of the run: CheckRanks
-			return nil
-		}
-		return c.shareForEachRank(c.Parallel.Ranks)
-	}},
 	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
 		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",
 			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
@@ -97,20 +91,17 @@ var rules = []rule{
 	}},
 }
 
-// CheckRanks checks what depends on how many ranks the run really has; Load knows that only where
-// parallel.ranks is given. The error is an [*Error].
+// CheckRanks checks what depends on how many ranks the run has, on all machines together; Load does not know that. The
+// error is an [*Error].
 func (c *Config) CheckRanks(ranks int) error {
-	if f := c.shareForEachRank(ranks); f != nil {
+	shares := c.Balance.FixedShares
+	f := unless(len(shares) == 0 || len(shares) == ranks, "needs one share for each rank",
+		fmt.Sprintf("%d shares", len(shares)), fmt.Sprintf("%d", ranks))
+	if f != nil {
 		f.Key = "balance.fixed_shares"
 		return &Error{Faults: []Fault{*f}}
 	}
 	return nil
-}
-
-func (c *Config) shareForEachRank(ranks int) *Fault {
-	shares := c.Balance.FixedShares
-	return unless(len(shares) == 0 || len(shares) == ranks, "needs one share for each rank",
-		fmt.Sprintf("%d shares", len(shares)), fmt.Sprintf("%d", ranks))
 }
 
 func unless(fine bool, message, got, want string) *Fault {

@@ -68,7 +68,7 @@ func TestRules(t *testing.T) {
 
 		{"shares of another sum", "balance.fixed_shares = [100]", "balance.fixed_shares"},
 		{"shares of the batch", "balance.fixed_shares = [128]", ""},
-		{"shares for too many ranks", "parallel.ranks = 1\nbalance.fixed_shares = [100, 28]", "balance.fixed_shares"},
+		{"shares for ranks of several machines", "parallel.ranks = 1\nbalance.fixed_shares = [100, 28]", ""},
 		{"a share of none", "balance.fixed_shares = [128, 0]", ""},
 		{"policy of four", "balance.policy = \"proportional\"", ""},
 
@@ -82,7 +82,8 @@ func TestRules(t *testing.T) {
 		{"data set of later", "data.dataset = \"text\"", "data.dataset"},
 		{"NCCL", "parallel.backend = \"nccl\"", "parallel.backend"},
 		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
-		{"two ranks", "parallel.ranks = 2", "parallel.ranks"},
+		{"two ranks", "parallel.ranks = 2", ""},
+		{"gradients in fp16", "parallel.wire_dtype = \"fp16\"", "parallel.wire_dtype"},
 		{"balancing by energy", "balance.objective = \"energy\"", "balance.objective"},
 		{"benching", "balance.bench_worthless = true", "balance.bench_worthless"},
 		{"hardware profile", "profile.gpu_profiles = \"a.json\"", "profile.gpu_profiles"},

@@ -25,25 +25,33 @@ func (c *Config) TOML() []byte {
 
 // Difference is one key on which two configurations disagree.
 type Difference struct {
-	Key string // full dotted key
-	Old string // as TOML; "" where the key does not exist there (another model's key)
-	New string
+	Key    string // full dotted key
+	Old    string // as TOML; "" where the key does not exist there (another model's key)
+	New    string
+	Shapes bool // the parameters' names or shapes depend on it: Key.Shapes
 }
 
 // Diff lists the keys that differ from old to new, in the order of the file.
 func Diff(old, new *Config) []Difference {
-	before, _ := old.flat()
+	before, oldOrder := old.flat()
 	after, order := new.flat()
+	shapes := map[string]bool{}
+	for _, c := range []*Config{old, new} {
+		for _, t := range c.tables() {
+			for _, k := range t.keys {
+				shapes[t.name+"."+k.name] = k.shapes
+			}
+		}
+	}
 	var all []Difference
 	for _, key := range order {
 		if before[key] != after[key] {
-			all = append(all, Difference{Key: key, Old: before[key], New: after[key]})
+			all = append(all, Difference{Key: key, Old: before[key], New: after[key], Shapes: shapes[key]})
 		}
 	}
-	_, oldOrder := old.flat()
 	for _, key := range oldOrder {
 		if _, stays := after[key]; !stays {
-			all = append(all, Difference{Key: key, Old: before[key]})
+			all = append(all, Difference{Key: key, Old: before[key], Shapes: shapes[key]})
 		}
 	}
 	return all

@@ -42,7 +42,7 @@ type Options struct {
 
 // done reports whether a run that ended so has nothing left to do.
 func (o Options) done(r Result) bool {
-	if r.Exit != 0 {
+	if r.Exit != 0 || r.OutOfTime {
 		return false
 	}
 	if o.Steps > 0 {

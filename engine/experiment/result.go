@@ -22,6 +22,7 @@ type Result struct {
 	SamplesPerSecond Number `json:"samples_per_second"` // of this process, evaluation and saving left out
 	Exit             int    `json:"exit"`               // exit code
 	Error            string `json:"error,omitempty"`
+	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended it: it can go on
 
 	Program      string    `json:"program"` // version
 	Model        string    `json:"model"`

@@ -1,10 +1,12 @@
 package train
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
@@ -76,6 +78,18 @@ func (r *Replica) layout(n int) (*plan.Params, error) {
 	p, err := plan.Compile(r.cache, g, nil)
 	if err != nil {
 		return nil, err
+	}
+	if r.opts.Peers == nil {
+		return p.Params(), nil
+	}
+	same, err := gradsync.SameLayouts(context.Background(), r.opts.Peers.Grads, r.dev, p.Params())
+	if err != nil {
+		return nil, err
+	}
+	if !same { // unlike devices have only plain layouts in common
+		if p, err = plan.CompilePlain(r.cache, g); err != nil {
+			return nil, err
+		}
 	}
 	return p.Params(), nil
 }

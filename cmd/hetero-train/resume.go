@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// sayOpened tells what opening the run's folder has brought to light.
+func (j *job) sayOpened() {
+	if j.run.MovedTo != "" {
+		j.opts.log.Info("the old run was moved aside", "to", j.run.MovedTo)
+	}
+	for _, w := range j.run.Warnings {
+		j.opts.log.Warn(w)
+	}
+	for _, s := range j.run.Skipped {
+		j.opts.log.Warn(s.String())
+	}
+}
+
+// restore loads the checkpoint to go on from, or the weights to start from; nil state for a fresh start.
+func (j *job) restore() (*checkpoint.State, error) {
+	c := j.run.Checkpoint
+	if c == nil {
+		return nil, j.initFrom()
+	}
+	state := c.State
+	changed, err := j.checkSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.checkData(&state, changed); err != nil {
+		return nil, err
+	}
+	if err := j.replica.Load(c); err != nil {
+		return nil, err
+	}
+	return &state, nil
+}
+
+// checkSettings shows what has changed since the checkpoint, and refuses what its state cannot follow. The model is compared
+// tensor by tensor when it is loaded. dataChanged says that the user has changed what is trained on.
+func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
+	old, err := config.Parse(c.Path, []byte(c.State.Config), catalog)
+	if err != nil {
+		j.opts.log.Warn("the settings that the checkpoint was made with cannot be read", "error", err)
+		return false, nil
+	}
+	const advice = "--resume none starts anew and keeps that run aside"
+	before, now := old.Optimizer, j.cfg.Optimizer
+	if before.Name != now.Name {
+		return false, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, before.Name, now.Name, advice)
+	}
+	if now.Name == "sgd" && (before.Momentum > 0) != (now.Momentum > 0) {
+		return false, usageError("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, before.Momentum, now.Momentum, advice)
+	}
+	for _, d := range config.Diff(old, j.cfg) {
+		if d.Key == "train.resume" {
+			continue
+		}
+		j.opts.log.Warn("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
+	}
+	return old.Data.Dataset != j.cfg.Data.Dataset || old.Data.Path != j.cfg.Data.Path, nil
+}
+
+// dataKey is where a checkpoint says what was trained on.
+const dataKey = "data"
+
+// trained is what a run was trained on, which a fallback makes another thing than the settings say.
+type trained struct {
+	Name    string `json:"name"`
+	Note    string `json:"note"`
+	Samples int    `json:"samples"`
+}
+
+func (j *job) trainedOn() map[string]json.RawMessage {
+	text, err := json.Marshal(trained{j.data.name, j.data.note, j.data.Train.Len()})
+	if err != nil {
+		panic(err) // two texts and a number
+	}
+	return map[string]json.RawMessage{dataKey: text}
+}
+
+// checkData refuses to go on with other data than before unless the user has changed it; then the best evaluation so far means nothing.
+func (j *job) checkData(state *checkpoint.State, changed bool) error {
+	var before trained
+	raw, ok := state.Extra[dataKey]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &before); err != nil {
+		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
+	}
+	if changed {
+		state.Best = nil
+		return nil
+	}
+	if before.Name != j.data.name {
+		return withCode(exitData, fmt.Errorf("the run was trained on %s so far, now it would go on with %s: set data.dataset = %q to go on as before, or --resume none to start anew and keep that run aside",
+			before.Name, j.data.name, before.Name))
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// supervise starts this machine's ranks, each a process with the same command line, and waits for them.
+func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	place := opts.place
+	if place.Nodes <= 1 { // the ranks of other machines must hear it from rank 0
+		j := &job{cfg: cfg, opts: opts}
+		defer j.closeAll()
+		if err := j.adopt(experiment.OpenFinished(j.runOptions())); err != nil {
+			return classify(ctx, err)
+		}
+		if j.run != nil {
+			return j.sayFinished()
+		}
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	defer signal.Stop(signals)
+	others := &lines{out: opts.screen}
+	err = supervisor.Run(ctx, supervisor.Options{
+		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
+		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
+		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
+		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
+	})
+	var failed *supervisor.RankError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	documented := []int{exitUnexpected, exitUsage, exitData, exitDiverged, exitCommunication, exitDevice, exitIO, exitTerminated, exitInterrupted, exitKilled}
+	if slices.Contains(documented, failed.Code) {
+		return withCode(failed.Code, err)
+	}
+	return withCode(exitCommunication, err) // killed: the others have lost a rank
+}
+
+// lines is where whole lines of several ranks go.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// prefixed is one rank's end of it.
+type prefixed struct {
+	*lines
+	prefix string
+	rest   []byte // a line that is not complete
+}
+
+// Write implements io.Writer; what the screen refuses is lost.
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		end := bytes.IndexByte(p.rest, '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		fmt.Fprintf(p.out, "%s%s", p.prefix, p.rest[:end+1])
+		p.rest = p.rest[end+1:]
+	}
+}
