@@ -45,6 +45,7 @@ look() {
 		fetcher+=(python3-pip)
 	fi
 	has_header turbojpeg.h || optional+=(libturbojpeg0-dev)
+	has_header gloo/rendezvous/context.h || optional+=(libgloo-dev)
 	if ! fetches_onednn && [ -z "${HETERO_ONEDNN_DIR:-}" ] && [ "${HETERO_ONEDNN:-auto}" != off ] &&
 		! has_header oneapi/dnnl/dnnl.h && debian_has_onednn_v3; then
 		optional+=(libdnnl-dev)
@@ -73,6 +74,7 @@ advise() {
 	local names="$*"
 	if have dnf; then
 		names=${names//libturbojpeg0-dev/turbojpeg-devel}
+		names=${names//libgloo-dev/gloo-devel}
 		names=${names//libdnnl-dev/onednn-devel}
 		names=${names//g++/gcc-c++}
 		echo "sudo dnf install $names"

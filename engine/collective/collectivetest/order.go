@@ -124,7 +124,10 @@ func checkProgram(t *testing.T, open Opener) {
 			if err := errors.Join(ready.Reset(), reduced.Reset()); err != nil {
 				t.Error(err)
 			}
-			r.enqueue(rank, op)
+			if err := r.Comms[rank].Enqueue(op); err != nil {
+				t.Errorf("rank %d, step %d: %v", rank, step, err)
+				return // the program would wait for ever
+			}
 			if err := stream.Run(p); err != nil {
 				t.Error(err)
 			}

@@ -1,0 +1,88 @@
+/* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, on Gloo's connections.
+ *
+ * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL where it does not know
+ * the version asked for. A context is used by one thread at a time, but for stop, put and next, which any thread may call until
+ * close. No exception leaves the library. Its threads take no signals.
+ *
+ * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
+ */
+#ifndef HETERO_GLOO_H
+#define HETERO_GLOO_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HETERO_GLOO_VERSION 1
+#define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
+
+typedef enum hetero_gloo_kind {
+  HETERO_GLOO_ALL_REDUCE = 1,
+  HETERO_GLOO_BROADCAST,
+  HETERO_GLOO_ALL_GATHER,
+  HETERO_GLOO_REDUCE_SCATTER,
+  HETERO_GLOO_BARRIER,
+} hetero_gloo_kind;
+
+typedef enum hetero_gloo_status {
+  HETERO_GLOO_OK = 0,
+  HETERO_GLOO_PEER,     /* the connection to call.rank broke: call.text */
+  HETERO_GLOO_TIMEOUT,  /* the time is over; missing says who has not entered the operation */
+  HETERO_GLOO_MISMATCH, /* call.rank does something else: call.theirs */
+  HETERO_GLOO_STOPPED,  /* stop was called */
+} hetero_gloo_status;
+
+/* What all ranks must agree in. */
+typedef struct hetero_gloo_signature {
+  uint64_t number; /* of the operation, from 1 */
+  int32_t kind, dtype, reduce, root;
+  int64_t elements;
+  uint64_t parts; /* hash of the counts, 0 without */
+} hetero_gloo_signature;
+
+/* One operation, and what became of it. */
+typedef struct hetero_gloo_call {
+  hetero_gloo_signature op; /* parts is filled by run */
+  int64_t timeout_ms;       /* from now; 0: none */
+  int32_t rank;
+  hetero_gloo_signature theirs;
+  char text[HETERO_GLOO_TEXT];
+} hetero_gloo_call;
+
+/* What connect wants of the store that all ranks share. */
+typedef enum hetero_gloo_wish { HETERO_GLOO_NOTHING = 0, HETERO_GLOO_SET, HETERO_GLOO_GET } hetero_gloo_wish;
+
+typedef struct hetero_gloo_context hetero_gloo_context;
+
+typedef struct hetero_gloo_api {
+  uint32_t version;                /* HETERO_GLOO_VERSION */
+  const char *(*description)(void); /* "0.5.0" */
+
+  /* Listens on an address of this host: a host name or address, or the name of an interface; both empty: Gloo's choice. Returns 0,
+   * or 1 and the text. */
+  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **, char *error);
+  /* Connects to every other rank, through the store, which another thread serves by next and put. */
+  int32_t (*connect)(hetero_gloo_context *, int64_t timeout_ms, char *error);
+  /* Waits for what connect wants of the store; NOTHING when it has ended. key has HETERO_GLOO_TEXT bytes. The value of a SET
+   * is valid until the next call. */
+  int32_t (*next)(hetero_gloo_context *, char *key, const void **value, int64_t *bytes);
+  /* Answers a GET. */
+  void (*put)(hetero_gloo_context *, const char *key, const void *value, int64_t bytes);
+
+  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one entry a rank, set to 1 for
+   * those that have not entered it, after a TIMEOUT. Returns a status; after any but OK only close is left. */
+  int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
+  /* Ends connect or run under way, or the next. */
+  void (*stop)(hetero_gloo_context *);
+  void (*close)(hetero_gloo_context *);
+} hetero_gloo_api;
+
+const hetero_gloo_api *hetero_gloo_get_api(uint32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,213 @@
+//go:build cgo && linux
+
+package gloo
+
+/*
+#cgo LDFLAGS: -ldl
+#include <dlfcn.h>
+#include <stdlib.h>
+#include "hetero_gloo.h"
+
+typedef const hetero_gloo_api *(*hetero_gloo_get)(uint32_t);
+
+// Opens the library; on failure returns NULL and sets *why to a text that is valid until the next dl call.
+static const hetero_gloo_api *gloo_open_library(const char *path, const char **why) {
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (library == NULL) {
+		*why = dlerror();
+		return NULL;
+	}
+	hetero_gloo_get get = (hetero_gloo_get)dlsym(library, "hetero_gloo_get_api");
+	const hetero_gloo_api *api = get == NULL ? NULL : get(HETERO_GLOO_VERSION);
+	if (api == NULL) {
+		*why = "it is of another version of hetero-train";
+		dlclose(library);
+	}
+	return api;
+}
+
+static const char *gloo_description(const hetero_gloo_api *a) { return a->description(); }
+static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, const char *host, const char *interface_name,
+                         hetero_gloo_context **c, char *error) {
+	return a->open(rank, size, host, interface_name, c, error);
+}
+static int32_t gloo_connect(const hetero_gloo_api *a, hetero_gloo_context *c, int64_t timeout_ms, char *error) {
+	return a->connect(c, timeout_ms, error);
+}
+static int32_t gloo_next(const hetero_gloo_api *a, hetero_gloo_context *c, char *key, const void **value, int64_t *bytes) {
+	return a->next(c, key, value, bytes);
+}
+static void gloo_put(const hetero_gloo_api *a, hetero_gloo_context *c, const char *key, const void *value, int64_t bytes) {
+	a->put(c, key, value, bytes);
+}
+static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts,
+                        uint8_t *missing) {
+	return a->run(c, call, buffer, counts, missing);
+}
+static void gloo_stop(const hetero_gloo_api *a, hetero_gloo_context *c) { a->stop(c); }
+static void gloo_close(const hetero_gloo_api *a, hetero_gloo_context *c) { a->close(c); }
+*/
+import "C"
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/signature"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+const libraryName = "libhetero_gloo.so"
+
+// library is an opened libhetero_gloo.so; it stays open until the program ends.
+type library struct{ api *C.hetero_gloo_api }
+
+var opened struct {
+	sync.Mutex
+	byPath map[string]*library
+}
+
+// openLibrary answers ErrUnavailable with the reason where there is none.
+func openLibrary() (*library, error) {
+	path, err := nativelib.Find(libraryName)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w; it is built where Gloo is installed (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
+	}
+	opened.Lock()
+	defer opened.Unlock()
+	if lib := opened.byPath[path]; lib != nil {
+		return lib, nil
+	}
+	cPath := C.CString(path)
+	defer C.free(unsafe.Pointer(cPath))
+	var why *C.char
+	api := C.gloo_open_library(cPath, &why)
+	if api == nil {
+		return nil, fmt.Errorf("%w: %s: %s", ErrUnavailable, path, C.GoString(why))
+	}
+	if opened.byPath == nil {
+		opened.byPath = map[string]*library{}
+	}
+	lib := &library{api}
+	opened.byPath[path] = lib
+	return lib, nil
+}
+
+func (l *library) version() string { return C.GoString(C.gloo_description(l.api)) }
+
+// connection is one rank's connections to all others.
+type connection struct {
+	api     *C.hetero_gloo_api
+	ptr     *C.hetero_gloo_context
+	call    *C.hetero_gloo_call // in C's memory: nothing is allocated on Go's heap for an operation
+	missing []uint8
+}
+
+// open listens.
+func (l *library) open(rank, size int, host, interfaceName string) (*connection, error) {
+	cHost, cInterface := C.CString(host), C.CString(interfaceName)
+	defer C.free(unsafe.Pointer(cHost))
+	defer C.free(unsafe.Pointer(cInterface))
+	c := &connection{api: l.api, missing: make([]uint8, size)}
+	var text [C.HETERO_GLOO_TEXT]C.char
+	if C.gloo_open(l.api, C.int32_t(rank), C.int32_t(size), cHost, cInterface, &c.ptr, &text[0]) != 0 {
+		return nil, errors.New(C.GoString(&text[0]))
+	}
+	c.call = (*C.hetero_gloo_call)(C.calloc(1, C.sizeof_hetero_gloo_call))
+	return c, nil
+}
+
+// connect returns when this rank is connected to all others; next and put must be served meanwhile.
+func (c *connection) connect(limit time.Duration) error {
+	var text [C.HETERO_GLOO_TEXT]C.char
+	if C.gloo_connect(c.api, c.ptr, C.int64_t(max(limit.Milliseconds(), 1)), &text[0]) != 0 {
+		return errors.New(C.GoString(&text[0]))
+	}
+	return nil
+}
+
+// next is what connect wants of the store: to set a value, or, where value is nil, to get one. ok is false when it has ended.
+func (c *connection) next() (key string, value []byte, ok bool) {
+	var name [C.HETERO_GLOO_TEXT]C.char
+	var data unsafe.Pointer
+	var bytes C.int64_t
+	switch C.gloo_next(c.api, c.ptr, &name[0], &data, &bytes) {
+	case C.HETERO_GLOO_SET:
+		return C.GoString(&name[0]), append([]byte{}, unsafe.Slice((*byte)(data), bytes)...), true
+	case C.HETERO_GLOO_GET:
+		return C.GoString(&name[0]), nil, true
+	}
+	return "", nil, false
+}
+
+func (c *connection) put(key string, value []byte) {
+	cKey := C.CString(key)
+	defer C.free(unsafe.Pointer(cKey))
+	C.gloo_put(c.api, c.ptr, cKey, unsafe.Pointer(unsafe.SliceData(value)), C.int64_t(len(value)))
+}
+
+func (c *connection) stop() { C.gloo_stop(c.api, c.ptr) }
+
+func (c *connection) close() {
+	C.gloo_close(c.api, c.ptr)
+	C.free(unsafe.Pointer(c.call))
+	c.ptr, c.call = nil, nil
+}
+
+type status int
+
+const (
+	completed  status = C.HETERO_GLOO_OK
+	peerGone   status = C.HETERO_GLOO_PEER
+	timedOut   status = C.HETERO_GLOO_TIMEOUT
+	mismatched status = C.HETERO_GLOO_MISMATCH
+)
+
+// result is what became of an operation.
+type result struct {
+	status    status
+	rank      int    // peerGone, mismatched
+	text      string // peerGone: Gloo's words
+	got, want string // mismatched
+	missing   []int  // timedOut
+}
+
+// run performs op on the calling OS thread. host is its buffer, nil where that is empty.
+func (c *connection) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
+	counts := op.Parts()
+	own := signature.Of(op, number)
+	c.call.op = C.hetero_gloo_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
+		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
+	c.call.timeout_ms = 0
+	if limit > 0 {
+		c.call.timeout_ms = C.int64_t(max(limit.Milliseconds(), 1))
+	}
+	clear(c.missing)
+	r := result{status: status(C.gloo_run(c.api, c.ptr, c.call, unsafe.Pointer(unsafe.SliceData(host)),
+		(*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts))), (*C.uint8_t)(unsafe.Pointer(unsafe.SliceData(c.missing)))))}
+	switch r.status {
+	case completed:
+		return r
+	case mismatched:
+		r.got, r.want = describe(c.call.theirs), describe(c.call.op)
+	case timedOut:
+		for rank, m := range c.missing {
+			if m != 0 {
+				r.missing = append(r.missing, rank)
+			}
+		}
+	}
+	r.rank, r.text = int(c.call.rank), C.GoString(&c.call.text[0])
+	return r
+}
+
+// describe is a signature in words.
+func describe(s C.hetero_gloo_signature) string {
+	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
+		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
+}

@@ -1,0 +1,80 @@
+// api.cc: the table of functions.
+#include <signal.h>
+
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include <gloo/config.h>
+
+#include "context.h"
+
+struct hetero_gloo_context {
+  hetero::Context impl;
+  hetero::Store::Wish wish; // the last that next gave out
+};
+
+namespace {
+
+// guarded keeps exceptions on this side, and signals from the threads that Gloo starts: they are for Go's, whose handlers expect
+// Go's stacks. Faults are left alone.
+template <class F> int32_t guarded(char *error, F f) {
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  int32_t status = 0;
+  try {
+    f();
+  } catch (const std::exception &e) {
+    std::snprintf(error, HETERO_GLOO_TEXT, "%s", e.what());
+    status = 1;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return status;
+}
+
+const char *description() {
+  static const std::string text = std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) + "." +
+                                  std::to_string(GLOO_VERSION_PATCH);
+  return text.c_str();
+}
+
+int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **c, char *error) {
+  return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size, host, interface_name}, {}}; });
+}
+
+int32_t connect(hetero_gloo_context *c, int64_t timeout_ms, char *error) {
+  int32_t status = guarded(error, [&] { c->impl.connect(std::chrono::milliseconds(timeout_ms)); });
+  c->impl.store->end();
+  return status;
+}
+
+int32_t next(hetero_gloo_context *c, char *key, const void **value, int64_t *bytes) {
+  if (!c->impl.store->next(c->wish)) return HETERO_GLOO_NOTHING;
+  std::snprintf(key, HETERO_GLOO_TEXT, "%s", c->wish.key.c_str());
+  *value = c->wish.value.data();
+  *bytes = static_cast<int64_t>(c->wish.value.size());
+  return c->wish.set ? HETERO_GLOO_SET : HETERO_GLOO_GET;
+}
+
+void put(hetero_gloo_context *c, const char *key, const void *value, int64_t bytes) {
+  const char *data = static_cast<const char *>(value);
+  c->impl.store->put(key, std::vector<char>(data, data + bytes));
+}
+
+int32_t run(hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts, uint8_t *missing) {
+  return c->impl.run(*call, static_cast<std::byte *>(buffer), counts, missing);
+}
+
+void stop(hetero_gloo_context *c) { c->impl.stop(); }
+
+void close(hetero_gloo_context *c) { delete c; }
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, connect, next, put, run, stop, close};
+  return version == HETERO_GLOO_VERSION ? &api : nullptr;
+}

@@ -1,0 +1,178 @@
+// context.cc: connections, and sending and receiving among all ranks at once.
+#include "context.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+
+#include <gloo/common/error.h>
+#include <gloo/transport/tcp/device.h>
+
+namespace hetero {
+
+namespace {
+
+uint64_t hash(const int64_t *counts, int size) {
+  uint64_t h = 14695981039346656037u; // FNV-1a
+  for (int r = 0; counts && r < size; r++)
+    for (int byte = 0; byte < 8; byte++) h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
+  return counts ? h : 0;
+}
+
+// Later Gloos take the store by pointer, earlier ones by reference: whichever compiles, the first if both do.
+template <class C, class S, class D> auto connect_mesh(C &context, S &store, D &device, int) -> decltype(context.connectFullMesh(store, device)) {
+  return context.connectFullMesh(store, device);
+}
+template <class C, class S, class D> auto connect_mesh(C &context, S &store, D &device, long) -> decltype(context.connectFullMesh(*store, device)) {
+  return context.connectFullMesh(*store, device);
+}
+
+} // namespace
+
+Context::Context(int rank, int size, const char *host, const char *interface_name)
+    : me_(rank), size_(size), theirs_(static_cast<size_t>(size)) {
+  gloo::transport::tcp::attr attr;
+  attr.hostname = host;
+  attr.iface = interface_name;
+  device_ = gloo::transport::tcp::CreateDevice(attr);
+}
+
+Context::~Context() {
+  try {
+    if (gloo_) gloo_->closeConnections();
+  } catch (const std::exception &) { // they were closed already
+  }
+  outgoing_.clear();
+  incoming_.clear();
+  gloo_.reset();
+}
+
+void Context::connect(std::chrono::milliseconds timeout) {
+  auto context = std::make_shared<gloo::rendezvous::Context>(me_, size_);
+  context->setTimeout(timeout);
+  connect_mesh(*context, store, device_, 0);
+  gloo_ = std::move(context);
+}
+
+void Context::stop() {
+  stopped_ = true;
+  store->end();
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto *list : {&outgoing_, &incoming_})
+    for (auto &buffer : *list)
+      if (buffer) {
+        buffer->abortWaitSend();
+        buffer->abortWaitRecv();
+      }
+}
+
+int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) {
+  call_ = &call;
+  call.op.parts = hash(counts, size_);
+  limited_ = call.timeout_ms > 0;
+  deadline_ = Clock::now() + std::chrono::milliseconds(call.timeout_ms);
+  try {
+    agree(missing);
+    perform(buffer, counts);
+    return HETERO_GLOO_OK;
+  } catch (const Failure &f) {
+    call.rank = f.rank;
+    std::strncpy(call.text, f.text.c_str(), sizeof call.text - 1);
+    return f.status;
+  } catch (const std::exception &e) { // memory
+    call.rank = me_;
+    std::strncpy(call.text, e.what(), sizeof call.text - 1);
+    return HETERO_GLOO_PEER;
+  }
+}
+
+// agree tells everybody what this rank is about to do and hears what they are: a message of another size than expected must never be
+// sent. Who answers has entered the operation.
+void Context::agree(uint8_t *missing) {
+  std::vector<Piece> send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
+  for (size_t r = 0; r < send.size(); r++) {
+    send[r] = {reinterpret_cast<std::byte *>(&call_->op), sizeof call_->op};
+    receive[r] = {reinterpret_cast<std::byte *>(&theirs_[r]), sizeof theirs_[r]};
+  }
+  exchange(send, receive, missing);
+  for (int r = 0; r < size_; r++) {
+    if (r == me_ || !std::memcmp(&theirs_[static_cast<size_t>(r)], &call_->op, sizeof call_->op)) continue;
+    call_->theirs = theirs_[static_cast<size_t>(r)];
+    throw Failure{HETERO_GLOO_MISMATCH, r, ""};
+  }
+}
+
+// exchange sends a piece to every other rank and receives one from each; lists have an entry a rank, this one's own is ignored.
+// missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
+void Context::exchange(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing) {
+  slot_++;
+  post(send, receive);
+  finish(send, receive, missing);
+}
+
+void Context::post(const std::vector<Piece> &send, const std::vector<Piece> &receive) {
+  auto make = [&](const std::vector<Piece> &pieces) {
+    Buffers list(pieces.size());
+    for (size_t r = 0; r < pieces.size(); r++)
+      if (static_cast<int>(r) != me_ && pieces[r].bytes) list[r] = gloo_->createUnboundBuffer(pieces[r].data, pieces[r].bytes);
+    return list;
+  };
+  Buffers outgoing = make(send), incoming = make(receive);
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    outgoing_.swap(outgoing);
+    incoming_.swap(incoming);
+  }
+  for (int i = 1; i < size_; i++) {
+    int r = (me_ + i) % size_;
+    auto index = static_cast<size_t>(r);
+    try {
+      if (incoming_[index]) incoming_[index]->recv(r, slot_);
+      if (outgoing_[index]) outgoing_[index]->send(r, slot_);
+    } catch (const std::exception &e) {
+      throw broken(r, e.what());
+    }
+  }
+}
+
+void Context::finish(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing) {
+  for (int i = 1; i < size_; i++) {
+    int r = (me_ + i) % size_;
+    auto index = static_cast<size_t>(r);
+    try {
+      // A buffer that was aborted before it is waited for does not remember it.
+      if (receive[index].bytes && (stopped_ || !incoming_[index]->waitRecv(rest()))) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      if (send[index].bytes && (stopped_ || !outgoing_[index]->waitSend(rest()))) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+    } catch (const std::exception &e) {
+      Failure f = broken(r, e.what());
+      if (f.status != HETERO_GLOO_TIMEOUT || !missing) throw f;
+      // Who else has not come? Ranks that were waited for before have.
+      missing[r] = 1;
+      for (int k = i + 1; k < size_; k++) {
+        int other = (me_ + k) % size_;
+        try {
+          if (!incoming_[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1))) missing[other] = 1;
+        } catch (const std::exception &) {
+          missing[other] = 1;
+        }
+      }
+      throw f;
+    }
+  }
+}
+
+// rest is the time that is left; Gloo knows no waiting without a limit.
+std::chrono::milliseconds Context::rest() const {
+  if (!limited_) return std::chrono::hours(24 * 365);
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
+  return std::max(left, std::chrono::milliseconds(1));
+}
+
+// broken is what an exception of Gloo's means, which has one type for connections that break and for time that is over.
+Context::Failure Context::broken(int rank, const char *what) const {
+  if (stopped_) return {HETERO_GLOO_STOPPED, rank, what};
+  if (limited_ && Clock::now() >= deadline_) return {HETERO_GLOO_TIMEOUT, rank, what};
+  return {HETERO_GLOO_PEER, rank, what};
+}
+
+} // namespace hetero

@@ -1,0 +1,84 @@
+// context.h: one rank's connections, and operations over them.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include <gloo/rendezvous/context.h>
+#include <gloo/transport/device.h>
+#include <gloo/transport/unbound_buffer.h>
+
+#include "hetero_gloo.h"
+#include "reduce.h"
+#include "store.h"
+
+namespace hetero {
+
+class Context {
+public:
+  Context(int rank, int size, const char *host, const char *interface_name);
+  ~Context();
+
+  void connect(std::chrono::milliseconds timeout);
+  // Performs one operation; a hetero_gloo_status.
+  int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing);
+  void stop();
+
+  const std::shared_ptr<Store> store = std::make_shared<Store>();
+
+private:
+  using Clock = std::chrono::steady_clock;
+  struct Failure {
+    int status;
+    int rank;
+    std::string text;
+  };
+  // Bytes that go to or come from a rank; none: nothing does.
+  struct Piece {
+    std::byte *data = nullptr;
+    size_t bytes = 0;
+  };
+  struct Part {
+    size_t offset, bytes;
+  };
+
+  void agree(uint8_t *missing);
+  void perform(std::byte *buffer, const int64_t *counts);
+  void gather(std::byte *buffer, const int64_t *counts);
+  void reduce_small(std::byte *buffer);
+  void reduce_parts(std::byte *buffer, const int64_t *counts);
+  Part part(int rank, const int64_t *counts) const;
+
+  void exchange(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing = nullptr);
+  void post(const std::vector<Piece> &send, const std::vector<Piece> &receive);
+  void finish(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing);
+  std::chrono::milliseconds rest() const;
+  Failure broken(int rank, const char *what) const;
+
+  using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
+
+  const int me_, size_;
+  std::shared_ptr<gloo::transport::Device> device_;
+  std::shared_ptr<gloo::rendezvous::Context> gloo_;
+  uint64_t slot_ = 0; // raised by every exchange, on all ranks alike
+  std::atomic<bool> stopped_{false};
+
+  std::mutex mutex_; // held to change outgoing_ and incoming_, and by stop to read them
+  Buffers outgoing_, incoming_;
+
+  // Of the operation under way.
+  hetero_gloo_call *call_ = nullptr;
+  Clock::time_point deadline_;
+  bool limited_ = false;
+  size_t element_ = 1; // bytes
+  ReduceKernel kernel_ = nullptr;
+  std::vector<std::byte> scratch_;
+  std::vector<hetero_gloo_signature> theirs_;
+};
+
+} // namespace hetero

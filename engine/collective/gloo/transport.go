@@ -1,0 +1,149 @@
+//go:build cgo && linux
+
+package gloo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/queue"
+)
+
+// transport implements queue.Transport.
+type transport struct {
+	config   Config
+	queue    *queue.Queue
+	watching sync.WaitGroup
+	ended    chan struct{} // closed by Close
+
+	// mu is held for reading by whoever uses the connection beside the communicator's thread, for writing to end that.
+	mu     sync.RWMutex
+	conn   *connection
+	closed bool
+	silent bool // tests: the rank plays dead, and tells nobody anything
+}
+
+// afterwards is how long a rank that lost a connection waits for the reason: whether the other said good-bye, or Control knows more.
+const afterwards = 2 * time.Second
+
+// Do implements queue.Transport.
+func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.Duration, error) {
+	buffer, _, _ := op.Memory()
+	var host []byte
+	if buffer.Bytes > 0 {
+		if host = buffer.Host(); host == nil {
+			return 0, fmt.Errorf("gloo: rank %d: %s: its buffer has no host memory", t.config.Rank, collective.Describe(op))
+		}
+	}
+	r := t.conn.run(op, number, t.config.Timeout, host)
+	switch r.status {
+	case completed:
+		return 0, nil
+	case timedOut:
+		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Missing: r.missing}
+		if len(r.missing) == 0 {
+			err.Behind = []int{r.rank}
+		}
+		return 0, err
+	case mismatched:
+		return 0, &collective.MismatchError{Rank: r.rank, Number: number, Got: r.got, Want: r.want}
+	case peerGone:
+		return 0, t.lost(r)
+	}
+	if err := t.queue.Err(); err != nil {
+		return 0, err // what stopped it
+	}
+	return 0, fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
+}
+
+// lost finds out why a connection broke: the rank left in order, or Control knows who is gone and why. A rank that fails closes its
+// connections too, so the first connection to break is not always that of the rank at fault.
+func (t *transport) lost(r result) error {
+	if r.rank == t.config.Rank {
+		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), afterwards)
+	defer cancel()
+	left := make(chan error, 1)
+	go func() {
+		_, err := t.config.Control.Get(ctx, t.leftKey(r.rank))
+		left <- err
+	}()
+	select {
+	case err := <-left:
+		if err == nil {
+			return &collective.PeerError{Rank: r.rank, Cause: collective.ErrClosed}
+		}
+	case <-t.config.Control.Broken():
+		return t.config.broken()
+	}
+	select {
+	case <-t.config.Control.Broken():
+		return t.config.broken()
+	case <-ctx.Done():
+	}
+	return &collective.PeerError{Rank: r.rank, Cause: fmt.Errorf("%w, or its connection broke: %s", collective.ErrDied, r.text)}
+}
+
+func (t *transport) leftKey(rank int) string { return t.config.key("left/" + strconv.Itoa(rank)) }
+
+// watch fails the communicator when Control breaks.
+func (t *transport) watch() {
+	select {
+	case <-t.config.Control.Broken():
+		t.queue.Fail(t.config.broken())
+	case <-t.ended:
+	}
+}
+
+// Fail implements queue.Transport.
+func (t *transport) Fail(err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.closed {
+		return
+	}
+	t.conn.stop()
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { //nolint:errorlint // one inside an abort's cause is another group's
+		return
+	}
+	t.config.Control.Abort(err)
+}
+
+// Close implements queue.Transport.
+func (t *transport) Close(orderly bool) error {
+	var failed error
+	if orderly && t.config.Size > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), afterwards)
+		defer cancel()
+		failed = t.config.Control.Set(ctx, t.leftKey(t.config.Rank), []byte{1})
+		select {
+		case <-t.config.Control.Broken():
+			failed = nil // nobody is there to be told
+		default:
+		}
+	}
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	close(t.ended)
+	t.watching.Wait()
+	t.conn.close()
+	if failed != nil {
+		return fmt.Errorf("gloo: rank %d: say good-bye: %w", t.config.Rank, failed)
+	}
+	return nil
+}
+
+// die plays the death of the process: its operations end, and nothing is said. For tests.
+func (t *transport) die() {
+	t.mu.Lock()
+	t.silent = true
+	t.mu.Unlock()
+	t.queue.Fail(errors.Join(collective.ErrDied))
+}

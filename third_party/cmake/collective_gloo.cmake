@@ -1,0 +1,25 @@
+# libhetero_gloo.so: collectives among hosts, on Gloo.
+find_path(Gloo_INCLUDE_DIR gloo/rendezvous/context.h)
+find_library(Gloo_LIBRARY NAMES gloo)
+mark_as_advanced(Gloo_INCLUDE_DIR Gloo_LIBRARY)
+if(NOT Gloo_INCLUDE_DIR OR NOT Gloo_LIBRARY)
+  string(APPEND hetero_parts "gloo: off (no Gloo: ranks on one host only; run: sudo apt-get install libgloo-dev, then make)\n")
+  return()
+endif()
+set(gloo_version "unknown version")
+if(EXISTS "${Gloo_INCLUDE_DIR}/gloo/config.h")
+  file(STRINGS "${Gloo_INCLUDE_DIR}/gloo/config.h" gloo_lines REGEX "#define GLOO_VERSION_(MAJOR|MINOR|PATCH) ")
+  string(REGEX REPLACE ".*MAJOR ([0-9]+).*MINOR ([0-9]+).*PATCH ([0-9]+).*" "\\1.\\2.\\3" gloo_version "${gloo_lines}")
+endif()
+
+hetero_sources(gloo_sources engine/collective/gloo/src)
+# The reductions are those of shared memory: the same bits, wherever ranks are.
+hetero_sources(gloo_shared engine/collective/shm/src)
+list(FILTER gloo_shared INCLUDE REGEX "/reduce[a-z0-9_]*\\.cc$")
+add_library(hetero_gloo SHARED ${gloo_sources} ${gloo_shared} engine/device/cpu/src/isa.cc)
+target_include_directories(hetero_gloo PRIVATE "${PROJECT_SOURCE_DIR}/engine/collective/gloo"
+  "${PROJECT_SOURCE_DIR}/engine/collective/shm/src" "${PROJECT_SOURCE_DIR}/engine/device/cpu/src")
+target_include_directories(hetero_gloo SYSTEM PRIVATE "${Gloo_INCLUDE_DIR}")
+target_link_libraries(hetero_gloo PRIVATE "${Gloo_LIBRARY}")
+set_target_properties(hetero_gloo PROPERTIES LINK_DEPENDS "${hetero_exports}")
+string(APPEND hetero_parts "gloo: on (Gloo ${gloo_version}${hetero_note})\n")
