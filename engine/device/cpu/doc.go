@@ -5,7 +5,8 @@
 //
 // The kernels live in libhetero_cpu.so, which [Driver].Open loads. It is looked for in $HETERO_LIB_DIR if that is set,
 // else in build/lib, lib and ../lib/hetero-train beside the program. Without it Open answers device.ErrUnavailable.
-// HETERO_CPU_ISA=avx512|avx2|generic makes it use less than the CPU has, for tests.
+// HETERO_CPU_ISA=avx512|avx2|generic makes it use less than the CPU has, for tests; with another value Open answers
+// device.ErrUnavailable.
 //
 // # Threads
 //

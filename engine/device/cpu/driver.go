@@ -30,7 +30,7 @@ func (Driver) Kind() string { return "cpu" }
 // Open implements device.Driver.
 func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	if isa := os.Getenv(isaLimit); !slices.Contains([]string{"", "avx512", "avx2", "generic"}, isa) {
-		return nil, fmt.Errorf("cpu: environment variable %s: got %q, want avx512, avx2 or generic", isaLimit, isa)
+		return nil, fmt.Errorf("%w: cpu: environment variable %s: got %q, want avx512, avx2 or generic", device.ErrUnavailable, isaLimit, isa)
 	}
 	lib, err := load()
 	if err != nil {

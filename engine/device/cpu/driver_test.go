@@ -48,6 +48,14 @@ func TestMissingLibraryIsUnavailable(t *testing.T) {
 	}
 }
 
+func TestAnUnknownInstructionSetIsUnavailable(t *testing.T) {
+	t.Setenv(isaLimit, "avx1024")
+	_, err := Driver{}.Open(0, device.Options{})
+	if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), `environment variable HETERO_CPU_ISA: got "avx1024", want avx512, avx2 or generic`) {
+		t.Errorf("got %v, want ErrUnavailable that names the variable and its values", err)
+	}
+}
+
 func TestWaitPolicyOfTheUserWins(t *testing.T) {
 	for _, c := range []struct {
 		name, policy, spin string
