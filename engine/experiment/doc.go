@@ -41,6 +41,6 @@
 //	*FolderError   the system refuses to make or write the folder (exit code 2 at start, 7 later)
 //	errors of package checkpoint
 //
-// A name is 1 to 64 of the characters A-Z a-z 0-9 . _ - and neither "." nor "..". All access to the run's
+// A name is 1 to 64 of the characters A-Z a-z 0-9 . _ - and begins with neither . nor -. All access to the run's
 // folder goes through os.Root: no symbolic link leads out of the output folder.
 package experiment

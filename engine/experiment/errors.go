@@ -9,7 +9,7 @@ import (
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("experiment name %q: want 1 to %d of the characters A-Z a-z 0-9 . _ - (not \".\" or \"..\")", e.Name, maxNameBytes)
+	return fmt.Sprintf("experiment name %q: want 1 to %d letters, digits, '.', '_' or '-', not starting with '.' or '-'", e.Name, maxNameBytes)
 }
 
 // Holder is the process that uses a run's folder.

@@ -67,9 +67,10 @@ type Run struct {
 	lock   *os.File
 }
 
-// ValidName reports whether name can name an experiment.
+// ValidName reports whether name can name an experiment. Names that begin with a dot would be hidden, and programs take
+// those that begin with a hyphen for flags.
 func ValidName(name string) bool {
-	if name == "" || name == "." || name == ".." || len(name) > maxNameBytes {
+	if name == "" || name[0] == '.' || name[0] == '-' || len(name) > maxNameBytes {
 		return false
 	}
 	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
@@ -109,7 +110,23 @@ func OpenFinished(options Options) (*Run, error) {
 	if err != nil || !options.done(result) {
 		return nil, nil
 	}
-	return Open(options)
+	run, err := Open(options)
+	if err != nil {
+		return nil, err
+	}
+	return run.unlessGoesOn(), nil
+}
+
+// unlessGoesOn is the run if it is finished; another, which a process began after it was looked at, is closed.
+func (r *Run) unlessGoesOn() *Run {
+	if r.Finished != nil {
+		return r
+	}
+	if r.Checkpoint != nil {
+		r.Checkpoint.Close() // was only read
+	}
+	r.Close() // nothing was written
+	return nil
 }
 
 func (r *Run) open(options Options) error {

@@ -58,8 +58,8 @@ func isFolder(path string) bool {
 func TestNames(t *testing.T) {
 	long := strings.Repeat("x", 64)
 	for name, want := range map[string]bool{
-		"resnet50": true, "a.b-c_D9": true, long: true, "-x": true, "..x": true,
-		"": false, ".": false, "..": false, "a/b": false, "a\\b": false, "ä": false, "a b": false, "a\x00": false, long + "x": false, "%2e": false,
+		"resnet50": true, "a.b-c_D9": true, long: true, "_x": true, "x-": true, "x..": true,
+		"-x": false, "..x": false, ".x": false, "": false, ".": false, "..": false, "a/b": false, "a\\b": false, "ä": false, "a b": false, "a\x00": false, long + "x": false, "%2e": false,
 	} {
 		dir := t.TempDir()
 		run, err := Open(Options{OutputDir: dir, Name: name, Resume: ResumeAuto})
@@ -233,6 +233,23 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	if run.Finished != nil || run.Checkpoint == nil || len(run.Warnings) != 1 {
 		t.Errorf("damaged result: got %+v, want a resume and a warning", run)
 	}
+}
+
+// A run that is found finished may have been begun anew before it is opened.
+func TestARunThatTurnsOutToGoOnIsLeftFree(t *testing.T) {
+	dir := t.TempDir()
+	saveSteps(t, mustOpen(t, auto(dir)), 10)
+	run, err := Open(auto(dir))
+	if err != nil || run.Checkpoint == nil {
+		t.Fatalf("got %+v, %v, want a run with a checkpoint", run, err)
+	}
+	if got := run.unlessGoesOn(); got != nil {
+		t.Errorf("got %+v, want none", got)
+	}
+	if err := run.Checkpoint.Close(); !errors.Is(err, fs.ErrClosed) {
+		t.Errorf("the checkpoint's files: got %v, want them closed already", err)
+	}
+	mustOpen(t, auto(dir)) // its lock is free
 }
 
 func must(text []byte, err error) []byte {
