@@ -1,4 +1,3 @@
-// Package nativelib says where the program's native libraries are looked for. It opens none: who needs one does.
 package nativelib
 
 import (
