@@ -13,10 +13,13 @@
 //	for _, member := range group.Members() { … member.Host, member.Endpoint … }
 //	err = group.Agree(ctx, []rendezvous.Fact{{Name: "plan", Value: plan.Describe()}})
 //	sizes, err := group.Gather(ctx, "sizes", mySize) // one value a rank, by rank
+//	doing, err := group.Survey(ctx)                  // what each rank is doing, when a step does not end
 //	…
 //	select {
 //	case <-group.Broken(): // group.Err() is a *LostError: which rank, and why
 //	…
+//
+// Nodes that do not know how many ranks the others start meet before that, in [CountRanks].
 //
 // # Joining
 //

@@ -55,7 +55,7 @@ func (s *server) handle(p *peer, k kind, payload []byte) error {
 			s.leave(p)
 		}
 		return d.end()
-	case kindSet, kindGet, kindGather, kindCancel:
+	case kindSet, kindGet, kindGather, kindCancel, kindSurvey, kindAnswer:
 		if !member {
 			return nil // of a group that is no more
 		}
@@ -66,11 +66,23 @@ func (s *server) handle(p *peer, k kind, payload []byte) error {
 
 func (s *server) call(p *peer, k kind, d *decoder) error {
 	r := &request{peer: p, id: d.u32(), since: time.Now()}
-	if k == kindCancel {
+	switch k {
+	case kindCancel, kindSurvey:
 		if err := d.end(); err != nil {
 			return err
 		}
-		s.cancel(r)
+		if k == kindCancel {
+			s.cancel(r)
+		} else {
+			s.startSurvey(r)
+		}
+		return nil
+	case kindAnswer:
+		text := d.bytes(maxText)
+		if err := d.end(); err != nil {
+			return err
+		}
+		s.answer(p, r.id, text)
 		return nil
 	}
 	key := d.text(maxKey)
@@ -163,6 +175,12 @@ func (s *server) cancel(r *request) {
 				delete(s.gets, key)
 			}
 			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which nobody set", key), WorldSize: len(s.peers), Waited: time.Since(since)})
+			return
+		}
+	}
+	for _, one := range s.surveys {
+		if mine(*one.request) {
+			s.endSurvey(one)
 			return
 		}
 	}

@@ -100,6 +100,7 @@ func FuzzMember(f *testing.F) {
 	f.Add(byte(kindGather), gather.b, byte(kindGather), gather.b)
 	f.Add(byte(kindGather), gather.b, byte(kindLeave), []byte{})
 	f.Add(byte(kindSet), gather.b, byte(kindAbort), abort.b)
+	f.Add(byte(kindSurvey), []byte{0, 0, 0, 1}, byte(kindAnswer), abort.b)
 	f.Add(byte(kindFormed), []byte{1}, byte(0), []byte{})
 	f.Fuzz(func(t *testing.T, kindA byte, a []byte, kindB byte, b []byte) {
 		if len(a) > maxFrame/2 || len(b) > maxFrame/2 {

@@ -36,6 +36,9 @@ type Options struct {
 	Timeout          time.Duration // for all ranks to come; 0: DefaultTimeout
 	HeartbeatTimeout time.Duration // how long a rank may be silent; 0: DefaultHeartbeatTimeout. The same on every rank
 
+	// Status says in words what this rank is doing, for Survey. It is called from any goroutine.
+	Status func() string
+
 	Log *slog.Logger // nil: nobody listens
 
 	// Listener takes the place of listening on Address in rank 0. Join closes it, with an error at once, else with the group.

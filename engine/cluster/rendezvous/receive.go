@@ -65,6 +65,11 @@ func (g *Group) handle(k kind, payload []byte) error {
 		if d.end() == nil {
 			g.refuse(err)
 		}
+	case kindAsk:
+		number := d.u32()
+		if d.end() == nil {
+			go g.answerSurvey(number) // the caller's function may take its time, or never return
+		}
 	case kindBye:
 		g.sayBye()
 	default:

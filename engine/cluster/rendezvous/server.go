@@ -31,6 +31,8 @@ type server struct {
 	storeBytes int
 	gets       map[string][]request // who waits for a key
 	gathers    map[string]*gathering
+	surveys    []*survey
+	lastSurvey uint32
 }
 
 // peer is a rank that is in the group or in it soon.
@@ -262,7 +264,7 @@ func (s *server) fail(err error) {
 			p.sendBroken(err)
 		}
 	}
-	s.gets, s.gathers, s.store = nil, nil, nil
+	s.gets, s.gathers, s.store, s.surveys = nil, nil, nil, nil
 }
 
 // gone takes note that a peer's connection is no more.
@@ -285,6 +287,7 @@ func (s *server) gone(p *peer, cause string) {
 func (s *server) close() {
 	s.mu.Lock()
 	s.closing = true
+	_ = s.listener.Close() // who has heard goodbye finds nobody here; nothing is lost with it
 	for _, p := range s.peers {
 		if p != nil {
 			p.outbox.push(kindBye, nil)
@@ -294,7 +297,6 @@ func (s *server) close() {
 	}
 	s.mu.Unlock()
 	close(s.stop)
-	_ = s.listener.Close() // nothing is lost with it
 	s.door.close()
 	s.running.Wait()
 }

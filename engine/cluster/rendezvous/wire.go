@@ -16,6 +16,8 @@ const (
 	kindGet           // id, key
 	kindGather        // id, name, value
 	kindCancel        // id
+	kindSurvey        // id
+	kindAnswer        // number of the survey, status
 	kindAbort         // cause
 	kindLeave
 
@@ -25,6 +27,7 @@ const (
 	kindFormed
 	kindReply  // id, more, values
 	kindFailed // id, error
+	kindAsk    // number of the survey
 	kindBroken // error: the group is no more, or the rank cannot join it
 	kindBye    // rank 0 left in peace
 

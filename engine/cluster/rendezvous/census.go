@@ -1,0 +1,49 @@
+package rendezvous
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+)
+
+// CountRanks numbers the ranks of nodes that do not know how many the others have: one has four GPUs, another one. Every node
+// calls it before it starts its ranks, with options in which Rank is the node's number and WorldSize the number of nodes, and how many
+// ranks it will start. It returns the number of the node's first rank, and of all ranks. The meeting place is closed
+// when it returns, so rank 0 may open it again at the same address.
+func CountRanks(ctx context.Context, options Options, ranks int) (first, total int, err error) {
+	if ranks < 0 {
+		return 0, 0, fmt.Errorf("got %d ranks on this node, want 0 or more", ranks)
+	}
+	options.Facts = append([]Fact{{Name: "meeting", Value: "nodes that count their ranks"}}, options.Facts...)
+	group, err := Join(ctx, options)
+	if err != nil {
+		return 0, 0, err
+	}
+	counts, err := group.Gather(ctx, "ranks of each node", binary.BigEndian.AppendUint32(nil, uint32(ranks)))
+	if err != nil || group.Rank() == 0 {
+		_ = group.Close() // never fails
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	// A node that went on before node 0 has closed the meeting place would send its ranks to the wrong meeting.
+	select {
+	case <-group.ended:
+	case <-ctx.Done():
+	}
+	_ = group.Close()
+	if err := ctx.Err(); err != nil {
+		return 0, 0, context.Cause(ctx)
+	}
+	for node, count := range counts {
+		if len(count) != 4 {
+			return 0, 0, fmt.Errorf("number of ranks of node %d: %w", node, errMalformed)
+		}
+		n := int(binary.BigEndian.Uint32(count))
+		if node < group.Rank() {
+			first += n
+		}
+		total += n
+	}
+	return first, total, nil
+}
