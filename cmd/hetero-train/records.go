@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -48,10 +46,8 @@ func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
-	} else if err := setAside(path); err != nil {
-		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
 	}
-	w, repair, err := runtime.Open(path, runtime.Options{OnFault: func(err error) {
+	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
 		if err == nil {
 			j.opts.log.Info("metrics are written again")
 			return
@@ -117,18 +113,3 @@ func (o *records) Saved(checkpoint.Saved, time.Duration) {}
 
 // Warn implements train.Observer.
 func (o *records) Warn(error) {}
-
-// setAside renames the records of another run, which a shared experiment.log_dir may hold, to path.1, path.2, …
-func setAside(path string) error {
-	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
-		return nil // nothing to lose; Open reports what keeps it from writing
-	}
-	for n := 1; ; n++ {
-		aside := fmt.Sprintf("%s.%d", path, n)
-		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
-			return os.Rename(path, aside)
-		} else if err != nil {
-			return err
-		}
-	}
-}

@@ -1,6 +1,6 @@
 // Package runtime keeps the metric records of a training run: one record for each optimizer step of each rank.
 //
-//	w, repair, err := runtime.Open(filepath.Join(logDir, runtime.FileName(rank)), runtime.Options{OnFault: warn})
+//	w, repair, err := runtime.Open(filepath.Join(logDir, runtime.FileName(rank)), runtime.Options{Fresh: !resumed, OnFault: warn})
 //	err = w.Truncate(step)  // on resume: drop what lies beyond the checkpoint
 //	w.Append(&record)       // once a step, from the training goroutine: no allocation, no system call
 //	err = w.Close()

@@ -11,15 +11,21 @@ import (
 	"path/filepath"
 )
 
-// openFile opens the Writer's file, after a repair if it needs one.
-func (w *Writer) openFile() (Repair, error) {
+// openFile opens the Writer's file, after a repair if it needs one, or a fresh one.
+func (w *Writer) openFile(fresh bool) (Repair, error) {
 	name := filepath.Base(w.path)
 	repair, size, err := w.inspect(name)
 	if err != nil {
 		return repair, err
 	}
-	if repair.SetAside != "" {
-		if err := w.dir.Rename(name, repair.SetAside); err != nil {
+	if fresh && repair.Records+int64(repair.Damaged) > 0 {
+		repair, size = Repair{}, 0
+		if repair.Earlier, err = w.freeName(name); err != nil {
+			return repair, err
+		}
+	}
+	if aside := repair.SetAside + repair.Earlier; aside != "" { // one of them at most
+		if err := w.dir.Rename(name, aside); err != nil {
 			return repair, err
 		}
 	}

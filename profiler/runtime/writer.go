@@ -27,6 +27,9 @@ const (
 
 // Options of a Writer.
 type Options struct {
+	// Fresh renames a file that holds anything, the records of another run, to path.1, path.2, … and begins a new one.
+	Fresh bool
+
 	// OnFault is called, from a goroutine of the Writer, when writing begins to fail, and again with nil when
 	// it works again. May be nil.
 	OnFault func(error)
@@ -68,6 +71,7 @@ type Repair struct {
 	Damaged  int    // lines that were not records and were removed
 	Repaired bool   // the array was not closed, or had damaged lines
 	SetAside string // a file in another layout, renamed to this
+	Earlier  string // another run's file, renamed to this because of Options.Fresh; no fault, so String is silent about it
 }
 
 // String says what was wrong with the file, "" if nothing was.
@@ -90,7 +94,7 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 		return nil, Repair{}, fmt.Errorf("open metrics: %w", err)
 	}
 	w.dir = dir
-	repair, err := w.openFile()
+	repair, err := w.openFile(options.Fresh)
 	if err != nil {
 		dir.Close()
 		return nil, repair, fmt.Errorf("open metrics %s: %w", path, err)

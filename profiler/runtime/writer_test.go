@@ -358,6 +358,51 @@ func TestDamageInTheMiddleCostsOnlyItsLine(t *testing.T) {
 	}
 }
 
+func TestAFreshFileKeepsEarlierOnes(t *testing.T) {
+	name := FileName(0)
+	torn := `[` + "\n" + `{"epoch":0,"iteration":1},` + "\n" + `{"epoch":0,"itera`
+	for _, c := range []struct {
+		name, before string
+		taken        bool // path.1 exists
+		want         Repair
+	}{
+		{"nothing there", "", false, Repair{}},
+		{"no records", "[\n]\n", false, Repair{}},
+		{"another run's", "[\n{\"epoch\":0,\"iteration\":1}\n]\n", false, Repair{Earlier: name + ".1"}},
+		{"another run's, and one before", "[\n{\"epoch\":0,\"iteration\":1}\n]\n", true, Repair{Earlier: name + ".2"}},
+		{"another run's, torn", torn, false, Repair{Earlier: name + ".1"}},
+		{"another layout", "{}", false, Repair{SetAside: name + ".1"}},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if c.before != "" {
+			if err := os.WriteFile(path, []byte(c.before), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c.taken {
+			if err := os.WriteFile(path+".1", nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w, repair, err := Open(path, Options{Fresh: true})
+		if err != nil || repair != c.want {
+			t.Fatalf("%s: got %+v, %v, want %+v", c.name, repair, err, c.want)
+		}
+		appendAll(w, 1)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if got := iterations(t, path); !slices.Equal(got, upTo(1)) {
+			t.Errorf("%s: got %v", c.name, got)
+		}
+		if aside := repair.Earlier + repair.SetAside; aside != "" {
+			if kept, err := os.ReadFile(filepath.Join(filepath.Dir(path), aside)); err != nil || string(kept) != c.before {
+				t.Errorf("%s: %s holds %q, %v, want the old file", c.name, aside, kept, err)
+			}
+		}
+	}
+}
+
 func TestOtherLayoutsAreReadAndSetAside(t *testing.T) {
 	for name, text := range map[string]string{
 		"one line":     `[{"iteration":1,"loss":null},{"iteration":2}]`,
