@@ -34,3 +34,9 @@ type Watcher interface {
 	// Progress has one entry a rank. It may be called by any goroutine, until Close.
 	Progress() []Progress
 }
+
+// Positioner is implemented by communicators that tell how far this rank has come; for status lines.
+type Positioner interface {
+	// Position may be called by any goroutine at any time.
+	Position() Progress
+}

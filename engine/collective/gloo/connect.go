@@ -28,7 +28,7 @@ func Version() string {
 	return lib.version()
 }
 
-// Communicator is one rank's end; it implements collective.Communicator.
+// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	transport *transport

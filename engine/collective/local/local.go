@@ -15,7 +15,7 @@ type Options struct {
 	Model   Model
 }
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Watcher.
+// Communicator is one rank's end; it implements collective.Communicator, collective.Watcher and collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	member *member

@@ -17,7 +17,7 @@ func Available() error {
 	return err
 }
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Watcher.
+// Communicator is one rank's end; it implements collective.Communicator, collective.Watcher and collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	transport *transport

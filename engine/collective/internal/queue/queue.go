@@ -41,6 +41,7 @@ type Queue struct {
 	queued  []collective.Op // a ring: first at head
 	head, n int             // n includes the one that runs
 	drained chan struct{}   // closed when n is 0; nil while nobody waits for it
+	at      collective.Progress
 	err     error
 	closing bool
 }
@@ -54,7 +55,7 @@ type Options struct {
 
 // New starts a communicator; the caller ends it by Close.
 func New(t Transport, opts Options) *Queue {
-	q := &Queue{rank: opts.Rank, size: opts.Size, transport: t, ended: make(chan struct{}), queued: make([]collective.Op, 64)}
+	q := &Queue{at: collective.Progress{Rank: opts.Rank}, rank: opts.Rank, size: opts.Size, transport: t, ended: make(chan struct{}), queued: make([]collective.Op, 64)}
 	q.work.L = &q.mu
 	go func() {
 		defer close(q.ended)
@@ -97,6 +98,13 @@ func (q *Queue) Enqueue(op collective.Op) error {
 	return nil
 }
 
+// Position implements collective.Positioner.
+func (q *Queue) Position() collective.Progress {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.at
+}
+
 // run is the communicator's thread.
 func (q *Queue) run() {
 	for number := uint64(1); ; number++ {
@@ -128,6 +136,9 @@ func (q *Queue) finished() {
 	q.queued[q.head] = nil
 	q.head = (q.head + 1) % len(q.queued)
 	q.n--
+	if q.err == nil {
+		q.at.Finished = q.at.Entered
+	}
 	if q.n == 0 && q.drained != nil {
 		close(q.drained)
 		q.drained = nil
@@ -140,7 +151,7 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 	at, err := q.await(tags.After)
 	if err != nil {
 		err = fmt.Errorf("collective: rank %d: %s: what it waits for: %w", q.rank, collective.Describe(op), err)
-	} else if q.Err() == nil {
+	} else if q.enter(tags.Name, number) {
 		at, err = q.transport.Do(op, number, at)
 	}
 	if err != nil {
@@ -149,6 +160,17 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 	if err := complete(tags.Done, at); err != nil {
 		q.Fail(fmt.Errorf("collective: rank %d: %s: tell that it is done: %w", q.rank, collective.Describe(op), err))
 	}
+}
+
+// enter answers false if the communicator has failed.
+func (q *Queue) enter(name string, number uint64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.err != nil {
+		return false
+	}
+	q.at.Entered, q.at.Last = number, name
+	return true
 }
 
 // await returns when e is complete, and when that was where time is modelled, or when the communicator has failed.
