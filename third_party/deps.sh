@@ -83,12 +83,27 @@ advise() {
 	fi
 }
 
+# check_go: Go is there and not older than go.mod asks for. A Go that may fetch the version it needs answers with that one.
 check_go() {
+	local version problem
 	if ! have go; then
-		echo "deps: go is missing; install Go $go_wanted or newer from go.dev (system packages are often older)" >&2
-		return 1
+		problem="go is missing"
+	else
+		version=$(go env GOVERSION 2>/dev/null)
+		version=${version%%[ -]*} # go1.27.1 X:experiments, go1.27-suffix
+		case $version in
+		devel*) return 0 ;; # built from a later state than any release
+		go*) at_least "$go_wanted" "${version#go}" && return 0 ;;
+		esac
+		version=$(GOTOOLCHAIN=local go version 2>/dev/null | cut -d' ' -f3)
+		problem="Go is too old (${version:-of an unknown version})"
 	fi
+	echo "deps: $problem; install Go $go_wanted or newer from go.dev (system packages are often older)" >&2
+	return 1
 }
+
+# at_least WANTED VERSION: whether VERSION is not before WANTED; 1.27rc1 is before 1.27.0.
+at_least() { printf '%s\n%s\n' "$1" "${2/rc/~rc}" | sort -V -C; }
 
 look
 missing=(${needed[@]+"${needed[@]}"} ${fetcher[@]+"${fetcher[@]}"} ${optional[@]+"${optional[@]}"})

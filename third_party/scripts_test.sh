@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Tests deps.sh and isa_check.sh; says which case fails. .ci/run runs it.
+set -u
+cd "$(dirname "$0")"
+room=$(mktemp -d)
+trap 'rm -rf "$room"' EXIT
+failed=0
+
+# expect WANT TEXT NAME COMMAND…: the command ends with the exit code WANT, and what it says holds TEXT.
+expect() {
+	local want=$1 text=$2 name=$3 said code
+	shift 3
+	said=$("$@" 2>&1)
+	code=$?
+	if [ $code != "$want" ] || [[ $said != *"$text"* ]]; then
+		echo "$name: got exit code $code, want $want and \"$text\": $said" >&2
+		failed=1
+	fi
+}
+
+# go_version TEXT: deps.sh on a machine whose Go says that it is of this version.
+go_version() {
+	mkdir -p "$room/bin"
+	printf '#!/bin/sh\ncase "$1" in env) echo "%s" ;; version) echo "go version %s linux/amd64" ;; esac\n' "$1" "$1" >"$room/bin/go"
+	chmod +x "$room/bin/go"
+	PATH="$room/bin:$PATH" HETERO_INSTALL=off HETERO_ONEDNN=off ./deps.sh
+}
+
+wanted=$(sed -n 's/^go //p' ../go.mod)
+expect 0 "" "the Go that is asked for" go_version "go$wanted"
+expect 0 "" "a patch release later" go_version "go${wanted%.*}.99"
+expect 0 "" "a later Go" go_version go1.100.0
+expect 0 "" "a later Go with a suffix" go_version "go1.100.0-vendor X:experiment"
+expect 0 "" "a Go of no release" go_version "devel go1.100-0a1b2c3"
+expect 1 "Go is too old (go1.9.7); install Go $wanted or newer" "an older Go" go_version go1.9.7
+expect 1 "Go is too old" "a release candidate" go_version "go${wanted%.*}rc1"
+expect 1 "Go is too old" "a Go that says nothing" go_version ""
+
+# object NAME CODE: compiles a file as if for a later instruction set.
+object() {
+	rm -rf "$room/build" && mkdir -p "$room/build"
+	echo "$2" | "${CXX:-c++}" -x c++ -c -o "$room/build/$1" -
+}
+
+inline='inline int twice(int x) { return 2 * x; } int (*f)(int) = twice;'
+object k_avx2.cc.o "static $inline"
+expect 0 "" "functions of one file" ./isa_check.sh "$room/build"
+object k_avx2.cc.o "$inline"
+expect 1 "twice(int)" "a shared function" ./isa_check.sh "$room/build"
+object k.cc.o "$inline"
+if [ "$(uname -m)" = x86_64 ]; then
+	expect 1 "run make first" "nothing to check" ./isa_check.sh "$room/build"
+else
+	expect 0 "" "nothing to check" ./isa_check.sh "$room/build"
+fi
+exit $failed
