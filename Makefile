@@ -73,9 +73,12 @@ test: build ## Build, then run every test; a test skipped for want of the CPU li
 test-race: build ## The same under Go's race detector
 	$(TEST_ENV) $(GO_TEST) -race ./...
 
-lint: ## gofmt, go vet, symbol check; golangci-lint and clang-format where installed
+lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format where installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
 	go vet ./...
+	@mkdir -p $(BUILD); diff=$$(go mod tidy -diff 2>$(BUILD)/tidy.log) || [ -n "$$diff" ] || \
+		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 $(BUILD)/tidy.log)"; \
+		[ -z "$$diff" ] || { echo "go.mod or go.sum is not tidy; go mod tidy would change:"; echo "$$diff"; exit 1; }
 	@third_party/isa_check.sh $(BUILD)
 	@if command -v golangci-lint >/dev/null; then echo golangci-lint run; golangci-lint run; \
 		else echo "lint: golangci-lint is not installed, skipped"; fi
