@@ -199,7 +199,9 @@ func (c *console) line(r *train.StepRecord) string {
 	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
 		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, step.Round(100*time.Microsecond), perSecond(c.samples, c.busy))
 	if c.peak > 0 {
-		fmt.Fprintf(&b, " | %.0f %% of peak", 100*float64(c.job.replica.FLOPs())/step.Seconds()/c.peak)
+		reached := float64(c.job.replica.FLOPs()) / step.Seconds()
+		c.peak = max(c.peak, reached) // it was measured in a bad moment
+		fmt.Fprintf(&b, " | %.0f %% of peak", 100*reached/c.peak)
 	}
 	if len(r.Ranks) > 1 {
 		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))

@@ -57,6 +57,7 @@ var layers = []layer{
 	{"engine/data/...", imports("engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},
 	{"engine/experiment", imports("engine/checkpoint")},
+	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},
 
 	// The loop, and what is trained and watched.

@@ -16,8 +16,8 @@ import (
 
 // trainFlags are the flags of train that are more than another name of a key.
 type trainFlags struct {
-	profiling bool // --enable-profiling
-	balancing bool // --enable-load-balancing
+	profiling *bool // --enable-profiling, nil where it was not given
+	balancing bool  // --enable-load-balancing
 }
 
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
@@ -52,7 +52,11 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		mustComplete(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	flags := new(trainFlags)
-	cmd.Flags().BoolVar(&flags.profiling, "enable-profiling", false, "write metric records (profile.enabled)")
+	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		flags.profiling = &on
+		return err
+	})
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags
 }
@@ -75,8 +79,8 @@ func mustComplete(err error) {
 // resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
 func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []string, err error) {
 	overrides = slices.Clone(a.overrides)
-	if f.profiling {
-		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: "true"})
+	if f.profiling != nil {
+		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: strconv.FormatBool(*f.profiling)})
 	}
 	overrides, warnings = f.policy(a.file, overrides)
 	for i, o := range overrides {

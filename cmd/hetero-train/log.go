@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -28,9 +29,13 @@ func (s *screen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
+// to writes elsewhere from now on; what waited in a buffer goes there too.
 func (s *screen) to(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if waiting, ok := s.w.(*bytes.Buffer); ok {
+		waiting.WriteTo(w)
+	}
 	s.w = w
 }
 

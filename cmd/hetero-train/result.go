@@ -29,6 +29,9 @@ func (j *job) writeResult(r train.Result, err error) error {
 	if j.data.note != "" {
 		out.Notes = append(out.Notes, j.data.note)
 	}
+	if info := j.device.Info(); info.Modelled {
+		out.Notes = append(out.Notes, "device "+info.Name+" computes nothing: losses and accuracies mean nothing")
+	}
 	newest := r.Checkpoint
 	if newest == "" && j.run.Checkpoint != nil {
 		newest = j.run.Checkpoint.Path

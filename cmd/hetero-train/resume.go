@@ -21,11 +21,11 @@ func (j *job) sayOpened() {
 	}
 }
 
-// restore loads the checkpoint to go on from, or the weights to start from; nil state for a fresh start.
+// restore loads the checkpoint to go on from; nil state for a fresh start.
 func (j *job) restore() (*checkpoint.State, error) {
 	c := j.run.Checkpoint
 	if c == nil {
-		return nil, j.initFrom()
+		return nil, nil
 	}
 	state := c.State
 	changed, err := j.checkSettings(c)

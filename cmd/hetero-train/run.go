@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -59,7 +59,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openRun, j.connect} {
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart} {
 		if err := open(ctx); err != nil {
 			return j.fail(ctx, err)
 		}
@@ -187,22 +187,7 @@ func (j *job) checkModel(context.Context) error {
 	if err := o.Check(); err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.cfg.Model.Name, j.cfg.Data.ImageSize, err)
 	}
-	return checkInitFrom(j.cfg.Model.InitFrom)
-}
-
-// checkInitFrom finds out whether the weights to start from are there and sound.
-func checkInitFrom(path string) error {
-	if path == "" {
-		return nil
-	}
-	f, err := checkpoint.OpenFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return usageError("model.init_from: there is no file %s", path)
-	}
-	if err != nil {
-		return fmt.Errorf("model.init_from: %w", err)
-	}
-	return f.Close()
+	return nil
 }
 
 // replicaOptions is the network and its training as the configuration and the data set want them.
@@ -265,9 +250,6 @@ func (j *job) train(ctx context.Context) error {
 	j.later(logFile.Close)
 	j.opts.logFile.to(logFile)
 	j.sayOpened()
-	if err := j.openReplica(); err != nil {
-		return err
-	}
 	resume, err := j.restore()
 	if err != nil {
 		return err
@@ -295,7 +277,11 @@ func (j *job) train(ctx context.Context) error {
 	return err
 }
 
-func (j *job) openReplica() error {
+// openReplica finds out whether memory suffices, before the run's folder is touched, and loads the weights to start from.
+func (j *job) openReplica(ctx context.Context) error {
+	if err := j.connect(ctx); err != nil {
+		return err
+	}
 	options, err := j.replicaOptions()
 	if err != nil {
 		return err
@@ -304,13 +290,17 @@ func (j *job) openReplica() error {
 		return err
 	}
 	j.later(j.replica.Close)
-	return nil
+	return j.initFrom()
 }
 
 func (j *job) initFrom() error {
 	path := j.cfg.Model.InitFrom
 	if path == "" {
 		return nil
+	}
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return usageError("model.init_from: there is no file %s", path)
 	}
 	f, err := checkpoint.OpenFile(path)
 	if err != nil {

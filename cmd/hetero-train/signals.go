@@ -7,12 +7,14 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // stopped is the cause of a context that a signal cancelled.
 type stopped struct{ signal syscall.Signal }
 
-func (s stopped) Error() string { return "stopped by " + s.signal.String() }
+func (s stopped) Error() string { return "stopped by " + unix.SignalName(s.signal) }
 
 // saved is the exit code after the run was saved, unsaved the one after that failed.
 func (s stopped) saved() int {
@@ -51,7 +53,11 @@ func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
 					}
 					continue
 				}
-				fmt.Fprintf(say, "\nhetero-train: %v: finishing the step, then saving (Ctrl-C again leaves at once)\n", sig)
+				more := ""
+				if sig == syscall.SIGINT {
+					more = " (Ctrl-C again leaves at once, without saving)"
+				}
+				fmt.Fprintf(say, "\nhetero-train: %s: finishing the step, then saving%s\n", unix.SignalName(sig), more)
 				cancel(stopped{sig})
 			}
 		}

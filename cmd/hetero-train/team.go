@@ -65,9 +65,8 @@ type team struct {
 
 // teamStart is what rank 0 tells the others before the first step.
 type teamStart struct {
-	Finished bool      `json:"finished"` // there is nothing left to do
-	LogDir   string    `json:"log_dir"`  // absolute, on rank 0's machine
-	Shared   [2]string `json:"shared"`   // addresses in shared memory: gradients, statistics
+	Finished bool   `json:"finished"` // there is nothing left to do
+	LogDir   string `json:"log_dir"`  // absolute, on rank 0's machine
 }
 
 // leads reports whether this process owns the run's folder.
@@ -170,7 +169,7 @@ func (j *job) facts() []rendezvous.Fact {
 	}
 }
 
-// connect tells the others how the run begins, or learns it from rank 0, and opens the communicators.
+// connect opens the communicators.
 func (j *job) connect(ctx context.Context) error {
 	t := j.team
 	if t == nil {
@@ -180,14 +179,18 @@ func (j *job) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := t.exchangeStart(ctx, j); err != nil || t.start.Finished {
+	var shared [2]string // addresses in shared memory: gradients, statistics
+	if err := t.tell(ctx, "communicators", &shared, func() error {
+		shared = [2]string{shm.NewAddress(), shm.NewAddress()}
+		return nil
+	}); err != nil {
 		return err
 	}
-	grads, err := j.communicator(ctx, t.start.Shared[0])
+	grads, err := j.communicator(ctx, shared[0])
 	if err != nil {
 		return err
 	}
-	stats, err := j.communicator(ctx, t.start.Shared[1])
+	stats, err := j.communicator(ctx, shared[1])
 	if err != nil {
 		return err
 	}
@@ -213,29 +216,38 @@ func (j *job) connect(ctx context.Context) error {
 	return nil
 }
 
-// exchangeStart gathers rank 0's word; that of the others is empty.
-func (t *team) exchangeStart(ctx context.Context, j *job) error {
+// tellStart lets rank 0, which has opened the run, say how it begins.
+func (j *job) tellStart(ctx context.Context) error {
+	t := j.team
+	if t == nil {
+		return nil
+	}
+	return t.tell(ctx, "start", &t.start, func() (err error) {
+		if t.start.Finished = j.run.Finished != nil; !t.start.Finished {
+			t.start.LogDir, err = filepath.Abs(j.run.LogDir())
+		}
+		return err
+	})
+}
+
+// tell gives all ranks rank 0's value, which set makes there.
+func (t *team) tell(ctx context.Context, what string, value any, set func() error) error {
 	var word []byte
 	if t.leads() {
-		t.start = teamStart{Shared: [2]string{shm.NewAddress(), shm.NewAddress()}}
-		if t.start.Finished = j.run.Finished != nil; !t.start.Finished {
-			dir, err := filepath.Abs(j.run.LogDir())
-			if err != nil {
-				return err
-			}
-			t.start.LogDir = dir
+		if err := set(); err != nil {
+			return err
 		}
 		var err error
-		if word, err = json.Marshal(t.start); err != nil {
+		if word, err = json.Marshal(value); err != nil {
 			return err
 		}
 	}
-	words, err := t.group.Gather(ctx, "start", word)
+	words, err := t.group.Gather(ctx, what, word)
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(words[0], &t.start); err != nil {
-		return fmt.Errorf("start of the run, as rank 0 tells it: %w", err)
+	if err := json.Unmarshal(words[0], value); err != nil {
+		return fmt.Errorf("%s, as rank 0 tells it: %w", what, err)
 	}
 	return nil
 }
@@ -298,9 +310,6 @@ func (j *job) follow(ctx context.Context) error {
 		j.later(logFile.Close)
 		j.opts.logFile.to(logFile)
 	} // on another machine there may be no such folder: then standard error is the log
-	if err := j.openReplica(); err != nil {
-		return err
-	}
 	options, err := j.sharedOptions()
 	if err != nil {
 		return err

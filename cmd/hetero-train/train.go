@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 
 	"github.com/spf13/cobra"
@@ -72,7 +72,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		}
 		return withCode(exitUsage, err)
 	}
-	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: io.Discard}, place: place, file: a.file, args: a.args}
+	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {
 		level = "warn" // rank 0 tells what is the same on all

@@ -130,7 +130,7 @@ func (r *Run) unlessGoesOn() *Run {
 }
 
 func (r *Run) open(options Options) error {
-	// A path that leads nowhere is found before anything is made.
+	// A path that leads nowhere, or a folder for logs that cannot be had, is found before anything is made or moved.
 	own := false
 	if options.Resume != ResumeAuto && options.Resume != ResumeNone {
 		var err error
@@ -138,8 +138,13 @@ func (r *Run) open(options Options) error {
 			return err
 		}
 	}
-	if err := os.MkdirAll(options.OutputDir, 0o755); err != nil {
-		return folderError("create", options.OutputDir, err)
+	for _, dir := range []string{options.LogDir, options.OutputDir} {
+		if dir == "" {
+			continue
+		}
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return folderError("create", dir, err)
+		}
 	}
 	output, err := os.OpenRoot(options.OutputDir)
 	if err != nil {
@@ -163,6 +168,9 @@ func (r *Run) open(options Options) error {
 			return err
 		}
 	}
+	if own && r.endsWith(options) {
+		return nil
+	}
 	return r.makeFolders()
 }
 
@@ -170,8 +178,6 @@ func (r *Run) makeFolders() error {
 	folders := []string{configsFolder, checkpointsFolder, resultsFolder}
 	if r.logDir == "" {
 		folders = append(folders, logsFolder)
-	} else if err := os.MkdirAll(r.logDir, 0o755); err != nil {
-		return folderError("create", r.logDir, err)
 	}
 	for _, name := range folders {
 		if err := r.root.MkdirAll(name, 0o755); err != nil {

@@ -226,6 +226,16 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 			t.Errorf("%s: the result was changed", c.name)
 		}
 	}
+	byPath := auto(dir)
+	byPath.Resume = filepath.Join(dir, "demo")
+	if err := os.WriteFile(resultPath, before, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run = mustOpen(t, byPath)
+	if run.Finished == nil || run.Checkpoint != nil {
+		t.Errorf("its own folder as a path: got %+v, want it finished", run)
+	}
+	run.Close()
 	if err := os.WriteFile(resultPath, []byte("{"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -319,6 +329,7 @@ func TestResumeFromPath(t *testing.T) {
 		{"another run", "source", 7, true, "demo"},
 		{"another run, into a folder that does not exist", "source", 7, false, "fresh"},
 		{"through a link", "link", 20, false, "demo"},
+		{"what latest names", "demo/checkpoints/latest", 20, false, "demo"},
 	}
 	for _, c := range cases {
 		dir := t.TempDir()

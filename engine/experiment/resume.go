@@ -24,6 +24,9 @@ func (r *Run) resumeAuto(options Options) error {
 	}
 	c, skipped, err := checkpoint.Latest(r.CheckpointDir())
 	if errors.Is(err, checkpoint.ErrNone) {
+		if result.Steps > 0 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are gone: it starts anew", r.Dir, result.Steps))
+		}
 		return nil
 	}
 	if err != nil {
@@ -33,11 +36,35 @@ func (r *Run) resumeAuto(options Options) error {
 	return nil
 }
 
+// endsWith reports whether the chosen checkpoint, which is the run's own, is where the run has finished. It is closed then.
+func (r *Run) endsWith(options Options) bool {
+	result, err := readResult(r.root, r.Dir)
+	if err != nil || !options.done(result) || r.Checkpoint.State.Step < result.Steps {
+		return false
+	}
+	r.Checkpoint.Close() // was only read
+	r.Checkpoint, r.Finished = nil, &result
+	return true
+}
+
+// named follows the files that name a checkpoint of their folder, `latest` and `best`.
+func named(path string) string {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxNameBytes {
+		return path
+	}
+	name, err := os.ReadFile(path)
+	if target := strings.TrimSpace(string(name)); err == nil && ValidName(target) {
+		return filepath.Join(filepath.Dir(path), target)
+	}
+	return path
+}
+
 // loadFrom opens the checkpoint that path means and reports whether it is one of this run's own.
 func (r *Run) loadFrom(path string) (own bool, err error) {
 	if _, err := os.Stat(path); err != nil {
 		return false, &ResumeError{Path: path, Err: err}
 	}
+	path = named(path)
 	dir := path
 	if exists(filepath.Join(path, checkpointsFolder)) {
 		dir = filepath.Join(path, checkpointsFolder)
