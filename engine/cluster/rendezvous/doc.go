@@ -24,7 +24,8 @@
 // # Joining
 //
 // Every rank states who it is and what must be equal everywhere: world size, generation and Facts. The first one that
-// does not agree with rank 0, or comes with a rank that is taken, ends the start of ALL ranks with an error that shows both sides.
+// does not agree with rank 0, or comes with a rank that is taken, ends the start of ALL ranks with an error that shows both sides;
+// rank 0 stays for up to 5 seconds to tell it to those that come later.
 // A rank whose connection breaks before the group is complete may come again. A process with another generation (an earlier start
 // of the same run) is sent away and disturbs nobody. Join gives up after Options.Timeout and names the missing ranks, on every rank that waits.
 //

@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
 	"testing"
@@ -121,8 +122,9 @@ func FuzzMember(f *testing.F) {
 		rank1.outbox.push(kind(kindB), b)
 		rank1.outbox.push(kind(kindSet), get.b[:2]) // malformed, so that the server has certainly read what came before
 		<-rank1.ended
-		if lost, ok := rank0.Err().(*LostError); rank0.Err() != nil && (!ok || lost.Rank != 1) {
-			t.Errorf("got %v, want rank 1 to be named", rank0.Err())
+		var lost *LostError
+		if err := rank0.Err(); err != nil && (!errors.As(err, &lost) || lost.Rank != 1) {
+			t.Errorf("got %v, want rank 1 to be named", err)
 		}
 		rank1.Close()
 		rank0.Close()

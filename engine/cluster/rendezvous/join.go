@@ -140,9 +140,24 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	}
 	if errors.Is(err, context.Cause(ctx)) {
 		err = s.giveUp(ctx, g)
+	} else {
+		s.linger(ctx)
 	}
 	_ = g.Close()
 	return nil, err
+}
+
+// lingerTime is how long rank 0 of a failed start stays to tell the reason to ranks that come later: they would wait for it in vain.
+const lingerTime = 5 * time.Second
+
+func (s *server) linger(ctx context.Context) {
+	patience := time.NewTimer(lingerTime)
+	defer patience.Stop()
+	select {
+	case <-s.allTold:
+	case <-patience.C:
+	case <-ctx.Done():
+	}
 }
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }

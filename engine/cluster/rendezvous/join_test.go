@@ -107,6 +107,41 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 	}
 }
 
+func TestLateRanksHearWhyTheStartFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNetwork()
+		ranks := []Options{n.options(0, 3), n.options(1, 3), n.options(2, 3)}
+		ranks[1].Facts = []Fact{{"version", "2"}}
+		ranks[2].Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			time.Sleep(2 * time.Second)
+			return n.dial(ctx, address)
+		}
+		began := time.Now()
+		for rank, result := range joinAll(ranks) {
+			var disagree *DisagreeError
+			if !errors.As(result.err, &disagree) || disagree.Rank != 1 {
+				t.Errorf("rank %d got %v, want that rank 1 does not agree", rank, result.err)
+			}
+		}
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("took %v, want no longer than until the last rank came", took)
+		}
+		n = newNetwork()
+		ranks = []Options{n.options(0, 3), n.options(1, 3)} // one never comes
+		ranks[1].Facts = []Fact{{"version", "2"}}
+		began = time.Now()
+		for rank, result := range joinAll(ranks) {
+			var disagree *DisagreeError
+			if !errors.As(result.err, &disagree) || disagree.Rank != 1 {
+				t.Errorf("rank %d got %v, want that rank 1 does not agree", rank, result.err)
+			}
+		}
+		if took := time.Since(began); took > lingerTime+2*time.Second {
+			t.Errorf("took %v, want %v at most", took, lingerTime)
+		}
+	})
+}
+
 func TestLongValuesAreShownWhereTheyDiffer(t *testing.T) {
 	long := strings.Repeat("a", 300)
 	got := difference("model", long+"1"+long, long+"2"+long)

@@ -26,6 +26,8 @@ type server struct {
 	formed  bool
 	failure error // why the group ended; nil while it stands
 	closing bool
+	told    int           // processes that know the failure
+	allTold chan struct{} // closed when those are as many as there are ranks
 
 	store      map[string]stored
 	storeBytes int
@@ -47,8 +49,9 @@ type peer struct {
 func newServer(options Options, listener net.Listener) *server {
 	return &server{
 		options: options, log: options.Log, listener: listener, started: time.Now(), stop: make(chan struct{}),
-		door:  newDoor(pendingPerRank*options.WorldSize, options.Log),
-		peers: make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{}, gathers: map[string]*gathering{},
+		allTold: make(chan struct{}),
+		door:    newDoor(pendingPerRank*options.WorldSize, options.Log),
+		peers:   make([]*peer, options.WorldSize), store: map[string]stored{}, gets: map[string][]request{}, gathers: map[string]*gathering{},
 	}
 }
 
@@ -143,6 +146,7 @@ func (s *server) admit(p *peer, reg registration) error {
 	defer s.mu.Unlock()
 	rank := reg.member.Rank
 	if s.failure != nil {
+		s.tell()
 		return s.failure
 	}
 	own := registration{worldSize: s.options.WorldSize, generation: s.options.Generation, facts: s.options.Facts}
@@ -153,11 +157,13 @@ func (s *server) admit(p *peer, reg registration) error {
 		err := &DisagreeError{Rank: rank, Who: reg.member.who(), Differences: found}
 		if !s.formed && !stale {
 			s.fail(err)
+			s.tell()
 		}
 		return err
 	case s.peers[rank] != nil && !s.formed:
 		err := &DuplicateError{Rank: rank, First: s.peers[rank].member.who(), Second: reg.member.who()}
 		s.fail(err)
+		s.tell()
 		return err
 	case s.closing:
 		return errors.New("rank 0 is leaving")
@@ -262,9 +268,17 @@ func (s *server) fail(err error) {
 	for _, p := range s.peers {
 		if p != nil && !p.left {
 			p.sendBroken(err)
+			s.tell()
 		}
 	}
 	s.gets, s.gathers, s.store, s.surveys = nil, nil, nil, nil
+}
+
+// tell notes that one more process knows the failure. s.mu is held.
+func (s *server) tell() {
+	if s.told++; s.told == len(s.peers) {
+		close(s.allTold)
+	}
 }
 
 // gone takes note that a peer's connection is no more.

@@ -1,0 +1,251 @@
+package cluster_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+)
+
+// programVariable makes this test binary a program of several ranks. Its value is the number of steps.
+const programVariable = "CLUSTER_TEST_STEPS"
+
+// oddVariable is the rank that has another configuration.
+const oddVariable = "CLUSTER_TEST_ODD"
+
+const (
+	codeFault = 2 // wrong settings
+	codeLost  = 5 // another rank is gone
+	heartbeat = time.Second
+)
+
+func TestMain(m *testing.M) {
+	if steps, err := strconv.Atoi(os.Getenv(programVariable)); err == nil {
+		os.Exit(program(steps))
+	}
+	os.Exit(m.Run())
+}
+
+// program is what a training program does about its ranks, with exchanges in place of training.
+func program(steps int) int {
+	say := func(text any) { fmt.Fprintln(os.Stderr, text) }
+	place, err := discovery.Find(discovery.Options{}, os.Environ())
+	if err != nil {
+		say(err)
+		return codeFault
+	}
+	listener, err := supervisor.Listener(os.Environ())
+	if err != nil {
+		say(err)
+		return 1
+	}
+	config := "lr = 0.1"
+	if os.Getenv(oddVariable) == strconv.Itoa(place.Rank) {
+		config = "lr = 0.2"
+	}
+	group, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
+		Address: place.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: 20 * time.Second})
+	if err != nil {
+		say(err)
+		return codeFault
+	}
+	defer group.Close()
+	fmt.Printf("%s; process %d\n", place, os.Getpid())
+	for step := range steps {
+		if _, err := group.Gather(context.Background(), "step", fmt.Append(nil, step)); err != nil {
+			say(err)
+			return codeLost
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return 0
+}
+
+// output collects what all ranks write.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// processes waits until n ranks have joined and returns their process numbers, by rank.
+func (o *output) processes(t *testing.T, n int) map[int]int {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		pids := map[int]int{}
+		for line := range strings.Lines(o.String()) {
+			var rank, pid int
+			if _, err := fmt.Sscanf(line, "rank %d of", &rank); err != nil {
+				continue
+			}
+			if _, after, ok := strings.Cut(line, "; process "); ok {
+				if _, err := fmt.Sscan(after, &pid); err == nil {
+					pids[rank] = pid
+				}
+			}
+		}
+		if len(pids) == n {
+			return pids
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d ranks joined, want %d:\n%s", len(pids), n, o)
+		}
+	}
+}
+
+// supervised are the options of a run of three ranks.
+func supervised(steps int, out *output) supervisor.Options {
+	return supervisor.Options{
+		Command: []string{os.Args[0]}, Env: append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps)), Ranks: 3,
+		Stdout: out, Stderr: out, Output: func(int) io.Writer { return out },
+		Grace: 3 * time.Second, KillAfter: time.Second, Orderly: []int{75, 130}, Secondary: []int{codeLost},
+	}
+}
+
+func TestARunOfThreeProcesses(t *testing.T) {
+	out := &output{}
+	if err := supervisor.Run(context.Background(), supervised(20, out)); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for rank := range 3 {
+		if want := fmt.Sprintf("rank %d of 3 (local rank %d of 3), decided by environment, rank 0 at 127.0.0.1:", rank, rank); !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out)
+		}
+	}
+}
+
+func TestFaultsNameTheRankOnEverySurvivor(t *testing.T) {
+	tests := []struct {
+		name    string
+		rank    int
+		signal  syscall.Signal
+		survive string // on each survivor
+		verdict string // of the supervisor
+		within  time.Duration
+	}{
+		{"a killed rank", 1, syscall.SIGKILL, "rank 1 is gone: ", "was killed by SIGKILL", time.Second},
+		{"rank 0 is killed", 0, syscall.SIGKILL, "rank 0 is gone: ", "was killed by SIGKILL", time.Second},
+		{"a frozen rank", 2, syscall.SIGSTOP, "rank 2 is gone: it has been silent for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
+		{"rank 0 is frozen", 0, syscall.SIGSTOP, "rank 0 is gone: it has been silent for ", "hangs: it is stopped (SIGSTOP, or a debugger)", heartbeat + 5*time.Second},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			out := &output{}
+			done := make(chan error, 1)
+			go func() { done <- supervisor.Run(context.Background(), supervised(1e6, out)) }()
+			pids := out.processes(t, 3)
+			began := time.Now()
+			if err := syscall.Kill(pids[test.rank], test.signal); err != nil {
+				t.Fatal(err)
+			}
+			err := <-done
+			took := time.Since(began)
+			var failed *supervisor.RankError
+			if !errors.As(err, &failed) || failed.Rank != test.rank || failed.PID != pids[test.rank] || !strings.Contains(err.Error(), test.verdict) {
+				t.Errorf("got %v, want rank %d: %s", err, test.rank, test.verdict)
+			}
+			if got := strings.Count(out.String(), test.survive); got != 2 {
+				t.Errorf("%d survivors said %q, want 2:\n%s", got, test.survive, out)
+			}
+			if took > test.within+2*time.Second { // a machine under load may be late
+				t.Errorf("took %v, want %v", took, test.within)
+			}
+			for rank, pid := range pids {
+				if syscall.Kill(pid, 0) == nil {
+					t.Errorf("rank %d (process %d) is left", rank, pid)
+				}
+			}
+		})
+	}
+}
+
+func TestARankWithAnotherConfigurationEndsTheStart(t *testing.T) {
+	out := &output{}
+	options := supervised(10, out)
+	options.Env = append(options.Env, oddVariable+"=2")
+	err := supervisor.Run(context.Background(), options)
+	var failed *supervisor.RankError
+	if !errors.As(err, &failed) || failed.Code != codeFault {
+		t.Errorf("got %v, want code %d", err, codeFault)
+	}
+	const want = `does not agree with rank 0: config is "lr = 0.2", rank 0 has "lr = 0.1"`
+	if got := strings.Count(out.String(), want); got != 3 || strings.Count(out.String(), "rank 2 (") != 3 {
+		t.Errorf("%d ranks said of rank 2 %q, want all 3:\n%s", got, want, out)
+	}
+}
+
+// Without a supervisor: a shell for each rank, or srun.
+func TestRanksOfSeveralLaunchers(t *testing.T) {
+	tests := []struct {
+		name string
+		env  func(rank, port int) []string
+		says string
+	}{
+		{"two shells", func(rank, port int) []string {
+			return []string{fmt.Sprint("RANK=", rank), "WORLD_SIZE=2", fmt.Sprint("LOCAL_RANK=", rank), "MASTER_ADDR=127.0.0.1", fmt.Sprint("MASTER_PORT=", port)}
+		}, "decided by environment, rank 0 at 127.0.0.1:"},
+		{"Slurm", func(rank, port int) []string {
+			return []string{"SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
+				"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2", fmt.Sprint("MASTER_PORT=", port)}
+		}, "decided by Slurm, rank 0 at 127.0.0.1:"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			port := freePort(t)
+			out := &output{}
+			var ranks []*exec.Cmd
+			for rank := range 2 {
+				command := exec.Command(os.Args[0])
+				command.Env = append(test.env(rank, port), programVariable+"=10")
+				command.Stdout, command.Stderr = out, out
+				if err := command.Start(); err != nil {
+					t.Fatal(err)
+				}
+				ranks = append(ranks, command)
+			}
+			for rank, command := range ranks {
+				if err := command.Wait(); err != nil {
+					t.Errorf("rank %d: %v\n%s", rank, err, out)
+				}
+			}
+			if got := strings.Count(out.String(), test.says); got != 2 {
+				t.Errorf("%d ranks said %q, want 2:\n%s", got, test.says, out)
+			}
+		})
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
