@@ -9,8 +9,8 @@
 // A buffer goes through the shared memory block by block: in a turn every rank stages a block of each other rank's part of the
 // buffer, reduces the block of its own part in the order of ranks, and hands out the result. Blocks fit
 // the caches, the buffer itself is read and written once. Small all-reduces are reduced by every rank for itself: one meeting instead of two.
-// The work is in C++ (src/, libhetero_shm.so), on the communicator's own OS thread. Whoever waits sleeps on a futex, after a
-// spin of 20 us at most.
+// The work is in C++ (src/, libhetero_shm.so), on the communicator's own OS thread. Whoever waits sleeps on a futex and
+// leaves its core to others.
 //
 // # The library
 //
