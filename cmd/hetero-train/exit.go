@@ -50,6 +50,12 @@ func withCode(code int, err error) error {
 	return &codedError{code: code, err: err}
 }
 
+// shown is an error that the user has seen already: it only decides how the program exits.
+type shown struct{ error }
+
+// Unwrap gives the error.
+func (s shown) Unwrap() error { return s.error }
+
 func usageError(format string, args ...any) error {
 	return withCode(exitUsage, fmt.Errorf(format, args...))
 }

@@ -60,6 +60,9 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 // report is what a failed command prints: one line for each fault of a configuration, else one line.
 func report(err error) string {
 	var faults *config.Error
+	if errors.As(err, new(shown)) {
+		return ""
+	}
 	if errors.As(err, new(stopped)) {
 		return fmt.Sprintf("hetero-train: %v\n", err)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -98,11 +99,26 @@ type outcomeOfRun struct {
 func resultOf(t *testing.T, dir string) outcomeOfRun {
 	t.Helper()
 	var r outcomeOfRun
-	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), &r); err != nil {
-		t.Fatal(err)
-	}
+	r.read(t, dir)
 	if r.Exit != exitDone || r.Steps == 0 {
 		t.Fatalf("%s: got %+v", dir, r)
 	}
 	return r
+}
+
+func (r *outcomeOfRun) read(t *testing.T, dir string) {
+	t.Helper()
+	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -55,7 +56,11 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	if opts.place.Launch && opts.place.LocalWorldSize > 1 {
 		return supervise(ctx, cfg, opts)
 	}
-	ctx, release := withSignals(ctx, opts.screen)
+	say := io.Writer(opts.screen)
+	if opts.place.Rank > 0 { // rank 0 says it
+		say = io.Discard
+	}
+	ctx, release := withSignals(ctx, say)
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()

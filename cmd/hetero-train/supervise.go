@@ -48,6 +48,9 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 	if !errors.As(err, &failed) {
 		return err
 	}
+	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
+		return withCode(failed.Code, shown{err}) // rank 0 has said it
+	}
 	documented := []int{exitUnexpected, exitUsage, exitData, exitDiverged, exitCommunication, exitDevice, exitIO, exitTerminated, exitInterrupted, exitKilled}
 	if slices.Contains(documented, failed.Code) {
 		return withCode(failed.Code, err)

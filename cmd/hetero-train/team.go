@@ -317,7 +317,8 @@ func (j *job) follow(ctx context.Context) error {
 	options.Observer = follower{j.opts.log}
 	result, err := train.Run(ctx, options)
 	if err == nil && result.Interrupted {
-		return j.interruption(ctx)
+		err = j.interruption(ctx)
+		return withCode(exitCode(err), shown{err}) // rank 0 says it
 	}
 	return err
 }

@@ -17,7 +17,7 @@ func (m *Model) Keys() []Key {
 		String(&m.Name, "name", "simple_cnn").Shapes().
 			Doc("Which network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
-			Doc("Which samples BatchNorm's statistics are taken over. `sync`: the whole step's samples on all ranks, so that the result does not depend on the number of ranks. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),
+			Doc("Which samples BatchNorm's statistics are taken over. `sync`: a whole micro-batch on all ranks, so that the result does not depend on the number of ranks or their shares. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
 			Doc("Size of a group for `batch_norm = \"ghost\"`, where it must be given, at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`); where it does not divide them the last group is smaller. 0 otherwise."),
 		String(&m.InitFrom, "init_from", "").

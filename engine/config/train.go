@@ -28,7 +28,7 @@ func (t *Train) Keys() []Key {
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").
 			Doc("Number format of activations and of the weights' working copies; master weights, weight gradients and sums are always f32. `auto`: bf16 where the device computes it fast (CPUs with AVX512_BF16 or AMX, GPUs from sm_80 on), else fp16 with loss scaling on GPUs and f32 on CPUs. `fp16` needs a GPU."),
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).
-			Doc("Cuts the global batch into so many micro-batches whose gradients are summed: less memory, the same gradient. Must divide `data.batch_size`."),
+			Doc("Cuts the global batch into so many micro-batches whose gradients are summed: less memory, and the gradient of the whole batch but for what BatchNorm sees: its statistics are those of a micro-batch, and running statistics move once for each. Must divide `data.batch_size`."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").
 			Doc("Epochs between two evaluations. The last step is always evaluated (a run that `max_seconds` ends has not come to it); 0: nothing but that."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// buildRanks is buildProgram for runs of several ranks on this machine.
+func buildRanks(t *testing.T) program {
+	t.Helper()
+	if err := shm.Available(); err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return buildProgram(t)
+}
+
+// asRank runs cmd as one rank that a launcher has started.
+func asRank(cmd *exec.Cmd, rank, size, port int) *exec.Cmd {
+	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
+	return cmd
+}
+
+func (r outcomeOfRun) loss(t *testing.T) float64 {
+	t.Helper()
+	v, err := r.Loss.Float64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestAnySplitTrainsAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=40"), 0).check(t, exitDone, "")
+	want := resultOf(t, filepath.Join(dir, "one", "run"))
+	for _, set := range [][]string{
+		{"parallel.ranks=2"},
+		{"parallel.ranks=3", "balance.fixed_shares=[5, 2, 1]"},
+		{"parallel.ranks=2", "balance.fixed_shares=[0, 8]", "parallel.overlap=false"},
+		{"parallel.ranks=2", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"},
+	} {
+		name := strings.Join(set, " ")
+		output := filepath.Join(dir, strings.NewReplacer(" ", "_", "/", "_").Replace(name))
+		finish(t, p.command(output, append(set, "train.steps=40")...), 0).check(t, exitDone, "")
+		got := resultOf(t, filepath.Join(output, "run"))
+		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+		// f32 sums in another order, 40 AdamW steps long. Groups are another normalisation, and train otherwise.
+		if a, b := got.loss(t), want.loss(t); !strings.Contains(name, "ghost") && math.Abs(a-b) > 1e-3*b {
+			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
+		}
+		for rank := range int(set[0][len(set[0])-1] - '0') {
+			records, damaged, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(rank)))
+			if err != nil || damaged != 0 || len(records) != 40 || records[0].Rank != rank {
+				t.Errorf("%s: metrics of rank %d: %d records, %d damaged, %v", name, rank, len(records), damaged, err)
+			}
+		}
+	}
+}
+
+func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(t, exitTerminated, "saved")
+	var saved outcomeOfRun
+	saved.read(t, filepath.Join(dir, "run"))
+	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exitDone, "")
+	if got := resultOf(t, filepath.Join(dir, "run")); got.Steps != saved.Steps+5 || got.SamplesSeen != 8*got.Steps {
+		t.Errorf("got %+v after a stop at step %d", got, saved.Steps)
+	}
+}
+
+// A rank that is lost ends the others at once; one that hangs, after the time-out. Nobody is left behind.
+func TestALostRankIsNamed(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name   string
+		signal syscall.Signal
+		says   string
+	}{
+		{"killed", syscall.SIGKILL, "rank 1"},
+		{"stopped", syscall.SIGSTOP, "rank 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, port := t.TempDir(), freePort(t)
+			set := []string{"train.steps=1000000", "train.log_interval=1", "parallel.timeout_seconds=2", "parallel.rendezvous_timeout_seconds=20"}
+			other := asRank(p.command(dir, set...), 1, 2, port)
+			if err := other.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				other.Process.Kill()
+				other.Wait()
+			}()
+			lead := asRank(p.command(dir, set...), 0, 2, port)
+			time.AfterFunc(2*time.Second, func() { other.Process.Signal(c.signal) })
+			begun := time.Now()
+			finish(t, lead, 0).check(t, exitCommunication, c.says)
+			if took := time.Since(begun); took > 15*time.Second {
+				t.Errorf("rank 0 took %v", took)
+			}
+		})
+	}
+}
+
+func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name       string
+		rank, size int // of the second process
+		set        string
+		code       int
+		says       string
+	}{
+		{"other settings", 1, 2, "optimizer.lr=0.5", exitUsage, "optimizer.lr"},
+		{"another world size", 1, 3, "", exitUsage, "3"},
+		{"the same rank twice", 0, 2, "", exitUsage, ""},
+		{"nobody", 1, 2, "data.path=gone", exitCommunication, "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := freePort(t)
+			set := []string{"train.steps=3", "parallel.rendezvous_timeout_seconds=3"}
+			second := append([]string{}, set...)
+			if c.set != "" {
+				second = append(second, c.set)
+			}
+			other := asRank(p.command(t.TempDir(), second...), c.rank, c.size, port)
+			done := make(chan error, 1)
+			go func() { done <- other.Run() }()
+			lead := finish(t, asRank(p.command(t.TempDir(), set...), 0, 2, port), 0)
+			<-done
+			if lead.code != c.code && other.ProcessState.ExitCode() != c.code || !strings.Contains(lead.stderr, c.says) {
+				t.Errorf("got exit codes %d and %d, want %d and %q in\n%s", lead.code, other.ProcessState.ExitCode(), c.code, c.says, lead.stderr)
+			}
+		})
+	}
+}
