@@ -14,10 +14,11 @@ type Communicator interface {
 	Sync(ctx context.Context) error
 	// Err is the first failure, nil if there was none. It stays.
 	Err() error
-	// Abort fails the communicator with ErrAborted and the cause, here, and with a PeerError that tells the cause on all other ranks.
-	// What runs is given up within about 0.1 s. After a failure, or Close, it does nothing.
+	// Abort fails the communicator with ErrAborted and the cause, here, and with a PeerError that tells the cause on all
+	// other ranks. What runs is given up within about 0.1 s. After a failure, or Close, it does nothing.
 	Abort(cause error)
-	// Close leaves the group and frees everything. It is orderly where nothing is queued; otherwise it is an Abort first, and an error.
+	// Close leaves the group and frees everything. It is orderly where nothing is queued; otherwise it is an Abort first,
+	// and an error.
 	Close() error
 }
 

@@ -18,9 +18,10 @@
 //
 // # Same bits everywhere
 //
-// Values are reduced in the order of ranks, ((x0 + x1) + x2) + …, whatever arrives first. Sums of bf16 are
-// accumulated in f32 and rounded once, to nearest even. Every rank receives the same bits, and two runs give the same bits. Sums of
-// integers wrap. Max and Min keep the earlier of equal values, and a NaN wins over every number, so that a rank that has diverged is seen.
+// Values are reduced in the order of ranks, ((x0 + x1) + x2) + …, whatever arrives first. Sums of bf16 are accumulated
+// in f32 and rounded once, to nearest even. Every rank receives the same bits, and two runs give the same bits. Sums of
+// integers wrap. Max and Min keep the earlier of equal values, and a NaN wins over every number, so that a rank that
+// has diverged is seen.
 //
 // # Failure
 //
@@ -38,6 +39,6 @@
 //
 // # Duties of the caller
 //
-// Enqueue, Sync and Close are called by one goroutine at a time, Err and Abort by any. Buffers and events outlive the operations that name
-// them: Sync, or a completed Done, says that they are free. Every communicator is closed.
+// Enqueue, Sync and Close are called by one goroutine at a time, Err and Abort by any. Buffers and events outlive the
+// operations that name them: Sync, or a completed Done, says that they are free. Every communicator is closed.
 package collective

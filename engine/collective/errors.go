@@ -32,8 +32,8 @@ type TimeoutError struct {
 	Op     string        // as Describe says it
 	Number uint64        // the how-manieth operation of the communicator, from 1
 	Limit  time.Duration // from when this rank entered it
-	// Missing are the ranks that had not entered the operation, ascending; Behind those that had, but were behind others in it, where the
-	// implementation knows.
+	// Missing are the ranks that had not entered the operation, ascending; Behind those that had, but were behind others
+	// in it, where the implementation knows.
 	Missing, Behind []int
 	Ranks           []Progress // all ranks, where the implementation knows
 }

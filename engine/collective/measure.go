@@ -31,8 +31,9 @@ func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Regi
 	return elapsed, nil
 }
 
-// BusBytesPerSecond is the bus bandwidth of an all-reduce of bytes among size ranks that took elapsed: what every rank must send at
-// least, 2·(size-1)/size of the buffer, a second. It can be compared between numbers of ranks, and with the link's speed.
+// BusBytesPerSecond is the bus bandwidth of an all-reduce of bytes among size ranks that took elapsed: what every rank
+// must send at least, 2·(size-1)/size of the buffer, a second. It can be compared between numbers of ranks, and with
+// the link's speed.
 func BusBytesPerSecond(size int, bytes int64, elapsed time.Duration) float64 {
 	if size < 2 || elapsed <= 0 {
 		return 0

@@ -69,8 +69,8 @@ type Broadcast struct {
 	After, Done device.Event
 }
 
-// AllGather gives every rank the parts of all. The buffer holds one part a rank, in the order of ranks without gaps; before, a rank's own part
-// is valid, afterwards all are.
+// AllGather gives every rank the parts of all. The buffer holds one part a rank, in the order of ranks without gaps;
+// before, a rank's own part is valid, afterwards all are.
 type AllGather struct {
 	Name        string
 	Buffer      device.Region // sum of Counts elements

@@ -85,7 +85,8 @@ type Step struct {
 	Wait   Event // all after it starts when the event is complete
 }
 
-// Launch is a kernel with its memory. len(In) and len(Out) are those of the kernel; Workspace may be the zero Region if the kernel needs none.
+// Launch is a kernel with its memory. len(In) and len(Out) are those of the kernel; Workspace may be the zero Region if
+// the kernel needs none.
 type Launch struct {
 	Name      string // for traces: "layer1.0.conv1"
 	Kernel    Kernel
@@ -120,8 +121,9 @@ type Event interface {
 	// WaitHost blocks the calling OS thread until the event is no longer pending or the time is over. The error is
 	// os.ErrDeadlineExceeded if it was over first, ErrDevice for what a failed run was to record.
 	WaitHost(limit time.Duration) error
-	// Reset takes completion back: from now on Done is false, and streams and hosts that come to wait do wait. Who waits for an
-	// event that a run records, and may come before that run has begun, needs it before each step. Of a pending event it changes nothing.
+	// Reset takes completion back: from now on Done is false, and streams and hosts that come to wait do wait. Who waits
+	// for an event that a run records, and may come before that run has begun, needs it before each step. Of a pending
+	// event it changes nothing.
 	Reset() error
 	// Complete completes the event from the host: steps that wait for it go on, and so does WaitHost.
 	Complete() error

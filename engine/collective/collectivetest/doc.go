@@ -1,4 +1,5 @@
-// Package collectivetest is the conformance suite of communicators: what package collective promises, checked on any implementation.
+// Package collectivetest is the conformance suite of communicators: what package collective promises, checked on any
+// implementation.
 //
 //	func TestConformance(t *testing.T) { collectivetest.Run(t, open) }
 //

@@ -1,24 +1,24 @@
 // Package gloo connects ranks on several hosts, over Gloo's TCP connections.
 //
-// Every rank is connected to every other. An operation begins with a short message from each to each, which says what the rank is
-// about to do: so a mismatch is found before any data moves, and a time-out knows who has not come. Then everybody sends directly to
-// everybody, as many bytes as on a ring; whoever reduces has the values of all ranks and takes them in their order.
-// Gloo's own all-reduce is not used: it adds in another order for each part of a buffer and rounds bf16 at every hop,
-// so its bits would not be those of the other implementations.
+// Every rank is connected to every other. An operation begins with a short message from each to each, which says what
+// the rank is about to do: so a mismatch is found before any data moves, and a time-out knows who has not come. Then
+// everybody sends directly to everybody, as many bytes as on a ring; whoever reduces has the values of all ranks and
+// takes them in their order. Gloo's own all-reduce is not used: it adds in another order for each part of a buffer and
+// rounds bf16 at every hop, so its bits would not be those of the other implementations.
 //
 // Ranks that share a host should use package shm: Gloo's event thread competes with the ranks for the cores, and small
 // operations then take milliseconds. Between hosts that thread wants room: count it when cores are divided.
 //
 // # How ranks find each other
 //
-// Gloo exchanges addresses through a store, and does not notice the death of a rank that it is not talking to. Both come from a
-// [Control], which engine/cluster/rendezvous.Group fits: its store is Gloo's, and when it breaks so does the communicator. A failure here is told to the others
-// through it too, so it aborts the group.
+// Gloo exchanges addresses through a store, and does not notice the death of a rank that it is not talking to. Both
+// come from a [Control], which engine/cluster/rendezvous.Group fits: its store is Gloo's, and when it breaks so does
+// the communicator. A failure here is told to the others through it too, so it aborts the group.
 //
 // # The library
 //
-// libhetero_gloo.so is built where Gloo is installed (libgloo-dev on Debian), and looked for as package nativelib says. [Available] tells
-// why it cannot be used.
+// libhetero_gloo.so is built where Gloo is installed (libgloo-dev on Debian), and looked for as package nativelib says.
+// [Available] tells why it cannot be used.
 //
 // # Trust
 //

@@ -31,8 +31,8 @@ type Config struct {
 	RankOf func(error) int
 	// Name tells groups of one Control apart; the same on all ranks.
 	Name string
-	// Host is this rank's address or host name, on which the others reach it; Interface the name of its network interface. One is enough; with
-	// neither it is the address of the host name.
+	// Host is this rank's address or host name, on which the others reach it; Interface the name of its network interface.
+	// One is enough; with neither it is the address of the host name.
 	Host, Interface string
 	// Timeout of an operation, from when a rank enters it; 0 = none.
 	Timeout time.Duration

@@ -1,8 +1,8 @@
 /* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, on Gloo's connections.
  *
- * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL where it does not know
- * the version asked for. A context is used by one thread at a time, but for stop, put and next, which any thread may call until
- * close. No exception leaves the library. Its threads take no signals.
+ * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL where it does
+ * not know the version asked for. A context is used by one thread at a time, but for stop, put and next, which any
+ * thread may call until close. No exception leaves the library. Its threads take no signals.
  *
  * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
  */
@@ -58,22 +58,24 @@ typedef enum hetero_gloo_wish { HETERO_GLOO_NOTHING = 0, HETERO_GLOO_SET, HETERO
 typedef struct hetero_gloo_context hetero_gloo_context;
 
 typedef struct hetero_gloo_api {
-  uint32_t version;                /* HETERO_GLOO_VERSION */
+  uint32_t version;                 /* HETERO_GLOO_VERSION */
   const char *(*description)(void); /* "0.5.0" */
 
-  /* Listens on an address of this host: a host name or address, or the name of an interface; both empty: Gloo's choice. Returns 0,
-   * or 1 and the text. */
-  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **, char *error);
+  /* Listens on an address of this host: a host name or address, or the name of an interface; both empty: Gloo's
+   * choice. Returns 0, or 1 and the text. */
+  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **,
+                  char *error);
   /* Connects to every other rank, through the store, which another thread serves by next and put. */
   int32_t (*connect)(hetero_gloo_context *, int64_t timeout_ms, char *error);
-  /* Waits for what connect wants of the store; NOTHING when it has ended. key has HETERO_GLOO_TEXT bytes. The value of a SET
-   * is valid until the next call. */
+  /* Waits for what connect wants of the store; NOTHING when it has ended. key has HETERO_GLOO_TEXT bytes. The value
+   * of a SET is valid until the next call. */
   int32_t (*next)(hetero_gloo_context *, char *key, const void **value, int64_t *bytes);
   /* Answers a GET. */
   void (*put)(hetero_gloo_context *, const char *key, const void *value, int64_t bytes);
 
-  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one entry a rank, set to 1 for
-   * those that have not entered it, after a TIMEOUT. Returns a status; after any but OK only close is left. */
+  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
+   * entry a rank, set to 1 for those that have not entered it, after a TIMEOUT. Returns a status; after any but OK
+   * only close is left. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends connect or run under way, or the next. */
   void (*stop)(hetero_gloo_context *);

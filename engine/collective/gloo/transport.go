@@ -28,7 +28,8 @@ type transport struct {
 	silent bool // tests: the rank plays dead, and tells nobody anything
 }
 
-// afterwards is how long a rank that lost a connection waits for the reason: whether the other said good-bye, or Control knows more.
+// afterwards is how long a rank that lost a connection waits for the reason: whether the other said good-bye, or
+// Control knows more.
 const afterwards = 2 * time.Second
 
 // Do implements queue.Transport.
@@ -61,8 +62,8 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	return 0, fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lost finds out why a connection broke: the rank left in order, or Control knows who is gone and why. A rank that fails closes its
-// connections too, so the first connection to break is not always that of the rank at fault.
+// lost finds out why a connection broke: the rank left in order, or Control knows who is gone and why. A rank that
+// fails closes its connections too, so the first connection to break is not always that of the rank at fault.
 func (t *transport) lost(r result) error {
 	if r.rank == t.config.Rank {
 		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)

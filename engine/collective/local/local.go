@@ -38,7 +38,8 @@ func New(size int, opts Options) ([]*Communicator, error) {
 	return comms, nil
 }
 
-// Die plays the death of the rank's process: it leaves without a word. Its own communicator fails with ErrDied and is still to be closed.
+// Die plays the death of the rank's process: it leaves without a word. Its own communicator fails with ErrDied and is
+// still to be closed.
 func (c *Communicator) Die() { c.member.queue.Fail(collective.ErrDied) }
 
 // Progress implements collective.Watcher.

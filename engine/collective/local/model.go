@@ -13,8 +13,8 @@ type Model struct {
 	RealTime       float64 // seconds of sleep for a modelled second; 0 = never sleep
 }
 
-// Duration is what op takes among size ranks, on a ring: an all-reduce sends 2·(size-1)/size of the buffer in 2·(size-1) messages one
-// after the other, the others half of that.
+// Duration is what op takes among size ranks, on a ring: an all-reduce sends 2·(size-1)/size of the buffer in
+// 2·(size-1) messages one after the other, the others half of that.
 func (m Model) Duration(op collective.Op, size int) time.Duration {
 	messages := float64(size - 1)
 	if _, both := op.(collective.AllReduce); both {

@@ -103,8 +103,9 @@ func run(t *testing.T, ranks []*rank, model Model, steps int) {
 	}
 }
 
-// TestModelledOverlap: launches take 8 ms on rank 0 and 16 ms on rank 1; an all-reduce of 20 MB between two ranks at 1 GB/s takes 20 ms. Buckets
-// are ready at 16 and 32 ms on the slower rank, so the first reduction runs from 16 to 36 ms, the second from there to 56 ms.
+// TestModelledOverlap: launches take 8 ms on rank 0 and 16 ms on rank 1; an all-reduce of 20 MB between two ranks at 1
+// GB/s takes 20 ms. Buckets are ready at 16 and 32 ms on the slower rank, so the first reduction runs from 16 to 36 ms,
+// the second from there to 56 ms.
 func TestModelledOverlap(t *testing.T) {
 	for _, c := range []struct {
 		name        string

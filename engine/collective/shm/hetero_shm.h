@@ -1,8 +1,8 @@
 /* hetero_shm.h: the C ABI of libhetero_shm.so: collectives among processes of one host, through shared memory.
  *
- * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL where it does not know
- * the version asked for. A group is used by one thread at a time, but for fail, stop, peer and the reading of states, which any
- * thread may call until detach. No exception leaves the library, no signal handler is installed.
+ * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL where it does not
+ * know the version asked for. A group is used by one thread at a time, but for stop and the reading and setting of
+ * states, which any thread may call until detach. No exception leaves the library, no signal handler is installed.
  *
  * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
  */
@@ -70,21 +70,23 @@ typedef struct hetero_shm_progress {
 typedef struct hetero_shm_group hetero_shm_group; /* one rank's view */
 
 typedef struct hetero_shm_api {
-  uint32_t version;      /* HETERO_SHM_VERSION */
+  uint32_t version;         /* HETERO_SHM_VERSION */
   const char *(*isa)(void); /* instruction set in use: "avx512", "avx2", "generic" */
 
-  /* Makes the memory of a group: a file without a name, which vanishes with its last user. Returns 0, or an errno and the text. */
+  /* Makes the memory of a group: a file without a name, which vanishes with its last user. Returns 0, or an errno and
+   * the text. */
   int32_t (*create)(int32_t size, int64_t stage_bytes, int32_t *fd, char *error);
   /* Maps it for one rank. The file may be closed afterwards. */
   int32_t (*attach)(int32_t fd, int32_t rank, int32_t size, hetero_shm_group **, char *error);
   void (*detach)(hetero_shm_group *);
 
-  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. Returns a status. */
+  /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. Returns a
+   * status. */
   int32_t (*run)(hetero_shm_group *, hetero_shm_call *, void *buffer, const int64_t *counts);
   /* Ends a run under way, or the next, on this rank alone. */
   void (*stop)(hetero_shm_group *);
-  /* Sets the state of a rank that is alive; text is for those that give up or time out, of the rank itself. A state after
-   * LEFT ends the group: every rank's run. */
+  /* Sets the state of a rank that is alive; text is for those that give up or time out, of the rank itself. A state
+   * after LEFT ends the group: every rank's run. */
   void (*set_state)(hetero_shm_group *, int32_t rank, int32_t state, const char *text);
   /* The state of a rank, and its text. */
   int32_t (*get_state)(hetero_shm_group *, int32_t rank, char *text);

@@ -33,8 +33,8 @@ func closeAll(peers []peer) {
 	}
 }
 
-// What is said at the start. A rank sends its greeting; rank 0 answers, when all have come, with one byte and the memory, or at any time
-// with another byte and a text.
+// What is said at the start. A rank sends its greeting; rank 0 answers, when all have come, with one byte and the
+// memory, or at any time with another byte and a text.
 const (
 	greetingMagic = "HTSHM001"
 	sayStart      = 'G'

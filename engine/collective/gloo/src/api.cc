@@ -17,8 +17,8 @@ struct hetero_gloo_context {
 
 namespace {
 
-// guarded keeps exceptions on this side, and signals from the threads that Gloo starts: they are for Go's, whose handlers expect
-// Go's stacks. Faults are left alone.
+// guarded keeps exceptions on this side, and signals from the threads that Gloo starts: they are for Go's, whose
+// handlers expect Go's stacks. Faults are left alone.
 template <class F> int32_t guarded(char *error, F f) {
   sigset_t blocked, before;
   sigfillset(&blocked);
@@ -41,7 +41,8 @@ const char *description() {
   return text.c_str();
 }
 
-int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **c, char *error) {
+int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **c,
+             char *error) {
   return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size, host, interface_name}, {}}; });
 }
 

@@ -15,15 +15,18 @@ namespace {
 uint64_t hash(const int64_t *counts, int size) {
   uint64_t h = 14695981039346656037u; // FNV-1a
   for (int r = 0; counts && r < size; r++)
-    for (int byte = 0; byte < 8; byte++) h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
+    for (int byte = 0; byte < 8; byte++)
+      h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
   return counts ? h : 0;
 }
 
 // Later Gloos take the store by pointer, earlier ones by reference: whichever compiles, the first if both do.
-template <class C, class S, class D> auto connect_mesh(C &context, S &store, D &device, int) -> decltype(context.connectFullMesh(store, device)) {
+template <class C, class S, class D>
+auto connect_mesh(C &context, S &store, D &device, int) -> decltype(context.connectFullMesh(store, device)) {
   return context.connectFullMesh(store, device);
 }
-template <class C, class S, class D> auto connect_mesh(C &context, S &store, D &device, long) -> decltype(context.connectFullMesh(*store, device)) {
+template <class C, class S, class D>
+auto connect_mesh(C &context, S &store, D &device, long) -> decltype(context.connectFullMesh(*store, device)) {
   return context.connectFullMesh(*store, device);
 }
 
@@ -86,8 +89,8 @@ int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *count
   }
 }
 
-// agree tells everybody what this rank is about to do and hears what they are: a message of another size than expected must never be
-// sent. Who answers has entered the operation.
+// agree tells everybody what this rank is about to do and hears what they are: a message of another size than
+// expected must never be sent. Who answers has entered the operation.
 void Context::agree(uint8_t *missing) {
   std::vector<Piece> send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
   for (size_t r = 0; r < send.size(); r++) {
@@ -102,8 +105,8 @@ void Context::agree(uint8_t *missing) {
   }
 }
 
-// exchange sends a piece to every other rank and receives one from each; lists have an entry a rank, this one's own is ignored.
-// missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
+// exchange sends a piece to every other rank and receives one from each; lists have an entry a rank, this one's own
+// is ignored. missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
 void Context::exchange(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing) {
   slot_++;
   post(send, receive);
@@ -114,7 +117,8 @@ void Context::post(const std::vector<Piece> &send, const std::vector<Piece> &rec
   auto make = [&](const std::vector<Piece> &pieces) {
     Buffers list(pieces.size());
     for (size_t r = 0; r < pieces.size(); r++)
-      if (static_cast<int>(r) != me_ && pieces[r].bytes) list[r] = gloo_->createUnboundBuffer(pieces[r].data, pieces[r].bytes);
+      if (static_cast<int>(r) != me_ && pieces[r].bytes)
+        list[r] = gloo_->createUnboundBuffer(pieces[r].data, pieces[r].bytes);
     return list;
   };
   Buffers outgoing = make(send), incoming = make(receive);
@@ -141,8 +145,10 @@ void Context::finish(const std::vector<Piece> &send, const std::vector<Piece> &r
     auto index = static_cast<size_t>(r);
     try {
       // A buffer that was aborted before it is waited for does not remember it.
-      if (receive[index].bytes && (stopped_ || !incoming_[index]->waitRecv(rest()))) throw Failure{HETERO_GLOO_STOPPED, r, ""};
-      if (send[index].bytes && (stopped_ || !outgoing_[index]->waitSend(rest()))) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      if (receive[index].bytes && (stopped_ || !incoming_[index]->waitRecv(rest())))
+        throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      if (send[index].bytes && (stopped_ || !outgoing_[index]->waitSend(rest())))
+        throw Failure{HETERO_GLOO_STOPPED, r, ""};
     } catch (const std::exception &e) {
       Failure f = broken(r, e.what());
       if (f.status != HETERO_GLOO_TIMEOUT || !missing) throw f;

@@ -1,6 +1,6 @@
-// run.cc: the operations. Everybody sends directly to everybody: as many bytes as on a ring, in one or two hops, and whoever
-// reduces has the values of all ranks at hand, so that they can meet in the order of ranks. Gloo's own all-reduce adds along the
-// ring instead, in another order for each chunk, and rounds bf16 at every hop.
+// run.cc: the operations. Everybody sends directly to everybody: as many bytes as on a ring, in one or two hops, and
+// whoever reduces has the values of all ranks at hand, so that they can meet in the order of ranks. Gloo's own
+// all-reduce adds along the ring instead, in another order for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 
@@ -43,7 +43,8 @@ void Context::perform(std::byte *buffer, const int64_t *counts) {
     gather(buffer, counts);
 }
 
-// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in whole cache lines.
+// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in
+// whole cache lines.
 Context::Part Context::part(int rank, const int64_t *counts) const {
   const hetero_gloo_signature &op = call_->op;
   size_t all = static_cast<size_t>(op.elements) * element_;
@@ -82,14 +83,15 @@ void Context::reduce_small(std::byte *buffer) {
   kernel_(buffer, nullptr, sources.data(), size_, n);
 }
 
-// reduce_parts serves reduce-scatter and all-reduce, block by block: everybody sends to each rank a block of that rank's part; who owns it reduces,
-// and in an all-reduce sends the result to everybody.
+// reduce_parts serves reduce-scatter and all-reduce, block by block: everybody sends to each rank a block of that
+// rank's part; who owns it reduces, and in an all-reduce sends the result to everybody.
 void Context::reduce_parts(std::byte *buffer, const int64_t *counts) {
   size_t longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
   size_t block = std::min(block_bytes, (longest + line - 1) / line * line);
   scratch_.resize(std::max(scratch_.size(), block * static_cast<size_t>(size_)));
-  std::vector<Piece> others(static_cast<size_t>(size_)), mine(static_cast<size_t>(size_)), results(static_cast<size_t>(size_));
+  std::vector<Piece> others(static_cast<size_t>(size_)), mine(static_cast<size_t>(size_)),
+      results(static_cast<size_t>(size_));
   std::vector<const void *> sources(static_cast<size_t>(size_));
   for (size_t first = 0; first < longest; first += block) {
     auto piece = [&](int rank) {

@@ -32,9 +32,11 @@ void Store::wait(const std::vector<std::string> &keys, const std::chrono::millis
   std::unique_lock<std::mutex> lock(mutex_);
   for (const std::string &key : keys) ask(key);
   auto ready = [&] {
-    return ended_ || std::all_of(keys.begin(), keys.end(), [&](const std::string &key) { return values_.count(key) > 0; });
+    return ended_ ||
+           std::all_of(keys.begin(), keys.end(), [&](const std::string &key) { return values_.count(key) > 0; });
   };
-  if (!changed_.wait_for(lock, timeout, ready)) throw gloo::IoException("the other ranks did not say where they are in time");
+  if (!changed_.wait_for(lock, timeout, ready))
+    throw gloo::IoException("the other ranks did not say where they are in time");
   if (ended_) throw gloo::IoException("stopped");
 }
 

@@ -1,5 +1,5 @@
-// store.h: the store through which Gloo's ranks find each other, served by the program: what Gloo sets or asks for is passed on,
-// what was asked for comes back by put.
+// store.h: the store through which Gloo's ranks find each other, served by the program: what Gloo sets or asks for is
+// passed on, what was asked for comes back by put.
 #pragma once
 
 #include <chrono>

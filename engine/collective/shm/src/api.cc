@@ -68,13 +68,15 @@ void progress(hetero_shm_group *g, int32_t rank, hetero_shm_progress *p) {
   p->steps = static_cast<int32_t>(steps(r) - steps(segment.rank_head(segment.rank())));
   p->finished = r.finished.load();
   p->entered = r.entered.load();
-  std::memcpy(p->name, r.name[p->entered % 2], sizeof p->name); // of the operation after next, if that is entered just now
+  std::memcpy(p->name, r.name[p->entered % 2],
+              sizeof p->name); // of the operation after next, if that is entered just now
   p->name[sizeof p->name - 1] = 0;
 }
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_shm_api *hetero_shm_get_api(uint32_t version) {
-  static const hetero_shm_api api = {HETERO_SHM_VERSION, isa_name, create, attach, detach, run, stop, set_state, get_state, failed, progress};
+  static const hetero_shm_api api = {HETERO_SHM_VERSION, isa_name,  create, attach,  detach, run, stop,
+                                     set_state,          get_state, failed, progress};
   return version == HETERO_SHM_VERSION ? &api : nullptr;
 }

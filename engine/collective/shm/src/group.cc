@@ -25,7 +25,8 @@ int64_t now_ns() {
 uint64_t hash(const int64_t *counts, int size) {
   uint64_t h = 14695981039346656037u; // FNV-1a
   for (int r = 0; counts && r < size; r++)
-    for (int byte = 0; byte < 8; byte++) h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
+    for (int byte = 0; byte < 8; byte++)
+      h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
   return counts ? h : 0;
 }
 
@@ -59,7 +60,8 @@ void Group::enter() {
   r.entered.store(call_->op.number);
 }
 
-// await_all waits until every rank has raised a counter to this turn. After the first of an operation all are known to have entered it.
+// await_all waits until every rank has raised a counter to this turn. After the first of an operation all are known
+// to have entered it.
 void Group::await_all(Counter RankHead::*counter) {
   for (int i = 1; i < size_; i++) {
     int rank = (me_ + i) % size_;
@@ -79,8 +81,8 @@ void Group::check_agreement() {
   agreed_ = true;
 }
 
-// await waits for one rank. That it has come counts more than that it, or another, has gone since. It never spins: measured with as many
-// ranks as cores, and with more, a spin of 5 us already costs more than it saves.
+// await waits for one rank. That it has come counts more than that it, or another, has gone since. It never spins:
+// measured with as many ranks as cores, and with more, a spin of 5 us already costs more than it saves.
 void Group::await(int rank, Counter &counter) {
   if (counter.reached(turn_)) return;
   counter.waiters++;

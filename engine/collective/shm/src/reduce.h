@@ -6,8 +6,8 @@
 
 namespace hetero {
 
-// dst[i] = src[0][i] op src[1][i] op … for n elements. also, unless nullptr, receives the same. dst and also may be one of the sources.
-// Addresses need no alignment beyond the element's.
+// dst[i] = src[0][i] op src[1][i] op … for n elements. also, unless nullptr, receives the same. dst and also may be
+// one of the sources. Addresses need no alignment beyond the element's.
 using ReduceKernel = void (*)(void *dst, void *also, const void *const *src, int sources, size_t n);
 
 constexpr int reduce_types = 6, reduce_functions = 3;
@@ -16,7 +16,8 @@ struct ReduceTable {
   ReduceKernel kernel[reduce_types][reduce_functions];
 };
 
-// The table of the CPU; nullptr for a type that is not reduced. dtype as in tensor.DType, function as in collective.Reduce.
+// The table of the CPU; nullptr for a type that is not reduced. dtype as in tensor.DType, function as in
+// collective.Reduce.
 ReduceKernel reduce_kernel(int dtype, int function);
 
 const ReduceTable *reduce_table_generic();

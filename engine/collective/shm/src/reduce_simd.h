@@ -1,5 +1,5 @@
-// reduce_simd.h: the kernels, written for the compiler to vectorise; included once for each instruction set. Everything is in an
-// unnamed namespace, see CONTRIBUTING.md.
+// reduce_simd.h: the kernels, written for the compiler to vectorise; included once for each instruction set.
+// Everything is in an unnamed namespace, see CONTRIBUTING.md.
 #pragma once
 
 #include <stdint.h>
@@ -52,8 +52,7 @@ struct Min {
   template <class V> static V of(V acc, V v) { return (v < acc) | (v != v) ? v : acc; }
 };
 
-template <class E, class F>
-void reduce(void *dst, void *also, const void *const *src, int sources, size_t n) {
+template <class E, class F> void reduce(void *dst, void *also, const void *const *src, int sources, size_t n) {
   using Memory = typename E::Memory;
   using Value = typename E::Value;
   alignas(64) Value acc[block];

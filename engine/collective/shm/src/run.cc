@@ -8,7 +8,8 @@ namespace hetero {
 
 namespace {
 
-// All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one turn with one meeting, not two.
+// All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one turn with one meeting,
+// not two.
 constexpr size_t small_bytes = 256 << 10;
 constexpr size_t line = 64;
 
@@ -40,7 +41,8 @@ void Group::perform(std::byte *buffer, const int64_t *counts) {
     reduce_parts(buffer, nullptr);
 }
 
-// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in whole cache lines.
+// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in
+// whole cache lines.
 Group::Part Group::part(int rank, const int64_t *counts) const {
   const hetero_shm_signature &op = call_->op;
   size_t all = static_cast<size_t>(op.elements) * element_;
@@ -62,8 +64,8 @@ Group::Part Group::piece(int rank, const int64_t *counts, size_t first, size_t b
   return {p.offset + first, std::min(block, p.bytes - first)};
 }
 
-// gather serves all-gather, broadcast and barrier: everybody stages the next block of its part, and takes those of the others.
-// A rank stages again only after it has read the others' blocks.
+// gather serves all-gather, broadcast and barrier: everybody stages the next block of its part, and takes those of
+// the others. A rank stages again only after it has read the others' blocks.
 void Group::gather(std::byte *buffer, const int64_t *counts) {
   size_t block = segment.stage_bytes(), longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
@@ -93,8 +95,9 @@ void Group::reduce_small(std::byte *buffer) {
   kernel_(buffer, nullptr, sources_.data(), size_, n);
 }
 
-// reduce_parts serves reduce-scatter and, with counts == nullptr, all-reduce. In a turn every rank stages a block of each other
-// rank's part, reduces the block of its own part from all stages, and in an all-reduce hands out the result.
+// reduce_parts serves reduce-scatter and, with counts == nullptr, all-reduce. In a turn every rank stages a block of
+// each other rank's part, reduces the block of its own part from all stages, and in an all-reduce hands out the
+// result.
 void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
   bool give_back = call_->op.kind == HETERO_SHM_ALL_REDUCE;
   size_t block = std::max(line, segment.stage_bytes() / static_cast<size_t>(size_) / line * line), longest = 0;
@@ -114,7 +117,8 @@ void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
     }
     if (give_back) mine().reduced.raise(turn_);
     bool more = first + block < longest;
-    // The next stage is filled while others still reduce: its last readers were done when they raised `staged` to this turn.
+    // The next stage is filled while others still reduce: its last readers were done when they raised `staged` to
+    // this turn.
     if (more) {
       next_turn();
       stage_parts(buffer, counts, first + block, block);

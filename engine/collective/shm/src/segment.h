@@ -2,9 +2,9 @@
 //
 // Memory: a head, one RankHead a rank, then for each rank two stages and two results of stage_bytes each.
 //
-// Ranks go through turns, numbered from 1 since the group was made, all through the same. In a turn a rank fills its stage
-// (turn % 2), raises `staged` to the turn's number, and reads the stages of the others once theirs are raised as well.
-// Where sums are given back to everybody it then fills its result (turn % 2) and raises `reduced` likewise.
+// Ranks go through turns, numbered from 1 since the group was made, all through the same. In a turn a rank fills its
+// stage (turn % 2), raises `staged` to the turn's number, and reads the stages of the others once theirs are raised
+// as well. Where sums are given back to everybody it then fills its result (turn % 2) and raises `reduced` likewise.
 // Two of each are enough: who raises `staged` to t + 1 has read everything of turn t - 1 (run.cc keeps to that).
 #pragma once
 
