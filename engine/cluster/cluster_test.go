@@ -27,6 +27,9 @@ const programVariable = "CLUSTER_TEST_STEPS"
 // oddVariable is the rank that has another configuration.
 const oddVariable = "CLUSTER_TEST_ODD"
 
+// timeoutVariable is how long the ranks wait for each other, in seconds.
+const timeoutVariable = "CLUSTER_TEST_TIMEOUT"
+
 const (
 	codeFault = 2 // wrong settings
 	codeLost  = 5 // another rank is gone
@@ -53,12 +56,17 @@ func program(steps int) int {
 		say(err)
 		return 1
 	}
+	timeout, err := strconv.Atoi(os.Getenv(timeoutVariable))
+	if err != nil {
+		timeout = 20
+	}
 	config := "lr = 0.1"
 	if os.Getenv(oddVariable) == strconv.Itoa(place.Rank) {
 		config = "lr = 0.2"
 	}
 	group, err := rendezvous.Join(context.Background(), rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: 20 * time.Second})
+		Address: place.Master(), Listener: listener, Facts: []rendezvous.Fact{{Name: "config", Value: config}}, HeartbeatTimeout: heartbeat, Timeout: time.Duration(timeout) * time.Second,
+		Token: rendezvous.Token(os.Getenv("HETERO_TOKEN"))})
 	if err != nil {
 		say(err)
 		return codeFault

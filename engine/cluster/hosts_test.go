@@ -1,0 +1,72 @@
+package cluster_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+)
+
+// twoHosts makes two network namespaces with a cable between them, runs the program in each as a rank of two, and then
+// does what $1 says: with the cable, for example. All of it is in namespaces of the script's own and goes away with it.
+const twoHosts = `
+set -e
+mkdir -p /run/netns
+mount -t tmpfs none /run/netns
+ip netns add a
+ip netns add b
+ip link add va netns a type veth peer name vb netns b
+ip -n a addr add 10.77.0.1/24 dev va
+ip -n b addr add 10.77.0.2/24 dev vb
+for host in a b; do ip -n $host link set lo up; ip -n $host link set v$host up; done
+echo cable
+run() { ip netns exec $1 env RANK=$2 WORLD_SIZE=2 MASTER_ADDR=10.77.0.1 MASTER_PORT=29511 HETERO_TOKEN="$3" "$0" 2>&1 | sed "s/^/$1: /" & }
+run a 0 "$2"
+run b 1 "$3"
+eval "$1"
+wait
+`
+
+// onTwoHosts runs the script, or skips where this process may not make namespaces.
+func onTwoHosts(t *testing.T, action string, steps int, tokens [2]rendezvous.Token) string {
+	t.Helper()
+	command := exec.Command("unshare", "--net", "--mount", "sh", "-c", twoHosts, os.Args[0], action, string(tokens[0]), string(tokens[1]))
+	command.Env = append(os.Environ(), fmt.Sprintf("%s=%d", programVariable, steps), timeoutVariable+"=3")
+	out, err := command.CombinedOutput()
+	if !strings.Contains(string(out), "cable\n") {
+		t.Skipf("cannot make network namespaces (needs root, unshare and ip): %v: %s", err, out)
+	}
+	return string(out)
+}
+
+func TestRanksOnTwoHosts(t *testing.T) {
+	token, other := rendezvous.NewToken(), rendezvous.NewToken()
+	tests := []struct {
+		name   string
+		action string
+		steps  int
+		tokens [2]rendezvous.Token
+		wants  []string
+	}{
+		{"they meet", "true", 10, [2]rendezvous.Token{token, token},
+			[]string{"a: rank 0 of 2, decided by environment, rank 0 at 10.77.0.1:29511 (MASTER_ADDR); process", "b: rank 1 of 2, decided by environment"}},
+		{"nobody listens to the network without a token", "true", 10, [2]rendezvous.Token{"", ""}, []string{"a: rank 0 cannot listen on 10.77.0.1:29511: other machines reach that address, which needs a token"}},
+		{"a rank with another token", "true", 10, [2]rendezvous.Token{token, other},
+			[]string{"b: join rank 0 at 10.77.0.1:29511: the token of this rank is not that of rank 0", "a: rendezvous at 10.77.0.1:29511: waited 3s for 2 ranks, missing: rank 1"}},
+		{"the cable is cut", "sleep 1; ip -n b link set vb down", 1e6, [2]rendezvous.Token{token, token},
+			[]string{"a: rank 1 is gone: it has been silent for 1", "b: rank 0 is gone: it has been silent for 1"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			out := onTwoHosts(t, test.action, test.steps, test.tokens)
+			for _, want := range test.wants {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
