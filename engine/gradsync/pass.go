@@ -3,6 +3,7 @@ package gradsync
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -138,6 +139,23 @@ func (p *Pass) Backward(stream device.Stream, last bool) error {
 		if err = stream.Run(s.tail); err == nil {
 			err = s.begin()
 		}
+	}
+	return s.after(err)
+}
+
+// RunTimed runs prepare, forward and backward with the exchanges within, and adds up times as plan.Plan.RunTimed does. Nothing is
+// summed over ranks. All ranks call it.
+func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
+	s := p.sync
+	err := s.sendShares(stream, p.samples)
+	if err == nil {
+		err = s.meet(p.forward, 0)
+	}
+	if err == nil {
+		err = s.meet(p.backward, len(p.forward))
+	}
+	if err == nil {
+		err = p.plan.RunTimed(stream, elapsed)
 	}
 	return s.after(err)
 }

@@ -29,7 +29,7 @@ type Peers struct {
 	SyncNorm bool // batch normalisation over all ranks' samples; else over a rank's own, or its groups
 
 	Wire       tensor.DType // of gradients in transit: bf16, or Invalid for their own
-	CapBytes   int64        // of a bucket; 0 = gradsync.DefaultCapBytes
+	CapBytes   int64        // of a bucket; 0 = chosen by measuring passes and all-reduces at the start
 	Sequential bool         // no overlap with the backward pass
 }
 
@@ -95,26 +95,74 @@ func (p *Peers) Abort(cause error) {
 }
 
 // openSync prepares the sums over ranks.
-func (r *Replica) openSync(into device.Buffer) (err error) {
+func (r *Replica) openSync(into device.Buffer) error {
 	p := r.opts.Peers
 	if p == nil {
 		return nil
 	}
-	r.sync, err = gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, CapBytes: p.CapBytes, Wire: p.Wire,
-		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
+	sync, err := r.newSync(into, nil)
 	if err != nil {
 		return err
 	}
-	r.closer.add(r.sync.Close)
-	if err := r.sync.SetShares(p.Shares); err != nil {
-		return err
+	if p.CapBytes == 0 {
+		ends, err := r.chooseBuckets(sync)
+		if err := errors.Join(err, sync.Close()); err != nil {
+			return err
+		}
+		if sync, err = r.newSync(into, ends); err != nil {
+			return err
+		}
 	}
+	r.sync = sync
+	r.closer.add(sync.Close)
 	r.reports, err = newReports(r.dev, p.Grads)
 	if err != nil {
 		return err
 	}
 	r.closer.add(r.reports.host.Free)
 	return nil
+}
+
+// newSync sums into a buffer, in buckets that end at ends, nil for those of CapBytes.
+func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
+	p := r.opts.Peers
+	s, err := gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
+		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.SetShares(p.Shares); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// chooseBuckets finds the ends of buckets with which the last all-reduce ends first, from the times of a few passes on memory as it is.
+func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
+	const passes = 3
+	p := r.now.train
+	joined, err := sync.Bind(p.plan, device.Whole(r.arena))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, p.plan.Close()) }() // its programs: it is bound again
+	elapsed := make([]time.Duration, len(p.plan.Launches()))
+	for i := range passes + 1 {
+		if i == 1 {
+			clear(elapsed) // the first pass touches memory for the first time
+		}
+		if err := joined.RunTimed(r.stream, elapsed); err != nil {
+			return nil, err
+		}
+	}
+	for i := range elapsed {
+		elapsed[i] /= passes
+	}
+	if p.idle {
+		elapsed = nil
+	}
+	t, err := gradsync.Tune(context.Background(), r.opts.Peers.Grads, r.dev, p.plan, elapsed, r.state.Grads, r.opts.Peers.Wire)
+	return t.Ends, err
 }
 
 // RankStep is one rank's part of a step.

@@ -26,6 +26,7 @@ type crew struct {
 	sync     bool
 	splitter Splitter
 	dir      string // of checkpoints
+	cap      int64  // of a bucket
 	change   func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
@@ -63,7 +64,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	dev := c.open(t)
 	defer dev.Close()
 	o := c.options
-	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: 200}
+	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap}
 	r, err := NewReplica(dev, o)
 	if err != nil {
 		return fail(err)
@@ -151,9 +152,10 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		name string
 		crew crew
 	}{
-		{"two ranks", crew{options: plain, shares: []int{4, 2}, sync: true}},
-		{"three ranks, one without samples", crew{options: plain, shares: []int{0, 5, 1}, sync: true}},
-		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true}},
+		{"two ranks", crew{options: plain, shares: []int{4, 2}, sync: true, cap: 200}},
+		{"buckets by measurement", crew{options: plain, shares: []int{0, 4, 2}, sync: true}},
+		{"three ranks, one without samples", crew{options: plain, shares: []int{0, 5, 1}, sync: true, cap: 200}},
+		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true, cap: 200}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
 		{"shares that change at every step", crew{options: plain, shares: []int{2, 2, 2}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, nil, {2, 2, 2}}}}},

@@ -155,9 +155,6 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.optim.Close)
-	if err := r.openSync(grads); err != nil {
-		return err
-	}
 	largest := r.now
 	if p := r.opts.Peers; p != nil && p.MaxShare > largest.samples {
 		if largest, err = r.planned(p.MaxShare); err != nil {
@@ -169,6 +166,9 @@ func (r *Replica) allocate() (err error) {
 		return r.tooLarge(largest.samples, bytes, err)
 	}
 	r.closer.add(r.arena.Free)
+	if err := r.openSync(grads); err != nil {
+		return err
+	}
 	return r.bind(r.now)
 }
 
