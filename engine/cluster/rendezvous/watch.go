@@ -1,0 +1,95 @@
+package rendezvous
+
+import (
+	"fmt"
+	"time"
+)
+
+// missing says who has not come. what names the event waited for.
+func (s *server) missing(what string) *MissingError {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return missingOf(what, s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started))
+}
+
+func missingOf[T any](what string, all []T, here func(T) bool, waited time.Duration) *MissingError {
+	m := &MissingError{What: what, WorldSize: len(all), Waited: waited}
+	for rank, one := range all {
+		if here(one) {
+			continue
+		}
+		m.Count++
+		if len(m.Missing) < maxListed {
+			m.Missing = append(m.Missing, rank)
+		}
+	}
+	return m
+}
+
+// watch sends signs of life and looks for ranks that give none.
+func (s *server) watch() {
+	beat := newPulse(s.options.HeartbeatTimeout)
+	defer beat.stop()
+	lastSaid := time.Now()
+	for {
+		slept, ok := beat.next(s.stop)
+		if !ok {
+			return
+		}
+		if say := time.Since(lastSaid) >= sayEvery; say {
+			lastSaid = time.Now()
+			s.sayWhoIsMissing()
+		}
+		s.beat(slept)
+	}
+}
+
+const sayEvery = 10 * time.Second // that a waiting rank 0 says whom it waits for
+
+func (s *server) sayWhoIsMissing() {
+	if missing := s.missing("waiting for the ranks"); missing.Count > 0 {
+		s.log.Info("waiting", "for", RankList(missing.Missing, missing.Count), "of", missing.WorldSize, "since", round(missing.Waited))
+	}
+}
+
+// beat sends a sign of life to everyone and cuts off who gave none for too long. Where this process itself slept,
+// everyone gets the whole time again: what they sent may still lie unread.
+func (s *server) beat(slept bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failure != nil || s.closing {
+		return
+	}
+	k, payload := kindBeat, []byte(nil)
+	if !s.formed {
+		var e encoder
+		encodeMissing(&e, missingOf("", s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started)))
+		k, payload = kindWaiting, e.b
+	}
+	now := time.Since(s.started)
+	for rank, p := range s.peers {
+		if p == nil || p.left {
+			continue
+		}
+		if slept {
+			p.heard.Store(int64(now))
+		}
+		silent := now - time.Duration(p.heard.Load())
+		if silent <= s.options.HeartbeatTimeout {
+			s.send(p, k, payload)
+			continue
+		}
+		cause := silence(silent)
+		if s.formed {
+			s.fail(&LostError{Rank: rank, Cause: cause})
+			return
+		}
+		s.peers[rank] = nil // when it wakes up it may come again
+		s.present--
+		_ = p.link.conn.Close()
+	}
+}
+
+func silence(d time.Duration) string {
+	return fmt.Sprintf("it has been silent for %v (frozen, or its network is down)", round(d))
+}
