@@ -51,6 +51,7 @@ type Sync struct {
 	wire       device.Buffer // of gradients, nil where they are sent as they are
 	statesWire device.Buffer
 	weight     device.Buffer // (1): this rank's part of averaged states
+	workspace  int64         // bytes, of kernels
 	host       device.Buffer // samples (size) i32, then the weight
 	stale      bool          // weight is not what host says
 
@@ -259,6 +260,7 @@ func (s *Sync) launch(name string, op device.Op, in []device.TensorSpec, out dev
 			return device.Step{}, err
 		}
 		s.closer = append(s.closer, ws.Free)
+		s.workspace += ws.Bytes()
 		l.Workspace = device.Whole(ws)
 	}
 	return device.Step{Launch: l}, nil
@@ -293,6 +295,17 @@ func (s *Sync) programs() (err error) {
 		s.closer = append(s.closer, (*p.to).Close)
 	}
 	return nil
+}
+
+// Bytes is the device memory that the Sync has taken.
+func (s *Sync) Bytes() int64 {
+	n := s.workspace
+	for _, b := range []device.Buffer{s.wire, s.statesWire, s.weight} {
+		if b != nil {
+			n += b.Bytes()
+		}
+	}
+	return n
 }
 
 // Buckets are the ranges of the gradient buffer that are summed one by one, in order.

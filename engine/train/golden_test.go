@@ -143,6 +143,9 @@ func loadGolden(t *testing.T, path string) *golden {
 }
 
 func TestRunsFollowPyTorch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains a large network")
+	}
 	files, err := filepath.Glob("../models/testdata/*_*.json")
 	if err != nil || len(files) < 4 {
 		t.Fatalf("got %d golden files (%v), want at least 4", len(files), err)
@@ -312,6 +315,9 @@ func steadyReplica(t *testing.T, compute tensor.DType) (*Replica, *data.Loader) 
 var addressSanitizer bool
 
 func TestStepsAllocateNothing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains a large network")
+	}
 	if addressSanitizer {
 		t.Skip("the address sanitizer allocates on the Go heap")
 	}
@@ -337,6 +343,9 @@ func TestStepsAllocateNothing(t *testing.T) {
 
 // The first step touches all memory for the first time; from then on nothing may come, in Go, C++ or oneDNN.
 func TestResidentMemoryStopsGrowing(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains a large network")
+	}
 	statm, err := os.Open("/proc/self/statm")
 	if err != nil {
 		t.Skip("no /proc: ", err)
@@ -387,6 +396,9 @@ func TestResidentMemoryStopsGrowing(t *testing.T) {
 }
 
 func TestSameSeedGivesBitEqualLosses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains a large network")
+	}
 	for _, compute := range []tensor.DType{tensor.F32, tensor.BF16} {
 		var first [2]float64
 		for i := range 2 {

@@ -113,7 +113,7 @@ func (r *Replica) openSync(into device.Buffer) error {
 			return err
 		}
 	}
-	r.sync = sync
+	r.sums = sync
 	r.closer.add(sync.Close)
 	r.reports, err = newReports(r.dev, p.Grads)
 	if err != nil {
@@ -259,15 +259,15 @@ func number(b bool) float64 {
 
 // agree makes sure that all ranks train the same model and sum the same buckets: a *gradsync.DifferenceError otherwise.
 func (r *Replica) agree(ctx context.Context) error {
-	if r.sync == nil {
+	if r.sums == nil {
 		return nil
 	}
-	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sync.Fingerprint(r.now.train.plan))
+	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
 // checkReplicas makes sure that all ranks hold the same bits: a *gradsync.ReplicaError names the odd ones.
 func (r *Replica) checkReplicas(ctx context.Context) error {
-	hash, err := r.sync.Hash(r.stream)
+	hash, err := r.sums.Hash(r.stream)
 	if err != nil {
 		return err
 	}

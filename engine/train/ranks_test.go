@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -90,6 +91,12 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	}
 	if c.change != nil {
 		c.change(rank, cancel, &opts, s.recorder)
+	}
+	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated {
+		return fail(fmt.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated))
+	}
+	if c.splitter != nil { // also while it trains
+		go r.PlanShare(3)
 	}
 	s.replica = r
 	s.result, s.err = Run(ctx, opts)

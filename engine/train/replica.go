@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -52,10 +53,12 @@ type Replica struct {
 	optim  *optim.Optimizer
 	stream device.Stream
 	arena  device.Buffer
-	now    *share         // what is trained with
-	shares map[int]*share // planned so far, by samples of a micro-batch
+	now    *share // what is trained with
 
-	sync    *gradsync.Sync // nil without peers
+	planning sync.Mutex
+	shares   map[int]*share // planned so far, by samples of a micro-batch
+
+	sums    *gradsync.Sync // over ranks; nil without peers
 	reports *reports
 
 	// With accumulation, gradients of micro-batches are summed here.
@@ -233,6 +236,9 @@ func (r *Replica) PredictedBytes() int64 {
 	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
 	if r.sum != nil {
 		bytes += r.sum.Bytes()
+	}
+	if r.sums != nil {
+		bytes += r.sums.Bytes()
 	}
 	return bytes
 }

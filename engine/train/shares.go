@@ -27,8 +27,16 @@ func (s *share) arenaBytes() int64 {
 	return bytes
 }
 
+// PlanShare plans for a share of n samples, so that SetShares has it at once. It may run on another goroutine while the replica trains.
+func (r *Replica) PlanShare(n int) error {
+	_, err := r.planned(n)
+	return err
+}
+
 // planned plans training and evaluation for n samples. Both use the same number, so they share one arena.
 func (r *Replica) planned(n int) (_ *share, err error) {
+	r.planning.Lock()
+	defer r.planning.Unlock()
 	if s := r.shares[n]; s != nil {
 		return s, nil
 	}
@@ -102,7 +110,7 @@ func (r *Replica) bind(s *share) error {
 	if have, want := r.arena.Bytes(), s.arenaBytes(); want > have {
 		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, reserved are %d: raise Peers.MaxShare", s.samples, want, have)
 	}
-	if err := s.train.bind(r.dev, device.Whole(r.arena), r.state, r.sync); err != nil {
+	if err := s.train.bind(r.dev, device.Whole(r.arena), r.state, r.sums); err != nil {
 		return err
 	}
 	r.closer.add(s.train.close)
@@ -133,7 +141,7 @@ func (r *Replica) SetShares(samples []int) error {
 	if err := r.bind(s); err != nil {
 		return err
 	}
-	if err := r.sync.SetShares(samples); err != nil {
+	if err := r.sums.SetShares(samples); err != nil {
 		return err
 	}
 	p.Shares = slices.Clone(samples)

@@ -85,8 +85,8 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 		out.Add(r.now.train.sums(n))
 		lap(&out.Times.Backward)
 	}
-	if r.sync != nil {
-		times, err := r.sync.Finish(ctx, r.stream)
+	if r.sums != nil {
+		times, err := r.sums.Finish(ctx, r.stream)
 		if err != nil {
 			return out, err
 		}
@@ -119,7 +119,7 @@ func (r *Replica) begin(epoch int) error {
 
 // accumulate adds the gradients of one micro-batch to the sum. Those of the last one the sum over ranks adds itself.
 func (r *Replica) accumulate(micro int, last bool) error {
-	if r.sum == nil || r.sync != nil && last {
+	if r.sum == nil || r.sums != nil && last {
 		return nil
 	}
 	var err error
