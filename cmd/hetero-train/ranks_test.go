@@ -109,7 +109,11 @@ func TestALostRankIsNamed(t *testing.T) {
 			lead := asRank(p.command(dir, set...), 0, 2, port)
 			time.AfterFunc(2*time.Second, func() { other.Process.Signal(c.signal) })
 			begun := time.Now()
-			finish(t, lead, 0).check(t, exitCommunication, c.says)
+			end := finish(t, lead, 0)
+			end.check(t, exitCommunication, c.says)
+			if c.signal == syscall.SIGSTOP && (!strings.Contains(end.stderr, "waits in operation") || !strings.Contains(end.stderr, "no answer")) {
+				t.Errorf("nobody said where the ranks were:\n%s", end.stderr)
+			}
 			if took := time.Since(begun); took > 15*time.Second {
 				t.Errorf("rank 0 took %v", took)
 			}

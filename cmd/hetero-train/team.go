@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -61,6 +62,8 @@ type team struct {
 	group *rendezvous.Group
 	peers *train.Peers
 	start teamStart
+
+	running atomic.Pointer[train.Peers] // peers, for other goroutines
 }
 
 // teamStart is what rank 0 tells the others before the first step.
@@ -116,7 +119,7 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 	p := j.cfg.Parallel
 	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Facts: j.facts(), Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds), Log: j.opts.log, Listener: listener})
+		Address: place.Master(), Facts: j.facts(), Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds), Log: j.opts.log, Listener: listener, Status: j.team.position})
 	if err != nil {
 		return err
 	}
@@ -200,10 +203,16 @@ func (j *job) connect(ctx context.Context) error {
 	if p.WireDType == "bf16" {
 		t.peers.Wire = tensor.BF16
 	}
+	t.running.Store(t.peers)
 	go func() { // a rank that is gone may not be missed by a communicator for long
 		<-t.group.Broken()
 		t.peers.Abort(t.group.Err())
 	}()
+	if t.leads() {
+		watched, stop := context.WithCancel(ctx)
+		j.later(func() error { stop(); return nil })
+		go j.watch(watched, seconds(min(p.TimeoutSeconds/4, 10)))
+	}
 	if t.leads() {
 		j.opts.log.Info("all ranks are here", "ranks", t.place.WorldSize, "shares", shares)
 		if m.BatchNorm == "local" {
