@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -51,6 +52,7 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 		{"parallel.ranks=2"},
 		{"parallel.ranks=3", "balance.fixed_shares=[5, 2, 1]"},
 		{"parallel.ranks=2", "balance.fixed_shares=[0, 8]", "parallel.overlap=false"},
+		{"parallel.ranks=2", "parallel.wire_dtype=bf16", "parallel.bucket_cap_mb=0.0"},
 		{"parallel.ranks=2", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"},
 	} {
 		name := strings.Join(set, " ")
@@ -60,8 +62,14 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
 		}
-		// f32 sums in another order, 40 AdamW steps long. Groups are another normalisation, and train otherwise.
-		if a, b := got.loss(t), want.loss(t); !strings.Contains(name, "ghost") && math.Abs(a-b) > 1e-3*b {
+		tolerance := 1e-3 // f32 sums in another order, 40 AdamW steps long
+		switch {
+		case strings.Contains(name, "ghost"):
+			tolerance = 0.5 // another normalisation: it trains otherwise
+		case strings.Contains(name, "bf16"):
+			tolerance = 5e-2 // sums of gradients keep 8 bits
+		}
+		if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > tolerance*b {
 			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
 		}
 		for rank := range int(set[0][len(set[0])-1] - '0') {
@@ -70,6 +78,22 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 				t.Errorf("%s: metrics of rank %d: %d records, %d damaged, %v", name, rank, len(records), damaged, err)
 			}
 		}
+	}
+}
+
+func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	if err := gloo.Available(); err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "gloo") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exitDone, "")
+	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
+	if a, b := got.loss(t), want.loss(t); got.Steps != 10 || math.Abs(a-b) > 1e-4*b {
+		t.Errorf("final loss %.7g after %d steps, one rank has %.7g", a, got.Steps, b)
 	}
 }
 

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -21,6 +23,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -189,11 +192,11 @@ func (j *job) connect(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	grads, err := j.communicator(ctx, shared[0])
+	grads, err := j.communicator(ctx, "gradients", shared[0])
 	if err != nil {
 		return err
 	}
-	stats, err := j.communicator(ctx, shared[1])
+	stats, err := j.communicator(ctx, "statistics", shared[1])
 	if err != nil {
 		return err
 	}
@@ -261,22 +264,57 @@ func (t *team) tell(ctx context.Context, what string, value any, set func() erro
 	return nil
 }
 
-// communicator joins all ranks, at an address that rank 0 has made up.
-func (j *job) communicator(ctx context.Context, address string) (collective.Communicator, error) {
+// communicator joins all ranks: through shared memory on one machine, at an address that rank 0 has made up, else over the network.
+func (j *job) communicator(ctx context.Context, name, address string) (collective.Communicator, error) {
 	t, p := j.team, j.cfg.Parallel
-	hosts := map[string]bool{}
-	for _, m := range t.group.Members() {
-		hosts[m.Host] = true
+	ctx, cancel := context.WithTimeout(ctx, seconds(p.RendezvousTimeoutSeconds))
+	defer cancel()
+	if t.oneMachine() && p.SharedMemory != "off" {
+		c, err := shm.Connect(ctx, shm.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Address: address, Timeout: seconds(p.TimeoutSeconds)})
+		if err != nil {
+			return nil, err
+		}
+		j.later(c.Close)
+		return c, nil
 	}
-	if len(hosts) > 1 || p.SharedMemory == "off" {
-		return nil, usageError("parallel.backend: this version lacks gloo, which ranks of %d machines with parallel.shared_memory = %q need", len(hosts), p.SharedMemory)
+	host, err := ownAddress(t.place.Master())
+	if err != nil {
+		return nil, err
 	}
-	c, err := shm.Connect(ctx, shm.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Address: address, Timeout: seconds(p.TimeoutSeconds)})
+	c, err := gloo.Connect(ctx, gloo.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Control: t.group, RankOf: lostRank, Name: name,
+		Host: host, Timeout: seconds(p.TimeoutSeconds)})
+	if errors.Is(err, gloo.ErrUnavailable) {
+		return nil, withCode(exitUsage, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	j.later(c.Close)
 	return c, nil
+}
+
+func (t *team) oneMachine() bool {
+	members := t.group.Members()
+	return !slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })
+}
+
+// ownAddress is this machine's as rank 0's machine sees it: that of the route to it. Nothing is sent.
+func ownAddress(master string) (string, error) {
+	conn, err := net.Dial("udp", master)
+	if err != nil {
+		return "", withCode(exitCommunication, fmt.Errorf("find the address of this machine: %w", err))
+	}
+	defer conn.Close()
+	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
+}
+
+// lostRank is the rank that an error of the group is about, -1 for none.
+func lostRank(err error) int {
+	var lost *rendezvous.LostError
+	if errors.As(err, &lost) {
+		return lost.Rank
+	}
+	return -1
 }
 
 // shares is how many samples of each micro-batch every rank has: those of balance.fixed_shares, else equal ones. With groups of
