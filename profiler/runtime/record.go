@@ -33,6 +33,8 @@ type Record struct {
 	Communication       time.Duration // exposed
 	Optimizer           time.Duration
 	CommunicationHidden time.Duration
+	Bytes               int64 // of gradients that were summed over ranks
+	Buckets             int64 // in which they were
 
 	GPUUtilization   float64 // percent
 	GPUMemoryPercent float64
@@ -66,6 +68,8 @@ func (r *Record) appendJSON(b []byte) []byte {
 	b = appendSeconds(b, `,"communication_time":`, r.Communication)
 	b = appendSeconds(b, `,"optimizer_time":`, r.Optimizer)
 	b = appendSeconds(b, `,"communication_hidden_time":`, r.CommunicationHidden)
+	b = appendInt(b, `,"communication_bytes":`, r.Bytes)
+	b = appendInt(b, `,"communication_buckets":`, r.Buckets)
 	b = appendFloat(b, `,"gpu_utilization":`, r.GPUUtilization)
 	b = appendFloat(b, `,"gpu_memory_percent":`, r.GPUMemoryPercent)
 	b = appendInt(b, `,"batch_size":`, r.BatchSize)
