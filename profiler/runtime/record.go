@@ -152,6 +152,8 @@ type wireRecord struct {
 	Communication       float64  `json:"communication_time"`
 	Optimizer           float64  `json:"optimizer_time"`
 	CommunicationHidden float64  `json:"communication_hidden_time"`
+	Bytes               int64    `json:"communication_bytes"`
+	Buckets             int64    `json:"communication_buckets"`
 	GPUUtilization      *float64 `json:"gpu_utilization"`
 	GPUMemoryPercent    *float64 `json:"gpu_memory_percent"`
 	Temperature         *float64 `json:"temperature"`
@@ -173,8 +175,8 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		GradNorm: orNaN(w.GradNorm), LossScale: orNaN(w.LossScale), Skipped: w.Skipped,
 		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
 		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
-		CommunicationHidden: duration(w.CommunicationHidden),
-		GPUUtilization:      orNaN(w.GPUUtilization), GPUMemoryPercent: orNaN(w.GPUMemoryPercent),
+		CommunicationHidden: duration(w.CommunicationHidden), Bytes: w.Bytes, Buckets: w.Buckets,
+		GPUUtilization: orNaN(w.GPUUtilization), GPUMemoryPercent: orNaN(w.GPUMemoryPercent),
 		Temperature: orNaN(w.Temperature), Power: orNaN(w.Power),
 	}
 	if w.Timestamp != nil {
