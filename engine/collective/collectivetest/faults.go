@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -22,6 +23,7 @@ var faultChecks = []check{
 	{"a failed program fails the group", checkFailedProgram},
 	{"different operations are found", checkMismatch},
 	{"closing in order disturbs nobody who is done", checkOrderlyClose},
+	{"closing as soon as the last operation tells that it is done", checkCloseWhenDone},
 	{"an operation with a rank that has closed", checkClosedPeer},
 	{"closing with work in the queue is an error", checkUnfinishedClose},
 	{"a closed communicator refuses", checkClosed},
@@ -291,6 +293,26 @@ func checkOrderlyClose(t *testing.T, open Opener) {
 			}
 			if err := r.Comms[rank].Err(); err != nil {
 				t.Errorf("rank %d: after close: %v", rank, err)
+			}
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+func checkCloseWhenDone(t *testing.T, open Opener) {
+	for range 20 {
+		g := open(t, 2, 0)
+		r := &rig{Group: g, t: t, size: 2, devs: []device.Device{newDevice(), newDevice()}}
+		r.each(func(rank int) {
+			done := r.event(rank)
+			r.enqueue(rank, collective.AllReduce{Buffer: r.memory(rank, make([]byte, 20)), DType: tensor.F32, Done: done})
+			if err := done.WaitHost(patience); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+			if err := r.Comms[rank].Close(); err != nil {
+				t.Errorf("rank %d: close: %v", rank, err)
 			}
 		})
 		if t.Failed() {

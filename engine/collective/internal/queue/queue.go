@@ -43,6 +43,7 @@ type Queue struct {
 	drained chan struct{}   // closed when n is 0; nil while nobody waits for it
 	at      collective.Progress
 	err     error
+	done    bool // the one that runs has run: only its Done is still to be completed
 	closing bool
 }
 
@@ -136,6 +137,7 @@ func (q *Queue) finished() {
 	q.queued[q.head] = nil
 	q.head = (q.head + 1) % len(q.queued)
 	q.n--
+	q.done = false
 	if q.err == nil {
 		q.at.Finished = q.at.Entered
 	}
@@ -157,6 +159,9 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 	if err != nil {
 		q.Fail(err)
 	}
+	q.mu.Lock()
+	q.done = true // whoever sees Done complete may close at once
+	q.mu.Unlock()
 	if err := complete(tags.Done, at); err != nil {
 		q.Fail(fmt.Errorf("collective: rank %d: %s: tell that it is done: %w", q.rank, collective.Describe(op), err))
 	}
@@ -261,6 +266,9 @@ func (q *Queue) Close() error {
 		return fmt.Errorf("collective: rank %d: closed twice", q.rank)
 	}
 	left := q.n
+	if q.done {
+		left--
+	}
 	failed := q.err != nil
 	q.mu.Unlock()
 	var unfinished error
