@@ -156,18 +156,26 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 	finish(t, p.command(t.TempDir(), "train.resume="+at), 0).check(t, exitData, "corrupt")
 }
 
-// Without a deadline a program that hangs would hold up all tests until theirs.
-func TestSignalsEndARunThatIsOpeningItsData(t *testing.T) {
+func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 	p := buildProgram(t)
 	cmd := p.command(t.TempDir(), "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
+	messages, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(50 * time.Millisecond) // at the time of the first step or before it: either must end
+	said := bufio.NewReader(messages)
+	if _, err := said.ReadString('\n'); err != nil { // the configuration
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // signals are caught right after that line
 	cmd.Process.Signal(syscall.SIGTERM)
 	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
+	rest, _ := io.ReadAll(said)
 	if code := exitOf(t, cmd.Wait()); code != exitTerminated {
-		t.Errorf("got exit code %d, want %d", code, exitTerminated)
+		t.Errorf("got exit code %d, want %d\n%s", code, exitTerminated, rest)
 	}
 }

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type Replica struct {
 	stream device.Stream
 	arena  device.Buffer
 	now    *share // what is trained with
+
+	copied map[string]*bytes.Buffer // what the last checkpoint in mid-run was written from, by tensor
 
 	planning sync.Mutex
 	shares   map[int]*share // planned so far, by samples of a micro-batch

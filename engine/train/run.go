@@ -37,6 +37,7 @@ type Options struct {
 
 	SaveSteps    int64 // checkpoint each so many steps
 	SaveInterval time.Duration
+	Beside       bool // checkpoints in mid-run are written while training goes on
 	KeepBest     bool
 
 	NaNPatience  int // skipped steps in a row before a roll-back
@@ -93,9 +94,10 @@ type run struct {
 	seen       int64 // samples, over the whole run
 	lastSave   time.Time
 	savedStep  int64
-	nanRow     int  // skipped steps in a row
-	evalOwed   bool // the evaluation of this step is due, but not done
-	asked      wish // what the ranks agreed on after the last step
+	saving     chan written // the save that is under way, nil if none is
+	nanRow     int          // skipped steps in a row
+	evalOwed   bool         // the evaluation of this step is due, but not done
+	asked      wish         // what the ranks agreed on after the last step
 	alone      [1]RankStep
 	result     Result
 	record     StepRecord
@@ -117,6 +119,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err = r.begin(resume); err == nil {
 		err = r.train(ctx)
 	}
+	r.settleSave()
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
 	}
@@ -137,6 +140,7 @@ func (r *run) train(ctx context.Context) error {
 		return err
 	}
 	for r.end == 0 || r.step < r.end {
+		r.pollSave()
 		want := r.wishes(ctx)
 		if want.stop {
 			break

@@ -22,11 +22,12 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	if r.nanRow > 0 {
 		return nil // not a state to go back to
 	}
-	return r.save()
+	return r.saveBeside()
 }
 
 // finalSave saves unless this very step is saved already.
 func (r *run) finalSave() error {
+	r.settleSave()
 	if r.savedStep == r.step {
 		return nil
 	}
@@ -36,13 +37,98 @@ func (r *run) finalSave() error {
 	return nil
 }
 
+// written is what became of a save.
+type written struct {
+	step  int64
+	began time.Time
+	saved checkpoint.Saved
+	err   error
+}
+
+// save writes a checkpoint of this step and returns when it is safe.
 func (r *run) save() error {
+	r.settleSave()
 	if !r.leads() {
 		r.savedStep = r.step
 		return nil
 	}
-	started := time.Now()
-	r.lastSave = started
+	w := written{step: r.step, began: time.Now()}
+	model, optimizer := r.Replica.Tensors()
+	snapshot, err := r.snapshot(model, optimizer)
+	if err != nil {
+		return err
+	}
+	// Background: a save that has begun is finished, also while the run is being interrupted.
+	w.saved, w.err = r.Store.Save(context.Background(), snapshot)
+	return r.note(w)
+}
+
+// saveBeside copies the state to memory and writes it while training goes on. Where memory does not suffice for a copy it writes at
+// once. One save is under way at a time: a disk that is slower than the interval holds up training.
+func (r *run) saveBeside() error {
+	if !r.Beside || !r.leads() || !r.Replica.canCopy() {
+		return r.save()
+	}
+	r.settleSave()
+	w := written{step: r.step, began: time.Now()}
+	model, optimizer, err := r.Replica.copies()
+	if err != nil {
+		return err
+	}
+	snapshot, err := r.snapshot(model, optimizer)
+	if err != nil {
+		return err
+	}
+	r.savedStep, r.saving = r.step, make(chan written, 1)
+	go func() {
+		w.saved, w.err = r.Store.Save(context.Background(), snapshot)
+		r.saving <- w
+	}()
+	return nil
+}
+
+// settleSave waits for the save that is under way, if there is one.
+func (r *run) settleSave() {
+	if r.saving != nil {
+		r.saveEnded(<-r.saving)
+	}
+}
+
+// pollSave takes note of a save that has ended.
+func (r *run) pollSave() {
+	select {
+	case w := <-r.saving:
+		r.saveEnded(w)
+	default: // none has, or none is under way
+	}
+}
+
+func (r *run) saveEnded(w written) {
+	r.saving = nil
+	if err := r.note(w); err != nil {
+		if r.savedStep == w.step {
+			r.savedStep = -1
+		}
+		r.Observer.Warn(err)
+	}
+}
+
+// note tells of a save.
+func (r *run) note(w written) error {
+	if w.err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", w.step, w.err)
+	}
+	r.savedStep, r.result.Checkpoint = w.step, w.saved.Path
+	for _, warning := range w.saved.Warnings {
+		r.Observer.Warn(warning)
+	}
+	r.Observer.Saved(w.saved, time.Since(w.began))
+	return nil
+}
+
+// snapshot is the run as it stands.
+func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapshot, error) {
+	r.lastSave = time.Now()
 	r.Observer.Saving()
 	state := r.Template
 	state.Step, state.Epoch = r.step, r.position()/r.epochSteps
@@ -53,26 +139,15 @@ func (r *run) save() error {
 	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow)}
 	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed})
 	if err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
+		return checkpoint.Snapshot{}, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}
 	state.Extra = maps.Clone(r.Template.Extra)
 	if state.Extra == nil {
 		state.Extra = map[string]json.RawMessage{}
 	}
 	state.Extra["train"] = last
-	model, optimizer := r.Replica.Tensors()
-	best := r.result.Best != nil && r.result.Best.Step == r.step
-	// Background: a save that has begun is finished, also while the run is being interrupted.
-	saved, err := r.Store.Save(context.Background(), checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best && r.KeepBest})
-	if err != nil {
-		return fmt.Errorf("checkpoint of step %d: %w", r.step, err)
-	}
-	r.savedStep, r.result.Checkpoint = r.step, saved.Path
-	for _, w := range saved.Warnings {
-		r.Observer.Warn(w)
-	}
-	r.Observer.Saved(saved, time.Since(started))
-	return nil
+	best := r.KeepBest && r.result.Best != nil && r.result.Best.Step == r.step
+	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }
 
 // saveUntouched saves before the run ends because its data failed, if the failed step has changed nothing yet: running

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -26,6 +27,42 @@ func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 		}
 	}
 	return model, optimizer
+}
+
+// canCopy reports whether memory suffices for a copy of what a checkpoint holds, with as much to spare.
+func (r *Replica) canCopy() bool {
+	if r.state.Values.Host() == nil {
+		return true // a device with memory of its own: the host's is for this
+	}
+	used, _ := r.dev.Memory()
+	bytes := int64(1+len(r.optim.Moments()))*r.state.Params.Bytes + r.state.Params.StateBytes
+	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
+}
+
+// copies are Tensors in memory of their own, which the next call uses again.
+func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
+	if r.copied == nil {
+		r.copied = map[string]*bytes.Buffer{}
+	}
+	model, optimizer = r.Tensors()
+	for _, list := range [][]checkpoint.Tensor{model, optimizer} {
+		for i := range list {
+			to := r.copied[list[i].Name]
+			if to == nil {
+				to = new(bytes.Buffer)
+				r.copied[list[i].Name] = to
+			}
+			to.Reset()
+			if err := list[i].Stream(to); err != nil {
+				return nil, nil, err
+			}
+			list[i].Stream = func(w io.Writer) error {
+				_, err := w.Write(to.Bytes())
+				return err
+			}
+		}
+	}
+	return model, optimizer, nil
 }
 
 // momentName is a moment's name in a checkpoint: "fc.weight.momentum".

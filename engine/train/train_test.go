@@ -155,6 +155,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 				t.Fatalf("undisturbed run: %v, %d steps", whole.err, whole.result.Steps)
 			}
 			dir, pieces := t.TempDir(), &recorder{}
+			beside := func(opts *Options) { opts.SaveSteps, opts.Beside = 1, true }
 			for range testSteps + 1 {
 				ctx, cancel := context.WithCancel(context.Background())
 				begun := len(pieces.losses)
@@ -163,7 +164,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 						cancel()
 					}
 				}
-				s := start(ctx, t, openReference(t), dir, o, pieces, nil)
+				s := start(ctx, t, openReference(t), dir, o, pieces, beside)
 				cancel()
 				if s.err != nil {
 					t.Fatal(s.err)
