@@ -13,7 +13,8 @@
 //
 // Gloo exchanges addresses through a store, and does not notice the death of a rank that it is not talking to. Both
 // come from a [Control], which engine/cluster/rendezvous.Group fits: its store is Gloo's, and when it breaks so does
-// the communicator. A failure here is told to the others through it too, so it aborts the group.
+// the communicator, with a PeerError whose cause is Control's error. A failure here is told to the others through it
+// too, so it aborts the group.
 //
 // # The library
 //

@@ -49,7 +49,13 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
                        " bytes, want at least 1 rank and a multiple of 64");
-  int fd = static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  // Some systems refuse memory that could be executed; kernels before 6.3 do not know how to say that it cannot.
+  constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
+  auto make = [](unsigned more) {
+    return static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING | more));
+  };
+  int fd = make(never_executed);
+  if (fd < 0 && errno == EINVAL) fd = make(0);
   if (fd < 0) refuse(errno, "memfd_create");
   size_t bytes = total_bytes(size, stage_bytes);
   // Pages are taken now: where memory is short that is an error here, not a fatal signal in the middle of a step.
