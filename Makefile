@@ -25,7 +25,7 @@ GO_BUILD := go build -buildvcs=false $(if $(VERSION),-ldflags '-X main.version=$
 
 # What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
 # -count=1: Go's test cache does not see a rebuilt C++ library.
-TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu
+TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
 GO_TEST  := go test -count=1 -timeout 30m
 ifeq ($(SANITIZE),address)
 # The sanitizer's run-time library must come first in every test binary, and finds the C++ library's throw only if that is

@@ -24,6 +24,7 @@ usage() {
 		  --steps N            timed steps of each run                 (20)
 		  --warmup N           steps before them                       (3)
 		  --threads N          of both                                 (all CPUs, or the CPU quota)
+		  --ranks N            processes that share the batch: of ours, and of DistributedDataParallel over Gloo (1)
 		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
 		  --binary PATH        the program                             (./hetero-train)
 		  --output FILE        JSON                                    (build/compare_pytorch/MODEL-SIZE-BATCH.json)
@@ -61,12 +62,12 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 peer=scripts/peers/pytorch_step.py
 model=resnet50 image=32 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
-modes=eager,compile binary=./hetero-train output=
+modes=eager,compile binary=./hetero-train output= ranks=1
 
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--model | --image-size | --batch-size | --precision | --classes | --rounds | --steps | --warmup | --threads | --modes | --binary | --output)
+	--model | --image-size | --batch-size | --precision | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
 		(($# > 1)) || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
@@ -80,13 +81,14 @@ while (($#)); do
 	--steps) number "$1" "$2" && steps=$2 ;;
 	--warmup) number "$1" "$2" && warmup=$2 ;;
 	--threads) number "$1" "$2" && threads=$2 ;;
+	--ranks) number "$1" "$2" && ranks=$2 ;;
 	--modes) members "$1" "$2" "eager compile" && modes=$2 ;;
 	--binary) binary=$2 ;;
 	--output) output=$2 ;;
 	esac
 	shift 2
 done
-output=${output:-build/compare_pytorch/$model-$image-$batch.json}
+output=${output:-build/compare_pytorch/$model-$image-$batch-$ranks.json}
 
 # What must be there.
 command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and torchvision"
@@ -130,14 +132,18 @@ record() {
 }
 
 settings=(--model "$model" --image-size "$image" --batch-size "$batch" --classes "$classes" --steps "$steps" --warmup "$warmup" --threads "$threads")
+ours=("$binary" bench train)
+if ((ranks > 1)); then
+	ours=("$PYTHON" scripts/peers/ranks_step.py --binary "$binary" --ranks "$ranks")
+fi
 for precision in ${precisions//,/ }; do
 	for ((round = 1; round <= rounds; round++)); do
 		echo "$model $image, batch $batch, $precision: round $round of $rounds" >&2
-		record ours "$precision" "$round" "$binary" bench train "${settings[@]}" --precision "$precision" --json
+		record ours "$precision" "$round" "${ours[@]}" "${settings[@]}" --precision "$precision" --json
 		for mode in ${modes//,/ }; do
 			flags=()
 			[[ $mode == eager ]] || flags=(--compile)
-			record "$mode" "$precision" "$round" "$PYTHON" "$peer" "${settings[@]}" --precision "$precision" "${flags[@]}"
+			record "$mode" "$precision" "$round" "$PYTHON" "$peer" --ranks "$ranks" "${settings[@]}" --precision "$precision" "${flags[@]}"
 		done
 	done
 done

@@ -13,10 +13,10 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Another run than the small one, for measurements: with -kill-pause long enough for a start and some steps.
+// Another run than the small one, for measurements.
 var (
 	killConfig = flag.String("kill-config", "", "configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
-	killPause  = flag.Duration("kill-pause", 130*time.Millisecond, "mean time between two kills")
+	killStart  = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
 )
 
 // TestKilledRunsResumeBitEqual kills the program 20 times at random moments, also while it saves, and lets it finish.
@@ -26,9 +26,11 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 		p.config = *killConfig
 	}
 	command := func(output string) *exec.Cmd { return p.command(filepath.Join(dir, output)) }
+	begun := time.Now()
 	if out, err := command("whole").CombinedOutput(); err != nil {
 		t.Fatalf("undisturbed run: %v\n%s", err, out)
 	}
+	pause := time.Since(begun) / 30 // so that 20 kills fit into the run, however fast the machine is
 	const seed = 11
 	random := rand.New(rand.NewPCG(seed, 0))
 	kills := 0
@@ -37,7 +39,7 @@ func TestKilledRunsResumeBitEqual(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(*killPause/4 + time.Duration(random.Int64N(int64(*killPause)*3/2)))
+		time.Sleep(*killStart + time.Duration(random.Int64N(int64(2*pause))))
 		if err := c.Process.Kill(); err != nil {
 			break // it was done before: too slow a killer
 		}

@@ -11,6 +11,9 @@ channels_last, the fused optimizer, autocast for bf16 (weights stay f32), torch.
 allocator gives large blocks back to the system and faults them in again at each step, up to a third of its time; so the
 program starts itself again with libtcmalloc_minimal.so.4 (Debian: libtcmalloc-minimal4) preloaded where it finds it.
 `malloc` in the result says which allocator was really in the process.
+
+With --ranks N it starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them; the
+result is rank 0's, with the samples of all. Each rank normalises by its own samples: on the CPU PyTorch has no other way.
 """
 
 import argparse
@@ -19,7 +22,9 @@ import glob
 import json
 import os
 import resource
+import socket
 import statistics
+import subprocess
 import sys
 import time
 
@@ -64,6 +69,7 @@ def parse_arguments():
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
     p.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs this process may use)")
+    p.add_argument("--ranks", type=int, default=1, help="processes that share the batch (default 1)")
     p.add_argument("--check", action="store_true", help="time nothing: print the versions and the allocator")
     p.add_argument("--malloc", choices=["tcmalloc", "system"], default="tcmalloc", help="system: preload nothing")
     return p.parse_args()
@@ -93,6 +99,8 @@ def make_step(a):
     labels = torch.randint(0, a.classes, (a.batch_size,))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
     run = torch.compile(model) if a.compile else model
+    if a.ranks > 1:
+        run = torch.nn.parallel.DistributedDataParallel(run, gradient_as_bucket_view=True, broadcast_buffers=False)
 
     def step():
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.precision == "bf16"):
@@ -106,11 +114,30 @@ def make_step(a):
     return step
 
 
+def start_ranks(ranks):
+    """Runs this program once a rank. Rank 0 writes to this one's standard output."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    processes = []
+    for rank in range(ranks):
+        env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        processes.append(subprocess.Popen([sys.executable] + sys.argv, env=env, stdout=None if rank == 0 else subprocess.DEVNULL))
+    raise SystemExit(max(p.wait() for p in processes))
+
+
 def main():
     a = parse_arguments()
     if a.malloc == "tcmalloc":
         preload_tcmalloc()
+    if a.ranks > 1 and "RANK" not in os.environ:
+        start_ranks(a.ranks)
     import torch
+
+    samples = a.batch_size
+    if a.ranks > 1:
+        torch.distributed.init_process_group("gloo")
+        a.batch_size, a.threads = a.batch_size // a.ranks, max(a.threads // a.ranks, 1)
 
     identity = {"peer": "pytorch", "version": torch.__version__, "python": sys.version.split()[0], "malloc": loaded_allocator()}
     if a.check:
@@ -131,7 +158,8 @@ def main():
         "device": "cpu",
         "precision": a.precision,
         "image_size": a.image_size,
-        "batch_size": a.batch_size,
+        "batch_size": samples,
+        "ranks": a.ranks,
         "classes": a.classes,
         "compile": a.compile,
         "threads": torch.get_num_threads(),
@@ -139,7 +167,7 @@ def main():
         "step_seconds_median": median,
         "step_seconds_min": min(seconds),
         "step_seconds_max": max(seconds),
-        "samples_per_second": a.batch_size / median,
+        "samples_per_second": samples / median,
         "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "loss": loss.item(),
     }))

@@ -54,7 +54,7 @@ def compare(records):
         "ratio_max": max(ratios),
         "ratios": ratios,
         "samples_per_second": {who: batch / statistics.median(s) for who, s in seconds.items()},
-        "share_of_peak": statistics.median(r["share_of_peak"] for r in results),
+        "share_of_peak": None if results[0]["share_of_peak"] is None else statistics.median(r["share_of_peak"] for r in results),
         "peak_memory_bytes": {
             who: max(r["result"]["peak_memory_bytes"] for r in records if r["who"] == who) for who in seconds
         },
@@ -64,8 +64,8 @@ def compare(records):
 def row(c, first, peer, a):
     rate = c["samples_per_second"]
     cells = [
-        f"{first['model']} {peer['image_size']}, batch {first['batch_size']}, {c['precision']}",
-        f"{rate['ours']:.1f} ({100 * c['share_of_peak']:.0f} %)",
+        f"{first['model']} {peer['image_size']}, batch {first['batch_size']}, {c['precision']}" + (f", {peer['ranks']} ranks" if peer["ranks"] > 1 else ""),
+        f"{rate['ours']:.1f}" + ("" if c["share_of_peak"] is None else f" ({100 * c['share_of_peak']:.0f} %)"),
         f"{rate['eager']:.1f}" if "eager" in rate else "not run",
         f"{rate['compile']:.1f}" if "compile" in rate else "not run",
         f"**{c['ratio_median']:.2f}** ({c['ratio_min']:.2f} … {c['ratio_max']:.2f}, rounds: {len(c['ratios'])})",

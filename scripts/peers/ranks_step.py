@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Times training steps of several ranks of hetero-train on this machine; prints one JSON line like `bench train --json`.
+
+    python3 scripts/peers/ranks_step.py --binary ./hetero-train --ranks 2 --model resnet50 --image-size 32 --batch-size 128
+
+A step takes as long as its slowest rank says in its metrics: data, forward, backward, what it waited for sums, optimizer.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+
+p = argparse.ArgumentParser()
+p.add_argument("--binary", default="./hetero-train")
+p.add_argument("--ranks", type=int, default=2)
+p.add_argument("--model", default="resnet50")
+p.add_argument("--image-size", type=int, default=32)
+p.add_argument("--batch-size", type=int, default=128, help="global")
+p.add_argument("--classes", type=int, default=1000)
+p.add_argument("--precision", default="f32")
+p.add_argument("--steps", type=int, default=20)
+p.add_argument("--warmup", type=int, default=3)
+p.add_argument("--threads", type=int, default=0, help="of all ranks together; 0: all")
+p.add_argument("--batch-norm", choices=["sync", "local"], default="local", help="local is what PyTorch does on a CPU")
+p.add_argument("--json", action="store_true", help="always on")
+a = p.parse_args()
+
+with tempfile.TemporaryDirectory() as scratch:
+    settings = {
+        "parallel.ranks": a.ranks, "model.batch_norm": a.batch_norm, "model.num_classes": a.classes, "data.batch_size": a.batch_size,
+        "data.image_size": a.image_size, "data.num_samples": 2 * a.batch_size, "data.workers": 1, "train.precision": a.precision,
+        "train.steps": a.warmup + a.steps, "train.eval_interval": 0, "device.threads": max(a.threads // a.ranks, 1) if a.threads else 0,
+        "optimizer.momentum": 0.9, "optimizer.lr": 0.01, "profile.enabled": "true",
+    }
+    command = [a.binary, "train", "--model", a.model, "--dataset", "synthetic_image", "--output-dir", scratch, "--experiment-name", "run"]
+    for key, value in settings.items():
+        command += ["--set", f"{key}={value}"]
+    run = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(command)}: exit code {run.returncode}\n{run.stderr[-2000:]}")
+    ranks = []
+    for rank in range(a.ranks):
+        with open(f"{scratch}/run/logs/rank_{rank}_metrics.json") as f:
+            ranks.append(json.load(f)[a.warmup:])
+
+seconds = [max(r["iteration_time"] for r in step) for step in zip(*ranks)]
+mean = lambda key: statistics.mean(r[key] for rank in ranks for r in rank)
+median = statistics.median(seconds)
+print(json.dumps({
+    "model": a.model, "device": "cpu", "precision": a.precision, "image_size": a.image_size, "batch_size": a.batch_size, "ranks": a.ranks,
+    "batch_norm": a.batch_norm, "steps": len(seconds), "step_seconds_median": median, "step_seconds_min": min(seconds), "step_seconds_max": max(seconds),
+    "share_of_peak": None, "peak_memory_bytes": 0,  # not measured here
+    "samples_per_second": a.batch_size / median, "backward_seconds": mean("backward_time"), "communication_seconds": mean("communication_time"),
+    "communication_hidden_seconds": mean("communication_hidden_time"), "communication_bytes": ranks[0][0]["communication_bytes"],
+}))
