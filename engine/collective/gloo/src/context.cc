@@ -45,8 +45,7 @@ Context::~Context() {
     if (gloo_) gloo_->closeConnections();
   } catch (const std::exception &) { // they were closed already
   }
-  outgoing_.clear();
-  incoming_.clear();
+  for (Exchange *e : exchanges_) *e = Exchange{};
   gloo_.reset();
 }
 
@@ -61,12 +60,13 @@ void Context::stop() {
   stopped_ = true;
   store->end();
   std::lock_guard<std::mutex> lock(mutex_);
-  for (auto *list : {&outgoing_, &incoming_})
-    for (auto &buffer : *list)
-      if (buffer) {
-        buffer->abortWaitSend();
-        buffer->abortWaitRecv();
-      }
+  for (Exchange *e : exchanges_)
+    for (auto *list : {&e->outgoing, &e->incoming})
+      for (auto &buffer : *list)
+        if (buffer) {
+          buffer->abortWaitSend();
+          buffer->abortWaitRecv();
+        }
 }
 
 int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) {
@@ -92,12 +92,12 @@ int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *count
 // agree tells everybody what this rank is about to do and hears what they are: a message of another size than
 // expected must never be sent. Who answers has entered the operation.
 void Context::agree(uint8_t *missing) {
-  std::vector<Piece> send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
+  Pieces send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
   for (size_t r = 0; r < send.size(); r++) {
     send[r] = {reinterpret_cast<std::byte *>(&call_->op), sizeof call_->op};
     receive[r] = {reinterpret_cast<std::byte *>(&theirs_[r]), sizeof theirs_[r]};
   }
-  exchange(send, receive, missing);
+  exchange(std::move(send), std::move(receive), missing);
   for (int r = 0; r < size_; r++) {
     if (r == me_ || !std::memcmp(&theirs_[static_cast<size_t>(r)], &call_->op, sizeof call_->op)) continue;
     call_->theirs = theirs_[static_cast<size_t>(r)];
@@ -105,16 +105,16 @@ void Context::agree(uint8_t *missing) {
   }
 }
 
-// exchange sends a piece to every other rank and receives one from each; lists have an entry a rank, this one's own
-// is ignored. missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
-void Context::exchange(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing) {
-  slot_++;
-  post(send, receive);
-  finish(send, receive, missing);
+// exchange sends and receives. missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
+void Context::exchange(Pieces send, Pieces receive, uint8_t *missing) {
+  post(single_, std::move(send), std::move(receive));
+  finish(single_, missing);
 }
 
-void Context::post(const std::vector<Piece> &send, const std::vector<Piece> &receive) {
-  auto make = [&](const std::vector<Piece> &pieces) {
+// post begins an exchange. All ranks post the same ones in the same order.
+void Context::post(Exchange &e, Pieces send, Pieces receive) {
+  slot_++;
+  auto make = [&](const Pieces &pieces) {
     Buffers list(pieces.size());
     for (size_t r = 0; r < pieces.size(); r++)
       if (static_cast<int>(r) != me_ && pieces[r].bytes)
@@ -124,45 +124,51 @@ void Context::post(const std::vector<Piece> &send, const std::vector<Piece> &rec
   Buffers outgoing = make(send), incoming = make(receive);
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    outgoing_.swap(outgoing);
-    incoming_.swap(incoming);
+    e.outgoing.swap(outgoing);
+    e.incoming.swap(incoming);
   }
+  e.send = std::move(send);
+  e.receive = std::move(receive);
   for (int i = 1; i < size_; i++) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     try {
-      if (incoming_[index]) incoming_[index]->recv(r, slot_);
-      if (outgoing_[index]) outgoing_[index]->send(r, slot_);
-    } catch (const std::exception &e) {
-      throw broken(r, e.what());
+      if (e.incoming[index]) e.incoming[index]->recv(r, slot_);
+      if (e.outgoing[index]) e.outgoing[index]->send(r, slot_);
+    } catch (const std::exception &error) {
+      throw broken(r, error.what());
     }
   }
 }
 
-void Context::finish(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing) {
+// finish waits until everything is sent and received.
+void Context::finish(Exchange &e, uint8_t *missing) {
   for (int i = 1; i < size_; i++) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     try {
       // A buffer that was aborted before it is waited for does not remember it.
-      if (receive[index].bytes && (stopped_ || !incoming_[index]->waitRecv(rest())))
+      if (e.incoming[index] && (stopped_ || !e.incoming[index]->waitRecv(rest())))
         throw Failure{HETERO_GLOO_STOPPED, r, ""};
-      if (send[index].bytes && (stopped_ || !outgoing_[index]->waitSend(rest())))
+      if (e.outgoing[index] && (stopped_ || !e.outgoing[index]->waitSend(rest())))
         throw Failure{HETERO_GLOO_STOPPED, r, ""};
-    } catch (const std::exception &e) {
-      Failure f = broken(r, e.what());
-      if (f.status != HETERO_GLOO_TIMEOUT || !missing) throw f;
-      // Who else has not come? Ranks that were waited for before have.
-      missing[r] = 1;
-      for (int k = i + 1; k < size_; k++) {
-        int other = (me_ + k) % size_;
-        try {
-          if (!incoming_[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1))) missing[other] = 1;
-        } catch (const std::exception &) {
-          missing[other] = 1;
-        }
-      }
+    } catch (const std::exception &error) {
+      Failure f = broken(r, error.what());
+      if (f.status == HETERO_GLOO_TIMEOUT && missing) note_missing(e, i, missing);
       throw f;
+    }
+  }
+}
+
+// note_missing finds, when the time is over, who has not sent. Ranks that were waited for before the i-th have.
+void Context::note_missing(Exchange &e, int i, uint8_t *missing) {
+  missing[(me_ + i) % size_] = 1;
+  for (int k = i + 1; k < size_; k++) {
+    int other = (me_ + k) % size_;
+    try {
+      if (!e.incoming[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1))) missing[other] = 1;
+    } catch (const std::exception &) {
+      missing[other] = 1;
     }
   }
 }

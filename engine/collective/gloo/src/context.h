@@ -46,6 +46,13 @@ private:
   struct Part {
     size_t offset, bytes;
   };
+  using Pieces = std::vector<Piece>;
+  using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
+  // A piece to every other rank and one from each; lists have an entry a rank, this one's own is ignored.
+  struct Exchange {
+    Pieces send, receive;
+    Buffers outgoing, incoming;
+  };
 
   void agree(uint8_t *missing);
   void perform(std::byte *buffer, const int64_t *counts);
@@ -54,13 +61,12 @@ private:
   void reduce_parts(std::byte *buffer, const int64_t *counts);
   Part part(int rank, const int64_t *counts) const;
 
-  void exchange(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing = nullptr);
-  void post(const std::vector<Piece> &send, const std::vector<Piece> &receive);
-  void finish(const std::vector<Piece> &send, const std::vector<Piece> &receive, uint8_t *missing);
+  void exchange(Pieces send, Pieces receive, uint8_t *missing = nullptr);
+  void post(Exchange &e, Pieces send, Pieces receive);
+  void finish(Exchange &e, uint8_t *missing = nullptr);
+  void note_missing(Exchange &e, int i, uint8_t *missing);
   std::chrono::milliseconds rest() const;
   Failure broken(int rank, const char *what) const;
-
-  using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
 
   const int me_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
@@ -68,8 +74,9 @@ private:
   uint64_t slot_ = 0; // raised by every exchange, on all ranks alike
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_; // held to change outgoing_ and incoming_, and by stop to read them
-  Buffers outgoing_, incoming_;
+  std::mutex mutex_; // held to change the buffers of exchanges, and by stop to read them
+  Exchange single_, scatters_[2], gathers_[2];
+  Exchange *const exchanges_[5] = {&single_, &scatters_[0], &scatters_[1], &gathers_[0], &gathers_[1]};
 
   // Of the operation under way.
   hetero_gloo_call *call_ = nullptr;

@@ -12,8 +12,9 @@ namespace {
 
 // All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one hop instead of two.
 constexpr size_t small_bytes = 64 << 10;
-// What a rank takes from each other rank at a time; scratch memory is as large for every rank.
-constexpr size_t block_bytes = 8 << 20;
+// What a rank takes from each other rank at a time: large against what a message costs, small against caches. Scratch
+// memory is twice as large for every rank.
+constexpr size_t block_bytes = 1 << 20;
 constexpr size_t line = 64;
 
 size_t element_bytes(int dtype) {
@@ -62,55 +63,67 @@ Context::Part Context::part(int rank, const int64_t *counts) const {
 // gather serves all-gather and broadcast.
 void Context::gather(std::byte *buffer, const int64_t *counts) {
   Part own = part(me_, counts);
-  std::vector<Piece> send(static_cast<size_t>(size_), Piece{buffer + own.offset, own.bytes}), receive;
+  Pieces send(static_cast<size_t>(size_), Piece{buffer + own.offset, own.bytes}), receive;
   for (int r = 0; r < size_; r++) {
     Part p = part(r, counts);
     receive.push_back({buffer + p.offset, p.bytes});
   }
-  exchange(send, receive);
+  exchange(std::move(send), std::move(receive));
 }
 
 void Context::reduce_small(std::byte *buffer) {
   size_t n = static_cast<size_t>(call_->op.elements), bytes = n * element_, stride = (bytes + line - 1) / line * line;
   scratch_.resize(std::max(scratch_.size(), stride * static_cast<size_t>(size_)));
-  std::vector<Piece> send(static_cast<size_t>(size_), Piece{buffer, bytes}), receive;
+  Pieces send(static_cast<size_t>(size_), Piece{buffer, bytes}), receive;
   std::vector<const void *> sources;
   for (int r = 0; r < size_; r++) {
     receive.push_back({scratch_.data() + stride * static_cast<size_t>(r), bytes});
     sources.push_back(r == me_ ? buffer : receive.back().data);
   }
-  exchange(send, receive);
+  exchange(std::move(send), std::move(receive));
   kernel_(buffer, nullptr, sources.data(), size_, n);
 }
 
-// reduce_parts serves reduce-scatter and all-reduce, block by block: everybody sends to each rank a block of that
-// rank's part; who owns it reduces, and in an all-reduce sends the result to everybody.
+// reduce_parts serves reduce-scatter and all-reduce, block by block: everybody sends to each rank a block of that rank's
+// part; who owns it reduces, and in an all-reduce sends the result to everybody. The next block's values travel while
+// this one's are reduced, and so do the last one's results.
 void Context::reduce_parts(std::byte *buffer, const int64_t *counts) {
+  bool give_back = call_->op.kind == HETERO_GLOO_ALL_REDUCE;
+  auto ranks = static_cast<size_t>(size_);
   size_t longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
-  size_t block = std::min(block_bytes, (longest + line - 1) / line * line);
-  scratch_.resize(std::max(scratch_.size(), block * static_cast<size_t>(size_)));
-  std::vector<Piece> others(static_cast<size_t>(size_)), mine(static_cast<size_t>(size_)),
-      results(static_cast<size_t>(size_));
-  std::vector<const void *> sources(static_cast<size_t>(size_));
-  for (size_t first = 0; first < longest; first += block) {
-    auto piece = [&](int rank) {
-      Part p = part(rank, counts);
-      size_t from = std::min(first, p.bytes);
-      return Piece{buffer + p.offset + from, std::min(block, p.bytes - from)};
-    };
-    Piece own = piece(me_);
-    for (int r = 0; r < size_; r++) {
-      auto i = static_cast<size_t>(r);
-      others[i] = piece(r);
-      mine[i] = {scratch_.data() + block * i, own.bytes};
-      sources[i] = r == me_ ? own.data : mine[i].data;
-      results[i] = own;
-    }
-    exchange(others, mine);
+  size_t block = std::min(block_bytes, (longest + line - 1) / line * line), blocks = (longest + block - 1) / block;
+  scratch_.resize(std::max(scratch_.size(), 2 * block * ranks));
+  auto piece = [&](int rank, size_t b) {
+    Part p = part(rank, counts);
+    size_t first = std::min(b * block, p.bytes);
+    return Piece{buffer + p.offset + first, std::min(block, p.bytes - first)};
+  };
+  auto pieces = [&](size_t b) {
+    Pieces list;
+    for (int r = 0; r < size_; r++) list.push_back(piece(r, b));
+    return list;
+  };
+  auto scratch = [&](size_t b) {
+    Pieces list;
+    for (size_t r = 0; r < ranks; r++)
+      list.push_back({scratch_.data() + block * (ranks * (b % 2) + r), piece(me_, b).bytes});
+    return list;
+  };
+  std::vector<const void *> sources(ranks);
+  post(scatters_[0], pieces(0), scratch(0));
+  for (size_t b = 0; b < blocks; b++) {
+    if (b + 1 < blocks) post(scatters_[(b + 1) % 2], pieces(b + 1), scratch(b + 1));
+    Exchange &scatter = scatters_[b % 2];
+    finish(scatter);
+    Piece own = piece(me_, b);
+    for (size_t r = 0; r < ranks; r++) sources[r] = static_cast<int>(r) == me_ ? own.data : scatter.receive[r].data;
     if (own.bytes) kernel_(own.data, nullptr, sources.data(), size_, own.bytes / element_);
-    if (call_->op.kind == HETERO_GLOO_ALL_REDUCE) exchange(results, others);
+    if (!give_back) continue;
+    post(gathers_[b % 2], Pieces(ranks, own), pieces(b));
+    if (b > 0) finish(gathers_[(b + 1) % 2]);
   }
+  if (give_back) finish(gathers_[(blocks + 1) % 2]);
 }
 
 } // namespace hetero
