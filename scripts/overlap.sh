@@ -18,6 +18,7 @@ usage() {
 		  --image-size PIXELS                                             (224)
 		  --batch-size SAMPLES global                                     (32)
 		  --precision NAME                                                (f32)
+		  --bucket-cap-mb MIB  0: chosen by measurement                  (25)
 		  --steps N            the first two are not counted              (10)
 		  --binary PATH                                                   (./hetero-train)
 	TEXT
@@ -29,7 +30,7 @@ fail() { # exit code, message
 }
 
 cd "$(dirname "$0")/.."
-rate=1gbit model=resnet50 image=224 batch=32 precision=f32 steps=10 binary=./hetero-train
+rate=1gbit model=resnet50 image=224 batch=32 precision=f32 cap=25 steps=10 binary=./hetero-train
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
@@ -41,6 +42,7 @@ while (($#)); do
 	--image-size) image=$2 ;;
 	--batch-size) batch=$2 ;;
 	--precision) precision=$2 ;;
+	--bucket-cap-mb) cap=$2 ;;
 	--steps) steps=$2 ;;
 	--binary) binary=$2 ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
@@ -79,7 +81,7 @@ threads=$((($(nproc) + 1) / 2))
 for overlap in true false; do
 	arguments=(train --model "$model" --dataset synthetic_image --num-samples "$((4 * batch))" --output-dir "$scratch/$overlap" --experiment-name run
 		--set "data.batch_size=$batch" --set "data.image_size=$image" --set "train.precision=$precision" --set "train.steps=$steps" --set "train.epochs=1000"
-		--set train.eval_interval=0 --set "parallel.overlap=$overlap" --set "device.threads=$threads" --set profile.enabled=true --set model.num_classes=1000
+		--set train.eval_interval=0 --set "parallel.overlap=$overlap" --set "parallel.bucket_cap_mb=$cap" --set "device.threads=$threads" --set profile.enabled=true --set model.num_classes=1000
 		--set data.workers=1)
 	RANK=1 ip netns exec "ht$id-b" "$binary" "${arguments[@]}" >"$scratch/log" 2>&1 &
 	other=$!
@@ -87,15 +89,15 @@ for overlap in true false; do
 	wait "$other" || fail 1 "rank 1 failed: $(tail -n 3 "$scratch/log")"
 done
 
-python3 - "$scratch" "$rate" "$model $image, batch $batch, $precision" <<'PYTHON'
+python3 - "$scratch" "$rate" "$model $image, batch $batch, $precision, buckets of $cap MiB" <<'PYTHON'
 import json
 import statistics
 import sys
 
 scratch, rate, what = sys.argv[1:]
 print(f"{what}, two ranks, {rate}; seconds of a step, medians over steps and ranks")
-print("| overlap | step | backward | communication | of it hidden | of what could be hidden |")
-print("|---|---|---|---|---|---|")
+print("| overlap | step | backward | communication | of it hidden | of what could be hidden | buckets |")
+print("|---|---|---|---|---|---|---|")
 for overlap in "true", "false":
     rows = []
     for rank in range(2):
@@ -104,5 +106,5 @@ for overlap in "true", "false":
     median = lambda key: statistics.median(r[key] for r in rows)
     exposed, hidden, backward = median("communication_time"), median("communication_hidden_time"), median("backward_time")
     could = min(exposed + hidden, backward)
-    print(f"| {overlap} | {median('iteration_time'):.3f} | {backward:.3f} | {exposed + hidden:.3f} | {hidden:.3f} | {100 * hidden / could:.0f} % |")
+    print(f"| {overlap} | {median('iteration_time'):.3f} | {backward:.3f} | {exposed + hidden:.3f} | {hidden:.3f} | {100 * hidden / could:.0f} % | {rows[0]['communication_buckets']} |")
 PYTHON

@@ -23,8 +23,8 @@ func (p *Parallel) Keys() []Key {
 			Doc("What carries the gradients. `nccl`: between GPUs. `gloo`: between CPUs, or CPUs and GPUs. `auto`: `nccl` where every rank has a GPU of its own, else `gloo`."),
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).
 			Doc("Ranks started on this machine, which divide its cores among them. 0: one for each local device. Not for a process that a launcher has started as one rank of several."),
-		Float(&p.BucketCapMB, "bucket_cap_mb", 25).Unit("MiB").AtMost(1 << 16).
-			Doc("Gradients are sent in buckets of at most this size while backward still runs. 0: the size is tuned at the start."),
+		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).
+			Doc("Gradients are sent in buckets of at most this size while backward still runs, the first and last ones being smaller. 0: the buckets with which the last one is through first, from a few passes and all-reduces that are measured at the start. The result does not depend on it, digit by digit."),
 		Bool(&p.Overlap, "overlap", true).
 			Doc("Whether buckets are sent while backward still runs, or all of them after it."),
 		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").
