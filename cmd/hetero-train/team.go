@@ -122,7 +122,8 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 	p := j.cfg.Parallel
 	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Facts: j.facts(), Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds), Log: j.opts.log, Listener: listener, Status: j.team.position})
+		Address: place.Master(), Facts: j.facts(), Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
+		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: j.opts.log, Listener: listener, Status: j.team.position})
 	if err != nil {
 		return err
 	}
@@ -169,7 +170,7 @@ func (j *job) facts() []rendezvous.Fact {
 	return []rendezvous.Fact{
 		{Name: "program", Value: versionText()},
 		{Name: "settings that are not the defaults", Value: settings.String()},
-		{Name: "gradients in transit", Value: fmt.Sprintf("%s, buckets of %v MiB, overlap %v", p.WireDType, p.BucketCapMB, p.Overlap)},
+		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes())},
 		{Name: "precision", Value: j.precision.String()},
 	}

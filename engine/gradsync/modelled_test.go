@@ -2,6 +2,7 @@ package gradsync
 
 import (
 	"context"
+	"flag"
 	"math"
 	"runtime"
 	"slices"
@@ -118,8 +119,14 @@ func TestExposedTimeIsWhatTheModelForetells(t *testing.T) {
 	}
 }
 
+// For measurements: 1000 ranks and 100 steps, for example.
+var (
+	manyRanks = flag.Int("many-ranks", 200, "ranks of TestManyRanksInOneProcess")
+	manySteps = flag.Int("many-steps", 3, "steps of TestManyRanksInOneProcess")
+)
+
 func TestManyRanksInOneProcess(t *testing.T) {
-	size, steps := 200, 3
+	size, steps := *manyRanks, *manySteps
 	if testing.Short() {
 		size = 50
 	}
