@@ -39,7 +39,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	r.result.LastEval = &e
 	r.Observer.EvalDone(e)
 	if e.Best && r.KeepBest {
-		if err := r.save(); err != nil {
+		if err := r.saveBeside(); err != nil {
 			r.Observer.Warn(err)
 		}
 	}
@@ -55,6 +55,11 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 	}
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
+	}
+	if p := r.peers(); p != nil { // shares may have changed since the last evaluation
+		if reads := p.reads(); r.Eval.SetShare(0, reads.Offset, reads.Count) != nil {
+			return Evaluation{}, fmt.Errorf("share %+v of the evaluation", reads)
+		}
 	}
 	var all Sums
 	for {

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -57,7 +58,9 @@ func (p *Peers) Reads() (share data.Share, most int) {
 	return share, max(p.MaxShare, share.Count, 1)
 }
 
-func (p *Peers) check(shares []int, micro int) error {
+// check reports shares that are no division of a micro-batch, or that cut a group of samples of batch normalisation; only the
+// last group, which ends with the micro-batch, may be smaller.
+func (p *Peers) check(shares []int, micro, group int) error {
 	if p.Grads == nil || p.Stats == nil {
 		return errors.New("replica: peers need two communicators")
 	}
@@ -69,7 +72,9 @@ func (p *Peers) check(shares []int, micro int) error {
 		if n < 0 {
 			return fmt.Errorf("replica: share of rank %d: got %d samples, want 0 or more", rank, n)
 		}
-		sum += n
+		if sum += n; group > 0 && !p.SyncNorm && n%group != 0 && sum != micro {
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want a multiple of a group of %d", rank, n, group)
+		}
 	}
 	if sum != micro {
 		return fmt.Errorf("replica: shares %v hold %d samples, want the %d of a micro-batch", shares, sum, micro)
@@ -91,6 +96,14 @@ func (p *Peers) Abort(cause error) {
 	if p != nil {
 		p.Grads.Abort(cause)
 		p.Stats.Abort(cause)
+	}
+}
+
+// drain waits until nothing of a failed communicator touches memory any more.
+func (p *Peers) drain() {
+	if p != nil {
+		p.Grads.Sync(context.Background()) // the failure is known
+		p.Stats.Sync(context.Background())
 	}
 }
 
@@ -146,6 +159,9 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, p.plan.Close()) }() // its programs: it is bound again
+	if err := r.clearInputs(p.plan); err != nil {
+		return nil, err
+	}
 	elapsed := make([]time.Duration, len(p.plan.Launches()))
 	for i := range passes + 1 {
 		if i == 1 {
@@ -163,6 +179,26 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	}
 	t, err := gradsync.Tune(context.Background(), r.opts.Peers.Grads, r.dev, p.plan, elapsed, r.state.Grads, r.opts.Peers.Wire)
 	return t.Ends, err
+}
+
+// clearInputs writes zeros into a bound plan's inputs: labels have to be sound.
+func (r *Replica) clearInputs(p *plan.Plan) error {
+	for _, name := range p.InputNames() {
+		to, _, err := p.Input(name)
+		if err != nil {
+			return err
+		}
+		zeros, err := r.dev.AllocHost(to.Bytes)
+		if err != nil {
+			return err
+		}
+		clear(zeros.Host())
+		err = errors.Join(r.stream.Copy(to, device.Whole(zeros)), r.stream.Sync(), zeros.Free())
+		if err != nil {
+			return fmt.Errorf("clear input %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // RankStep is one rank's part of a step.

@@ -59,6 +59,7 @@ type Replica struct {
 	copied map[string]*bytes.Buffer // what the last checkpoint in mid-run was written from, by tensor
 
 	planning sync.Mutex
+	closed   bool
 	shares   map[int]*share // planned so far, by samples of a micro-batch
 
 	sums    *gradsync.Sync // over ranks; nil without peers
@@ -102,7 +103,7 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 	}
 	r.closer.add(r.stream.Close)
 	if p := opts.Peers; p != nil {
-		if err := p.check(p.Shares, opts.microBatch()); err != nil {
+		if err := p.check(p.Shares, opts.microBatch(), opts.GhostGroup); err != nil {
 			return nil, err
 		}
 	}
@@ -296,8 +297,13 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 	return out
 }
 
-// Close frees everything in reverse order.
-func (r *Replica) Close() error { return r.closer.close() }
+// Close frees everything in reverse order, once no plan is being made.
+func (r *Replica) Close() error {
+	r.planning.Lock()
+	defer r.planning.Unlock()
+	r.closed = true
+	return r.closer.close()
+}
 
 // RunTimed runs prepare, forward and backward on the batch that was loaded last and adds each launch's time to
 // elapsed, in the order of Plan().Launches(). Parameters are not updated.

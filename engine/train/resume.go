@@ -30,7 +30,10 @@ func (r *run) begin(state *checkpoint.State) error {
 		return nil
 	}
 	r.savedStep = -1
-	return r.finalSave()
+	if err := r.saveBeside(); err != nil {
+		return fmt.Errorf("%w: %w", ErrFinalSave, err)
+	}
+	return nil
 }
 
 // restore takes over counters of a checkpoint. If the batch size has changed since, the run goes on behind the samples

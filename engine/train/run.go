@@ -99,6 +99,7 @@ type run struct {
 	evalOwed   bool         // the evaluation of this step is due, but not done
 	asked      wish         // what the ranks agreed on after the last step
 	alone      [1]RankStep
+	ranks      []RankStep // of the last step
 	result     Result
 	record     StepRecord
 }
@@ -114,6 +115,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	resume, err := r.meet(context.WithoutCancel(ctx))
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
+		o.Replica.opts.Peers.drain()
 		return r.result, err
 	}
 	if err = r.begin(resume); err == nil {
@@ -122,6 +124,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.settleSave()
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
+		o.Replica.opts.Peers.drain()
 	}
 	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
 	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
@@ -147,7 +150,7 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if want.timeOver {
 			r.result.OutOfTime = true
-			return r.finalSave()
+			return r.leave(whole)
 		}
 		if err := r.split(); err != nil {
 			return err
@@ -167,6 +170,16 @@ func (r *run) train(ctx context.Context) error {
 		}
 	}
 	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)
+	return r.leave(whole)
+}
+
+// leave saves what the ranks hold, once it is known to be the same.
+func (r *run) leave(ctx context.Context) error {
+	if r.peers() != nil {
+		if err := r.Replica.checkReplicas(ctx); err != nil {
+			return fmt.Errorf("step %d: %w", r.step, err)
+		}
+	}
 	return r.finalSave()
 }
 
@@ -185,7 +198,8 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("step %d: %w", r.step+1, err)
 	}
-	out.Sums = total(ranks)
+	r.ranks = append(r.ranks[:0], ranks...) // evaluations report in the same place
+	out.Sums = total(r.ranks)
 	at := r.position() // of this step, from 0
 	r.step++
 	r.seen += int64(out.Samples)
@@ -198,7 +212,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.nanRow++
 		r.result.Skipped++
 	}
-	r.record = StepRecord{StepResult: out, Ranks: ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Ranks: r.ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
 		if err := r.Replica.checkReplicas(whole); err != nil {

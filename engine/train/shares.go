@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -37,6 +38,9 @@ func (r *Replica) PlanShare(n int) error {
 func (r *Replica) planned(n int) (_ *share, err error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
+	if r.closed {
+		return nil, errors.New("replica: closed")
+	}
 	if s := r.shares[n]; s != nil {
 		return s, nil
 	}
@@ -131,7 +135,7 @@ func (r *Replica) SetShares(samples []int) error {
 	if p == nil {
 		return fmt.Errorf("replica: shares %v: there are no other ranks", samples)
 	}
-	if err := p.check(samples, r.opts.microBatch()); err != nil {
+	if err := p.check(samples, r.opts.microBatch(), r.opts.GhostGroup); err != nil {
 		return err
 	}
 	s, err := r.planned(samples[p.Grads.Rank()])

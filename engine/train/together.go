@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -39,11 +38,7 @@ func (r *run) split() error {
 		return fmt.Errorf("shares %v from step %d on: %w", shares, r.step+1, err)
 	}
 	reads := r.peers().reads()
-	err := r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
-	if err == nil && r.Eval != nil {
-		err = errors.Join(r.Eval.JumpTo(0), r.Eval.SetShare(0, reads.Offset, reads.Count))
-	}
-	return err
+	return r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
 }
 
 // share tells the other ranks of this one's part and learns of theirs.
