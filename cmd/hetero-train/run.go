@@ -66,19 +66,15 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	defer j.closeAll()
 	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart} {
 		if err := open(ctx); err != nil {
-			return j.fail(ctx, err)
+			j.team.abort(err) // also for a signal: the others have not agreed on it
+			return classify(ctx, err)
 		}
 		if j.finished() {
 			return j.sayFinished()
 		}
 	}
-	return j.fail(ctx, j.train(ctx))
-}
-
-// fail gives an error its exit code, and tells the other ranks of it, but for a stop that they have agreed on.
-func (j *job) fail(ctx context.Context, err error) error {
-	err = classify(ctx, err)
-	if err != nil && !errors.As(err, new(stopped)) {
+	err := classify(ctx, j.train(ctx))
+	if err != nil && !errors.As(err, new(stopped)) { // ranks stop together
 		j.team.abort(err)
 	}
 	return err
@@ -101,7 +97,7 @@ func (j *job) finished() bool {
 }
 
 func (j *job) openDevice(context.Context) (err error) {
-	threads, ranks := j.cfg.Device.Threads, j.opts.place.LocalWorldSize
+	threads, ranks := j.cfg.Device.Threads, j.localRanks()
 	if threads == 0 && ranks > 1 {
 		threads = max(usableCPUs()/ranks, 1)
 	}
@@ -269,6 +265,9 @@ func (j *job) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := j.team.ready(ctx); err != nil {
+		return err
+	}
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
 	err = classify(ctx, err)
@@ -372,6 +371,9 @@ func (j *job) newLoader(o data.Options) (*data.Loader, error) {
 	if p := j.team.joined(); p != nil {
 		share, most := p.Reads()
 		o.Share, o.MaxCount = &share, most
+		if o.Workers == 0 {
+			o.Workers = max(usableCPUs()/j.localRanks(), 1)
+		}
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {

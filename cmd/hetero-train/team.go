@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"log/slog"
 	"math"
 	"net"
 	"os"
@@ -15,18 +13,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
-	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
-	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/gloo"
-	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
@@ -93,6 +84,16 @@ func (t *team) abort(cause error) {
 	}
 	t.peers.Abort(cause)
 	t.group.Abort(cause)
+	t.peers.Drain()
+}
+
+// localRanks is how many ranks share this machine, as far as it is known before they meet.
+func (j *job) localRanks() int {
+	place := j.opts.place
+	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
+		return max(place.WorldSize, 1)
+	}
+	return max(place.LocalWorldSize, 1)
 }
 
 // usableCPUs is how many this process may use, by affinity and quota, at least 1.
@@ -135,7 +136,7 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 func readToken(file string, env environment) (rendezvous.Token, error) {
 	if file == "" {
 		text, _ := env.lookup("HETERO_TOKEN")
-		return rendezvous.Token(text), nil
+		return rendezvous.Token(strings.TrimSpace(text)), nil
 	}
 	info, err := os.Stat(file)
 	if err != nil {
@@ -176,57 +177,12 @@ func (j *job) facts() []rendezvous.Fact {
 	}
 }
 
-// connect opens the communicators.
-func (j *job) connect(ctx context.Context) error {
-	t := j.team
+// ready waits until all ranks are about to train. What rank 0 does alone before, loading a checkpoint, has no time-out.
+func (t *team) ready(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	shares, err := j.shares(t.place.WorldSize)
-	if err != nil {
-		return err
-	}
-	var shared [2]string // addresses in shared memory: gradients, statistics
-	if err := t.tell(ctx, "communicators", &shared, func() error {
-		shared = [2]string{shm.NewAddress(), shm.NewAddress()}
-		return nil
-	}); err != nil {
-		return err
-	}
-	grads, err := j.communicator(ctx, "gradients", shared[0])
-	if err != nil {
-		return err
-	}
-	stats, err := j.communicator(ctx, "statistics", shared[1])
-	if err != nil {
-		return err
-	}
-	p, m := j.cfg.Parallel, j.cfg.Model
-	t.peers = &train.Peers{Grads: grads, Stats: stats, Shares: shares, SyncNorm: m.BatchNorm == "sync",
-		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
-	if p.WireDType == "bf16" {
-		t.peers.Wire = tensor.BF16
-	}
-	t.running.Store(t.peers)
-	go func() { // a rank that is gone may not be missed by a communicator for long
-		<-t.group.Broken()
-		t.peers.Abort(t.group.Err())
-	}()
-	if t.leads() {
-		watched, stop := context.WithCancel(ctx)
-		j.later(func() error { stop(); return nil })
-		go j.watch(watched, seconds(min(p.TimeoutSeconds/4, 10)))
-	}
-	if t.leads() {
-		j.opts.log.Info("all ranks are here", "ranks", t.place.WorldSize, "shares", shares)
-		if m.BatchNorm == "local" {
-			j.opts.log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
-		}
-		if len(j.cfg.Balance.FixedShares) == 0 && j.cfg.Balance.Policy != "none" {
-			j.opts.log.Warn("balance.policy: this version divides the batch equally; balance.fixed_shares sets other shares", "got", j.cfg.Balance.Policy)
-		}
-	}
-	return nil
+	return t.group.Barrier(ctx, "ready")
 }
 
 // tellStart lets rank 0, which has opened the run, say how it begins.
@@ -264,119 +220,3 @@ func (t *team) tell(ctx context.Context, what string, value any, set func() erro
 	}
 	return nil
 }
-
-// communicator joins all ranks: through shared memory on one machine, at an address that rank 0 has made up, else over the network.
-func (j *job) communicator(ctx context.Context, name, address string) (collective.Communicator, error) {
-	t, p := j.team, j.cfg.Parallel
-	ctx, cancel := context.WithTimeout(ctx, seconds(p.RendezvousTimeoutSeconds))
-	defer cancel()
-	if t.oneMachine() && p.SharedMemory != "off" {
-		c, err := shm.Connect(ctx, shm.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Address: address, Timeout: seconds(p.TimeoutSeconds)})
-		if err != nil {
-			return nil, err
-		}
-		j.later(c.Close)
-		return c, nil
-	}
-	host, err := ownAddress(t.place.Master())
-	if err != nil {
-		return nil, err
-	}
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Control: t.group, RankOf: lostRank, Name: name,
-		Host: host, Timeout: seconds(p.TimeoutSeconds)})
-	if errors.Is(err, gloo.ErrUnavailable) {
-		return nil, withCode(exitUsage, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	j.later(c.Close)
-	return c, nil
-}
-
-func (t *team) oneMachine() bool {
-	members := t.group.Members()
-	return !slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })
-}
-
-// ownAddress is this machine's as rank 0's machine sees it: that of the route to it. Nothing is sent.
-func ownAddress(master string) (string, error) {
-	conn, err := net.Dial("udp", master)
-	if err != nil {
-		return "", withCode(exitCommunication, fmt.Errorf("find the address of this machine: %w", err))
-	}
-	defer conn.Close()
-	return conn.LocalAddr().(*net.UDPAddr).IP.String(), nil
-}
-
-// lostRank is the rank that an error of the group is about, -1 for none.
-func lostRank(err error) int {
-	var lost *rendezvous.LostError
-	if errors.As(err, &lost) {
-		return lost.Rank
-	}
-	return -1
-}
-
-// shares is how many samples of each micro-batch every rank has: those of balance.fixed_shares, else equal ones. With groups of
-// samples for batch normalisation whole groups are divided, and the samples beyond go to the last rank.
-func (j *job) shares(ranks int) ([]int, error) {
-	c := j.cfg
-	if err := c.CheckRanks(ranks); err != nil {
-		return nil, err
-	}
-	micro, unit := c.Data.BatchSize/c.Train.GradAccumulation, 1
-	if c.Model.BatchNorm == "ghost" {
-		unit = c.Model.GhostGroup
-	}
-	speed, limit := make([]float64, ranks), make([]int, ranks)
-	for rank := range ranks {
-		speed[rank], limit[rank] = 1, micro
-		if fixed := c.Balance.FixedShares; len(fixed) > 0 {
-			if speed[rank] = float64(fixed[rank]); fixed[rank] == 0 {
-				speed[rank], limit[rank] = 1, 0
-			}
-		}
-	}
-	shares, err := balancer.Split(micro/unit, speed, limit)
-	if err != nil {
-		return nil, usageError("shares of a micro-batch of %d samples (data.batch_size / train.grad_accumulation) in units of %d: %w", micro, unit, err)
-	}
-	for rank := range shares {
-		shares[rank] *= unit
-	}
-	shares[ranks-1] += micro % unit
-	if fixed := c.Balance.FixedShares; len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
-		return nil, usageError("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, unit, shares)
-	}
-	return shares, nil
-}
-
-// follow trains as a rank that does not lead: it owns no files but a log.
-func (j *job) follow(ctx context.Context) error {
-	if logFile, err := os.OpenFile(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil {
-		j.later(logFile.Close)
-		j.opts.logFile.to(logFile)
-	} // on another machine there may be no such folder: then standard error is the log
-	options, err := j.sharedOptions()
-	if err != nil {
-		return err
-	}
-	options.Observer = follower{j.opts.log}
-	result, err := train.Run(ctx, options)
-	if err == nil && result.Interrupted {
-		err = j.interruption(ctx)
-		return withCode(exitCode(err), shown{err}) // rank 0 says it
-	}
-	return err
-}
-
-// follower is the observer of a rank that does not lead: the leader shows and records the run.
-type follower struct{ log *slog.Logger }
-
-func (follower) StepDone(*train.StepRecord)            {}
-func (follower) EvalDone(train.Evaluation)             {}
-func (follower) RolledBack(int64)                      {}
-func (follower) Saving()                               {}
-func (follower) Saved(checkpoint.Saved, time.Duration) {}
-func (f follower) Warn(err error)                      { f.log.Warn(err.Error()) }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,12 +28,14 @@ func (t *team) position() string {
 	return strings.Join(texts, "; ")
 }
 
+const waiting = "waits in operation"
+
 func describe(p collective.Progress) string {
 	switch {
 	case p.Entered == 0:
 		return "no operation yet"
 	case p.Entered > p.Finished:
-		return fmt.Sprintf("waits in operation %d, %s", p.Entered, p.Last)
+		return fmt.Sprintf("%s %d, %s", waiting, p.Entered, p.Last)
 	}
 	return fmt.Sprintf("has finished operation %d, %s", p.Finished, p.Last)
 }
@@ -74,6 +77,10 @@ func (j *job) watch(ctx context.Context, limit time.Duration) {
 		where, err := t.group.Survey(ctx)
 		if err != nil {
 			return
+		}
+		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, waiting) })
+		if first != t.place.Rank {
+			continue // the first of those that wait says it
 		}
 		for rank, text := range where {
 			j.opts.log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)

@@ -99,8 +99,8 @@ func (p *Peers) Abort(cause error) {
 	}
 }
 
-// drain waits until nothing of a failed communicator touches memory any more.
-func (p *Peers) drain() {
+// Drain waits until nothing of a failed communicator touches memory any more.
+func (p *Peers) Drain() {
 	if p != nil {
 		p.Grads.Sync(context.Background()) // the failure is known
 		p.Stats.Sync(context.Background())

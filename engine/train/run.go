@@ -115,7 +115,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	resume, err := r.meet(context.WithoutCancel(ctx))
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
-		o.Replica.opts.Peers.drain()
+		o.Replica.opts.Peers.Drain()
 		return r.result, err
 	}
 	if err = r.begin(resume); err == nil {
@@ -124,7 +124,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	r.settleSave()
 	if err != nil {
 		o.Replica.opts.Peers.Abort(err)
-		o.Replica.opts.Peers.drain()
+		o.Replica.opts.Peers.Drain()
 	}
 	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
 	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
