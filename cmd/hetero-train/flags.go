@@ -18,6 +18,8 @@ import (
 type trainFlags struct {
 	profiling *bool // --enable-profiling, nil where it was not given
 	balancing bool  // --enable-load-balancing
+
+	nodes, nodeRank string // --nnodes, --node-rank
 }
 
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
@@ -57,6 +59,8 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
+	cmd.Flags().StringVar(&flags.nodes, "nnodes", "", "`machines` of the run, each of which starts its own ranks")
+	cmd.Flags().StringVar(&flags.nodeRank, "node-rank", "", "`number` of this machine among them, from 0")
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags
 }
@@ -91,7 +95,7 @@ func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []st
 	}
 	for i, o := range overrides {
 		if o.Origin == "--batch-size" {
-			overrides[i].Value = timesRanks(o.Value, configuredRanks(a, overrides))
+			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(a, overrides))
 		}
 	}
 	return overrides, warnings, nil
@@ -121,13 +125,13 @@ func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
 // configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
 // reported when the configuration is loaded with the batch size. Shares are left out: they have to match that.
-func configuredRanks(a *app, overrides []config.Override) int {
+func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
 	whole := config.Override{Key: "balance.fixed_shares", Value: "[]"}
 	cfg, err := config.Load(a.file, catalog, append(slices.Clone(overrides), whole)...)
 	if err != nil {
 		return 1
 	}
-	place, err := findPlace(cfg, a.env.environ)
+	place, err := findPlace(cfg, f, a.env.environ)
 	if err != nil {
 		return 1
 	}

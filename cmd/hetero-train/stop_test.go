@@ -22,6 +22,16 @@ type ended struct {
 // finish runs cmd to its end. Once it has shown a step, it gets the signal, if there is one.
 func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	t.Helper()
+	return finishAfterStep(t, cmd, func() {
+		if signal != 0 {
+			cmd.Process.Signal(signal)
+		}
+	})
+}
+
+// finishAfterStep does something once cmd has shown a step.
+func finishAfterStep(t *testing.T, cmd *exec.Cmd, do func()) ended {
+	t.Helper()
 	var out, messages bytes.Buffer
 	cmd.Stderr = &messages
 	pipe, err := cmd.StdoutPipe()
@@ -31,14 +41,12 @@ func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(pipe)
+	lines, shown := bufio.NewScanner(pipe), false
 	for lines.Scan() {
 		out.WriteString(lines.Text() + "\n")
-		if signal != 0 && strings.HasPrefix(lines.Text(), "step ") {
-			if err := cmd.Process.Signal(signal); err != nil {
-				t.Fatal(err)
-			}
-			signal = 0
+		if !shown && strings.HasPrefix(lines.Text(), "step ") {
+			shown = true
+			do()
 		}
 	}
 	return ended{exitOf(t, cmd.Wait()), out.String(), messages.String()}
@@ -74,7 +82,7 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exitDiverged, "not finite"},
 		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exitData, "images.tar"},
 		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exitUsage, "data.image_size"},
-		{"too large a batch", []string{"model.channels=[4096]", "data.batch_size=4096", "data.image_size=512", "data.num_samples=4096"}, 0, exitDevice, "samples fit; lower data.batch_size"},
+		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exitDevice, "samples fit; lower data.batch_size"},
 		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exitDone, ""},
 		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exitDone, "device.threads"},
 	} {

@@ -26,9 +26,9 @@ import (
 const compareSteps = 100
 
 // findPlace tells which rank of how many this process is, or that it starts those of its machine.
-func findPlace(cfg *config.Config, environ []string) (discovery.Place, error) {
+func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discovery.Place, error) {
 	p := cfg.Parallel
-	o := discovery.Options{Devices: 1}
+	o := discovery.Options{Devices: 1, Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
