@@ -54,6 +54,10 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		mustComplete(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 	}
 	flags := new(trainFlags)
+	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+		a.overrides = append(a.overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
+		return nil
+	})
 	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
 		on, err := strconv.ParseBool(text)
 		flags.profiling = &on

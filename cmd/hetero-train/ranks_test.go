@@ -79,6 +79,26 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
+func TestSlurmStartsRanks(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	ranks := make([]*exec.Cmd, 2)
+	for rank := range ranks {
+		ranks[rank] = p.command(dir, "train.steps=5")
+		ranks[rank].Env = append(os.Environ(), "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
+			"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2", fmt.Sprint("MASTER_PORT=", port))
+	}
+	if err := ranks[1].Start(); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, ranks[0], 0).check(t, exitDone, "decided by Slurm")
+	if code := exitOf(t, ranks[1].Wait()); code != exitDone {
+		t.Errorf("rank 1: got exit code %d", code)
+	}
+	if got := resultOf(t, filepath.Join(dir, "run")); got.SamplesSeen != 40 {
+		t.Errorf("got %+v, want 5 steps of 8 samples", got)
+	}
+}
+
 func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=40", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"}

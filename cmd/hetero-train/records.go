@@ -83,7 +83,7 @@ func (o *records) StepDone(r *train.StepRecord) {
 		t := &own.Times
 		m.Rank, m.BatchSize = rank, int64(own.Samples)
 		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
-		m.Bytes, m.Buckets = own.Bytes, int64(own.Buckets)
+		m.Exchanges, m.Bytes, m.Buckets = t.Exchanges, own.Bytes, int64(own.Buckets)
 		m.GPUUtilization, m.GPUMemoryPercent = own.Load.UtilizationPercent, own.Load.MemoryPercent
 		w.Append(m)
 	}

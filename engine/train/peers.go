@@ -225,7 +225,7 @@ type reports struct {
 	all  []RankStep
 }
 
-const reportFields = 16
+const reportFields = 17
 
 func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
 	size := comm.Size()
@@ -266,7 +266,7 @@ func (x *reports) put(s RankStep, w wish) {
 	t := s.Times
 	fields := [reportFields]float64{s.Loss, float64(s.Samples), float64(s.Top1), float64(s.Top5),
 		float64(t.Data), float64(t.Forward), float64(t.Backward), float64(t.Communication), float64(t.Optimizer), float64(t.Hidden),
-		float64(s.Buckets), float64(s.Bytes), s.Load.UtilizationPercent, s.Load.MemoryPercent, number(w.stop), number(w.timeOver)}
+		float64(s.Buckets), float64(s.Bytes), s.Load.UtilizationPercent, s.Load.MemoryPercent, number(w.stop), number(w.timeOver), float64(t.Exchanges)}
 	row := x.row(x.rank)
 	for i, f := range fields {
 		binary.LittleEndian.PutUint64(row[8*i:], math.Float64bits(f))
@@ -281,7 +281,7 @@ func (x *reports) get(rank int) wish {
 	}
 	x.all[rank] = RankStep{Sums: Sums{Loss: f[0], Samples: int(f[1]), Top1: int(f[2]), Top5: int(f[3])},
 		Times: StepTimes{Data: time.Duration(f[4]), Forward: time.Duration(f[5]), Backward: time.Duration(f[6]),
-			Communication: time.Duration(f[7]), Optimizer: time.Duration(f[8]), Hidden: time.Duration(f[9])},
+			Communication: time.Duration(f[7]), Optimizer: time.Duration(f[8]), Hidden: time.Duration(f[9]), Exchanges: time.Duration(f[16])},
 		Buckets: int(f[10]), Bytes: int64(f[11]), Load: Load{f[12], f[13]}}
 	return wish{stop: f[14] != 0, timeOver: f[15] != 0}
 }

@@ -20,7 +20,8 @@ type Batches interface {
 type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
-	Hidden time.Duration // communication under the backward pass, no part of Total
+	Hidden    time.Duration // communication under the backward pass, no part of Total
+	Exchanges time.Duration // of batch normalisation, within the passes of the last micro-batch: transfer and waiting for slower ranks
 }
 
 // Total is the whole step.
@@ -90,7 +91,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 		if err != nil {
 			return out, err
 		}
-		out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
+		out.Times.Hidden, out.Times.Exchanges, out.Buckets, out.Bytes = times.Hidden, times.Exchanges, times.Buckets, times.Bytes
 		lap(&out.Times.Communication)
 	}
 	if err := r.optim.Step(r.stream, rate, 1); err != nil {

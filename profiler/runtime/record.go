@@ -33,8 +33,9 @@ type Record struct {
 	Communication       time.Duration // exposed
 	Optimizer           time.Duration
 	CommunicationHidden time.Duration
-	Bytes               int64 // of gradients that were summed over ranks
-	Buckets             int64 // in which they were
+	Exchanges           time.Duration // of batch normalisation
+	Bytes               int64         // of gradients that were summed over ranks
+	Buckets             int64         // in which they were
 
 	GPUUtilization   float64 // percent
 	GPUMemoryPercent float64
@@ -68,6 +69,7 @@ func (r *Record) appendJSON(b []byte) []byte {
 	b = appendSeconds(b, `,"communication_time":`, r.Communication)
 	b = appendSeconds(b, `,"optimizer_time":`, r.Optimizer)
 	b = appendSeconds(b, `,"communication_hidden_time":`, r.CommunicationHidden)
+	b = appendSeconds(b, `,"exchange_time":`, r.Exchanges)
 	b = appendInt(b, `,"communication_bytes":`, r.Bytes)
 	b = appendInt(b, `,"communication_buckets":`, r.Buckets)
 	b = appendFloat(b, `,"gpu_utilization":`, r.GPUUtilization)
@@ -152,6 +154,7 @@ type wireRecord struct {
 	Communication       float64  `json:"communication_time"`
 	Optimizer           float64  `json:"optimizer_time"`
 	CommunicationHidden float64  `json:"communication_hidden_time"`
+	Exchanges           float64  `json:"exchange_time"`
 	Bytes               int64    `json:"communication_bytes"`
 	Buckets             int64    `json:"communication_buckets"`
 	GPUUtilization      *float64 `json:"gpu_utilization"`
@@ -175,7 +178,7 @@ func (r *Record) UnmarshalJSON(text []byte) error {
 		GradNorm: orNaN(w.GradNorm), LossScale: orNaN(w.LossScale), Skipped: w.Skipped,
 		DataLoading: duration(w.DataLoading), Forward: duration(w.Forward), Backward: duration(w.Backward),
 		Communication: duration(w.Communication), Optimizer: duration(w.Optimizer),
-		CommunicationHidden: duration(w.CommunicationHidden), Bytes: w.Bytes, Buckets: w.Buckets,
+		CommunicationHidden: duration(w.CommunicationHidden), Exchanges: duration(w.Exchanges), Bytes: w.Bytes, Buckets: w.Buckets,
 		GPUUtilization: orNaN(w.GPUUtilization), GPUMemoryPercent: orNaN(w.GPUMemoryPercent),
 		Temperature: orNaN(w.Temperature), Power: orNaN(w.Power),
 	}
