@@ -20,6 +20,7 @@ var faultChecks = []check{
 	{"the death of a rank while others wait for their programs", checkDeathBefore},
 	{"an abort is told to everybody with its cause", checkAbort},
 	{"an abort ends waiting for a program", checkAbortBefore},
+	{"nothing is written to buffers after an aborted operation", checkFreeAfterAbort},
 	{"a failed program fails the group", checkFailedProgram},
 	{"different operations are found", checkMismatch},
 	{"closing in order disturbs nobody who is done", checkOrderlyClose},

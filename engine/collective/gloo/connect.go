@@ -60,7 +60,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	t := &transport{config: c, conn: conn, ended: make(chan struct{})}
 	t.queue = queue.New(t, queue.Options{Rank: c.Rank, Size: c.Size, OwnThread: true})
 	if c.Size > 1 {
-		t.watching.Go(t.watch)
+		t.background.Go(t.watch)
 	}
 	return &Communicator{t.queue, t}, nil
 }

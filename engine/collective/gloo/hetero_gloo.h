@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define HETERO_GLOO_VERSION 1
+#define HETERO_GLOO_VERSION 2
 #define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
 
 typedef enum hetero_gloo_kind {
@@ -75,10 +75,13 @@ typedef struct hetero_gloo_api {
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
    * entry a rank, set to 1 for those that have not entered it, after a TIMEOUT. Returns a status; after any but OK
-   * only close is left. */
+   * only disconnect and close are left. Either way nothing touches the buffer any more. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends connect or run under way, or the next. */
   void (*stop)(hetero_gloo_context *);
+  /* Closes the connections after a run that failed, beside stop if need be; some 10 ms for each. The other ranks then
+   * fail too, so they are told of the reason first. */
+  void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);
 } hetero_gloo_api;
 

@@ -45,6 +45,7 @@ static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero
 	return a->run(c, call, buffer, counts, missing);
 }
 static void gloo_stop(const hetero_gloo_api *a, hetero_gloo_context *c) { a->stop(c); }
+static void gloo_disconnect(const hetero_gloo_api *a, hetero_gloo_context *c) { a->disconnect(c); }
 static void gloo_close(const hetero_gloo_api *a, hetero_gloo_context *c) { a->close(c); }
 */
 import "C"
@@ -152,6 +153,8 @@ func (c *connection) put(key string, value []byte) {
 }
 
 func (c *connection) stop() { C.gloo_stop(c.api, c.ptr) }
+
+func (c *connection) disconnect() { C.gloo_disconnect(c.api, c.ptr) }
 
 func (c *connection) close() {
 	C.gloo_close(c.api, c.ptr)

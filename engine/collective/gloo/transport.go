@@ -16,10 +16,10 @@ import (
 
 // transport implements queue.Transport.
 type transport struct {
-	config   Config
-	queue    *queue.Queue
-	watching sync.WaitGroup
-	ended    chan struct{} // closed by Close
+	config     Config
+	queue      *queue.Queue
+	background sync.WaitGroup // watch, and disconnecting
+	ended      chan struct{}  // closed by Close
 
 	// mu is held for reading by whoever uses the connection beside the communicator's thread, for writing to end that.
 	mu     sync.RWMutex
@@ -42,24 +42,34 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		}
 	}
 	r := t.conn.run(op, number, t.config.Timeout, host)
-	switch r.status {
-	case completed:
+	if r.status == completed {
 		return 0, nil
+	}
+	err := t.failure(op, number, r)
+	// The others learn why before they lose the connections: these take a while to close, and are of no use any more.
+	t.queue.Fail(err)
+	t.background.Go(t.conn.disconnect)
+	return 0, err
+}
+
+// failure is what a result that is none means.
+func (t *transport) failure(op collective.Op, number uint64, r result) error {
+	switch r.status {
 	case timedOut:
 		err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Missing: r.missing}
 		if len(r.missing) == 0 {
 			err.Behind = []int{r.rank}
 		}
-		return 0, err
+		return err
 	case mismatched:
-		return 0, &collective.MismatchError{Rank: r.rank, Number: number, Got: r.got, Want: r.want}
+		return &collective.MismatchError{Rank: r.rank, Number: number, Got: r.got, Want: r.want}
 	case peerGone:
-		return 0, t.lost(r)
+		return t.lost(r)
 	}
 	if err := t.queue.Err(); err != nil {
-		return 0, err // what stopped it
+		return err // what stopped it
 	}
-	return 0, fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
+	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
 // lost finds out why a connection broke: the rank left in order, or Control knows who is gone and why. A rank that
@@ -133,7 +143,7 @@ func (t *transport) Close(orderly bool) error {
 	t.closed = true
 	t.mu.Unlock()
 	close(t.ended)
-	t.watching.Wait()
+	t.background.Wait()
 	t.conn.close()
 	if failed != nil {
 		return fmt.Errorf("gloo: rank %d: say good-bye: %w", t.config.Rank, failed)

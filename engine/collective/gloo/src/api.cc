@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
-#include <string>
 
 #include <gloo/config.h>
 
@@ -30,30 +29,49 @@ template <class F> int32_t guarded(char *error, F f) {
   } catch (const std::exception &e) {
     std::snprintf(error, HETERO_GLOO_TEXT, "%s", e.what());
     status = 1;
+  } catch (...) {
+    std::snprintf(error, HETERO_GLOO_TEXT, "an exception of an unknown type");
+    status = 1;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
 }
 
-const char *description() {
-  static const std::string text = std::to_string(GLOO_VERSION_MAJOR) + "." + std::to_string(GLOO_VERSION_MINOR) + "." +
-                                  std::to_string(GLOO_VERSION_PATCH);
-  return text.c_str();
+// kept keeps exceptions on this side where nobody is to be told; false if there was one.
+template <class F> bool kept(F f) noexcept {
+  try {
+    f();
+    return true;
+  } catch (...) {
+    return false;
+  }
 }
+
+#define HETERO_TEXT_OF(number) #number
+#define HETERO_VERSION_TEXT(major, minor, patch)                                                                       \
+  HETERO_TEXT_OF(major) "." HETERO_TEXT_OF(minor) "." HETERO_TEXT_OF(patch)
+
+const char *description() { return HETERO_VERSION_TEXT(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH); }
 
 int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **c,
              char *error) {
   return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size, host, interface_name}, {}}; });
 }
 
+void end_store(hetero_gloo_context *c) {
+  kept([&] { c->impl.store->end(); });
+}
+
 int32_t connect(hetero_gloo_context *c, int64_t timeout_ms, char *error) {
   int32_t status = guarded(error, [&] { c->impl.connect(std::chrono::milliseconds(timeout_ms)); });
-  c->impl.store->end();
+  end_store(c);
   return status;
 }
 
 int32_t next(hetero_gloo_context *c, char *key, const void **value, int64_t *bytes) {
-  if (!c->impl.store->next(c->wish)) return HETERO_GLOO_NOTHING;
+  bool more = false;
+  if (!kept([&] { more = c->impl.store->next(c->wish); })) end_store(c); // connect waits for no answer then
+  if (!more) return HETERO_GLOO_NOTHING;
   std::snprintf(key, HETERO_GLOO_TEXT, "%s", c->wish.key.c_str());
   *value = c->wish.value.data();
   *bytes = static_cast<int64_t>(c->wish.value.size());
@@ -62,20 +80,27 @@ int32_t next(hetero_gloo_context *c, char *key, const void **value, int64_t *byt
 
 void put(hetero_gloo_context *c, const char *key, const void *value, int64_t bytes) {
   const char *data = static_cast<const char *>(value);
-  c->impl.store->put(key, std::vector<char>(data, data + bytes));
+  if (!kept([&] { c->impl.store->put(key, std::vector<char>(data, data + bytes)); })) end_store(c);
 }
 
 int32_t run(hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts, uint8_t *missing) {
   return c->impl.run(*call, static_cast<std::byte *>(buffer), counts, missing);
 }
 
-void stop(hetero_gloo_context *c) { c->impl.stop(); }
+void stop(hetero_gloo_context *c) {
+  kept([&] { c->impl.stop(); });
+}
 
-void close(hetero_gloo_context *c) { delete c; }
+void disconnect(hetero_gloo_context *c) { c->impl.disconnect(); }
+
+void close(hetero_gloo_context *c) {
+  kept([&] { delete c; });
+}
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
-  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, connect, next, put, run, stop, close};
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, connect, next,
+                                      put,                 run,         stop, disconnect, close};
   return version == HETERO_GLOO_VERSION ? &api : nullptr;
 }

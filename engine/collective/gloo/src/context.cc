@@ -2,8 +2,10 @@
 #include "context.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <exception>
+#include <type_traits>
 
 #include <gloo/common/error.h>
 #include <gloo/transport/tcp/device.h>
@@ -18,6 +20,14 @@ uint64_t hash(const int64_t *counts, int size) {
     for (int byte = 0; byte < 8; byte++)
       h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
   return counts ? h : 0;
+}
+
+// A piece travels in messages of at most so many bytes: what is given up waits for the end of one.
+constexpr size_t message_bytes = 1 << 20;
+
+// for_messages calls f with the offset and the bytes of every message of a piece.
+template <class Piece, class F> void for_messages(const Piece &piece, F f) {
+  for (size_t from = 0; from < piece.bytes; from += message_bytes) f(from, std::min(message_bytes, piece.bytes - from));
 }
 
 // Later Gloos take the store by pointer, earlier ones by reference: whichever compiles, the first if both do.
@@ -41,12 +51,24 @@ Context::Context(int rank, int size, const char *host, const char *interface_nam
 }
 
 Context::~Context() {
-  try {
-    if (gloo_) gloo_->closeConnections();
-  } catch (const std::exception &) { // they were closed already
-  }
-  for (Exchange *e : exchanges_) *e = Exchange{};
-  gloo_.reset();
+  withdraw();
+  disconnect();
+}
+
+// withdraw takes back all that is posted. A buffer's destructor waits until Gloo's thread is out of its memory: for the
+// rest of one message at most.
+void Context::withdraw() noexcept {
+  std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed without the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (size_t i = 0; i < withdrawn.size(); i++) std::swap(withdrawn[i], *exchanges_[i]);
+}
+
+void Context::disconnect() noexcept {
+  for (int r = 0; gloo_ && r < size_; r++)
+    try {
+      if (auto &pair = gloo_->getPair(r); pair && r != me_) pair->close();
+    } catch (...) { // the others are closed nevertheless
+    }
 }
 
 void Context::connect(std::chrono::milliseconds timeout) {
@@ -69,7 +91,13 @@ void Context::stop() {
         }
 }
 
-int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) {
+int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept {
+  int status = attempt(call, buffer, counts, missing);
+  if (status != HETERO_GLOO_OK) withdraw(); // the buffer is the caller's again
+  return status;
+}
+
+int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept {
   call_ = &call;
   call.op.parts = hash(counts, size_);
   limited_ = call.timeout_ms > 0;
@@ -85,8 +113,11 @@ int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *count
   } catch (const std::exception &e) { // memory
     call.rank = me_;
     std::strncpy(call.text, e.what(), sizeof call.text - 1);
-    return HETERO_GLOO_PEER;
+  } catch (...) {
+    call.rank = me_;
+    std::strncpy(call.text, "an exception of an unknown type", sizeof call.text - 1);
   }
+  return HETERO_GLOO_PEER;
 }
 
 // agree tells everybody what this rank is about to do and hears what they are: a message of another size than
@@ -133,8 +164,8 @@ void Context::post(Exchange &e, Pieces send, Pieces receive) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     try {
-      if (e.incoming[index]) e.incoming[index]->recv(r, slot_);
-      if (e.outgoing[index]) e.outgoing[index]->send(r, slot_);
+      for_messages(e.receive[index], [&](size_t from, size_t n) { e.incoming[index]->recv(r, slot_, from, n); });
+      for_messages(e.send[index], [&](size_t from, size_t n) { e.outgoing[index]->send(r, slot_, from, n); });
     } catch (const std::exception &error) {
       throw broken(r, error.what());
     }
@@ -148,10 +179,12 @@ void Context::finish(Exchange &e, uint8_t *missing) {
     auto index = static_cast<size_t>(r);
     try {
       // A buffer that was aborted before it is waited for does not remember it.
-      if (e.incoming[index] && (stopped_ || !e.incoming[index]->waitRecv(rest())))
-        throw Failure{HETERO_GLOO_STOPPED, r, ""};
-      if (e.outgoing[index] && (stopped_ || !e.outgoing[index]->waitSend(rest())))
-        throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      for_messages(e.receive[index], [&](size_t, size_t) {
+        if (stopped_ || !e.incoming[index]->waitRecv(rest())) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      });
+      for_messages(e.send[index], [&](size_t, size_t) {
+        if (stopped_ || !e.outgoing[index]->waitSend(rest())) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+      });
     } catch (const std::exception &error) {
       Failure f = broken(r, error.what());
       if (f.status == HETERO_GLOO_TIMEOUT && missing) note_missing(e, i, missing);

@@ -25,9 +25,11 @@ public:
   ~Context();
 
   void connect(std::chrono::milliseconds timeout);
-  // Performs one operation; a hetero_gloo_status.
-  int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing);
+  // Performs one operation; a hetero_gloo_status. When it returns, nothing touches the buffer any more.
+  int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
+  // Closes the connections, after a run that failed. Takes some 10 ms for each.
+  void disconnect() noexcept;
 
   const std::shared_ptr<Store> store = std::make_shared<Store>();
 
@@ -54,6 +56,8 @@ private:
     Buffers outgoing, incoming;
   };
 
+  int attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
+  void withdraw() noexcept;
   void agree(uint8_t *missing);
   void perform(std::byte *buffer, const int64_t *counts);
   void gather(std::byte *buffer, const int64_t *counts);
