@@ -1,11 +1,12 @@
 // Package collective is the contract between the engine and whatever moves data between ranks: goroutines of one
-// process (package local), shared memory of one host (package shm), Gloo or NCCL between hosts.
+// process (package local), shared memory of one host (package shm), Gloo between hosts (package gloo), or these two together
+// (package hosts).
 //
 // # Use
 //
 // A [Communicator] is one rank's end. Operations are plain data ([AllReduce], [Broadcast], [AllGather], [ReduceScatter],
 // [Barrier]). Enqueue hands one over and returns at once; the communicator's own OS thread runs them one after the other
-// in the order of Enqueue. Every rank enqueues the same operations in the same order, each with memory of its own.
+// in the order of Enqueue (package hosts: in stages, each in that order). Every rank enqueues the same operations in the same order, each with memory of its own.
 //
 //	op := collective.AllReduce{Name: "bucket 0", Buffer: region, DType: tensor.F32, After: ready, Done: reduced}
 //	err := comm.Enqueue(op) // ready: recorded by the program that writes the buffer; reduced: waited for by the one that reads it
@@ -18,10 +19,11 @@
 //
 // # Same bits everywhere
 //
-// Values are reduced in the order of ranks, ((x0 + x1) + x2) + …, whatever arrives first. Sums of bf16 are accumulated
-// in f32 and rounded once, to nearest even. Every rank receives the same bits, and two runs give the same bits. Sums of
-// integers wrap. Max and Min keep the earlier of equal values, and a NaN wins over every number, so that a rank that
-// has diverged is seen.
+// Values are reduced in an order that is fixed by where ranks are, whatever arrives first: as a rule that of ranks,
+// ((x0 + x1) + x2) + …; in package hosts those of a host first, (x0 + x1) + (x2 + x3). Sums of bf16 are accumulated in
+// f32 and rounded once, to nearest even; in package hosts once within a host and once between hosts. Every rank receives
+// the same bits, and two runs with ranks in the same places give the same bits. Sums of integers wrap. Max and Min keep
+// the earlier of equal values, and a NaN wins over every number, so that a rank that has diverged is seen.
 //
 // # Failure
 //

@@ -4,5 +4,5 @@
 //	func TestConformance(t *testing.T) { collectivetest.Run(t, open) }
 //
 // open makes a group whose ranks are all in the test's process. Every rank is then driven by a goroutine of its own. Values are
-// compared, bit for bit, with a dumb twin: one loop over elements and ranks.
+// compared, bit for bit, with a dumb twin: one loop over elements and ranks, in the order that the group claims.
 package collectivetest

@@ -57,7 +57,7 @@ func checkEvents(t *testing.T, open Opener) {
 	r := newRig(t, open, 3, 0)
 	const n = 1000
 	in := randoms(3, tensor.F32, n, r.size)
-	want := oracle(tensor.F32, collective.Sum, in)
+	want := r.oracle(tensor.F32, collective.Sum, in)
 	r.each(func(rank int) {
 		ready, done := r.event(rank), r.event(rank)
 		m := r.memory(rank, make([]byte, len(in[rank])))

@@ -29,6 +29,8 @@ type Group struct {
 	Comms []collective.Communicator
 	// Kill ends a rank as kill -9 would. Its communicator is still closed by the suite.
 	Kill func(rank int)
+	// Hosts, where not nil, are ranks whose values are reduced, and rounded, with each other first, and then one host after the other.
+	Hosts [][]int
 }
 
 // Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.

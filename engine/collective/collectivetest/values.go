@@ -30,6 +30,22 @@ var (
 	lengths = []int{0, 1, 2, 3, 5, 15, 17, 63, 64, 65, 1000, 4099, 20_011}
 )
 
+// oracle is the reduction in the group's order.
+func (g Group) oracle(dt tensor.DType, f collective.Reduce, ranks [][]byte) []byte {
+	var hosts [][]byte
+	for _, host := range g.Hosts {
+		var own [][]byte
+		for _, rank := range host {
+			own = append(own, ranks[rank])
+		}
+		hosts = append(hosts, oracle(dt, f, own))
+	}
+	if hosts == nil {
+		hosts = ranks
+	}
+	return oracle(dt, f, hosts)
+}
+
 // oracle reduces element by element, in the order of ranks.
 func oracle(dt tensor.DType, f collective.Reduce, ranks [][]byte) []byte {
 	out := make([]byte, len(ranks[0]))
@@ -122,7 +138,7 @@ func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 		out[rank] = m.Host()
 		return collective.AllReduce{Buffer: m, DType: dt, Reduce: f}
 	})
-	want := oracle(dt, f, in)
+	want := r.oracle(dt, f, in)
 	for rank, got := range out {
 		if at := differ(dt, got, want); at >= 0 {
 			r.t.Fatalf("%v %v of %d bytes: rank %d: byte %d: got % x, want % x", dt, f, len(want), rank, at,
@@ -214,7 +230,7 @@ func checkPart(t *testing.T, open Opener) {
 			for _, b := range in {
 				slices = append(slices, b[from:to])
 			}
-			want := oracle(dt, collective.Sum, slices)
+			want := r.oracle(dt, collective.Sum, slices)
 			out := make([][]byte, r.size)
 			r.do(func(rank int) collective.Op {
 				m := r.memory(rank, in[rank])
@@ -323,7 +339,7 @@ func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, seed
 		out[rank] = m.Host()
 		return collective.ReduceScatter{Buffer: m, DType: dt, Reduce: f, Counts: counts}
 	})
-	want := oracle(dt, f, in)
+	want := r.oracle(dt, f, in)
 	var from int64
 	for rank, n := range counts {
 		to := from + n*dt.Size()

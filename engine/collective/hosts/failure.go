@@ -1,0 +1,210 @@
+package hosts
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// watch notices failures while nothing runs.
+func (c *Communicator) watch() {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.look()
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// look asks the inner communicators whether they have failed.
+func (c *Communicator) look() {
+	for _, i := range c.inner {
+		if err := i.Err(); err != nil {
+			c.fail(c.translate(err, i.ranks))
+			return
+		}
+	}
+}
+
+// enter: an operation's After event is complete.
+func (c *Communicator) enter(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err == nil {
+		c.at.Entered, c.at.Last = f.number, f.op.Tags().Name
+	}
+}
+
+// fail makes err the first failure, if there is none yet and the communicator is not closed, and tells the other ranks.
+func (c *Communicator) fail(err error) {
+	c.mu.Lock()
+	first := c.err == nil && !c.closing
+	if first {
+		c.err = err
+		c.turn.Broadcast()
+	}
+	c.mu.Unlock()
+	if !first {
+		return
+	}
+	for _, i := range c.inner {
+		i.Abort(noticeOf(err, c.opts.Rank))
+	}
+}
+
+// translate is an inner communicator's error in ranks of the whole.
+func (c *Communicator) translate(err error, ranks []int) error {
+	own := c.opts.Rank
+	if n, ok := parseNotice(err.Error()); ok {
+		return c.told(n)
+	}
+	if c.opts.RankOf != nil {
+		if rank := c.opts.RankOf(err); rank >= 0 && rank != own {
+			return &collective.PeerError{Rank: rank, Cause: err}
+		}
+	}
+	switch e := err.(type) { //nolint:errorlint // one inside an abort's cause is another group's
+	case *collective.PeerError:
+		return &collective.PeerError{Rank: ranks[e.Rank], Cause: causeOf(e.Cause, ranks)}
+	case *collective.TimeoutError:
+		return lateness(e, ranks)
+	case *collective.MismatchError:
+		m := *e
+		m.Rank = ranks[e.Rank]
+		return &m
+	}
+	return fmt.Errorf("collective: rank %d: among ranks %v: %w", own, ranks, err)
+}
+
+// causeOf is what a peer said, of which text may count ranks as the inner communicator does.
+func causeOf(cause error, ranks []int) error {
+	switch e := cause.(type) { //nolint:errorlint // as above
+	case *collective.TimeoutError:
+		return lateness(e, ranks)
+	case *collective.MismatchError:
+		m := *e
+		m.Rank = ranks[e.Rank]
+		return &m
+	}
+	if cause == collective.ErrDied || cause == collective.ErrClosed { //nolint:errorlint // itself needs no explanation
+		return cause
+	}
+	return fmt.Errorf("among ranks %v: %w", ranks, cause)
+}
+
+func lateness(e *collective.TimeoutError, ranks []int) *collective.TimeoutError {
+	late := *e
+	late.Missing, late.Behind, late.Ranks = translated(e.Missing, ranks), translated(e.Behind, ranks), nil
+	for _, p := range e.Ranks {
+		p.Rank = ranks[p.Rank]
+		late.Ranks = append(late.Ranks, p)
+	}
+	return &late
+}
+
+func translated(list, ranks []int) (out []int) {
+	for _, i := range list {
+		out = append(out, ranks[i])
+	}
+	return out
+}
+
+// told is the error for another rank's notice.
+func (c *Communicator) told(n notice) error {
+	var cause error
+	switch n.kind {
+	case "died":
+		cause = collective.ErrDied
+	case "closed":
+		cause = collective.ErrClosed
+	case "late":
+		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing, Behind: n.behind}
+		if c.Position().Entered >= n.number {
+			return late // it is late here as well
+		}
+		cause = late
+	default:
+		cause = errors.New(n.text)
+	}
+	if n.rank == c.opts.Rank {
+		return fmt.Errorf("collective: rank %d: %w by others: %w", n.rank, collective.ErrAborted, cause)
+	}
+	return &collective.PeerError{Rank: n.rank, Cause: cause}
+}
+
+// notice is a failure as it travels through inner communicators, which may keep no more than its text.
+type notice struct {
+	rank            int    // who failed or is gone
+	kind            string // died, closed, late, failed
+	number          uint64 // late: as in collective.TimeoutError
+	limit           time.Duration
+	missing, behind []int
+	text            string // late: the operation
+}
+
+// noticeOf is the notice of this rank's failure.
+func noticeOf(err error, own int) notice {
+	n := notice{rank: own, kind: "failed", text: err.Error()}
+	if peer, ok := err.(*collective.PeerError); ok { //nolint:errorlint // as above
+		n.rank, err = peer.Rank, peer.Cause
+		n.text = err.Error()
+	}
+	late, isLate := err.(*collective.TimeoutError) //nolint:errorlint // as above
+	switch {
+	case errors.Is(err, collective.ErrAborted): // its cause is another's matter
+	case isLate:
+		n.kind, n.text, n.number, n.limit, n.missing, n.behind = "late", late.Op, late.Number, late.Limit, late.Missing, late.Behind
+	case errors.Is(err, collective.ErrDied):
+		n.kind = "died"
+	case errors.Is(err, collective.ErrClosed):
+		n.kind = "closed"
+	}
+	return n
+}
+
+func (n notice) Error() string {
+	return fmt.Sprintf("hosts[rank=%d kind=%s number=%d limit=%v missing=%s behind=%s] %s",
+		n.rank, n.kind, n.number, n.limit, listed(n.missing), listed(n.behind), n.text)
+}
+
+var noticeForm = regexp.MustCompile(`(?s)hosts\[rank=(\d+) kind=(died|closed|late|failed) number=(\d+) limit=(\S+) missing=([\d,]*) behind=([\d,]*)\] (.*)$`)
+
+// parseNotice finds the notice in an error's text.
+func parseNotice(text string) (n notice, ok bool) {
+	m := noticeForm.FindStringSubmatch(text)
+	if m == nil {
+		return n, false
+	}
+	var faults [3]error
+	n.kind, n.text, n.missing, n.behind = m[2], m[7], unlisted(m[5]), unlisted(m[6])
+	n.rank, faults[0] = strconv.Atoi(m[1])
+	n.number, faults[1] = strconv.ParseUint(m[3], 10, 64)
+	n.limit, faults[2] = time.ParseDuration(m[4])
+	return n, errors.Join(faults[:]...) == nil
+}
+
+func listed(ranks []int) string {
+	var names []string
+	for _, r := range ranks {
+		names = append(names, strconv.Itoa(r))
+	}
+	return strings.Join(names, ",")
+}
+
+func unlisted(text string) (ranks []int) {
+	for name := range strings.SplitSeq(text, ",") {
+		if rank, err := strconv.Atoi(name); err == nil {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}

@@ -1,0 +1,323 @@
+package hosts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// Options of one rank's end.
+type Options struct {
+	Rank, Size int
+	// Hosts has the ranks of each host, the same on all ranks: each rank once. The first of a host speaks for it.
+	Hosts [][]int
+	// Within and Spread are of this host's ranks, numbered as Hosts lists them; nil on a host of one rank.
+	Within, Spread collective.Communicator
+	// Between is of the hosts' first ranks, numbered as Hosts lists the hosts; nil on all other ranks.
+	Between collective.Communicator
+	// RankOf is the rank of the whole that an error of an inner communicator is about, negative if it knows of none; nil: all
+	// there is to know is in the error's own rank.
+	RankOf func(error) int
+}
+
+// ByHost divides ranks by the name of each one's host: hosts in the order of their first ranks, ranks ascending.
+func ByHost(names []string) [][]int {
+	var hosts [][]int
+	at := map[string]int{}
+	for rank, name := range names {
+		host, known := at[name]
+		if !known {
+			host = len(hosts)
+			at[name] = host
+			hosts = append(hosts, nil)
+		}
+		hosts[host] = append(hosts[host], rank)
+	}
+	return hosts
+}
+
+// HostOf is the index of the host that has a rank, and the rank's place on it; -1 and -1 if none has.
+func HostOf(hosts [][]int, rank int) (host, place int) {
+	for host, ranks := range hosts {
+		if place := slices.Index(ranks, rank); place >= 0 {
+			return host, place
+		}
+	}
+	return -1, -1
+}
+
+// Timeouts are those of the inner communicators where an operation may take limit; 0 = none.
+func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
+	return limit, 2 * limit, 3 * limit
+}
+
+// lookEvery is how often the inner communicators are asked whether they have failed.
+const lookEvery = 20 * time.Millisecond
+
+// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+type Communicator struct {
+	opts    Options
+	ranks   []int // of this host
+	host    int
+	place   int   // of this rank among them
+	leaders []int // the first ranks of the hosts
+	ordered bool  // Hosts read through is 0, 1, 2, …
+	inner   []inner
+	stop    chan struct{} // closed by Close
+	looking sync.WaitGroup
+
+	enqueuing sync.Mutex // the inner communicators get their operations in one order
+	count     uint64     // operations enqueued
+
+	mu      sync.Mutex
+	flights map[key]*flight
+	cached  int
+	under   []*flight     // operations under way, in order
+	ended   uint64        // the number of the last that has ended
+	turn    sync.Cond     // ended or err has changed
+	drained chan struct{} // closed when under is 0; nil while nobody waits for it
+	at      collective.Progress
+	err     error
+	closing bool
+}
+
+// inner is a communicator inside.
+type inner struct {
+	collective.Communicator
+	ranks []int // the rank of the whole of each of its ranks
+}
+
+// New joins inner communicators, which it owns from then on: Close closes them.
+func New(opts Options) (*Communicator, error) {
+	c := &Communicator{opts: opts, stop: make(chan struct{}), flights: map[key]*flight{}, at: collective.Progress{Rank: opts.Rank}}
+	c.turn.L = &c.mu
+	if err := c.settle(); err != nil {
+		return nil, fmt.Errorf("hosts: rank %d of %d: %w", opts.Rank, opts.Size, err)
+	}
+	for _, i := range []struct {
+		name   string
+		comm   collective.Communicator
+		wanted bool
+		rank   int
+		ranks  []int
+	}{
+		{"Within", opts.Within, len(c.ranks) > 1, c.place, c.ranks},
+		{"Between", opts.Between, c.place == 0, c.host, c.leaders},
+		{"Spread", opts.Spread, len(c.ranks) > 1, c.place, c.ranks},
+	} {
+		switch {
+		case i.wanted != (i.comm != nil):
+			return nil, fmt.Errorf("hosts: rank %d of %d: %s: got one: %v, want one: %v", opts.Rank, opts.Size, i.name, i.comm != nil, i.wanted)
+		case i.comm == nil:
+		case i.comm.Rank() != i.rank || i.comm.Size() != len(i.ranks):
+			return nil, fmt.Errorf("hosts: rank %d of %d: %s: got rank %d of %d, want %d of %d", opts.Rank, opts.Size, i.name,
+				i.comm.Rank(), i.comm.Size(), i.rank, len(i.ranks))
+		default:
+			c.inner = append(c.inner, inner{i.comm, i.ranks})
+		}
+	}
+	c.looking.Go(c.watch)
+	return c, nil
+}
+
+// settle finds this rank and checks that every rank is there once.
+func (c *Communicator) settle() error {
+	o := c.opts
+	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
+		return errors.New("no such rank")
+	}
+	seen := make([]bool, o.Size)
+	c.ordered = true
+	next := 0
+	for host, ranks := range o.Hosts {
+		if len(ranks) == 0 {
+			return fmt.Errorf("host %d: got no ranks", host)
+		}
+		c.leaders = append(c.leaders, ranks[0])
+		for _, rank := range ranks {
+			if rank < 0 || rank >= o.Size || seen[rank] {
+				return fmt.Errorf("hosts %v: host %d: got rank %d, want every rank below %d once", o.Hosts, host, rank, o.Size)
+			}
+			seen[rank] = true
+			c.ordered = c.ordered && rank == next
+			next++
+		}
+	}
+	if next != o.Size {
+		return fmt.Errorf("hosts %v: got %d ranks, want every rank below %d once", o.Hosts, next, o.Size)
+	}
+	c.host, c.place = HostOf(o.Hosts, o.Rank)
+	c.ranks = o.Hosts[c.host]
+	return nil
+}
+
+// Rank implements collective.Communicator.
+func (c *Communicator) Rank() int { return c.opts.Rank }
+
+// Size implements collective.Communicator.
+func (c *Communicator) Size() int { return c.opts.Size }
+
+// Position implements collective.Positioner. Operations are done in stages, so Entered may be ahead of Finished by several.
+func (c *Communicator) Position() collective.Progress {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+// Enqueue implements collective.Communicator.
+func (c *Communicator) Enqueue(op collective.Op) error {
+	err := collective.Check(op, c.opts.Size)
+	if err == nil {
+		err = c.takes(op)
+	}
+	if err != nil {
+		return fmt.Errorf("collective: rank %d: %w", c.opts.Rank, err)
+	}
+	c.enqueuing.Lock()
+	defer c.enqueuing.Unlock()
+	f, err := c.begin(op)
+	if err != nil {
+		return err
+	}
+	for i, stage := range f.stages {
+		if err := c.inner[i].Enqueue(stage); err != nil {
+			c.look()
+			c.fail(fmt.Errorf("collective: rank %d: %s: %w", c.opts.Rank, collective.Describe(op), err))
+			c.end(f)
+			return c.Err()
+		}
+	}
+	return nil
+}
+
+// takes refuses what these hosts cannot do.
+func (c *Communicator) takes(op collective.Op) error {
+	if op.Parts() != nil && !c.ordered {
+		return fmt.Errorf("%s: got hosts of ranks %v, want them in the order of ranks without gaps", collective.Describe(op), c.opts.Hosts)
+	}
+	return nil
+}
+
+// begin takes a flight for op and counts it.
+func (c *Communicator) begin(op collective.Op) (*flight, error) {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.err != nil:
+		return nil, c.err
+	case c.closing:
+		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.opts.Rank, collective.Describe(op), collective.ErrClosed)
+	}
+	f := c.flightOf(op)
+	c.count++
+	f.busy, f.number, f.behind = true, c.count, 0
+	for _, other := range slices.Backward(c.under) {
+		if f.memory.overlaps(other.memory) {
+			f.behind = other.number
+			break
+		}
+	}
+	c.under = append(c.under, f)
+	return f, nil
+}
+
+// end is the end of a flight.
+func (c *Communicator) end(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.busy = false
+	if at := slices.Index(c.under, f); at >= 0 { // the first, but after a failure
+		c.under = slices.Delete(c.under, at, at+1)
+	}
+	c.ended = f.number
+	c.turn.Broadcast()
+	if c.err == nil {
+		c.at.Finished = f.number
+	}
+	if len(c.under) == 0 && c.drained != nil {
+		close(c.drained)
+		c.drained = nil
+	}
+}
+
+// awaitTurn returns when no operation before uses the memory of f. Stages of operations overlap, but on the same memory the
+// caller may expect one after the other. It ends, since the end of an operation does not wait for the first stage of a later one.
+func (c *Communicator) awaitTurn(f *flight) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil && c.ended < f.behind {
+		c.turn.Wait()
+	}
+	return c.err
+}
+
+// Sync implements collective.Communicator.
+func (c *Communicator) Sync(ctx context.Context) error {
+	c.mu.Lock()
+	var drained chan struct{}
+	if len(c.under) > 0 {
+		if c.drained == nil {
+			c.drained = make(chan struct{})
+		}
+		drained = c.drained
+	}
+	c.mu.Unlock()
+	if drained != nil {
+		select {
+		case <-drained:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	for _, i := range c.inner { // what a failure left, and the last Done event
+		if err := i.Sync(ctx); err != nil && i.Err() == nil {
+			return err
+		}
+	}
+	return c.Err()
+}
+
+// Err implements collective.Communicator.
+func (c *Communicator) Err() error {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Abort implements collective.Communicator.
+func (c *Communicator) Abort(cause error) {
+	c.fail(fmt.Errorf("collective: rank %d: %w: %w", c.opts.Rank, collective.ErrAborted, cause))
+}
+
+// Close implements collective.Communicator. It closes the inner communicators.
+func (c *Communicator) Close() error {
+	c.look()
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return fmt.Errorf("collective: rank %d: closed twice", c.opts.Rank)
+	}
+	left, failed := len(c.under), c.err != nil
+	c.mu.Unlock()
+	var faults []error
+	if left > 0 && !failed {
+		faults = append(faults, fmt.Errorf("collective: rank %d: %w with %d operations not finished", c.opts.Rank, collective.ErrClosed, left))
+		c.fail(faults[0])
+	}
+	c.mu.Lock()
+	c.closing = true
+	c.mu.Unlock()
+	close(c.stop)
+	c.looking.Wait()
+	for _, i := range c.inner {
+		faults = append(faults, i.Close())
+	}
+	return errors.Join(faults...)
+}
