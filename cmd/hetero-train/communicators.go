@@ -29,7 +29,7 @@ func (j *job) connect(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	shares, err := j.shares(t.place.WorldSize)
+	shares, err := divide(j.cfg, t.place.WorldSize)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (j *job) sayTogether(shares []int) {
 		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
 	}
 	if len(c.Balance.FixedShares) == 0 && c.Balance.Policy != "none" {
-		log.Warn("balance.policy: this version divides the batch equally; balance.fixed_shares sets other shares", "got", c.Balance.Policy)
+		log.Info("balance.policy: this version divides the batch equally; balance.fixed_shares sets other shares", "policy", c.Balance.Policy)
 	}
 	if c.Parallel.Insecure {
 		log.Warn("parallel.insecure: whoever reaches the port of rank 0 can join or disturb the run")

@@ -139,13 +139,16 @@ func peakOf(dev device.Device, precision tensor.DType) device.Peak {
 // begin says what will run.
 func (c *console) begin(resume *checkpoint.State) {
 	j := c.job
-	info, r := j.device.Info(), j.replica
+	info, r, here := j.device.Info(), j.replica, ""
+	if j.team != nil {
+		here = " on this rank"
+	}
 	fmt.Fprintf(c.out, "device %s: %s, %s, %d threads, %.1f GiB", info.Name, info.Model, info.ISA, info.Threads, gib(info.MemoryBytes))
 	if c.peak > 0 {
 		fmt.Fprintf(c.out, ", peak %.0f GFLOP/s in %v", c.peak/1e9, j.precision)
 	}
-	fmt.Fprintf(c.out, "\nmodel %s: %.2f million parameters, %.2f GFLOP a step, %v, %.2f GiB of device memory\n",
-		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, j.precision, gib(r.PredictedBytes()))
+	fmt.Fprintf(c.out, "\nmodel %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory\n",
+		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.precision, gib(r.PredictedBytes()))
 	fmt.Fprintf(c.out, "data %s: %d training", j.data.name, j.data.Train.Len())
 	if j.data.Eval != nil {
 		fmt.Fprintf(c.out, ", %d evaluation", j.data.Eval.Len())

@@ -62,10 +62,10 @@ func TestRedactorLeavesTheRestAlone(t *testing.T) {
 
 func TestSecretsOfEnvironment(t *testing.T) {
 	got := secretsOf([]string{
-		"HETERO_TOKEN=abc", "HETERO_TOKEN_FILE=/run/token", "MLFLOW_TRACKING_PASSWORD=longer-password", "AWS_SECRET_ACCESS_KEY=akey-akey",
+		"HETERO_TOKEN=abcdef", "HETERO_TOKEN_FILE=/run/token", "MLFLOW_TRACKING_PASSWORD=longer-password", "AWS_SECRET_ACCESS_KEY=akey-akey",
 		"SECRET=1", "PATH=/usr/bin:/bin", "TOKENIZERS_PARALLELISM=false", "EMPTY_TOKEN=", "no equals sign",
 	})
-	if text := strings.Join(got, " "); text != "longer-password akey-akey abc" {
+	if text := strings.Join(got, " "); text != "longer-password akey-akey abcdef" {
 		t.Errorf("got %q, want the three secrets, the longest first", text)
 	}
 	if got := secrets([]string{"abcdef", "abc"}).text("abcdef abc ab"); got != "[redacted] [redacted] ab" {

@@ -13,6 +13,8 @@ import (
 )
 
 func main() {
+	// A crash ends with SIGABRT, which says so. The runtime's own exit code for it, 2, means bad configuration here.
+	debug.SetTraceback("crash")
 	os.Exit(run(context.Background(), os.Args[1:], environment{
 		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
 	}))

@@ -67,7 +67,11 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
-			return classify(ctx, err)
+			var s stopped
+			if errors.As(context.Cause(ctx), &s) {
+				err = withCode(s.saved(), s) // whatever it interrupted
+			}
+			return j.tellLog(classify(ctx, err))
 		}
 		if j.finished() {
 			return j.sayFinished()
@@ -76,6 +80,14 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	err := classify(ctx, j.train(ctx))
 	if err != nil && !errors.As(err, new(stopped)) { // ranks stop together
 		j.team.abort(err)
+	}
+	return j.tellLog(err)
+}
+
+// tellLog leaves the error of a rank that shows nothing in its own log.
+func (j *job) tellLog(err error) error {
+	if err != nil && !j.team.leads() {
+		fmt.Fprintf(j.opts.logFile, "%v\n", err)
 	}
 	return err
 }
@@ -109,6 +121,9 @@ func (j *job) openDevice(context.Context) (err error) {
 		return err
 	}
 	j.later(j.device.Close)
+	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
+		return usageError("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
+	}
 	j.precision, err = precisionFor(j.cfg.Train.Precision, j.device.Info())
 	return err
 }

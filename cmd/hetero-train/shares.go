@@ -4,12 +4,12 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// shares is how many samples of each micro-batch every rank has: those of balance.fixed_shares, else equal ones. With groups of
+// divide is how many samples of each micro-batch every rank has: those of balance.fixed_shares, else equal ones. With groups of
 // samples for batch normalisation whole groups are divided, and the samples beyond go to the last rank.
-func (j *job) shares(ranks int) ([]int, error) {
-	c := j.cfg
+func divide(c *config.Config, ranks int) ([]int, error) {
 	if err := c.CheckRanks(ranks); err != nil {
 		return nil, err
 	}

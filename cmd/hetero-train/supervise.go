@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -43,6 +44,7 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
 		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
 		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
+		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
 	if !errors.As(err, &failed) {

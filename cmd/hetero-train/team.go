@@ -116,6 +116,9 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := token.Check(); err != nil {
+		return withCode(exitUsage, err)
+	}
 	listener, err := supervisor.Listener(j.opts.env.environ)
 	if err != nil {
 		return err
@@ -157,10 +160,10 @@ var local = []string{"device.", "data.path", "data.cache_dir", "data.workers", "
 
 // facts are what all ranks must have in common.
 func (j *job) facts() []rendezvous.Fact {
-	var settings strings.Builder
-	for _, d := range config.Diff(defaults(), j.cfg) {
-		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(d.Key, prefix) }) {
-			fmt.Fprintf(&settings, "%s = %s\n", d.Key, d.New)
+	var facts []rendezvous.Fact
+	for _, s := range j.cfg.Settings() {
+		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
+			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: s.Value})
 		}
 	}
 	evaluated := 0
@@ -168,13 +171,12 @@ func (j *job) facts() []rendezvous.Fact {
 		evaluated = j.data.Eval.Len()
 	}
 	p := j.cfg.Parallel
-	return []rendezvous.Fact{
+	return append(facts, []rendezvous.Fact{
 		{Name: "program", Value: versionText()},
-		{Name: "settings that are not the defaults", Value: settings.String()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes())},
 		{Name: "precision", Value: j.precision.String()},
-	}
+	}...)
 }
 
 // ready waits until all ranks are about to train. What rank 0 does alone before, loading a checkpoint, has no time-out.

@@ -72,6 +72,11 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		}
 		return withCode(exitUsage, err)
 	}
+	if place.WorldSize > 1 {
+		if _, err := divide(cfg, place.WorldSize); err != nil {
+			return err
+		}
+	}
 	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {

@@ -57,6 +57,19 @@ func Diff(old, new *Config) []Difference {
 	return all
 }
 
+// Setting is a key with its value.
+type Setting struct{ Key, Value string } // full dotted key, TOML
+
+// Settings are all keys, in the order of the file.
+func (c *Config) Settings() []Setting {
+	values, order := c.flat()
+	all := make([]Setting, len(order))
+	for i, key := range order {
+		all[i] = Setting{key, values[key]}
+	}
+	return all
+}
+
 // flat gives each dotted key's value as TOML, and the keys in order.
 func (c *Config) flat() (values map[string]string, order []string) {
 	values = make(map[string]string)

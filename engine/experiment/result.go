@@ -30,6 +30,7 @@ type Result struct {
 	Device       string    `json:"device"`
 	Precision    string    `json:"precision"`
 	BatchSize    int64     `json:"batch_size"` // global
+	Ranks        int       `json:"ranks"`
 	SamplesSeen  int64     `json:"samples_seen"`
 	SkippedSteps int64     `json:"skipped_steps"` // because of NaN or infinite gradients
 	Seconds      Number    `json:"seconds"`       // wall time of this process's training

@@ -97,7 +97,7 @@ func (o *Options) complete() error {
 		faults = append(faults, fmt.Errorf("got host and endpoint of %d and %d bytes and %d facts, want at most %d, %d and %d",
 			len(o.Host), len(o.Endpoint), len(o.Facts), maxText, maxText, maxFacts))
 	}
-	if err := o.Token.check(); err != nil {
+	if err := o.Token.Check(); err != nil {
 		faults = append(faults, err)
 	}
 	if n := len(o.registration().encode()); n >= maxFrame {
@@ -123,7 +123,7 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	}
 	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
 		_ = listener.Close()
-		return nil, &ListenError{at, errors.New("other machines reach that address, which needs a token (HETERO_TOKEN, or a file), or leave to be insecure")}
+		return nil, &ListenError{at, errors.New("other machines reach that address, which needs a token (HETERO_TOKEN, or parallel.token_file), or leave to be insecure (parallel.insecure)")}
 	}
 	s := newServer(options, listener)
 	conn := s.local()

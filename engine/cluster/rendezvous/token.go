@@ -28,9 +28,10 @@ func (t Token) GoString() string { return "[token]" }
 // LogValue hides the secret.
 func (t Token) LogValue() slog.Value { return slog.StringValue("[token]") }
 
-func (t Token) check() error {
+// Check reports a token that is too short to be one; none at all is sound.
+func (t Token) Check() error {
 	if t != "" && len(t) < minTokenBytes {
-		return fmt.Errorf("the token has %d characters, want at least %d (rendezvous.NewToken makes 64)", len(t), minTokenBytes)
+		return fmt.Errorf("the token has %d characters, want at least %d; `head -c 32 /dev/urandom | base64` makes a good one", len(t), minTokenBytes)
 	}
 	return nil
 }
