@@ -52,6 +52,9 @@ type finish struct{ f *flight }
 
 func (e *finish) CompleteAt(at time.Duration) error {
 	f := e.f
+	for i := range f.links { // after a failure the stages before may still be giving up: Done says that the buffer is free
+		f.links[i].settle()
+	}
 	f.comm.look() // whoever sees Done asks Err
 	f.comm.end(f) // and may close, or enqueue the operation again, at once
 	switch done := f.done.(type) {
@@ -105,6 +108,13 @@ func (l *link) CompleteAt(at time.Duration) error {
 	default:
 	}
 	return nil
+}
+
+// settle returns when the stage before it, if there is one, has ended in whatever way.
+func (l *link) settle() {
+	for l.comm != nil && !l.over.Load() {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (l *link) WaitHost(limit time.Duration) error {

@@ -69,6 +69,9 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	}
 	if c.opts.RankOf != nil {
 		if rank := c.opts.RankOf(err); rank >= 0 && rank != own {
+			if peer, ok := err.(*collective.PeerError); ok { //nolint:errorlint // its own rank is not of the whole
+				err = peer.Cause
+			}
 			return &collective.PeerError{Rank: rank, Cause: err}
 		}
 	}

@@ -1,0 +1,253 @@
+//go:build cgo && linux
+
+package hosts_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/collective/hosts"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// roleVariable makes the test binary one rank: it holds a role.
+const roleVariable = "HETERO_HOSTS_TEST_ROLE"
+
+type role struct {
+	Rank      int
+	Hosts     [][]int
+	Addresses [][2]string // of shared memory, by host
+	Meeting   string      // address of the rendezvous
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(roleVariable); text != "" {
+		var r role
+		if err := json.Unmarshal([]byte(text), &r); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		rank := -1
+		err := r.run()
+		var peer *collective.PeerError
+		if errors.As(err, &peer) {
+			rank = peer.Rank
+		}
+		fmt.Printf("peer %d: %v\n", rank, err)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+const size = 4
+
+func lostRank(err error) int {
+	var lost *rendezvous.LostError
+	if errors.As(err, &lost) {
+		return lost.Rank
+	}
+	return -1
+}
+
+// connect opens the communicators as a training run does.
+func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Communicator, error) {
+	host, place := hosts.HostOf(r.Hosts, r.Rank)
+	opts := hosts.Options{Rank: r.Rank, Size: size, Hosts: r.Hosts, RankOf: lostRank}
+	shared := func(address string) (*shm.Communicator, error) {
+		return shm.Connect(ctx, shm.Config{Rank: place, Size: len(r.Hosts[host]), Address: address})
+	}
+	var err error
+	if opts.Within, err = shared(r.Addresses[host][0]); err != nil {
+		return nil, err
+	}
+	if opts.Spread, err = shared(r.Addresses[host][1]); err != nil {
+		return nil, err
+	}
+	if place == 0 {
+		opts.Between, err = gloo.Connect(ctx, gloo.Config{Rank: host, Size: len(r.Hosts), Control: group, Host: "127.0.0.1", RankOf: func(err error) int {
+			host, _ := hosts.HostOf(r.Hosts, lostRank(err))
+			return host
+		}})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return hosts.New(opts)
+}
+
+// run says a line of what it has computed, "round" and then reduces 4 MB without end.
+func (r role) run() error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	group, err := rendezvous.Join(ctx, rendezvous.Options{Rank: r.Rank, WorldSize: size, LocalRank: -1, Address: r.Meeting})
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	comm, err := r.connect(ctx, group)
+	if err != nil {
+		return err
+	}
+	defer comm.Close()
+	memory, err := reference.New().Alloc(4 << 20)
+	if err != nil {
+		return err
+	}
+	if err := r.compute(ctx, comm, memory); err != nil {
+		return err
+	}
+	for round := 0; ; round++ {
+		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory), DType: tensor.F32}); err != nil {
+			return err
+		}
+		if err := comm.Sync(context.Background()); err != nil {
+			return err
+		}
+		if round == 0 {
+			fmt.Println("round")
+		}
+	}
+}
+
+// compute sums thirds and says the sum's bits, gathers and says what it has.
+func (r role) compute(ctx context.Context, comm collective.Communicator, memory device.Buffer) error {
+	host := memory.Host()
+	binary.LittleEndian.PutUint32(host, math.Float32bits(1/(3+float32(r.Rank))))
+	if err := comm.Enqueue(collective.AllReduce{Buffer: device.Region{Buffer: memory, Bytes: 4}, DType: tensor.F32}); err != nil {
+		return err
+	}
+	if err := comm.Sync(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%08x ", binary.LittleEndian.Uint32(host))
+	counts := []int64{1, 2, 0, 3} // rank 0 has byte 0, rank 1 bytes 1 and 2, …
+	clear(host)
+	own := [size][]int{{0}, {1, 2}, {}, {3, 4, 5}}
+	for _, i := range own[r.Rank] {
+		host[i] = byte('a' + i)
+	}
+	if err := comm.Enqueue(collective.AllGather{Buffer: device.Region{Buffer: memory, Bytes: 6}, DType: tensor.U8, Counts: counts}); err != nil {
+		return err
+	}
+	if err := comm.Sync(ctx); err != nil {
+		return err
+	}
+	fmt.Printf("%s\n", host[:6])
+	clear(host)
+	return nil
+}
+
+// need skips where a native library is not built. Without HETERO_LIB_DIR it is taken from the source tree's build/lib: a test
+// binary lies elsewhere than the program.
+func need(t *testing.T) {
+	t.Helper()
+	if os.Getenv(nativelib.DirVariable) == "" {
+		dir, err := filepath.Abs("../../../build/lib")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(nativelib.DirVariable, dir)
+	}
+	for name, err := range map[string]error{"cpu": shm.Available(), "gloo": gloo.Available()} {
+		if err != nil && strings.Contains(os.Getenv("HETERO_REQUIRE"), name) {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+// TestProcesses: two hosts of two ranks, shared memory within and Gloo between. All have the same bits, and whichever is
+// killed is named by the others.
+func TestProcesses(t *testing.T) {
+	need(t)
+	for victim := range size {
+		t.Run(fmt.Sprintf("rank %d is killed", victim), func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			address := l.Addr().String()
+			l.Close()
+			r := role{Hosts: [][]int{{0, 1}, {2, 3}}, Meeting: address}
+			for range r.Hosts {
+				r.Addresses = append(r.Addresses, [2]string{shm.NewAddress(), shm.NewAddress()})
+			}
+			commands, outputs := make([]*exec.Cmd, size), make([]*bufio.Reader, size)
+			for r.Rank = range size {
+				commands[r.Rank], outputs[r.Rank] = start(t, r)
+			}
+			want := fmt.Sprintf("%08x abcdef\n", math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6)))
+			for rank, out := range outputs {
+				for _, want := range []string{want, "round\n"} {
+					if line, err := out.ReadString('\n'); line != want {
+						t.Fatalf("rank %d: got %q, %v, want %q", rank, line, err, want)
+					}
+				}
+			}
+			began := time.Now()
+			if err := commands[victim].Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			for rank, out := range outputs {
+				if rank == victim {
+					continue
+				}
+				if line, err := out.ReadString('\n'); !strings.HasPrefix(line, fmt.Sprintf("peer %d: ", victim)) {
+					t.Errorf("rank %d: got %q, %v; want that rank %d is gone", rank, line, err, victim)
+				}
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("it took %v to be told", took)
+			}
+		})
+	}
+}
+
+// start begins a child; it is killed when the test ends.
+func start(t *testing.T, r role) (*exec.Cmd, *bufio.Reader) {
+	t.Helper()
+	text, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	return cmd, bufio.NewReader(out)
+}
