@@ -2,26 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/gloo"
-	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
-
-// offer is what a rank brings to the choice of communicators.
-type offer struct {
-	Shared   [2]string `json:"shared"`    // rank 0's addresses in shared memory: gradients, statistics
-	NoShared string    `json:"no_shared"` // why this rank cannot share memory
-}
 
 // connect opens the communicators. A rank that is lost meanwhile ends it at once.
 func (j *job) connect(ctx context.Context) error {
@@ -90,80 +80,6 @@ func (j *job) sayTogether(shares []int) {
 	}
 }
 
-// communicators joins all ranks twice: for gradients, and for what passes exchange. All ranks choose the same way: shared memory where
-// they are on one machine and every rank can, else the network.
-func (j *job) communicators(ctx context.Context) (grads, stats collective.Communicator, err error) {
-	t, p := j.team, j.cfg.Parallel
-	own := offer{}
-	if t.leads() {
-		own.Shared = [2]string{shm.NewAddress(), shm.NewAddress()}
-	}
-	if err := shm.Available(); err != nil {
-		own.NoShared = err.Error()
-	}
-	word, err := json.Marshal(own)
-	if err != nil {
-		return nil, nil, err
-	}
-	words, err := t.group.Gather(ctx, "communicators", word)
-	if err != nil {
-		return nil, nil, err
-	}
-	share := t.oneMachine() && p.SharedMemory != "off"
-	offers := make([]offer, len(words))
-	for rank, text := range words {
-		if err := json.Unmarshal(text, &offers[rank]); err != nil {
-			return nil, nil, fmt.Errorf("communicators, as rank %d tells: %w", rank, err)
-		}
-		if why := offers[rank].NoShared; why != "" && share {
-			share = false
-			j.opts.log.Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
-		}
-	}
-	open := j.overNetwork
-	if share {
-		open = j.inSharedMemory
-	}
-	if grads, err = open(ctx, "gradients", offers[0].Shared[0]); err != nil {
-		return nil, nil, err
-	}
-	stats, err = open(ctx, "statistics", offers[0].Shared[1])
-	return grads, stats, err
-}
-
-func (j *job) inSharedMemory(ctx context.Context, _, address string) (collective.Communicator, error) {
-	at := j.team.place
-	c, err := shm.Connect(ctx, shm.Config{Rank: at.Rank, Size: at.WorldSize, Address: address, Timeout: seconds(j.cfg.Parallel.TimeoutSeconds)})
-	if err != nil {
-		return nil, err
-	}
-	j.later(c.Close)
-	return c, nil
-}
-
-func (j *job) overNetwork(ctx context.Context, name, _ string) (collective.Communicator, error) {
-	t := j.team
-	host, err := t.ownAddress()
-	if err != nil {
-		return nil, err
-	}
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: t.place.Rank, Size: t.place.WorldSize, Control: t.group, RankOf: lostRank, Name: name,
-		Host: host, Timeout: seconds(j.cfg.Parallel.TimeoutSeconds)})
-	if errors.Is(err, gloo.ErrUnavailable) {
-		return nil, withCode(exitUsage, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	j.later(c.Close)
-	return c, nil
-}
-
-func (t *team) oneMachine() bool {
-	members := t.group.Members()
-	return !slices.ContainsFunc(members, func(m rendezvous.Member) bool { return m.Host != members[0].Host })
-}
-
 // ownAddress is this machine's as rank 0's machine sees it: that of the route to it. Nothing is sent.
 func (t *team) ownAddress() (string, error) {
 	conn, err := net.Dial("udp", t.place.Master())
@@ -172,7 +88,7 @@ func (t *team) ownAddress() (string, error) {
 	}
 	defer conn.Close()
 	ip := conn.LocalAddr().(*net.UDPAddr).IP
-	if ip.IsLoopback() && !t.oneMachine() {
+	if ip.IsLoopback() && len(t.hosts()) > 1 {
 		return "", usageError("%s: %s is this machine itself here (%v), where ranks of other machines cannot come: give rank 0's address in the network", t.place.MasterFrom, t.place.MasterAddr, ip)
 	}
 	return ip.String(), nil

@@ -43,6 +43,7 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
 		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
 		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
+		RankEnv: func(int) []string { return []string{supervisedVariable + "=1"} },
 		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})

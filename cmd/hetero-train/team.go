@@ -25,8 +25,19 @@ import (
 // compareSteps is how often ranks compare hashes of their parameters, in steps: a pass over the weights each time.
 const compareSteps = 100
 
+// supervisedVariable is set for the ranks that this program has started. It keeps them from starting ranks themselves.
+const supervisedVariable = "HETERO_SUPERVISED"
+
 // findPlace tells which rank of how many this process is, or that it starts those of its machine.
 func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discovery.Place, error) {
+	env := environment{environ: environ}
+	if _, set := env.lookup(supervisedVariable); set { // its flags are the supervisor's, which has told it everything else
+		place, err := discovery.Find(discovery.Options{}, environ)
+		if err == nil && place.Launch {
+			err = fmt.Errorf("environment variable %s: this process is a rank, but %v", supervisedVariable, place)
+		}
+		return place, withCode(exitUsage, err)
+	}
 	p := cfg.Parallel
 	o := discovery.Options{Devices: 1, Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {

@@ -148,6 +148,17 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 	if p := o.opts.place; o.code != exitDone || !p.Launch || p.LocalWorldSize != 4 {
 		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
 	}
+	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
+	if p := execute(supervised).opts.place; !p.Launch || p.WorldSize != 4 {
+		t.Errorf("two machines: got %+v, want two of four ranks to start", p)
+	}
+	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", supervisedVariable + "=1"}
+	if p := execute(supervised, rank...).opts.place; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
+		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts nobody", p)
+	}
+	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, supervisedVariable+"=1"); o.cfg != nil && o.opts.place.Launch {
+		t.Errorf("a rank would start ranks: %+v", o.opts.place)
+	}
 	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
 	if o.code != exitUsage || !strings.Contains(o.stderr, "one share for each rank") {
 		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
