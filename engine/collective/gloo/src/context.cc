@@ -22,8 +22,8 @@ uint64_t hash(const int64_t *counts, int size) {
   return counts ? h : 0;
 }
 
-// A piece travels in messages of at most so many bytes: what is given up waits for the end of one.
-constexpr size_t message_bytes = 1 << 20;
+// A piece travels in messages of at most so many bytes: who gives up waits for the end of one, which takes milliseconds.
+constexpr size_t message_bytes = 4 << 20;
 
 // for_messages calls f with the offset and the bytes of every message of a piece.
 template <class Piece, class F> void for_messages(const Piece &piece, F f) {
