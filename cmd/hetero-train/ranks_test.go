@@ -79,6 +79,47 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	}
 }
 
+// Ranks on unlike CPUs compute unlike gradients and must hold the same parameters all the same: the run compares their hashes
+// before it ends.
+func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
+	other := asRank(p.command(dir, set...), 1, 2, port)
+	other.Env = append(other.Env, "HETERO_CPU_ISA=avx2")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lead := finish(t, asRank(p.command(dir, set...), 0, 2, port), 0)
+	code := exitOf(t, other.Wait())
+	if lead.code == exitUsage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+		t.Skip("no CPU device was built")
+	}
+	lead.check(t, exitDone, "")
+	if code != exitDone {
+		t.Errorf("rank 1: got exit code %d", code)
+	}
+}
+
+func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
+	p := buildRanks(t)
+	for _, memory := range []string{"auto", "off"} {
+		if memory == "off" && gloo.Available() != nil {
+			continue
+		}
+		var first []byte
+		for run := range 2 {
+			dir := t.TempDir()
+			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exitDone, "")
+			got := readFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
+			if run == 0 {
+				first = got
+			} else if !bytes.Equal(got, first) {
+				t.Errorf("shared memory %s: two runs differ", memory)
+			}
+		}
+	}
+}
+
 func TestSlurmStartsRanks(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
 	ranks := make([]*exec.Cmd, 2)
