@@ -22,7 +22,7 @@ uint64_t hash(const int64_t *counts, int size) {
   return counts ? h : 0;
 }
 
-// A piece travels in messages of at most so many bytes: who gives up waits for the end of one, which takes milliseconds.
+// A piece travels in messages of at most so many bytes: who gives up waits for one to end.
 constexpr size_t message_bytes = 4 << 20;
 
 // for_messages calls f with the offset and the bytes of every message of a piece.
