@@ -39,7 +39,7 @@ var layers = []layer{
 
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},
-	{"engine/collective/internal/...", imports("engine/tensor", "engine/device", "engine/collective")},
+	{"engine/collective/internal/...", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/collective")},
 	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective")},
 	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/internal/...")},

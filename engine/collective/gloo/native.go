@@ -3,28 +3,8 @@
 package gloo
 
 /*
-#cgo LDFLAGS: -ldl
-#include <dlfcn.h>
 #include <stdlib.h>
 #include "hetero_gloo.h"
-
-typedef const hetero_gloo_api *(*hetero_gloo_get)(uint32_t);
-
-// Opens the library; on failure returns NULL and sets *why to a text that is valid until the next dl call.
-static const hetero_gloo_api *gloo_open_library(const char *path, const char **why) {
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (library == NULL) {
-		*why = dlerror();
-		return NULL;
-	}
-	hetero_gloo_get get = (hetero_gloo_get)dlsym(library, "hetero_gloo_get_api");
-	const hetero_gloo_api *api = get == NULL ? NULL : get(HETERO_GLOO_VERSION);
-	if (api == NULL) {
-		*why = "it is of another version of hetero-train";
-		dlclose(library);
-	}
-	return api;
-}
 
 static const char *gloo_description(const hetero_gloo_api *a) { return a->description(); }
 static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, const char *host, const char *interface_name,
@@ -53,13 +33,12 @@ import "C"
 import (
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/native"
 	"github.com/hetero-train/hetero-train/engine/collective/internal/signature"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -68,35 +47,13 @@ const libraryName = "libhetero_gloo.so"
 // library is an opened libhetero_gloo.so; it stays open until the program ends.
 type library struct{ api *C.hetero_gloo_api }
 
-var opened struct {
-	sync.Mutex
-	byPath map[string]*library
-}
-
 // openLibrary answers ErrUnavailable with the reason where there is none.
 func openLibrary() (*library, error) {
-	path, err := nativelib.Find(libraryName)
+	table, err := native.Table(libraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; it is built where Gloo is installed (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
 	}
-	opened.Lock()
-	defer opened.Unlock()
-	if lib := opened.byPath[path]; lib != nil {
-		return lib, nil
-	}
-	cPath := C.CString(path)
-	defer C.free(unsafe.Pointer(cPath))
-	var why *C.char
-	api := C.gloo_open_library(cPath, &why)
-	if api == nil {
-		return nil, fmt.Errorf("%w: %s: %s", ErrUnavailable, path, C.GoString(why))
-	}
-	if opened.byPath == nil {
-		opened.byPath = map[string]*library{}
-	}
-	lib := &library{api}
-	opened.byPath[path] = lib
-	return lib, nil
+	return &library{(*C.hetero_gloo_api)(table)}, nil
 }
 
 func (l *library) version() string { return C.GoString(C.gloo_description(l.api)) }

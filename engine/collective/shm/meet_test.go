@@ -55,8 +55,10 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 				c.odd.Token = "secret"
 			}
 			if c.all {
-				for i, err := range meet(t, 20*time.Second, ours(0), ours(1), c.odd) {
-					if err == nil || !strings.Contains(err.Error(), c.says) {
+				errs := meet(t, 5*time.Second, ours(0), ours(1), c.odd)
+				for i, err := range errs {
+					late := i != 0 && errs[0] != nil // rank 0 may have given up before it came: then there is nobody to tell it why
+					if err == nil || !strings.Contains(err.Error(), c.says) && !late {
 						t.Errorf("process %d: got %v, want %q", i, err, c.says)
 					}
 				}

@@ -3,28 +3,8 @@
 package shm
 
 /*
-#cgo LDFLAGS: -ldl
-#include <dlfcn.h>
 #include <stdlib.h>
 #include "hetero_shm.h"
-
-typedef const hetero_shm_api *(*hetero_shm_get)(uint32_t);
-
-// Opens the library; on failure returns NULL and sets *why to a text that is valid until the next dl call.
-static const hetero_shm_api *shm_open_library(const char *path, const char **why) {
-	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (library == NULL) {
-		*why = dlerror();
-		return NULL;
-	}
-	hetero_shm_get get = (hetero_shm_get)dlsym(library, "hetero_shm_get_api");
-	const hetero_shm_api *api = get == NULL ? NULL : get(HETERO_SHM_VERSION);
-	if (api == NULL) {
-		*why = "it is of another version of hetero-train";
-		dlclose(library);
-	}
-	return api;
-}
 
 static int32_t shm_create(const hetero_shm_api *a, int32_t size, int64_t stage, int32_t *fd, char *error) {
 	return a->create(size, stage, fd, error);
@@ -53,14 +33,13 @@ import "C"
 import (
 	"fmt"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/internal/native"
 	"github.com/hetero-train/hetero-train/engine/collective/internal/signature"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -69,35 +48,13 @@ const libraryName = "libhetero_shm.so"
 // library is an opened libhetero_shm.so; it stays open until the program ends.
 type library struct{ api *C.hetero_shm_api }
 
-var opened struct {
-	sync.Mutex
-	byPath map[string]*library
-}
-
 // openLibrary answers ErrUnavailable with the reason where there is none.
 func openLibrary() (*library, error) {
-	path, err := nativelib.Find(libraryName)
+	table, err := native.Table(libraryName, "hetero_shm_get_api", C.HETERO_SHM_VERSION)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	opened.Lock()
-	defer opened.Unlock()
-	if lib := opened.byPath[path]; lib != nil {
-		return lib, nil
-	}
-	cPath := C.CString(path)
-	defer C.free(unsafe.Pointer(cPath))
-	var why *C.char
-	api := C.shm_open_library(cPath, &why)
-	if api == nil {
-		return nil, fmt.Errorf("%w: %s: %s", ErrUnavailable, path, C.GoString(why))
-	}
-	if opened.byPath == nil {
-		opened.byPath = map[string]*library{}
-	}
-	lib := &library{api}
-	opened.byPath[path] = lib
-	return lib, nil
+	return &library{(*C.hetero_shm_api)(table)}, nil
 }
 
 // text is room for what C says.
