@@ -71,7 +71,7 @@ func secretsOf(environ []string) secrets {
 	var hide secrets
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if namesSecret(name) && (len(value) >= shortestSecret) {
+		if namesSecret(name) && len(value) >= shortestSecret {
 			hide = append(hide, value)
 		}
 	}

@@ -35,9 +35,8 @@ type job struct {
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
 	team      *team           // nil for a run of one rank
-	load      *system.Sampler
-	steps     int64 // of the whole run; 0: train.max_seconds ends it
-	stepsPer  int64 // of an epoch
+	steps     int64           // of the whole run; 0: train.max_seconds ends it
+	stepsPer  int64           // of an epoch
 }
 
 func (j *job) later(f func() error) { j.close = append(j.close, f) }
@@ -365,10 +364,10 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, KeepBest: c.Checkpoint.Best, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
-		j.load = system.NewSampler()
-		j.later(j.load.Close)
+		sampler := system.NewSampler()
+		j.later(sampler.Close)
 		o.Load = func() train.Load {
-			l := j.load.Sample()
+			l := sampler.Sample()
 			return train.Load{UtilizationPercent: l.CPUPercent, MemoryPercent: l.MemoryPercent}
 		}
 	}
