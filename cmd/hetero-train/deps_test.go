@@ -24,6 +24,7 @@ var layers = []layer{
 	{"engine/tensor", nil},
 	{"engine/config", nil},
 	{"balancer", nil},
+	{"balancer/simulate", imports("balancer")},
 	{"engine/nativelib", nil},
 	{"cuda", nil},
 	{"nccl", nil},
@@ -76,6 +77,7 @@ var layers = []layer{
 // never holds whatever the table above is extended to. Standard packages are named as they are imported.
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
+	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
 	{"engine/config", imports("engine/...", "profiler/...", "balancer")},                          // others register with it
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},

@@ -1,0 +1,87 @@
+package balancer
+
+import "slices"
+
+// bench leaves out ranks that hold everybody up: as long as the slowest rank has as little as it may have, and the step is shorter without it.
+func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
+	if batch.Limits == nil {
+		batch.Limits = slices.Repeat([]int{batch.Total}, len(curves))
+	} else {
+		batch.Limits = slices.Clone(batch.Limits)
+	}
+	for {
+		with, slowest := Slowest(curves, best)
+		least := max(batch.Unit, 1)
+		if best[slowest] > least+batch.Total%least {
+			return best, nil
+		}
+		limit := batch.Limits[slowest]
+		batch.Limits[slowest] = 0
+		without, err := Solve(batch, curves)
+		if err != nil { // the others cannot hold the batch
+			batch.Limits[slowest] = limit
+			return best, nil
+		}
+		if t, _ := Slowest(curves, without); t > with*(1-leastGain) {
+			return best, nil
+		}
+		best = without
+	}
+}
+
+// recalls tries a benched rank again now and then, more and more rarely, since nothing is heard of one without samples. It changes best.
+func (h *hybrid) recalls(d *Decision, best []int) bool {
+	if !h.opts.Bench {
+		return false
+	}
+	for r := range best {
+		if best[r] > 0 || !h.feeds(r) {
+			h.benched[r] = 0
+			continue
+		}
+		if h.benched[r]++; h.benched[r] < h.recall[r] || d.Shares[r] > 0 {
+			continue
+		}
+		h.benched[r], h.recall[r] = 0, min(2*h.recall[r], recallMost)
+		batch := h.opts.Batch
+		batch.Limits = make([]int, len(best))
+		for i := range batch.Limits {
+			if best[i] > 0 || i == r {
+				batch.Limits[i] = h.most(i)
+			}
+		}
+		if next, err := Solve(batch, h.curves); err == nil {
+			copy(best, next)
+			return true
+		}
+	}
+	return false
+}
+
+// Worth is what a rank brings.
+type Worth struct {
+	With, Without float64 // s of the slowest rank's work with the best shares, with and without it; +Inf where the others cannot hold the batch
+}
+
+// Marginal says of every rank what it is worth: the best step with it beside the best one without it.
+func Marginal(b Batch, curves []Curve) ([]Worth, error) {
+	best, err := Solve(b, curves)
+	if err != nil {
+		return nil, err
+	}
+	with, _ := Slowest(curves, best)
+	out := make([]Worth, len(curves))
+	limits := b.Limits
+	for r := range curves {
+		b.Limits = slices.Repeat([]int{b.Total}, len(curves))
+		if limits != nil {
+			copy(b.Limits, limits)
+		}
+		b.Limits[r] = 0
+		out[r] = Worth{With: with, Without: inf}
+		if without, err := Solve(b, curves); err == nil {
+			out[r].Without, _ = Slowest(curves, without)
+		}
+	}
+	return out, nil
+}

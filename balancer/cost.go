@@ -1,0 +1,139 @@
+package balancer
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+)
+
+var inf = math.Inf(1)
+
+// Spent is what a step takes of what the ranks draw: J, or money with prices for watts.
+//
+//	sum over r of busy[r] t_r(b_r) + idle[r] (T - t_r(b_r)),   T = max over r of t_r(b_r)
+func Spent(curves []Curve, shares []int, busy, idle []float64) float64 {
+	whole, _ := Slowest(curves, shares)
+	sum := 0.0
+	for r, c := range curves {
+		t := c.At(float64(shares[r]))
+		sum += busy[r]*t + idle[r]*(whole-t)
+	}
+	return sum
+}
+
+// Cheapest finds the shares for which a step takes least of what the ranks draw, and at most slowdown (a fraction) longer than the shortest
+// possible. A rank draws busy[r] while it computes and idle[r] while it waits.
+//
+// For each of several bounds on the step's time it gives unit after unit to the rank where it costs least, which is exact for curves that are
+// convex and otherwise near it; bounds are tried in steps of a hundredth of the slowdown.
+func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) ([]int, error) {
+	fastest, err := Solve(b, curves)
+	if err != nil {
+		return nil, err
+	}
+	u, err := b.units(len(curves))
+	if err != nil {
+		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
+	}
+	shortest, _ := Slowest(curves, fastest)
+	best, least := fastest, Spent(curves, fastest, busy, idle)
+	const bounds = 100
+	for i := range bounds + 1 {
+		bound := shortest * (1 + slowdown*float64(i)/bounds)
+		shares := u.greedy(curves, busy, idle, bound)
+		if shares == nil {
+			continue
+		}
+		if spent := Spent(curves, shares, busy, idle); spent < least {
+			best, least = shares, spent
+		}
+	}
+	return best, nil
+}
+
+// greedy fills the units where each costs least within a bound on the time; nil where they do not fit.
+func (u units) greedy(curves []Curve, busy, idle []float64, bound float64) []int {
+	n := make([]int, len(curves))
+	var queue offers
+	left := u.total
+	for r, c := range curves {
+		if u.limit[r] == 0 {
+			continue
+		}
+		n[r] = 1
+		left--
+		o := offer{rank: r, most: u.most(r, c, bound), price: func(units int) float64 {
+			return (busy[r] - idle[r]) * c.At(float64(u.samples(r, units)))
+		}}
+		if o.next(n[r]) {
+			queue = append(queue, o)
+		}
+	}
+	heap.Init(&queue)
+	for left > 0 && len(queue) > 0 {
+		o := &queue[0]
+		n[o.rank]++
+		left--
+		if o.next(n[o.rank]) {
+			heap.Fix(&queue, 0)
+		} else {
+			heap.Pop(&queue)
+		}
+	}
+	if left != 0 {
+		return nil
+	}
+	shares := u.shares(n)
+	if t, _ := Slowest(curves, shares); t > bound*(1+1e-12) {
+		return nil
+	}
+	return shares
+}
+
+// offer is what one more unit costs on a rank.
+type offer struct {
+	rank, most int
+	price      func(units int) float64
+	costs      float64
+}
+
+// next prices the unit after n, false if the rank takes no more.
+func (o *offer) next(n int) bool {
+	if n >= o.most {
+		return false
+	}
+	o.costs = o.price(n+1) - o.price(n)
+	return true
+}
+
+type offers []offer
+
+func (o offers) Len() int { return len(o) }
+func (o offers) Less(i, j int) bool {
+	if o[i].costs != o[j].costs {
+		return o[i].costs < o[j].costs
+	}
+	return o[i].rank < o[j].rank
+}
+func (o offers) Swap(i, j int) { o[i], o[j] = o[j], o[i] }
+func (o *offers) Push(x any)   { *o = append(*o, x.(offer)) }
+func (o *offers) Pop() any {
+	last := (*o)[len(*o)-1]
+	*o = (*o)[:len(*o)-1]
+	return last
+}
+
+// cheaper takes the best shares for another objective than time where they save enough.
+func (h *hybrid) cheaper(now, best []int) ([]int, string) {
+	before, after := Spent(h.curves, now, h.opts.Watts, h.opts.IdleWatts), Spent(h.curves, best, h.opts.Watts, h.opts.IdleWatts)
+	tooSlow, _ := Slowest(h.curves, now)
+	allowed, _ := Slowest(h.curves, best)
+	switch {
+	case slices.Equal(now, best):
+		return nil, "shares are the best ones"
+	case after > before*(1-leastGain) && tooSlow <= allowed*(1+leastGain):
+		return nil, fmt.Sprintf("a change would save %.2f %%, which may be noise", 100*max(1-after/before, 0))
+	}
+	return best, fmt.Sprintf("a step takes %.1f %% less of what is to be saved", 100*(1-after/before))
+}

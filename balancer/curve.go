@@ -1,0 +1,152 @@
+package balancer
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// Point is a rank's step time at one share.
+type Point struct {
+	Samples float64 // > 0
+	Seconds float64 // >= 0: the rank's own time, waiting for others left out
+}
+
+// Curve is a rank's step time as a function of its share: linear between the points, flat below the first one, and going
+// on with the slope of the last two beyond the last (flat with a single point). A rank without samples takes no time.
+type Curve []Point // ascending in Samples, at least one
+
+// Check reports points that are no curve.
+func (c Curve) Check() error {
+	if len(c) == 0 {
+		return fmt.Errorf("curve without points")
+	}
+	for i, p := range c {
+		if !(p.Samples > 0) || math.IsInf(p.Samples, 0) || !(p.Seconds >= 0) || math.IsInf(p.Seconds, 0) {
+			return fmt.Errorf("point %d: got %v samples in %v s, want finite numbers, samples above 0 and a time of at least 0", i, p.Samples, p.Seconds)
+		}
+		if i > 0 && p.Samples <= c[i-1].Samples {
+			return fmt.Errorf("point %d: got %v samples after %v, want them to grow", i, p.Samples, c[i-1].Samples)
+		}
+	}
+	return nil
+}
+
+// Rises reports whether more samples never take less time. [Solve] is exact for such curves.
+func (c Curve) Rises() bool {
+	return slices.IsSortedFunc(c, func(a, b Point) int {
+		switch {
+		case a.Seconds < b.Seconds:
+			return -1
+		case a.Seconds > b.Seconds:
+			return 1
+		}
+		return 0
+	})
+}
+
+// At is the time of a share, in seconds.
+func (c Curve) At(samples float64) float64 {
+	if samples <= 0 {
+		return 0
+	}
+	i, _ := slices.BinarySearchFunc(c, samples, func(p Point, s float64) int { return compare(p.Samples, s) })
+	switch {
+	case i == 0:
+		return c[0].Seconds
+	case i == len(c):
+		if i == 1 {
+			return c[0].Seconds
+		}
+		i--
+	}
+	return between(c[i-1], c[i], samples)
+}
+
+func compare(a, b float64) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	}
+	return 0
+}
+
+func between(a, b Point, samples float64) float64 {
+	return a.Seconds + (b.Seconds-a.Seconds)*((samples-a.Samples)/(b.Samples-a.Samples))
+}
+
+// most is the largest share of at most limit samples that a rising curve finishes within seconds, 0 if there is none. It is exact: At of it
+// is within seconds, At of one more is not.
+func (c Curve) most(seconds float64, limit int) int {
+	if limit < 1 || c.At(1) > seconds {
+		return 0
+	}
+	if c.At(float64(limit)) <= seconds {
+		return limit
+	}
+	// The segment in which the time is passed, then the inverse of its line, then what rounding spoiled.
+	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
+		if p.Seconds <= s {
+			return -1
+		}
+		return 1
+	})
+	i = min(max(i, 1), len(c)-1)
+	n := limit
+	if a, b := c[i-1], c[i]; b.Seconds > a.Seconds {
+		n = int(min(max(a.Samples+(b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds)), 1), float64(limit)))
+	}
+	for n > 1 && c.At(float64(n)) > seconds {
+		n--
+	}
+	for n < limit && c.At(float64(n+1)) <= seconds {
+		n++
+	}
+	return n
+}
+
+// rising is the least curve above this one that rises.
+func (c Curve) rising() Curve {
+	if c.Rises() {
+		return c
+	}
+	// Between a fall and the point where the line is back at its old height the curve is flat, which takes a point of its own.
+	out := Curve{c[0]}
+	high := c[0].Seconds
+	for i, p := range c[1:] {
+		last := c[i]
+		if p.Seconds > high && last.Seconds < high {
+			back := last.Samples + (p.Samples-last.Samples)*((high-last.Seconds)/(p.Seconds-last.Seconds))
+			if back > out[len(out)-1].Samples && back < p.Samples {
+				out = append(out, Point{back, high})
+			}
+		}
+		high = max(high, p.Seconds)
+		out = append(out, Point{p.Samples, high})
+	}
+	return out
+}
+
+// inverse is the real share that a rising curve finishes within seconds, at most limit; flat below the first point means down to nothing.
+func (c Curve) inverse(seconds, limit float64) float64 {
+	if seconds < c[0].Seconds {
+		return 0
+	}
+	if c.At(limit) <= seconds {
+		return limit
+	}
+	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
+		if p.Seconds <= s {
+			return -1
+		}
+		return 1
+	})
+	i = min(max(i, 1), len(c)-1)
+	a, b := c[i-1], c[i]
+	if b.Seconds <= a.Seconds {
+		return min(b.Samples, limit)
+	}
+	return min(a.Samples+(b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds)), limit)
+}

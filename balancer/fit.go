@@ -1,0 +1,203 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// fitted is a rank's curve around one share b0, from its cells:
+//
+//	t(b) / t(b0) = alpha + beta x + m(x) w(log x) + noise,   x = b / b0
+//
+// alpha and beta are normal around a mostly proportional line m, w is Brownian motion that starts at x = 1: Gaussian-process regression with
+// a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 2). So the curve is a
+// line where the data are noisy or lie on one, and bends at the cells where they say so: a kernel boundary, a cache, an accumulation
+// step. How much it may bend is chosen by the likelihood of the data.
+type fitted struct {
+	b0, scale float64 // samples, s
+	x         []float64
+	weights   []float64   // of the kernel at each cell
+	inverse   [][]float64 // Cholesky factor of the cells' covariance
+	bend      float64
+}
+
+// The prior of a rank of which one share is known: an eighth of its time does not depend on the share, but that is known badly.
+const (
+	priorFixed      = 0.15
+	priorFixedSigma = 0.3
+	priorSlope      = 1 - priorFixed
+	priorSlopeSigma = 0.3
+)
+
+// bends are the standard deviations of w at e times the share, with the log of how likely each is beforehand.
+var bends = []struct{ sigma, prior float64 }{{0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
+
+func linearKernel(x, y float64) float64 {
+	return priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*x*y
+}
+
+func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
+
+func brownianKernel(x, y float64) float64 {
+	if (x-1)*(y-1) <= 0 {
+		return 0
+	}
+	return priorMean(x) * priorMean(y) * min(math.Abs(math.Log(x)), math.Abs(math.Log(y)))
+}
+
+func (f *fitted) kernel(x, y float64) float64 {
+	return linearKernel(x, y) + f.bend*f.bend*brownianKernel(x, y)
+}
+
+// fit is the curve around the share b0. The estimate must have a cell.
+func (e *estimate) fit(b0 float64) *fitted {
+	nearest := slices.MinFunc(e.cells, func(a, b cell) int {
+		return compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
+	})
+	n := len(e.cells)
+	scale := math.Exp(nearest.log)
+	if nearest.samples != b0 { // as the prior has it: height and share belong together
+		scale *= priorMean(b0 / nearest.samples)
+	}
+	x, residual, noise := make([]float64, n), make([]float64, n), make([]float64, n)
+	for i, c := range e.cells {
+		x[i] = c.samples / b0
+		z := math.Exp(c.log) / scale
+		residual[i] = z - priorMean(x[i])
+		noise[i] = z * z * c.variance
+	}
+	var best *fitted
+	likeliest := math.Inf(-1)
+	for _, bend := range bends {
+		f := &fitted{b0: b0, scale: scale, x: x, bend: bend.sigma}
+		likelihood, ok := f.solve(residual, noise)
+		if ok && likelihood+bend.prior > likeliest {
+			best, likeliest = f, likelihood+bend.prior
+		}
+		if n == 1 {
+			break
+		}
+	}
+	return best
+}
+
+// solve factors the covariance of the cells and returns the log likelihood of what they say.
+func (f *fitted) solve(residual, noise []float64) (float64, bool) {
+	n := len(f.x)
+	l := make([][]float64, n) // lower Cholesky factor
+	flat := make([]float64, n*n)
+	logDeterminant := 0.0
+	for i := range n {
+		l[i] = flat[i*n : (i+1)*n]
+		for j := 0; j <= i; j++ {
+			sum := f.kernel(f.x[i], f.x[j])
+			if i == j {
+				sum += noise[i] + 1e-9
+			}
+			for k := range j {
+				sum -= l[i][k] * l[j][k]
+			}
+			if i != j {
+				l[i][j] = sum / l[j][j]
+				continue
+			}
+			if !(sum > 0) {
+				return 0, false
+			}
+			l[i][i] = math.Sqrt(sum)
+			logDeterminant += math.Log(l[i][i])
+		}
+	}
+	f.inverse = l
+	half := forward(l, residual)
+	f.weights = backward(l, half)
+	return -dot(half, half)/2 - logDeterminant, true
+}
+
+// forward solves L y = b.
+func forward(l [][]float64, b []float64) []float64 {
+	y := make([]float64, len(b))
+	for i := range y {
+		sum := b[i]
+		for k := range i {
+			sum -= l[i][k] * y[k]
+		}
+		y[i] = sum / l[i][i]
+	}
+	return y
+}
+
+// backward solves Lᵀ x = y.
+func backward(l [][]float64, y []float64) []float64 {
+	x := make([]float64, len(y))
+	for i := len(y) - 1; i >= 0; i-- {
+		sum := y[i]
+		for k := i + 1; k < len(y); k++ {
+			sum -= l[k][i] * x[k]
+		}
+		x[i] = sum / l[i][i]
+	}
+	return x
+}
+
+func dot(a, b []float64) (sum float64) {
+	for i := range a {
+		sum += a[i] * b[i]
+	}
+	return sum
+}
+
+// mean is the expected time of a share, s.
+func (f *fitted) mean(samples float64) float64 {
+	x := samples / f.b0
+	z := priorMean(x)
+	for i, w := range f.weights {
+		z += w * f.kernel(x, f.x[i])
+	}
+	return f.scale * z
+}
+
+// sigma is the standard deviation of mean, s.
+func (f *fitted) sigma(samples float64) float64 {
+	x := samples / f.b0
+	k := make([]float64, len(f.x))
+	for i := range k {
+		k[i] = f.kernel(x, f.x[i])
+	}
+	half := forward(f.inverse, k)
+	return f.scale * math.Sqrt(max(f.kernel(x, x)-dot(half, half), 0))
+}
+
+// curve is the mean as a rising curve from 1 to limit samples: its knots are the cells, b0, the ends and points
+// between. Where the regression would have fewer samples take nearly nothing, they take a tenth of what they would in proportion.
+func (f *fitted) curve(limit int) Curve {
+	const widest = 1.25 // ratio of neighbouring knots
+	knots := append(make([]float64, 0, 2*len(f.x)+8), 1, f.b0, float64(limit))
+	for _, x := range f.x {
+		knots = append(knots, x*f.b0)
+	}
+	slices.Sort(knots)
+	knots = slices.Compact(knots)
+	c := make(Curve, 0, 3*len(knots))
+	high := 0.0
+	add := func(samples float64) {
+		least := 0.1 * f.scale * samples / f.b0
+		high = max(high, f.mean(samples), least)
+		c = append(c, Point{samples, high})
+	}
+	last := 0.0
+	for _, samples := range knots {
+		if samples < 1 || samples > float64(limit) && samples > f.b0 {
+			continue
+		}
+		if last > 0 {
+			pieces := math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last))
+			for i := 1.0; i < pieces; i++ {
+				add(last * math.Pow(samples/last, i/pieces))
+			}
+		}
+		add(samples)
+		last = samples
+	}
+	return c
+}

@@ -1,0 +1,249 @@
+package balancer
+
+import (
+	"fmt"
+	"slices"
+)
+
+// hybrid starts by the scores, or on the curves of an earlier run, then fits each rank's curve to what is measured and takes
+// the best shares on these curves. The loop is closed by measuring again: what the curves said is corrected where the shares now are.
+type hybrid struct {
+	opts   Options
+	start  []int
+	window *window
+	ranks  []*estimate
+
+	curves  []Curve // as of the last decision
+	benched []int   // decisions since a rank has no samples, 0 for one that has
+	recall  []int   // decisions after which a benched rank is tried again
+
+	calm     int // decisions since the last change
+	patience int // decisions without a change before a probe
+
+	steady  float64 // s of a step between changes, 0 before the first window
+	change  float64 // s that a change of shares cost of late
+	extra   float64 // s beyond steady in the change that is under way
+	changes int
+}
+
+// What a change of shares must bring. All are fractions of a step.
+const (
+	leastGain   = 0.0015 // below this no change is worth the reader's attention
+	gainSigmas  = 0.8    // of the slowest rank's curve: what could be noise
+	payBack     = 10     // intervals in which a change must earn what it costs
+	furthest    = 4.0    // times the largest share that a rank was measured at: how far one decision goes
+	recallFirst = 20     // decisions
+	recallMost  = 640
+)
+
+func newHybrid(o Options) (Policy, error) {
+	h := &hybrid{opts: o, window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), curves: make([]Curve, o.Ranks),
+		benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+	known := o.Curves != nil
+	for r := range h.ranks {
+		var prior Curve
+		if o.Curves != nil {
+			prior = o.Curves[r]
+		}
+		h.ranks[r] = newEstimate(prior)
+		known = known && len(prior) > 0
+	}
+	var err error
+	if known {
+		curves := make([]Curve, o.Ranks)
+		for r, c := range o.Curves {
+			curves[r] = c.rising()
+		}
+		h.start, err = Solve(o.Batch, curves)
+	} else {
+		h.start, err = o.Divide(o.scores())
+	}
+	return h, err
+}
+
+// Start implements [Policy].
+func (h *hybrid) Start() []int { return h.start }
+
+// Curves implements [Learner].
+func (h *hybrid) Curves() []Curve { return h.curves }
+
+// Observe implements [Policy].
+func (h *hybrid) Observe(s *Step) (*Decision, bool) {
+	h.price(s)
+	if !h.window.add(s) {
+		return nil, false
+	}
+	w := h.window
+	for r, e := range h.ranks {
+		e.measure(w.shares[r], w.compute[r])
+	}
+	if seconds := w.seconds.or(0); seconds > 0 {
+		h.steady = seconds
+	}
+	d := &Decision{Shares: slices.Clone(w.shares), Explanation: w.explain()}
+	d.Next, d.Reason = h.decide(d)
+	d.Changed = d.Next != nil
+	if !d.Changed {
+		d.Next = d.Shares
+	}
+	w.next()
+	return d, true
+}
+
+// price measures what a change costs beyond steady steps: while it settles, and in its first step.
+func (h *hybrid) price(s *Step) {
+	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
+	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
+		h.extra += s.Seconds - h.steady
+	}
+	if changed {
+		if h.changes++; h.changes == 1 {
+			h.change = h.extra
+		}
+		h.change += 0.3 * (h.extra - h.change)
+		h.extra = 0
+	}
+}
+
+// decide returns the next shares, or nil and why they stay.
+func (h *hybrid) decide(d *Decision) ([]int, string) {
+	fits := make([]*fitted, len(h.ranks))
+	for r, e := range h.ranks {
+		if len(e.cells) == 0 {
+			if h.feeds(r) {
+				return nil, fmt.Sprintf("rank %d was not measured", r)
+			}
+			continue
+		}
+		b0 := float64(d.Shares[r])
+		if b0 == 0 {
+			b0 = e.cells[max(e.current, 0)].samples
+		}
+		fits[r] = e.fit(b0)
+		h.curves[r] = fits[r].curve(h.most(r))
+		if d.Shares[r] > 0 {
+			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), fits[r].sigma(b0)
+		}
+	}
+	best, err := h.best(d)
+	if err != nil {
+		return nil, err.Error()
+	}
+	h.account(d, best)
+	now, slowest := Slowest(h.curves, d.Shares)
+	then, _ := Slowest(h.curves, best)
+	if h.recalls(d, best) {
+		return best, "a rank without samples is tried again"
+	}
+	if h.opts.Objective != Time {
+		return h.cheaper(d.Shares, best)
+	}
+	gain, doubt := 1-then/now, gainSigmas*fits[slowest].sigma(float64(d.Shares[slowest]))/now
+	cost := h.change / (payBack * float64(h.opts.Interval) * max(now, 1e-12))
+	h.calm++
+	switch {
+	case gain >= max(leastGain+doubt, cost) && !slices.Equal(best, d.Shares):
+		h.calm = 0
+		return best, fmt.Sprintf("rank %d is the slowest; the step gets %.1f %% shorter", slowest, 100*gain)
+	case h.calm >= h.patience:
+		if next := h.probe(d.Shares, cost); next != nil {
+			return next, "a probe: what ranks could do with other shares is badly known"
+		}
+	}
+	switch {
+	case slices.Equal(best, d.Shares):
+		return nil, "shares are the best ones"
+	case gain < leastGain+doubt:
+		return nil, fmt.Sprintf("a change would gain %.2f %%, which may be noise", 100*max(gain, 0))
+	}
+	return nil, fmt.Sprintf("a change would gain %.2f %%, less than it costs", 100*gain)
+}
+
+// feeds reports whether a rank can have samples at all.
+func (h *hybrid) feeds(rank int) bool { return h.opts.Limits == nil || h.opts.Limits[rank] > 0 }
+
+// most is the largest share that a curve is drawn to.
+func (h *hybrid) most(rank int) int {
+	if h.opts.Limits == nil {
+		return h.opts.Total
+	}
+	return min(h.opts.Limits[rank], h.opts.Total)
+}
+
+// best is the best shares that one decision may go to.
+func (h *hybrid) best(d *Decision) ([]int, error) {
+	batch := h.opts.Batch
+	batch.Limits = make([]int, len(h.ranks))
+	capacity := 0
+	for r, e := range h.ranks {
+		reach := 0.0
+		for _, c := range e.cells {
+			reach = max(reach, c.samples)
+		}
+		batch.Limits[r] = h.most(r)
+		if far := int(furthest * reach); reach > 0 {
+			batch.Limits[r] = min(batch.Limits[r], max(far, 2*max(h.opts.Unit, 1)))
+		}
+		capacity += batch.Limits[r]
+	}
+	if capacity < h.opts.Total+h.opts.Ranks*max(h.opts.Unit, 1) {
+		batch.Limits = h.opts.Limits
+	}
+	curves := make([]Curve, len(h.curves))
+	for r, c := range h.curves {
+		if curves[r] = c; c == nil { // left out by its limit
+			curves[r] = Curve{{1, 0}}
+		}
+	}
+	return h.minimize(batch, curves)
+}
+
+func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
+	if h.opts.Objective == Time {
+		best, err = Solve(batch, curves)
+	} else {
+		best, err = Cheapest(batch, curves, h.opts.Watts, h.opts.IdleWatts, h.opts.Slowdown)
+	}
+	if err != nil || !h.opts.Bench {
+		return best, err
+	}
+	return h.bench(batch, curves, best)
+}
+
+// account names where the time of a step goes.
+func (h *hybrid) account(d *Decision, best []int) {
+	now, _ := Slowest(h.curves, d.Shares)
+	then, _ := Slowest(h.curves, best)
+	whole := h.divisible(best)
+	e := &d.Explanation
+	e.Oracle = then + e.Lost.Communication
+	e.Lost.Imbalance = max(now-then, 0)
+	e.Lost.Granularity = max(then-whole, 0)
+	e.Lost.Noise = max(h.window.slowest.or(now)-now, 0)
+}
+
+// divisible is the slowest time if samples could be cut: the time in which the ranks that best feeds do the batch.
+func (h *hybrid) divisible(best []int) float64 {
+	low, high := 0.0, 0.0
+	for r, c := range h.curves {
+		if best[r] > 0 {
+			high = max(high, c.At(float64(best[r])))
+		}
+	}
+	top := high
+	for range 50 {
+		mid := (low + high) / 2
+		sum := 0.0
+		for r, c := range h.curves {
+			if best[r] > 0 {
+				sum += c.inverse(mid, float64(h.most(r)))
+			}
+		}
+		if sum >= float64(h.opts.Total) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	return min(high, top)
+}

@@ -1,0 +1,157 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Options are what a policy knows before the first step.
+type Options struct {
+	Batch
+	Ranks    int
+	Interval int // steps between two decisions, at least 1
+
+	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all count alike.
+	Scores []float64
+	// Curves are what is known of the ranks' step times from earlier runs; nil, or an empty curve, where nothing is. They are
+	// believed in their shape; their height is taken from the first measurements.
+	Curves []Curve
+
+	Objective Objective
+	// Slowdown is by how much a step may be longer than the shortest possible for the sake of another objective, as a fraction: 0.1 for 10 %.
+	Slowdown float64
+	// Watts are what each rank draws while it computes, IdleWatts while it waits. For Cost both are the rank's price.
+	Watts, IdleWatts []float64
+
+	// Bench gives ranks no samples that make every step longer than it is without them.
+	Bench bool
+}
+
+// Objective is what hybrid minimises.
+type Objective uint8
+
+// The objectives.
+const (
+	Time   Objective = iota // of a step
+	Energy                  // of a step, with Watts
+	Cost                    // of a step, with prices as Watts: a rank costs the same whether it computes or waits
+)
+
+// Policy divides the batch among the ranks, and again after every interval. It is fed the same steps on every rank and
+// then answers the same on every rank.
+type Policy interface {
+	// Start is the shares of the first step.
+	Start() []int
+	// Observe takes in one step, and decides where an interval is over: nil, false elsewhere. The decision is valid until the next call.
+	Observe(s *Step) (*Decision, bool)
+}
+
+// Learner is a policy that fits curves.
+type Learner interface {
+	// Curves are the ranks' curves as far as they are known now, up to what each can hold: nil for a rank that was never measured.
+	Curves() []Curve
+}
+
+// Step is one optimizer step as the ranks measured it. A measurement that is not a positive finite number is none.
+type Step struct {
+	Shares []int // samples that each rank had
+	// Own is each rank's time for data, forward and backward passes, in seconds, without any waiting for other ranks; Update its optimizer's before
+	// that. Together they are what lies between the end of one exchange of gradients and a rank's part of the next.
+	Own, Update []float64
+	Data        []float64 // of Own, spent waiting for data; nil: unknown
+	Exposed     float64   // s of communication after the slowest rank's last gradient
+	Seconds     float64   // of the whole step
+	// Utilization and Memory of each rank's device as fractions, 0…1; nil or NaN: unknown.
+	Utilization, Memory []float64
+	// Settling marks steps that a coming change disturbs, because plans for it are being made: they teach nothing.
+	Settling bool
+}
+
+// Decision is what a policy wants after an interval, and why.
+type Decision struct {
+	Shares  []int // in use
+	Next    []int // from now on
+	Changed bool  // Next differs
+	Reason  string
+	Explanation
+}
+
+// New makes a policy.
+func New(name string, o Options) (Policy, error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("policy %s: %w", name, err)
+	}
+	switch name {
+	case "none":
+		return newNone(o)
+	case "proportional":
+		return newProportional(o)
+	case "dynamic":
+		return newDynamic(o)
+	case "hybrid":
+		return newHybrid(o)
+	}
+	return nil, fmt.Errorf("policy: got %q, want %s", name, strings.Join(Policies(), ", "))
+}
+
+// Policies returns the names of the balancing policies, the baseline first:
+//
+//	none          equal shares
+//	proportional  by the static compute score of each rank
+//	dynamic       by compute score and measured speed, utilization and memory
+//	hybrid        from fitted step-time curves, the shares with the shortest step
+func Policies() []string {
+	return []string{"none", "proportional", "dynamic", "hybrid"}
+}
+
+func (o *Options) check() error {
+	if o.Interval < 1 {
+		return fmt.Errorf("interval: got %d steps, want at least 1", o.Interval)
+	}
+	if _, err := o.units(o.Ranks); err != nil {
+		return fmt.Errorf("divide %d samples among %d ranks: %w", o.Total, o.Ranks, err)
+	}
+	if o.Curves != nil && len(o.Curves) != o.Ranks {
+		return fmt.Errorf("got %d curves, want %d", len(o.Curves), o.Ranks)
+	}
+	for rank, c := range o.Curves {
+		if len(c) == 0 {
+			continue
+		}
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("curve of rank %d: %w", rank, err)
+		}
+	}
+	for _, list := range []struct {
+		name   string
+		values []float64
+		least  float64
+	}{{"score", o.Scores, math.SmallestNonzeroFloat64}, {"power", o.Watts, 0}, {"idle power", o.IdleWatts, 0}} {
+		if list.values != nil && len(list.values) != o.Ranks {
+			return fmt.Errorf("got %d values of %s, want %d", len(list.values), list.name, o.Ranks)
+		}
+		for rank, v := range list.values {
+			if !(v >= list.least) || math.IsInf(v, 1) {
+				return fmt.Errorf("%s of rank %d: got %v, want a finite number of at least %v", list.name, rank, v, list.least)
+			}
+		}
+	}
+	if o.Objective != Time && (o.Watts == nil || o.IdleWatts == nil) {
+		return errors.New("an objective other than time needs what each rank draws or costs")
+	}
+	if !(o.Slowdown >= 0) {
+		return fmt.Errorf("slowdown: got %v, want at least 0", o.Slowdown)
+	}
+	return nil
+}
+
+// scores are the static scores, equal ones where they are unknown.
+func (o *Options) scores() []float64 {
+	if o.Scores != nil {
+		return o.Scores
+	}
+	return slices.Repeat([]float64{1}, o.Ranks)
+}

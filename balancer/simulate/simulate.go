@@ -1,0 +1,159 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// Options describe an experiment.
+type Options struct {
+	Policy   string
+	Total    int              // samples of a step
+	Curves   []balancer.Curve // of the ranks: the truth, which the policy does not see
+	Limits   []int            // most samples of each rank; nil: the last point of its curve
+	Noise    float64          // standard deviation of the logarithm of a measured time
+	Steps    int
+	Interval int // steps between decisions
+	Seed     uint64
+	// Drift makes rank r's times grow by the factor that it returns, from step 0 on; nil: none.
+	Drift func(rank, step int) float64
+	// Knows gives the policy what a profile would; nil: nothing.
+	Knows func(o *balancer.Options)
+}
+
+// Result is how it went. Times and shares of the oracle are without noise, and with the drift of the last step.
+type Result struct {
+	Shares        []int    `json:"shares"`
+	StepSeconds   float64  `json:"step_seconds"`
+	OracleSeconds float64  `json:"oracle_step_seconds"`
+	ShareOfOracle float64  `json:"share_of_oracle"`
+	Rebalances    int      `json:"rebalances"`
+	History       []Change `json:"history"`
+	// Track is the share of the oracle in each step.
+	Track []float64 `json:"-"`
+}
+
+// Change is one rebalance.
+type Change struct {
+	Step          int     `json:"step"` // after which the shares changed
+	Shares        []int   `json:"shares"`
+	ShareOfOracle float64 `json:"share_of_oracle"`
+	Reason        string  `json:"reason"`
+}
+
+// Run plays a policy against curves.
+func Run(o Options) (*Result, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	limits := o.Limits
+	if limits == nil {
+		limits = Limits(o.Curves)
+	}
+	batch := balancer.Batch{Total: o.Total, Limits: limits}
+	ranks := len(o.Curves)
+	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval}
+	if o.Knows != nil {
+		o.Knows(&known)
+	}
+	policy, err := balancer.New(o.Policy, known)
+	if err != nil {
+		return nil, err
+	}
+	random := rand.New(rand.NewPCG(o.Seed, 0x5eed))
+	shares := slices.Clone(policy.Start())
+	r := &Result{History: []Change{}}
+	world := &world{options: &o, batch: batch}
+	step := balancer.Step{Own: make([]float64, ranks), Update: make([]float64, ranks)}
+	for s := range o.Steps {
+		if err := world.at(s); err != nil {
+			return nil, err
+		}
+		step.Shares, step.Seconds = shares, 0
+		for rank, c := range world.curves {
+			step.Own[rank] = c.At(float64(shares[rank])) * math.Exp(o.Noise*random.NormFloat64())
+			step.Seconds = max(step.Seconds, step.Own[rank])
+		}
+		r.Track = append(r.Track, world.share(shares))
+		d, ok := policy.Observe(&step)
+		if !ok || !d.Changed {
+			continue
+		}
+		shares = slices.Clone(d.Next)
+		r.Rebalances++
+		r.History = append(r.History, Change{Step: s + 1, Shares: shares, ShareOfOracle: world.share(shares), Reason: d.Reason})
+	}
+	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
+	r.StepSeconds, _ = balancer.Slowest(world.curves, shares)
+	return r, nil
+}
+
+// Limits are the last points of curves, in whole samples.
+func Limits(curves []balancer.Curve) []int {
+	limits := make([]int, len(curves))
+	for r, c := range curves {
+		if len(c) > 0 {
+			limits[r] = int(min(c[len(c)-1].Samples, math.MaxInt32))
+		}
+	}
+	return limits
+}
+
+func (o *Options) check() error {
+	if len(o.Curves) == 0 {
+		return fmt.Errorf("simulate: no curves")
+	}
+	for rank, c := range o.Curves {
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("simulate: rank %d: %w", rank, err)
+		}
+	}
+	if !(o.Noise >= 0) || o.Noise > 10 {
+		return fmt.Errorf("simulate: noise: got %v, want 0 to 10", o.Noise)
+	}
+	if o.Steps < 1 {
+		return fmt.Errorf("simulate: got %d steps, want at least 1", o.Steps)
+	}
+	return nil
+}
+
+// world is the truth at a step.
+type world struct {
+	options *Options
+	batch   balancer.Batch
+	curves  []balancer.Curve
+	oracle  float64 // s of the best shares
+}
+
+func (w *world) at(step int) error {
+	if w.curves != nil && w.options.Drift == nil {
+		return nil
+	}
+	w.curves = make([]balancer.Curve, len(w.options.Curves))
+	for r, c := range w.options.Curves {
+		w.curves[r] = c
+		if w.options.Drift == nil {
+			continue
+		}
+		factor := w.options.Drift(r, step)
+		w.curves[r] = slices.Clone(c)
+		for i := range c {
+			w.curves[r][i].Seconds *= factor
+		}
+	}
+	best, err := balancer.Solve(w.batch, w.curves)
+	if err != nil {
+		return err
+	}
+	w.oracle, _ = balancer.Slowest(w.curves, best)
+	return nil
+}
+
+func (w *world) share(shares []int) float64 {
+	t, _ := balancer.Slowest(w.curves, shares)
+	return w.oracle / t
+}

@@ -1,0 +1,116 @@
+package simulate_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// full runs all sizes and noises with all seeds and prints the table of BENCHMARKS.md; CI runs a part of it.
+var full = flag.Bool("simulate.full", false, "every case with 20 seeds, and print the table")
+
+// families make the curves of ranks, each of which could hold the whole batch.
+var families = []struct {
+	name  string
+	curve func(r *rand.Rand, total int) balancer.Curve
+}{
+	{"linear", func(r *rand.Rand, total int) balancer.Curve {
+		speed := 300 * math.Exp(0.8*r.NormFloat64()) // samples/s; a factor of 20 between the 5th and the 95th of 100 ranks
+		return points(total, func(b float64) float64 { return b / speed })
+	}},
+	{"affine", func(r *rand.Rand, total int) balancer.Curve {
+		speed, fixed := 300*math.Exp(0.8*r.NormFloat64()), 0.002+0.02*r.Float64()
+		return points(total, func(b float64) float64 { return fixed + b/speed })
+	}},
+	{"stepped", func(r *rand.Rand, total int) balancer.Curve { // tiles of 2 to 8 samples
+		speed, tile := 300*math.Exp(0.5*r.NormFloat64()), float64(2+r.IntN(7))
+		return points(total, func(b float64) float64 { return 0.003 + tile*math.Ceil(b/tile)/speed })
+	}},
+	{"saturating", func(r *rand.Rand, total int) balancer.Curve { // flat for small batches
+		speed, knee := 300*math.Exp(0.5*r.NormFloat64()), 4+20*r.Float64()
+		return points(total, func(b float64) float64 { return math.Hypot(knee, b) / speed })
+	}},
+}
+
+// points samples a curve at every share up to 16, then ever more coarsely.
+func points(total int, f func(float64) float64) balancer.Curve {
+	var c balancer.Curve
+	for b := 1; b < total; b += max(1, b/16) {
+		c = append(c, balancer.Point{Samples: float64(b), Seconds: f(float64(b))})
+	}
+	return append(c, balancer.Point{Samples: float64(total), Seconds: f(float64(total))})
+}
+
+// outcome is what many seeds gave.
+type outcome struct {
+	shares     []float64 // mean share of the oracle in the last quarter of the steps, ascending
+	rebalances []int     // ascending
+	settled    []int     // rebalances until the share of the oracle stays at 99 %, ascending
+}
+
+func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drift func(int, int) float64) (o outcome) {
+	t.Helper()
+	total := 64 * ranks
+	for seed := range uint64(seeds) {
+		r := rand.New(rand.NewPCG(seed, uint64(family)))
+		curves := make([]balancer.Curve, ranks)
+		for i := range curves {
+			curves[i] = families[family].curve(r, total)
+		}
+		res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: noise, Steps: steps, Interval: 10, Seed: seed, Drift: drift})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mean, settled := 0.0, 0
+		for _, s := range res.Track[3*steps/4:] {
+			mean += s / float64(steps-3*steps/4)
+		}
+		for i, h := range res.History {
+			if h.ShareOfOracle < 0.99 {
+				settled = i + 2 // the next one at the earliest
+			}
+		}
+		o.shares, o.rebalances, o.settled = append(o.shares, mean), append(o.rebalances, res.Rebalances), append(o.settled, settled)
+	}
+	slices.Sort(o.shares)
+	slices.Sort(o.rebalances)
+	slices.Sort(o.settled)
+	return o
+}
+
+func TestHybridComesNearTheOracle(t *testing.T) {
+	type size struct{ ranks, seeds int }
+	sizes := []size{{2, 20}, {4, 20}, {8, 10}, {64, 2}}
+	if *full {
+		sizes = []size{{2, 20}, {4, 20}, {8, 20}, {64, 20}, {1000, 20}}
+	}
+	// Noise bounds what can be known: the slowest of many ranks is some standard errors above the mean, so much noise takes many steps.
+	noises := []struct {
+		sigma float64
+		steps int
+	}{{0.01, 400}, {0.05, 800}, {0.2, 6000}}
+	for _, s := range sizes {
+		for _, noise := range noises {
+			if noise.sigma > 0.1 && !*full && s.ranks > 4 {
+				continue // minutes
+			}
+			for f, family := range families {
+				o := play(t, f, s.ranks, s.seeds, noise.sigma, noise.steps, nil)
+				n := len(o.shares)
+				if *full {
+					fmt.Printf("| %d | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", s.ranks, 100*noise.sigma, family.name, noise.steps,
+						o.shares[n/2], o.shares[0], o.rebalances[n/2], o.rebalances[n-1], o.settled[n/2], o.settled[n-1])
+				}
+				if o.shares[n/2] < 0.99 || o.shares[0] < 0.98 {
+					t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want 0.99 and 0.98", s.ranks, noise.sigma, family.name, o.shares[n/2], o.shares[0])
+				}
+			}
+		}
+	}
+}

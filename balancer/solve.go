@@ -1,0 +1,277 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// Batch is what is divided among ranks.
+type Batch struct {
+	Total int // samples: of the global batch, or of a micro-batch of it
+	// Limits are the most samples that each rank can hold; 0 leaves a rank out, nil means no limits.
+	Limits []int
+	// Unit makes shares multiples of it, as groups of samples for batch normalisation need; 0 and 1 mean any. Where Total is no
+	// multiple the last rank that is fed has the rest besides.
+	Unit int
+}
+
+// units is a batch counted in units: what is really divided.
+type units struct {
+	total int
+	size  int   // samples
+	rest  int   // samples beyond whole units; they are rank last's
+	last  int   // rank
+	limit []int // units, by rank; 0 leaves a rank out
+}
+
+func (b Batch) units(ranks int) (units, error) {
+	u := units{size: max(b.Unit, 1), last: -1, limit: make([]int, ranks)}
+	if ranks < 1 {
+		return u, errors.New("no ranks")
+	}
+	if b.Limits != nil && len(b.Limits) != ranks {
+		return u, fmt.Errorf("got %d limits, want %d", len(b.Limits), ranks)
+	}
+	if b.Total < 1 || b.Unit < 0 {
+		return u, fmt.Errorf("got a batch of %d samples in units of %d, want at least 1 and 0", b.Total, b.Unit)
+	}
+	u.total, u.rest = b.Total/u.size, b.Total%u.size
+	for r := range u.limit {
+		u.limit[r] = u.total
+		if b.Limits != nil {
+			if b.Limits[r] < 0 {
+				return u, fmt.Errorf("limit of rank %d: got %d, want 0 or more", r, b.Limits[r])
+			}
+			u.limit[r] = min(b.Limits[r]/u.size, u.total)
+		}
+		if u.limit[r] > 0 {
+			u.last = r
+		}
+	}
+	if u.last >= 0 && b.Limits != nil {
+		u.limit[u.last] = min((b.Limits[u.last]-u.rest)/u.size, u.total)
+	}
+	return u, u.check(b)
+}
+
+// check reports a batch that the ranks cannot hold, saying how much is missing and who could hold what.
+func (u units) check(b Batch) error {
+	capacity, fed := 0, 0
+	for _, n := range u.limit {
+		capacity += n
+		if n > 0 {
+			fed++
+		}
+	}
+	if u.last < 0 || capacity < u.total {
+		return fmt.Errorf("%w: %d of %d samples find no place: the ranks can hold %s", ErrInfeasible, b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
+	}
+	if u.total < fed {
+		return fmt.Errorf("%w: %d samples in units of %d, want at least one unit for each of %d ranks", ErrInfeasible, b.Total, u.size, fed)
+	}
+	return nil
+}
+
+// holds is "96, 64 and 0", at most the first few.
+func holds(limits []int) string {
+	const most = 16
+	text := strings.Trim(fmt.Sprint(limits[:min(len(limits), most)]), "[]")
+	text = strings.ReplaceAll(text, " ", ", ")
+	if len(limits) > most {
+		text += fmt.Sprintf(" … (%d ranks)", len(limits))
+	}
+	return text
+}
+
+// samples is what n units are on a rank.
+func (u units) samples(rank, n int) int {
+	if n *= u.size; rank == u.last {
+		n += u.rest
+	}
+	return n
+}
+
+func (u units) shares(n []int) []int {
+	out := make([]int, len(n))
+	for r := range n {
+		out[r] = u.samples(r, n[r])
+	}
+	return out
+}
+
+// Divide is [Split] for a batch: shares in proportion to speed.
+func (b Batch) Divide(speed []float64) ([]int, error) {
+	u, err := b.units(len(speed))
+	if err != nil {
+		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(speed), err)
+	}
+	n, err := Split(u.total, speed, u.limit)
+	if err != nil {
+		return nil, err
+	}
+	return u.shares(n), nil
+}
+
+// Slowest is the time of the rank that takes longest for its share.
+func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
+	for r, c := range curves {
+		if t := c.At(float64(shares[r])); r == 0 || t > seconds {
+			seconds, rank = t, r
+		}
+	}
+	return seconds, rank
+}
+
+// Solve finds the shares whose slowest rank is done first:
+//
+//	min over integer shares b, sum b = Total, 1 <= b[r] <= Limits[r], of max over r of curves[r](b[r])
+//
+// Communication that cannot be hidden comes on top. It never falls when the slowest rank takes longer by more than that, so the
+// shares with the least slowest time also have the shortest step.
+//
+// It is exact for curves that rise, in about 64 * ranks * log(points) operations. A curve that falls somewhere is taken as the least rising one above it, except
+// where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares it takes those that leave every other rank the
+// shortest time, then those in proportion, then lower ranks first.
+func Solve(b Batch, curves []Curve) ([]int, error) {
+	u, err := b.units(len(curves))
+	if err != nil {
+		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
+	}
+	rising := true
+	for r, c := range curves {
+		if err := c.Check(); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", r, err)
+		}
+		rising = rising && c.Rises()
+	}
+	if rising {
+		return u.shares(u.fill(curves)), nil
+	}
+	if u.total <= exhaustiveUnits/max(u.total*len(curves), 1) {
+		return u.shares(u.search(curves)), nil
+	}
+	envelopes := make([]Curve, len(curves))
+	for r, c := range curves {
+		envelopes[r] = c.rising()
+	}
+	return u.shares(u.fill(envelopes)), nil
+}
+
+const exhaustiveUnits = 1_000_000_000
+
+// fill looks for the shortest time in which the ranks together can do all units. Times are searched over all floats, so
+// the two that are left are neighbours: below, the units do not fit; above, they do.
+func (u units) fill(curves []Curve) []int {
+	low, high := uint64(0), math.Float64bits(math.MaxFloat64)
+	for low+1 < high { // positive floats are in the order of their bits
+		mid := low + (high-low)/2
+		if u.fits(curves, math.Float64frombits(mid)) {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	n, most := make([]int, len(curves)), make([]int, len(curves))
+	left, room := u.total, make([]float64, 0, len(curves))
+	for r, c := range curves {
+		if u.limit[r] == 0 {
+			continue
+		}
+		n[r] = u.most(r, c, math.Float64frombits(low))
+		most[r] = u.most(r, c, math.Float64frombits(high))
+		left -= n[r]
+	}
+	// Only ranks that take exactly the longer time have room; what is left is divided among them.
+	var ranks []int
+	var spare []int
+	for r := range n {
+		if most[r] > n[r] {
+			ranks, spare, room = append(ranks, r), append(spare, most[r]-n[r]), append(room, float64(most[r]-n[r]))
+		}
+	}
+	extra := proportionally(left, room, spare)
+	for i, r := range ranks {
+		n[r] += extra[i]
+	}
+	return n
+}
+
+// proportionally divides total by weight within limits, rounding down first and giving what is left in order.
+func proportionally(total int, weight []float64, limit []int) []int {
+	out, sum := make([]int, len(weight)), 0.0
+	for _, w := range weight {
+		sum += w
+	}
+	left := total
+	for i, w := range weight {
+		out[i] = min(int(float64(total)*(w/sum)), limit[i], left)
+		left -= out[i]
+	}
+	for i := range out {
+		more := min(left, limit[i]-out[i])
+		out[i] += more
+		left -= more
+	}
+	return out
+}
+
+// most is the units that a rank finishes within seconds, at least one: no rank that may be fed is left out.
+func (u units) most(rank int, c Curve, seconds float64) int {
+	samples := c.most(seconds, u.samples(rank, u.limit[rank]))
+	if rank == u.last {
+		samples -= u.rest
+	}
+	return max(samples/u.size, 1)
+}
+
+func (u units) fits(curves []Curve, seconds float64) bool {
+	left := u.total
+	for r, c := range curves {
+		if u.limit[r] == 0 {
+			continue
+		}
+		if left -= u.most(r, c, seconds); left <= 0 {
+			// The others have at least one each, but then these could give.
+			return true
+		}
+	}
+	return false
+}
+
+// search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall.
+func (u units) search(curves []Curve) []int {
+	best := make([]float64, u.total+1) // slowest time of the ranks so far, by the units that they have together
+	for i := range best {
+		best[i] = math.Inf(1)
+	}
+	best[0] = 0
+	choice := make([][]int32, len(curves))
+	next := make([]float64, u.total+1)
+	for r, c := range curves {
+		choice[r] = make([]int32, u.total+1)
+		if u.limit[r] == 0 {
+			continue
+		}
+		times := make([]float64, u.limit[r]+1)
+		for n := 1; n <= u.limit[r]; n++ {
+			times[n] = c.At(float64(u.samples(r, n)))
+		}
+		for sum := range next {
+			next[sum] = math.Inf(1)
+			for n := 1; n <= min(u.limit[r], sum); n++ {
+				if t := max(best[sum-n], times[n]); t < next[sum] {
+					next[sum], choice[r][sum] = t, int32(n)
+				}
+			}
+		}
+		best, next = next, best
+	}
+	out, sum := make([]int, len(curves)), u.total
+	for r := len(curves) - 1; r >= 0; r-- {
+		out[r] = int(choice[r][sum])
+		sum -= out[r]
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+package balancer
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// exhaustive is the least slowest time of all divisions, and that of the best one without its slowest ranks, and so on.
+func exhaustive(b Batch, curves []Curve) float64 {
+	best := math.Inf(1)
+	shares := make([]int, len(curves))
+	size := max(b.Unit, 1)
+	var try func(rank, rest int)
+	try = func(rank, rest int) {
+		if rank == len(curves) {
+			if rest == 0 {
+				t, _ := Slowest(curves, shares)
+				best = min(best, t)
+			}
+			return
+		}
+		limit := b.Total
+		if b.Limits != nil {
+			limit = b.Limits[rank]
+		}
+		if limit < size {
+			shares[rank] = 0
+			try(rank+1, rest)
+			return
+		}
+		for n := size; n <= min(limit, rest); n++ {
+			if n%size != 0 && n != rest { // only what ends the batch may be no multiple
+				continue
+			}
+			if n%size != 0 && n < size {
+				continue
+			}
+			shares[rank] = n
+			try(rank+1, rest-n)
+		}
+	}
+	try(0, b.Total)
+	return best
+}
+
+func randomCurve(r *rand.Rand, total int, falls bool) Curve {
+	var c Curve
+	at, t := 0.0, r.Float64()
+	for range 1 + r.IntN(5) {
+		at += 0.5 + r.Float64()*float64(total)/3
+		switch r.IntN(4) {
+		case 0: // flat
+		case 1:
+			t += 3 * r.Float64() // a step
+		default:
+			t += r.Float64()
+		}
+		if falls && r.IntN(3) == 0 {
+			t *= 0.7
+		}
+		c = append(c, Point{at, t})
+	}
+	return c
+}
+
+func TestSolveIsAsGoodAsTryingEverything(t *testing.T) {
+	for seed := range uint64(4000) {
+		r := rand.New(rand.NewPCG(seed, 1))
+		b := Batch{Total: 1 + r.IntN(16), Unit: r.IntN(4)}
+		ranks := 1 + r.IntN(4)
+		if r.IntN(2) == 0 {
+			b.Limits = make([]int, ranks)
+			for i := range b.Limits {
+				b.Limits[i] = r.IntN(b.Total + 3)
+			}
+		}
+		falls := r.IntN(3) == 0
+		curves := make([]Curve, ranks)
+		for i := range curves {
+			curves[i] = randomCurve(r, b.Total, falls)
+		}
+		name := fmt.Sprintf("seed %d: %+v of %v", seed, b, curves)
+		shares, err := Solve(b, curves)
+		if err != nil {
+			if !errors.Is(err, ErrInfeasible) {
+				t.Fatalf("%s: %v", name, err)
+			}
+			if _, err := b.units(ranks); err == nil {
+				t.Fatalf("%s: infeasible, but the batch has units", name)
+			}
+			continue
+		}
+		checkShares(t, name, b, shares)
+		got, _ := Slowest(curves, shares)
+		if want := exhaustive(b, curves); got > want {
+			t.Fatalf("%s: shares %v take %v, the best take %v", name, shares, got, want)
+		}
+	}
+}
+
+func checkShares(t *testing.T, name string, b Batch, shares []int) {
+	t.Helper()
+	sum := 0
+	for r, n := range shares {
+		sum += n
+		if b.Limits != nil && n > b.Limits[r] {
+			t.Fatalf("%s: shares %v, rank %d is over its limit", name, shares, r)
+		}
+		if b.Unit > 1 && n%b.Unit != 0 && sum != b.Total {
+			t.Fatalf("%s: shares %v, rank %d cuts a unit", name, shares, r)
+		}
+		if n == 0 && (b.Limits == nil || b.Limits[r] >= max(b.Unit, 1)+b.Total%max(b.Unit, 1)) {
+			t.Fatalf("%s: shares %v, rank %d has none", name, shares, r)
+		}
+	}
+	if sum != b.Total {
+		t.Fatalf("%s: shares %v sum to %d", name, shares, sum)
+	}
+}
+
+func TestSolveLeavesTheOthersShort(t *testing.T) {
+	// Rank 0 needs a second for its one sample; the others still divide the rest so that they are done early.
+	slow, fast := Curve{{1, 1}, {2, 2}}, Curve{{1, 0.01}, {100, 1}}
+	shares, err := Solve(Batch{Total: 41}, []Curve{slow, fast, fast})
+	if err != nil || !slices.Equal(shares, []int{1, 20, 20}) {
+		t.Errorf("got %v, %v, want [1 20 20]", shares, err)
+	}
+}
+
+func TestSolveSaysWhoCanHoldWhat(t *testing.T) {
+	line := Curve{{1, 1}, {2, 2}}
+	_, err := Solve(Batch{Total: 256, Limits: []int{96, 64, 0}}, []Curve{line, line, line})
+	if !errors.Is(err, ErrInfeasible) || !strings.Contains(err.Error(), "96 of 256 samples find no place: the ranks can hold 96, 64, 0") {
+		t.Errorf("got %v", err)
+	}
+	_, err = Solve(Batch{Total: 256}, []Curve{line, {{2, 1}, {1, 1}}})
+	if err == nil || !strings.Contains(err.Error(), "rank 1: point 1") {
+		t.Errorf("got %v, want the rank and the point", err)
+	}
+}
+
+func BenchmarkSolve(b *testing.B) {
+	for _, ranks := range []int{8, 64, 1000} {
+		r := rand.New(rand.NewPCG(1, 2))
+		total := 32 * ranks
+		curves := make([]Curve, ranks)
+		for i := range curves {
+			speed := 0.2 + r.Float64()
+			for n := 1; n <= 16; n++ {
+				curves[i] = append(curves[i], Point{float64(8 * n), 0.01 + speed*float64(n)})
+			}
+		}
+		b.Run(fmt.Sprint(ranks), func(b *testing.B) {
+			for b.Loop() {
+				if _, err := Solve(Batch{Total: total}, curves); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

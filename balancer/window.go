@@ -1,0 +1,139 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// window collects the steps between two decisions. The first step after a change of shares is left out: caches are cold, and what
+// the change itself cost is in it.
+type window struct {
+	interval int
+	since    int // steps since the last decision, used or not
+
+	shares  []int
+	skip    bool        // the next step is the first with its shares
+	compute [][]float64 // by rank and step: s, own and update
+	own     [][]float64 // by rank and step: s
+	data    []mean      // by rank: s
+	use     []mean      // by rank: utilization
+	memory  []mean      // by rank
+	waits   mean        // data of the rank that was slowest, s
+	slowest mean        // compute of the slowest rank of each step, s
+	spread  mean        // (max - min) / max of own time
+	exposed mean        // s
+	seconds mean        // s
+}
+
+// mean is a running mean of what is a number.
+type mean struct {
+	sum float64
+	n   int
+}
+
+func (m *mean) add(v float64) {
+	if !math.IsNaN(v) && !math.IsInf(v, 0) {
+		m.sum, m.n = m.sum+v, m.n+1
+	}
+}
+
+// or is the mean, or otherwise where there was nothing.
+func (m mean) or(otherwise float64) float64 {
+	if m.n == 0 {
+		return otherwise
+	}
+	return m.sum / float64(m.n)
+}
+
+func newWindow(ranks, interval int) *window {
+	w := &window{interval: interval, compute: make([][]float64, ranks), own: make([][]float64, ranks),
+		data: make([]mean, ranks), use: make([]mean, ranks), memory: make([]mean, ranks)}
+	room := min(interval, 1024)
+	for r := range ranks {
+		w.compute[r], w.own[r] = make([]float64, 0, room), make([]float64, 0, room)
+	}
+	return w
+}
+
+// add takes in a step and reports whether a decision is due.
+func (w *window) add(s *Step) (due bool) {
+	w.since++
+	if !slices.Equal(s.Shares, w.shares) {
+		first := w.shares == nil
+		w.shares = append(w.shares[:0], s.Shares...)
+		w.clear()
+		w.skip = !first || s.Settling
+	}
+	if s.Settling {
+		w.skip = true // what comes after it has settled is the first again
+		return false
+	}
+	if w.skip {
+		w.skip = false
+		return false
+	}
+	w.take(s)
+	return w.since >= w.interval
+}
+
+func (w *window) take(s *Step) {
+	slowest, waited := 0.0, math.NaN()
+	least, most := math.Inf(1), 0.0
+	for r := range w.compute {
+		own, compute := valid(at(s.Own, r)), math.NaN()
+		if s.Shares[r] > 0 && !math.IsNaN(own) {
+			compute = own
+			if u := valid(at(s.Update, r)); !math.IsNaN(u) {
+				compute += u
+			}
+			w.compute[r] = append(w.compute[r], compute)
+			w.own[r] = append(w.own[r], own)
+			least, most = min(least, own), max(most, own)
+		}
+		data := max(at(s.Data, r), 0)
+		w.data[r].add(data)
+		w.use[r].add(at(s.Utilization, r))
+		w.memory[r].add(at(s.Memory, r))
+		if compute > slowest {
+			slowest, waited = compute, data
+		}
+	}
+	if most > 0 {
+		w.slowest.add(slowest)
+		w.waits.add(waited)
+		w.spread.add((most - least) / most)
+	}
+	w.exposed.add(max(s.Exposed, 0))
+	w.seconds.add(valid(s.Seconds))
+}
+
+func at(values []float64, rank int) float64 {
+	if values == nil {
+		return math.NaN()
+	}
+	return values[rank]
+}
+
+// valid is NaN for what is no measurement of time.
+func valid(seconds float64) float64 {
+	if !(seconds > 0) || math.IsInf(seconds, 1) {
+		return math.NaN()
+	}
+	return seconds
+}
+
+// next begins the next interval.
+func (w *window) next() {
+	w.since = 0
+	w.clear()
+}
+
+func (w *window) clear() {
+	for r := range w.compute {
+		w.compute[r], w.own[r] = w.compute[r][:0], w.own[r][:0]
+	}
+	clear(w.data)
+	clear(w.use)
+	clear(w.memory)
+	w.waits, w.slowest, w.spread, w.exposed, w.seconds = mean{}, mean{}, mean{}, mean{}, mean{}
+}
