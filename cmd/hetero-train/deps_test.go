@@ -67,6 +67,7 @@ var layers = []layer{
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
 	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},
+	{"profiler/curves", imports("balancer")},
 	{"profiler/system", nil},
 	{"profiler/runtime", nil},
 
