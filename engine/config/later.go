@@ -12,10 +12,6 @@ var later = []laterRow{
 	{key: "train.precision", value: "fp16", missing: "a GPU device that computes in fp16; use \"auto\", \"bf16\" or \"f32\""},
 	{key: "parallel.backend", value: "nccl", missing: "the NCCL communicator; use \"auto\" or \"gloo\""},
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16; use \"auto\" or \"bf16\""},
-	{key: "balance.objective", value: "energy", missing: "balancing by energy; use \"time\""},
-	{key: "balance.objective", value: "cost", missing: "balancing by cost; use \"time\""},
-	{key: "balance.bench_worthless", missing: "benching of ranks; use false", waits: "`true`", when: func(c *Config) bool { return c.Balance.BenchWorthless }},
-	{key: "profile.gpu_profiles", missing: "balancing by a hardware profile; leave it empty", waits: "any file", when: func(c *Config) bool { return c.Profile.GPUProfiles != "" }},
 }
 
 // laterRow is one value, or one condition, that waits for its implementation.

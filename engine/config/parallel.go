@@ -48,11 +48,16 @@ func (p *Parallel) Keys() []Key {
 
 // Balance is the [balance] table.
 type Balance struct {
-	Policy         string // none, proportional, dynamic, hybrid
-	Interval       int    // steps
-	Objective      string // time, energy, cost
-	BenchWorthless bool
-	FixedShares    []int // samples, one for each rank; overrides Policy
+	Policy             string // none, proportional, dynamic, hybrid
+	Interval           int    // steps
+	Objective          string // time, energy, cost
+	MaxSlowdownPercent float64
+	PowerWatts         []float64 // one for each rank
+	IdleWatts          []float64 // one for each rank
+	Prices             []float64 // money an hour, one for each rank
+	BenchWorthless     bool
+	CurveCache         string // auto, off
+	FixedShares        []int  // samples, one for each rank; overrides Policy
 }
 
 // Keys lists the table's keys.
@@ -63,9 +68,19 @@ func (b *Balance) Keys() []Key {
 		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).
 			Doc("Steps between two decisions."),
 		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").
-			Doc("What is minimised: the step's time, its energy or its cost."),
+			Doc("What `hybrid` minimises: the step's time, its energy (with `power_watts`) or its cost (with `prices`)."),
+		Float(&b.MaxSlowdownPercent, "max_slowdown_percent", 10).Unit("%").AtMost(1000).
+			Doc("By how much a step may be longer than the shortest possible one for the sake of energy or cost."),
+		Floats(&b.PowerWatts, "power_watts").Unit("W").
+			Doc("What each rank draws while it computes. For `objective = \"energy\"`."),
+		Floats(&b.IdleWatts, "idle_watts").Unit("W").
+			Doc("What each rank draws while it waits for others. Empty: 30 % of `power_watts`."),
+		Floats(&b.Prices, "prices").Unit("an hour").
+			Doc("What each rank costs, in any currency, whether it computes or waits. For `objective = \"cost\"`: there is something to save only with `bench_worthless`."),
 		Bool(&b.BenchWorthless, "bench_worthless", false).
-			Doc("Whether a rank that makes the step slower than it is without it gets no samples."),
+			Doc("Whether a rank that makes the step slower than it is without it gets no samples. It is tried again now and then."),
+		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").
+			Doc("`auto`: `hybrid` starts with what earlier runs on the same type of device learned of this model, from `hetero-train/curves` in the user's cache folder, and leaves there what it learns. `off`: it learns anew, and leaves nothing."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
 			Doc("One share for each rank, summing to `data.batch_size`; overrides `policy`. For tests and oracles. Empty: the policy decides."),
 	}

@@ -81,6 +81,12 @@ var rules = []rule{
 		return unless(len(c.Balance.FixedShares) == 0 || total == c.Data.BatchSize, "does not sum to the global batch",
 			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
 	}},
+	{key: "balance.power_watts", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
+		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "balancing by energy needs it", "[]", "what each rank draws, in W")
+	}},
+	{key: "balance.prices", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
+		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "balancing by cost needs it", "[]", "what each rank costs an hour")
+	}},
 	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
 		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",
 			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
@@ -94,12 +100,19 @@ var rules = []rule{
 // CheckRanks checks what depends on how many ranks the run has, on all machines together; Load does not know that. The
 // error is an [*Error].
 func (c *Config) CheckRanks(ranks int) error {
-	shares := c.Balance.FixedShares
-	f := unless(len(shares) == 0 || len(shares) == ranks, "needs one share for each rank",
-		fmt.Sprintf("%d shares", len(shares)), fmt.Sprintf("%d", ranks))
-	if f != nil {
-		f.Key = "balance.fixed_shares"
-		return &Error{Faults: []Fault{*f}}
+	var faults []Fault
+	b := c.Balance
+	for _, list := range []struct {
+		key    string
+		length int
+	}{{"fixed_shares", len(b.FixedShares)}, {"power_watts", len(b.PowerWatts)}, {"idle_watts", len(b.IdleWatts)}, {"prices", len(b.Prices)}} {
+		if f := unless(list.length == 0 || list.length == ranks, "needs one value for each rank", fmt.Sprintf("%d values", list.length), fmt.Sprint(ranks)); f != nil {
+			f.Key = "balance." + list.key
+			faults = append(faults, *f)
+		}
+	}
+	if faults != nil {
+		return &Error{Faults: faults}
 	}
 	return nil
 }

@@ -84,9 +84,12 @@ func TestRules(t *testing.T) {
 		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
 		{"two ranks", "parallel.ranks = 2", ""},
 		{"gradients in fp16", "parallel.wire_dtype = \"fp16\"", "parallel.wire_dtype"},
-		{"balancing by energy", "balance.objective = \"energy\"", "balance.objective"},
-		{"benching", "balance.bench_worthless = true", "balance.bench_worthless"},
-		{"hardware profile", "profile.gpu_profiles = \"a.json\"", "profile.gpu_profiles"},
+		{"balancing by energy without watts", "balance.objective = \"energy\"", "balance.power_watts"},
+		{"balancing by energy", "balance.objective = \"energy\"\nbalance.power_watts = [200, 75]", ""},
+		{"balancing by cost without prices", "balance.objective = \"cost\"", "balance.prices"},
+		{"balancing by cost", "balance.objective = \"cost\"\nbalance.prices = [2.5]", ""},
+		{"benching", "balance.bench_worthless = true", ""},
+		{"hardware profile", "profile.gpu_profiles = \"gpu_profiles.json\"", ""},
 	}
 	covered := make(map[string]bool)
 	for _, c := range cases {
