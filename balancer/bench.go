@@ -29,6 +29,51 @@ func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 	}
 }
 
+// release leaves out ranks whose price is more than they are worth: the one that saves most, again and again, as long as the step stays
+// within the slowdown. A rank without samples costs nothing.
+func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
+	best, err := Solve(batch, curves)
+	if err != nil {
+		return nil, err
+	}
+	shortest, _ := Slowest(curves, best)
+	price := 0.0
+	for r, n := range best {
+		if n > 0 {
+			price += h.opts.Watts[r]
+		}
+	}
+	limits := slices.Repeat([]int{batch.Total}, len(curves))
+	if batch.Limits != nil {
+		copy(limits, batch.Limits)
+	}
+	batch.Limits = limits
+	for cost := shortest * price; ; {
+		var next []int
+		least, out := cost*(1-leastGain), -1
+		for r := range limits {
+			limit := limits[r]
+			if limit == 0 {
+				continue
+			}
+			limits[r] = 0
+			if without, err := Solve(batch, curves); err == nil {
+				t, _ := Slowest(curves, without)
+				if c := t * (price - h.opts.Watts[r]); t <= shortest*(1+h.opts.Slowdown) && c < least {
+					next, least, out = without, c, r
+				}
+			}
+			limits[r] = limit
+		}
+		if out < 0 {
+			return best, nil
+		}
+		best, cost = next, least
+		price -= h.opts.Watts[out]
+		limits[out] = 0
+	}
+}
+
 // recalls tries a benched rank again now and then, more and more rarely, since nothing is heard of one without samples. It changes best.
 func (h *hybrid) recalls(d *Decision, best []int) bool {
 	if !h.opts.Bench {

@@ -126,7 +126,7 @@ func (o *offers) Pop() any {
 
 // cheaper takes the best shares for another objective than time where they save enough.
 func (h *hybrid) cheaper(now, best []int) ([]int, string) {
-	before, after := Spent(h.curves, now, h.opts.Watts, h.opts.IdleWatts), Spent(h.curves, best, h.opts.Watts, h.opts.IdleWatts)
+	before, after := h.spent(now), h.spent(best)
 	tooSlow, _ := Slowest(h.curves, now)
 	allowed, _ := Slowest(h.curves, best)
 	switch {
@@ -136,4 +136,19 @@ func (h *hybrid) cheaper(now, best []int) ([]int, string) {
 		return nil, fmt.Sprintf("a change would save %.2f %%, which may be noise", 100*max(1-after/before, 0))
 	}
 	return best, fmt.Sprintf("a step takes %.1f %% less of what is to be saved", 100*(1-after/before))
+}
+
+// spent is what a step takes with the objective. Released ranks cost nothing.
+func (h *hybrid) spent(shares []int) float64 {
+	if h.opts.Objective == Energy {
+		return Spent(h.curves, shares, h.opts.Watts, h.opts.IdleWatts)
+	}
+	seconds, _ := Slowest(h.curves, shares)
+	price := 0.0
+	for r, n := range shares {
+		if n > 0 {
+			price += h.opts.Watts[r]
+		}
+	}
+	return seconds * price
 }

@@ -199,12 +199,13 @@ func (h *hybrid) best(d *Decision) ([]int, error) {
 }
 
 func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
-	if h.opts.Objective == Time {
-		best, err = Solve(batch, curves)
-	} else {
-		best, err = Cheapest(batch, curves, h.opts.Watts, h.opts.IdleWatts, h.opts.Slowdown)
+	switch {
+	case h.opts.Objective == Energy:
+		return Cheapest(batch, curves, h.opts.Watts, h.opts.IdleWatts, h.opts.Slowdown)
+	case h.opts.Objective == Cost && h.opts.Bench:
+		return h.release(batch, curves)
 	}
-	if err != nil || !h.opts.Bench {
+	if best, err = Solve(batch, curves); err != nil || !h.opts.Bench {
 		return best, err
 	}
 	return h.bench(batch, curves, best)

@@ -23,7 +23,7 @@ type Options struct {
 	Objective Objective
 	// Slowdown is by how much a step may be longer than the shortest possible for the sake of another objective, as a fraction: 0.1 for 10 %.
 	Slowdown float64
-	// Watts are what each rank draws while it computes, IdleWatts while it waits. For Cost both are the rank's price.
+	// Watts are what each rank draws while it computes, IdleWatts while it waits. For Cost, Watts are prices, and a rank that is benched costs nothing.
 	Watts, IdleWatts []float64
 
 	// Bench gives ranks no samples that make every step longer than it is without them.
@@ -139,7 +139,7 @@ func (o *Options) check() error {
 			}
 		}
 	}
-	if o.Objective != Time && (o.Watts == nil || o.IdleWatts == nil) {
+	if o.Objective == Energy && (o.Watts == nil || o.IdleWatts == nil) || o.Objective == Cost && o.Watts == nil {
 		return errors.New("an objective other than time needs what each rank draws or costs")
 	}
 	if !(o.Slowdown >= 0) {
