@@ -30,7 +30,7 @@ const (
 )
 
 // bends are the standard deviations of w at e times the share, with the log of how likely each is beforehand.
-var bends = []struct{ sigma, prior float64 }{{0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
+var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
 
 func linearKernel(x, y float64) float64 {
 	return priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*x*y
