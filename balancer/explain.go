@@ -22,10 +22,14 @@ type Lost struct {
 }
 
 // RankView is one rank as the policy sees it.
+// What was not measured is NaN.
 type RankView struct {
 	Seconds float64 // of its own time and update; NaN: not measured in this window
 	Fitted  float64 // likewise, as its curve says for its share; NaN: no curve
 	Error   float64 // standard error of Fitted, s
+	Data    float64 // of Seconds, spent waiting for data
+	// Utilization and Memory of its device, 0…1.
+	Utilization, Memory float64
 }
 
 // ShareOfOracle is the time of a step with the best shares as a share of the measured one, 0…1; NaN if unknown.
@@ -41,7 +45,7 @@ func (w *window) explain() Explanation {
 		for _, t := range w.compute[r] {
 			m.add(t)
 		}
-		e.Ranks[r] = RankView{Seconds: m.or(nan), Fitted: nan, Error: nan}
+		e.Ranks[r] = RankView{Seconds: m.or(nan), Fitted: nan, Error: nan, Data: w.data[r].or(nan), Utilization: w.use[r].or(nan), Memory: w.memory[r].or(nan)}
 	}
 	return e
 }
