@@ -79,7 +79,7 @@ var layers = []layer{
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"engine/config", imports("engine/...", "profiler/...", "balancer")},                          // others register with it
+	{"engine/config", imports("engine/...", "profiler/...", "balancer")}, // others register with it
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
