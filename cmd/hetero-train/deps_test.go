@@ -70,6 +70,8 @@ var layers = []layer{
 	{"profiler/curves", imports("balancer")},
 	{"profiler/system", nil},
 	{"profiler/runtime", nil},
+	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
+	{"profiler/analysis/figures", imports("profiler/analysis")},
 
 	// The program.
 	{"cmd/hetero-train", imports("...")},

@@ -75,6 +75,21 @@ func (r *Run) WriteResult(result Result) error {
 	return r.replace(path, append(text, '\n'))
 }
 
+// ReadResult reads results/result.json of the run in the folder dir. Without one the error is fs.ErrNotExist: the run has not ended,
+// or was killed.
+func ReadResult(dir string) (Result, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return Result{}, folderError("open", dir, err)
+	}
+	defer root.Close()
+	result, err := readResult(root, dir)
+	if err != nil {
+		return Result{}, fmt.Errorf("read the result of %s: %w", dir, err)
+	}
+	return result, nil
+}
+
 func readResult(root *os.Root, dir string) (Result, error) {
 	var result Result
 	path := filepath.Join(resultsFolder, resultFile)

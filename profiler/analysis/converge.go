@@ -1,0 +1,110 @@
+package analysis
+
+import (
+	"math"
+	"slices"
+)
+
+// CurvePoint is the loss of some consecutive steps, at their end.
+type CurvePoint struct {
+	Step    int64
+	Seconds float64 // since the start of training
+	Loss    float64 // mean
+}
+
+// curve is the losses of a run from its first step on, a point for each block of steps.
+func (r *Run) curve() []CurvePoint {
+	var points []CurvePoint
+	for part := range slices.Chunk(r.Steps, blockSteps) {
+		sum, n := 0.0, 0.0
+		for _, step := range part {
+			if !math.IsNaN(step.Loss) {
+				sum, n = sum+step.Loss, n+1
+			}
+		}
+		if last := part[len(part)-1]; n > 0 && (len(part) == blockSteps || len(points) == 0) {
+			points = append(points, CurvePoint{last.Iteration, last.Elapsed, sum / n})
+		}
+	}
+	return points
+}
+
+// converge fills what concerns losses.
+func (c *Comparison) converge() {
+	c.TargetLoss, c.LossSpread = math.Inf(-1), unknown
+	for _, p := range c.Policies {
+		for _, run := range p.Runs {
+			lowest := math.Inf(1)
+			for _, point := range run.curve() {
+				lowest = min(lowest, point.Loss)
+			}
+			c.TargetLoss = max(c.TargetLoss, lowest)
+		}
+	}
+	if math.IsInf(c.TargetLoss, 0) {
+		c.TargetLoss = unknown
+		return
+	}
+	for _, p := range c.Policies {
+		var curves [][]CurvePoint
+		for _, run := range p.Runs {
+			points := run.curve()
+			curves = append(curves, points)
+			at := slices.IndexFunc(points, func(point CurvePoint) bool { return point.Loss <= c.TargetLoss })
+			p.SecondsTo = append(p.SecondsTo, points[at].Seconds)
+			p.StepsTo = append(p.StepsTo, points[at].Step)
+		}
+		p.Curve = meanCurve(curves)
+	}
+	c.LossSpread = c.lossSpread()
+}
+
+// meanCurve is the mean of curves, as far as all of them go.
+func meanCurve(curves [][]CurvePoint) []CurvePoint {
+	length := len(curves[0])
+	for _, points := range curves {
+		length = min(length, len(points))
+	}
+	out := make([]CurvePoint, length)
+	for i := range out {
+		for _, points := range curves {
+			out[i].Step = points[i].Step
+			out[i].Seconds += points[i].Seconds / float64(len(curves))
+			out[i].Loss += points[i].Loss / float64(len(curves))
+		}
+	}
+	return out
+}
+
+// lossSpread is the largest difference between the loss curves of two policies on the same seed, as a share of the first loss.
+func (c *Comparison) lossSpread() float64 {
+	spread := unknown
+	for _, p := range c.Policies[1:] {
+		for _, run := range p.Runs {
+			for _, base := range c.Policies[0].Runs {
+				if base.Seed == run.Seed {
+					spread = larger(spread, curveDistance(base.curve(), run.curve()))
+				}
+			}
+		}
+	}
+	return spread
+}
+
+func curveDistance(base, other []CurvePoint) float64 {
+	distance := unknown
+	for _, point := range other {
+		if i := slices.IndexFunc(base, func(b CurvePoint) bool { return b.Step == point.Step }); i >= 0 {
+			distance = larger(distance, math.Abs(point.Loss-base[i].Loss)/math.Abs(base[0].Loss))
+		}
+	}
+	return distance
+}
+
+// larger is the maximum of what is known.
+func larger(a, b float64) float64 {
+	if math.IsNaN(a) || b > a {
+		return b
+	}
+	return a
+}

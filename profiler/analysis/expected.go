@@ -1,0 +1,93 @@
+package analysis
+
+import "fmt"
+
+// expectation is a ratio to the baseline that a policy is expected to reach on four unequal workers.
+type expectation struct {
+	policy, what string
+	key          string // in PolicyResult.Ratios
+	ratio        float64
+	below        bool // less is better
+}
+
+// expectations follow from: throughput 450, 600 and 650 samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85;
+// load imbalance 35, 18 and 12 %; for the baseline, proportional and dynamic. Absolute values belong to one machine, ratios do not.
+var expectations = []expectation{
+	{"proportional", "throughput", "throughput", 600. / 450, false},
+	{"dynamic", "throughput", "throughput", 650. / 450, false},
+	{"hybrid", "throughput", "throughput", 650. / 450, false},
+	{"proportional", "GPU utilization", "utilization", 80. / 65, false},
+	{"dynamic", "GPU utilization", "utilization", 85. / 65, false},
+	{"hybrid", "GPU utilization", "utilization", 85. / 65, false},
+	{"proportional", "scaling efficiency", "efficiency", 0.78 / 0.65, false},
+	{"dynamic", "scaling efficiency", "efficiency", 0.85 / 0.65, false},
+	{"hybrid", "scaling efficiency", "efficiency", 0.85 / 0.65, false},
+	{"proportional", "load imbalance", "imbalance", 18. / 35, true},
+	{"dynamic", "load imbalance", "imbalance", 12. / 35, true},
+	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
+}
+
+// expects reports whether the expectations are about such runs: four ranks that are not equal.
+func (c *Comparison) expects() bool {
+	if c.Ranks != 4 || len(c.Policies) == 0 || c.Policies[0].Policy != baseline {
+		return false
+	}
+	for _, solo := range c.Solo {
+		if solo.Scenario != c.Solo[0].Scenario {
+			return true
+		}
+	}
+	return false
+}
+
+// verdict says whether a ratio reaches what is expected, as far as its interval tells.
+func (e expectation) verdict(got Estimate) string {
+	low, high, want := got.Low, got.High, e.ratio
+	if e.below {
+		low, high, want = -high, -low, -want
+	}
+	switch {
+	case !got.Known():
+		return "not known"
+	case low >= want:
+		return "reached"
+	case high < want:
+		return "not reached"
+	}
+	return "open: the interval holds the expected ratio"
+}
+
+// stragglerImpact names the share of the ranks' compute time that is spent waiting for the slowest.
+func stragglerImpact(waiting Estimate) string {
+	switch {
+	case !waiting.Known():
+		return noValue
+	case waiting.Value >= 0.20:
+		return "high"
+	case waiting.Value >= 0.10:
+		return "medium"
+	}
+	return "low"
+}
+
+// expectedRows is the table of the report.
+func (c *Comparison) expectedRows() [][]string {
+	var rows [][]string
+	for _, e := range expectations {
+		for _, p := range c.Policies {
+			if p.Policy != e.policy {
+				continue
+			}
+			got := p.Ratios[e.key]
+			if e.key == "efficiency" && !p.Efficiency.Known() || !got.Known() {
+				continue
+			}
+			want := fmt.Sprintf("at least %.2f", e.ratio)
+			if e.below {
+				want = fmt.Sprintf("at most %.2f", e.ratio)
+			}
+			rows = append(rows, []string{e.what, p.Policy, want, interval(got, 1, "%.2f", ""), e.verdict(got)})
+		}
+	}
+	return rows
+}

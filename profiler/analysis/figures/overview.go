@@ -1,0 +1,60 @@
+package figures
+
+import (
+	"fmt"
+
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+// Overview draws the speed-ups of all comparisons that have any, a group of bars each, into dir/speedups. It draws nothing for fewer
+// than two: there the comparison's own figure says it.
+func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error) {
+	var groups []*analysis.Comparison
+	for _, c := range all {
+		if len(c.Policies) > 1 && c.Policies[1].Speedup.Known() {
+			groups = append(groups, c)
+		}
+	}
+	if len(groups) < 2 {
+		return nil, nil
+	}
+	const barWidth = 0.2 // of the distance between groups; four policies leave a gap
+	p := newPlot("Speed-up over none", "", "speed-up (ratio)")
+	whole := max(width, vg.Length(len(groups))*4*vg.Centimeter)
+	names, top, legend := make([]string, len(groups)), 1.0, map[string]bool{}
+	for i, c := range groups {
+		names[i] = fmt.Sprintf("%s\n%s\nbatch %d", c.Model, c.Scenario, c.BatchSize)
+		for j, policy := range c.Policies {
+			if !policy.Speedup.Known() {
+				continue
+			}
+			x := float64(i) + (float64(j)-float64(len(c.Policies)-1)/2)*barWidth
+			if err := addBar(p, bar{policy: policy.Policy, estimate: policy.Speedup}, x, whole*barWidth*0.6/vg.Length(len(groups)), "%.2f"); err != nil {
+				return nil, fmt.Errorf("draw speed-ups: %w", err)
+			}
+			top = max(top, policy.Speedup.High)
+			if !legend[policy.Policy] {
+				legend[policy.Policy] = true
+				p.Legend.Add(policy.Policy, swatch{policy.Policy})
+			}
+		}
+	}
+	p.NominalX(names...)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(groups))-0.4, 0, 1.35*top
+	p.Legend.Left = true
+	if err := save(dir, "speedups", whole, height, p); err != nil {
+		return nil, err
+	}
+	return []analysis.Figure{{Title: "Speed-up over equal shares", Caption: "Each group is one comparison.", Path: "speedups.png"}}, nil
+}
+
+// swatch is a policy's colour in a legend.
+type swatch struct{ policy string }
+
+// Thumbnail implements plot.Thumbnailer.
+func (s swatch) Thumbnail(c *draw.Canvas) {
+	c.FillPolygon(colorOf(s.policy), []vg.Point{{X: c.Min.X, Y: c.Min.Y}, {X: c.Min.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Max.Y}, {X: c.Max.X, Y: c.Min.Y}})
+}

@@ -1,0 +1,113 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+	"os"
+	"path/filepath"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgimg"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+const (
+	width, height = 14 * vg.Centimeter, 9 * vg.Centimeter
+	dotsPerInch   = 200
+)
+
+// palette is Okabe and Ito's, in the order in which neighbours differ most.
+var palette = []color.RGBA{
+	{0xE6, 0x9F, 0x00, 0xFF}, // orange
+	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
+	{0x00, 0x9E, 0x73, 0xFF}, // bluish green
+	{0xCC, 0x79, 0xA7, 0xFF}, // reddish purple
+	{0x00, 0x72, 0xB2, 0xFF}, // blue
+	{0xD5, 0x5E, 0x00, 0xFF}, // vermilion
+	{0xF0, 0xE4, 0x42, 0xFF}, // yellow
+	{0x00, 0x00, 0x00, 0xFF}, // black
+}
+
+// policyStyle keeps a policy's look the same in all figures.
+var policyStyle = map[string]struct {
+	color  color.RGBA
+	dashes []vg.Length
+}{
+	"none":         {color.RGBA{0x99, 0x99, 0x99, 0xFF}, nil},
+	"proportional": {palette[0], []vg.Length{8, 3}},
+	"dynamic":      {palette[1], []vg.Length{2, 2}},
+	"hybrid":       {palette[2], []vg.Length{8, 3, 2, 3}},
+}
+
+func colorOf(policy string) color.RGBA {
+	if s, ok := policyStyle[policy]; ok {
+		return s.color
+	}
+	return palette[3]
+}
+
+func lineOf(policy string) draw.LineStyle {
+	return draw.LineStyle{Color: colorOf(policy), Width: vg.Points(1.6), Dashes: policyStyle[policy].dashes}
+}
+
+// rankLine is the look of a rank's line.
+func rankLine(rank int) draw.LineStyle {
+	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
+	return draw.LineStyle{Color: palette[rank%len(palette)], Width: vg.Points(1.6), Dashes: dashes[rank%len(dashes)]}
+}
+
+// newPlot has the frame that all figures share.
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	for _, t := range []struct {
+		style  *text.Style
+		points float64
+	}{{&p.Title.TextStyle, 12}, {&p.X.Label.TextStyle, 11}, {&p.Y.Label.TextStyle, 11}, {&p.X.Tick.Label, 10}, {&p.Y.Tick.Label, 10}, {&p.Legend.TextStyle, 10}} {
+		t.style.Font.Variant, t.style.Font.Size = "Sans", vg.Points(t.points)
+	}
+	p.Title.Padding, p.Legend.ThumbnailWidth, p.Legend.Padding = vg.Points(8), vg.Points(30), vg.Points(2)
+	p.Legend.Top = true
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color = color.Gray{0xDD}
+	p.Add(grid)
+	return p
+}
+
+// save draws a column of plots, whose axes are aligned, into dir/name.png and dir/name.svg.
+func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
+	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
+	svg := vgsvg.NewWith(vgsvg.UseWH(w, h), vgsvg.EmbedFonts(true))
+	for _, canvas := range []vg.CanvasSizer{png, svg} {
+		rows := make([][]*plot.Plot, len(plots))
+		for i, p := range plots {
+			rows[i] = []*plot.Plot{p}
+		}
+		tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadTop: vg.Points(6), PadBottom: vg.Points(4), PadLeft: vg.Points(4), PadRight: vg.Points(12)}
+		for i, row := range plot.Align(rows, tiles, draw.New(canvas)) {
+			plots[i].Draw(row[0])
+		}
+	}
+	for _, out := range []struct {
+		suffix string
+		canvas vg.CanvasWriterTo
+	}{{".png", png}, {".svg", svg}} {
+		file, err := os.Create(filepath.Join(dir, name+out.suffix))
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", name, err)
+		}
+		_, err = out.canvas.WriteTo(file)
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", name+out.suffix, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package analysis
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Figure is a drawing that belongs to a report.
+type Figure struct {
+	Title   string // one line
+	Caption string // what is shown and how to read it
+	Path    string // of the PNG, relative to the report; the SVG beside it has the same name
+}
+
+// Report is the study as Markdown. figures are those of each comparison, by its ID; overview are those of the whole study.
+func (s *Study) Report(figures map[string][]Figure, overview []Figure) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; how they are made is said under [Method](#method).\n\n", s.Root, 100*s.Confidence)
+	b.WriteString("## Overview\n\n")
+	b.WriteString(s.overviewTable())
+	b.WriteString("\n")
+	b.WriteString(figureText(overview))
+	for _, c := range s.Comparisons {
+		b.WriteString(c.section(s))
+		b.WriteString(figureText(figures[c.ID]))
+	}
+	b.WriteString(s.method())
+	b.WriteString(s.leftOut())
+	return b.String()
+}
+
+func (s *Study) overviewTable() string {
+	var rows [][]string
+	for _, c := range s.Comparisons {
+		for _, p := range c.Policies {
+			rows = append(rows, []string{c.Model, c.Dataset, c.Scenario, fmt.Sprint(c.BatchSize), p.Policy, interval(p.Throughput, 1, "%.1f", ""), interval(p.Speedup, 1, "%.2f", "x"), interval(p.Oracle, 100, "%.1f", " %")})
+		}
+	}
+	columns, rows := withoutEmpty([]string{"model", "data set", "scenario", "batch", "policy", "throughput, samples/s", "speed-up over none", "share of oracle"}, rows)
+	return markdown(columns, rows)
+}
+
+func figureText(figures []Figure) string {
+	var b strings.Builder
+	for _, f := range figures {
+		fmt.Fprintf(&b, "![%s](%s)\n\n*%s.* %s\n\n", f.Title, f.Path, f.Title, f.Caption)
+	}
+	return b.String()
+}
+
+func (c *Comparison) section(s *Study) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s on %s, scenario %s, batch %d\n\n", c.Model, c.Dataset, c.Scenario, c.BatchSize)
+	b.WriteString("### Setup\n\n")
+	b.WriteString(markdown([]string{"", ""}, c.setup(s)))
+	b.WriteString("\n")
+	if len(c.Solo) > 0 {
+		var rows [][]string
+		for rank, solo := range c.Solo {
+			row := []string{fmt.Sprint(rank), noValue, strings.TrimPrefix(solo.Scenario, soloPrefix), interval(solo.Throughput, 1, "%.1f", "")}
+			if rank < len(c.Devices) {
+				row[1] = c.Devices[rank]
+			}
+			rows = append(rows, row)
+		}
+		columns, rows := withoutEmpty([]string{"rank", "stands for", "share of the machine", "samples/s alone"}, rows)
+		b.WriteString(markdown(columns, rows) + "\n")
+	}
+	for _, note := range c.Notes {
+		fmt.Fprintf(&b, "> Note: %s.\n\n", note)
+	}
+	b.WriteString("### Results\n\n")
+	b.WriteString(markdown(withoutEmpty(resultColumns, c.resultRows())))
+	b.WriteString("\n" + c.explain())
+	if c.expects() {
+		if rows := c.expectedRows(); len(rows) > 0 {
+			b.WriteString("Against what is expected of four unequal workers, as ratios to `none`:\n\n")
+			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
+			b.WriteString("\n")
+		}
+	}
+	b.WriteString(c.lostTable())
+	return b.String()
+}
+
+func (c *Comparison) setup(s *Study) [][]string {
+	run := c.Policies[0].Runs[0]
+	rows := [][]string{{"model", c.Model}, {"data set", c.Dataset}, {"scenario", c.Scenario}, {"ranks", fmt.Sprint(c.Ranks)}, {"global batch", fmt.Sprintf("%d samples", c.BatchSize)}}
+	if c.Machine != "" {
+		rows = append(rows, []string{"machine", c.Machine})
+	}
+	total := run.Steps[len(run.Steps)-1].Iteration
+	rows = append(rows, []string{"precision", run.Result.Precision}, []string{"optimizer", run.Settings["optimizer.name"]},
+		[]string{"steps of a run", fmt.Sprintf("%d, of which the first %d are warm-up", total, WarmUp(total, s.WarmUpSteps))}, []string{"program", run.Result.Program})
+	for _, p := range c.Policies {
+		rows = append(rows, []string{"runs of " + p.Policy, fmt.Sprintf("%d, seeds %s", len(p.Runs), strings.Join(p.Seeds, ", "))})
+	}
+	return rows
+}
+
+// explain says what the table cannot.
+func (c *Comparison) explain() string {
+	var b strings.Builder
+	if c.TargetLoss == c.TargetLoss { // known
+		fmt.Fprintf(&b, "*Time to loss* is the mean time from the start of training to a loss of %.4f (mean of %d steps), the lowest that all runs reached.", c.TargetLoss, blockSteps)
+		if base := c.Policies[0]; base.Policy == baseline {
+			for _, p := range c.Policies[1:] {
+				fmt.Fprintf(&b, " `%s` took %.2f times as long as `none`.", p.Policy, average(p.SecondsTo)/average(base.SecondsTo))
+			}
+		}
+		if c.LossSpread == c.LossSpread {
+			fmt.Fprintf(&b, " With the same seed the loss curves of the policies differ by at most %.2g %% of the first loss.", 100*c.LossSpread)
+		}
+		b.WriteString("\n\n")
+	}
+	return b.String()
+}
+
+// lostTable shows what the balancer says of lost time, where it does.
+func (c *Comparison) lostTable() string {
+	var causes []string
+	for _, p := range c.Policies {
+		for cause := range p.Lost {
+			if !slices.Contains(causes, cause) {
+				causes = append(causes, cause)
+			}
+		}
+	}
+	if len(causes) == 0 {
+		return ""
+	}
+	slices.Sort(causes)
+	var rows [][]string
+	for _, p := range c.Policies {
+		row := []string{p.Policy}
+		for _, cause := range causes {
+			seconds, ok := p.Lost[cause]
+			if !ok {
+				seconds = unknown
+			}
+			row = append(row, value(seconds, 1000, "%.1f", ""))
+		}
+		rows = append(rows, row)
+	}
+	return "Milliseconds of a step that are lost, by cause:\n\n" + markdown(append([]string{"policy"}, causes...), rows) + "\n"
+}
+
+func (s *Study) method() string {
+	warm := "the first fifth of its steps, and at least 30"
+	if s.WarmUpSteps >= 0 {
+		warm = fmt.Sprintf("its first %d steps", s.WarmUpSteps)
+	}
+	return fmt.Sprintf(`## Method
+
+Runs are compared only where all their settings are alike but the policy and the seed: model, data set, batch, optimizer, scenario, machine and every other key.
+The steady state of a run is what remains without %s. Curves of the loss show the whole run.
+
+- A step's time is what passes from the end of the step before to its own end, so that everything between steps counts. Where something else was done in between
+  (an evaluation, a checkpoint: more than %d times what the ranks measured and %d s) it is the longest time that a rank measured.
+- Throughput: samples of all ranks / time. Speed-up: throughput / throughput of `+"`none`"+`.
+- Utilization: mean over ranks and steps of what the ranks report; on a CPU rank the share of its CPU quota that is in use.
+- Load imbalance: (max - min) / max of the ranks' own compute time (data + forward + backward, without exchanges in which a rank waits for others), mean over the steps.
+  Ranks without samples are left out.
+- Waiting: the share of the ranks' compute time that they would spend waiting for the slowest, 1 - mean / max of the same times. Straggler impact is high from 20 %% on, low below 10 %%.
+- Scaling efficiency: throughput / sum of what each rank reaches alone with the same batch.
+- Share of the oracle: time of the best possible split / time of the step, as the balancer estimates it at each decision on its measured curves, mean over decisions.
+
+Intervals are percentile bootstrap intervals with %d replicates (seed %d). A replicate draws as many runs as there are, with replacement, and from each as many blocks of %d consecutive steps as it has, with
+replacement; the estimate is made anew from them. Blocks keep the likeness of neighbouring steps, and drawing runs lets the difference between runs into the interval. Policies are drawn
+independently of each other, as are the ranks' solo runs. With one run of a policy the interval covers that run alone.
+
+`, warm, pauseTimes, pauseSeconds, s.Replicates, s.Seed, blockSteps)
+}
+
+func (s *Study) leftOut() string {
+	if len(s.Skipped)+len(s.Damaged) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("## Left out\n\n")
+	for _, skipped := range s.Skipped {
+		fmt.Fprintf(&b, "- `%s` is not used: %s\n", skipped.Dir, skipped.Reason)
+	}
+	for _, text := range s.Damaged {
+		fmt.Fprintf(&b, "- %s\n", text)
+	}
+	return b.String()
+}
+
+// Causes lists why folders were skipped, with how many for each reason, for a short message.
+func Causes(skipped []Skipped) []string {
+	count := map[string]int{}
+	for _, s := range skipped {
+		count[s.Reason]++
+	}
+	var out []string
+	for _, reason := range slices.Sorted(maps.Keys(count)) {
+		out = append(out, fmt.Sprintf("%d: %s", count[reason], reason))
+	}
+	return out
+}

@@ -1,0 +1,235 @@
+package analysis
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Run is a finished training run, as its folder tells.
+type Run struct {
+	Name, Dir string // Name is that of its folder
+
+	Policy, Model, Dataset, Scenario string
+	Seed                             string
+	Ranks                            int
+	BatchSize                        int64    // global
+	Solo                             []string // for each rank the scenario that measures it alone; nil where nobody said
+	Devices                          []string // for each rank what it stands for; nil where nobody said
+	Machine                          string   // what it ran on; "" where nobody said
+	Settings                         map[string]string
+	Result                           experiment.Result
+
+	Steps     []Step
+	Decisions []Decision // of the balancer; none where logs/balance.jsonl is absent
+
+	Damaged []string // what of its files could not be read, a sentence each
+	Pauses  int      // steps before which something else was done: see Step.Seconds
+	Partial int      // steps that some rank has no record of; they are left out
+}
+
+// Skipped is a folder that is no finished run.
+type Skipped struct{ Dir, Reason string }
+
+// Collection is what lies below a folder.
+type Collection struct {
+	Root    string
+	Runs    []*Run // by name of the folder
+	Skipped []Skipped
+}
+
+// Read reads all runs below root. A folder that looks like a run and cannot be used is skipped with a reason; only a root that cannot
+// be listed is an error.
+func Read(root string) (Collection, error) {
+	all := Collection{Root: root}
+	info, err := os.Stat(root)
+	if err != nil {
+		return all, fmt.Errorf("read runs: %w", err)
+	}
+	if !info.IsDir() {
+		return all, fmt.Errorf("read runs: %s is a file, want the folder that holds the runs", root)
+	}
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			if path == root {
+				return fmt.Errorf("read runs: %w", err)
+			}
+			all.Skipped = append(all.Skipped, Skipped{path, err.Error()})
+			return nil
+		}
+		if !entry.IsDir() {
+			return nil
+		}
+		if path != root && strings.HasPrefix(entry.Name(), ".") {
+			return fs.SkipDir
+		}
+		if !looksLikeRun(path) {
+			return nil
+		}
+		run, err := Load(path)
+		if err != nil {
+			all.Skipped = append(all.Skipped, Skipped{path, err.Error()})
+			return fs.SkipDir
+		}
+		if within, err := filepath.Rel(root, path); err == nil && within != "." {
+			run.Name = strings.ReplaceAll(within, string(filepath.Separator), "__") // unique
+		}
+		all.Runs = append(all.Runs, run)
+		return fs.SkipDir
+	})
+	return all, err
+}
+
+func looksLikeRun(dir string) bool {
+	return slices.ContainsFunc([]string{benchmarkFile, resolvedFile, "results/result.json"}, func(name string) bool {
+		_, err := os.Stat(filepath.Join(dir, name))
+		return err == nil
+	})
+}
+
+// Load reads one run. A run that has not ended well is an error that says so.
+func Load(dir string) (*Run, error) {
+	run := &Run{Name: filepath.Base(dir), Dir: dir}
+	var err error
+	run.Result, err = experiment.ReadResult(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.New("not finished: it has no results/result.json")
+	}
+	if err != nil {
+		return nil, err
+	}
+	if run.Result.Exit != 0 {
+		return nil, fmt.Errorf("ended with exit code %d: %s", run.Result.Exit, run.Result.Error)
+	}
+	if run.Settings, err = readSettings(dir); err != nil {
+		return nil, err
+	}
+	if err := run.identify(); err != nil {
+		return nil, err
+	}
+	logs := filepath.Join(dir, "logs")
+	if moved := run.Settings["experiment.log_dir"]; moved != "" {
+		logs = moved
+	}
+	if err := run.readSteps(logs); err != nil {
+		return nil, err
+	}
+	return run, run.readDecisions(filepath.Join(logs, balanceFile))
+}
+
+// identify says what the run was, from its settings and from benchmark.json, which must agree.
+func (r *Run) identify() error {
+	r.Policy, r.Seed, r.Ranks = r.Settings["balance.policy"], r.Settings["experiment.seed"], max(r.Result.Ranks, 1)
+	r.Model, r.Dataset, r.BatchSize = r.Result.Model, r.Result.Dataset, r.Result.BatchSize
+	if fixed := r.Settings["balance.fixed_shares"]; fixed != "" && fixed != "[]" {
+		r.Policy = "fixed_shares"
+	}
+	r.Scenario = fmt.Sprintf("ranks-%d", r.Ranks)
+	b, err := readBenchmark(r.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, pair := range []struct {
+		what      string
+		got, want any
+	}{
+		{"policy", b.Policy, r.Policy}, {"model", b.Model, r.Model}, {"batch_size", b.BatchSize, r.BatchSize},
+		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
+	} {
+		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0: as many as the machine has devices
+			return fmt.Errorf("%s does not belong to this run: %s got %v, want %v", benchmarkFile, pair.what, pair.got, pair.want)
+		}
+	}
+	for _, list := range [][]string{b.Solo, b.Devices} {
+		if len(list) != 0 && len(list) != r.Ranks {
+			return fmt.Errorf("%s: got a list of %d for the ranks, want %d", benchmarkFile, len(list), r.Ranks)
+		}
+	}
+	r.Scenario, r.Solo, r.Devices, r.Machine = b.Scenario, b.Solo, b.Devices, b.Machine
+	return nil
+}
+
+// readSteps reads the metrics of all ranks.
+func (r *Run) readSteps(logs string) error {
+	records := make([][]runtime.Record, r.Ranks)
+	for rank := range records {
+		path := filepath.Join(logs, runtime.FileName(rank))
+		var damaged int
+		var err error
+		if records[rank], damaged, err = runtime.ReadMetrics(path); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("no metrics of rank %d of %d (%s): was it run with profile.enabled?", rank, r.Ranks, path)
+			}
+			return err
+		}
+		if damaged > 0 {
+			r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines left out", path, damaged))
+		}
+	}
+	r.Steps, r.Pauses, r.Partial = align(records)
+	if len(r.Steps) == 0 {
+		return fmt.Errorf("no step with records of all %d ranks in %s", r.Ranks, logs)
+	}
+	return nil
+}
+
+const balanceFile = "balance.jsonl"
+
+// Decision is one look of the balancer at the run: a line of logs/balance.jsonl. What it did not know is NaN.
+type Decision struct {
+	Step          int64
+	ShareOfOracle float64            // 0…1
+	Lost          map[string]float64 // seconds of a step by cause
+}
+
+// readDecisions reads logs/balance.jsonl, which may be absent.
+func (r *Run) readDecisions(path string) error {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read decisions: %w", err)
+	}
+	damaged := 0
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, len(text)+1)
+	for lines.Scan() {
+		var line struct {
+			Step          *int64              `json:"step"`
+			ShareOfOracle *float64            `json:"share_of_oracle"`
+			Lost          map[string]*float64 `json:"lost_seconds"`
+		}
+		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Step == nil {
+			damaged++
+			continue
+		}
+		d := Decision{Step: *line.Step, ShareOfOracle: unknown, Lost: map[string]float64{}}
+		if line.ShareOfOracle != nil {
+			d.ShareOfOracle = *line.ShareOfOracle
+		}
+		for cause, seconds := range line.Lost {
+			if seconds != nil {
+				d.Lost[cause] = *seconds
+			}
+		}
+		r.Decisions = append(r.Decisions, d)
+	}
+	if damaged > 0 {
+		r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines left out", path, damaged))
+	}
+	return lines.Err()
+}

@@ -1,0 +1,119 @@
+package analysis
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+)
+
+const (
+	benchmarkFile = "benchmark.json"
+	resolvedFile  = "configs/resolved.toml"
+)
+
+// benchmark is what scripts/run_benchmark.sh says of a run: what its settings cannot tell.
+type benchmark struct {
+	Schema    int      `json:"schema"`
+	Policy    string   `json:"policy"`
+	Model     string   `json:"model"`
+	Dataset   string   `json:"dataset"`
+	Scenario  string   `json:"scenario"`
+	Seed      int64    `json:"seed"`
+	Ranks     int      `json:"ranks"` // 0: as many as the machine has devices
+	BatchSize int64    `json:"batch_size"`
+	Solo      []string `json:"solo"`
+	Devices   []string `json:"devices"`
+	Machine   string   `json:"machine"`
+}
+
+func readBenchmark(dir string) (benchmark, error) {
+	var b benchmark
+	path := filepath.Join(dir, benchmarkFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return b, fmt.Errorf("read what was run: %w", err)
+	}
+	if err := json.Unmarshal(text, &b); err != nil {
+		return b, fmt.Errorf("read what was run: %s: %w", path, err)
+	}
+	if b.Schema != 1 || b.Scenario == "" {
+		return b, fmt.Errorf("read what was run: %s: got schema %d and scenario %q, want schema 1 and a name", path, b.Schema, b.Scenario)
+	}
+	return b, nil
+}
+
+// readSettings reads configs/resolved.toml as dotted keys and their values.
+func readSettings(dir string) (map[string]string, error) {
+	path := filepath.Join(dir, resolvedFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read settings: %w", err)
+	}
+	var tree map[string]any
+	if err := toml.Unmarshal(text, &tree); err != nil {
+		return nil, fmt.Errorf("read settings: %s: %w", path, err)
+	}
+	flat := map[string]string{}
+	flatten(flat, "", tree)
+	return flat, nil
+}
+
+func flatten(flat map[string]string, prefix string, tree map[string]any) {
+	for key, value := range tree {
+		if table, ok := value.(map[string]any); ok {
+			flatten(flat, prefix+key+".", table)
+		} else {
+			flat[prefix+key] = fmt.Sprint(value)
+		}
+	}
+}
+
+// Keys in which runs of one comparison may differ: who they are, and what is compared. A name that ends in "." is a whole table.
+var (
+	ownKeys = []string{"experiment.", "balance.policy", "balance.fixed_shares", "profile.gpu_profiles", "train.resume",
+		"parallel.master_addr", "parallel.master_port", "parallel.token_file"}
+	// A run of one rank alone has other ranks, takes another number of steps and is not balanced.
+	soloKeys = append([]string{"balance.", "parallel.", "train.steps", "train.epochs", "device.threads"}, ownKeys...)
+)
+
+// comparable is the settings of a run without those named, and what else must be alike for times to be compared.
+func (r *Run) comparable(without []string) map[string]string {
+	kept := maps.Clone(r.Settings)
+	maps.DeleteFunc(kept, func(key, _ string) bool {
+		return slices.ContainsFunc(without, func(name string) bool {
+			return key == name || strings.HasSuffix(name, ".") && strings.HasPrefix(key, name)
+		})
+	})
+	kept["machine"], kept["data set trained on"], kept["precision in use"] = r.Machine, r.Dataset, r.Result.Precision
+	kept["kind of device"], _, _ = strings.Cut(r.Result.Device, ":")
+	return kept
+}
+
+// fingerprint is equal for equal settings.
+func fingerprint(settings map[string]string) string {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&b, "%s=%q\n", key, settings[key])
+	}
+	return b.String()
+}
+
+// differences lists the keys that have not the same value in all of several settings.
+func differences(all []map[string]string) []string {
+	var keys []string
+	for _, settings := range all {
+		for key := range settings {
+			if !slices.Contains(keys, key) && slices.ContainsFunc(all, func(other map[string]string) bool { return other[key] != settings[key] }) {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}

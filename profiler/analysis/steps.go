@@ -1,0 +1,127 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+var unknown = math.NaN()
+
+// Step is one optimizer step of all ranks.
+type Step struct {
+	Iteration int64 // from 1
+	// Seconds is the time from the end of the step before to the end of this one: nothing that happens between steps is left
+	// out, except a pause (an evaluation, a checkpoint, a resumed run), where it is the longest iteration_time of the ranks.
+	Seconds float64
+	Elapsed float64 // s, sum of Seconds up to here
+	Samples int64   // of all ranks
+	Loss    float64
+	Ranks   []RankStep
+}
+
+// RankStep is a rank's part in a step.
+type RankStep struct {
+	Samples     int64
+	Compute     float64 // s, own: data + forward + backward without exchanges, so without waiting for others
+	Utilization float64 // percent, NaN where not known
+}
+
+// A step counts as preceded by a pause if it took more than pauseTimes what the ranks measured, and pauseSeconds.
+const (
+	pauseTimes   = 3
+	pauseSeconds = 1
+)
+
+// align makes steps of the records of all ranks. It returns how many had a pause before them, and how many were left out because a
+// rank has no record of them.
+func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
+	byIteration := map[int64][]runtime.Record{}
+	for rank, list := range records {
+		for _, record := range list {
+			if byIteration[record.Iteration] == nil {
+				byIteration[record.Iteration] = make([]runtime.Record, len(records))
+			}
+			byIteration[record.Iteration][rank] = record
+		}
+	}
+	var whole [][]runtime.Record
+	for iteration, row := range byIteration {
+		if slices.ContainsFunc(row, func(r runtime.Record) bool { return r.Iteration != iteration }) {
+			partial++
+			continue
+		}
+		whole = append(whole, row)
+	}
+	slices.SortFunc(whole, func(a, b []runtime.Record) int { return cmp.Compare(a[0].Iteration, b[0].Iteration) })
+	elapsed := 0.0
+	for i, row := range whole {
+		step := Step{Iteration: row[0].Iteration, Loss: row[0].Loss}
+		for _, record := range row {
+			step.Seconds = max(step.Seconds, record.IterationTime().Seconds())
+			step.Samples += record.BatchSize
+			own := record.DataLoading + record.Forward + record.Backward - record.Exchanges
+			step.Ranks = append(step.Ranks, RankStep{record.BatchSize, own.Seconds(), record.GPUUtilization})
+		}
+		if i > 0 {
+			took, paused := sincePrevious(whole[i-1][0], row[0], step.Seconds)
+			step.Seconds = took
+			if paused {
+				pauses++
+			}
+		}
+		elapsed += step.Seconds
+		step.Elapsed = elapsed
+		steps = append(steps, step)
+	}
+	return steps, pauses, partial
+}
+
+// sincePrevious is the time of one step from the ends of two recorded ones, which may lie several steps apart; measured is what the
+// ranks measured of it.
+func sincePrevious(previous, current runtime.Record, measured float64) (seconds float64, paused bool) {
+	if previous.Timestamp.IsZero() || current.Timestamp.IsZero() {
+		return measured, false
+	}
+	apart := float64(current.Iteration - previous.Iteration)
+	took := current.Timestamp.Sub(previous.Timestamp).Seconds()
+	if took <= 0 || took > apart*pauseTimes*measured+pauseSeconds { // the clock was set, or something else was done
+		return measured, true
+	}
+	return took / apart, false
+}
+
+// imbalance is (max-min)/max of the own compute time of the ranks that have samples, and waiting the share of all their time that they
+// wait for the slowest of them; both 0…1 and NaN for fewer than two ranks.
+func (s *Step) imbalance() (imbalance, waiting float64) {
+	least, most, sum, n := math.Inf(1), 0.0, 0.0, 0.0
+	for _, rank := range s.Ranks {
+		if rank.Samples > 0 {
+			least, most, sum, n = min(least, rank.Compute), max(most, rank.Compute), sum+rank.Compute, n+1
+		}
+	}
+	if n < 2 || most <= 0 {
+		return unknown, unknown
+	}
+	return (most - least) / most, 1 - sum/(n*most)
+}
+
+// WarmUp is how many of a run's steps come before its steady state: set, or where that is negative a fifth of them and at least 30.
+func WarmUp(total int64, set int64) int64 {
+	if set >= 0 {
+		return set
+	}
+	return max((total+4)/5, 30)
+}
+
+// steady is the steps of the steady state.
+func (r *Run) steady(set int64) []Step {
+	first := WarmUp(r.Steps[len(r.Steps)-1].Iteration, set)
+	i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Iteration > first })
+	if i < 0 {
+		return nil
+	}
+	return r.Steps[i:]
+}

@@ -1,0 +1,112 @@
+package analysis
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// noValue stands where a value is not known.
+const noValue = "-"
+
+// value prints a value, times scale.
+func value(v, scale float64, format, unit string) string {
+	if math.IsNaN(v) {
+		return noValue
+	}
+	return fmt.Sprintf(format, v*scale) + unit
+}
+
+// interval prints a value with its interval.
+func interval(e Estimate, scale float64, format, unit string) string {
+	if !e.Known() {
+		return noValue
+	}
+	text := value(e.Value, scale, format, unit)
+	if e.Low == e.High {
+		return text
+	}
+	return fmt.Sprintf("%s (%s–%s)", text, value(e.Low, scale, format, ""), value(e.High, scale, format, ""))
+}
+
+// resultColumns are the columns of the table that everybody looks at first.
+var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency", "load imbalance", "waiting", "straggler impact", "share of oracle", "time to loss"}
+
+// resultRows has a row for each policy.
+func (c *Comparison) resultRows() [][]string {
+	var rows [][]string
+	for _, p := range c.Policies {
+		rows = append(rows, []string{
+			p.Policy, fmt.Sprint(len(p.Runs)), interval(p.Throughput, 1, "%.1f", ""), interval(p.Speedup, 1, "%.2f", "x"),
+			interval(p.Utilization, 1, "%.0f", " %"), interval(p.Efficiency, 1, "%.2f", ""), interval(p.Imbalance, 100, "%.1f", " %"),
+			interval(p.Waiting, 100, "%.1f", " %"), stragglerImpact(p.Waiting), interval(p.Oracle, 100, "%.1f", " %"), value(average(p.SecondsTo), 1, "%.1f", " s"),
+		})
+	}
+	return rows
+}
+
+// average is NaN for no numbers.
+func average(numbers []float64) float64 {
+	sum := 0.0
+	for _, n := range numbers {
+		sum += n
+	}
+	return sum / float64(len(numbers))
+}
+
+// Print writes the comparisons as tables for a terminal.
+func (s *Study) Print(w io.Writer) error {
+	for _, c := range s.Comparisons {
+		fmt.Fprintf(w, "%s on %s, scenario %s, %d ranks, global batch %d\n", c.Model, c.Dataset, c.Scenario, c.Ranks, c.BatchSize)
+		rows, columns := c.resultRows(), slices.Clone(resultColumns)
+		columns, rows = withoutEmpty(columns, rows)
+		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		for _, row := range append([][]string{columns}, rows...) {
+			fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+		}
+		if err := table.Flush(); err != nil {
+			return err
+		}
+		for _, note := range c.Notes {
+			fmt.Fprintf(w, "  NOTE %s\n", note)
+		}
+		fmt.Fprintln(w)
+	}
+	return nil
+}
+
+// withoutEmpty drops columns in which nothing is known.
+func withoutEmpty(columns []string, rows [][]string) ([]string, [][]string) {
+	var keptColumns []string
+	kept := make([][]string, len(rows))
+	for i, name := range columns {
+		if !slices.ContainsFunc(rows, func(row []string) bool { return row[i] != noValue }) {
+			continue
+		}
+		keptColumns = append(keptColumns, name)
+		for j, row := range rows {
+			kept[j] = append(kept[j], row[i])
+		}
+	}
+	return keptColumns, kept
+}
+
+// markdown writes a table.
+func markdown(columns []string, rows [][]string) string {
+	var b strings.Builder
+	line := func(cells []string) {
+		for _, cell := range cells {
+			b.WriteString("| " + strings.NewReplacer("|", `\|`, "\n", " ").Replace(cell) + " ")
+		}
+		b.WriteString("|\n")
+	}
+	line(columns)
+	b.WriteString(strings.Repeat("|---", len(columns)) + "|\n")
+	for _, row := range rows {
+		line(row)
+	}
+	return b.String()
+}
