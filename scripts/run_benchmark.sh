@@ -298,6 +298,10 @@ set_aside() { # folder of a run that was cut short: analyze does not look into f
 	echo "$to.$n"
 }
 
+reason() { # folder: why its run failed
+	grep -A 5 '^hetero-train: ' "$1/console.log" || tail -n 3 "$1/console.log"
+}
+
 duration() { # seconds
 	if (($1 >= 3600)); then
 		printf '%d h %02d min' $(($1 / 3600)) $(($1 % 3600 / 60))
@@ -352,13 +356,13 @@ for line in ${todo[@]+"${todo[@]}"}; do
 	case $code in
 	0)
 		[[ $(state "$dir" "${run[5]}") == finished ]] || fail 1 "$name: exit code 0, and $dir/results/result.json is not of a finished run"
-		say "    $(sed -n 's/^  "samples_per_second": \([0-9.e+]*\),$/\1 samples\/s/p' "$dir/results/result.json")"
+		say "    $(sed -n 's/^  "samples_per_second": \([0-9]*\).*/\1 samples\/s/p' "$dir/results/result.json")"
 		[[ $keep == yes ]] || rm -rf "$dir/checkpoints"
 		;;
-	2) fail 2 "$name: the program refuses the settings: $(tail -n 3 "$dir/console.log")" ;;
+	2) fail 2 "$name: the program refuses the settings: $(reason "$dir")" ;;
 	75 | 130 | 143) interrupted ;;
 	*)
-		say "    FAILED with exit code $code: $(tail -n 3 "$dir/console.log")"
+		say "    FAILED with exit code $code: $(reason "$dir")"
 		failures+=("$name")
 		;;
 	esac

@@ -59,13 +59,13 @@ func (c *Comparison) section(s *Study) string {
 	if len(c.Solo) > 0 {
 		var rows [][]string
 		for rank, solo := range c.Solo {
-			row := []string{fmt.Sprint(rank), noValue, strings.TrimPrefix(solo.Scenario, soloPrefix), interval(solo.Throughput, 1, "%.1f", "")}
+			row := []string{fmt.Sprint(rank), noValue, solo.Scenario, interval(solo.Throughput, 1, "%.1f", "")}
 			if rank < len(c.Devices) {
 				row[1] = c.Devices[rank]
 			}
 			rows = append(rows, row)
 		}
-		columns, rows := withoutEmpty([]string{"rank", "stands for", "share of the machine", "samples/s alone"}, rows)
+		columns, rows := withoutEmpty([]string{"rank", "stands for", "scenario alone", "samples/s alone"}, rows)
 		b.WriteString(markdown(columns, rows) + "\n")
 	}
 	for _, note := range c.Notes {
@@ -169,7 +169,8 @@ The steady state of a run is what remains without %s. Curves of the loss show th
 
 Intervals are percentile bootstrap intervals with %d replicates (seed %d). A replicate draws as many runs as there are, with replacement, and from each as many blocks of %d consecutive steps as it has, with
 replacement; the estimate is made anew from them. Blocks keep the likeness of neighbouring steps, and drawing runs lets the difference between runs into the interval. Policies are drawn
-independently of each other, as are the ranks' solo runs. With one run of a policy the interval covers that run alone.
+independently of each other, as are the ranks' solo runs. With one run of a policy the interval covers that run alone; with two or three
+it is somewhat too narrow, as every bootstrap of few is.
 
 `, warm, pauseTimes, pauseSeconds, s.Replicates, s.Seed, blockSteps)
 }

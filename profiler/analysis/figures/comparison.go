@@ -96,7 +96,7 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 		e := f.value(p)
 		bars = append(bars, bar{p.Policy, p.Policy, analysis.Estimate{Value: e.Value * f.scale, Low: e.Low * f.scale, High: e.High * f.scale}})
 	}
-	if !known(bars) {
+	if !known(bars) || f.name == "speedup" && len(bars) < 2 {
 		return nil, nil
 	}
 	p := newPlot(f.title, "", f.axis)

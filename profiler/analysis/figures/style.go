@@ -71,6 +71,7 @@ func newPlot(title, x, y string) *plot.Plot {
 		t.style.Font.Variant, t.style.Font.Size = "Sans", vg.Points(t.points)
 	}
 	p.Title.Padding, p.Legend.ThumbnailWidth, p.Legend.Padding = vg.Points(8), vg.Points(30), vg.Points(2)
+	p.X.Tick.Marker, p.Y.Tick.Marker = roundTicks{}, roundTicks{}
 	p.Legend.Top = true
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0

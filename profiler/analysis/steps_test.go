@@ -1,0 +1,89 @@
+package analysis
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// at is a record of a step that ends at second end and in which the rank measured so many seconds.
+func at(iteration int64, end, seconds float64) runtime.Record {
+	r := runtime.Record{Iteration: iteration, BatchSize: 4, Forward: time.Duration(seconds * float64(time.Second)), GPUUtilization: math.NaN()}
+	if end > 0 {
+		r.Timestamp = time.UnixMicro(int64(1e6 * end))
+	}
+	return r
+}
+
+func TestStepTimeIsWhatPassesBetweenEndsOfSteps(t *testing.T) {
+	for name, c := range map[string]struct {
+		records [][]runtime.Record
+		want    []float64 // s
+		pauses  int
+		partial int
+	}{
+		"everything between steps counts": {[][]runtime.Record{{at(1, 10, 0.2), at(2, 10.5, 0.2)}}, []float64{0.2, 0.5}, 0, 0},
+		"the slowest rank's first step":   {[][]runtime.Record{{at(1, 10, 0.2)}, {at(1, 10, 0.3)}}, []float64{0.3}, 0, 0},
+		"a pause does not count":          {[][]runtime.Record{{at(1, 10, 0.2), at(2, 30, 0.2)}}, []float64{0.2, 0.2}, 1, 0},
+		"a slow step is no pause":         {[][]runtime.Record{{at(1, 10, 0.2), at(2, 30, 19)}}, []float64{0.2, 20}, 0, 0},
+		"a clock set back":                {[][]runtime.Record{{at(1, 10, 0.2), at(2, 9, 0.25)}}, []float64{0.2, 0.25}, 1, 0},
+		"records of every tenth step":     {[][]runtime.Record{{at(10, 10, 0.2), at(20, 15, 0.2)}}, []float64{0.2, 0.5}, 0, 0},
+		"no clock":                        {[][]runtime.Record{{at(1, 0, 0.2), at(2, 0, 0.3)}}, []float64{0.2, 0.3}, 0, 0},
+		"a rank lacks a step":             {[][]runtime.Record{{at(1, 10, 0.2), at(2, 10.4, 0.2), at(3, 11, 0.2)}, {at(1, 10, 0.2), at(3, 11, 0.2)}}, []float64{0.2, 0.5}, 0, 1},
+		"a step comes twice":              {[][]runtime.Record{{at(1, 10, 0.2), at(2, 10.3, 0.2), at(2, 10.4, 0.2)}}, []float64{0.2, 0.4}, 0, 0},
+	} {
+		steps, pauses, partial := align(c.records)
+		if len(steps) != len(c.want) || pauses != c.pauses || partial != c.partial {
+			t.Errorf("%s: got %+v, %d pauses, %d partial; want %v, %d, %d", name, steps, pauses, partial, c.want, c.pauses, c.partial)
+			continue
+		}
+		elapsed := 0.0
+		for i, step := range steps {
+			elapsed += c.want[i]
+			if math.Abs(step.Seconds-c.want[i]) > 1e-6 || math.Abs(step.Elapsed-elapsed) > 1e-6 || step.Samples != int64(4*len(c.records)) {
+				t.Errorf("%s: step %d: got %+v, want %g s", name, i, step, c.want[i])
+			}
+		}
+	}
+}
+
+func TestOwnComputeTimeHoldsNoWaiting(t *testing.T) {
+	record := runtime.Record{Iteration: 1, BatchSize: 4, DataLoading: 1, Forward: 20, Backward: 300, Exchanges: 100, Communication: 4000, Optimizer: 50000}
+	steps, _, _ := align([][]runtime.Record{{record}})
+	if got, want := steps[0].Ranks[0].Compute, (221 * time.Nanosecond).Seconds(); got != want {
+		t.Errorf("got %g s, want %g", got, want)
+	}
+}
+
+func TestImbalance(t *testing.T) {
+	rank := func(samples int64, seconds float64) RankStep { return RankStep{Samples: samples, Compute: seconds} }
+	for name, c := range map[string]struct {
+		ranks              []RankStep
+		imbalance, waiting float64
+	}{
+		"equal":                      {[]RankStep{rank(1, 2), rank(1, 2)}, 0, 0},
+		"one at half the time":       {[]RankStep{rank(1, 1), rank(1, 2)}, 0.5, 0.25},
+		"three wait for one":         {[]RankStep{rank(1, 1), rank(1, 1), rank(1, 1), rank(1, 4)}, 0.75, 0.5625},
+		"ranks without samples":      {[]RankStep{rank(1, 2), rank(0, 0), rank(1, 2)}, 0, 0},
+		"one rank":                   {[]RankStep{rank(1, 2)}, unknown, unknown},
+		"one rank left with samples": {[]RankStep{rank(1, 2), rank(0, 0)}, unknown, unknown},
+		"no time measured at all":    {[]RankStep{rank(1, 0), rank(1, 0)}, unknown, unknown},
+	} {
+		got, wait := (&Step{Ranks: c.ranks}).imbalance()
+		if !same(got, c.imbalance) || !same(wait, c.waiting) {
+			t.Errorf("%s: got %g and %g, want %g and %g", name, got, wait, c.imbalance, c.waiting)
+		}
+	}
+}
+
+func same(a, b float64) bool { return math.IsNaN(a) && math.IsNaN(b) || math.Abs(a-b) < 1e-9 }
+
+func TestWarmUpIsAFifthAndAtLeast30Steps(t *testing.T) {
+	for _, c := range []struct{ total, set, want int64 }{{1000, -1, 200}, {1001, -1, 201}, {100, -1, 30}, {20, -1, 30}, {1000, 0, 0}, {1000, 7, 7}} {
+		if got := WarmUp(c.total, c.set); got != c.want {
+			t.Errorf("%+v: got %d", c, got)
+		}
+	}
+}
