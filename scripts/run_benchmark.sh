@@ -38,6 +38,8 @@ usage() {
 		  equal         --ranks equal ranks on this machine
 		  four-unequal  CPU quotas 0.8,0.53,0.23,0.23    RTX 3060, RTX 3050, GTX 1650, GTX 1650
 		  laptops       CPU quotas 0.8,0.5,0.3           laptops: gaming, office, old
+		  laptops-lan   the same, each on a link of 1 Gbit/s
+		  laptops-wifi  the same, each on a link of 100 Mbit/s
 		  gpus          a rank on each GPU of this machine, as it is
 		Quotas of four-unequal are in the ratio of sqrt(f32 TFLOP/s x GB/s) of those cards: 12.7 x 360, 9.1 x 224, 3.0 x 128.
 		Ranks with quotas are started by scripts/lab.sh, which needs root and cgroups.
@@ -139,8 +141,10 @@ done
 ((solo_steps > 50)) || fail 2 "--solo-steps: got $solo_steps, want at least 51: 30 are warm-up and at least 20 are compared"
 
 # What each scenario is. For the scenarios of CPU quotas: quotas and devices, one word a rank.
-declare -A quotas_of=([four-unequal]="0.8,0.53,0.23,0.23" [laptops]="0.8,0.5,0.3")
-declare -A devices_of=([four-unequal]="RTX 3060,RTX 3050,GTX 1650,GTX 1650" [laptops]="gaming laptop,office laptop,old laptop")
+laptop_quotas="0.8,0.5,0.3" laptop_names="gaming laptop,office laptop,old laptop"
+declare -A quotas_of=([four-unequal]="0.8,0.53,0.23,0.23" [laptops]=$laptop_quotas [laptops-lan]=$laptop_quotas [laptops-wifi]=$laptop_quotas)
+declare -A devices_of=([four-unequal]="RTX 3060,RTX 3050,GTX 1650,GTX 1650" [laptops]=$laptop_names [laptops-lan]=$laptop_names [laptops-wifi]=$laptop_names)
+declare -A links_of=([laptops-lan]="1gbit,1gbit,1gbit" [laptops-wifi]="100mbit,100mbit,100mbit")
 if [[ -n $quotas ]]; then
 	[[ $quotas =~ ^[0-9]*\.?[0-9]+(,[0-9]*\.?[0-9]+)*$ ]] || fail 2 "--cpu: got '$quotas', want CPUs of each rank, as 0.8,0.4,0.2,0.2"
 	own=lab
@@ -153,7 +157,7 @@ if [[ -n $quotas ]]; then
 	scenarios+=${scenarios:+,}$own
 fi
 for scenario in ${scenarios//,/ }; do
-	[[ -n ${quotas_of[$scenario]-} || " single equal gpus " == *" $scenario "* ]] || fail 2 "--scenarios: got '$scenario', want a list of: single equal four-unequal laptops gpus"
+	[[ -n ${quotas_of[$scenario]-} || " single equal gpus " == *" $scenario "* ]] || fail 2 "--scenarios: got '$scenario', want a list of: single equal four-unequal laptops laptops-lan laptops-wifi gpus"
 done
 
 # What must be there.
@@ -246,7 +250,9 @@ prepare() {
 	quota=${quotas_of[$scenario]-}
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}
 	if [[ -n $quota ]]; then
-		command=("$lab" --cpu "$quota" -- "${command[@]}")
+		local limits=(--cpu "$quota")
+		[[ -z ${links_of[$scenario]-} ]] || limits+=(--link "${links_of[$scenario]}")
+		command=("$lab" "${limits[@]}" -- "${command[@]}")
 		IFS=, read -r -a devices <<<"${devices_of[$scenario]-}"
 		local each=${quota//[^,]/}
 		world=$((${#each} + 1))

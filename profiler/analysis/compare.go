@@ -174,7 +174,7 @@ func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	for _, run := range runs {
 		byPolicy[run.Policy] = append(byPolicy[run.Policy], run)
 	}
-	for _, policy := range orderPolicies(slices.Collect(maps.Keys(byPolicy))) {
+	for _, policy := range OrderPolicies(slices.Collect(maps.Keys(byPolicy))) {
 		c.Policies = append(c.Policies, o.policy(first, policy, byPolicy[policy], c, alone))
 	}
 	c.speedups(o)
@@ -183,8 +183,8 @@ func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	return c
 }
 
-// orderPolicies puts them in the order in which the balancer lists them, others behind.
-func orderPolicies(names []string) []string {
+// OrderPolicies sorts names as the balancer lists its policies, the baseline first; others come behind by name.
+func OrderPolicies(names []string) []string {
 	known := balancer.Policies()
 	rank := func(name string) int {
 		if i := slices.Index(known, name); i >= 0 {
@@ -329,8 +329,22 @@ func (c *Comparison) note(runs []*Run) {
 		add("the runs were made by %d versions of the program: %s", len(programs), strings.Join(programs, "; "))
 	}
 	for _, p := range c.Policies {
+		if profiles := p.values("profile.gpu_profiles"); len(profiles) > 1 {
+			add("runs of %s had unlike hardware profiles: %q", p.Policy, profiles)
+		}
 		if len(p.Runs) == 1 {
 			add("a policy has one run only: its interval shows how steps vary within that run, not how runs do")
 		}
 	}
+}
+
+// values lists what the runs of a policy have set a key to.
+func (p *PolicyResult) values(key string) []string {
+	var all []string
+	for _, run := range p.Runs {
+		if v := run.Settings[key]; !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
 }

@@ -112,7 +112,7 @@ func TestRunWithoutBenchmarkFileIsDescribedByItsSettings(t *testing.T) {
 	}
 	writeFile(t, path, strings.Replace(string(text), "fixed_shares = []", "fixed_shares = [8, 8]", 1))
 	all, err := Read(root)
-	if err != nil || len(all.Runs) != 2 || all.Runs[0].Scenario != "ranks-2" || all.Runs[0].Policy != "none" || all.Runs[1].Policy != "fixed_shares" {
+	if err != nil || len(all.Runs) != 2 || all.Runs[0].Scenario != "ranks-2" || all.Runs[0].Policy != "none" || all.Runs[1].Policy != "fixed [8 8]" {
 		t.Errorf("got %+v, %v", all, err)
 	}
 }

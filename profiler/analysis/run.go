@@ -132,7 +132,7 @@ func (r *Run) identify() error {
 	r.Policy, r.Seed, r.Ranks = r.Settings["balance.policy"], r.Settings["experiment.seed"], max(r.Result.Ranks, 1)
 	r.Model, r.Dataset, r.BatchSize = r.Result.Model, r.Result.Dataset, r.Result.BatchSize
 	if fixed := r.Settings["balance.fixed_shares"]; fixed != "" && fixed != "[]" {
-		r.Policy = "fixed_shares"
+		r.Policy = "fixed " + fixed
 	}
 	r.Scenario = fmt.Sprintf("ranks-%d", r.Ranks)
 	b, err := readBenchmark(r.Dir)
@@ -146,7 +146,7 @@ func (r *Run) identify() error {
 		what      string
 		got, want any
 	}{
-		{"policy", b.Policy, r.Policy}, {"model", b.Model, r.Model}, {"batch_size", b.BatchSize, r.BatchSize},
+		{"policy", b.Policy, r.Settings["balance.policy"]}, {"model", b.Model, r.Model}, {"batch_size", b.BatchSize, r.BatchSize},
 		{"seed", fmt.Sprint(b.Seed), r.Seed}, {"ranks", b.Ranks, r.Ranks},
 	} {
 		if pair.got != pair.want && !(pair.what == "ranks" && b.Ranks == 0) { // 0: as many as the machine has devices

@@ -60,7 +60,7 @@ func average(numbers []float64) float64 {
 // Print writes the comparisons as tables for a terminal.
 func (s *Study) Print(w io.Writer) error {
 	for _, c := range s.Comparisons {
-		fmt.Fprintf(w, "%s on %s, scenario %s, %d ranks, global batch %d\n", c.Model, c.Dataset, c.Scenario, c.Ranks, c.BatchSize)
+		fmt.Fprintf(w, "%s on %s, scenario %s, ranks %d, global batch %d\n", c.Model, c.Dataset, c.Scenario, c.Ranks, c.BatchSize)
 		rows, columns := c.resultRows(), slices.Clone(resultColumns)
 		columns, rows = withoutEmpty(columns, rows)
 		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

@@ -25,9 +25,12 @@ func addBars(p *plot.Plot, bars []bar, format string) error {
 	for i, b := range bars {
 		names[i] = b.label
 		if !b.estimate.Known() {
+			if err := addText(p, float64(i), 0, "not known", vg.Points(9)); err != nil {
+				return err
+			}
 			continue
 		}
-		if err := addBar(p, b, float64(i), vg.Points(44), format); err != nil {
+		if err := addBar(p, b, float64(i), vg.Points(44), vg.Points(10), format); err != nil {
 			return err
 		}
 		top = max(top, b.estimate.High, b.estimate.Value)
@@ -38,8 +41,8 @@ func addBars(p *plot.Plot, bars []bar, format string) error {
 	return nil
 }
 
-// addBar draws one bar.
-func addBar(p *plot.Plot, b bar, x float64, width vg.Length, format string) error {
+// addBar draws one bar with its whisker and value.
+func addBar(p *plot.Plot, b bar, x float64, width, textSize vg.Length, format string) error {
 	chart, err := plotter.NewBarChart(plotter.Values{b.estimate.Value}, width)
 	if err != nil {
 		return err
@@ -59,13 +62,18 @@ func addBar(p *plot.Plot, b bar, x float64, width vg.Length, format string) erro
 		whisker.Width, whisker.CapWidth = vg.Points(1.2), vg.Points(9)
 		p.Add(whisker)
 	}
-	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: max(b.estimate.Value, b.estimate.High)}}, Labels: []string{fmt.Sprintf(format, b.estimate.Value)}})
+	return addText(p, x, max(b.estimate.Value, b.estimate.High), fmt.Sprintf(format, b.estimate.Value), textSize)
+}
+
+// addText writes above a point.
+func addText(p *plot.Plot, x, y float64, words string, size vg.Length) error {
+	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{words}})
 	if err != nil {
 		return err
 	}
 	label.Offset = vg.Point{Y: vg.Points(4)}
 	for i := range label.TextStyle {
-		label.TextStyle[i].Font.Variant, label.TextStyle[i].Font.Size, label.TextStyle[i].XAlign = "Sans", vg.Points(10), text.XCenter
+		label.TextStyle[i].Font.Variant, label.TextStyle[i].Font.Size, label.TextStyle[i].XAlign = "Sans", size, text.XCenter
 	}
 	p.Add(label)
 	return nil

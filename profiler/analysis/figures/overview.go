@@ -2,6 +2,7 @@ package figures
 
 import (
 	"fmt"
+	"slices"
 
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
@@ -24,7 +25,7 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 	const barWidth = 0.2 // of the distance between groups; four policies leave a gap
 	p := newPlot("Speed-up over none", "", "speed-up (ratio)")
 	whole := max(width, vg.Length(len(groups))*4*vg.Centimeter)
-	names, top, legend := make([]string, len(groups)), 1.0, map[string]bool{}
+	names, top, policies := make([]string, len(groups)), 1.0, []string(nil)
 	for i, c := range groups {
 		names[i] = fmt.Sprintf("%s\n%s\nbatch %d", c.Model, c.Scenario, c.BatchSize)
 		for j, policy := range c.Policies {
@@ -32,19 +33,21 @@ func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error)
 				continue
 			}
 			x := float64(i) + (float64(j)-float64(len(c.Policies)-1)/2)*barWidth
-			if err := addBar(p, bar{policy: policy.Policy, estimate: policy.Speedup}, x, whole*barWidth*0.6/vg.Length(len(groups)), "%.2f"); err != nil {
+			if err := addBar(p, bar{policy: policy.Policy, estimate: policy.Speedup}, x, whole*barWidth*0.6/vg.Length(len(groups)), vg.Points(8), "%.2f"); err != nil {
 				return nil, fmt.Errorf("draw speed-ups: %w", err)
 			}
 			top = max(top, policy.Speedup.High)
-			if !legend[policy.Policy] {
-				legend[policy.Policy] = true
-				p.Legend.Add(policy.Policy, swatch{policy.Policy})
+			if !slices.Contains(policies, policy.Policy) {
+				policies = append(policies, policy.Policy)
 			}
 		}
 	}
+	for _, policy := range analysis.OrderPolicies(policies) {
+		p.Legend.Add(policy, swatch{policy})
+	}
 	p.NominalX(names...)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = -0.6, float64(len(groups))-0.4, 0, 1.35*top
-	p.Legend.Left = true
+	p.Legend.Left, p.Legend.ThumbnailWidth = true, vg.Points(14)
 	if err := save(dir, "speedups", whole, height, p); err != nil {
 		return nil, err
 	}

@@ -19,14 +19,15 @@ func (roundTicks) Ticks(low, high float64) []plot.Tick {
 	power := math.Pow(10, math.Floor(math.Log10(span/5)))
 	step := 10 * power
 	for _, factor := range []float64{1, 2, 5} {
-		if span/(factor*power) <= 6 {
+		if span/(factor*power) <= 7 {
 			step = factor * power
 			break
 		}
 	}
 	decimals := max(0, int(-math.Floor(math.Log10(step)+1e-9)))
 	var ticks []plot.Tick
-	for i := math.Ceil(low/step - 1e-9); i*step <= high+1e-9*span; i++ {
+	// Adding 0 makes 0 of -0, which would be printed so.
+	for i := math.Ceil(low/step-1e-9) + 0; i*step <= high+1e-9*span; i++ {
 		ticks = append(ticks, plot.Tick{Value: i * step, Label: strconv.FormatFloat(i*step, 'f', decimals, 64)})
 	}
 	return ticks

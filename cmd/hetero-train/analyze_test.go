@@ -1,0 +1,86 @@
+package main
+
+import (
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
+	empty, unfinished := t.TempDir(), t.TempDir()
+	run := filepath.Join(unfinished, "killed", "configs")
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(run, "resolved.toml")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": it holds no run of policies"},
+		{[]string{"--input-dir", empty}, "scripts/run_benchmark.sh makes such runs"},
+		{[]string{"--input-dir", unfinished}, "1 folders cannot be used (1: not finished: it has no results/result.json)"},
+		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
+		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},
+		{[]string{"--inputdir", empty}, "unknown flag: --inputdir"},
+		{[]string{"now"}, `takes no arguments, got "now"`},
+		{[]string{"--set", "train.epochs=3"}, "analyze reads finished ones"},
+		{[]string{"--confidence", "95"}, "confidence: got 95, want a number above 0 and below 1"},
+		{[]string{"--replicates", "5"}, "got 5, want 100 to 1000000"},
+		{[]string{"--warmup-steps", "-2"}, "--warmup-steps: got -2, want -1 or more"},
+	} {
+		output := filepath.Join(t.TempDir(), "analysis")
+		o := execute(append([]string{"analyze", "--output-dir", output}, c.args...))
+		if o.code != exitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%v: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
+		}
+		if exists(output) {
+			t.Errorf("%v: the output folder was made", c.args)
+		}
+	}
+}
+
+// What the program itself writes is what analyze reads.
+func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
+	p := buildProgram(t)
+	root := t.TempDir()
+	runs, output := filepath.Join(root, "runs"), filepath.Join(root, "analysis")
+	for _, policy := range []string{"none", "hybrid"} {
+		if out, err := p.command(runs, "experiment.name="+policy, "balance.policy="+policy, "train.steps=60", "checkpoint.interval_steps=0").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", output})
+	if o.code != exitDone || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
+		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
+	}
+	report := string(readFile(t, filepath.Join(output, "report.md")))
+	for line := range strings.Lines(report) { // every figure of the report is there
+		_, rest, ok := strings.Cut(line, "](")
+		name, _, _ := strings.Cut(rest, ")")
+		if !ok || !strings.HasSuffix(name, ".png") {
+			continue
+		}
+		file, err := os.Open(filepath.Join(output, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := png.Decode(file); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		file.Close()
+	}
+	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(readFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
+		t.Errorf("report:\n%s", report)
+	}
+	blocked := filepath.Join(output, "report.md", "analysis") // below a file
+	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exitIO || !strings.Contains(o.stderr, "report.md") {
+		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
+	}
+}

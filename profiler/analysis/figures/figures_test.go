@@ -1,0 +1,177 @@
+package figures
+
+import (
+	"encoding/xml"
+	"errors"
+	"image/color"
+	"image/png"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+var none = analysis.Estimate{Value: math.NaN(), Low: math.NaN(), High: math.NaN()}
+
+// comparison has two policies of two ranks with everything known but the share of the oracle.
+func comparison(id string) *analysis.Comparison {
+	c := &analysis.Comparison{ID: id, Model: "simple_cnn", Scenario: id, Ranks: 2, BatchSize: 32, Devices: []string{"RTX 3060", "GTX 1650"}}
+	for i, name := range []string{"none", "hybrid"} {
+		v := float64(i + 1)
+		e := analysis.Estimate{Value: v, Low: 0.9 * v, High: 1.2 * v}
+		p := &analysis.PolicyResult{Policy: name, Throughput: e, Speedup: e, Utilization: e, Efficiency: e, Imbalance: e, Oracle: none}
+		run := &analysis.Run{Name: name, Seed: "1", Ranks: 2}
+		for step := range int64(50) {
+			run.Steps = append(run.Steps, analysis.Step{Iteration: step + 1, Ranks: []analysis.RankStep{{Samples: 16 + int64(i)*min(step, 8)}, {Samples: 16 - int64(i)*min(step, 8)}}})
+			p.Curve = append(p.Curve, analysis.CurvePoint{Step: step + 1, Seconds: float64(step) / v, Loss: math.Exp(-float64(step) / 10)})
+		}
+		p.Runs = []*analysis.Run{run}
+		c.Policies = append(c.Policies, p)
+	}
+	return c
+}
+
+func TestFiguresHoldTheirBarsAndLines(t *testing.T) {
+	dir := t.TempDir()
+	drawn, err := Comparison(dir, comparison("four"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range drawn {
+		name := strings.TrimSuffix(strings.TrimPrefix(f.Path, "four/"), ".png")
+		names = append(names, name)
+		wanted := []color.RGBA{colorOf("none"), colorOf("hybrid")}
+		if name == "shares" {
+			wanted = palette[:2]
+		}
+		counts := colors(t, filepath.Join(dir, name+".png"))
+		for _, c := range append(wanted, color.RGBA{0, 0, 0, 0xFF}) { // black: axes and text
+			if counts[c] < 50 {
+				t.Errorf("%s: %d pixels of %v, want at least 50", name, counts[c], c)
+			}
+		}
+		for _, text := range []string{">none", ">hybrid"} {
+			if svg := parsed(t, filepath.Join(dir, name+".svg")); !strings.Contains(svg, text) {
+				t.Errorf("%s.svg lacks the text %q", name, text)
+			}
+		}
+		if f.Title == "" || f.Caption == "" {
+			t.Errorf("%s has no title or caption", name)
+		}
+	}
+	want := []string{"throughput", "speedup", "utilization", "scaling_efficiency", "load_imbalance", "loss_by_step", "loss_by_time", "shares"} // nothing is known of the oracle
+	if !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
+// colors counts the pixels of each color.
+func colors(t *testing.T, path string) map[color.RGBA]int {
+	t.Helper()
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	picture, err := png.Decode(file)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if size := picture.Bounds().Size(); size.X < 1000 || size.Y < 600 {
+		t.Errorf("%s: got %v pixels, too few for print", path, size)
+	}
+	counts := map[color.RGBA]int{}
+	box := picture.Bounds()
+	for y := box.Min.Y; y < box.Max.Y; y++ {
+		for x := box.Min.X; x < box.Max.X; x++ {
+			counts[color.RGBAModel.Convert(picture.At(x, y)).(color.RGBA)]++
+		}
+	}
+	return counts
+}
+
+// parsed is the text of a well-formed SVG.
+func parsed(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in := xml.NewDecoder(strings.NewReader(string(text))); ; {
+		if _, err := in.Token(); errors.Is(err, io.EOF) {
+			return string(text)
+		} else if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+	}
+}
+
+func TestTheSameComparisonGivesTheSameFiles(t *testing.T) {
+	one, two := t.TempDir(), t.TempDir()
+	for _, dir := range []string{one, two} {
+		if _, err := Comparison(dir, comparison("four")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"throughput.png", "shares.svg"} {
+		if a, b := contents(t, filepath.Join(one, name)), contents(t, filepath.Join(two, name)); a != b {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+func contents(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestOverviewIsDrawnForSeveralComparisons(t *testing.T) {
+	dir := t.TempDir()
+	if drawn, err := Overview(dir, []*analysis.Comparison{comparison("one")}); err != nil || drawn != nil {
+		t.Errorf("one comparison: got %v, %v, want no figure", drawn, err)
+	}
+	drawn, err := Overview(dir, []*analysis.Comparison{comparison("one"), comparison("two")})
+	if err != nil || len(drawn) != 1 {
+		t.Fatalf("got %v, %v", drawn, err)
+	}
+	if n := colors(t, filepath.Join(dir, drawn[0].Path))[colorOf("hybrid")]; n < 1000 {
+		t.Errorf("got %d pixels of hybrid's bars", n)
+	}
+}
+
+func TestFolderThatIsNotThereIsAnError(t *testing.T) {
+	if _, err := Comparison(filepath.Join(t.TempDir(), "none"), comparison("four")); err == nil || !strings.Contains(err.Error(), "throughput") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestTicksAreRoundAndAboutFive(t *testing.T) {
+	for _, c := range []struct {
+		low, high float64
+		want      string
+	}{
+		{0, 1.0, "0.0 0.2 0.4 0.6 0.8 1.0"},
+		{0, 1581, "0 500 1000 1500"},
+		{0, 0.034, "0.00 0.01 0.02 0.03"},
+		{-3, 30, "0 10 20 30"},
+		{5, 5, "5"},
+	} {
+		var labels []string
+		for _, tick := range (roundTicks{}).Ticks(c.low, c.high) {
+			labels = append(labels, tick.Label)
+		}
+		if got := strings.Join(labels, " "); got != c.want {
+			t.Errorf("%g to %g: got %s, want %s", c.low, c.high, got, c.want)
+		}
+	}
+}
