@@ -155,15 +155,16 @@ func TestFolderThatIsNotThereIsAnError(t *testing.T) {
 	}
 }
 
-func TestTicksAreRoundAndAboutFive(t *testing.T) {
+func TestTicksAreRoundAndFew(t *testing.T) {
 	for _, c := range []struct {
 		low, high float64
 		want      string
 	}{
 		{0, 1.0, "0.0 0.2 0.4 0.6 0.8 1.0"},
 		{0, 1581, "0 500 1000 1500"},
-		{0, 0.034, "0.00 0.01 0.02 0.03"},
-		{-3, 30, "0 10 20 30"},
+		{0, 0.034, "0.000 0.005 0.010 0.015 0.020 0.025 0.030"},
+		{-3, 30, "0 5 10 15 20 25 30"},
+		{-30, 30, "-30 -20 -10 0 10 20 30"},
 		{5, 5, "5"},
 	} {
 		var labels []string

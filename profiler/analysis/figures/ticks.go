@@ -7,7 +7,7 @@ import (
 	"gonum.org/v1/plot"
 )
 
-// roundTicks labels about five round numbers: gonum's default labels about three.
+// roundTicks labels four to eight round numbers: gonum's default labels about three.
 type roundTicks struct{}
 
 // Ticks implements plot.Ticker.
