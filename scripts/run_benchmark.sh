@@ -343,12 +343,13 @@ interrupted() {
 trap interrupted INT TERM HUP
 
 mkdir -p "$output" || fail 2 "cannot make $output"
-began=$SECONDS done_runs=0 failures=()
+began=$SECONDS done_runs=0 done_steps=0 all_steps=0 failures=()
+for line in ${todo[@]+"${todo[@]}"}; do all_steps=$((all_steps + ${line##*$'\t'})); done
 for line in ${todo[@]+"${todo[@]}"}; do
 	IFS=$'\t' read -r -a run <<<"$line"
 	prepare "${run[@]}"
 	dir=$output/$name eta="no estimate yet"
-	((done_runs == 0)) || eta="about $(duration $(((SECONDS - began) * (${#todo[@]} - done_runs) / done_runs))) to go"
+	((done_runs == 0)) || eta="about $(duration $(((SECONDS - began) * (all_steps - done_steps) / done_steps))) to go"
 	[[ ! -d $dir ]] || say "$name was cut short: set aside as $(set_aside "$dir"), run again"
 	say "[$((done_runs + 1))/${#todo[@]}] $name ($eta)"
 	mkdir -p "$dir"
@@ -358,7 +359,7 @@ for line in ${todo[@]+"${todo[@]}"}; do
 	code=0
 	wait "$child" || code=$?
 	child=
-	done_runs=$((done_runs + 1))
+	done_runs=$((done_runs + 1)) done_steps=$((done_steps + run[5]))
 	case $code in
 	0)
 		[[ $(state "$dir" "${run[5]}") == finished ]] || fail 1 "$name: exit code 0, and $dir/results/result.json is not of a finished run"
