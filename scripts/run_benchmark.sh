@@ -8,7 +8,8 @@
 # Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N>, with the program's own files and benchmark.json, which says what
 # was run. Typed again, the same command skips runs that are finished and starts those anew that were cut short. Each distinct rank
 # of a scenario is also run alone once (scenario solo-...): scaling efficiency is measured against that. Policies take turns within a
-# seed, so that a machine that slows down slows all of them.
+# seed, so that a machine that slows down slows all of them. Runs learn nothing from each other (balance.curve_cache is off, unless
+# --set says otherwise), so that repetitions are repetitions.
 #
 # exit: 0 all runs are finished; 1 some run failed, all others are finished; 2 bad arguments, or something is missing; 130 interrupted
 set -euo pipefail
@@ -232,10 +233,10 @@ done
 
 # prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (what starts the run) and description (benchmark.json).
 prepare() {
-	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota
+	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota entry
 	name=$1_$2_$3_$4_seed$5
 	command=("$binary" train --model "$2" --dataset "$3" --experiment-name "$name" --output-dir "$output"
-		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1"
+		--set "data.batch_size=$batch" --set "train.steps=$6" --set "experiment.seed=$5" --set "balance.policy=$1" --set balance.curve_cache=off
 		--set train.eval_interval=0 --set checkpoint.interval_steps=0 --set checkpoint.interval_seconds=0 --set checkpoint.keep=1 --set checkpoint.best=false
 		--set profile.enabled=true)
 	case $scenario in
@@ -245,7 +246,9 @@ prepare() {
 	solo-threads*) own+=(--set parallel.ranks=1 --set "device.threads=${scenario#solo-threads}") ;;
 	solo-gpu*) own+=(--set device.kind=cuda --set parallel.ranks=1) ;;
 	esac
-	for quota in ${settings[@]+"${settings[@]}"}; do own+=(--set "$quota"); done
+	for entry in ${settings[@]+"${settings[@]}"}; do
+		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry") # those are lists for all ranks
+	done
 	command+=("${own[@]}")
 	quota=${quotas_of[$scenario]-}
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}

@@ -86,7 +86,7 @@ func (b bench) called(t *testing.T) int {
 
 func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	b := newBench(t)
-	if code, said := b.run(t, "--cpu", "0.1,0.05,0.05", "--policies", "baseline,hybrid", "--seeds", "1,2", "--set", `optimizer.name="adamw"`); code != 0 {
+	if code, said := b.run(t, "--cpu", "0.1,0.05,0.05", "--policies", "baseline,hybrid", "--seeds", "1,2", "--set", `optimizer.name="adamw"`, "--set", "balance.prices=[1, 2, 3]"); code != 0 {
 		t.Fatalf("got exit code %d:\n%s", code, said)
 	}
 	entries, err := os.ReadDir(b.output)
@@ -111,22 +111,31 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	if err != nil || solo.Scenario != "solo-0.1" || solo.Ranks != 1 || len(solo.Solo) != 0 {
 		t.Errorf("got %+v, %v", solo, err)
 	}
-	var raw struct {
-		Command []string `json:"command"`
-	}
-	text, err := os.ReadFile(filepath.Join(b.output, names[0], benchmarkFile))
-	if err := errors.Join(err, json.Unmarshal(text, &raw)); err != nil {
-		t.Fatal(err)
-	}
-	command := strings.Join(raw.Command, " ")
-	for _, part := range []string{b.lab + " --cpu 0.1,0.05,0.05 -- " + b.program + " train --model simple_cnn", "balance.policy=hybrid", `optimizer.name="adamw"`, "experiment.seed=1", "data.batch_size=128"} {
+	command := commandOf(t, filepath.Join(b.output, names[0]))
+	for _, part := range []string{b.lab + " --cpu 0.1,0.05,0.05 -- " + b.program + " train --model simple_cnn", "balance.policy=hybrid", `optimizer.name="adamw"`, "experiment.seed=1", "data.batch_size=128", "balance.prices=[1, 2, 3]", "balance.curve_cache=off"} {
 		if !strings.Contains(command, part) {
 			t.Errorf("%s\nlacks %s", command, part)
 		}
 	}
+	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "balance.prices") || !strings.Contains(alone, "adamw") {
+		t.Errorf("a rank alone: got %s", alone)
+	}
 	if _, err := os.Stat(filepath.Join(b.output, names[0], "checkpoints")); !os.IsNotExist(err) {
 		t.Errorf("checkpoints of a finished run: got %v, want them gone", err)
 	}
+}
+
+// commandOf is the command line in a run's benchmark.json.
+func commandOf(t *testing.T, dir string) string {
+	t.Helper()
+	var raw struct {
+		Command []string `json:"command"`
+	}
+	text, err := os.ReadFile(filepath.Join(dir, benchmarkFile))
+	if err := errors.Join(err, json.Unmarshal(text, &raw)); err != nil {
+		t.Fatal(err)
+	}
+	return strings.Join(raw.Command, " ")
 }
 
 func TestScriptGoesOnWhereItStopped(t *testing.T) {
