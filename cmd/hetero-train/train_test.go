@@ -160,7 +160,7 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 		t.Errorf("a rank would start ranks: %+v", o.opts.place)
 	}
 	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
-	if o.code != exitUsage || !strings.Contains(o.stderr, "one share for each rank") {
+	if o.code != exitUsage || !strings.Contains(o.stderr, "one value for each rank") {
 		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
 	}
 }
