@@ -1,0 +1,182 @@
+package balancer_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// fakeRank is a device whose windows are made up: what it is like when healthy, and what a trouble does to it.
+type fakeRank struct {
+	expected float64 // seconds a step, by its curve
+	data     float64
+	link     float64
+	health   balancer.Health
+}
+
+func gpuRank(expected float64) fakeRank {
+	h := balancer.UnknownHealth()
+	h.UtilizationPercent, h.MemoryPercent, h.TemperatureCelsius, h.PowerWatts = 97, 60, 71, 250
+	h.ClockPercent, h.PCIePercent, h.ECCErrors, h.OtherProcesses, h.Samples = 96, 100, 0, 0, 20
+	return fakeRank{expected: expected, data: 0.004, link: 0.08, health: h}
+}
+
+func cpuRank(expected float64) fakeRank {
+	h := balancer.UnknownHealth()
+	h.UtilizationPercent, h.MemoryPercent, h.StolenPercent, h.Samples = 98, 60, 0.5, 20
+	return fakeRank{expected: expected, data: 0.004, link: 0.08, health: h}
+}
+
+// laptopRank is always hot, and always at 60 % of its clock.
+func laptopRank(expected float64) fakeRank {
+	r := gpuRank(expected)
+	r.health.ClockPercent, r.health.TemperatureCelsius = 60, 92
+	throttled(&r.health, balancer.ThrottleThermal, 8)
+	throttled(&r.health, balancer.ThrottlePower, 20)
+	return r
+}
+
+func throttled(h *balancer.Health, reason balancer.Throttle, samples int) {
+	h.Throttle |= reason
+	for i := range h.Throttled {
+		if reason == 1<<i {
+			h.Throttled[i] = samples
+		}
+	}
+}
+
+// window makes one observation with noise as a lognormal share.
+func (r fakeRank) window(random *rand.Rand, noise float64) balancer.Observation {
+	return balancer.Observation{Seconds: r.expected * math.Exp(noise*random.NormFloat64()), Data: r.data, Expected: r.expected, ExpectedError: 0.005 * r.expected,
+		Link: r.link * math.Exp(noise*random.NormFloat64()), Health: r.health}
+}
+
+func slower(by float64) func(o *balancer.Observation) {
+	return func(o *balancer.Observation) { o.Seconds *= by }
+}
+
+// Four ranks are watched for 60 windows of 10 steps, and rank 2 is in trouble from window 20 to window 39: the verdict
+// must stand after at most two of these windows and go after at most two healthy ones, and nobody else may get one.
+func TestSickRanksAreNamedWithTheirCause(t *testing.T) {
+	cases := []struct {
+		name    string
+		rank    fakeRank // rank 2
+		trouble func(o *balancer.Observation)
+		cause   balancer.Cause
+		says    []string
+		ratio   float64
+	}{
+		{"thermal throttling with a clock drop", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.6
+			o.Health.ClockPercent, o.Health.TemperatureCelsius = 58, 93
+			throttled(&o.Health, balancer.ThrottleThermal, 12)
+		}, balancer.CauseThermal, []string{"thermal throttling for 12 of 20 samples at 93 °C", "clock 58 % of its maximum, was 96 %"}, 1.6},
+		{"a laptop that is always hot gets hotter", laptopRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.3
+			throttled(&o.Health, balancer.ThrottleThermal, 18)
+		}, balancer.CauseThermal, []string{"thermal throttling for 18 of 20 samples, was 40 % at 92 °C"}, 1.3},
+		{"a power cap", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.4
+			o.Health.ClockPercent, o.Health.PowerWatts = 70, 150
+			throttled(&o.Health, balancer.ThrottlePower, 20)
+		}, balancer.CausePower, []string{"power limit reached for 20 of 20 samples at 150 W, was 250 W", "clock 70 %"}, 1.4},
+		{"a lower power cap where there always was one", laptopRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.4
+			o.Health.ClockPercent, o.Health.PowerWatts = 40, 150
+		}, balancer.CausePower, []string{"power limit reached for 20 of 20 samples, was 100 % at 150 W, was 250 W"}, 1.4},
+		{"hardware slowdown", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 2
+			o.Health.ClockPercent = 50
+			throttled(&o.Health, balancer.ThrottleHardware, 20)
+		}, balancer.CauseHardware, []string{"hardware slowdown for 20 of 20 samples"}, 2},
+		{"a clock drop without a reason", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.5
+			o.Health.ClockPercent = 64
+		}, balancer.CauseClock, []string{"clock 64 % of its maximum, was 96 %"}, 1.5},
+		{"PCIe x16 becomes x4", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.25
+			o.Health.PCIePercent = 25
+		}, balancer.CausePCIe, []string{"PCIe link at 25 % of its full bandwidth, was 100 %"}, 1.25},
+		{"ECC errors", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.25
+			o.Health.ECCErrors = 7
+		}, balancer.CauseECC, []string{"7 ECC errors in the window, was 0"}, 1.25},
+		{"another process on the GPU", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.8
+			o.Health.OtherProcesses = 1
+		}, balancer.CauseOtherProcess, []string{"other processes on the device: 1, was 0"}, 1.8},
+		{"the CPU quota", cpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 2
+			throttled(&o.Health, balancer.ThrottleQuota, 19)
+		}, balancer.CauseQuota, []string{"CPU quota used up for 19 of 20 samples"}, 2},
+		{"a neighbour on the CPU", cpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.5
+			o.Health.StolenPercent = 33
+		}, balancer.CauseStolenCPU, []string{"33 % of the CPU time taken by others, was 0 %"}, 1.5},
+		{"memory pressure", cpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds *= 1.7
+			o.Health.MemoryPercent = 99
+		}, balancer.CauseMemory, []string{"memory 99 % full, was 60 %"}, 1.7},
+		{"data starvation", gpuRank(0.4), func(o *balancer.Observation) {
+			o.Seconds += 0.2
+			o.Data += 0.2
+			o.Health.ClockPercent = 70 // an idle GPU lowers its clock
+		}, balancer.CauseData, []string{"waits 0.204 s a step for data, was 0.004 s"}, 1.5},
+		{"a slow link", gpuRank(0.4), func(o *balancer.Observation) { o.Link *= 4 }, balancer.CauseNetwork, []string{"its links take 0.3", "was 0.0"}, 4},
+		{"no sign", gpuRank(0.4), slower(1.3), balancer.CauseUnknown, []string{"times as slow as its own curve says, and nothing else has changed"}, 1.3},
+		{"no telemetry", fakeRank{expected: 0.4, data: nan, link: nan, health: balancer.UnknownHealth()}, slower(1.3), balancer.CauseUnknown, nil, 1.3},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(3, 4))
+			ranks := []fakeRank{gpuRank(0.4), cpuRank(0.42), c.rank, gpuRank(0.38)}
+			d := balancer.NewDetector(len(ranks))
+			for n := range 60 {
+				window := make([]balancer.Observation, len(ranks))
+				for i, r := range ranks {
+					window[i] = r.window(random, 0.01)
+				}
+				ill := n >= 20 && n < 40
+				if ill {
+					c.trouble(&window[2])
+				}
+				for _, v := range observe(t, d, n, window) {
+					mayBe := v.Rank == 2 && n >= 20 && n < 42
+					if v.Kind != balancer.Healthy && !mayBe {
+						t.Fatalf("window %d: got %+v of a healthy rank", n, v)
+					}
+					if v.Rank == 2 && n >= 21 && n < 40 {
+						checkSick(t, n, v, c.cause, c.says, c.ratio)
+					}
+				}
+				if d.Learns(2) && ill && c.cause != balancer.CauseNetwork {
+					t.Errorf("window %d: the curve would learn from a sick rank", n)
+				}
+			}
+		})
+	}
+}
+
+func observe(t *testing.T, d *balancer.Detector, n int, window []balancer.Observation) []balancer.Verdict {
+	t.Helper()
+	verdicts, err := d.Observe(int64(10*(n+1)), window)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return verdicts
+}
+
+func checkSick(t *testing.T, n int, v balancer.Verdict, cause balancer.Cause, says []string, ratio float64) {
+	t.Helper()
+	if v.Kind != balancer.Sick || v.Cause != cause || v.SinceStep != 210 || math.Abs(v.Ratio/ratio-1) > 0.08 {
+		t.Fatalf("window %d: got %+v, want sick of %v since step 210, %.2f times as slow", n, v, cause, ratio)
+	}
+	for _, text := range says {
+		if !strings.Contains(v.Evidence, text) {
+			t.Fatalf("window %d: evidence %q does not say %q", n, v.Evidence, text)
+		}
+	}
+}

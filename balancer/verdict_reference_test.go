@@ -1,0 +1,86 @@
+package balancer_test
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// Under policy hybrid, which takes samples from a sick rank and gives them back, the rank is sick exactly as long as it
+// is, although the policy's curve has followed it.
+func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
+	for _, factor := range []float64{1.25, 1.5, 2.5} {
+		const ranks, interval, begins, ends, last = 4, 10, 60, 100, 140
+		random := rand.New(rand.NewPCG(21, 22))
+		policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: interval})
+		if err != nil {
+			t.Fatal(err)
+		}
+		perSample, fixed := []float64{0.002, 0.003, 0.004, 0.006}, 0.02
+		detector, refs := balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+		shares := policy.Start()
+		for window, step := 0, 0; window < last; step++ {
+			s := &balancer.Step{Shares: shares, Own: make([]float64, ranks), Update: make([]float64, ranks), Exposed: 0.01}
+			for i, n := range shares {
+				s.Own[i] = (fixed + perSample[i]*float64(n)) * math.Exp(0.03*random.NormFloat64())
+				if i == 1 && window >= begins && window < ends {
+					s.Own[i] *= factor
+				}
+				s.Update[i], s.Seconds = 0.002, max(s.Seconds, s.Own[i]+0.012)
+			}
+			decision, due := policy.Observe(s)
+			if !due {
+				continue
+			}
+			observations := make([]balancer.Observation, ranks)
+			for i := range observations {
+				o := &observations[i]
+				o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
+				o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
+			}
+			verdicts, err := detector.Observe(int64(step), observations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs.Keep(detector, decision.Shares, policy.(balancer.Learner).Curves(), decision.Ranks)
+			for _, v := range verdicts {
+				sick := v.Kind == balancer.Sick
+				switch {
+				case v.Rank != 1 && sick:
+					t.Errorf("factor %v: window %d: got %+v of a healthy rank", factor, window, v)
+				case v.Rank == 1 && sick && (window < begins || window >= ends+3):
+					t.Errorf("factor %v: window %d: got %+v", factor, window, v)
+				case v.Rank == 1 && !sick && window > begins && window < ends:
+					t.Errorf("factor %v: window %d: got %+v of a sick rank: measured %v, expected %v", factor, window, v, observations[1].Seconds, observations[1].Expected)
+				case v.Rank == 1 && sick && window < ends && math.Abs(v.Ratio/factor-1) > 0.15:
+					t.Errorf("factor %v: window %d: got a ratio of %v", factor, window, v.Ratio)
+				}
+			}
+			shares = decision.Next
+			window++
+		}
+		t.Logf("factor %v: shares at the end %v", factor, shares)
+	}
+}
+
+func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
+	r, d := balancer.NewReferences(1), balancer.NewDetector(1)
+	if s, e := r.Expect(0, 10); !math.IsNaN(s) || !math.IsNaN(e) {
+		t.Errorf("no curve: got %v, %v", s, e)
+	}
+	if _, err := d.Observe(10, []balancer.Observation{{Seconds: 1, Expected: nan, ExpectedError: nan, Link: nan, Data: nan, Health: balancer.UnknownHealth()}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Keep(d, []int{10}, []balancer.Curve{{{Samples: 1, Seconds: 0.1}, {Samples: 20, Seconds: 2}}}, []balancer.RankView{{Seconds: 1, Fitted: 1, Error: 0.01}})
+	if s, e := r.Expect(0, 10); math.Abs(s-1) > 1e-12 || math.Abs(e-0.01) > 1e-12 {
+		t.Errorf("at the share that was measured: got %v, %v, want 1 and 0.01", s, e)
+	}
+	if s, e := r.Expect(0, 5); math.Abs(s-0.5) > 1e-12 || e < 0.5*0.2*math.Ln2 || e > 0.5*0.15 {
+		t.Errorf("at half of it: got %v, %v", s, e)
+	}
+	if s, _ := r.Expect(0, 0); !math.IsNaN(s) {
+		t.Errorf("without samples: got %v", s)
+	}
+}
