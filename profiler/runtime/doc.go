@@ -54,6 +54,13 @@
 // Sync, to be called with each checkpoint, flushes them to the disk. Where the disk is full the array stays valid, records
 // wait in memory (up to 8 MiB, later ones are dropped and counted) and are written when there is room again.
 //
+// # Bottlenecks
+//
+// [Bottlenecks] takes the same times, of all ranks, while the run goes on, and says every 50 steps what limits it and what
+// that costs: waiting for data, computing, communication, a straggler, or full memory.
+//
+// # Half-written files
+//
 // On file systems that let a reader see half of a write (ext4) a reader can, for a microsecond a second, meet the file
 // without its last line's end. ReadMetrics then returns all complete records and reports one damaged line.
 package runtime

@@ -1,0 +1,145 @@
+package runtime
+
+import (
+	"fmt"
+	"strings"
+)
+
+// BottleneckSettings are what advice depends on: it names no key that is already as it advises.
+type BottleneckSettings struct {
+	DataWorkers  int    // goroutines that a rank loads data with
+	CPUs         int    // that a rank has for them
+	Policy       string // balance.policy, or "fixed" for balance.fixed_shares
+	WireDType    string // f32 or bf16
+	Overlap      bool
+	AutoBuckets  bool // parallel.bucket_cap_mb = 0
+	SyncNorm     bool // batch normalisation over all ranks
+	Precision    string
+	Accumulation int
+}
+
+// String is the verdict as a log line carries it, with what is lost.
+//
+//	communication-bound: 120.0 of 400.0 ms a step (30 %) are lost waiting for gradients, 40.0 ms more are hidden
+func (v Bottleneck) String() string {
+	text := fmt.Sprintf("%v: ", v.Bound)
+	lost := fmt.Sprintf("%s of %s ms a step (%.0f %%) are lost ", milliseconds(v.Lost[v.Bound]), milliseconds(v.Step), 100*v.Lost[v.Bound]/v.Step)
+	switch v.Bound {
+	case DataBound:
+		text += lost + "waiting for data"
+		if v.Ranks > 1 {
+			text += fmt.Sprintf(", most on rank %d", v.Rank)
+		}
+	case CommunicationBound:
+		text += lost + "waiting for gradients"
+		if v.Exchange > v.Lost[CommunicationBound]/2 {
+			text = fmt.Sprintf("%v: %sin exchanges of batch normalisation", v.Bound, lost)
+		}
+		text += fmt.Sprintf(", %s ms more are hidden", milliseconds(v.Hidden))
+	case StragglerBound:
+		if v.Rank >= 0 {
+			text += lost + fmt.Sprintf("waiting for rank %d, the slowest in %.0f %% of the steps with %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
+		} else {
+			text += lost + "waiting for the slowest rank, which is another one from step to step"
+		}
+	case MemoryBound:
+		text += lost + fmt.Sprintf("because memory is full (%.0f %% on rank %d)", v.Memory, v.Rank)
+	default:
+		text += fmt.Sprintf("%s of %s ms a step (%.0f %%) are forward and backward, %s ms the optimizer", milliseconds(v.Compute), milliseconds(v.Step), 100*v.Compute/v.Step, milliseconds(v.Update))
+	}
+	return text + v.others()
+}
+
+// others names what else is lost, where it is a hundredth of the step or more.
+func (v Bottleneck) others() string {
+	const worthNaming = 0.01
+	names := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "stragglers", MemoryBound: "memory"}
+	var texts []string
+	for cause := DataBound; cause < bounds; cause++ {
+		if cause != v.Bound && v.Lost[cause] >= worthNaming*v.Step {
+			texts = append(texts, fmt.Sprintf("%s %s ms", names[cause], milliseconds(v.Lost[cause])))
+		}
+	}
+	if len(texts) == 0 {
+		return ""
+	}
+	return "; also lost: " + strings.Join(texts, ", ")
+}
+
+func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f", 1000*seconds) }
+
+// Advice says what to change, the most promising first.
+func (v Bottleneck) Advice(s BottleneckSettings) string {
+	switch v.Bound {
+	case DataBound:
+		return v.dataAdvice(s)
+	case CommunicationBound:
+		return v.communicationAdvice(s)
+	case StragglerBound:
+		return v.stragglerAdvice(s)
+	case MemoryBound:
+		return v.memoryAdvice(s)
+	}
+	return v.computeAdvice(s)
+}
+
+func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
+	if s.DataWorkers < s.CPUs {
+		return fmt.Sprintf("raise data.workers (now %d, %d CPUs)", s.DataWorkers, s.CPUs)
+	}
+	return fmt.Sprintf("all %d CPUs load data already (data.workers is %d): store images at the size they are trained at, as an archive on a local disk", s.CPUs, s.DataWorkers)
+}
+
+func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
+	var do []string
+	if v.Exchange > v.Lost[CommunicationBound]/2 {
+		if s.SyncNorm {
+			do = append(do, `set model.batch_norm = "ghost", which exchanges nothing`)
+		}
+	} else {
+		if !s.Overlap {
+			do = append(do, "set parallel.overlap = true")
+		}
+		if s.WireDType != "bf16" {
+			do = append(do, `set parallel.wire_dtype = "bf16", which halves the bytes`)
+		}
+		if s.Overlap && !s.AutoBuckets {
+			do = append(do, "set parallel.bucket_cap_mb = 0, which measures the best buckets")
+		}
+	}
+	return strings.Join(append(do, "raise data.batch_size: there is one exchange of gradients a step, whatever its size"), "; or ")
+}
+
+func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
+	switch {
+	case v.Rank < 0:
+		return "no share can help, as ranks take turns: look for other work on their machines, or raise data.batch_size, over which jitter evens out"
+	case s.Policy == "fixed":
+		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
+	case s.Policy != "hybrid":
+		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank what it can do in the same time", s.Policy)
+	}
+	return fmt.Sprintf("rank %d is slower than its share allows: look at its straggler verdict, or at other work on its machine", v.Rank)
+}
+
+func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
+	var do []string
+	if s.Precision == "f32" {
+		do = append(do, `set train.precision = "bf16", which halves activations, where the device computes it fast`)
+	}
+	return strings.Join(append(do, fmt.Sprintf("raise train.grad_accumulation (now %d), which keeps the batch and needs less memory", s.Accumulation), "lower data.batch_size"), "; or ")
+}
+
+func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
+	if v.Update > optimizerBig*v.Step {
+		return fmt.Sprintf("the optimizer takes %.0f %% of the step whatever the batch: raise data.batch_size", 100*v.Update/v.Step)
+	}
+	var do []string
+	if s.Precision == "f32" {
+		do = append(do, `set train.precision = "bf16" where the device computes it fast`)
+	}
+	if !(v.Memory >= fullPercent) {
+		do = append(do, "raise data.batch_size, which devices compute more efficiently")
+	}
+	return strings.Join(append(do, "add ranks"), "; or ")
+}

@@ -1,0 +1,285 @@
+package runtime
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+)
+
+// times is a rank of one step in milliseconds; forward and backward are together.
+func times(samples int, data, compute, exchanges, communication, optimizer float64) RankTimes {
+	return RankTimes{Samples: samples, Data: data / 1e3, Forward: compute / 3e3, Backward: compute * 2 / 3e3, Exchanges: exchanges / 1e3,
+		Communication: communication / 1e3, Optimizer: optimizer / 1e3, Hidden: 0.04, MemoryPercent: 50}
+}
+
+func fill(r RankTimes, percent float64) RankTimes {
+	r.MemoryPercent = percent
+	return r
+}
+
+// verdictOn is that of a window in which every step is alike.
+func verdictOn(b *Bottlenecks, step []RankTimes) Bottleneck {
+	for !b.Full() {
+		b.Add(step)
+	}
+	return b.Verdict()
+}
+
+func TestBottlenecks(t *testing.T) {
+	cases := []struct {
+		name  string
+		step  []RankTimes
+		bound Bound
+		rank  int
+		lost  [bounds]float64 // ms
+		says  string
+	}{
+		{"one rank computes", []RankTimes{times(8, 1, 300, 0, 0, 10)}, ComputeBound, -1, [bounds]float64{DataBound: 1},
+			"compute-bound: 300.0 of 311.0 ms a step (96 %) are forward and backward, 10.0 ms the optimizer"},
+		{"one rank waits for data", []RankTimes{times(8, 100, 300, 0, 0, 0)}, DataBound, 0, [bounds]float64{DataBound: 100},
+			"data-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for data"},
+		{"the slow disk is on one rank", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 100, 300, 0, 0, 0)}, DataBound, 1, [bounds]float64{DataBound: 100},
+			"data-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for data, most on rank 1"},
+		{"waiting for data that costs nothing", []RankTimes{times(8, 100, 100, 0, 100, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 120, DataBound: 30},
+			// shares alone bring 300 to 240 ms, data then to 150
+			"straggler: 120.0 of 300.0 ms a step (40 %) are lost waiting for rank 1"},
+		{"shares that follow a slow disk", []RankTimes{times(6, 200, 100, 0, 100, 0), times(18, 0, 300, 0, 100, 0)}, DataBound, 0, [bounds]float64{DataBound: 100, CommunicationBound: 100},
+			"data-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for data, most on rank 0; also lost: communication 100.0 ms"},
+		{"gradients come late", []RankTimes{times(8, 0, 300, 0, 100, 0), times(8, 0, 300, 0, 100, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
+			"communication-bound: 100.0 of 400.0 ms a step (25 %) are lost waiting for gradients, 40.0 ms more are hidden"},
+		{"batch normalisation exchanges", []RankTimes{times(8, 0, 380, 80, 20, 0), times(8, 0, 380, 80, 20, 0)}, CommunicationBound, -1, [bounds]float64{CommunicationBound: 100},
+			"lost in exchanges of batch normalisation"},
+		{"a straggler", []RankTimes{times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150},
+			"straggler: 150.0 of 300.0 ms a step (50 %) are lost waiting for rank 1, the slowest in 100 % of the steps with 2.00 times the compute time of balanced shares"},
+		{"a straggler behind exchanges in the passes", []RankTimes{times(8, 0, 300, 200, 0, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
+		{"the fast rank's memory is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 300, 0, 0, 0)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150},
+			"memory-bound: 150.0 of 300.0 ms a step (50 %) are lost because memory is full (97 % on rank 0)"},
+		{"the slow rank's memory is full", []RankTimes{times(8, 0, 100, 0, 200, 0), fill(times(8, 0, 300, 0, 0, 0), 97)}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "rank 1"},
+		{"one of two fast ranks is full", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), times(8, 0, 100, 0, 200, 0), times(8, 0, 300, 0, 0, 0)}, StragglerBound, 2,
+			// speeds 80, 80 and 26.7 samples/s: 128.6 ms for 24 samples, 150 ms for 16 without rank 0
+			[bounds]float64{StragglerBound: 150, MemoryBound: 150 - 900.0/7}, "also lost: memory 21.4 ms"},
+		{"full everywhere, with equal shares", []RankTimes{fill(times(8, 0, 300, 0, 30, 0), 97), fill(times(8, 0, 300, 0, 30, 0), 97)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 30}, "compute-bound"},
+		{"full everywhere, with unequal speeds", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), 97), fill(times(8, 0, 300, 0, 0, 0), 97)}, MemoryBound, 0, [bounds]float64{MemoryBound: 150}, "97 %"},
+		{"balanced by shares", []RankTimes{times(12, 0, 300, 0, 10, 5), times(4, 0, 300, 0, 10, 5)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 10}, "compute-bound"},
+		{"a rank without samples", []RankTimes{times(8, 0, 300, 0, 20, 0), times(0, 0, 0, 0, 320, 0)}, ComputeBound, -1, [bounds]float64{CommunicationBound: 20}, "compute-bound"},
+		{"the largest loss wins", []RankTimes{times(8, 60, 300, 0, 50, 0), times(8, 60, 300, 0, 50, 0)}, DataBound, 0, [bounds]float64{DataBound: 60, CommunicationBound: 50}, "also lost: communication 50.0 ms"},
+		{"9 % is not enough", []RankTimes{times(8, 30, 303, 0, 0, 0)}, ComputeBound, -1, [bounds]float64{DataBound: 30}, "also lost: data 30.0 ms"},
+		{"memory is unknown", []RankTimes{fill(times(8, 0, 100, 0, 200, 0), math.NaN()), fill(times(8, 0, 300, 0, 0, 0), math.NaN())}, StragglerBound, 1, [bounds]float64{StragglerBound: 150}, "straggler"},
+	}
+	for _, c := range cases {
+		v := verdictOn(NewBottlenecks(len(c.step)), c.step)
+		if v.Bound != c.bound || v.Rank != c.rank || v.Steps != BottleneckWindow {
+			t.Errorf("%s: got %+v, want %v of rank %d", c.name, v, c.bound, c.rank)
+		}
+		for cause, want := range c.lost {
+			if got := 1000 * v.Lost[cause]; math.Abs(got-want) > 1e-6 {
+				t.Errorf("%s: lost to %v: got %.3f ms, want %.3f", c.name, Bound(cause), got, want)
+			}
+		}
+		if text := v.String(); !strings.Contains(text, c.says) {
+			t.Errorf("%s: %q does not say %q", c.name, text, c.says)
+		}
+	}
+}
+
+// With no jitter and ranks that wait for each other the parts are the whole.
+func TestPartsAddUpToTheStep(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 200 {
+		ranks := 1 + r.IntN(6)
+		step, slowest := make([]RankTimes, ranks), 0.0
+		for i := range step {
+			step[i] = fill(times(1+r.IntN(32), 50*r.Float64(), 50+300*r.Float64(), 0, 0, 7), 100*r.Float64())
+			slowest = max(slowest, step[i].total())
+		}
+		for i := range step {
+			step[i].Communication = slowest - step[i].total() + 0.02
+		}
+		v := verdictOn(NewBottlenecks(ranks), step)
+		sum := v.Compute + v.Update
+		for _, lost := range v.Lost {
+			if lost < 0 {
+				t.Fatalf("a negative loss: %+v of %+v", v, step)
+			}
+			sum += lost
+		}
+		if math.Abs(sum-v.Step) > 1e-9 || math.Abs(v.Step-(slowest+0.02)) > 1e-9 {
+			t.Fatalf("parts are %v of a step of %v s: %+v of %+v", sum, v.Step, v, step)
+		}
+	}
+}
+
+func TestJitterIsNobodysFault(t *testing.T) {
+	b := NewBottlenecks(4)
+	for n := 0; !b.Full(); n++ {
+		step := make([]RankTimes, 4)
+		for i := range step {
+			if step[i] = times(8, 0, 200, 0, 200, 0); n%4 == i {
+				step[i] = times(8, 0, 400, 0, 0, 0)
+			}
+		}
+		b.Add(step)
+	}
+	v := b.Verdict()
+	if v.Bound != StragglerBound || v.Rank != -1 || !strings.Contains(v.String(), "another one from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "no share can help") {
+		t.Errorf("got %+v", v)
+	}
+}
+
+// Of two equal ranks one is always the slowest in half of the steps or more; that makes it no straggler.
+func TestNoiseOfTwoRanksNamesNobody(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 100 {
+		b := NewBottlenecks(2)
+		for !b.Full() {
+			x, y := 300*math.Exp(0.3*r.NormFloat64()), 300*math.Exp(0.3*r.NormFloat64())
+			b.Add([]RankTimes{times(8, 0, x, 0, max(0, y-x), 0), times(8, 0, y, 0, max(0, x-y), 0)})
+		}
+		if v := b.Verdict(); v.Bound != StragglerBound || v.Rank != -1 {
+			t.Errorf("got %v", v)
+		}
+	}
+}
+
+// A rank whose memory has become full and that is slower since is not compute-bound.
+func TestMemoryThatSlowsDown(t *testing.T) {
+	b := NewBottlenecks(1)
+	for _, c := range []struct {
+		step RankTimes
+		want Bound
+		lost float64 // ms
+	}{
+		{times(8, 0, 300, 0, 0, 0), ComputeBound, 0},
+		{fill(times(8, 0, 300, 0, 0, 0), 98), ComputeBound, 0},
+		{fill(times(8, 0, 450, 0, 0, 0), 98), MemoryBound, 150},
+		{times(8, 0, 450, 0, 0, 0), ComputeBound, 0},
+		{fill(times(16, 0, 900, 0, 0, 0), 98), ComputeBound, 0}, // another share: nothing to compare with
+		{fill(times(8, 0, 310, 0, 0, 0), 98), ComputeBound, 0},
+	} {
+		v := verdictOn(b, []RankTimes{c.step})
+		if v.Bound != c.want || math.Abs(1000*v.Lost[MemoryBound]-c.lost) > 1e-6 {
+			t.Errorf("%+v: got %+v, want %v and %v ms", c.step, v, c.want, c.lost)
+		}
+	}
+}
+
+func TestVerdictStaysUntilAnotherIsClear(t *testing.T) {
+	b := NewBottlenecks(1)
+	for i, c := range []struct {
+		data float64 // ms of about 1000
+		want Bound
+	}{{95, ComputeBound}, {105, DataBound}, {95, DataBound}, {80, DataBound}, {60, ComputeBound}, {95, ComputeBound}} {
+		if v := verdictOn(b, []RankTimes{times(8, c.data, 1000-c.data, 0, 0, 0)}); v.Bound != c.want {
+			t.Errorf("window %d: got %v with %v ms lost, want %v", i, v.Bound, c.data, c.want)
+		}
+	}
+	b = NewBottlenecks(1)
+	for i, c := range []struct {
+		data, communication float64
+		want                Bound
+	}{{200, 190, DataBound}, {200, 220, DataBound}, {200, 240, CommunicationBound}, {220, 200, CommunicationBound}, {0, 200, CommunicationBound}, {200, 0, DataBound}} {
+		if v := verdictOn(b, []RankTimes{times(8, c.data, 1000-c.data-c.communication, 0, c.communication, 0)}); v.Bound != c.want {
+			t.Errorf("window %d of two causes: got %v, want %v", i, v.Bound, c.want)
+		}
+	}
+}
+
+func TestWindowsLeaveOutWhatIsNoMeasurement(t *testing.T) {
+	b := NewBottlenecks(1)
+	bad := times(8, 0, 300, 0, 0, 0)
+	bad.Forward = math.NaN()
+	first := times(8, 9000, 300, 0, 0, 0)
+	b.Add([]RankTimes{first})
+	b.Add([]RankTimes{first})
+	b.Add([]RankTimes{bad})
+	b.Add([]RankTimes{times(0, 0, 300, 0, 0, 0)})
+	b.Add([]RankTimes{times(8, 900, 300, 0, 0, 0)})
+	b.Reset() // the run went back
+	if v := verdictOn(b, []RankTimes{times(8, 0, 300, 0, 0, 0)}); v.Bound != ComputeBound || v.Steps != BottleneckWindow || v.Lost[DataBound] != 0 {
+		t.Errorf("got %+v", v)
+	}
+}
+
+func TestAdviceNamesWhatIsNotDoneYet(t *testing.T) {
+	s := BottleneckSettings{DataWorkers: 2, CPUs: 8, Policy: "none", WireDType: "f32", Overlap: true, Precision: "f32", SyncNorm: true, Accumulation: 1}
+	done := BottleneckSettings{DataWorkers: 8, CPUs: 8, Policy: "hybrid", WireDType: "bf16", Overlap: true, AutoBuckets: true, Precision: "bf16", Accumulation: 4}
+	fixed, sequential := s, done
+	fixed.Policy, sequential.Overlap = "fixed", false
+	of := func(b Bound) Bottleneck { return Bottleneck{Bound: b, Rank: 3, Step: 1, Memory: 60} }
+	exchange := of(CommunicationBound)
+	exchange.Lost[CommunicationBound], exchange.Exchange = 0.3, 0.2
+	optimizer := of(ComputeBound)
+	optimizer.Update = 0.2
+	full := of(ComputeBound)
+	full.Memory = 95
+	cases := []struct {
+		verdict  Bottleneck
+		settings BottleneckSettings
+		says     string
+		not      string
+	}{
+		{of(DataBound), s, "raise data.workers (now 2, 8 CPUs)", ""},
+		{of(DataBound), done, "all 8 CPUs load data already", "raise data.workers"},
+		{of(CommunicationBound), s, `set parallel.wire_dtype = "bf16", which halves the bytes; or set parallel.bucket_cap_mb = 0, which measures the best buckets; or raise data.batch_size`, "overlap"},
+		{of(CommunicationBound), sequential, "set parallel.overlap = true", "bucket_cap_mb"},
+		{of(CommunicationBound), done, "raise data.batch_size", "parallel."},
+		{exchange, s, `set model.batch_norm = "ghost"`, "wire_dtype"},
+		{of(StragglerBound), s, `set balance.policy = "hybrid" (now "none")`, ""},
+		{of(StragglerBound), fixed, "remove balance.fixed_shares", ""},
+		{of(StragglerBound), done, "rank 3 is slower than its share allows", "balance.policy"},
+		{of(MemoryBound), s, `set train.precision = "bf16"`, ""},
+		{of(MemoryBound), done, "raise train.grad_accumulation (now 4)", "precision"},
+		{of(ComputeBound), s, `set train.precision = "bf16" where the device computes it fast; or raise data.batch_size`, ""},
+		{of(ComputeBound), done, "raise data.batch_size", "precision"},
+		{full, done, "add ranks", "batch_size"},
+		{optimizer, s, "the optimizer takes 20 % of the step", "precision"},
+	}
+	for _, c := range cases {
+		got := c.verdict.Advice(c.settings)
+		if !strings.Contains(got, c.says) || c.not != "" && strings.Contains(got, c.not) {
+			t.Errorf("%v with %+v: got %q, want %q and not %q", c.verdict.Bound, c.settings, got, c.says, c.not)
+		}
+	}
+}
+
+// fakeSteps are of ranks with noise.
+func fakeSteps(ranks int) [][]RankTimes {
+	r := rand.New(rand.NewPCG(1, 2))
+	steps := make([][]RankTimes, 64)
+	for n := range steps {
+		steps[n] = make([]RankTimes, ranks)
+		for i := range steps[n] {
+			steps[n][i] = times(8, r.Float64(), 300+10*r.NormFloat64(), 3, 20, 5)
+		}
+	}
+	return steps
+}
+
+func TestAddAllocatesNothing(t *testing.T) {
+	b, steps, n := NewBottlenecks(4), fakeSteps(4), 0
+	if got := testing.AllocsPerRun(200, func() {
+		b.Add(steps[n%len(steps)])
+		if n++; b.Full() {
+			b.Verdict()
+		}
+	}); got != 0 {
+		t.Errorf("a step allocates %v times", got)
+	}
+}
+
+func BenchmarkBottlenecks(b *testing.B) {
+	for _, ranks := range []int{4, 1000} {
+		b.Run(fmt.Sprintf("ranks=%d", ranks), func(b *testing.B) {
+			w, steps := NewBottlenecks(ranks), fakeSteps(ranks)
+			b.ReportAllocs()
+			for n := 0; b.Loop(); n++ {
+				w.Add(steps[n%len(steps)])
+				if w.Full() {
+					w.Verdict()
+				}
+			}
+		})
+	}
+}
