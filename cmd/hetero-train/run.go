@@ -348,7 +348,7 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 		return train.Options{}, err
 	}
 	o, err := j.sharedOptions()
-	o.Store, o.StoreDir, o.Observer, o.Resume = store, j.run.CheckpointDir(), observers{screen, records}, resume
+	o.Store, o.StoreDir, o.Observer, o.Resume = store, j.run.CheckpointDir(), j.watchers(screen, records), resume
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
 	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}
