@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// records is the observer that writes the metrics files of all ranks.
+// records is the observer that writes the metrics files of all ranks. Those of the others hold what they reported: communication and
+// optimizer are of the step before (package profiler/runtime).
 type records struct {
 	job      *job
 	writers  []*runtime.Writer // one a rank; none where profile.enabled is false

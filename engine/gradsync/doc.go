@@ -19,7 +19,7 @@
 //	err = s.SetShares(samples)                       // how many samples of the micro-batch each rank has; when that changes
 //	err = pass.Forward(stream)                       // each micro-batch, instead of plan.Forward
 //	err = pass.Backward(stream, last)                // and plan.Backward; last: of the optimizer step
-//	times, err := s.Finish(ctx, stream)              // before the optimizer
+//	times, err := s.Finish(ctx, stream, reports)     // before the optimizer; what else ranks tell each other goes along
 //
 // With several micro-batches a step, into is a sum beside state.Grads: the caller adds all but the last, whose buckets the backward
 // pass itself adds before they are sent.

@@ -157,6 +157,7 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	if err == nil {
 		err = p.plan.RunTimed(stream, elapsed)
 	}
+	s.takeExchanges() // they belong to no step
 	return s.after(err)
 }
 
@@ -164,7 +165,7 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 func (s *Sync) meet(ops []collective.Op, first int) error {
 	for i := range ops {
 		pt := &s.points[first+i]
-		pt.span.reset()
+		s.exchanged += pt.span.take()
 		if err := errors.Join(pt.ready.Reset(), pt.done.Reset()); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -66,16 +67,17 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 }
 
 // Finish waits for the sums of a step, which the last Backward began, and brings them to where the optimizer reads them. The answer
-// has no error only if every rank's part is in them.
-func (s *Sync) Finish(ctx context.Context, stream device.Stream) (Times, error) {
-	times, err := s.finishStep(ctx, stream)
+// has no error only if every rank's part is in them. behind is what goes over the gradients' communicator right after the last bucket,
+// and is complete with the sums: so ranks tell each other about a step without meeting once more.
+func (s *Sync) Finish(ctx context.Context, stream device.Stream, behind ...collective.Op) (Times, error) {
+	times, err := s.finishStep(ctx, stream, behind)
 	if err != nil {
 		return times, s.fail(fmt.Errorf("gradient sum: %w", err))
 	}
 	return times, nil
 }
 
-func (s *Sync) finishStep(ctx context.Context, stream device.Stream) (Times, error) {
+func (s *Sync) finishStep(ctx context.Context, stream device.Stream, behind []collective.Op) (Times, error) {
 	if err := stream.Record(s.backwardEnd); err != nil {
 		return Times{}, err
 	}
@@ -83,6 +85,11 @@ func (s *Sync) finishStep(ctx context.Context, stream device.Stream) (Times, err
 		return Times{}, err
 	}
 	begun := time.Now()
+	for _, op := range behind {
+		if err := s.opts.Grads.Enqueue(op); err != nil {
+			return Times{}, err
+		}
+	}
 	if err := s.opts.Grads.Sync(ctx); err != nil {
 		return Times{}, err
 	}

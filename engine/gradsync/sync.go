@@ -3,6 +3,7 @@ package gradsync
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -59,6 +60,8 @@ type Sync struct {
 
 	tail, finish device.Program // what Sequential runs before the all-reduces; what follows them
 	backwardEnd  device.Event
+	modelled     bool          // device time
+	exchanged    time.Duration // in the passes of this step, but for those that points still hold
 	closer       []func() error
 }
 
@@ -82,7 +85,7 @@ type point struct {
 // New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads itself, or the caller's sum of
 // several micro-batches of that size. All ranks must use the same layout of parameters and the same options; Compare makes sure.
 func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
-	s := &Sync{opts: o, dev: cache.Device, cache: cache, state: state, into: into, size: o.Grads.Size()}
+	s := &Sync{opts: o, dev: cache.Device, cache: cache, state: state, into: into, size: o.Grads.Size(), modelled: cache.Device.Info().Modelled}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("gradient sum: %w", err), s.Close())

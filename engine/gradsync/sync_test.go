@@ -6,7 +6,10 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/plan"
@@ -97,6 +100,27 @@ func TestTimesAndBucketsAreReported(t *testing.T) {
 		}
 		if got.Buckets != len(r.sync.Buckets()) || got.Bytes != sum || got.Busy <= 0 || got.Exchanges <= 0 || got.Hidden != max(0, got.Busy-got.Exposed) {
 			t.Errorf("rank %d: got %+v, want %d buckets of %d bytes and the time they took", r.number, got, len(r.sync.Buckets()), sum)
+		}
+	}
+}
+
+// Each exchange takes at least the link's latency; those of one micro-batch alone would be half of the bound.
+func TestExchangesOfAllMicroBatchesAreCounted(t *testing.T) {
+	const latency = time.Millisecond
+	slow := job{}
+	j := job{dtype: tensor.F32, micro: 4, count: 2, mode: "sync", connect: func(t testing.TB, size int) []collective.Communicator {
+		return slow.communicators(t, size, local.Model{LatencySeconds: latency.Seconds(), RealTime: 1})
+	}}
+	ranks := j.ranks(t, 2)
+	for step := range 2 { // no step counts those of the one before
+		begun := time.Now()
+		run(t, ranks, step, []int{2, 2})
+		took := time.Since(begun)
+		for _, r := range ranks {
+			least := time.Duration(j.count*len(r.sync.points)) * latency
+			if got := r.times.Exchanges; got < least || got > took {
+				t.Errorf("step %d: rank %d: got %v in %d exchanges of each micro-batch, want at least %v and at most the step's %v", step, r.number, got, len(r.sync.points), least, took)
+			}
 		}
 	}
 }

@@ -14,7 +14,7 @@ type Times struct {
 	Busy time.Duration
 	// Exposed is what of it the training goroutine waited for in Finish, after the backward pass; the rest was Hidden behind it.
 	Exposed, Hidden time.Duration
-	// Exchanges is the time of the exchanges of batch normalisation within the last micro-batch's passes, counted like Busy; 0 where time is modelled.
+	// Exchanges is the time of the exchanges of batch normalisation within the passes of all micro-batches, counted like Busy; 0 where time is modelled.
 	Exchanges time.Duration
 
 	Bytes   int64 // of the buffers that were summed, in the type that they have on the wire
@@ -24,7 +24,7 @@ type Times struct {
 // times adds up a step. On a device that models time all of it is modelled.
 func (s *Sync) times(waited time.Duration) Times {
 	t := Times{Exposed: waited}
-	if end, ok := s.backwardEnd.(device.ClockedEvent); ok && s.dev.Info().Modelled {
+	if end, ok := s.backwardEnd.(device.ClockedEvent); ok && s.modelled {
 		t.Exposed = 0
 		over := time.Duration(0) // the all-reduce before
 		for _, r := range s.runs {
@@ -37,15 +37,32 @@ func (s *Sync) times(waited time.Duration) Times {
 		for _, r := range s.runs {
 			t.Busy += r.span.took()
 		}
-		for _, p := range s.points {
-			t.Exchanges += p.span.took()
-		}
 	}
+	t.Exchanges = s.takeExchanges()
 	for _, r := range s.runs {
 		t.Bytes += r.bytes
 	}
 	t.Buckets = len(s.bucket)
 	t.Hidden = max(0, t.Busy-t.Exposed)
+	return t
+}
+
+// Exchanges is the time of exchanges in the passes that have ended since the last Finish: Times.Exchanges, as soon as the last
+// backward pass is over.
+func (s *Sync) Exchanges() time.Duration {
+	for _, p := range s.points {
+		s.exchanged += p.span.take()
+	}
+	if s.modelled {
+		return 0
+	}
+	return s.exchanged
+}
+
+// takeExchanges is Exchanges, which begin again at 0.
+func (s *Sync) takeExchanges() time.Duration {
+	t := s.Exchanges()
+	s.exchanged = 0
 	return t
 }
 
@@ -71,6 +88,13 @@ func (s *span) took() time.Duration {
 		return 0
 	}
 	return time.Duration(ended - begun)
+}
+
+// take is took, once: the span begins again.
+func (s *span) take() time.Duration {
+	t := s.took()
+	s.reset()
+	return t
 }
 
 // start is an event that notes when the communicator, whose turn it is, finds it complete.

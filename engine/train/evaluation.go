@@ -22,6 +22,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	if !r.evalOwed {
 		return nil
 	}
+	defer r.leaveOut()
 	e, err := r.evaluate(ctx)
 	if errors.Is(err, context.Canceled) {
 		r.savedStep = -1 // so that the debt is saved, too
@@ -75,7 +76,7 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 		if err != nil {
 			return Evaluation{}, err
 		}
-		ranks, err := r.share(ctx, whole, RankStep{Sums: s})
+		ranks, err := r.evaluated(ctx, whole, s)
 		if err != nil {
 			return Evaluation{}, err
 		}

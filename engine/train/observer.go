@@ -24,7 +24,7 @@ type Observer interface {
 // StepRecord is one optimizer step as the run saw it: losses and counts are those of all ranks, times those of this one.
 type StepRecord struct {
 	StepResult
-	Ranks      []RankStep // each rank's own part, as it measured it
+	Ranks      []RankStep // each rank's part: this one's as it measured it, the others' as they reported it
 	Step       int64      // optimizer steps done, this one included
 	Total      int64      // steps of the run, 0 if unknown
 	Epoch      int        // from 0

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -199,98 +198,6 @@ func (r *Replica) clearInputs(p *plan.Plan) error {
 		}
 	}
 	return nil
-}
-
-// RankStep is one rank's part of a step.
-type RankStep struct {
-	Sums
-	Times   StepTimes
-	Buckets int
-	Bytes   int64 // of gradients that were summed over ranks
-	Load    Load
-}
-
-// Load is what a step took of a rank's machine, NaN where it is unknown.
-type Load struct{ UtilizationPercent, MemoryPercent float64 }
-
-// wish is what a rank wants the run to do after a step; it does it if any rank wants it.
-type wish struct{ stop, timeOver bool }
-
-// reports are an exchange of figures: every rank gets those of all, in one small all-gather.
-type reports struct {
-	comm collective.Communicator
-	op   collective.Op
-	host device.Buffer // (ranks, reportFields) f64
-	rank int
-	all  []RankStep
-}
-
-const reportFields = 17
-
-func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
-	size := comm.Size()
-	host, err := dev.AllocHost(int64(8 * reportFields * size))
-	if err != nil {
-		return nil, fmt.Errorf("replica: reports of %d ranks: %w", size, err)
-	}
-	counts := make([]int64, size)
-	for i := range counts {
-		counts[i] = reportFields
-	}
-	return &reports{comm: comm, host: host, rank: comm.Rank(), all: make([]RankStep, size),
-		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.F64, Counts: counts}}, nil
-}
-
-// exchange waits for the slowest rank. The answer is valid until the next call.
-func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
-	x.put(own, want)
-	if err := x.comm.Enqueue(x.op); err != nil {
-		return nil, wish{}, err
-	}
-	if err := x.comm.Sync(ctx); err != nil {
-		return nil, wish{}, err
-	}
-	var all wish
-	for rank := range x.all {
-		w := x.get(rank)
-		all.stop, all.timeOver = all.stop || w.stop, all.timeOver || w.timeOver
-	}
-	return x.all, all, nil
-}
-
-func (x *reports) row(rank int) []byte {
-	return x.host.Host()[8*reportFields*rank:][:8*reportFields]
-}
-
-func (x *reports) put(s RankStep, w wish) {
-	t := s.Times
-	fields := [reportFields]float64{s.Loss, float64(s.Samples), float64(s.Top1), float64(s.Top5),
-		float64(t.Data), float64(t.Forward), float64(t.Backward), float64(t.Communication), float64(t.Optimizer), float64(t.Hidden),
-		float64(s.Buckets), float64(s.Bytes), s.Load.UtilizationPercent, s.Load.MemoryPercent, number(w.stop), number(w.timeOver), float64(t.Exchanges)}
-	row := x.row(x.rank)
-	for i, f := range fields {
-		binary.LittleEndian.PutUint64(row[8*i:], math.Float64bits(f))
-	}
-}
-
-func (x *reports) get(rank int) wish {
-	row := x.row(rank)
-	var f [reportFields]float64
-	for i := range f {
-		f[i] = math.Float64frombits(binary.LittleEndian.Uint64(row[8*i:]))
-	}
-	x.all[rank] = RankStep{Sums: Sums{Loss: f[0], Samples: int(f[1]), Top1: int(f[2]), Top5: int(f[3])},
-		Times: StepTimes{Data: time.Duration(f[4]), Forward: time.Duration(f[5]), Backward: time.Duration(f[6]),
-			Communication: time.Duration(f[7]), Optimizer: time.Duration(f[8]), Hidden: time.Duration(f[9]), Exchanges: time.Duration(f[16])},
-		Buckets: int(f[10]), Bytes: int64(f[11]), Load: Load{f[12], f[13]}}
-	return wish{stop: f[14] != 0, timeOver: f[15] != 0}
-}
-
-func number(b bool) float64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // agree makes sure that all ranks train the same model and sum the same buckets: a *gradsync.DifferenceError otherwise.

@@ -28,27 +28,41 @@ type crew struct {
 	splitter Splitter
 	dir      string // of checkpoints
 	cap      int64  // of a bucket
-	change   func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
+
+	sequential bool
+	listen     func(rank int, grads collective.Communicator) collective.Communicator // stands in for it; nil: nothing does
+	change     func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
 // start trains on one goroutine a rank and gives what each of them saw.
 func (c crew) start(t *testing.T) []session {
 	t.Helper()
 	size := len(c.shares)
-	var groups [2][]*local.Communicator
-	for i := range groups {
-		comms, err := local.New(size, local.Options{Timeout: 20 * time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
-		groups[i] = comms
-	}
+	grads, stats := localGroup(t, size), localGroup(t, size)
 	out := make([]session, size)
 	var ranks sync.WaitGroup
 	for rank := range size {
-		ranks.Go(func() { out[rank] = c.rank(t, rank, groups[0][rank], groups[1][rank]) })
+		to := grads[rank]
+		if c.listen != nil {
+			to = c.listen(rank, to)
+		}
+		ranks.Go(func() { out[rank] = c.rank(t, rank, to, stats[rank]) })
 	}
 	ranks.Wait()
+	return out
+}
+
+// localGroup joins ranks of this process.
+func localGroup(t *testing.T, size int) []collective.Communicator {
+	t.Helper()
+	group, err := local.New(size, local.Options{Timeout: 20 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make([]collective.Communicator, size)
+	for i, c := range group {
+		out[i] = c
+	}
 	return out
 }
 
@@ -65,7 +79,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	dev := c.open(t)
 	defer dev.Close()
 	o := c.options
-	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap}
+	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
 	r, err := NewReplica(dev, o)
 	if err != nil {
 		return fail(err)

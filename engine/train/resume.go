@@ -88,6 +88,7 @@ func (r *run) rollBack(ctx context.Context) error {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
 			ErrDiverged, r.nanRow, r.step, r.result.RollBacks)
 	}
+	defer r.leaveOut()
 	r.settleSave()
 	var state *checkpoint.State
 	if r.leads() {

@@ -62,7 +62,7 @@ type Options struct {
 // Splitter is asked before every optimizer step, on every rank, and answers the same on all.
 type Splitter interface {
 	// Split is the samples of a micro-batch for each rank in the step that follows, nil for no change. ranks is what the last
-	// step was like on each, nil before the first.
+	// step was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the call only.
 	Split(step int64, ranks []RankStep) []int
 }
 
@@ -99,7 +99,10 @@ type run struct {
 	evalOwed   bool         // the evaluation of this step is due, but not done
 	asked      wish         // what the ranks agreed on after the last step
 	alone      [1]RankStep
-	ranks      []RankStep // of the last step
+	before     StepTimes  // of this rank's last step
+	ended      time.Time  // when that step was, or what followed it and is no part of training
+	reported   []RankStep // the last step's parts as the ranks reported them: the same on all
+	ranks      []RankStep // this rank's in all its parts
 	result     Result
 	record     StepRecord
 }
@@ -186,20 +189,12 @@ func (r *run) leave(ctx context.Context) error {
 // oneStep trains one step and deals with gradients that are not finite, in the end by going back to an earlier step.
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	rate := r.Schedule.Rate(int(r.position()))
-	out, err := r.Replica.Step(whole, r.Train, rate)
+	own, out, err := r.passes(ctx, whole, rate)
 	if err != nil {
 		return false, r.saveUntouched(fmt.Errorf("step %d: %w", r.step+1, err), out)
 	}
-	own := RankStep{Sums: out.Sums, Times: out.Times, Buckets: out.Buckets, Bytes: out.Bytes, Load: Load{math.NaN(), math.NaN()}}
-	if r.Load != nil {
-		own.Load = r.Load()
-	}
-	ranks, err := r.share(ctx, whole, own)
-	if err != nil {
-		return false, fmt.Errorf("step %d: %w", r.step+1, err)
-	}
-	r.ranks = append(r.ranks[:0], ranks...) // evaluations report in the same place
-	out.Sums = total(r.ranks)
+	ranks := r.together(own, &out)
+	out.Sums = total(ranks)
 	at := r.position() // of this step, from 0
 	r.step++
 	r.seen += int64(out.Samples)
@@ -212,12 +207,13 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.nanRow++
 		r.result.Skipped++
 	}
-	r.record = StepRecord{StepResult: out, Ranks: r.ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Ranks: ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
 	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
 		if err := r.Replica.checkReplicas(whole); err != nil {
 			return false, fmt.Errorf("step %d: %w", r.step, err)
 		}
+		r.leaveOut()
 	}
 	r.Observer.StepDone(&r.record)
 	if r.nanRow >= r.NaNPatience {
@@ -225,3 +221,26 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	return false, nil
 }
+
+// passes trains one step on this rank's samples and sums over ranks.
+func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
+	if !r.ended.IsZero() {
+		own.Other = time.Since(r.ended)
+	}
+	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
+		return own, out, err
+	}
+	own.Sums, own.Times, own.Load = out.Sums, out.Times, Load{math.NaN(), math.NaN()}
+	if r.Load != nil {
+		own.Load = r.Load()
+	}
+	if err := r.sum(ctx, whole, &own, &out); err != nil {
+		return own, out, err
+	}
+	err = r.Replica.update(rate, &out)
+	r.leaveOut()
+	return own, out, err
+}
+
+// leaveOut makes what was done up to now no part of RankStep.Other.
+func (r *run) leaveOut() { r.ended = time.Now() }

@@ -22,6 +22,7 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	if r.nanRow > 0 {
 		return nil // not a state to go back to
 	}
+	defer r.leaveOut()
 	return r.saveBeside()
 }
 

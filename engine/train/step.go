@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
@@ -21,7 +22,7 @@ type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
 	Hidden    time.Duration // communication under the backward pass, no part of Total
-	Exchanges time.Duration // of batch normalisation, within the passes of the last micro-batch: transfer and waiting for slower ranks
+	Exchanges time.Duration // of batch normalisation, within the passes: transfer and waiting for slower ranks
 }
 
 // Total is the whole step.
@@ -46,63 +47,97 @@ type StepResult struct {
 // The global batch comes as Accumulation micro-batches whose gradients are summed; with peers batches are this rank's share of
 // each, and gradients are summed over all ranks, so that g is the same everywhere. It allocates nothing.
 func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out StepResult, err error) {
-	clock := time.Now()
-	lap := func(into *time.Duration) {
-		now := time.Now()
-		*into += now.Sub(clock)
-		clock = now
+	if err := r.gradient(ctx, batches, &out); err != nil {
+		return out, err
 	}
+	if err := r.sumOverRanks(ctx, &out); err != nil {
+		return out, err
+	}
+	return out, r.update(rate, &out)
+}
+
+// clock tells parts of a step apart.
+type clock struct{ at time.Time }
+
+func startClock() clock { return clock{time.Now()} }
+
+// lap adds the time since the last one.
+func (c *clock) lap(into *time.Duration) {
+	now := time.Now()
+	*into += now.Sub(c.at)
+	c.at = now
+}
+
+// gradient is the gradient of this rank's samples; its sum over ranks has begun.
+func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
+	clock, pass := startClock(), r.now.train
 	for micro := range r.opts.Accumulation {
 		batch, err := batches.Next(ctx)
 		if err != nil {
-			return out, err
+			return err
 		}
 		n, epoch := batch.N, batch.Epoch
-		err = r.now.train.load(r.stream, batch)
+		err = pass.load(r.stream, batch)
 		batch.Release()
 		if err != nil {
-			return out, err
+			return err
 		}
-		lap(&out.Times.Data)
+		clock.lap(&out.Times.Data)
 		if micro == 0 {
 			if err := r.begin(epoch); err != nil {
-				return out, err
+				return err
 			}
 		}
-		if err := r.now.train.forward(r.stream); err != nil {
-			return out, fmt.Errorf("forward: %w", err)
+		if err := pass.forward(r.stream); err != nil {
+			return fmt.Errorf("forward: %w", err)
 		}
-		lap(&out.Times.Forward)
+		clock.lap(&out.Times.Forward)
 		last := micro == r.opts.Accumulation-1
-		if err := r.now.train.backward(r.stream, last); err != nil {
-			return out, fmt.Errorf("backward: %w", err)
+		if err := pass.backward(r.stream, last); err != nil {
+			return fmt.Errorf("backward: %w", err)
 		}
 		if err := r.accumulate(micro, last); err != nil {
-			return out, err
+			return err
 		}
-		if err := r.finishPass(r.now.train); err != nil {
-			return out, err
+		if err := r.finishPass(pass); err != nil {
+			return err
 		}
-		out.Add(r.now.train.sums(n))
-		lap(&out.Times.Backward)
+		out.Add(pass.sums(n))
+		clock.lap(&out.Times.Backward)
 	}
 	if r.sums != nil {
-		times, err := r.sums.Finish(ctx, r.stream)
-		if err != nil {
-			return out, err
-		}
-		out.Times.Hidden, out.Times.Exchanges, out.Buckets, out.Bytes = times.Hidden, times.Exchanges, times.Buckets, times.Bytes
-		lap(&out.Times.Communication)
+		out.Times.Exchanges = r.sums.Exchanges()
 	}
+	return nil
+}
+
+// sumOverRanks waits until the gradient is that of all ranks' samples. behind goes to the other ranks with it.
+func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
+	if r.sums == nil {
+		return nil
+	}
+	clock := startClock()
+	times, err := r.sums.Finish(ctx, r.stream, behind...)
+	if err != nil {
+		return err
+	}
+	out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
+	clock.lap(&out.Times.Communication)
+	return nil
+}
+
+// update changes the parameters.
+func (r *Replica) update(rate float64, out *StepResult) error {
+	clock := startClock()
 	if err := r.optim.Step(r.stream, rate, 1); err != nil {
-		return out, err
+		return err
 	}
 	if err := r.stream.Sync(); err != nil {
-		return out, fmt.Errorf("update: %w", err)
+		return fmt.Errorf("update: %w", err)
 	}
 	out.GradNorm, out.Updated = r.optim.Result()
-	lap(&out.Times.Optimizer)
-	return out, nil
+	clock.lap(&out.Times.Optimizer)
+	return nil
 }
 
 // begin makes the working copies of the parameters and sets what holds for the whole step. Dropout depends on the

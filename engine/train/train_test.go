@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -85,7 +86,9 @@ type recorder struct {
 func (r *recorder) StepDone(s *StepRecord) {
 	r.losses = append(r.losses, s.Loss/float64(s.Samples))
 	r.norms = append(r.norms, s.GradNorm)
-	r.steps = append(r.steps, *s)
+	kept := *s
+	kept.Ranks = slices.Clone(s.Ranks)
+	r.steps = append(r.steps, kept)
 	if r.after != nil {
 		r.after(s.Step)
 	}

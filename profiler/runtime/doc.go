@@ -28,7 +28,7 @@
 //	communication_time         s; exposed: what the rank waited for gradients
 //	optimizer_time             s
 //	communication_hidden_time  s; overlapped with computing, not part of iteration_time
-//	exchange_time              s; exchanges of batch normalisation with other ranks, waiting for slower ones included, within forward and backward
+//	exchange_time              s; exchanges of batch normalisation with other ranks, waiting for slower ones included, within forward and backward of all micro-batches
 //	communication_bytes        of gradients that were summed over ranks, in the type that they had on the wire
 //	communication_buckets      all-reduces in which they were
 //	gpu_utilization            percent; on a CPU rank the share of its CPU quota that the process uses
@@ -43,6 +43,10 @@
 //	skipped                    true where the update was left out because the gradient was not finite
 //	temperature                degrees Celsius
 //	power                      W
+//
+// Ranks report a step to rank 0 together with its gradients, when some of it is still to come. So in the files of ranks other than 0
+// communication_time, communication_hidden_time and optimizer_time are those of the step before (0 in the first record of a
+// process); iteration_time and throughput follow from them.
 //
 // Every record has every key. What is not known, not a number or infinite is null.
 //

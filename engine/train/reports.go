@@ -1,0 +1,122 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"time"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// RankStep is one rank's part of a step, as it reports it to the others. Reports travel right behind the gradients, so that ranks do not
+// meet once more, and say what is known by then: everything is of this step but Times.Communication, Hidden and Optimizer, which are
+// of the step that the rank ran before it (0 in its first). In the record of a step a rank's own part is of this step in everything.
+type RankStep struct {
+	Sums
+	Times   StepTimes
+	Other   time.Duration // what the rank did between the step before and this one (observer, splitter), evaluating and saving left out; no part of Times
+	Buckets int
+	Bytes   int64 // of gradients that were summed over ranks
+	Load    Load
+}
+
+// Compute is the rank's own time from the end of one sum over ranks to its last gradient of the next: what it makes the others wait. Waiting for them
+// within, in batch normalisation over all samples, is left out.
+func (s RankStep) Compute() time.Duration {
+	t := s.Times
+	return t.Optimizer + s.Other + t.Data + t.Forward + t.Backward - t.Exchanges
+}
+
+// Load is what a step took of a rank's machine, NaN where it is unknown.
+type Load struct{ UtilizationPercent, MemoryPercent float64 }
+
+// wish is what a rank wants the run to do after a step; it does it if any rank wants it.
+type wish struct{ stop, timeOver bool }
+
+// reports are an exchange of figures: every rank gets those of all, in one small all-gather.
+type reports struct {
+	comm collective.Communicator
+	op   collective.Op
+	rank int
+	host device.Buffer
+	rows []reportRow // in host, one a rank
+	all  []RankStep
+}
+
+// reportRow is a report on the wire, in the byte order of the machine, as gradients are.
+type reportRow struct {
+	loss                                      float64
+	data, forward, backward, exchanges, other time.Duration // of this step
+	communication, hidden, optimizer          time.Duration // of the step before
+	samples, top1, top5                       uint32
+	flags                                     uint32
+	utilizationPercent, memoryPercent         float32
+}
+
+// Bits of reportRow.flags.
+const (
+	flagStop = 1 << iota
+	flagTimeOver
+)
+
+func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
+	size, rowBytes := comm.Size(), int64(unsafe.Sizeof(reportRow{}))
+	host, err := dev.AllocHost(rowBytes * int64(size))
+	if err != nil {
+		return nil, fmt.Errorf("replica: reports of %d ranks: %w", size, err)
+	}
+	counts := make([]int64, size)
+	for i := range counts {
+		counts[i] = rowBytes
+	}
+	rows := unsafe.Slice((*reportRow)(unsafe.Pointer(unsafe.SliceData(host.Host()))), size)
+	return &reports{comm: comm, host: host, rows: rows, rank: comm.Rank(), all: make([]RankStep, size),
+		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.U8, Counts: counts}}, nil
+}
+
+// exchange tells the others and waits for the slowest of them.
+func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
+	x.put(&own, want)
+	if err := x.comm.Enqueue(x.op); err != nil {
+		return nil, wish{}, err
+	}
+	if err := x.comm.Sync(ctx); err != nil {
+		return nil, wish{}, err
+	}
+	all, asked := x.read()
+	return all, asked, nil
+}
+
+// put is this rank's report, for op to send.
+func (x *reports) put(s *RankStep, w wish) {
+	t := &s.Times
+	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
+		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
+		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
+		flags:              flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver),
+		utilizationPercent: float32(s.Load.UtilizationPercent), memoryPercent: float32(s.Load.MemoryPercent)}
+}
+
+// read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange.
+func (x *reports) read() ([]RankStep, wish) {
+	var all wish
+	for rank := range x.rows {
+		r := &x.rows[rank]
+		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
+			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
+				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
+			Load: Load{float64(r.utilizationPercent), float64(r.memoryPercent)}}
+		all.stop, all.timeOver = all.stop || r.flags&flagStop != 0, all.timeOver || r.flags&flagTimeOver != 0
+	}
+	return x.all, all
+}
+
+func flag(set bool, bit uint32) uint32 {
+	if set {
+		return bit
+	}
+	return 0
+}

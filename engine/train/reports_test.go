@@ -1,0 +1,142 @@
+package train
+
+import (
+	"context"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// listening is a Splitter that keeps what it is told and changes nothing.
+type listening struct{ heard *[][]RankStep }
+
+func (l listening) Split(_ int64, ranks []RankStep) []int {
+	*l.heard = append(*l.heard, slices.Clone(ranks))
+	return nil
+}
+
+func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
+	o := testOptions()
+	o.Accumulation = 2
+	var heard [2][][]RankStep
+	ranks := crew{open: openReference, options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+			o.Splitter = listening{&heard[rank]}
+			o.Load = func() Load { return Load{UtilizationPercent: float64(10 + rank), MemoryPercent: 0.5} }
+		}}.start(t)
+	for rank, s := range ranks {
+		if s.err != nil {
+			t.Fatalf("rank %d: %v", rank, s.err)
+		}
+		before := StepTimes{}
+		for i, step := range s.steps {
+			own, there := step.Ranks[rank], ranks[1-rank].steps[i].Ranks[rank]
+			if own.Times != step.Times || own.Times.Total() <= 0 || own.Buckets != step.Buckets || own.Bytes != step.Bytes {
+				t.Errorf("rank %d, step %d: its own part is %+v, want the step's times %+v", rank, step.Step, own, step.Times)
+			}
+			want := own // what the other rank sees of it
+			want.Times.Communication, want.Times.Hidden, want.Times.Optimizer = before.Communication, before.Hidden, before.Optimizer
+			if there != want {
+				t.Errorf("rank %d, step %d: the other rank has %+v, want %+v", rank, step.Step, there, want)
+			}
+			if there.Load.UtilizationPercent != float64(10+rank) || there.Samples != o.Accumulation*[]int{2, 1}[rank] || there.Times.Exchanges <= 0 {
+				t.Errorf("rank %d, step %d: got %+v", rank, step.Step, there)
+			}
+			before = own.Times
+		}
+	}
+	if len(heard[0]) != testSteps || heard[0][0] != nil {
+		t.Fatalf("the splitter was asked %d times, first with %+v; want %d times, first with nothing", len(heard[0]), heard[0][0], testSteps)
+	}
+	for i := range heard[0] {
+		if !slices.Equal(heard[0][i], heard[1][i]) {
+			t.Errorf("before step %d: the splitters were told %+v and %+v, want the same", i+1, heard[0][i], heard[1][i])
+		}
+	}
+}
+
+func TestComputeIsTheRanksOwnTime(t *testing.T) {
+	s := RankStep{Other: 1, Times: StepTimes{Data: 20, Forward: 300, Backward: 4000, Exchanges: 500, Optimizer: 60000, Communication: 1e6, Hidden: 1e7}}
+	if got, want := s.Compute(), time.Duration(1+20+300+4000-500+60000); got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}
+
+func TestAReportComesBackAsItWasPut(t *testing.T) {
+	grads := localGroup(t, 1)[0]
+	defer grads.Close()
+	dev := openReference(t)
+	defer dev.Close()
+	x, err := newReports(dev, grads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.host.Free()
+	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {stop: true, timeOver: true}} {
+		own := RankStep{Sums: Sums{Samples: 1 << 20, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8)}, Other: 9,
+			Times: StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7}, Load: Load{97.5, 12}}
+		all, asked, err := x.exchange(context.Background(), own, want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all[0] != own || asked != want {
+			t.Errorf("got %+v, %+v; want %+v, %+v", all[0], asked, own, want)
+		}
+	}
+	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Load: Load{math.NaN(), math.NaN()}}
+	if all, _, err := x.exchange(context.Background(), own, wish{}); err != nil || !math.IsInf(all[0].Loss, 1) || !math.IsNaN(all[0].Load.MemoryPercent) {
+		t.Errorf("got %+v, %v", all, err)
+	}
+}
+
+// logged is a communicator that notes what it is told, but for times.
+type logged struct {
+	collective.Communicator
+	log []string
+}
+
+func (l *logged) Enqueue(op collective.Op) error {
+	l.log = append(l.log, op.Tags().Name)
+	return l.Communicator.Enqueue(op)
+}
+
+func (l *logged) Sync(ctx context.Context) error {
+	l.log = append(l.log, "sync")
+	return l.Communicator.Sync(ctx)
+}
+
+// The reports go behind the last bucket, and the ranks wait for each other once.
+func TestAStepMeetsOnce(t *testing.T) {
+	for name, sequential := range map[string]bool{"overlap": false, "sequential": true} {
+		t.Run(name, func(t *testing.T) {
+			spies := make([]*logged, 2)
+			var logs [2][]string
+			ranks := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, sequential: sequential, dir: t.TempDir(),
+				listen: func(rank int, grads collective.Communicator) collective.Communicator {
+					spies[rank] = &logged{Communicator: grads}
+					return spies[rank]
+				},
+				change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+					o.Eval = nil
+					rec.after = func(int64) {
+						logs[rank] = append(logs[rank], strings.Join(spies[rank].log, " "))
+						spies[rank].log = nil
+					}
+				}}.start(t)
+			for rank, s := range ranks {
+				if s.err != nil {
+					t.Fatalf("rank %d: %v", rank, s.err)
+				}
+				for i, log := range logs[rank][1:] { // the first holds the start, too
+					if !strings.HasPrefix(log, "bucket 0 bucket 1 ") || !strings.HasSuffix(log, " reports sync") || strings.Count(log, "sync") != 1 || strings.Count(log, "reports") != 1 {
+						t.Errorf("rank %d, step %d: got %q, want the buckets, the reports, and to wait once", rank, i+2, log)
+					}
+				}
+			}
+		})
+	}
+}
