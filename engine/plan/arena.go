@@ -30,7 +30,7 @@ func (c *compiler) finish(params *Params) *Plan {
 			tensors = append(tensors, s)
 		}
 	}
-	p := &Plan{cache: c.cache, params: params, prepare: c.prepare}
+	p := &Plan{cache: c.cache, kernels: c.kernels, params: params, prepare: c.prepare}
 	p.arenaBytes = assign(tensors)
 	split := slices.IndexFunc(c.step, func(l *launch) bool { return l.phase == graph.Backward })
 	if split < 0 {

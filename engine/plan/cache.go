@@ -13,32 +13,99 @@ import (
 type Cache struct {
 	Device  device.Device
 	mu      sync.Mutex
-	kernels map[string]compiled
+	kernels map[string]*compiled
 }
 
 type compiled struct {
 	kernel device.Kernel
 	err    error // ErrUnsupported is remembered too
+	plans  int   // that use it
+	stays  bool  // until Close: somebody uses it who is no plan
 }
 
 // NewCache returns an empty cache for dev.
 func NewCache(dev device.Device) *Cache {
-	return &Cache{Device: dev, kernels: map[string]compiled{}}
+	return &Cache{Device: dev, kernels: map[string]*compiled{}}
 }
 
-// Compile is Device.Compile, once for each request. The kernel belongs to the cache.
+// Compile is Device.Compile, once for each request. The kernel belongs to the cache, which keeps it until Close.
 func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := fmt.Sprintf("%s %+v %+v %+v", op.Kind(), op, request(in), request(out))
-	if have, ok := c.kernels[key]; ok {
-		return have.kernel, have.err
+	have, err := c.compile(cacheKey(op, in, out), op, in, out)
+	if err != nil {
+		return nil, err
+	}
+	have.stays = true
+	return have.kernel, have.err
+}
+
+// compile is the entry of a request; the lock is held. An error is one that is not remembered.
+func (c *Cache) compile(key string, op device.Op, in, out []device.TensorSpec) (*compiled, error) {
+	if have := c.kernels[key]; have != nil {
+		return have, nil
 	}
 	k, err := c.Device.Compile(op, in, out)
-	if err == nil || errors.Is(err, device.ErrUnsupported) {
-		c.kernels[key] = compiled{k, err}
+	if err != nil && !errors.Is(err, device.ErrUnsupported) {
+		return nil, err
 	}
-	return k, err
+	if err != nil {
+		k = nil
+	}
+	have := &compiled{kernel: k, err: err}
+	c.kernels[key] = have
+	return have, nil
+}
+
+// lease is the kernels that a plan has asked for.
+type lease struct {
+	cache *Cache
+	keys  map[string]bool
+}
+
+func newLease(c *Cache) *lease { return &lease{cache: c, keys: map[string]bool{}} }
+
+// Compile is Cache.Compile for as long as the plan is there.
+func (l *lease) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
+	c, key := l.cache, cacheKey(op, in, out)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	have, err := c.compile(key, op, in, out)
+	if err != nil {
+		return nil, err
+	}
+	if !l.keys[key] {
+		l.keys[key] = true
+		have.plans++
+	}
+	return have.kernel, have.err
+}
+
+// end frees the kernels that nobody else uses.
+func (l *lease) end() error {
+	c := l.cache
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var errs []error
+	for key := range l.keys {
+		have := c.kernels[key]
+		if have == nil {
+			continue // the cache is closed
+		}
+		if have.plans--; have.plans > 0 || have.stays {
+			continue
+		}
+		delete(c.kernels, key)
+		if have.kernel != nil {
+			errs = append(errs, have.kernel.Close())
+		}
+	}
+	l.keys = map[string]bool{}
+	return errors.Join(errs...)
+}
+
+func cacheKey(op device.Op, in, out []device.TensorSpec) string {
+	return fmt.Sprintf("%s %+v %+v %+v", op.Kind(), op, request(in), request(out))
 }
 
 // request is what distinguishes specs in a cache key.

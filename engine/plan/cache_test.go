@@ -9,11 +9,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// counting counts what it is asked to compile, and fails the first of them.
+// counting counts what it is asked to compile, and fails what comes after the first failAfter.
 type counting struct {
 	device.Device
-	asked, closed int
-	fail          error
+	asked, closed, failAfter int
+	fail                     error
 }
 
 type countedKernel struct {
@@ -28,7 +28,7 @@ func (k countedKernel) Close() error {
 
 func (d *counting) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	d.asked++
-	if err := d.fail; err != nil {
+	if err := d.fail; err != nil && d.asked > d.failAfter {
 		return nil, err
 	}
 	k, err := d.Device.Compile(op, in, out)
@@ -53,6 +53,73 @@ func TestKernelsAreCompiledOnce(t *testing.T) {
 	}
 	if dev.closed != held || cache.Len() != 0 {
 		t.Errorf("closed %d kernels of %d, %d are left", dev.closed, held, cache.Len())
+	}
+}
+
+func TestKernelsGoWithTheLastPlanThatUsesThem(t *testing.T) {
+	dev := &counting{Device: reference.New()}
+	cache := NewCache(dev)
+	compile := func(samples int, fixed *Params) *Plan {
+		t.Helper()
+		p, err := Compile(cache, classifierGraph(t, small, samples, 8, tensor.F32, true), fixed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	first := compile(2, nil)
+	one := cache.Len()
+	like := compile(2, first.Params()) // has kernels in common with the first
+	two := cache.Len()
+	other := compile(3, first.Params())
+	three := cache.Len()
+	if two >= 2*one || three <= two {
+		t.Fatalf("one plan has %d kernels, with one like it they are %d, with another %d", one, two, three)
+	}
+	for _, c := range []struct {
+		what string
+		free *Plan
+		want int
+	}{{"a plan of another size", other, two}, {"the same once more", other, two}, {"one like another", like, one}} {
+		if err := c.free.Free(); err != nil || cache.Len() != c.want {
+			t.Errorf("%s: %v, %d kernels are left, want %d", c.what, err, cache.Len(), c.want)
+		}
+	}
+	compiled := dev.asked
+	if compile(2, first.Params()); cache.Len() != two || dev.asked-compiled != two-one {
+		t.Errorf("a plan like one that was freed: compiled %d kernels, want the %d that were", dev.asked-compiled, two-one)
+	}
+	held := cache.Len()
+	l := first.forward[0] // somebody who is no plan uses it, too
+	if _, err := cache.Compile(l.op, specsOf(l.in), specsOf(l.out)); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Free(); err != nil || cache.Len() >= held {
+		t.Errorf("%v, %d kernels are left, want fewer than %d", err, cache.Len(), held)
+	}
+	compiled = dev.asked
+	if _, err := cache.Compile(l.op, specsOf(l.in), specsOf(l.out)); err != nil || dev.asked != compiled {
+		t.Errorf("%v, the kernel of somebody else went with a plan", err)
+	}
+	if err := cache.Close(); err != nil || dev.closed != dev.asked {
+		t.Errorf("%v, closed %d of %d kernels", err, dev.closed, dev.asked)
+	}
+}
+
+func TestAPlanThatFailsLeavesNoKernels(t *testing.T) {
+	dev := &counting{Device: reference.New()}
+	cache := NewCache(dev)
+	first, err := Compile(cache, classifierGraph(t, small, 2, 8, tensor.F32, true), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	held := cache.Len()
+	dev.failAfter, dev.fail = dev.asked+5, errors.New("no more")
+	if _, err := Compile(cache, classifierGraph(t, small, 3, 8, tensor.F32, true), first.Params()); !errors.Is(err, dev.fail) {
+		t.Fatalf("got %v, want %v", err, dev.fail)
+	}
+	if cache.Len() != held || dev.closed == 0 {
+		t.Errorf("%d kernels are left, %d closed; want the %d of the plan before", cache.Len(), dev.closed, held)
 	}
 }
 

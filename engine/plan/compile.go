@@ -64,6 +64,7 @@ type paramUse struct {
 // compiler is the state of Compile.
 type compiler struct {
 	cache    *Cache
+	kernels  *lease
 	g        *graph.Graph
 	fixed    *Params // canonical layouts, nil if this plan chooses them
 	versions map[*graph.Value][]*version
@@ -78,7 +79,7 @@ type compiler struct {
 }
 
 func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
-	return &compiler{cache: cache, g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
+	return &compiler{cache: cache, kernels: newLease(cache), g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
 // Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which chooses it.
@@ -94,7 +95,8 @@ func CompilePlain(cache *Cache, g *graph.Graph) (*Plan, error) {
 	return compile(c)
 }
 
-func compile(c *compiler) (*Plan, error) {
+func compile(c *compiler) (_ *Plan, err error) {
+	defer c.giveUp(&err)
 	g, fixed := c.g, c.fixed
 	if fixed != nil {
 		if err := fixed.check(g); err != nil {
@@ -118,6 +120,13 @@ func compile(c *compiler) (*Plan, error) {
 	}
 	c.hideExchanges()
 	return c.finish(params), nil
+}
+
+// giveUp frees the kernels of a plan that was not made.
+func (c *compiler) giveUp(err *error) {
+	if *err != nil {
+		*err = errors.Join(*err, c.kernels.end())
+	}
 }
 
 func (c *compiler) compileNode(n *graph.Node) error {
@@ -205,10 +214,10 @@ func (c *compiler) node(n *graph.Node) error {
 		return c.decompose(n, device.ErrUnsupported)
 	}
 	in, out := c.request(n)
-	k, err := c.cache.Compile(n.Op, in, out)
+	k, err := c.kernels.Compile(n.Op, in, out)
 	if errors.Is(err, device.ErrUnsupported) {
 		if free, changed := c.unpin(n, out); changed {
-			k, err = c.cache.Compile(n.Op, in, free)
+			k, err = c.kernels.Compile(n.Op, in, free)
 		}
 	}
 	if errors.Is(err, device.ErrUnsupported) {
@@ -348,7 +357,7 @@ func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 	if _, costly := l.op.(device.Coster); costly || len(device.Aliases(l.op)) > 0 {
 		return false // such a kernel chose its layout for speed
 	}
-	k, err := c.cache.Compile(l.op, specsOf(l.in), []device.TensorSpec{want})
+	k, err := c.kernels.Compile(l.op, specsOf(l.in), []device.TensorSpec{want})
 	if err != nil || !k.Out()[0].Same(want) {
 		return false
 	}
@@ -363,7 +372,7 @@ func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 
 func (c *compiler) reorder(name string, from *version, to device.TensorSpec, phase graph.Phase) (*launch, error) {
 	op := device.Reorder{To: to.DType}
-	k, err := c.cache.Compile(op, []device.TensorSpec{from.spec}, []device.TensorSpec{to})
+	k, err := c.kernels.Compile(op, []device.TensorSpec{from.spec}, []device.TensorSpec{to})
 	if err != nil {
 		return nil, fmt.Errorf("%s from %v to %v: %w", name, from.spec, to, err)
 	}

@@ -12,11 +12,12 @@ import (
 // CompileIdle plans the pass of a rank whose share is 0 samples: it takes part in the exchanges of g, which is the graph for any
 // number of samples, keeps the statistics that come out of them, and its gradients are zero. fixed is the model's parameter
 // layout. Of g's inputs it has those alone that hold for all ranks, and no outputs.
-func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
+func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err error) {
 	if err := fixed.check(g); err != nil {
 		return nil, err
 	}
 	c := newCompiler(cache, g, fixed)
+	defer c.giveUp(&err)
 	c.idle = true
 	c.declare()
 	nodes := c.common()
@@ -98,7 +99,7 @@ func (c *compiler) bringNothing(l *launch, mem *storage) error {
 func (c *compiler) zeros(name string, mem *storage, phase graph.Phase) (*launch, error) {
 	spec := device.Spec(tensor.U8, int(mem.bytes))
 	op := device.Fill{DType: tensor.U8, Shape: spec.Shape}
-	k, err := c.cache.Compile(op, nil, []device.TensorSpec{spec})
+	k, err := c.kernels.Compile(op, nil, []device.TensorSpec{spec})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

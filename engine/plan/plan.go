@@ -15,6 +15,7 @@ import (
 // Plan is a graph made ready for one device.
 type Plan struct {
 	cache      *Cache
+	kernels    *lease
 	params     *Params
 	arenaBytes int64
 	inputs     map[string]*version
@@ -232,7 +233,7 @@ func (p *Plan) run(s device.Stream, i int) error {
 	return s.Run(p.programs[i])
 }
 
-// Close frees the programs; the kernels belong to the cache, the memory to the caller.
+// Close frees the programs; the kernels belong to the cache, the memory to the caller. The plan may be bound again.
 func (p *Plan) Close() error {
 	var errs []error
 	for i, prog := range p.programs {
@@ -244,6 +245,9 @@ func (p *Plan) Close() error {
 	p.bound = false
 	return errors.Join(errs...)
 }
+
+// Free is Close for good: kernels that no other plan uses are freed, too. A plan that is not freed leaves them to Cache.Close.
+func (p *Plan) Free() error { return errors.Join(p.Close(), p.kernels.end()) }
 
 // LaunchInfo describes one launch to people and profilers.
 type LaunchInfo struct {

@@ -25,6 +25,8 @@ type Observer interface {
 type StepRecord struct {
 	StepResult
 	Ranks      []RankStep // each rank's part: this one's as it measured it, the others' as they reported it
+	Shares     []int      // samples of a micro-batch that each rank had; nil for a run of one rank
+	Changed    bool       // they are others than in the step before
 	Step       int64      // optimizer steps done, this one included
 	Total      int64      // steps of the run, 0 if unknown
 	Epoch      int        // from 0

@@ -118,11 +118,13 @@ func (p *pass) backward(s device.Stream, last bool) error {
 	return p.plan.Backward(s)
 }
 
-func (p *pass) close() error {
-	err := p.plan.Close()
+// free frees the plan and its host memory.
+func (p *pass) free() error {
+	err := p.plan.Free()
 	if p.host != nil {
 		err = errors.Join(err, p.host.Free())
 	}
+	p.host = nil
 	return err
 }
 

@@ -41,6 +41,14 @@ func (p *Peers) share(micro int) int {
 	return p.Shares[p.Grads.Rank()]
 }
 
+// shares are those in use, nil for a replica that trains alone.
+func (p *Peers) shares() []int {
+	if p == nil {
+		return nil
+	}
+	return p.Shares
+}
+
 // reads is the same for a data.Loader.
 func (p *Peers) reads() data.Share {
 	s, rank := data.Share{}, p.Grads.Rank()

@@ -22,6 +22,7 @@ import (
 // crew is a run of several ranks in this process.
 type crew struct {
 	open     func(*testing.T) device.Device
+	openRank func(rank int) device.Device // instead of open
 	options  ReplicaOptions
 	shares   []int
 	sync     bool
@@ -76,7 +77,12 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 		s.err = err
 		return s
 	}
-	dev := c.open(t)
+	var dev device.Device
+	if c.openRank != nil {
+		dev = c.openRank(rank)
+	} else {
+		dev = c.open(t)
+	}
 	defer dev.Close()
 	o := c.options
 	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
@@ -114,6 +120,9 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	}
 	s.replica = r
 	s.result, s.err = Run(ctx, opts)
+	if s.recorder.over != nil {
+		s.recorder.over()
+	}
 	return s
 }
 

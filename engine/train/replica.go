@@ -58,9 +58,9 @@ type Replica struct {
 
 	copied map[string]*bytes.Buffer // what the last checkpoint in mid-run was written from, by tensor
 
-	planning sync.Mutex
+	planning sync.Mutex // one share is planned at a time
 	closed   bool
-	shares   map[int]*share // planned so far, by samples of a micro-batch
+	shelf    *shelf // what has been planned
 
 	sums    *gradsync.Sync // over ranks; nil without peers
 	reports *reports
@@ -88,7 +88,7 @@ func (c *closer) close() error {
 
 // NewReplica builds graphs and plans, allocates all memory and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
-	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shares: map[int]*share{}}
+	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shelf: newShelf()}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())
@@ -107,10 +107,11 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 			return nil, err
 		}
 	}
-	if r.now, err = r.planned(opts.Peers.share(opts.microBatch())); err != nil {
+	first, err := r.chooseLayout()
+	if err != nil {
 		return nil, err
 	}
-	if err := r.allocate(); err != nil {
+	if err := errors.Join(r.allocate(), first.Free()); err != nil {
 		return nil, err
 	}
 	return r, r.initialize()
@@ -162,6 +163,9 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.optim.Close)
+	if r.now, err = r.planned(r.opts.Peers.share(r.opts.microBatch())); err != nil {
+		return err
+	}
 	largest := r.now
 	if p := r.opts.Peers; p != nil && p.MaxShare > largest.samples {
 		if largest, err = r.planned(p.MaxShare); err != nil {
@@ -176,7 +180,11 @@ func (r *Replica) allocate() (err error) {
 	if err := r.openSync(grads); err != nil {
 		return err
 	}
-	return r.bind(r.now)
+	r.closer.add(r.shelf.close)
+	if err := r.bind(r.now); err != nil {
+		return err
+	}
+	return r.shelf.takeBound(r.now)
 }
 
 // MemoryError says that the activations of a micro-batch do not fit into the device.

@@ -33,8 +33,11 @@ func (s RankStep) Compute() time.Duration {
 // Load is what a step took of a rank's machine, NaN where it is unknown.
 type Load struct{ UtilizationPercent, MemoryPercent float64 }
 
-// wish is what a rank wants the run to do after a step; it does it if any rank wants it.
-type wish struct{ stop, timeOver bool }
+// wish is what a rank wants the run to do after a step. What one wants, all do.
+type wish struct {
+	stop, timeOver bool
+	unready        bool // not to change shares yet: its plans are still being made
+}
 
 // reports are an exchange of figures: every rank gets those of all, in one small all-gather.
 type reports struct {
@@ -60,6 +63,7 @@ type reportRow struct {
 const (
 	flagStop = 1 << iota
 	flagTimeOver
+	flagUnready
 )
 
 func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
@@ -96,22 +100,22 @@ func (x *reports) put(s *RankStep, w wish) {
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
-		flags:              flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver),
+		flags:              flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
 		utilizationPercent: float32(s.Load.UtilizationPercent), memoryPercent: float32(s.Load.MemoryPercent)}
 }
 
 // read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange.
 func (x *reports) read() ([]RankStep, wish) {
-	var all wish
+	flags := uint32(0)
 	for rank := range x.rows {
 		r := &x.rows[rank]
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
 			Load: Load{float64(r.utilizationPercent), float64(r.memoryPercent)}}
-		all.stop, all.timeOver = all.stop || r.flags&flagStop != 0, all.timeOver || r.flags&flagTimeOver != 0
+		flags |= r.flags
 	}
-	return x.all, all
+	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}
 }
 
 func flag(set bool, bit uint32) uint32 {

@@ -76,7 +76,7 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer x.host.Free()
-	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {stop: true, timeOver: true}} {
+	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
 		own := RankStep{Sums: Sums{Samples: 1 << 20, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8)}, Other: 9,
 			Times: StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7}, Load: Load{97.5, 12}}
 		all, asked, err := x.exchange(context.Background(), own, want)

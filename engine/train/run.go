@@ -59,10 +59,14 @@ type Options struct {
 	Template checkpoint.State
 }
 
-// Splitter is asked before every optimizer step, on every rank, and answers the same on all.
+// Splitter decides the shares of the ranks. It runs on every rank and answers the same on all.
+//
+// It is asked before every optimizer step, but not while a change is under way: each rank plans for its new share beside training,
+// and when all are ready, which may be many steps later, they change at the same step. The next time it is asked, that step is the
+// last one. So it sees its answers take effect at once, in RankStep.Samples, and step numbers that jump.
 type Splitter interface {
-	// Split is the samples of a micro-batch for each rank in the step that follows, nil for no change. ranks is what the last
-	// step was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the call only.
+	// Split is the samples of a micro-batch that each rank shall have, nil for no change. step is the steps done, ranks what the last
+	// one was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the call only.
 	Split(step int64, ranks []RankStep) []int
 }
 
@@ -99,6 +103,8 @@ type run struct {
 	evalOwed   bool         // the evaluation of this step is due, but not done
 	asked      wish         // what the ranks agreed on after the last step
 	alone      [1]RankStep
+	change     *change    // of shares that is under way; nil if none is
+	changed    bool       // with the step that follows
 	before     StepTimes  // of this rank's last step
 	ended      time.Time  // when that step was, or what followed it and is no part of training
 	reported   []RankStep // the last step's parts as the ranks reported them: the same on all
@@ -207,8 +213,9 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.nanRow++
 		r.result.Skipped++
 	}
-	r.record = StepRecord{StepResult: out, Ranks: ranks, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
+	r.record = StepRecord{StepResult: out, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}
+	r.changed = false
 	if r.peers() != nil && r.CompareSteps > 0 && r.step%r.CompareSteps == 0 {
 		if err := r.Replica.checkReplicas(whole); err != nil {
 			return false, fmt.Errorf("step %d: %w", r.step, err)

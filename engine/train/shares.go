@@ -17,7 +17,11 @@ type share struct {
 	train   *pass
 	eval    *pass // nil without samples
 	flops   int64 // of one optimizer step on this rank
-	bound   bool
+
+	// The shelf's lock guards these.
+	bound bool  // ready to run
+	used  int64 // turn of the shelf in which it was last asked for
+	holds int   // by whom it is used, or will be: it stays
 }
 
 func (s *share) arenaBytes() int64 {
@@ -28,27 +32,59 @@ func (s *share) arenaBytes() int64 {
 	return bytes
 }
 
-// PlanShare plans for a share of n samples, so that SetShares has it at once. It may run on another goroutine while the replica trains.
-func (r *Replica) PlanShare(n int) error {
-	_, err := r.planned(n)
+// free frees the plans, their programs and the kernels that no other plan uses.
+func (s *share) free() error {
+	err := s.train.free()
+	if s.eval != nil {
+		err = errors.Join(err, s.eval.free())
+	}
 	return err
 }
 
-// planned plans training and evaluation for n samples. Both use the same number, so they share one arena.
-func (r *Replica) planned(n int) (_ *share, err error) {
+// PlanShare plans for a share of n samples, so that SetShares has it at once. It may run on another goroutine while the replica trains.
+func (r *Replica) PlanShare(n int) error {
+	s, err := r.ready(n)
+	if s != nil {
+		r.shelf.release(s)
+	}
+	return err
+}
+
+// ready is the plans for n samples, ready to run and held. Those that were not asked for for the longest time make room.
+func (r *Replica) ready(n int) (*share, error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
 	if r.closed {
 		return nil, errors.New("replica: closed")
 	}
-	if s := r.shares[n]; s != nil {
+	if s := r.shelf.take(n); s != nil {
 		return s, nil
 	}
-	if r.params == nil {
-		if r.params, err = r.layout(n); err != nil {
-			return nil, err
-		}
+	s, err := r.planned(n)
+	if err != nil {
+		return nil, err
 	}
+	if err := r.bind(s); err != nil {
+		return nil, errors.Join(err, r.shelf.drop(s))
+	}
+	return s, r.shelf.takeBound(s)
+}
+
+// planned is the plans for n samples. The caller holds r.planning, or is NewReplica.
+func (r *Replica) planned(n int) (*share, error) {
+	if s := r.shelf.find(n); s != nil {
+		return s, nil
+	}
+	s, err := r.compile(n)
+	if err != nil {
+		return nil, err
+	}
+	r.shelf.add(s)
+	return s, nil
+}
+
+// compile plans training and evaluation for n samples. Both use the same number, so they share one arena.
+func (r *Replica) compile(n int) (_ *share, err error) {
 	training, err := r.opts.graph(true, max(n, 1))
 	if err != nil {
 		return nil, err
@@ -56,99 +92,98 @@ func (r *Replica) planned(n int) (_ *share, err error) {
 	s := &share{samples: n, train: &pass{idle: n == 0}}
 	if n == 0 {
 		s.train.plan, err = plan.CompileIdle(r.cache, training, r.params)
-	} else {
-		s.flops = training.FLOPs() * int64(r.opts.Accumulation)
-		s.train.plan, err = plan.Compile(r.cache, training, r.params)
+		return s, err
 	}
-	if err != nil {
+	s.flops = training.FLOPs() * int64(r.opts.Accumulation)
+	if s.train.plan, err = plan.Compile(r.cache, training, r.params); err != nil {
 		return nil, err
 	}
-	if n > 0 {
-		evaluation, err := r.opts.graph(false, n)
-		if err != nil {
-			return nil, err
-		}
+	evaluation, err := r.opts.graph(false, n)
+	if err == nil {
 		s.eval = &pass{}
-		if s.eval.plan, err = plan.Compile(r.cache, evaluation, r.params); err != nil {
-			return nil, err
-		}
+		s.eval.plan, err = plan.Compile(r.cache, evaluation, r.params)
 	}
-	r.shares[n] = s
+	if err != nil {
+		return nil, errors.Join(err, s.train.free())
+	}
 	return s, nil
 }
 
-// layout decides how parameters lie in memory. Ranks must agree, so with peers it comes from the whole micro-batch, whatever share
-// a rank has of it.
-func (r *Replica) layout(n int) (*plan.Params, error) {
-	if r.opts.Peers != nil {
-		n = r.opts.microBatch()
-	}
-	g, err := r.opts.graph(true, n)
+// chooseLayout decides how parameters lie in memory, by a plan that the caller frees. Ranks must agree, so with peers it comes from the
+// whole micro-batch, whatever share a rank has of it.
+func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
+	g, err := r.opts.graph(true, r.opts.microBatch())
 	if err != nil {
 		return nil, err
 	}
-	p, err := plan.Compile(r.cache, g, nil)
-	if err != nil {
+	if first, err = plan.Compile(r.cache, g, nil); err != nil {
 		return nil, err
 	}
-	if r.opts.Peers == nil {
-		return p.Params(), nil
+	same := true
+	if p := r.opts.Peers; p != nil {
+		same, err = gradsync.SameLayouts(context.Background(), p.Grads, r.dev, first.Params())
 	}
-	same, err := gradsync.SameLayouts(context.Background(), r.opts.Peers.Grads, r.dev, p.Params())
-	if err != nil {
-		return nil, err
-	}
-	if !same { // unlike devices have only plain layouts in common
-		if p, err = plan.CompilePlain(r.cache, g); err != nil {
-			return nil, err
+	if err == nil && !same { // unlike devices have only plain layouts in common
+		if err = first.Free(); err == nil {
+			first, err = plan.CompilePlain(r.cache, g)
 		}
 	}
-	return p.Params(), nil
+	if err != nil {
+		return nil, err
+	}
+	r.params = first.Params()
+	return first, nil
 }
 
 // bind makes a share's plans ready to run.
 func (r *Replica) bind(s *share) error {
-	if s.bound {
-		return nil
-	}
 	if have, want := r.arena.Bytes(), s.arenaBytes(); want > have {
 		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, reserved are %d: raise Peers.MaxShare", s.samples, want, have)
 	}
 	if err := s.train.bind(r.dev, device.Whole(r.arena), r.state, r.sums); err != nil {
 		return err
 	}
-	r.closer.add(s.train.close)
 	if s.eval != nil {
 		if err := s.eval.bind(r.dev, device.Whole(r.arena), r.state, nil); err != nil {
 			return err
 		}
-		r.closer.add(s.eval.close)
 	}
-	s.bound = true
 	return nil
 }
 
-// SetShares changes how many samples of each micro-batch every rank has, from the next Step on. All ranks say the same. Plans for a
-// number of samples are kept: it comes at once where this rank had it before.
+// SetShares changes how many samples of each micro-batch every rank has, from the next Step on. All ranks say the same. Plans are
+// kept: it comes at once where this rank has had its number of samples lately, or where PlanShare has planned for it.
 func (r *Replica) SetShares(samples []int) error {
+	if err := r.checkShares(samples); err != nil {
+		return err
+	}
 	p := r.opts.Peers
-	if p == nil {
-		return fmt.Errorf("replica: shares %v: there are no other ranks", samples)
-	}
-	if err := p.check(samples, r.opts.microBatch(), r.opts.GhostGroup); err != nil {
-		return err
-	}
-	s, err := r.planned(samples[p.Grads.Rank()])
+	s, err := r.ofShare(samples[p.Grads.Rank()])
 	if err != nil {
-		return err
-	}
-	if err := r.bind(s); err != nil {
 		return err
 	}
 	if err := r.sums.SetShares(samples); err != nil {
 		return err
 	}
 	p.Shares = slices.Clone(samples)
+	r.shelf.release(r.now)
 	r.now = s
 	return nil
+}
+
+// ofShare is ready, without waiting for plans that are being made where it can.
+func (r *Replica) ofShare(n int) (*share, error) {
+	if s := r.shelf.take(n); s != nil {
+		return s, nil
+	}
+	return r.ready(n)
+}
+
+// checkShares reports shares that the ranks cannot train with.
+func (r *Replica) checkShares(samples []int) error {
+	p := r.opts.Peers
+	if p == nil {
+		return fmt.Errorf("replica: shares %v: there are no other ranks", samples)
+	}
+	return p.check(samples, r.opts.microBatch(), r.opts.GhostGroup)
 }

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
@@ -20,9 +19,15 @@ func (r *run) rank() int {
 // leads reports whether this rank saves.
 func (r *run) leads() bool { return r.rank() == 0 }
 
-// own is what this rank wants by itself. Time is rank 0's affair.
-func (r *run) own(ctx context.Context) wish {
-	return wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration}
+// own is what this rank wants by itself. Time is rank 0's affair. The error is that of plans for other shares.
+func (r *run) own(ctx context.Context) (wish, error) {
+	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration}
+	if r.change == nil {
+		return w, nil
+	}
+	err := r.change.poll(r.rank())
+	w.unready = r.change.own == nil
+	return w, err
 }
 
 // wishes are what ends the run before the next step. Ranks leave after the same step, so they do what they agreed on after the last.
@@ -30,23 +35,8 @@ func (r *run) wishes(ctx context.Context) wish {
 	if r.peers() != nil {
 		return r.asked
 	}
-	return r.own(ctx)
-}
-
-// split takes over the shares that the splitter decides.
-func (r *run) split() error {
-	if r.Splitter == nil || r.peers() == nil {
-		return nil
-	}
-	shares := r.Splitter.Split(r.step, r.reported)
-	if shares == nil {
-		return nil
-	}
-	if err := r.Replica.SetShares(shares); err != nil {
-		return fmt.Errorf("shares %v from step %d on: %w", shares, r.step+1, err)
-	}
-	reads := r.peers().reads()
-	return r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
+	w, _ := r.own(ctx) // without other ranks no shares change
+	return w
 }
 
 // sum sums the gradient over ranks. With it every rank learns of every other's part of the step, and of what it wants.
@@ -57,8 +47,12 @@ func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) er
 	}
 	told := *own // what is not known yet is that of the step before
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
+	want, err := r.own(ctx)
+	if err != nil {
+		return err
+	}
 	x := r.Replica.reports
-	x.put(&told, r.own(ctx))
+	x.put(&told, want)
 	if err := r.Replica.sumOverRanks(whole, out, x.op); err != nil {
 		return err
 	}
@@ -84,7 +78,11 @@ func (r *run) evaluated(ctx, whole context.Context, own Sums) ([]RankStep, error
 		r.alone[0].Sums = own
 		return r.alone[:], nil
 	}
-	all, asked, err := r.Replica.reports.exchange(whole, RankStep{Sums: own}, r.own(ctx))
+	want, err := r.own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, asked, err := r.Replica.reports.exchange(whole, RankStep{Sums: own}, want)
 	r.asked = asked
 	return all, err
 }

@@ -81,6 +81,7 @@ type recorder struct {
 	warnings      []error
 	rolledBackTo  []int64
 	after         func(step int64) // called after each step
+	over          func()           // called after the run
 }
 
 func (r *recorder) StepDone(s *StepRecord) {

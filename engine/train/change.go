@@ -1,0 +1,91 @@
+package train
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+)
+
+// change is shares that the ranks go over to at the same step, once each of them has the plans for its own.
+type change struct {
+	shares []int
+	own    *share       // this rank's plans, held; nil until they are there
+	coming chan planned // nil where they were there already
+}
+
+// planned is what became of a plan.
+type planned struct {
+	share *share
+	err   error
+}
+
+// prepareShares begins to plan for this rank's part of shares, beside training.
+func (r *Replica) prepareShares(samples []int) (*change, error) {
+	if err := r.checkShares(samples); err != nil {
+		return nil, err
+	}
+	n := samples[r.opts.Peers.Grads.Rank()]
+	c := &change{shares: slices.Clone(samples), own: r.shelf.take(n)}
+	if c.own != nil {
+		return c, nil
+	}
+	c.coming = make(chan planned, 1)
+	go func() {
+		runtime.LockOSThread() // for good: the thread ends here, and with it what a device keeps for a thread
+		s, err := r.ready(n)
+		c.coming <- planned{s, err}
+	}()
+	return c, nil
+}
+
+// poll takes note of plans that are there. A rank that cannot plan for its share ends the run.
+func (c *change) poll(rank int) error {
+	if c.own != nil {
+		return nil
+	}
+	select {
+	case p := <-c.coming:
+		if p.err != nil {
+			return fmt.Errorf("shares %v: plans of rank %d for %d samples: %w", c.shares, rank, c.shares[rank], p.err)
+		}
+		c.own = p.share
+	default:
+	}
+	return nil
+}
+
+// split asks the splitter for other shares, and goes over to them when all ranks have planned for theirs.
+func (r *run) split() error {
+	if r.Splitter == nil || r.peers() == nil {
+		return nil
+	}
+	if r.change != nil {
+		if r.asked.unready {
+			return nil
+		}
+		return r.goOver()
+	}
+	shares := r.Splitter.Split(r.step, r.reported)
+	if shares == nil || slices.Equal(shares, r.peers().Shares) {
+		return nil
+	}
+	c, err := r.Replica.prepareShares(shares)
+	if err != nil {
+		return fmt.Errorf("shares %v after step %d: %w", shares, r.step, err)
+	}
+	r.change, r.asked.unready = c, true // until the ranks have said otherwise
+	return nil
+}
+
+// goOver makes the shares that all ranks have plans for those of the step that follows.
+func (r *run) goOver() error {
+	c := r.change
+	r.change = nil
+	defer r.Replica.shelf.release(c.own)
+	if err := r.Replica.SetShares(c.shares); err != nil {
+		return fmt.Errorf("shares %v from step %d on: %w", c.shares, r.step+1, err)
+	}
+	r.changed = true
+	reads := r.peers().reads()
+	return r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
+}

@@ -1,0 +1,300 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+)
+
+// gated is a device that does not compile for batches of some sizes until it is let, or never.
+type gated struct {
+	device.Device
+	mu      sync.Mutex
+	samples int // that wait, 0: none
+	open    chan struct{}
+	err     error // instead of a kernel
+}
+
+func newGated(t *testing.T) *gated {
+	return &gated{Device: openReference(t), open: make(chan struct{})}
+}
+
+// hold makes batches of so many samples wait.
+func (g *gated) hold(samples int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.samples = samples
+}
+
+func (g *gated) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
+	g.mu.Lock()
+	held, err := g.samples > 0 && len(in) > 0 && len(in[0].Shape) > 0 && in[0].Shape[0] == g.samples, g.err
+	g.mu.Unlock()
+	if held {
+		<-g.open
+		if err != nil {
+			return nil, err
+		}
+	}
+	return g.Device.Compile(op, in, out)
+}
+
+// once answers other shares from a step on.
+type once struct {
+	from   int64
+	shares []int
+}
+
+func (o once) Split(step int64, _ []RankStep) []int {
+	if step < o.from {
+		return nil
+	}
+	return o.shares
+}
+
+// awaitPlans returns when the plans for n samples are there.
+func awaitPlans(r *Replica, n int) {
+	for {
+		if s := r.shelf.take(n); s != nil {
+			r.shelf.release(s)
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// changes are the steps that had other shares than the one before, and the shares of each step.
+func changes(t *testing.T, s session) (at []int64, shares [][]int) {
+	t.Helper()
+	for i, step := range s.steps {
+		if i > 0 && step.Changed == slices.Equal(step.Shares, s.steps[i-1].Shares) {
+			t.Errorf("step %d: changed is %t, its shares are %v, those before %v", step.Step, step.Changed, step.Shares, s.steps[i-1].Shares)
+		}
+		if step.Changed {
+			at = append(at, step.Step)
+		}
+		for rank, r := range step.Ranks {
+			if r.Samples != step.Shares[rank] {
+				t.Errorf("step %d: rank %d had %d samples, shares are %v", step.Step, rank, r.Samples, step.Shares)
+			}
+		}
+		shares = append(shares, step.Shares)
+	}
+	return at, shares
+}
+
+func TestSharesChangeWhenTheSlowestRankHasPlanned(t *testing.T) {
+	devices := []*gated{newGated(t), newGated(t)}
+	c := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+			to := []int{1, 5}
+			o.Splitter = once{2, to}
+			if rank == 1 {
+				devices[1].hold(to[1])
+			}
+			rec.after = func(step int64) {
+				if step == 6 { // an epoch and its evaluation have ended meanwhile
+					if rank == 1 {
+						close(devices[1].open)
+					}
+					awaitPlans(o.Replica, to[rank])
+				}
+			}
+		}}
+	ranks := c.start(t)
+	follows(t, alone(t, c.options, openReference), ranks)
+	for rank, s := range ranks {
+		if at, shares := changes(t, s); !slices.Equal(at, []int64{8}) { // step 7 carries the news
+			t.Errorf("rank %d: changed at steps %v, want at step 8 alone; shares %v", rank, at, shares)
+		}
+	}
+}
+
+func TestPlannedSharesChangeAtEveryOtherStep(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		accumulation int
+		shares       [][]int
+	}{
+		{"one micro-batch", 1, [][]int{{2, 2, 2}, {6, 0, 0}, {0, 1, 5}, {1, 2, 3}}},
+		{"two micro-batches", 2, [][]int{{1, 1, 1}, {3, 0, 0}, {0, 1, 2}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := testOptions()
+			o.Accumulation = c.accumulation
+			cr := crew{open: openReference, options: o, shares: c.shares[0], sync: true, cap: 200, dir: t.TempDir(), splitter: rotating{c.shares},
+				change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+					for n := range o.Replica.opts.microBatch() + 1 {
+						if err := o.Replica.PlanShare(n); err != nil {
+							t.Error(err)
+						}
+					}
+				}}
+			ranks := cr.start(t)
+			follows(t, alone(t, o, openReference), ranks)
+			for rank, s := range ranks {
+				for i := range s.steps { // shares of a micro-batch
+					for r := range s.steps[i].Ranks {
+						s.steps[i].Ranks[r].Samples /= c.accumulation
+					}
+				}
+				if at, _ := changes(t, s); len(at) < testSteps/3 {
+					t.Errorf("rank %d: changed at steps %v of %d, want more often", rank, at, testSteps)
+				}
+			}
+		})
+	}
+}
+
+// What all ranks together allocate, observers aside.
+func TestStepsOfRanksAllocateNothing(t *testing.T) {
+	if addressSanitizer {
+		t.Skip("the address sanitizer allocates on the Go heap")
+	}
+	const early, late, size = 20, 120, 2
+	var before, after runtime.MemStats
+	o := testOptions()
+	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
+	for rank, s := range (crew{open: openCPU, options: o, shares: []int{4, 2}, sync: true, dir: t.TempDir(), splitter: once{late, nil},
+		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+			o.Eval, o.Steps, o.Observer = nil, late, silent{func(step int64) {
+				switch {
+				case rank == 0 && step == early:
+					runtime.ReadMemStats(&before)
+				case rank == 0 && step == late:
+					runtime.ReadMemStats(&after)
+				}
+			}}
+		}}.start(t)) {
+		if s.err != nil {
+			t.Fatalf("rank %d: %v", rank, s.err)
+		}
+	}
+	// Sync waits on a channel that it makes, if it comes first; loaders shuffle an epoch of four steps; the runtime allocates for itself.
+	if n := after.Mallocs - before.Mallocs; n > (late-early)*size*3/2 {
+		t.Errorf("got %d heap allocations in %d steps of %d ranks, want at most one of each rank", n, late-early, size)
+	}
+}
+
+func TestFewPlansAreKept(t *testing.T) {
+	c := crew{open: openReference, options: testOptions(), shares: []int{2, 2, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, {2, 2, 2}}},
+		change:   func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Replica.shelf.most = 2 }}
+	follows(t, alone(t, c.options, openReference), c.start(t))
+}
+
+func TestPlansThatWereNotAskedForMakeRoom(t *testing.T) {
+	dev := openReference(t)
+	r, err := NewReplica(dev, testOptions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.shelf.most = 3
+	plan := func(samples ...int) (kernels int) {
+		for _, n := range samples {
+			if err := r.PlanShare(n); err != nil {
+				t.Fatal(err)
+			}
+			if allocated, _ := dev.Memory(); allocated != r.PredictedBytes() {
+				t.Errorf("share of %d: predicted %d bytes, the device gave out %d", n, r.PredictedBytes(), allocated)
+			}
+		}
+		return r.cache.Len()
+	}
+	first := plan(1, 2)
+	if again := plan(3, 4, 5, 3, 1, 2); again != first || r.shelf.len() != 3 {
+		t.Errorf("got %d kernels for %d shares, want the %d of three", again, r.shelf.len(), first)
+	}
+	for n, want := range map[int]bool{testBatch: true, 1: true, 2: true, 3: false, 4: false} {
+		if have := r.shelf.find(n) != nil; have != want {
+			t.Errorf("plans for %d samples are there: %t, want %t", n, have, want)
+		}
+	}
+	if _, err := r.Step(context.Background(), testLoader(t, testOptions(), false), 0.1); err != nil {
+		t.Error(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := dev.Memory(); left != 0 {
+		t.Errorf("%d bytes are left after Close", left)
+	}
+	if err := r.PlanShare(1); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("a plan for a closed replica: got %v", err)
+	}
+}
+
+func TestARankThatCannotPlanEndsTheRun(t *testing.T) {
+	broken := errors.New("no such kernel today")
+	devices := []*gated{newGated(t), newGated(t)}
+	ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+			o.Splitter, o.Steps = once{2, []int{1, 5}}, 1e6
+			if rank == 1 {
+				devices[1].err = broken
+				devices[1].hold(5)
+				close(devices[1].open)
+			}
+		}}.start(t)
+	const want = "shares [1 5]: plans of rank 1 for 5 samples: "
+	var peer *collective.PeerError
+	if err := ranks[1].err; !errors.Is(err, broken) || !strings.Contains(err.Error(), want) {
+		t.Errorf("rank 1: got %v, want %q and its cause", err, want)
+	}
+	if err := ranks[0].err; !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), want) {
+		t.Errorf("rank 0: got %v, want rank 1 and %q", err, want)
+	}
+}
+
+// A change is under way when the run is stopped, or goes back.
+func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
+	for name, ends := range map[string]func(rank int, cancel context.CancelFunc, o *Options, step int64){
+		"a stop": func(rank int, cancel context.CancelFunc, _ *Options, step int64) {
+			if rank == 0 && step == 5 {
+				cancel()
+			}
+		},
+		"a roll-back": func(rank int, _ context.CancelFunc, o *Options, step int64) {
+			if rank == 0 && step == 4 {
+				poison(t, o.Replica)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			devices := []*gated{newGated(t), newGated(t)}
+			ranks := crew{openRank: func(rank int) device.Device { return devices[rank] }, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+				change: func(rank int, cancel context.CancelFunc, o *Options, rec *recorder) {
+					o.Splitter, o.SaveSteps, o.Eval = once{2, []int{1, 5}}, 1, nil
+					if rank == 1 {
+						devices[1].hold(5)
+					}
+					rec.after = func(step int64) { ends(rank, cancel, o, step) }
+					rec.over = func() {
+						if rank == 1 {
+							close(devices[1].open)
+						}
+					}
+				}}.start(t)
+			for rank, s := range ranks {
+				if at, _ := changes(t, s); len(at) > 0 {
+					t.Errorf("rank %d: changed at steps %v, want never", rank, at)
+				}
+				if stopped := s.err == nil && s.result.Interrupted && s.result.Steps == 6; name == "a stop" && !stopped {
+					t.Errorf("rank %d: got %v, %+v, want an interruption after step 6", rank, s.err, s.result)
+				}
+				if back := errors.Is(s.err, ErrDiverged) && slices.Equal(s.rolledBackTo, []int64{4}); name == "a roll-back" && !back {
+					t.Errorf("rank %d: got %v after going back to %v, want ErrDiverged after one to step 4", rank, s.err, s.rolledBackTo)
+				}
+			}
+		})
+	}
+}
