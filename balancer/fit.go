@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// fitted is a rank's curve around one share b0, from its cells:
+// fitted is a rank's curve around one share b0, from its cells, the largest of which is b1:
 //
-//	t(b) / t(b0) = alpha + beta x + m(x) w(log x) + noise,   x = b / b0
+//	t(b) / t(b1) = alpha + beta x + m(x) w(log b/b0) + noise,   x = b / b1
 //
-// alpha and beta are normal around a mostly proportional line m, w is Brownian motion that starts at x = 1: Gaussian-process regression with
+// alpha and beta are normal around a mostly proportional line m, w is Brownian motion that starts at b0: Gaussian-process regression with
 // a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 2). So the curve is a
 // line where the data are noisy or lie on one, and bends at the cells where they say so: a kernel boundary, a cache, an accumulation
 // step. How much it may bend is chosen by the likelihood of the data.
 type fitted struct {
-	b0, scale float64 // samples, s
+	b1, scale float64 // samples, s
+	x0        float64 // b0 / b1
 	x         []float64
 	weights   []float64   // of the kernel at each cell
 	inverse   [][]float64 // Cholesky factor of the cells' covariance
 	bend      float64
 }
 
-// The prior of a rank of which one share is known: an eighth of its time does not depend on the share, but that is known badly.
+// The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
 const (
 	priorFixed      = 0.15
 	priorFixedSigma = 0.3
@@ -29,7 +30,7 @@ const (
 	priorSlopeSigma = 0.3
 )
 
-// bends are the standard deviations of w at e times the share, with the log of how likely each is beforehand.
+// bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand.
 var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
 
 func linearKernel(x, y float64) float64 {
@@ -38,30 +39,22 @@ func linearKernel(x, y float64) float64 {
 
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
 
-func brownianKernel(x, y float64) float64 {
-	if (x-1)*(y-1) <= 0 {
-		return 0
-	}
-	return priorMean(x) * priorMean(y) * min(math.Abs(math.Log(x)), math.Abs(math.Log(y)))
-}
-
 func (f *fitted) kernel(x, y float64) float64 {
-	return linearKernel(x, y) + f.bend*f.bend*brownianKernel(x, y)
+	k := linearKernel(x, y)
+	if u, v := math.Log(x/f.x0), math.Log(y/f.x0); u*v > 0 {
+		k += f.bend * f.bend * priorMean(x) * priorMean(y) * min(math.Abs(u), math.Abs(v))
+	}
+	return k
 }
 
 // fit is the curve around the share b0. The estimate must have a cell.
 func (e *estimate) fit(b0 float64) *fitted {
-	nearest := slices.MinFunc(e.cells, func(a, b cell) int {
-		return compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
-	})
+	largest := slices.MaxFunc(e.cells, func(a, b cell) int { return compare(a.samples, b.samples) })
 	n := len(e.cells)
-	scale := math.Exp(nearest.log)
-	if nearest.samples != b0 { // as the prior has it: height and share belong together
-		scale *= priorMean(b0 / nearest.samples)
-	}
+	b1, scale := largest.samples, math.Exp(largest.log)
 	x, residual, noise := make([]float64, n), make([]float64, n), make([]float64, n)
 	for i, c := range e.cells {
-		x[i] = c.samples / b0
+		x[i] = c.samples / b1
 		z := math.Exp(c.log) / scale
 		residual[i] = z - priorMean(x[i])
 		noise[i] = z * z * c.variance
@@ -69,7 +62,7 @@ func (e *estimate) fit(b0 float64) *fitted {
 	var best *fitted
 	likeliest := math.Inf(-1)
 	for _, bend := range bends {
-		f := &fitted{b0: b0, scale: scale, x: x, bend: bend.sigma}
+		f := &fitted{b1: b1, scale: scale, x0: b0 / b1, x: x, bend: bend.sigma}
 		likelihood, ok := f.solve(residual, noise)
 		if ok && likelihood+bend.prior > likeliest {
 			best, likeliest = f, likelihood+bend.prior
@@ -149,7 +142,7 @@ func dot(a, b []float64) (sum float64) {
 
 // mean is the expected time of a share, s.
 func (f *fitted) mean(samples float64) float64 {
-	x := samples / f.b0
+	x := samples / f.b1
 	z := priorMean(x)
 	for i, w := range f.weights {
 		z += w * f.kernel(x, f.x[i])
@@ -159,7 +152,7 @@ func (f *fitted) mean(samples float64) float64 {
 
 // sigma is the standard deviation of mean, s.
 func (f *fitted) sigma(samples float64) float64 {
-	x := samples / f.b0
+	x := samples / f.b1
 	k := make([]float64, len(f.x))
 	for i := range k {
 		k[i] = f.kernel(x, f.x[i])
@@ -172,22 +165,22 @@ func (f *fitted) sigma(samples float64) float64 {
 // between. Where the regression would have fewer samples take nearly nothing, they take a tenth of what they would in proportion.
 func (f *fitted) curve(limit int) Curve {
 	const widest = 1.25 // ratio of neighbouring knots
-	knots := append(make([]float64, 0, 2*len(f.x)+8), 1, f.b0, float64(limit))
+	knots := append(make([]float64, 0, 2*len(f.x)+8), 1, f.x0*f.b1, float64(limit))
 	for _, x := range f.x {
-		knots = append(knots, x*f.b0)
+		knots = append(knots, x*f.b1)
 	}
 	slices.Sort(knots)
 	knots = slices.Compact(knots)
 	c := make(Curve, 0, 3*len(knots))
 	high := 0.0
 	add := func(samples float64) {
-		least := 0.1 * f.scale * samples / f.b0
+		least := 0.1 * f.scale * samples / f.b1
 		high = max(high, f.mean(samples), least)
 		c = append(c, Point{samples, high})
 	}
 	last := 0.0
 	for _, samples := range knots {
-		if samples < 1 || samples > float64(limit) && samples > f.b0 {
+		if samples < 1 || samples > float64(limit) && samples > f.x0*f.b1 {
 			continue
 		}
 		if last > 0 {
