@@ -14,12 +14,12 @@ import (
 // line where the data are noisy or lie on one, and bends at the cells where they say so: a kernel boundary, a cache, an accumulation
 // step. How much it may bend is chosen by the likelihood of the data.
 type fitted struct {
-	b1, scale float64 // samples, s
-	x0        float64 // b0 / b1
-	x         []float64
-	weights   []float64   // of the kernel at each cell
-	inverse   [][]float64 // Cholesky factor of the cells' covariance
-	bend      float64
+	b0, b1  float64 // samples
+	scale   float64 // t(b1), s
+	cells   []place
+	weights []float64   // of the kernel at each cell
+	inverse [][]float64 // Cholesky factor of the cells' covariance
+	bend    float64
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
@@ -33,16 +33,24 @@ const (
 // bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand.
 var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
 
-func linearKernel(x, y float64) float64 {
-	return priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*x*y
-}
-
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
 
-func (f *fitted) kernel(x, y float64) float64 {
-	k := linearKernel(x, y)
-	if u, v := math.Log(x/f.x0), math.Log(y/f.x0); u*v > 0 {
-		k += f.bend * f.bend * priorMean(x) * priorMean(y) * min(math.Abs(u), math.Abs(v))
+// place is a share as the kernel sees it.
+type place struct {
+	x    float64 // b / b1
+	away float64 // log b/b0
+	mean float64 // m(x)
+}
+
+func (f *fitted) place(samples float64) place {
+	x := samples / f.b1
+	return place{x, math.Log(samples / f.b0), priorMean(x)}
+}
+
+func (f *fitted) kernel(a, b place) float64 {
+	k := priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*a.x*b.x
+	if a.away*b.away > 0 { // on the same side of b0
+		k += f.bend * f.bend * a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
 	}
 	return k
 }
@@ -51,21 +59,22 @@ func (f *fitted) kernel(x, y float64) float64 {
 func (e *estimate) fit(b0 float64) *fitted {
 	largest := slices.MaxFunc(e.cells, func(a, b cell) int { return compare(a.samples, b.samples) })
 	n := len(e.cells)
-	b1, scale := largest.samples, math.Exp(largest.log)
-	x, residual, noise := make([]float64, n), make([]float64, n), make([]float64, n)
+	common := fitted{b0: b0, b1: largest.samples, scale: math.Exp(largest.log), cells: make([]place, n)}
+	residual, noise := make([]float64, n), make([]float64, n)
 	for i, c := range e.cells {
-		x[i] = c.samples / b1
-		z := math.Exp(c.log) / scale
-		residual[i] = z - priorMean(x[i])
+		common.cells[i] = common.place(c.samples)
+		z := math.Exp(c.log) / common.scale
+		residual[i] = z - common.cells[i].mean
 		noise[i] = z * z * c.variance
 	}
 	var best *fitted
 	likeliest := math.Inf(-1)
 	for _, bend := range bends {
-		f := &fitted{b1: b1, scale: scale, x0: b0 / b1, x: x, bend: bend.sigma}
+		f := common
+		f.bend = bend.sigma
 		likelihood, ok := f.solve(residual, noise)
 		if ok && likelihood+bend.prior > likeliest {
-			best, likeliest = f, likelihood+bend.prior
+			best, likeliest = &f, likelihood+bend.prior
 		}
 		if n == 1 {
 			break
@@ -76,14 +85,14 @@ func (e *estimate) fit(b0 float64) *fitted {
 
 // solve factors the covariance of the cells and returns the log likelihood of what they say.
 func (f *fitted) solve(residual, noise []float64) (float64, bool) {
-	n := len(f.x)
+	n := len(f.cells)
 	l := make([][]float64, n) // lower Cholesky factor
 	flat := make([]float64, n*n)
-	logDeterminant := 0.0
+	determinant := 1.0 // of l
 	for i := range n {
 		l[i] = flat[i*n : (i+1)*n]
 		for j := 0; j <= i; j++ {
-			sum := f.kernel(f.x[i], f.x[j])
+			sum := f.kernel(f.cells[i], f.cells[j])
 			if i == j {
 				sum += noise[i] + 1e-9
 			}
@@ -98,13 +107,13 @@ func (f *fitted) solve(residual, noise []float64) (float64, bool) {
 				return 0, false
 			}
 			l[i][i] = math.Sqrt(sum)
-			logDeterminant += math.Log(l[i][i])
+			determinant *= l[i][i]
 		}
 	}
 	f.inverse = l
 	half := forward(l, residual)
 	f.weights = backward(l, half)
-	return -dot(half, half)/2 - logDeterminant, true
+	return -dot(half, half)/2 - math.Log(determinant), true
 }
 
 // forward solves L y = b.
@@ -142,32 +151,32 @@ func dot(a, b []float64) (sum float64) {
 
 // mean is the expected time of a share, s.
 func (f *fitted) mean(samples float64) float64 {
-	x := samples / f.b1
-	z := priorMean(x)
+	at := f.place(samples)
+	z := at.mean
 	for i, w := range f.weights {
-		z += w * f.kernel(x, f.x[i])
+		z += w * f.kernel(at, f.cells[i])
 	}
 	return f.scale * z
 }
 
 // sigma is the standard deviation of mean, s.
 func (f *fitted) sigma(samples float64) float64 {
-	x := samples / f.b1
-	k := make([]float64, len(f.x))
-	for i := range k {
-		k[i] = f.kernel(x, f.x[i])
+	at := f.place(samples)
+	k := make([]float64, len(f.cells))
+	for i, c := range f.cells {
+		k[i] = f.kernel(at, c)
 	}
 	half := forward(f.inverse, k)
-	return f.scale * math.Sqrt(max(f.kernel(x, x)-dot(half, half), 0))
+	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
 // curve is the mean as a rising curve from 1 to limit samples: its knots are the cells, b0, the ends and points
 // between. Where the regression would have fewer samples take nearly nothing, they take a tenth of what they would in proportion.
 func (f *fitted) curve(limit int) Curve {
 	const widest = 1.25 // ratio of neighbouring knots
-	knots := append(make([]float64, 0, 2*len(f.x)+8), 1, f.x0*f.b1, float64(limit))
-	for _, x := range f.x {
-		knots = append(knots, x*f.b1)
+	knots := append(make([]float64, 0, 2*len(f.cells)+8), 1, f.b0, float64(limit))
+	for _, c := range f.cells {
+		knots = append(knots, c.x*f.b1)
 	}
 	slices.Sort(knots)
 	knots = slices.Compact(knots)
@@ -180,7 +189,7 @@ func (f *fitted) curve(limit int) Curve {
 	}
 	last := 0.0
 	for _, samples := range knots {
-		if samples < 1 || samples > float64(limit) && samples > f.x0*f.b1 {
+		if samples < 1 || samples > float64(limit) && samples > f.b0 {
 			continue
 		}
 		if last > 0 {
