@@ -51,6 +51,9 @@ func (j *job) connect(ctx context.Context) error {
 	if p.WireDType == "bf16" {
 		t.peers.Wire = tensor.BF16
 	}
+	if j.device.Info().Threads > 0 && len(j.cfg.Balance.FixedShares) == 0 { // unequal ranks that were asked for may need unequal parts of it
+		t.peers.MemoryBytes = hostMemoryBytes() / int64(j.localRanks())
+	}
 	t.running.Store(t.peers)
 	if lost := t.group.Err(); lost != nil {
 		return lost

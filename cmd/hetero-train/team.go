@@ -116,6 +116,12 @@ func usableCPUs() int {
 	return n
 }
 
+// hostMemoryBytes is the memory that this process may use, 0 where it is not known.
+func hostMemoryBytes() int64 {
+	host, _ := system.Detect() // with what it could not read left out
+	return host.Memory.Limit
+}
+
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
 func (j *job) joinTeam(ctx context.Context) (err error) {
 	place := j.opts.place

@@ -23,8 +23,13 @@ type Peers struct {
 	// Grads carries gradients, reports and weights, Stats what passes exchange: two, so that it never queues behind a bucket.
 	Grads, Stats collective.Communicator
 
-	Shares   []int // samples of a micro-batch that each rank has; they sum to it
-	MaxShare int   // the most that this rank will ever have: sizes its memory; 0 = what it has in Shares
+	Shares []int // samples of a micro-batch that each rank has; they sum to it
+	// Divide says what Shares are at first, once it is known how many samples each rank can hold: the same on all ranks. nil: what they are already.
+	Divide func(limits []int) ([]int, error)
+	// MaxShare is the most that this rank will ever have, which sizes its memory. 0 is a whole micro-batch with Divide, else what it has in
+	// Shares. NewReplica lowers it to what fits into memory.
+	MaxShare    int
+	MemoryBytes int64 // of the device that this rank may use: other ranks may share it; 0 = all of it
 
 	SyncNorm bool // batch normalisation over all ranks' samples; else over a rank's own, or its groups
 
@@ -68,9 +73,6 @@ func (p *Peers) Reads() (share data.Share, most int) {
 // check reports shares that are no division of a micro-batch, or that cut a group of samples of batch normalisation; only the
 // last group, which ends with the micro-batch, may be smaller.
 func (p *Peers) check(shares []int, micro, group int) error {
-	if p.Grads == nil || p.Stats == nil {
-		return errors.New("replica: peers need two communicators")
-	}
 	if len(shares) != p.Grads.Size() {
 		return fmt.Errorf("replica: got %d shares, want one for each of %d ranks", len(shares), p.Grads.Size())
 	}
@@ -114,47 +116,48 @@ func (p *Peers) Drain() {
 	}
 }
 
-// openSync prepares the sums over ranks.
-func (r *Replica) openSync(into device.Buffer) error {
-	p := r.opts.Peers
-	if p == nil {
+// openSync prepares the sums over ranks, in buckets that may change once there are plans to choose them by.
+func (r *Replica) openSync(into device.Buffer) (err error) {
+	if r.opts.Peers == nil {
 		return nil
 	}
-	sync, err := r.newSync(into, nil)
-	if err != nil {
+	if r.sums, err = r.newSync(into, nil); err != nil {
 		return err
 	}
-	if p.CapBytes == 0 {
-		ends, err := r.chooseBuckets(sync)
-		if err := errors.Join(err, sync.Close()); err != nil {
-			return err
-		}
-		if sync, err = r.newSync(into, ends); err != nil {
-			return err
-		}
-	}
-	r.sums = sync
-	r.closer.add(sync.Close)
-	r.reports, err = newReports(r.dev, p.Grads)
-	if err != nil {
+	r.closer.add(func() error { return r.sums.Close() })
+	if r.reports, err = newReports(r.dev, r.opts.Peers.Grads); err != nil {
 		return err
 	}
 	r.closer.add(r.reports.host.Free)
 	return nil
 }
 
+// tuneSync settles the buckets, and tells the sums of the shares.
+func (r *Replica) tuneSync(into device.Buffer) error {
+	p := r.opts.Peers
+	if p == nil {
+		return nil
+	}
+	if err := r.sums.SetShares(p.Shares); err != nil || p.CapBytes != 0 {
+		return err
+	}
+	ends, err := r.chooseBuckets(r.sums)
+	if err := errors.Join(err, r.sums.Close()); err != nil {
+		return err
+	}
+	sums, err := r.newSync(into, ends)
+	if err != nil {
+		return err
+	}
+	r.sums = sums
+	return r.sums.SetShares(p.Shares)
+}
+
 // newSync sums into a buffer, in buckets that end at ends, nil for those of CapBytes.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
-	s, err := gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
+	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
-	if err != nil {
-		return nil, err
-	}
-	if err := s.SetShares(p.Shares); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
 }
 
 // chooseBuckets finds the ends of buckets with which the last all-reduce ends first, from the times of a few passes on memory as it is.

@@ -32,6 +32,7 @@ type crew struct {
 
 	sequential bool
 	listen     func(rank int, grads collective.Communicator) collective.Communicator // stands in for it; nil: nothing does
+	peers      func(rank int, p *Peers)                                              // changes them; nil: nothing does
 	change     func(rank int, ctx context.CancelFunc, o *Options, rec *recorder)
 }
 
@@ -86,6 +87,9 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	defer dev.Close()
 	o := c.options
 	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
+	if c.peers != nil {
+		c.peers(rank, o.Peers)
+	}
 	r, err := NewReplica(dev, o)
 	if err != nil {
 		return fail(err)

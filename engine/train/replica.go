@@ -64,6 +64,8 @@ type Replica struct {
 
 	sums    *gradsync.Sync // over ranks; nil without peers
 	reports *reports
+	limits  []int // the most samples of a micro-batch for each rank
+	most    int   // for this one
 
 	// With accumulation, gradients of micro-batches are summed here.
 	sum        device.Buffer
@@ -102,10 +104,8 @@ func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) 
 		return nil, fmt.Errorf("replica: %w", err)
 	}
 	r.closer.add(r.stream.Close)
-	if p := opts.Peers; p != nil {
-		if err := p.check(p.Shares, opts.microBatch(), opts.GhostGroup); err != nil {
-			return nil, err
-		}
+	if err := opts.checkPeers(); err != nil {
+		return nil, err
 	}
 	first, err := r.chooseLayout()
 	if err != nil {
@@ -145,6 +145,20 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 	})
 }
 
+// checkPeers reports ranks that cannot train together.
+func (o ReplicaOptions) checkPeers() error {
+	p := o.Peers
+	switch {
+	case p == nil:
+		return nil
+	case p.Grads == nil || p.Stats == nil:
+		return errors.New("replica: peers need two communicators")
+	case p.Divide != nil:
+		return nil // its answer is checked
+	}
+	return p.check(p.Shares, o.microBatch(), o.GhostGroup)
+}
+
 // allocate takes all device memory that the replica will ever use.
 func (r *Replica) allocate() (err error) {
 	params := r.params
@@ -163,21 +177,16 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.optim.Close)
-	if r.now, err = r.planned(r.opts.Peers.share(r.opts.microBatch())); err != nil {
+	if err := r.openSync(grads); err != nil {
 		return err
 	}
-	largest := r.now
-	if p := r.opts.Peers; p != nil && p.MaxShare > largest.samples {
-		if largest, err = r.planned(p.MaxShare); err != nil {
-			return err
-		}
+	if err := r.settleShares(); err != nil {
+		return err
 	}
-	bytes := max(largest.arenaBytes(), 1)
-	if r.arena, err = r.dev.Alloc(bytes); err != nil {
-		return r.tooLarge(largest.samples, bytes, err)
+	if err := r.allocateArena(); err != nil {
+		return err
 	}
-	r.closer.add(r.arena.Free)
-	if err := r.openSync(grads); err != nil {
+	if err := r.tuneSync(grads); err != nil {
 		return err
 	}
 	r.closer.add(r.shelf.close)
@@ -185,6 +194,23 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	return r.shelf.takeBound(r.now)
+}
+
+// allocateArena takes memory for the activations of the largest share. A device without memory of its own spends it only when it is used.
+func (r *Replica) allocateArena() (err error) {
+	if r.now, err = r.planned(r.opts.Peers.share(r.opts.microBatch())); err != nil {
+		return err
+	}
+	largest, err := r.planned(max(r.most, r.now.samples))
+	if err != nil {
+		return err
+	}
+	bytes := max(largest.arenaBytes(), r.now.arenaBytes(), 1)
+	if r.arena, err = r.dev.Alloc(bytes); err != nil {
+		return r.tooLarge(largest.samples, bytes, err)
+	}
+	r.closer.add(r.arena.Free)
+	return nil
 }
 
 // MemoryError says that the activations of a micro-batch do not fit into the device.

@@ -185,5 +185,13 @@ func (r *Replica) checkShares(samples []int) error {
 	if p == nil {
 		return fmt.Errorf("replica: shares %v: there are no other ranks", samples)
 	}
-	return p.check(samples, r.opts.microBatch(), r.opts.GhostGroup)
+	if err := p.check(samples, r.opts.microBatch(), r.opts.GhostGroup); err != nil {
+		return err
+	}
+	for rank, n := range samples {
+		if n > r.limits[rank] {
+			return fmt.Errorf("replica: share of rank %d: got %d samples, want at most the %d that it can hold", rank, n, r.limits[rank])
+		}
+	}
+	return nil
 }
