@@ -367,8 +367,9 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 		sampler := system.NewSampler()
 		j.later(sampler.Close)
 		o.Load = func() train.Load {
-			l := sampler.Sample()
-			return train.Load{UtilizationPercent: l.CPUPercent, MemoryPercent: l.MemoryPercent}
+			l, sampled := train.UnknownLoad(), sampler.Sample()
+			l.UtilizationPercent, l.MemoryPercent = sampled.CPUPercent, sampled.MemoryPercent
+			return l
 		}
 	}
 	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {

@@ -30,9 +30,6 @@ func (s RankStep) Compute() time.Duration {
 	return t.Optimizer + s.Other + t.Data + t.Forward + t.Backward - t.Exchanges
 }
 
-// Load is what a step took of a rank's machine, NaN where it is unknown.
-type Load struct{ UtilizationPercent, MemoryPercent float64 }
-
 // wish is what a rank wants the run to do after a step. What one wants, all do.
 type wish struct {
 	stop, timeOver bool
@@ -55,8 +52,9 @@ type reportRow struct {
 	data, forward, backward, exchanges, other time.Duration // of this step
 	communication, hidden, optimizer          time.Duration // of the step before
 	samples, top1, top5                       uint32
-	flags                                     uint32
-	utilizationPercent, memoryPercent         float32
+	flags                                     uint16
+	throttle                                  uint8
+	load                                      loadRow
 }
 
 // Bits of reportRow.flags.
@@ -100,25 +98,25 @@ func (x *reports) put(s *RankStep, w wish) {
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
-		flags:              flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
-		utilizationPercent: float32(s.Load.UtilizationPercent), memoryPercent: float32(s.Load.MemoryPercent)}
+		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
+		throttle: s.Load.Throttle, load: s.Load.row()}
 }
 
 // read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange.
 func (x *reports) read() ([]RankStep, wish) {
-	flags := uint32(0)
+	flags := uint16(0)
 	for rank := range x.rows {
 		r := &x.rows[rank]
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
-			Load: Load{float64(r.utilizationPercent), float64(r.memoryPercent)}}
+			Load: r.load.load(r.throttle)}
 		flags |= r.flags
 	}
 	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}
 }
 
-func flag(set bool, bit uint32) uint32 {
+func flag(set bool, bit uint16) uint16 {
 	if set {
 		return bit
 	}

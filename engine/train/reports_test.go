@@ -2,11 +2,13 @@ package train
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
@@ -26,7 +28,9 @@ func TestReportsAreOfTheStepThatIsTheirs(t *testing.T) {
 	ranks := crew{open: openReference, options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
 			o.Splitter = listening{&heard[rank]}
-			o.Load = func() Load { return Load{UtilizationPercent: float64(10 + rank), MemoryPercent: 0.5} }
+			o.Load = func() Load {
+				return Load{UtilizationPercent: float64(10 + rank), MemoryPercent: 0.5, Throttle: ThrottlePower, OtherProcesses: 1}
+			}
 		}}.start(t)
 	for rank, s := range ranks {
 		if s.err != nil {
@@ -78,7 +82,8 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 	defer x.host.Free()
 	for _, want := range []wish{{}, {stop: true}, {timeOver: true}, {unready: true}, {stop: true, timeOver: true, unready: true}} {
 		own := RankStep{Sums: Sums{Samples: 1 << 20, Top1: 3, Top5: 5, Loss: math.Nextafter(7, 8)}, Other: 9,
-			Times: StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7}, Load: Load{97.5, 12}}
+			Times: StepTimes{Data: 1, Forward: 2, Backward: math.MaxInt64, Communication: 4, Optimizer: 5, Hidden: 6, Exchanges: 7},
+			Load:  Load{97.5, 12, 80, 250.5, 99, 1.5, 25, ThrottleThermal | ThrottleQuota, 1 << 20, 3}}
 		all, asked, err := x.exchange(context.Background(), own, want)
 		if err != nil {
 			t.Fatal(err)
@@ -87,9 +92,13 @@ func TestAReportComesBackAsItWasPut(t *testing.T) {
 			t.Errorf("got %+v, %+v; want %+v, %+v", all[0], asked, own, want)
 		}
 	}
-	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Load: Load{math.NaN(), math.NaN()}}
-	if all, _, err := x.exchange(context.Background(), own, wish{}); err != nil || !math.IsInf(all[0].Loss, 1) || !math.IsNaN(all[0].Load.MemoryPercent) {
-		t.Errorf("got %+v, %v", all, err)
+	own := RankStep{Sums: Sums{Loss: math.Inf(1)}, Load: UnknownLoad()}
+	all, _, err := x.exchange(context.Background(), own, wish{})
+	if err != nil || !math.IsInf(all[0].Loss, 1) || fmt.Sprint(all[0].Load) != fmt.Sprint(UnknownLoad()) { // NaN is not equal to itself
+		t.Errorf("got %+v, %v; want nothing known", all, err)
+	}
+	if got := unsafe.Sizeof(reportRow{}); got > 128 {
+		t.Errorf("a report has %d bytes, want at most 128", got)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"runtime"
 	"time"
 
@@ -47,7 +46,7 @@ type Options struct {
 	Splitter Splitter
 	// CompareSteps is how often the ranks compare hashes of their parameters, in steps; 0: never.
 	CompareSteps int64
-	// Load measures what the run takes of the machine, once a step; nil: nothing is known.
+	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
 	Load func() Load
 
 	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew. With peers it is rank 0's that
@@ -237,7 +236,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
 		return own, out, err
 	}
-	own.Sums, own.Times, own.Load = out.Sums, out.Times, Load{math.NaN(), math.NaN()}
+	own.Sums, own.Times, own.Load = out.Sums, out.Times, UnknownLoad()
 	if r.Load != nil {
 		own.Load = r.Load()
 	}
