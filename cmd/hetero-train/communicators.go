@@ -19,8 +19,8 @@ func (j *job) connect(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	shares, err := divide(j.cfg, t.place.WorldSize)
-	if err != nil {
+	var err error
+	if j.balancing, err = j.newBalancing(ctx); err != nil {
 		return err
 	}
 	whole, cancel := context.WithTimeout(ctx, seconds(j.cfg.Parallel.RendezvousTimeoutSeconds))
@@ -46,13 +46,17 @@ func (j *job) connect(ctx context.Context) error {
 		return err
 	}
 	p, m := j.cfg.Parallel, j.cfg.Model
-	t.peers = &train.Peers{Grads: grads, Stats: stats, Shares: shares, SyncNorm: m.BatchNorm == "sync",
+	t.peers = &train.Peers{Grads: grads, Stats: stats, SyncNorm: m.BatchNorm == "sync",
 		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
 	if p.WireDType == "bf16" {
 		t.peers.Wire = tensor.BF16
 	}
-	if j.device.Info().Threads > 0 && len(j.cfg.Balance.FixedShares) == 0 { // unequal ranks that were asked for may need unequal parts of it
-		t.peers.MemoryBytes = hostMemoryBytes() / int64(j.localRanks())
+	if len(j.cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
+		if t.peers.Shares, err = divide(j.cfg, t.place.WorldSize); err != nil {
+			return err
+		}
+	} else {
+		t.peers.Divide, t.peers.MemoryBytes = j.balancing.divide, j.memoryBytes()
 	}
 	t.running.Store(t.peers)
 	if lost := t.group.Err(); lost != nil {
@@ -61,22 +65,18 @@ func (j *job) connect(ctx context.Context) error {
 	watched, stop := context.WithCancel(ctx)
 	j.later(func() error { stop(); return nil })
 	go j.watch(watched, max(seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond))
-	j.sayTogether(shares)
+	j.sayTogether()
 	return nil
 }
 
 // sayTogether tells, on rank 0, how the ranks train together.
-func (j *job) sayTogether(shares []int) {
+func (j *job) sayTogether() {
 	if !j.team.leads() {
 		return
 	}
 	c, log := j.cfg, j.opts.log
-	log.Info("all ranks are here", "ranks", len(shares), "shares", shares)
 	if c.Model.BatchNorm == "local" {
 		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
-	}
-	if len(c.Balance.FixedShares) == 0 && c.Balance.Policy != "none" {
-		log.Info("balance.policy: this version divides the batch equally; balance.fixed_shares sets other shares", "policy", c.Balance.Policy)
 	}
 	if c.Parallel.Insecure {
 		log.Warn("parallel.insecure: whoever reaches the port of rank 0 can join or disturb the run")

@@ -27,6 +27,7 @@ func (j *job) follow(ctx context.Context) error {
 		return err
 	}
 	result, err := train.Run(ctx, options)
+	j.balancing.end()
 	if err == nil && result.Interrupted {
 		err = j.interruption(ctx)
 		return withCode(exitCode(err), shown{err}) // rank 0 says it

@@ -34,6 +34,7 @@ type app struct {
 
 	file      string            // -c
 	logLevel  string            // --log-level
+	contest   *contestFlags     // of balance compare
 	overrides []config.Override // --set and the flags that stand for keys, in the order typed
 }
 

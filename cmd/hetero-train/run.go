@@ -35,6 +35,7 @@ type job struct {
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
 	team      *team           // nil for a run of one rank
+	balancing *balancing      // likewise
 	steps     int64           // of the whole run; 0: train.max_seconds ends it
 	stepsPer  int64           // of an epoch
 }
@@ -285,6 +286,7 @@ func (j *job) train(ctx context.Context) error {
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
 	err = classify(ctx, err)
+	j.balancing.end()
 	if err == nil && result.Interrupted {
 		err = j.interruption(ctx)
 	}
@@ -292,6 +294,9 @@ func (j *job) train(ctx context.Context) error {
 		err = withCode(exitIO, writeErr)
 	}
 	screen.end(result, err)
+	if b := j.balancing; err == nil && b != nil && b.contest != nil {
+		return b.contest.report(j)
+	}
 	return err
 }
 
@@ -347,8 +352,12 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 	if err != nil {
 		return train.Options{}, err
 	}
+	if err := j.reportBalancing(screen, resume); err != nil {
+		return train.Options{}, err
+	}
 	o, err := j.sharedOptions()
-	o.Store, o.StoreDir, o.Observer, o.Resume = store, j.run.CheckpointDir(), j.watchers(screen, records), resume
+	o.Store, o.StoreDir, o.Resume = store, j.run.CheckpointDir(), resume
+	o.Observer = muted{j.watchers(screen, records), j.quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
 	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}
@@ -367,9 +376,18 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 		sampler := system.NewSampler()
 		j.later(sampler.Close)
 		o.Load = func() train.Load {
+			if j.quiet() {
+				return train.UnknownLoad()
+			}
 			l, sampled := train.UnknownLoad(), sampler.Sample()
 			l.UtilizationPercent, l.MemoryPercent = sampled.CPUPercent, sampled.MemoryPercent
 			return l
+		}
+	}
+	if b := j.balancing; b != nil && b.policy != nil {
+		o.Splitter = b
+		if b.contest != nil {
+			o.Enough = func() bool { return b.contest.done }
 		}
 	}
 	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {

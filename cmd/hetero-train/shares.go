@@ -7,35 +7,36 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// divide is how many samples of each micro-batch every rank has: those of balance.fixed_shares, else equal ones. With groups of
-// samples for batch normalisation whole groups are divided, and the samples beyond go to the last rank.
+// batchOf is what is divided among ranks: a micro-batch, in whole groups of samples where batch normalisation has such.
+func batchOf(c *config.Config) balancer.Batch {
+	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.GradAccumulation}
+	if c.Model.BatchNorm == "ghost" {
+		b.Unit = c.Model.GhostGroup
+	}
+	return b
+}
+
+// divide is how many samples of each micro-batch every rank has as long as no policy says otherwise: those of balance.fixed_shares, else equal ones.
 func divide(c *config.Config, ranks int) ([]int, error) {
 	if err := c.CheckRanks(ranks); err != nil {
 		return nil, err
 	}
-	micro, unit := c.Data.BatchSize/c.Train.GradAccumulation, 1
-	if c.Model.BatchNorm == "ghost" {
-		unit = c.Model.GhostGroup
-	}
-	speed, limit := make([]float64, ranks), make([]int, ranks)
-	for rank := range ranks {
-		speed[rank], limit[rank] = 1, micro
-		if fixed := c.Balance.FixedShares; len(fixed) > 0 {
-			if speed[rank] = float64(fixed[rank]); fixed[rank] == 0 {
-				speed[rank], limit[rank] = 1, 0
+	b, speed := batchOf(c), slices.Repeat([]float64{1}, ranks)
+	fixed := c.Balance.FixedShares
+	if len(fixed) > 0 {
+		b.Limits = slices.Repeat([]int{b.Total}, ranks)
+		for rank, n := range fixed {
+			if speed[rank] = float64(n); n == 0 {
+				speed[rank], b.Limits[rank] = 1, 0
 			}
 		}
 	}
-	shares, err := balancer.Split(micro/unit, speed, limit)
+	shares, err := b.Divide(speed)
 	if err != nil {
-		return nil, usageError("shares of a micro-batch of %d samples (data.batch_size / train.grad_accumulation) in units of %d: %w", micro, unit, err)
+		return nil, usageError("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
 	}
-	for rank := range shares {
-		shares[rank] *= unit
-	}
-	shares[ranks-1] += micro % unit
-	if fixed := c.Balance.FixedShares; len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
-		return nil, usageError("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, unit, shares)
+	if len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
+		return nil, usageError("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, b.Unit, shares)
 	}
 	return shares, nil
 }

@@ -116,10 +116,14 @@ func usableCPUs() int {
 	return n
 }
 
-// hostMemoryBytes is the memory that this process may use, 0 where it is not known.
-func hostMemoryBytes() int64 {
+// memoryBytes is the device memory that this rank may use, 0 where that is not known. CPU ranks share their machine's.
+func (j *job) memoryBytes() int64 {
+	info := j.device.Info()
+	if info.Threads == 0 {
+		return info.MemoryBytes
+	}
 	host, _ := system.Detect() // with what it could not read left out
-	return host.Memory.Limit
+	return host.Memory.Limit / int64(j.localRanks())
 }
 
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.

@@ -60,12 +60,13 @@ func (r *run) split() error {
 		return nil
 	}
 	if r.change != nil {
+		r.Splitter.Split(r.step, r.reported, true)
 		if r.asked.unready {
 			return nil
 		}
 		return r.goOver()
 	}
-	shares := r.Splitter.Split(r.step, r.reported)
+	shares := r.Splitter.Split(r.step, r.reported, false)
 	if shares == nil || slices.Equal(shares, r.peers().Shares) {
 		return nil
 	}

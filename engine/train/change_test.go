@@ -54,7 +54,7 @@ type once struct {
 	shares []int
 }
 
-func (o once) Split(step int64, _ []RankStep) []int {
+func (o once) Split(step int64, _ []RankStep, _ bool) []int {
 	if step < o.from {
 		return nil
 	}

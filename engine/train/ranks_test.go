@@ -133,7 +133,9 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 // rotating gives other shares at every step, among them none.
 type rotating struct{ shares [][]int }
 
-func (r rotating) Split(step int64, _ []RankStep) []int { return r.shares[int(step)%len(r.shares)] }
+func (r rotating) Split(step int64, _ []RankStep, _ bool) []int {
+	return r.shares[int(step)%len(r.shares)]
+}
 
 func alone(t *testing.T, o ReplicaOptions, open func(*testing.T) device.Device) session {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 // listening is a Splitter that keeps what it is told and changes nothing.
 type listening struct{ heard *[][]RankStep }
 
-func (l listening) Split(_ int64, ranks []RankStep) []int {
+func (l listening) Split(_ int64, ranks []RankStep, _ bool) []int {
 	*l.heard = append(*l.heard, slices.Clone(ranks))
 	return nil
 }

@@ -44,6 +44,8 @@ type Options struct {
 
 	// Splitter decides the shares of the ranks; nil: they stay as they are.
 	Splitter Splitter
+	// Enough ends the run before the next step; it says the same on all ranks. nil: never.
+	Enough func() bool
 	// CompareSteps is how often the ranks compare hashes of their parameters, in steps; 0: never.
 	CompareSteps int64
 	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
@@ -59,14 +61,14 @@ type Options struct {
 }
 
 // Splitter decides the shares of the ranks. It runs on every rank and answers the same on all.
-//
-// It is asked before every optimizer step, but not while a change is under way: each rank plans for its new share beside training,
-// and when all are ready, which may be many steps later, they change at the same step. The next time it is asked, that step is the
-// last one. So it sees its answers take effect at once, in RankStep.Samples, and step numbers that jump.
 type Splitter interface {
-	// Split is the samples of a micro-batch that each rank shall have, nil for no change. step is the steps done, ranks what the last
-	// one was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the call only.
-	Split(step int64, ranks []RankStep) []int
+	// Split is asked before every optimizer step for the samples of a micro-batch that each rank shall have, nil for no change. step is the steps
+	// done, ranks what the last one was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the
+	// call only.
+	//
+	// While a change is under way the answer does not count, and settling is true: each rank plans for its new share beside training, and
+	// when all are ready, which may be some steps later, they change at the same step.
+	Split(step int64, ranks []RankStep, settling bool) []int
 }
 
 // Result is how a run ended.
@@ -162,6 +164,9 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if err := r.split(); err != nil {
 			return err
+		}
+		if r.Enough != nil && r.Enough() {
+			return r.leave(whole)
 		}
 		wentBack, err := r.oneStep(ctx, whole)
 		if err != nil {
