@@ -72,6 +72,8 @@ var layers = []layer{
 	{"profiler/runtime", nil},
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/analysis")},
+	{"profiler/hardware", imports("profiler/system")},
+	{"profiler/hardware/hardwaretest", nil},
 
 	// The program.
 	{"cmd/hetero-train", imports("...")},

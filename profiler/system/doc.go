@@ -1,8 +1,11 @@
 // Package system says what the host offers to this process and how much of it the process uses.
 //
-//	host, err := system.Detect()    // once: CPU, memory, limits, WSL2, container
+//	host, err := system.Detect()    // once: CPU, memory, disks, networks, limits, WSL2, container
 //	load := system.NewSampler()     // then
 //	load.Sample().CPUPercent        // as often as every step
+//
+//	waits := system.NewWaitSampler() // time in which this process's threads waited for CPUs that others had
+//	sensors := system.NewSensorSampler() // temperature, power and clock of the CPU, where the machine tells them
 //
 // A process rarely has the whole machine: its affinity, a container's CPU quota and a memory limit bound it.
 // Host therefore gives both, what the machine has and what the process may use, and percentages are shares

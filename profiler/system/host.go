@@ -20,6 +20,8 @@ type Host struct {
 	Cgroups   string // "v1", "v2", "v1+v2" or "none"
 	CPU       CPU
 	Memory    Memory
+	Disks     []Disk
+	Networks  []Network
 }
 
 // Memory of the host, in bytes.
@@ -52,6 +54,10 @@ func Read(root fs.FS) (Host, error) {
 	note("read the CPU", err)
 	h.Memory, err = readMemory(root)
 	note("read the memory", err)
+	h.Disks, err = readDisks(root)
+	note("read the disks", err)
+	h.Networks, err = readNetworks(root)
+	note("read the network interfaces", err)
 
 	groups := readCgroups(root)
 	h.Cgroups = groups.version()

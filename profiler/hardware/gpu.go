@@ -1,0 +1,106 @@
+package hardware
+
+import "fmt"
+
+// Vendor is who makes a device.
+type Vendor string
+
+// The vendors. GPUs of AMD are in the format of profiles, but nothing here finds them yet.
+const (
+	Nvidia Vendor = "Nvidia"
+	AMD    Vendor = "AMD"
+	CPU    Vendor = "CPU"
+)
+
+// GPU describes one GPU. What the driver does not tell is 0 or "".
+type GPU struct {
+	Index             int     `json:"index"` // as NVML counts, by position on the bus
+	UUID              string  `json:"uuid"`
+	Name              string  `json:"name"`
+	Vendor            Vendor  `json:"vendor"`
+	Architecture      string  `json:"architecture"`       // "Turing"
+	ComputeCapability string  `json:"compute_capability"` // "7.5"
+	SMs               int     `json:"sms"`                // streaming multiprocessors
+	CUDACores         int     `json:"cuda_cores"`
+	MemoryBytes       int64   `json:"memory_bytes"`
+	BusID             string  `json:"bus_id"`
+	PCIe              Link    `json:"pcie"`
+	NVLinks           int     `json:"nvlinks"` // active links
+	SMClockMHz        int     `json:"sm_clock_mhz"`
+	SMClockMaxMHz     int     `json:"sm_clock_max_mhz"`
+	MemoryClockMHz    int     `json:"memory_clock_mhz"`
+	MemoryClockMaxMHz int     `json:"memory_clock_max_mhz"`
+	PowerLimitWatts   float64 `json:"power_limit_watts"`
+	TemperatureC      int     `json:"temperature_celsius"`
+	Driver            string  `json:"driver"`
+	CUDA              string  `json:"cuda"` // newest version that the driver runs, "13.0"
+	MIG               bool    `json:"mig"`  // cut into instances: the figures above are those of the whole card
+
+	maxLink Link
+}
+
+// Link is a PCIe connection, now and at best. A GPU without work lowers its generation; its width stays.
+type Link struct {
+	Generation    int `json:"generation"`
+	Width         int `json:"width"` // lanes
+	GenerationMax int `json:"generation_max"`
+	WidthMax      int `json:"width_max"`
+}
+
+// lanesPerSecond is the bandwidth of one lane by generation, in GB/s, after line coding.
+var lanesPerSecond = []float64{0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
+
+// GBytesPerSecond is what the link carries at most in one direction at its best generation and width, 0 if unknown.
+func (l Link) GBytesPerSecond() float64 {
+	if l.GenerationMax < 1 || l.GenerationMax >= len(lanesPerSecond) {
+		return 0
+	}
+	return lanesPerSecond[l.GenerationMax] * float64(l.WidthMax)
+}
+
+// Percent is the current share of what the link could carry: generation times width, of their maxima.
+// It is 0 if unknown. The generation counts as it is, although each doubles the bandwidth, so that a link at rest does not look broken.
+func (l Link) Percent() float64 {
+	if l.GenerationMax < 1 || l.WidthMax < 1 {
+		return 0
+	}
+	return 100 * float64(l.Generation*l.Width) / float64(l.GenerationMax*l.WidthMax)
+}
+
+func (g GPU) String() string {
+	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture, g.ComputeCapability, g.MemoryBytes>>20)
+}
+
+// architecture names the family of a compute capability and its CUDA cores in each SM (CUDA C++ Programming Guide, "Arithmetic
+// Instructions": f32 results per clock and SM). A capability that came after this table is "" with 0 cores.
+func architecture(major, minor int) (name string, coresPerSM int) {
+	switch major {
+	case 3:
+		return "Kepler", 192
+	case 5:
+		return "Maxwell", 128
+	case 6:
+		if minor == 0 {
+			return "Pascal", 64
+		}
+		return "Pascal", 128
+	case 7:
+		if minor >= 5 {
+			return "Turing", 64
+		}
+		return "Volta", 64
+	case 8:
+		switch minor {
+		case 0:
+			return "Ampere", 64
+		case 9:
+			return "Ada", 128
+		}
+		return "Ampere", 128
+	case 9:
+		return "Hopper", 128
+	case 10, 11, 12:
+		return "Blackwell", 128
+	}
+	return "", 0
+}

@@ -1,0 +1,91 @@
+package hardware
+
+import (
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+func TestCoresByArchitecture(t *testing.T) {
+	for _, c := range []struct {
+		major, minor int
+		name         string
+		cores        int
+	}{
+		{3, 5, "Kepler", 192}, {5, 2, "Maxwell", 128}, {6, 0, "Pascal", 64}, {6, 1, "Pascal", 128}, {7, 0, "Volta", 64}, {7, 5, "Turing", 64},
+		{8, 0, "Ampere", 64}, {8, 6, "Ampere", 128}, {8, 9, "Ada", 128}, {9, 0, "Hopper", 128}, {10, 0, "Blackwell", 128}, {12, 0, "Blackwell", 128},
+		{2, 0, "", 0}, {99, 0, "", 0},
+	} {
+		if name, cores := architecture(c.major, c.minor); name != c.name || cores != c.cores {
+			t.Errorf("%d.%d: got %s with %d cores an SM, want %s with %d", c.major, c.minor, name, cores, c.name, c.cores)
+		}
+	}
+}
+
+func TestThrottleIsReadable(t *testing.T) {
+	for throttle, want := range map[Throttle]string{0: "none", ThrottleQuota: "quota", ThrottleThermal | ThrottlePower: "thermal+power"} {
+		if got := throttle.String(); got != want {
+			t.Errorf("%d: got %q, want %q", throttle, got, want)
+		}
+	}
+	if ThrottleThermal != 1 || ThrottlePower != 2 || ThrottleHardware != 4 || ThrottleQuota != 8 {
+		t.Error("the bits of Throttle are part of what is recorded: 1, 2, 4, 8")
+	}
+}
+
+// fakeProcess has figures that a test sets.
+type fakeProcess struct {
+	wait  system.Wait
+	sense system.Sensors
+}
+
+func (f *fakeProcess) load() system.Load       { return system.Load{CPUPercent: 80, MemoryPercent: 25} }
+func (f *fakeProcess) waits() system.Wait      { return f.wait }
+func (f *fakeProcess) sensors() system.Sensors { return f.sense }
+func (f *fakeProcess) close() error            { return nil }
+
+func TestHealthOfTheCPU(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		nan := math.NaN()
+		process := &fakeProcess{system.Wait{StolenPercent: 12, Throttled: true}, system.Sensors{TemperatureCelsius: 91, PowerWatts: nan, ClockPercent: 60, Throttled: true}}
+		p := newProbe(nil, nil, process)
+		h, err := p.Sample()
+		if err != nil || h.UtilizationPercent != 80 || h.MemoryPercent != 25 || h.StolenPercent != 12 || h.Throttle != ThrottleQuota|ThrottleThermal ||
+			h.TemperatureCelsius != 91 || !math.IsNaN(h.PowerWatts) || h.ClockPercent != 60 || h.ECCErrors != -1 || h.OtherProcesses != -1 || !math.IsNaN(h.PCIePercent) {
+			t.Errorf("got %+v, %v", h, err)
+		}
+		process.wait = system.Wait{}
+		if h, _ = p.Sample(); h.StolenPercent != 12 {
+			t.Errorf("at once: got %+v, want the figures of before", h)
+		}
+		time.Sleep(time.Second)
+		if h, _ = p.Sample(); h.StolenPercent != 0 || h.Throttle != ThrottleThermal {
+			t.Errorf("later: got %+v", h)
+		}
+	})
+}
+
+func TestThisProcessHasAHealth(t *testing.T) {
+	p := ProbeCPU()
+	defer p.Close()
+	for began := time.Now(); time.Since(began) < 50*time.Millisecond; {
+	}
+	h, err := p.Sample()
+	if err != nil || !(h.UtilizationPercent > 0) || !(h.MemoryPercent > 0) {
+		t.Errorf("got %+v, %v", h, err)
+	}
+	t.Logf("%+v", h)
+}
+
+func BenchmarkSampleCPU(b *testing.B) {
+	p := ProbeCPU()
+	defer p.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		p.sampled = time.Time{}
+		p.Sample()
+	}
+}

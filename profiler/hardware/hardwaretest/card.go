@@ -1,0 +1,222 @@
+//go:build cgo && linux
+
+package hardwaretest
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock"
+	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
+)
+
+// Card is a GPU that does not exist.
+type Card struct {
+	Name         string
+	UUID         string // "" = made from its place in the machine
+	Major, Minor int    // compute capability
+	Cores        int    // CUDA cores
+	MemoryBytes  uint64
+	Generation   int // of PCIe, at best
+	Width        int // lanes, at best
+	NVLinks      int
+	ClockMHz     uint32 // of the SMs, at best
+	MemoryMHz    uint32
+	LimitWatts   uint32
+	NoECC        bool // the card does not count memory errors
+	OldDriver    bool // without the functions that drivers before 470 lack
+
+	// What changes; see Set.
+	Lost         bool
+	Utilization  uint32 // percent
+	UsedBytes    uint64
+	Temperature  uint32
+	PowerWatts   uint32
+	NowMHz       uint32
+	NowWidth     int    // 0 = Width
+	Reasons      uint64 // nvml.ClocksThrottleReason…
+	Uncorrected  uint64
+	Processes    []uint32 // PIDs
+	ProcessesAsk int      // how often they were asked for
+
+	mu sync.Mutex
+}
+
+// GTX1650 is a small card of 2019: Turing without NVLink, ECC or fast bf16.
+func GTX1650() *Card {
+	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3, Width: 16,
+		ClockMHz: 2145, MemoryMHz: 4001, LimitWatts: 75, NowMHz: 300, Temperature: 41, PowerWatts: 9, NoECC: true}
+}
+
+// RTX3060 is a card of Ampere for desktops.
+func RTX3060() *Card {
+	return &Card{Name: "NVIDIA GeForce RTX 3060", Major: 8, Minor: 6, Cores: 3584, MemoryBytes: 12 << 30, Generation: 4, Width: 16,
+		ClockMHz: 2100, MemoryMHz: 7501, LimitWatts: 170, NowMHz: 210, Temperature: 38, PowerWatts: 14, NoECC: true}
+}
+
+// H100 is the card of a server, with NVLink.
+func H100() *Card {
+	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5, Width: 16, NVLinks: 18,
+		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72}
+}
+
+// Set changes the card while it is sampled.
+func (c *Card) Set(change func(*Card)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// Machine has these cards, in this order.
+func Machine(cards ...*Card) nvml.Interface {
+	devices := make([]nvml.Device, len(cards))
+	old := false
+	for i, c := range cards {
+		if c.UUID == "" {
+			c.UUID = fmt.Sprintf("GPU-%08x-0000-4000-8000-000000000000", i+1)
+		}
+		d := new(mock.Device)
+		c.identify(d, i)
+		c.answer(d)
+		devices[i] = d
+		old = old || c.OldDriver
+	}
+	m := driver(old)
+	m.DeviceGetCountFunc = func() (int, nvml.Return) { return len(devices), nvml.SUCCESS }
+	m.DeviceGetHandleByIndexFunc = func(i int) (nvml.Device, nvml.Return) {
+		if i < 0 || i >= len(devices) {
+			return nil, nvml.ERROR_INVALID_ARGUMENT
+		}
+		if cards[i].gone() {
+			return nil, nvml.ERROR_GPU_IS_LOST
+		}
+		return devices[i], nvml.SUCCESS
+	}
+	return m
+}
+
+// Laptop has no GPU of NVIDIA and no driver for one.
+func Laptop() nvml.Interface { return Broken(nvml.ERROR_LIBRARY_NOT_FOUND) }
+
+// Broken is a machine whose NVML answers every start with ret.
+func Broken(ret nvml.Return) nvml.Interface {
+	return &mock.Interface{InitFunc: func() nvml.Return { return ret }}
+}
+
+// DGX is go-nvml's own fake, a DGX A100 of eight cards, with the answers that it lacks. The cards are those that change them.
+func DGX() (nvml.Interface, []*Card) {
+	server := dgxa100.New()
+	cards := make([]*Card, len(server.Devices))
+	for i := range cards {
+		cards[i] = &Card{Cores: 6912, MemoryBytes: 40 << 30, Generation: 4, Width: 16, NVLinks: 12, ClockMHz: 1410, MemoryMHz: 1215,
+			LimitWatts: 400, NowMHz: 210, Temperature: 30, PowerWatts: 52}
+		cards[i].answer(&server.Devices[i].(*dgxa100.Device).Device)
+	}
+	return server, cards
+}
+
+// driver is one that starts.
+func driver(old bool) *mock.Interface {
+	symbols := &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
+		if old {
+			return errors.New(name + ": undefined symbol")
+		}
+		return nil
+	}}
+	succeed := func() nvml.Return { return nvml.SUCCESS }
+	return &mock.Interface{
+		InitFunc: succeed, ShutdownFunc: succeed,
+		ExtensionsFunc:                 func() nvml.ExtendedInterface { return symbols },
+		SystemGetDriverVersionFunc:     func() (string, nvml.Return) { return "580.95.05", nvml.SUCCESS },
+		SystemGetCudaDriverVersionFunc: func() (int, nvml.Return) { return 13000, nvml.SUCCESS },
+	}
+}
+
+func (c *Card) gone() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.Lost
+}
+
+// ask is an answer of the card: that of get unless the card is gone.
+func ask[T any](c *Card, get func() T) func() (T, nvml.Return) {
+	return func() (value T, ret nvml.Return) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.Lost {
+			return value, nvml.ERROR_GPU_IS_LOST
+		}
+		return get(), nvml.SUCCESS
+	}
+}
+
+// identify sets what a card says of itself.
+func (c *Card) identify(d *mock.Device, index int) {
+	d.GetNameFunc = ask(c, func() string { return c.Name })
+	d.GetUUIDFunc = ask(c, func() string { return c.UUID })
+	d.GetCudaComputeCapabilityFunc = func() (int, int, nvml.Return) { return c.Major, c.Minor, nvml.SUCCESS }
+	d.GetMigModeFunc = func() (int, int, nvml.Return) { return 0, 0, nvml.ERROR_NOT_SUPPORTED }
+	d.GetPciInfoFunc = ask(c, func() (p nvml.PciInfo) {
+		for i, ch := range fmt.Sprintf("00000000:%02X:00.0", index+1) {
+			p.BusId[i] = int8(ch)
+		}
+		return p
+	})
+}
+
+// answer sets what a card says of its state, and of what go-nvml's DGX does not tell.
+func (c *Card) answer(d *mock.Device) {
+	d.GetMemoryInfoFunc = ask(c, func() nvml.Memory {
+		return nvml.Memory{Total: c.MemoryBytes, Used: c.UsedBytes, Free: c.MemoryBytes - c.UsedBytes}
+	})
+	d.GetNumGpuCoresFunc = ask(c, func() int { return c.Cores })
+	d.GetMaxPcieLinkGenerationFunc = ask(c, func() int { return c.Generation })
+	d.GetMaxPcieLinkWidthFunc = ask(c, func() int { return c.Width })
+	d.GetCurrPcieLinkGenerationFunc = ask(c, func() int { return c.Generation })
+	d.GetCurrPcieLinkWidthFunc = ask(c, func() int {
+		if c.NowWidth > 0 {
+			return c.NowWidth
+		}
+		return c.Width
+	})
+	d.GetNvLinkStateFunc = func(link int) (nvml.EnableState, nvml.Return) {
+		if link >= c.NVLinks {
+			return nvml.FEATURE_DISABLED, nvml.ERROR_NOT_SUPPORTED
+		}
+		return nvml.FEATURE_ENABLED, nvml.SUCCESS
+	}
+	clock := func(sm, memory *uint32) func(nvml.ClockType) (uint32, nvml.Return) {
+		return func(kind nvml.ClockType) (uint32, nvml.Return) {
+			return ask(c, func() uint32 {
+				if kind == nvml.CLOCK_MEM {
+					return *memory
+				}
+				return *sm
+			})()
+		}
+	}
+	d.GetClockInfoFunc, d.GetMaxClockInfoFunc = clock(&c.NowMHz, &c.MemoryMHz), clock(&c.ClockMHz, &c.MemoryMHz)
+	d.GetEnforcedPowerLimitFunc = ask(c, func() uint32 { return 1000 * c.LimitWatts })
+	d.GetTemperatureFunc = func(nvml.TemperatureSensors) (uint32, nvml.Return) {
+		return ask(c, func() uint32 { return c.Temperature })()
+	}
+	d.GetUtilizationRatesFunc = ask(c, func() nvml.Utilization { return nvml.Utilization{Gpu: c.Utilization} })
+	d.GetPowerUsageFunc = ask(c, func() uint32 { return 1000 * c.PowerWatts })
+	d.GetCurrentClocksThrottleReasonsFunc = ask(c, func() uint64 { return c.Reasons })
+	d.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
+		if c.NoECC && !c.gone() {
+			return 0, nvml.ERROR_NOT_SUPPORTED
+		}
+		return ask(c, func() uint64 { return c.Uncorrected })()
+	}
+	d.GetComputeRunningProcessesFunc = ask(c, func() []nvml.ProcessInfo {
+		c.ProcessesAsk++
+		list := make([]nvml.ProcessInfo, len(c.Processes))
+		for i, pid := range c.Processes {
+			list[i].Pid = pid
+		}
+		return list
+	})
+}

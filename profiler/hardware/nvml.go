@@ -1,0 +1,267 @@
+//go:build cgo && linux
+
+package hardware
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// nvmlDriver is NVIDIA's library.
+type nvmlDriver struct {
+	lib     nvml.Interface
+	devices map[int]nvml.Device // by index
+	seen    map[int]int         // other processes on each when they were counted last
+	lost    map[int]*LostError
+	hidden  bool // this process has another number than the one NVML knows
+}
+
+// Open looks for GPUs.
+func Open() *GPUs { return OpenNVML(nvml.New()) }
+
+// OpenNVML is Open with a library of the caller's: tests have whole machines.
+func OpenNVML(lib nvml.Interface) *GPUs {
+	if ret := lib.Init(); ret != nvml.SUCCESS {
+		return None(reasonOf(ret))
+	}
+	count, ret := lib.DeviceGetCount()
+	if ret != nvml.SUCCESS || count == 0 {
+		_ = lib.Shutdown() // there is nothing to lose
+		if ret != nvml.SUCCESS {
+			return None(fmt.Sprintf("NVML cannot count the GPUs: %s", ret.Error()))
+		}
+		return None("NVIDIA's driver is loaded, but finds no GPU")
+	}
+	d := &nvmlDriver{lib: lib, devices: map[int]nvml.Device{}, seen: map[int]int{}, lost: map[int]*LostError{}, hidden: inOwnPIDNamespace()}
+	g := &GPUs{driver: d}
+	for i := range count {
+		dev, ret := lib.DeviceGetHandleByIndex(i)
+		if ret != nvml.SUCCESS { // a card that fell off the bus, or that this user may not use; the others can work
+			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d cannot be used: %s", i, ret.Error()))
+			continue
+		}
+		gpu, ret := d.describe(i, dev)
+		if ret != nvml.SUCCESS {
+			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d does not say what it is: %s", i, ret.Error()))
+			continue
+		}
+		d.devices[i] = dev
+		g.list = append(g.list, gpu)
+	}
+	if len(g.list) == 0 {
+		g.reason = fmt.Sprintf("none of %d GPUs answers: %s", count, g.warnings[0])
+	}
+	return g
+}
+
+// reasonOf says why NVML does not start.
+func reasonOf(ret nvml.Return) string {
+	switch ret {
+	case nvml.ERROR_LIBRARY_NOT_FOUND:
+		return "no NVIDIA driver: libnvidia-ml.so.1 is not on this machine (in a container: start it with GPUs, as docker run --gpus all does)"
+	case nvml.ERROR_DRIVER_NOT_LOADED:
+		return "NVIDIA's libraries are here, but the driver is not loaded"
+	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		return "NVIDIA's library NVML and the driver have different versions: the machine needs a restart after a driver update"
+	case nvml.ERROR_NO_PERMISSION:
+		return "this user may not talk to NVIDIA's driver"
+	}
+	return fmt.Sprintf("NVIDIA's library NVML does not start: %s", ret.Error())
+}
+
+func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // the driver lives on; only this process's use of it ends
+
+// describe asks a GPU what it is. Only what identifies it must be answered.
+func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
+	g := GPU{Index: index, Vendor: Nvidia}
+	var ret nvml.Return
+	if g.Name, ret = dev.GetName(); ret != nvml.SUCCESS {
+		return g, ret
+	}
+	if g.UUID, ret = dev.GetUUID(); ret != nvml.SUCCESS {
+		return g, ret
+	}
+	memory, ret := dev.GetMemoryInfo()
+	if ret != nvml.SUCCESS {
+		return g, ret
+	}
+	g.MemoryBytes = int64(memory.Total)
+	if major, minor, ret := dev.GetCudaComputeCapability(); ret == nvml.SUCCESS {
+		var perSM int
+		g.Architecture, perSM = architecture(major, minor)
+		g.ComputeCapability = fmt.Sprintf("%d.%d", major, minor)
+		if g.CUDACores = d.cores(dev); perSM > 0 {
+			g.SMs = g.CUDACores / perSM
+		}
+	}
+	if pci, ret := dev.GetPciInfo(); ret == nvml.SUCCESS {
+		g.BusID = text(pci.BusId[:])
+	}
+	g.PCIe = Link{Generation: known(dev.GetCurrPcieLinkGeneration()), Width: known(dev.GetCurrPcieLinkWidth()),
+		GenerationMax: known(dev.GetMaxPcieLinkGeneration()), WidthMax: known(dev.GetMaxPcieLinkWidth())}
+	g.NVLinks = activeLinks(dev)
+	g.SMClockMHz, g.SMClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_SM)), known(dev.GetMaxClockInfo(nvml.CLOCK_SM))
+	g.MemoryClockMHz, g.MemoryClockMaxMHz = known(dev.GetClockInfo(nvml.CLOCK_MEM)), known(dev.GetMaxClockInfo(nvml.CLOCK_MEM))
+	g.PowerLimitWatts = float64(known(dev.GetEnforcedPowerLimit())) / 1000
+	g.TemperatureC = known(dev.GetTemperature(nvml.TEMPERATURE_GPU))
+	g.Driver, _ = d.lib.SystemGetDriverVersion()
+	if v := known(d.lib.SystemGetCudaDriverVersion()); v > 0 {
+		g.CUDA = fmt.Sprintf("%d.%d", v/1000, v%1000/10)
+	}
+	if d.offers("nvmlDeviceGetMigMode") {
+		g.MIG = firstOf(dev.GetMigMode()) == nvml.DEVICE_MIG_ENABLE
+	}
+	return g, nvml.SUCCESS
+}
+
+// cores is the number of CUDA cores. Drivers before 470 do not tell.
+func (d *nvmlDriver) cores(dev nvml.Device) int {
+	if !d.offers("nvmlDeviceGetNumGpuCores") {
+		return 0
+	}
+	return known(dev.GetNumGpuCores())
+}
+
+// offers reports whether the driver's library has a function. A call of one that it lacks would end the process.
+func (d *nvmlDriver) offers(symbol string) bool {
+	return d.lib.Extensions().LookupSymbol(symbol) == nil
+}
+
+// activeLinks counts NVLink connections; GPUs without any answer so at the first.
+func activeLinks(dev nvml.Device) (n int) {
+	for link := range nvml.NVLINK_MAX_LINKS {
+		state, ret := dev.GetNvLinkState(link)
+		if ret != nvml.SUCCESS {
+			break
+		}
+		if state == nvml.FEATURE_ENABLED {
+			n++
+		}
+	}
+	return n
+}
+
+// sample implements driver.
+func (d *nvmlDriver) sample(g *GPU, processes bool, h *Health) error {
+	if lost := d.lost[g.Index]; lost != nil {
+		return lost
+	}
+	dev := d.devices[g.Index]
+	asked := &answers{}
+	if use, ret := dev.GetUtilizationRates(); asked.ok(ret) {
+		h.UtilizationPercent = float64(use.Gpu)
+	}
+	if memory, ret := dev.GetMemoryInfo(); asked.ok(ret) && memory.Total > 0 {
+		h.MemoryPercent = 100 * float64(memory.Used) / float64(memory.Total)
+	}
+	if degrees, ret := dev.GetTemperature(nvml.TEMPERATURE_GPU); asked.ok(ret) {
+		h.TemperatureCelsius = float64(degrees)
+	}
+	if milliwatts, ret := dev.GetPowerUsage(); asked.ok(ret) {
+		h.PowerWatts = float64(milliwatts) / 1000
+	}
+	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
+		h.ClockPercent = 100 * float64(clock) / float64(g.SMClockMaxMHz)
+	}
+	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name that all drivers know
+		h.Throttle |= throttleOf(reasons)
+	}
+	link := g.PCIe
+	generation, ret := dev.GetCurrPcieLinkGeneration()
+	width, ret2 := dev.GetCurrPcieLinkWidth()
+	if asked.ok(ret) && asked.ok(ret2) && link.GenerationMax > 0 && link.WidthMax > 0 {
+		link.Generation, link.Width = generation, width
+		h.PCIePercent = link.Percent()
+	}
+	if n, ret := dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC); asked.ok(ret) {
+		h.ECCErrors = int64(n)
+	}
+	if processes {
+		d.seen[g.Index] = -1
+		if list, ret := dev.GetComputeRunningProcesses(); asked.ok(ret) {
+			d.seen[g.Index] = others(list, os.Getpid(), d.hidden)
+		}
+	}
+	h.OtherProcesses = d.seen[g.Index]
+	if asked.lost == nvml.SUCCESS {
+		return nil
+	}
+	lost := &LostError{GPU: *g, Reason: asked.lost.Error()}
+	d.lost[g.Index] = lost
+	return lost
+}
+
+// answers notices among many answers the one that says that the GPU is gone. Others, such as "not supported", are figures that
+// stay unknown.
+type answers struct{ lost nvml.Return }
+
+func (a *answers) ok(ret nvml.Return) bool {
+	if ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_RESET_REQUIRED {
+		a.lost = ret
+	}
+	return ret == nvml.SUCCESS
+}
+
+// throttleOf sorts NVML's reasons. Those that are no fault (no work, clocks set by the user, synchronised boards) are left out.
+func throttleOf(reasons uint64) (t Throttle) {
+	for _, r := range []struct {
+		bits uint64
+		is   Throttle
+	}{
+		{nvml.ClocksThrottleReasonSwThermalSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown, ThrottleThermal},
+		{nvml.ClocksThrottleReasonSwPowerCap | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, ThrottlePower},
+		{nvml.ClocksThrottleReasonHwSlowdown | nvml.ClocksThrottleReasonHwThermalSlowdown | nvml.ClocksThrottleReasonHwPowerBrakeSlowdown, ThrottleHardware},
+	} {
+		if reasons&r.bits != 0 {
+			t |= r.is
+		}
+	}
+	return t
+}
+
+// others counts the processes on a GPU that are not this one. In a container this process has a number there that it cannot know:
+// then one of them is taken for it, since who samples a GPU works on it.
+func others(list []nvml.ProcessInfo, own int, hidden bool) (n int) {
+	for _, p := range list {
+		if int(p.Pid) != own {
+			n++
+		}
+	}
+	if hidden && n == len(list) && n > 0 {
+		n--
+	}
+	return n
+}
+
+// inOwnPIDNamespace reports whether processes have other numbers here than on the machine. The number of the first such
+// namespace is fixed in Linux (PROC_PID_INIT_INO).
+func inOwnPIDNamespace() bool {
+	name, err := os.Readlink("/proc/self/ns/pid")
+	return err == nil && name != "pid:[4026531836]"
+}
+
+// known is an answer that may be missing: 0 then.
+func known[T int | uint32](v T, ret nvml.Return) int {
+	if ret != nvml.SUCCESS {
+		return 0
+	}
+	return int(v)
+}
+
+func firstOf(now, _ int, ret nvml.Return) int { return known(now, ret) }
+
+// text is a C string.
+func text(chars []int8) string {
+	var b []byte
+	for _, c := range chars {
+		if c == 0 {
+			break
+		}
+		b = append(b, byte(c))
+	}
+	return string(b)
+}
+
+var _ driver = (*nvmlDriver)(nil)

@@ -1,0 +1,120 @@
+package hardware
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+const (
+	// sampleEvery bounds the cost of a Probe that is asked at every step.
+	sampleEvery = 500 * time.Millisecond
+	// processesEvery is how often the processes on a GPU are counted: the list is the one answer of a driver that costs memory.
+	processesEvery = 5 * time.Second
+)
+
+// Probe measures the Health of one device. It may be used by several goroutines.
+type Probe struct {
+	mu      sync.Mutex
+	gpu     *GPU // nil: the CPU
+	driver  driver
+	host    process
+	sampled time.Time
+	counted time.Time // processes on the GPU
+	health  Health
+	err     error
+}
+
+// process is what a Probe asks about this process and the machine under it.
+type process interface {
+	load() system.Load
+	waits() system.Wait
+	sensors() system.Sensors
+	close() error
+}
+
+// ProbeCPU measures this process on the CPU.
+func ProbeCPU() *Probe { return newProbe(nil, nil, openProcess()) }
+
+// Probe measures a GPU of the list and the CPU time of this process, which feeds it. It ends before the GPUs are closed.
+func (g *GPUs) Probe(index int) (*Probe, error) {
+	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
+	if at < 0 {
+		return nil, fmt.Errorf("GPU %d: this machine has %d GPUs%s", index, len(g.list), because(g.reason))
+	}
+	gpu := g.list[at]
+	return newProbe(&gpu, g.driver, openProcess()), nil
+}
+
+func because(reason string) string {
+	if reason == "" {
+		return ""
+	}
+	return ": " + reason
+}
+
+func newProbe(gpu *GPU, d driver, host process) *Probe {
+	return &Probe{gpu: gpu, driver: d, host: host, health: unknown()}
+}
+
+// Sample returns the Health. It measures at most twice a second and otherwise returns what it measured last. The error is a
+// *LostError: then nothing is known any more.
+func (p *Probe) Sample() (Health, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if p.err != nil || !p.sampled.IsZero() && now.Sub(p.sampled) < sampleEvery {
+		return p.health, p.err
+	}
+	p.sampled = now
+	p.health = unknown()
+	wait := p.host.waits()
+	p.health.StolenPercent = wait.StolenPercent
+	if wait.Throttled {
+		p.health.Throttle |= ThrottleQuota
+	}
+	if p.gpu == nil {
+		p.sampleCPU()
+		return p.health, nil
+	}
+	count := p.counted.IsZero() || now.Sub(p.counted) >= processesEvery
+	if count {
+		p.counted = now
+	}
+	if err := p.driver.sample(p.gpu, count, &p.health); err != nil {
+		p.health, p.err = unknown(), err
+	}
+	return p.health, p.err
+}
+
+func (p *Probe) sampleCPU() {
+	load, sensors := p.host.load(), p.host.sensors()
+	p.health.UtilizationPercent, p.health.MemoryPercent = load.CPUPercent, load.MemoryPercent
+	p.health.TemperatureCelsius, p.health.PowerWatts, p.health.ClockPercent = sensors.TemperatureCelsius, sensors.PowerWatts, sensors.ClockPercent
+	if sensors.Throttled {
+		p.health.Throttle |= ThrottleThermal
+	}
+}
+
+// Close ends the measuring.
+func (p *Probe) Close() error { return p.host.close() }
+
+// self is this process.
+type self struct {
+	sampler *system.Sampler
+	waiting *system.WaitSampler
+	sensing *system.SensorSampler
+}
+
+func openProcess() *self {
+	return &self{system.NewSampler(), system.NewWaitSampler(), system.NewSensorSampler()}
+}
+
+func (s *self) load() system.Load       { return s.sampler.Sample() }
+func (s *self) waits() system.Wait      { return s.waiting.Sample() }
+func (s *self) sensors() system.Sensors { return s.sensing.Sample() }
+func (s *self) close() error            { return errors.Join(s.sampler.Close(), s.waiting.Close()) }

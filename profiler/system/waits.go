@@ -1,0 +1,226 @@
+package system
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"time"
+)
+
+// Wait is how this process's threads wait for CPUs.
+type Wait struct {
+	// StolenPercent is the share, of the time in which threads ran or wanted to, that they waited for CPUs that others had. Two kinds of waiting are
+	// taken out: that for an exhausted CPU quota, and that for the process's own other threads, by bounding it by the CPU time
+	// that the quota allows and the process did not get. NaN where it cannot be read.
+	StolenPercent float64
+	Throttled     bool // a CPU quota was used up since the sample before
+}
+
+// WaitSampler measures this process's Wait from one Sample to the next. One goroutine uses it at a time.
+type WaitSampler struct {
+	source  waitSource
+	quota   float64 // CPUs
+	now     func() time.Time
+	sampled time.Time
+	threads map[int]*threadTime
+	round   int
+	before  throttling
+	err     error
+}
+
+// waitSource is where a WaitSampler's figures come from.
+type waitSource interface {
+	// threads tells of every thread how long it has run and how long it has waited for a CPU since it began.
+	threads(each func(id int, ran, waited time.Duration)) error
+	// throttling is zero where there is no quota.
+	throttling() (throttling, error)
+	io.Closer
+}
+
+// throttling is what a control group has lost to its CPU quota, since it was made.
+type throttling struct {
+	periods int64
+	time    time.Duration // of all its CPUs together
+}
+
+type threadTime struct {
+	ran, waited time.Duration
+	round       int // in which it was last seen
+}
+
+// NewWaitSampler starts measuring this process.
+func NewWaitSampler() *WaitSampler {
+	host, err := Detect()
+	source := openWaits("/")
+	return newWaitSampler(source, host.CPU.Quota, time.Now, err)
+}
+
+func newWaitSampler(source waitSource, quota float64, now func() time.Time, err error) *WaitSampler {
+	w := &WaitSampler{source: source, quota: quota, now: now, threads: map[int]*threadTime{}, err: err}
+	if w.err == nil {
+		w.Sample()
+	}
+	return w
+}
+
+// Err says why StolenPercent is NaN, if it is for ever.
+func (w *WaitSampler) Err() error { return w.err }
+
+// Close ends the measuring.
+func (w *WaitSampler) Close() error { return w.source.Close() }
+
+// Sample measures since the call before. The first call, and one without any time or CPU use in between, knows nothing.
+func (w *WaitSampler) Sample() Wait {
+	none := Wait{StolenPercent: math.NaN()}
+	if w.err != nil {
+		return none
+	}
+	now := w.now()
+	elapsed := now.Sub(w.sampled)
+	first := w.sampled.IsZero()
+	w.round++
+	var ran, waited time.Duration
+	w.err = w.source.threads(func(id int, r, d time.Duration) {
+		t := w.threads[id]
+		if t == nil {
+			t = new(threadTime)
+			w.threads[id] = t
+		}
+		ran += max(r-t.ran, 0) // a number may have gone to another thread
+		waited += max(d-t.waited, 0)
+		t.ran, t.waited, t.round = r, d, w.round
+	})
+	limits, err := w.source.throttling()
+	if w.err = errors.Join(w.err, err); w.err != nil {
+		return none
+	}
+	for id, t := range w.threads {
+		if t.round != w.round {
+			delete(w.threads, id)
+		}
+	}
+	lost := throttling{limits.periods - w.before.periods, limits.time - w.before.time}
+	w.sampled, w.before = now, limits
+	if first || elapsed <= 0 {
+		return none
+	}
+	stolen := max(min(waited-lost.time, time.Duration(w.quota*float64(elapsed))-ran-lost.time), 0)
+	out := Wait{StolenPercent: 0, Throttled: lost.periods > 0}
+	if stolen > 0 {
+		out.StolenPercent = 100 * float64(stolen) / float64(ran+stolen)
+	}
+	return out
+}
+
+// procWaits reads proc and the control groups below root.
+type procWaits struct {
+	tasks string     // folder
+	stats []*os.File // cpu.stat of the process's group and those above it
+	v2    bool
+	text  [1024]byte
+}
+
+func openWaits(root string) *procWaits {
+	p := &procWaits{tasks: filepath.Join(root, "proc/self/task")}
+	folders, v2 := readCgroups(os.DirFS(root)).folders("cpu")
+	p.v2 = v2
+	for _, folder := range folders {
+		if f, err := os.Open(filepath.Join(root, folder, "cpu.stat")); err == nil { // the top level has none
+			p.stats = append(p.stats, f)
+		}
+	}
+	return p
+}
+
+func (p *procWaits) Close() error {
+	var errs []error
+	for _, f := range p.stats {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// threads reads the two times, in ns, that begin a line of proc/self/task/ID/schedstat.
+func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error {
+	folder, err := os.Open(p.tasks)
+	if err != nil {
+		return err
+	}
+	names, err := folder.Readdirnames(-1)
+	if err = errors.Join(err, folder.Close()); err != nil {
+		return err
+	}
+	read := 0
+	for _, name := range names {
+		id, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		line, err := p.read(p.tasks + "/" + name + "/schedstat")
+		if err != nil {
+			continue // the thread has ended
+		}
+		ran, rest := number(line)
+		waited, _ := number(rest)
+		each(id, time.Duration(ran), time.Duration(waited))
+		read++
+	}
+	if read == 0 {
+		return errors.New(p.tasks + ": no schedstat: this kernel does not count how long threads wait")
+	}
+	return nil
+}
+
+// read is os.ReadFile for short files, without garbage.
+func (p *procWaits) read(path string) ([]byte, error) {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer syscall.Close(fd)
+	n, err := syscall.Read(fd, p.text[:])
+	if err != nil {
+		return nil, err
+	}
+	return p.text[:n], nil
+}
+
+// throttling is that of the level that lost most: a group waits while any level above it is out of quota.
+func (p *procWaits) throttling() (most throttling, err error) {
+	key, unit := []byte("throttled_time "), time.Nanosecond // version 1
+	if p.v2 {
+		key, unit = []byte("throttled_usec "), time.Microsecond
+	}
+	for _, f := range p.stats {
+		n, err := f.ReadAt(p.text[:], 0)
+		if err != nil && err != io.EOF {
+			return most, err
+		}
+		most.periods = max(most.periods, after(p.text[:n], []byte("nr_throttled ")))
+		most.time = max(most.time, time.Duration(after(p.text[:n], key))*unit)
+	}
+	return most, nil
+}
+
+// after is the number that follows key in text, 0 without it.
+func after(text, key []byte) int64 {
+	_, rest, _ := bytes.Cut(text, key)
+	n, _ := number(rest)
+	return n
+}
+
+// number reads digits, and what follows them and a space.
+func number(text []byte) (n int64, rest []byte) {
+	for i, c := range text {
+		if c < '0' || c > '9' {
+			return n, text[i+1:]
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n, nil
+}
