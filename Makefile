@@ -21,12 +21,17 @@ CORES   := $(shell nproc 2>/dev/null || echo 2)
 
 # The version is stamped here, so that a clone owned by another user (a container's bind mount), which git refuses
 # to describe to Go, still builds.
-GO_BUILD := go build -buildvcs=false $(if $(VERSION),-ldflags '-X main.version=$(VERSION)')
+# -z lazy: go-nvml leaves the names of NVIDIA's library open until they are called. Where the C compiler resolves all names
+# at the start by default (-z now), a program would not start without that library.
+LAZY     := -extldflags=-Wl,-z,lazy
+GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X main.version=$(VERSION))'
+# go-nvml binds every function of NVIDIA's library, also those that are deprecated.
+export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
 # What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
 # -count=1: Go's test cache does not see a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
-GO_TEST  := go test -count=1 -timeout 30m
+GO_TEST  := go test -count=1 -timeout 30m -ldflags=$(LAZY)
 ifeq ($(SANITIZE),address)
 # The sanitizer's run-time library must come first in every test binary, and finds the C++ library's throw only if that is
 # there from the start as well, not opened later with libhetero_*.so.

@@ -73,7 +73,10 @@ var layers = []layer{
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/analysis")},
 	{"profiler/hardware", imports("profiler/system")},
+	{"profiler/hardware", imports("engine/device", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
+	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
+	{"profiler/profiles", imports("profiler/system", "profiler/hardware", "profiler/measure")},
 
 	// The program.
 	{"cmd/hetero-train", imports("...")},

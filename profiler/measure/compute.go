@@ -1,0 +1,198 @@
+package measure
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Compute is the speed of matrix products.
+type Compute struct {
+	DType  string  `json:"dtype"`
+	TFLOPS float64 `json:"tflops"` // a multiply-add is 2
+	Size   int     `json:"size"`   // of the square matrices that were fastest
+}
+
+// Sizes of the square matrices: the first takes the slowest device milliseconds, the last keeps the fastest busy.
+const (
+	smallestProduct = 64
+	largestProduct  = 8192
+)
+
+// Products measures matrix products (device.Linear) of square matrices that double in size. It answers device.ErrUnsupported where the
+// device has no product of this type.
+func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget time.Duration) (Compute, error) {
+	best := Compute{DType: dt.String()}
+	if dev.Info().Modelled {
+		return best, fmt.Errorf("matrix products: device %s computes nothing, so there is nothing to measure", dev.Info().Name)
+	}
+	began := time.Now()
+	for size := smallestProduct; size <= largestProduct; size *= 2 {
+		// Half of what is left: small products only find out how large the others may be.
+		once, err := product(ctx, dev, dt, size, (budget-time.Since(began))/2)
+		if errors.Is(err, device.ErrOutOfMemory) && best.Size > 0 {
+			break
+		}
+		if err != nil {
+			return best, fmt.Errorf("matrix products of %v, %d x %d: %w", dt, size, size, err)
+		}
+		if tflops := 2 * math.Pow(float64(size), 3) / once.Seconds() / 1e12; tflops > best.TFLOPS {
+			best.TFLOPS, best.Size = tflops, size
+		}
+		// Compiling, filling and the first pass take about as long as two passes more.
+		if next := 8 * once; time.Since(began)+4*next > budget {
+			break
+		}
+	}
+	return best, nil
+}
+
+// passes is how often one size is repeated at most.
+const passes = 10
+
+// product is the time of the fastest pass.
+func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (best time.Duration, err error) {
+	m := memory{dev: dev}
+	defer func() { err = errors.Join(err, m.free()) }()
+	op := device.Linear{}
+	in := []device.TensorSpec{device.Spec(dt, size, size), device.Spec(dt, size, size)}
+	out, err := op.Infer(in)
+	if err != nil {
+		return 0, err
+	}
+	for _, specs := range [][]device.TensorSpec{in, out} {
+		for i := range specs {
+			specs[i].Layout = device.Any
+		}
+	}
+	kernel, err := dev.Compile(op, in, out)
+	if err != nil {
+		return 0, err
+	}
+	defer kernel.Close()
+	launch := device.Launch{Name: "product", Kernel: kernel}
+	for _, s := range kernel.In() {
+		launch.In = append(launch.In, m.filled(s.Size(), dt))
+	}
+	for _, s := range kernel.Out() {
+		launch.Out = append(launch.Out, m.region(s.Size()))
+	}
+	launch.Workspace = m.region(kernel.Workspace())
+	if m.err != nil {
+		return 0, m.err
+	}
+	program, err := dev.NewProgram([]device.Step{{Launch: &launch}})
+	if err != nil {
+		return 0, err
+	}
+	defer program.Close()
+	return m.fastest(ctx, budget, func(s device.Stream) error { return s.Run(program) })
+}
+
+// memory is what one measurement allocates. The first error stays.
+type memory struct {
+	dev     device.Device
+	stream  device.Stream
+	buffers []device.Buffer
+	err     error
+}
+
+func (m *memory) alloc(allocate func(int64) (device.Buffer, error), bytes int64) device.Buffer {
+	if m.err != nil {
+		return nil
+	}
+	b, err := allocate(bytes)
+	if err != nil {
+		m.err = err
+		return nil
+	}
+	m.buffers = append(m.buffers, b)
+	return b
+}
+
+// region is device memory; none for 0 bytes.
+func (m *memory) region(bytes int64) device.Region {
+	b := m.alloc(m.dev.Alloc, max(bytes, 1))
+	if m.err != nil || bytes == 0 {
+		return device.Region{}
+	}
+	return device.Whole(b)
+}
+
+// filled is device memory full of small numbers: undefined bytes may be NaN or denormal numbers, which take longer.
+func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
+	r := m.region(bytes)
+	host := m.alloc(m.dev.AllocHost, max(bytes, 1))
+	if m.err != nil || bytes == 0 {
+		return r
+	}
+	fill(host.Host(), dt)
+	if s := m.open(); m.err == nil {
+		m.err = errors.Join(s.Copy(r, device.Whole(host)), s.Sync())
+	}
+	return r
+}
+
+// fill writes numbers of [-1, 1) that look random, as products of real data are: their power and so their clock depends on it.
+func fill(b []byte, dt tensor.DType) {
+	state := uint32(1)
+	for i := 0; i+4 <= len(b); i += 4 {
+		state = state*1664525 + 1013904223 // Numerical Recipes, ranqd1
+		x := math.Float32bits(float32(int32(state)) / (1 << 31))
+		if dt.Size() == 2 { // two of them
+			x = x&0xffff0000 | x>>16
+		}
+		binary.NativeEndian.PutUint32(b[i:], x)
+	}
+}
+
+func (m *memory) open() device.Stream {
+	if m.stream == nil && m.err == nil {
+		m.stream, m.err = m.dev.NewStream()
+	}
+	return m.stream
+}
+
+// fastest repeats work until the budget or the passes are used up, after one pass to warm up. It does two passes at least.
+func (m *memory) fastest(ctx context.Context, budget time.Duration, work func(device.Stream) error) (best time.Duration, err error) {
+	s := m.open()
+	if m.err != nil {
+		return 0, m.err
+	}
+	began := time.Now()
+	for pass := range passes + 1 {
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		start := time.Now()
+		if err := errors.Join(work(s), s.Sync()); err != nil {
+			return 0, err
+		}
+		took := max(time.Since(start), 1)
+		if pass > 0 && (best == 0 || took < best) {
+			best = took
+		}
+		if pass > 0 && time.Since(began)+took > budget {
+			break
+		}
+	}
+	return best, nil
+}
+
+// free gives everything back.
+func (m *memory) free() error {
+	var errs []error
+	if m.stream != nil {
+		errs = append(errs, m.stream.Close())
+	}
+	for i := len(m.buffers) - 1; i >= 0; i-- {
+		errs = append(errs, m.buffers[i].Free())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,74 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// DiskSpeed is that of the disk below a folder, in decimal MB/s.
+type DiskSpeed struct {
+	WriteMBytes float64 `json:"write_mbytes_per_second"` // until the disk has it
+	ReadMBytes  float64 `json:"read_mbytes_per_second"`
+	ReadCached  bool    `json:"read_cached"` // the file could not be thrown out of memory: ReadMBytes is the memory's
+	Bytes       int64   `json:"bytes"`       // of the file
+}
+
+// A block is what is written at once, a flush what is written before the disk is waited for.
+const (
+	diskBlock = 4 << 20
+	diskFlush = 16 << 20
+)
+
+// Disk writes a file of at most most bytes into dir, waits until the disk has it, reads it back and removes it. It needs
+// most bytes of space.
+func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d DiskSpeed, err error) {
+	f, err := os.CreateTemp(dir, ".profile-*")
+	if err != nil {
+		return d, fmt.Errorf("disk: %w", err)
+	}
+	defer func() { err = errors.Join(err, f.Close(), os.Remove(f.Name())) }()
+	block := make([]byte, diskBlock)
+	for i := range block { // some disks and file systems compress
+		block[i] = byte(i*i>>7 ^ i*2654435761>>13)
+	}
+	began := time.Now()
+	deadline := began.Add(budget * 2 / 3)
+	for d.Bytes < most && (d.Bytes == 0 || time.Now().Before(deadline)) {
+		if err := ctx.Err(); err != nil {
+			return d, err
+		}
+		n, err := f.Write(block[:min(diskBlock, most-d.Bytes)])
+		if d.Bytes += int64(n); err == nil && d.Bytes%diskFlush == 0 {
+			err = f.Sync()
+		}
+		if err != nil {
+			return d, fmt.Errorf("disk: write to %s: %w", dir, err)
+		}
+	}
+	if err := f.Sync(); err != nil {
+		return d, fmt.Errorf("disk: write to %s: %w", dir, err)
+	}
+	d.WriteMBytes = float64(d.Bytes) / time.Since(began).Seconds() / 1e6
+	d.ReadCached = forget(f) != nil
+	began = time.Now()
+	deadline = began.Add(budget / 3)
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return d, fmt.Errorf("disk: %w", err)
+	}
+	read := int64(0)
+	for read < d.Bytes && (read == 0 || time.Now().Before(deadline)) {
+		if err := ctx.Err(); err != nil {
+			return d, err
+		}
+		n, err := io.ReadFull(f, block[:min(diskBlock, d.Bytes-read)])
+		if read += int64(n); err != nil {
+			return d, fmt.Errorf("disk: read from %s: %w", dir, err)
+		}
+	}
+	d.ReadMBytes = float64(read) / time.Since(began).Seconds() / 1e6
+	return d, nil
+}

@@ -1,0 +1,11 @@
+//go:build !linux
+
+package measure
+
+import (
+	"errors"
+	"os"
+)
+
+// forget cannot throw a file out of the page cache here.
+func forget(*os.File) error { return errors.ErrUnsupported }

@@ -1,0 +1,255 @@
+package measure
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+)
+
+// Group is how ranks agree while they measure; *rendezvous.Group is one.
+type Group interface {
+	Rank() int
+	Size() int
+	// Gather exchanges one value of each rank and returns all, by rank.
+	Gather(ctx context.Context, name string, value []byte) ([][]byte, error)
+}
+
+// Link is a connection of two ranks over TCP, A < B. Where Error says why it was not measured, the figures are 0.
+type Link struct {
+	A              int     `json:"a"`
+	B              int     `json:"b"`
+	LatencySeconds float64 `json:"latency_seconds"` // one way: half of the median round trip of 8 bytes
+	AToB           float64 `json:"a_to_b_mbytes_per_second"`
+	BToA           float64 `json:"b_to_a_mbytes_per_second"`
+	Together       bool    `json:"together"` // other pairs were measured at the same time
+	Error          string  `json:"error,omitempty"`
+}
+
+// LinkOptions are those of Links.
+type LinkOptions struct {
+	Host     string // address of this rank's machine, at which the other ranks reach it
+	Budget   time.Duration
+	Progress func(done, total int) // may be nil
+}
+
+// Links measures the network between ranks over plain TCP connections: all pairs up to 16 ranks, a ring and random pairs beyond. All ranks
+// call it and get the same list. A pair that cannot connect is an entry with an Error; an error is that of the group.
+//
+// Each rank listens on a port for as long as it takes and serves only who shows the random key that it has told the group.
+func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
+	rounds, slot := schedule(g.Size(), o.Budget)
+	door, err := openDoor(o.Host)
+	if err != nil {
+		door = &entrance{reason: err.Error()}
+	}
+	defer door.close()
+	word, err := json.Marshal(doorSign{door.address(), door.key[:], door.reason})
+	if err != nil {
+		return nil, err
+	}
+	words, err := g.Gather(ctx, "links: doors", word)
+	if err != nil {
+		return nil, err
+	}
+	signs := make([]doorSign, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &signs[rank]); err != nil {
+			return nil, fmt.Errorf("links: as rank %d tells: %w", rank, err)
+		}
+	}
+	var mine []Link
+	for i, round := range rounds {
+		if _, err := g.Gather(ctx, "links: round", nil); err != nil {
+			return nil, err
+		}
+		for _, pair := range round {
+			switch g.Rank() {
+			case pair[0]:
+				l := Link{A: pair[0], B: pair[1], Together: len(round) > 1}
+				l.measure(ctx, signs[pair[1]], i, slot)
+				mine = append(mine, l)
+			case pair[1]:
+				door.serve(ctx, i, slot)
+			}
+		}
+		if o.Progress != nil {
+			o.Progress(i+1, len(rounds))
+		}
+	}
+	return gatherLinks(ctx, g, mine)
+}
+
+func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
+	word, err := json.Marshal(mine)
+	if err != nil {
+		return nil, err
+	}
+	words, err := g.Gather(ctx, "links: results", word)
+	if err != nil {
+		return nil, err
+	}
+	var all []Link
+	for rank, w := range words {
+		var list []Link
+		if err := json.Unmarshal(w, &list); err != nil {
+			return nil, fmt.Errorf("links: results of rank %d: %w", rank, err)
+		}
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// doorSign is what a rank tells about where it listens.
+type doorSign struct {
+	Address string
+	Key     []byte
+	Reason  string // why it does not listen
+}
+
+// entrance is where a rank listens.
+type entrance struct {
+	listener net.Listener
+	key      [16]byte
+	reason   string
+	arrivals chan arrival
+	closed   chan struct{}
+	once     sync.Once
+}
+
+// arrival is a connection that has shown the key.
+type arrival struct {
+	conn  net.Conn
+	round byte // low bits
+}
+
+func openDoor(host string) (*entrance, error) {
+	d := &entrance{arrivals: make(chan arrival, 1), closed: make(chan struct{})}
+	if _, err := rand.Read(d.key[:]); err != nil {
+		return nil, err
+	}
+	var err error
+	if d.listener, err = net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+		return nil, err
+	}
+	go d.accept()
+	return d, nil
+}
+
+func (d *entrance) address() string {
+	if d.listener == nil {
+		return ""
+	}
+	return d.listener.Addr().String()
+}
+
+func (d *entrance) accept() {
+	for {
+		conn, err := d.listener.Accept()
+		if err != nil {
+			return
+		}
+		go d.admit(conn)
+	}
+}
+
+// admit lets in who knows the key.
+func (d *entrance) admit(conn net.Conn) {
+	var hello [17]byte
+	err := conn.SetDeadline(time.Now().Add(2 * time.Second))
+	if err == nil {
+		err = readFull(conn, hello[:])
+	}
+	if err != nil || subtle.ConstantTimeCompare(hello[:16], d.key[:]) != 1 {
+		conn.Close()
+		return
+	}
+	select {
+	case d.arrivals <- arrival{conn, hello[16]}:
+	case <-d.closed:
+		conn.Close()
+	}
+}
+
+func (d *entrance) close() {
+	if d.listener == nil {
+		return
+	}
+	d.once.Do(func() { close(d.closed); d.listener.Close() })
+	select {
+	case late := <-d.arrivals:
+		late.conn.Close()
+	default:
+	}
+}
+
+// serve answers the partner of a round until it is done or the slot is over; what goes wrong the partner sees too.
+func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
+	if d.listener == nil {
+		return
+	}
+	deadline := time.Now().Add(slot)
+	timer := time.NewTimer(slot)
+	defer timer.Stop()
+	for {
+		select {
+		case a := <-d.arrivals:
+			if a.round == byte(round) {
+				answer(a.conn, deadline)
+				a.conn.Close()
+				return
+			}
+			a.conn.Close() // who came too late to its own round
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// measure fills in the figures of a link.
+func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Duration) {
+	if to.Address == "" {
+		l.Error = "rank " + fmt.Sprint(l.B) + " cannot listen: " + to.Reason
+		return
+	}
+	deadline := time.Now().Add(slot)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", to.Address)
+	if err != nil {
+		l.Error = err.Error()
+		return
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // also where the caller gives up
+	defer stop()
+	if _, err = conn.Write(append(bytes.Clone(to.Key), byte(round))); err == nil {
+		err = l.talk(conn, slot)
+	}
+	if err != nil {
+		*l = Link{A: l.A, B: l.B, Together: l.Together, Error: err.Error()}
+	}
+}
+
+// talk does the three measurements, each in a quarter of the slot.
+func (l *Link) talk(conn net.Conn, slot time.Duration) error {
+	latency, err := roundTrip(conn, slot/4)
+	if err != nil {
+		return fmt.Errorf("latency: %w", err)
+	}
+	l.LatencySeconds = latency.Seconds() / 2
+	if l.AToB, err = throughput(conn, send, slot/4); err != nil {
+		return fmt.Errorf("bandwidth to rank %d: %w", l.B, err)
+	}
+	if l.BToA, err = throughput(conn, receive, slot/4); err != nil {
+		return fmt.Errorf("bandwidth from rank %d: %w", l.B, err)
+	}
+	return leave(conn)
+}

@@ -1,0 +1,147 @@
+package measure
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"time"
+)
+
+// What the rank that measures asks of the other: a byte and a number of bytes. Both sides know what follows.
+const (
+	ping    = 'p' // the number comes back
+	send    = 's' // so many bytes follow; the request comes back when all are there
+	receive = 'r' // so many bytes come back
+	bye     = 'b'
+)
+
+const (
+	requestBytes = 9
+	pieceBytes   = 256 << 10 // of a transfer, written at once
+	firstBytes   = 64 << 10  // of the first transfer
+	mostBytes    = 256 << 20 // of the last
+	mostPings    = 200
+)
+
+func request(what byte, n int) []byte {
+	b := make([]byte, requestBytes)
+	b[0] = what
+	binary.LittleEndian.PutUint64(b[1:], uint64(n))
+	return b
+}
+
+// roundTrip is the median time of small messages there and back.
+func roundTrip(conn net.Conn, budget time.Duration) (time.Duration, error) {
+	var times []time.Duration
+	message, echo := request(ping, 0), make([]byte, requestBytes)
+	for began := time.Now(); len(times) < 3 || len(times) < mostPings && time.Since(began) < budget; {
+		start := time.Now()
+		if _, err := conn.Write(message); err != nil {
+			return 0, err
+		}
+		if err := readFull(conn, echo); err != nil {
+			return 0, err
+		}
+		times = append(times, time.Since(start))
+	}
+	slices.Sort(times)
+	return max(times[len(times)/2], 1), nil
+}
+
+// throughput is that of the largest of transfers that grow until one takes a quarter of the budget, in MB/s.
+func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error) {
+	piece, echo := make([]byte, pieceBytes), make([]byte, requestBytes)
+	began := time.Now()
+	for n := firstBytes; ; {
+		start := time.Now()
+		if _, err := conn.Write(request(what, n)); err != nil {
+			return 0, err
+		}
+		var err error
+		if what == send {
+			if err = write(conn, piece, n); err == nil {
+				err = readFull(conn, echo)
+			}
+		} else {
+			err = discard(conn, piece, n)
+		}
+		if err != nil {
+			return 0, err
+		}
+		took := max(time.Since(start), 1)
+		if n >= mostBytes || took >= budget/4 || time.Since(began)+2*took > budget {
+			return float64(n) / took.Seconds() / 1e6, nil
+		}
+		// A fast link is not asked for many small transfers; none is expected to take more than half of the budget.
+		n = min(n*int(max(min(budget/(2*took), 16), 2)), mostBytes)
+	}
+}
+
+func leave(conn net.Conn) error {
+	_, err := conn.Write(request(bye, 0))
+	return err
+}
+
+// answer serves a rank that measures until it says bye, an error or the deadline.
+func answer(conn net.Conn, deadline time.Time) error {
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	piece, head := make([]byte, pieceBytes), make([]byte, requestBytes)
+	for {
+		if err := readFull(conn, head); err != nil {
+			return err
+		}
+		n := binary.LittleEndian.Uint64(head[1:])
+		if n > mostBytes {
+			return fmt.Errorf("got a transfer of %d bytes, want at most %d", n, mostBytes)
+		}
+		var err error
+		switch head[0] {
+		case ping:
+			_, err = conn.Write(head)
+		case send:
+			if err = discard(conn, piece, int(n)); err == nil {
+				_, err = conn.Write(head)
+			}
+		case receive:
+			err = write(conn, piece, int(n))
+		case bye:
+			return nil
+		default:
+			err = fmt.Errorf("got request %q, want p, s, r or b", head[0])
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func write(conn net.Conn, piece []byte, n int) error {
+	for n > 0 {
+		m, err := conn.Write(piece[:min(n, len(piece))])
+		if err != nil {
+			return err
+		}
+		n -= m
+	}
+	return nil
+}
+
+func discard(conn net.Conn, piece []byte, n int) error {
+	for n > 0 {
+		m := min(n, len(piece))
+		if err := readFull(conn, piece[:m]); err != nil {
+			return err
+		}
+		n -= m
+	}
+	return nil
+}
+
+func readFull(r io.Reader, b []byte) error {
+	_, err := io.ReadFull(r, b)
+	return err
+}
