@@ -31,6 +31,12 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 			return j.sayFinished()
 		}
 	}
+	return startRanks(ctx, opts)
+}
+
+// startRanks is what a run and a profile have in common: the same command line, once for each rank.
+func startRanks(ctx context.Context, opts trainOptions) error {
+	place := opts.place
 	program, err := os.Executable()
 	if err != nil {
 		return err

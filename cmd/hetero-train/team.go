@@ -128,10 +128,15 @@ func (j *job) memoryBytes() int64 {
 
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
 func (j *job) joinTeam(ctx context.Context) (err error) {
-	place := j.opts.place
-	if place.WorldSize <= 1 {
+	if j.opts.place.WorldSize <= 1 {
 		return nil
 	}
+	return j.meet(ctx, j.facts())
+}
+
+// meet joins the other ranks, which must have the same facts.
+func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
+	place := j.opts.place
 	j.team = &team{place: place}
 	token, err := readToken(j.cfg.Parallel.TokenFile, j.opts.env)
 	if err != nil {
@@ -147,7 +152,7 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 	p := j.cfg.Parallel
 	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Facts: j.facts(), Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
+		Address: place.Master(), Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: j.opts.log, Listener: listener, Status: j.team.position})
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ type Bandwidth struct {
 }
 
 // Memory measures the bandwidth of the device's memory with its own measurement (device.PeakMeasurer) where it has one, else by copies
-// within it.
+// within it. Copies come first; reading and writing are left out where preparing so much memory has used the time up.
 func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandwidth, error) {
 	var b Bandwidth
 	m, ok := dev.(device.PeakMeasurer)
@@ -27,6 +27,7 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 		b.Copy, err = copyWithin(ctx, dev, budget)
 		return b, err
 	}
+	began, last := time.Now(), time.Duration(0)
 	for _, p := range []struct {
 		what device.Peak
 		into *float64
@@ -34,7 +35,12 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 		if err := ctx.Err(); err != nil {
 			return b, err
 		}
+		if last > 0 && time.Since(began)+last > budget {
+			break
+		}
+		start := time.Now()
 		v, err := m.MeasurePeak(p.what, budget/3)
+		last = time.Since(start)
 		if errors.Is(err, device.ErrUnsupported) {
 			continue
 		}

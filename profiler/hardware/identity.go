@@ -1,0 +1,71 @@
+package hardware
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// Identity names the hardware under one rank.
+type Identity struct {
+	// Fingerprint is a hash of what a profile measured here depends on: the device and its model, the CPU and how much of it the rank may use, its
+	// memory, and the card itself by its UUID. Nothing measured is in it.
+	Fingerprint string
+	// Type is a short key of the type of device and of what the rank may use of it, the same for all devices alike:
+	// "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread", "cuda NVIDIA H100 80GB HBM3". It holds no character that is special in a file name
+	// but spaces.
+	Type string
+}
+
+// memoryUnit rounds memory: kernels of different versions keep some MB to themselves.
+const memoryUnit = 256 << 20
+
+// Identify tells what a rank computes on. gpu is its card, nil for a rank that computes on the CPU.
+func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
+	cpu := host.CPU
+	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable), cpus(cpu.Quota),
+		strconv.FormatInt((host.Memory.Limit+memoryUnit/2)/memoryUnit, 10)}
+	var kind strings.Builder
+	fmt.Fprintf(&kind, "%s %s", dev.Kind, squeeze(dev.Model))
+	if gpu != nil {
+		facts = append(facts, gpu.UUID, gpu.Name, strconv.FormatInt(gpu.MemoryBytes/memoryUnit, 10), strconv.FormatBool(gpu.MIG))
+	} else {
+		threads := "threads"
+		if dev.Threads == 1 {
+			threads = "thread"
+		}
+		fmt.Fprintf(&kind, " %s %s CPUs %d %s", dev.ISA, cpus(min(cpu.Quota, float64(max(dev.Threads, 1)))), dev.Threads, threads)
+	}
+	return Identity{Fingerprint: Fingerprint(facts...), Type: squeeze(kind.String())}
+}
+
+// Fingerprint hashes facts in their order.
+func Fingerprint(facts ...string) string {
+	h := sha256.New()
+	for _, f := range facts {
+		fmt.Fprintf(h, "%d:%s", len(f), f) // no two lists give the same bytes
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// cpus is a quota to two digits: 0.8, 16.
+func cpus(quota float64) string {
+	return strconv.FormatFloat(math.Round(100*quota)/100, 'f', -1, 64)
+}
+
+// squeeze leaves letters, digits and a few signs of a name, and single spaces between.
+func squeeze(name string) string {
+	clean := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_+@", r) {
+			return r
+		}
+		return ' '
+	}, name)
+	return strings.Join(strings.Fields(clean), " ")
+}

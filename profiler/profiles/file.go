@@ -1,0 +1,147 @@
+package profiles
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+)
+
+// maxFile is the most bytes of a profile that is read: a thousand ranks take about 2 MB.
+const maxFile = 64 << 20
+
+// FormatError says why a file is no profile that this program can read.
+type FormatError struct {
+	Path   string
+	Reason string
+}
+
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("hardware profile %s: %s", e.Path, e.Reason)
+}
+
+// Load reads gpu_profiles.json. What is wrong with its content is a *FormatError, also a schema version that this program does not know.
+func Load(path string) (*Ranks, error) {
+	text, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("hardware profile: %w", err)
+	}
+	p := new(Ranks)
+	if err := decode(text, p, &p.Origin); err != nil {
+		return nil, &FormatError{path, err.Error()}
+	}
+	if err := p.check(); err != nil {
+		return nil, &FormatError{path, err.Error()}
+	}
+	return p, nil
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
+	}
+	return text, err
+}
+
+// decode looks at the version first: a newer file may have other types.
+func decode(text []byte, into any, origin *Origin) error {
+	var version struct {
+		SchemaVersion *int `json:"schema_version"`
+	}
+	if err := json.Unmarshal(text, &version); err != nil {
+		return fmt.Errorf("it is no JSON object: %w", err)
+	}
+	switch v := version.SchemaVersion; {
+	case v == nil:
+		return errors.New("it has no schema_version: it is not from hetero-train profile")
+	case *v > SchemaVersion:
+		return fmt.Errorf("schema_version: got %d, want at most %d: it is from a newer hetero-train; run hetero-train profile again", *v, SchemaVersion)
+	case *v < 1:
+		return fmt.Errorf("schema_version: got %d, want 1 to %d", *v, SchemaVersion)
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return err
+	}
+	if origin.Fingerprint == "" {
+		return errors.New("it has no fingerprint")
+	}
+	return nil
+}
+
+// check finds what a balancer could not use.
+func (p *Ranks) check() error {
+	if len(p.Ranks) == 0 {
+		return errors.New("it has no ranks")
+	}
+	for i, r := range p.Ranks {
+		switch {
+		case r.Rank != i:
+			return fmt.Errorf("ranks[%d]: rank: got %d, want %d", i, r.Rank, i)
+		case r.Fingerprint == "":
+			return fmt.Errorf("ranks[%d]: it has no fingerprint", i)
+		case !(r.ComputeScore > 0) || math.IsInf(r.ComputeScore, 0):
+			return fmt.Errorf("ranks[%d]: compute_score: got %v, want a positive number", i, r.ComputeScore)
+		case r.MemoryBytes <= 0:
+			return fmt.Errorf("ranks[%d]: memory_bytes: got %d, want a positive number", i, r.MemoryBytes)
+		}
+	}
+	return nil
+}
+
+// Save writes both files into dir, which it makes. Each is whole at any time: it is written beside its place and renamed.
+func Save(dir string, ranks *Ranks, system *System) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("hardware profile: %w", err)
+	}
+	if err := write(filepath.Join(dir, RanksFile), ranks); err != nil {
+		return err
+	}
+	return write(filepath.Join(dir, SystemFile), system)
+}
+
+func write(path string, v any) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write hardware profile %s: %w", path, err)
+		}
+	}()
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), ".profile-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(f.Name()))
+		}
+	}()
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes a rename last over a loss of power.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

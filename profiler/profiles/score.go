@@ -1,0 +1,73 @@
+package profiles
+
+import (
+	"fmt"
+	"math"
+)
+
+// DefaultMemoryShare is the share of a step that is taken to be bound by memory where no model says better: that of ResNet-50 at 224 pixels in bf16 on
+// an H100, whose arithmetic alone would allow 40,700 images/s and whose memory, layer by layer, 10,800: 1 - 10.8/40.7 = 0.73. Most of what is
+// trained today has normalisations, activations and optimizers between its products and is nearer to that than to pure arithmetic.
+const DefaultMemoryShare = 0.7
+
+// bandwidthUnit makes scores readable: 1 TFLOP/s and 10 GB/s give 1.0. A common factor changes no share.
+const bandwidthUnit = 10 // GB/s
+
+// Formula is the score in words, for files and people.
+const Formula = "tflops(dtype)^compute_share * (copy GB/s / 10)^memory_share"
+
+// Score is a rank's compute score: the weighted geometric mean of its arithmetic and its memory bandwidth.
+//
+//	tflops       of matrix products in the training's element type, > 0
+//	gbytes       of memory bandwidth a second (read and written), GB/s, > 0
+//	memoryShare  the share of a step's time that is bound by memory, 0 to 1
+//
+// A geometric mean, because a step's time is a sum of parts that shrink with one or the other: d(log time) is the mean of the
+// two d(log)s, weighted by the parts. It is exact for small differences between ranks, and the balancer corrects the rest.
+func Score(tflops, gbytes, memoryShare float64) (float64, error) {
+	for _, v := range []struct {
+		name  string
+		value float64
+	}{{"TFLOP/s", tflops}, {"GB/s", gbytes}} {
+		if !(v.value > 0) || math.IsInf(v.value, 0) {
+			return 0, fmt.Errorf("compute score: got %v %s, want a positive number", v.value, v.name)
+		}
+	}
+	if !(memoryShare >= 0 && memoryShare <= 1) {
+		return 0, fmt.Errorf("compute score: memory-bound share: got %v, want 0 to 1", memoryShare)
+	}
+	return math.Pow(tflops, 1-memoryShare) * math.Pow(gbytes/bandwidthUnit, memoryShare), nil
+}
+
+// Work is what one operation of a step must do at least.
+type Work struct{ FLOPs, Bytes int64 }
+
+// MemoryShare is the share of a step's least time that operations take whose memory traffic takes longer than their arithmetic, on a device of
+// these speeds (a roofline). Without any work it is DefaultMemoryShare.
+func MemoryShare(step []Work, tflops, gbytes float64) float64 {
+	var bound, total float64
+	for _, w := range step {
+		arithmetic, traffic := float64(w.FLOPs)/(tflops*1e12), float64(w.Bytes)/(gbytes*1e9)
+		total += max(arithmetic, traffic)
+		if traffic > arithmetic {
+			bound += traffic
+		}
+	}
+	if !(total > 0) || math.IsInf(total, 0) {
+		return DefaultMemoryShare
+	}
+	return bound / total
+}
+
+// Relative divides scores by the smallest: the slowest rank has 1.0.
+func Relative(scores []float64) []float64 {
+	slowest := math.Inf(1)
+	for _, s := range scores {
+		slowest = min(slowest, s)
+	}
+	out := make([]float64, len(scores))
+	for i, s := range scores {
+		out[i] = s / slowest
+	}
+	return out
+}
