@@ -145,6 +145,24 @@ func (p *profiling) find() (err error) {
 	return nil
 }
 
+// identity is the hardware under a job's device: what a profile of it is known by.
+func (j *job) identity() (hardware.Identity, error) {
+	host, err := system.Detect()
+	if err != nil {
+		j.opts.log.Debug("this machine does not tell everything", "error", err)
+	}
+	info, gpus := j.device.Info(), hardware.None("not asked for")
+	if info.Kind == "cuda" {
+		gpus = hardware.Open()
+		defer gpus.Close()
+	}
+	gpu, err := cardOf(info, gpus, j.opts.env)
+	if err != nil {
+		return hardware.Identity{}, err
+	}
+	return hardware.Identify(info, host, gpu), nil
+}
+
 // cardOf is the GPU behind a device, nil for a device that is none.
 func cardOf(info device.Info, gpus *hardware.GPUs, env environment) (*hardware.GPU, error) {
 	var number int
@@ -154,7 +172,7 @@ func cardOf(info device.Info, gpus *hardware.GPUs, env environment) (*hardware.G
 	visible, set := env.lookup("CUDA_VISIBLE_DEVICES")
 	gpu, err := gpus.Visible(visible, set, number)
 	if err != nil {
-		return nil, fmt.Errorf("profile: device %s: %w", info.Name, err)
+		return nil, fmt.Errorf("device %s: %w", info.Name, err)
 	}
 	return &gpu, nil
 }

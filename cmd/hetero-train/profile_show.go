@@ -89,7 +89,7 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 		if r.GPU != nil {
 			name = r.GPU.Name
 		}
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.3g\t%.1f\t%.1f\t%.1f\t%d MB\t%.2f\t%.2f\n", r.Rank, r.Host, r.Device.Name, name, m.DType, m.TFLOPS,
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%.3g\t%.1f\t%.1f\t%.1f\t%d MB\t%.3g\t%.2f\n", r.Rank, r.Host, r.Device.Name, name, m.DType, m.TFLOPS,
 			m.Memory.Copy, m.Copies.ToDevice, m.Copies.ToHost, r.MemoryBytes>>20, r.ComputeScore, r.RelativeScore)
 	}
 	if err := t.Flush(); err != nil {

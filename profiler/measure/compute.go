@@ -57,11 +57,14 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 const passes = 10
 
 // product is the time of the fastest pass.
-func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (best time.Duration, err error) {
+func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration, error) {
+	return kernel(ctx, dev, device.Linear{}, budget, device.Spec(dt, size, size), device.Spec(dt, size, size))
+}
+
+// kernel is the time of the fastest pass of an op over operands in the layouts that the device likes.
+func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
-	op := device.Linear{}
-	in := []device.TensorSpec{device.Spec(dt, size, size), device.Spec(dt, size, size)}
 	out, err := op.Infer(in)
 	if err != nil {
 		return 0, err
@@ -71,19 +74,19 @@ func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, 
 			specs[i].Layout = device.Any
 		}
 	}
-	kernel, err := dev.Compile(op, in, out)
+	k, err := dev.Compile(op, in, out)
 	if err != nil {
 		return 0, err
 	}
-	defer kernel.Close()
-	launch := device.Launch{Name: "product", Kernel: kernel}
-	for _, s := range kernel.In() {
-		launch.In = append(launch.In, m.filled(s.Size(), dt))
+	defer k.Close()
+	launch := device.Launch{Name: "measure", Kernel: k}
+	for _, s := range k.In() {
+		launch.In = append(launch.In, m.filled(s.Size(), s.DType))
 	}
-	for _, s := range kernel.Out() {
+	for _, s := range k.Out() {
 		launch.Out = append(launch.Out, m.region(s.Size()))
 	}
-	launch.Workspace = m.region(kernel.Workspace())
+	launch.Workspace = m.region(k.Workspace())
 	if m.err != nil {
 		return 0, m.err
 	}

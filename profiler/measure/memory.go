@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // Bandwidth is that of a device's own memory, far beyond its caches, in GB/s. 0 is what the device cannot measure.
@@ -17,15 +18,25 @@ type Bandwidth struct {
 	Copy  float64 `json:"copy_gbytes_per_second"` // read and written
 }
 
-// Memory measures the bandwidth of the device's memory with its own measurement (device.PeakMeasurer) where it has one, else by copies
-// within it. Copies come first; reading and writing are left out where preparing so much memory has used the time up.
+// leastPeak is the budget from which on a device measures itself: it prepares hundreds of MB first.
+const leastPeak = 2 * time.Second
+
+// Memory measures the bandwidth of the device's memory with its own measurement (device.PeakMeasurer) where it has one and the budget is
+// 2 s or more; reading and writing are left out where preparing has used the time up. Otherwise Copy is that of adding two tensors of
+// up to 32 MiB: rougher, and too good where a cache holds them.
 func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandwidth, error) {
 	var b Bandwidth
 	m, ok := dev.(device.PeakMeasurer)
-	if !ok {
-		var err error
-		b.Copy, err = copyWithin(ctx, dev, budget)
-		return b, err
+	if !ok || budget < leastPeak {
+		bytes, took, err := grow(mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
+			spec := device.Spec(tensor.F32, int(bytes/4))
+			return kernel(ctx, dev, device.Binary{Func: device.Add}, budget, spec, spec)
+		})
+		if err != nil {
+			return b, fmt.Errorf("memory bandwidth: %w", err)
+		}
+		b.Copy = 3 * float64(bytes) / took.Seconds() / 1e9
+		return b, nil
 	}
 	began, last := time.Now(), time.Duration(0)
 	for _, p := range []struct {
@@ -52,18 +63,28 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 	return b, nil
 }
 
-// copyBytes is the size of copies: beyond most caches, and an H100 moves it in some 40 us.
-const copyBytes = 64 << 20
+const (
+	// leastMoved is the memory that a slow device begins with, mostAdded that of a tensor that is added, and mostCopied that of a copy: an
+	// H100 moves it in about a millisecond over PCIe. All in bytes.
+	leastMoved = 1 << 20
+	mostAdded  = 32 << 20
+	mostCopied = 64 << 20
+)
 
-func copyWithin(ctx context.Context, dev device.Device, budget time.Duration) (_ float64, err error) {
-	m := memory{dev: dev}
-	defer func() { err = errors.Join(err, m.free()) }()
-	src, dst := m.region(copyBytes), m.region(copyBytes)
-	took, err := m.fastest(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
-	if err != nil {
-		return 0, fmt.Errorf("memory bandwidth: %w", err)
+// grow repeats work on four times the memory as long as that is expected to fit into half of the budget, and gives what is left to the last size.
+func grow(most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
+	began := time.Now()
+	for bytes = leastMoved; ; bytes *= 4 {
+		start := time.Now()
+		if took, err = work(bytes, 0); err != nil {
+			return bytes, 0, err
+		}
+		if next := 4 * time.Since(start); 4*bytes > most || time.Since(began)+next > budget/2 {
+			break
+		}
 	}
-	return 2 * copyBytes / took.Seconds() / 1e9, nil
+	again, err := work(bytes, budget-time.Since(began))
+	return bytes, min(took, again), err
 }
 
 // Copies is what moves between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
@@ -75,23 +96,40 @@ type Copies struct {
 
 // HostDevice measures copies between page-locked host memory and the device.
 func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c Copies, err error) {
+	rate := func(there bool) (float64, error) {
+		bytes, took, err := grow(mostCopied, budget/3, func(bytes int64, budget time.Duration) (time.Duration, error) {
+			return copied(ctx, dev, bytes, there, budget)
+		})
+		return float64(bytes) / took.Seconds() / 1e9, err
+	}
+	if c.ToDevice, err = rate(true); err == nil {
+		c.ToHost, err = rate(false)
+	}
+	if err != nil {
+		return Copies{}, fmt.Errorf("host-device copies: %w", err)
+	}
+	took, err := copied(ctx, dev, 4<<10, true, budget/3)
+	if err != nil {
+		return Copies{}, fmt.Errorf("host-device copies: %w", err)
+	}
+	c.LatencySeconds = took.Seconds()
+	return c, nil
+}
+
+// copied is the time of a copy from host to device (there) or back.
+func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
-	host, there := m.alloc(m.dev.AllocHost, copyBytes), m.region(copyBytes)
+	host, far := m.alloc(dev.AllocHost, bytes), m.region(bytes)
 	if m.err != nil {
-		return c, fmt.Errorf("host-device copies: %w", m.err)
+		return 0, m.err
 	}
-	here := device.Whole(host)
-	clear(here.Host())
-	small := func(r device.Region) device.Region { r.Bytes = 4 << 10; return r }
-	var took [3]time.Duration
-	for i, pair := range [][2]device.Region{{there, here}, {here, there}, {small(there), small(here)}} {
-		took[i], err = m.fastest(ctx, budget/3, func(s device.Stream) error { return s.Copy(pair[0], pair[1]) })
-		if err != nil {
-			return c, fmt.Errorf("host-device copies: %w", err)
-		}
+	dst, src := far, device.Whole(host)
+	clear(host.Host())
+	if !there {
+		dst, src = src, dst
 	}
-	return Copies{copyBytes / took[0].Seconds() / 1e9, copyBytes / took[1].Seconds() / 1e9, took[2].Seconds()}, nil
+	return m.fastest(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
 }
 
 // triadElements is the length of each of the three arrays: together 192 MiB.

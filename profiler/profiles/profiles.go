@@ -82,7 +82,11 @@ type Measured struct {
 
 // String is the log line that users look for.
 func (r Rank) String() string {
-	return fmt.Sprintf("Node %d: Compute score %.1f, Memory %dMB", r.Rank, r.ComputeScore, r.MemoryBytes>>20)
+	digits := fmt.Sprintf("%.1f", r.ComputeScore)
+	if r.ComputeScore < 1 {
+		digits = fmt.Sprintf("%.2g", r.ComputeScore)
+	}
+	return fmt.Sprintf("Node %d: Compute score %s, Memory %dMB", r.Rank, digits, r.MemoryBytes>>20)
 }
 
 // Rate computes the scores of all ranks. shares are the ranks' memory-bound shares of a step; their mean holds for all, so that scores can

@@ -1,0 +1,195 @@
+package profiles
+
+import (
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+func TestScoreIsAWeightedGeometricMean(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		tflops, gbytes float64
+		memory         float64
+		want           float64
+	}{
+		{"the unit", 1, 10, 0.7, 1},
+		{"arithmetic alone", 3, 500, 0, 3},
+		{"memory alone", 3, 500, 1, 50},
+		{"both doubled is twice as fast", 2, 20, 0.7, 2},
+		{"a GTX 1650 in f32", 2.9, 128, 0.7, 8.206},
+		{"an H100 in bf16", 700, 3000, 0.7, 386.8},
+	} {
+		got, err := Score(c.tflops, c.gbytes, c.memory)
+		if err != nil || math.Abs(got-c.want) > 1e-3*c.want {
+			t.Errorf("%s: got %v, %v, want %v", c.name, got, err, c.want)
+		}
+	}
+	for _, bad := range [][3]float64{{0, 10, 0.5}, {1, 0, 0.5}, {-1, 10, 0.5}, {math.NaN(), 10, 0.5}, {1, math.Inf(1), 0.5}, {1, 10, 1.1}, {1, 10, -0.1}, {1, 10, math.NaN()}} {
+		if got, err := Score(bad[0], bad[1], bad[2]); err == nil {
+			t.Errorf("%v: got %v, want an error", bad, got)
+		}
+	}
+}
+
+func TestMemoryShareIsARoofline(t *testing.T) {
+	product, move := Work{FLOPs: 3e12, Bytes: 1e9}, Work{FLOPs: 1, Bytes: 100e9} // 3 s and 1 s at 1 TFLOP/s and 100 GB/s
+	for _, c := range []struct {
+		step []Work
+		want float64
+	}{
+		{[]Work{product, move}, 0.25},
+		{[]Work{product}, 0},
+		{[]Work{move, move}, 1},
+		{nil, DefaultMemoryShare},
+	} {
+		if got := MemoryShare(c.step, 1, 100); math.Abs(got-c.want) > 1e-12 {
+			t.Errorf("%v: got %v, want %v", c.step, got, c.want)
+		}
+	}
+	if fast, slow := MemoryShare([]Work{product, move}, 10, 100), MemoryShare([]Work{product, move}, 1, 100); fast <= slow {
+		t.Errorf("faster arithmetic: got %v, want more than %v of the time bound by memory", fast, slow)
+	}
+}
+
+func TestTheSlowestIsOne(t *testing.T) {
+	if got := Relative([]float64{8, 2, 5}); !slices.Equal(got, []float64{4, 1, 2.5}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// example is a profile of two unequal ranks.
+func example(t *testing.T) *Ranks {
+	t.Helper()
+	p := &Ranks{Origin: Origin{SchemaVersion: SchemaVersion, Program: "test"}}
+	for rank, m := range []Measured{{TFLOPS: 3, Memory: measure.Bandwidth{Copy: 128}}, {TFLOPS: 12, Memory: measure.Bandwidth{Copy: 350}}} {
+		name := []string{"GTX 1650", "RTX 3060"}[rank]
+		p.Ranks = append(p.Ranks, Rank{Rank: rank, Fingerprint: hardware.Fingerprint(name), Measured: m, MemoryBytes: int64(4*(rank+1)) << 30, GPU: &hardware.GPU{Name: name}})
+	}
+	if err := p.Rate("", nil); err != nil {
+		t.Fatal(err)
+	}
+	p.Seal()
+	return p
+}
+
+func TestRateUsesOneShareForAllRanks(t *testing.T) {
+	p := example(t)
+	if p.Score.MemoryShare != DefaultMemoryShare || p.Ranks[0].RelativeScore != 1 || !(p.Ranks[1].RelativeScore > 2) || math.Abs(p.Ranks[0].ComputeScore-8.3) > 0.05 {
+		t.Errorf("got %+v", p)
+	}
+	if got := p.Ranks[0].String(); got != "Node 0: Compute score 8.3, Memory 4096MB" {
+		t.Errorf("got %q", got)
+	}
+	if err := p.Rate("resnet50", []float64{0.2, 0.4}); err != nil || math.Abs(p.Score.MemoryShare-0.3) > 1e-12 || math.Abs(p.Score.ComputeShare-0.7) > 1e-12 || p.Score.Model != "resnet50" {
+		t.Errorf("got %+v, %v, want the mean of the ranks' shares", p.Score, err)
+	}
+	p.Ranks[1].Measured.TFLOPS = 0
+	if err := p.Rate("", nil); err == nil || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("a rank without a figure: got %v", err)
+	}
+}
+
+func TestSavedProfilesAreLoaded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "configs")
+	want := example(t)
+	host := Describe(system.Host{Name: "node7", CPU: system.CPU{Model: "EPYC", Quota: 0.8}, Disks: []system.Disk{{Name: "sda", Bytes: 5}}}, nil, "no driver")
+	for range 2 { // the second replaces the first
+		if err := Save(dir, want, &System{Origin: want.Origin, Hosts: []Host{host}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := Load(filepath.Join(dir, RanksFile))
+	if err != nil || len(got.Ranks) != 2 || got.Ranks[1].ComputeScore != want.Ranks[1].ComputeScore || got.Ranks[1].MemoryBytes != 8<<30 ||
+		got.Ranks[1].GPU.Name != "RTX 3060" || got.Fingerprint != want.Fingerprint {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 2 {
+		t.Errorf("the folder holds %v, %v, want the two files alone", left, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, SystemFile))
+	if err != nil || !strings.Contains(string(text), `"no_gpu": "no driver"`) || !strings.Contains(string(text), `"gpus": []`) || !strings.Contains(string(text), `"quota": 0.8`) {
+		t.Errorf("got %s, %v", text, err)
+	}
+}
+
+func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
+	dir := t.TempDir()
+	good := example(t)
+	if err := Save(dir, good, &System{Origin: good.Origin}); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, RanksFile)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	swap := func(from, to string) string {
+		if !strings.Contains(string(text), from) {
+			t.Fatalf("the file has no %s", from)
+		}
+		return strings.Replace(string(text), from, to, 1)
+	}
+	for _, c := range []struct{ name, text, want string }{
+		{"half a file", string(text[:len(text)/2]), "no JSON object"},
+		{"nothing", "", "no JSON object"},
+		{"another file", `{"lr": 0.1}`, "no schema_version"},
+		{"a newer one", swap(`"schema_version": 1`, `"schema_version": 2`), "newer hetero-train"},
+		{"a version of nobody", swap(`"schema_version": 1`, `"schema_version": 0`), "want 1 to 1"},
+		{"another type", swap(`"ranks": [`, `"ranks": 3, "x": [`), "ranks"},
+		{"no ranks", `{"schema_version": 1, "fingerprint": "f", "ranks": []}`, "no ranks"},
+		{"no fingerprint", `{"schema_version": 1}`, "no fingerprint"},
+		{"ranks in disorder", swap(`"rank": 0`, `"rank": 1`), "ranks[0]: rank: got 1, want 0"},
+		{"a rank without memory", swap(`"memory_bytes": 4294967296`, `"memory_bytes": 0`), "memory_bytes"},
+		{"a rank without a score", swap(`"compute_score": `, `"compute_score": -`), "compute_score"},
+	} {
+		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var format *FormatError
+		if _, err := Load(path); !errors.As(err, &format) || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("%s: got %v, want a FormatError with %q", c.name, err, c.want)
+		}
+	}
+	if _, err := Load(filepath.Join(dir, "none.json")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no file: got %v", err)
+	}
+}
+
+func TestMatchKnowsHardwareByItsFingerprint(t *testing.T) {
+	p := example(t)
+	gtx, rtx := p.Ranks[0].Fingerprint, p.Ranks[1].Fingerprint
+	for _, c := range []struct {
+		name   string
+		prints []string
+		want   []float64 // scores; nil: a mismatch
+		says   string
+	}{
+		{"the same ranks", []string{gtx, rtx}, []float64{p.Ranks[0].ComputeScore, p.Ranks[1].ComputeScore}, ""},
+		{"in another order", []string{rtx, gtx}, []float64{p.Ranks[1].ComputeScore, p.Ranks[0].ComputeScore}, ""},
+		{"more cards alike, fewer of another", []string{gtx, gtx, gtx}, []float64{p.Ranks[0].ComputeScore, p.Ranks[0].ComputeScore, p.Ranks[0].ComputeScore}, ""},
+		{"one card exchanged", []string{gtx, hardware.Fingerprint("H100")}, nil, "rank 1"},
+	} {
+		ranks, mismatch := p.Match(c.prints)
+		var got []float64
+		for i, r := range ranks {
+			got = append(got, r.ComputeScore)
+			if r.Rank != i {
+				t.Errorf("%s: entry %d is of rank %d", c.name, i, r.Rank)
+			}
+		}
+		if !slices.Equal(got, c.want) || !strings.Contains(mismatch, c.says) || (c.want == nil) != (mismatch != "") {
+			t.Errorf("%s: got %v, %q, want %v", c.name, got, mismatch, c.want)
+		}
+	}
+}
