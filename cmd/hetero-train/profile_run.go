@@ -86,6 +86,11 @@ func (p *profiling) run(ctx context.Context) error {
 		}
 	}
 	p.deadline = time.Now().Add(p.budget.limit)
+	if j.team.leads() { // now, not after all has been measured for nothing
+		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
+			return withCode(exitIO, fmt.Errorf("profile: folder for the results: %w", err))
+		}
+	}
 	if err := p.find(); err != nil {
 		return err
 	}
@@ -273,7 +278,7 @@ func (p *profiling) measureHost(ctx context.Context) {
 	h := profiles.Describe(p.host, p.gpus.All(), p.gpus.Reason())
 	skipped := &p.report.Rank.Skipped
 	_ = p.part("memory of the host", skipped, func() (err error) { // what fails here is noted as skipped
-		h.TriadBytes, err = measure.Triad(ctx, usableCPUs(), p.budget.triad)
+		h.TriadGBytes, err = measure.Triad(ctx, usableCPUs(), p.budget.triad)
 		return err
 	})
 	_ = p.part("disk", skipped, func() error {
@@ -291,14 +296,11 @@ func (p *profiling) measureHost(ctx context.Context) {
 	p.report.Host = &h
 }
 
-// diskFolder is the folder for results; rank 0 makes it. Other machines take what they have of it.
+// diskFolder is the folder for results. Other machines than rank 0's take what they have of it.
 func (p *profiling) diskFolder() (string, error) {
 	folder, err := filepath.Abs(p.folder())
 	if err != nil {
 		return "", err
-	}
-	if p.job.team.leads() {
-		return folder, os.MkdirAll(folder, 0o755)
 	}
 	for {
 		if info, err := os.Stat(folder); err == nil && info.IsDir() {

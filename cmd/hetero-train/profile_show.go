@@ -120,7 +120,7 @@ func showHost(w io.Writer, h profiles.Host) {
 	if h.CPU.Quota < float64(h.CPU.Usable) {
 		fmt.Fprintf(w, " (quota %.2f)", h.CPU.Quota)
 	}
-	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", gib(h.Memory.Total), gib(h.Memory.Limit), h.TriadBytes)
+	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", gib(h.Memory.Total), gib(h.Memory.Limit), h.TriadGBytes)
 	if h.WSL2 {
 		fmt.Fprint(w, ", WSL2")
 	}

@@ -58,7 +58,7 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 		t.Errorf("got %+v", got.Ranks)
 	}
 	h := got.Machine.Hosts
-	if len(h) != 1 || !slices.Equal(h[0].Ranks, []int{0}) || h[0].CPU.Model == "" || !(h[0].TriadBytes > 0) || h[0].Output == nil || h[0].Output.Folder != dir ||
+	if len(h) != 1 || !slices.Equal(h[0].Ranks, []int{0}) || h[0].CPU.Model == "" || !(h[0].TriadGBytes > 0) || h[0].Output == nil || h[0].Output.Folder != dir ||
 		(len(h[0].GPUs) == 0) == (h[0].NoGPU == "") || got.Machine.Fingerprint != got.Ranks.Fingerprint {
 		t.Errorf("got %+v", got.Machine)
 	}

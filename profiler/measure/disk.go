@@ -23,9 +23,15 @@ const (
 	diskFlush = 16 << 20
 )
 
-// Disk writes a file of at most most bytes into dir, waits until the disk has it, reads it back and removes it. It needs
-// most bytes of space.
+// Disk writes a file of at most most bytes into dir, and of a quarter of the space that is free there, waits until the disk has it, reads it
+// back and removes it.
 func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d DiskSpeed, err error) {
+	if free, known := freeBytes(dir); known {
+		most = min(most, free/4)
+	}
+	if most <= 0 {
+		return d, fmt.Errorf("disk: %s is full", dir)
+	}
 	f, err := os.CreateTemp(dir, ".profile-*")
 	if err != nil {
 		return d, fmt.Errorf("disk: %w", err)

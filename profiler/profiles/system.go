@@ -17,20 +17,20 @@ type System struct {
 
 // Host is one machine, as its first rank sees it.
 type Host struct {
-	Name       string         `json:"name"`
-	Ranks      []int          `json:"ranks"`
-	Kernel     string         `json:"kernel"`
-	WSL2       bool           `json:"wsl2"`
-	Container  string         `json:"container,omitempty"`
-	Cgroups    string         `json:"cgroups"`
-	CPU        CPU            `json:"cpu"`
-	Memory     Memory         `json:"memory"`
-	GPUs       []hardware.GPU `json:"gpus"`
-	NoGPU      string         `json:"no_gpu,omitempty"` // why there is none
-	Disks      []Disk         `json:"disks"`
-	Networks   []Network      `json:"networks"`
-	TriadBytes float64        `json:"memory_triad_gbytes_per_second"`
-	Output     *Output        `json:"output,omitempty"`
+	Name        string         `json:"name"`
+	Ranks       []int          `json:"ranks"`
+	Kernel      string         `json:"kernel"`
+	WSL2        bool           `json:"wsl2"`
+	Container   string         `json:"container,omitempty"`
+	Cgroups     string         `json:"cgroups"`
+	CPU         CPU            `json:"cpu"`
+	Memory      Memory         `json:"memory"`
+	GPUs        []hardware.GPU `json:"gpus"`
+	NoGPU       string         `json:"no_gpu,omitempty"` // why there is none
+	Disks       []Disk         `json:"disks"`
+	Networks    []Network      `json:"networks"`
+	TriadGBytes float64        `json:"memory_triad_gbytes_per_second"`
+	Output      *Output        `json:"output,omitempty"`
 }
 
 // CPU is that of a host.
