@@ -72,7 +72,6 @@ var layers = []layer{
 	{"profiler/runtime", nil},
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/analysis")},
-	{"profiler/hardware", imports("profiler/system")},
 	{"profiler/hardware", imports("engine/device", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
 	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
