@@ -44,8 +44,9 @@ const (
 
 func newEstimate(prior Curve) *estimate {
 	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, current: -1}
-	for _, p := range prior {
-		if p.Seconds > 0 && len(e.cells) < mostCells {
+	for i := range min(len(prior), mostCells) { // spread over all that are known
+		p := prior[i*(len(prior)-1)/max(min(len(prior), mostCells)-1, 1)]
+		if p.Seconds > 0 {
 			e.cells = append(e.cells, cell{samples: p.Samples, log: math.Log(p.Seconds), variance: priorError * priorError})
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/curves"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
 // balancing divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
@@ -23,6 +24,7 @@ type balancing struct {
 	job     *job
 	cfg     *config.Config
 	known   []knownRank // what each rank said of itself
+	scores  []float64   // compute scores of a profile; nil: there is none
 	cache   *curves.Cache
 	options balancer.Options
 	policy  balancer.Policy // nil with fixed shares
@@ -30,6 +32,7 @@ type balancing struct {
 
 	step     balancer.Step
 	health   []balancer.HealthWindow // one a rank
+	errors   []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
 	detector *balancer.Detector
 	healthy  *balancer.References
 	observed []balancer.Observation
@@ -41,7 +44,7 @@ type balancing struct {
 // knownRank is what a rank knows of itself before it trains.
 type knownRank struct {
 	Device      string         `json:"device"` // its type, the same on another machine with the same hardware
-	Score       float64        `json:"score"`  // compute score of its profile; 0: it has none
+	Fingerprint string         `json:"fingerprint"`
 	MemoryBytes int64          `json:"memory_bytes"`
 	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
 }
@@ -49,8 +52,11 @@ type knownRank struct {
 // newBalancing learns what every rank knows. All ranks call it.
 func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	b := &balancing{job: j, cfg: j.cfg}
-	own := knownRank{Device: j.deviceType(), MemoryBytes: j.memoryBytes()}
-	var err error
+	identity, err := j.identity()
+	if err != nil {
+		return nil, err
+	}
+	own := knownRank{Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
 	if b.learns() {
 		if own.Curve, err = b.openCache(own.Device); err != nil {
 			j.opts.log.Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
@@ -70,8 +76,38 @@ func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 			return nil, fmt.Errorf("what rank %d knows of itself: %w", rank, err)
 		}
 	}
+	if err := b.gatherScores(ctx); err != nil {
+		return nil, err
+	}
 	b.sayRanks()
 	return b, nil
+}
+
+// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware.
+func (b *balancing) gatherScores(ctx context.Context) error {
+	return b.job.team.tell(ctx, "compute scores", &b.scores, func() error {
+		path := b.cfg.Profile.GPUProfiles
+		if path == "" {
+			return nil
+		}
+		p, err := profiles.Load(path)
+		if err != nil {
+			return usageError("profile.gpu_profiles: %w", err)
+		}
+		fingerprints := make([]string, len(b.known))
+		for rank, k := range b.known {
+			fingerprints[rank] = k.Fingerprint
+		}
+		ranks, mismatch := p.Match(fingerprints)
+		if mismatch != "" {
+			b.job.opts.log.Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
+			return nil
+		}
+		for _, r := range ranks {
+			b.scores = append(b.scores, r.ComputeScore)
+		}
+		return nil
+	})
 }
 
 // learns reports whether curves of earlier runs are used and left for later ones.
@@ -110,8 +146,8 @@ func (b *balancing) sayRanks() {
 	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
 	for rank, k := range b.known {
 		score := "unknown"
-		if k.Score > 0 {
-			score = fmt.Sprintf("%.1f", k.Score)
+		if b.scores != nil {
+			score = fmt.Sprintf("%.1f", b.scores[rank])
 		}
 		log.Info(fmt.Sprintf("Node %d: Compute score %s, Memory %dMB", rank, score, k.MemoryBytes>>20), "device", k.Device)
 	}
@@ -132,7 +168,7 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
 		*list = make([]float64, ranks)
 	}
-	b.health, b.observed = make([]balancer.HealthWindow, ranks), make([]balancer.Observation, ranks)
+	b.health, b.errors, b.observed = make([]balancer.HealthWindow, ranks), slices.Repeat([]int{-1}, ranks), make([]balancer.Observation, ranks)
 	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
 	if j := b.job; j.opts.contest != nil {
 		b.contest = newContest(j.opts.contest, b)
@@ -147,19 +183,11 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 // know gives the policy what the ranks said of themselves.
 func (b *balancing) know() {
 	c, o := b.cfg.Balance, &b.options
-	scores, cached := make([]float64, len(b.known)), false
-	o.Curves = make([]balancer.Curve, len(b.known))
-	for rank, k := range b.known {
-		scores[rank], o.Curves[rank] = k.Score, k.Curve
-		cached = cached || len(k.Curve) > 0
-	}
-	if !slices.Contains(scores, 0) {
-		o.Scores = scores
-	} else if slices.ContainsFunc(scores, func(s float64) bool { return s > 0 }) && b.job.team.leads() {
-		b.job.opts.log.Warn("not every rank has a compute score: none is used")
-	}
-	if !cached {
-		o.Curves = nil
+	o.Scores = b.scores
+	if slices.ContainsFunc(b.known, func(k knownRank) bool { return len(k.Curve) > 0 }) {
+		for _, k := range b.known {
+			o.Curves = append(o.Curves, k.Curve)
+		}
 	}
 	switch c.Objective {
 	case "energy":
@@ -222,7 +250,7 @@ func (b *balancing) take(ranks []train.RankStep) {
 		s.Exposed = min(s.Exposed, t.Communication.Seconds())
 		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
 		s.Utilization[r], s.Memory[r] = rank.Load.UtilizationPercent/100, rank.Load.MemoryPercent/100
-		b.health[r].Add(healthOf(&rank.Load))
+		b.health[r].Add(b.healthOf(r, &rank.Load))
 	}
 }
 
@@ -257,12 +285,16 @@ func (b *balancing) end() {
 }
 
 // healthOf is a rank's load as the balancer reads it.
-func healthOf(l *train.Load) balancer.Health {
+func (b *balancing) healthOf(rank int, l *train.Load) balancer.Health {
 	h := balancer.Health{UtilizationPercent: l.UtilizationPercent, MemoryPercent: l.MemoryPercent, TemperatureCelsius: l.TemperatureCelsius, PowerWatts: l.PowerWatts,
 		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: nan, OtherProcesses: nan}
 	if l.OtherProcesses >= 0 {
 		h.OtherProcesses = float64(l.OtherProcesses)
 	}
+	if before := b.errors[rank]; before >= 0 && l.ECCErrors >= before {
+		h.ECCErrors = float64(l.ECCErrors - before)
+	}
+	b.errors[rank] = l.ECCErrors
 	return h
 }
 
@@ -281,10 +313,4 @@ func (b *balancing) keepCurve(end bool) {
 			b.cache = nil
 		}
 	}
-}
-
-// deviceType names this rank's type of device.
-func (j *job) deviceType() string {
-	info := j.device.Info()
-	return fmt.Sprintf("%s %s %s, %d threads", info.Kind, info.Model, info.ISA, info.Threads)
 }

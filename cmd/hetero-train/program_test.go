@@ -10,6 +10,19 @@ import (
 	"testing"
 )
 
+// TestMain gives the tests, and the programs that they start, a cache folder of their own: what one run learns of a device would
+// decide the shares of another.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hetero-train-cache-")
+	if err != nil {
+		panic(err)
+	}
+	os.Setenv("XDG_CACHE_HOME", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
 // program is the real binary with the configuration of a small run.
 type program struct{ path, config string }
 

@@ -86,6 +86,7 @@ func (o *records) StepDone(r *train.StepRecord) {
 		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
 		m.Exchanges, m.Bytes, m.Buckets = t.Exchanges, own.Bytes, int64(own.Buckets)
 		m.GPUUtilization, m.GPUMemoryPercent = own.Load.UtilizationPercent, own.Load.MemoryPercent
+		m.Temperature, m.Power = own.Load.TemperatureCelsius, own.Load.PowerWatts
 		w.Append(m)
 	}
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
-	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
 // job is one training process: everything that runTrain opens, in the order in which it is closed again.
@@ -373,16 +372,7 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, KeepBest: c.Checkpoint.Best, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
-		sampler := system.NewSampler()
-		j.later(sampler.Close)
-		o.Load = func() train.Load {
-			if j.quiet() {
-				return train.UnknownLoad()
-			}
-			l, sampled := train.UnknownLoad(), sampler.Sample()
-			l.UtilizationPercent, l.MemoryPercent = sampled.CPUPercent, sampled.MemoryPercent
-			return l
-		}
+		o.Load = j.openLoad()
 	}
 	if b := j.balancing; b != nil && b.policy != nil {
 		o.Splitter = b

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// openLoad begins to watch this rank's device and what the process takes of its machine. What is returned is called once a step.
+func (j *job) openLoad() func() train.Load {
+	process, probe := system.NewSampler(), j.openProbe()
+	j.later(process.Close)
+	j.later(probe.Close)
+	lost := false
+	return func() train.Load {
+		l := train.UnknownLoad()
+		if j.quiet() {
+			return l
+		}
+		h, err := probe.Sample()
+		if err != nil && !lost {
+			lost = true
+			j.opts.log.Warn("how the device fares is not known any more", "error", err)
+		}
+		l = train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
+			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
+		if j.device.Info().Threads > 0 { // of every step, not twice a second
+			s := process.Sample()
+			l.UtilizationPercent, l.MemoryPercent = s.CPUPercent, s.MemoryPercent
+		}
+		return l
+	}
+}
+
+// openProbe watches the GPU of this rank, or the CPU.
+func (j *job) openProbe() *hardware.Probe {
+	if j.device.Info().Kind != "cuda" {
+		return hardware.ProbeCPU()
+	}
+	gpus := hardware.Open()
+	j.later(func() error { gpus.Close(); return nil })
+	card, err := cardOf(j.device.Info(), gpus, j.opts.env)
+	if err == nil && card != nil {
+		var probe *hardware.Probe
+		if probe, err = gpus.Probe(card.Index); err == nil {
+			return probe
+		}
+	}
+	j.opts.log.Warn("how the GPU fares is not known: the driver does not tell", "error", err)
+	return hardware.ProbeCPU()
+}
