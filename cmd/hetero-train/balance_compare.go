@@ -241,7 +241,7 @@ func (c *contest) measured() {
 	c.begin(c.splits[0])
 }
 
-// best is the best shares on lines through what was measured near the last center.
+// best is the best shares on lines through what was measured.
 func (c *contest) best() []int {
 	o := &c.balancing.options
 	c.lines = make([]balancer.Curve, len(c.points))
@@ -255,11 +255,11 @@ func (c *contest) best() []int {
 	return best
 }
 
-// line is the least-squares line through points, or, of a single share, that through nothing in no time.
+// line is the least-squares line through the points at shares like the last one, or, of a single share, that through nothing in no time.
 func line(points []balancer.Point, total int) balancer.Curve {
-	if len(points) > measureSplits {
-		points = points[len(points)-2*measureSplits+min(measureSplits, max(0, 2*measureSplits-len(points)))*2:]
-	}
+	const alike = 0.4 // log of the ratio of shares
+	last := points[len(points)-1].Samples
+	points = slices.DeleteFunc(slices.Clone(points), func(p balancer.Point) bool { return math.Abs(math.Log(p.Samples/last)) > alike })
 	n, mx, my := float64(len(points)), 0.0, 0.0
 	for _, p := range points {
 		mx, my = mx+p.Samples/n, my+p.Seconds/n
