@@ -25,6 +25,7 @@ var layers = []layer{
 	{"engine/config", nil},
 	{"balancer", nil},
 	{"balancer/simulate", imports("balancer")},
+	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 	{"cuda", nil},
 	{"nccl", nil},
@@ -85,7 +86,8 @@ var layers = []layer{
 var never = []layer{
 	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
 	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
-	{"engine/config", imports("engine/...", "profiler/...", "balancer")}, // others register with it
+	{"engine/config", imports("engine/...", "profiler/...", "balancer")},  // others register with it
+	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // likewise pure
 	{"engine/models", imports("engine/train")},
 	{"engine/models/...", imports("engine/train")},
 	{"engine/nn", imports("engine/device", "engine/device/...")},
