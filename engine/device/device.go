@@ -140,6 +140,22 @@ type ClockedEvent interface {
 	CompleteAt(at time.Duration) error
 }
 
+// Slowable is a device that can be made slower than it is, for experiments with unequal workers on equal machines: after each
+// launch it idles until the launch has taken a factor of its time. That is a simulation, and Info().Model says so. Either
+// method may be called from any goroutine at any time.
+type Slowable interface {
+	// SetSlowdown is for what runs from now on; 1 is as fast as the device is. ErrUnsupported: this one cannot.
+	SetSlowdown(factor float64) error
+	Slowdown() Slowdown
+}
+
+// Slowdown is what a slowed device did. Factor is that of now; Worked is how long launches took while it was above 1, Idle what
+// was added to them.
+type Slowdown struct {
+	Factor       float64
+	Worked, Idle time.Duration
+}
+
 // Buffer is a piece of memory.
 type Buffer interface {
 	Bytes() int64

@@ -19,6 +19,12 @@
 // GOMP_SPINCOUNT), a thread spins about as long as waking one takes. OMP_PROC_BIND binds the team's other threads, never
 // the caller's: Go starts threads from that one, which would all share its core.
 //
+// # Slowdown
+//
+// [device.Slowable] makes the device up to 1,000 times slower: a launch is followed by idle time, so that events come later too and
+// communication hides behind backward as it does on a slow device. Copies are not slowed down. Sleeps last a millisecond and more;
+// what is owed in between carries over. While the factor is 1 a run reads it once and does nothing else.
+//
 // # Layouts
 //
 // Images are plain (NCHW), nhwc, nChw8c or nChw16c; weights in whatever oneDNN's implementation reads best. The layout of

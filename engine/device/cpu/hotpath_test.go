@@ -112,6 +112,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		{"Reset", b.event.Reset},
 		{"Complete", b.event.Complete},
 		{"Memory", func() error { dev.Memory(); return nil }},
+		{"Slowdown", func() error { dev.(device.Slowable).Slowdown(); return nil }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			allocs := testing.AllocsPerRun(100, func() {

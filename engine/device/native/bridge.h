@@ -146,5 +146,18 @@ static inline ht_result ht_do_measure_peak(const ht_api *api, ht_device *d, int3
                                            double *per_second) {
   HT_CALL(void, api->measure_peak(d, what, seconds, per_second, &error));
 }
+static inline ht_result ht_do_set_slowdown(const ht_api *api, ht_device *d, double factor) {
+  if (!api->set_slowdown) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot be slowed down");
+  HT_CALL(void, api->set_slowdown(d, factor, &error));
+}
+typedef struct ht_slowdown {
+  double factor;
+  int64_t worked_ns, idle_ns;
+} ht_slowdown;
+static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
+  ht_slowdown s = {1, 0, 0};
+  if (api->slowdown) api->slowdown(d, &s.factor, &s.worked_ns, &s.idle_ns);
+  return s;
+}
 
 #endif

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -20,14 +21,17 @@ type Device struct {
 	api     *C.ht_api
 	ptr     *C.ht_device
 	info    device.Info
-	holds   holds // buffers, kernels, programs, streams, events, and calls under way
+	slowed  atomic.Pointer[device.Info] // info while the device is slowed down, else nil
+	holds   holds                       // buffers, kernels, programs, streams, events, and calls under way
 	compile sync.Mutex
+	slowing sync.Mutex // of SetSlowdown, so that Info says what the library does
 }
 
 var (
 	_ device.Device       = (*Device)(nil)
 	_ device.LayoutNamer  = (*Device)(nil)
 	_ device.PeakMeasurer = (*Device)(nil)
+	_ device.Slowable     = (*Device)(nil)
 )
 
 // Open opens the index-th device of the library's kind.
@@ -59,7 +63,43 @@ func (d *Device) hold() error {
 }
 
 // Info implements device.Device.
-func (d *Device) Info() device.Info { return d.info }
+func (d *Device) Info() device.Info {
+	if slowed := d.slowed.Load(); slowed != nil {
+		return *slowed
+	}
+	return d.info
+}
+
+// SetSlowdown implements device.Slowable.
+func (d *Device) SetSlowdown(factor float64) error {
+	if err := d.hold(); err != nil {
+		return err
+	}
+	defer d.holds.release()
+	d.slowing.Lock()
+	defer d.slowing.Unlock()
+	if err := check(C.ht_do_set_slowdown(d.api, d.ptr, C.double(factor)), d.info.Name); err != nil {
+		return err
+	}
+	if factor == 1 {
+		d.slowed.Store(nil)
+		return nil
+	}
+	slowed := d.info
+	slowed.Model += fmt.Sprintf(", simulated slowdown x%.3g", factor)
+	d.slowed.Store(&slowed)
+	return nil
+}
+
+// Slowdown implements device.Slowable. A closed device did nothing.
+func (d *Device) Slowdown() device.Slowdown {
+	if d.hold() != nil {
+		return device.Slowdown{Factor: 1}
+	}
+	defer d.holds.release()
+	s := C.ht_do_slowdown(d.api, d.ptr)
+	return device.Slowdown{Factor: float64(s.factor), Worked: time.Duration(s.worked_ns), Idle: time.Duration(s.idle_ns)}
+}
 
 // Memory implements device.Device. A closed device has given out nothing.
 func (d *Device) Memory() (allocated, peak int64) {

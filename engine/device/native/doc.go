@@ -6,7 +6,7 @@
 //	lib, err := native.Load("build/lib/libhetero_cpu.so", nil)
 //	dev, err := lib.Open(0, device.Options{})
 //
-// The device is a [device.Device]; it also implements [device.LayoutNamer] and [device.PeakMeasurer]. A library stays
+// The device is a [device.Device]; it also implements [device.LayoutNamer], [device.PeakMeasurer] and [device.Slowable]. A library stays
 // loaded for the life of the process: its worker threads cannot be taken back.
 //
 // # Duties of the caller

@@ -25,6 +25,7 @@ extern "C" {
 #define HT_ABI_VERSION 1
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
+#define HT_MAX_SLOWDOWN 1000
 
 typedef enum ht_status {
   HT_OK = 0,
@@ -313,6 +314,13 @@ typedef struct ht_api {
   ht_status (*event_reset)(ht_event *, ht_error *);
   /* Completes the event from the host, on any thread: steps that wait for it go on. */
   ht_status (*event_complete)(ht_event *, ht_error *);
+
+  /* For experiments with unequal devices. From the next run on launches take factor times as long, the device being idle for the
+   * difference; 1 to HT_MAX_SLOWDOWN, 1 at first. Peaks that are measured shrink by the factor. Any thread. NULL: the device
+   * cannot. */
+  ht_status (*set_slowdown)(ht_device *, double factor, ht_error *);
+  /* The factor, and how long launches have worked, and the device was idle for it, while it was above 1. */
+  void (*slowdown)(const ht_device *, double *factor, int64_t *worked_ns, int64_t *idle_ns);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

@@ -13,6 +13,7 @@
 #include "machine.h"
 #include "memory.h"
 #include "ops.h"
+#include "pace.h"
 #include "peak.h"
 #include "program.h"
 #include "requests.h"
@@ -26,9 +27,11 @@ struct ht_device {
   int threads;
   int64_t memory_bytes;
   Account account;
+  Slowdown slowdown;
 };
 struct ht_stream {
   ht_device *device;
+  Pace pace;
 };
 
 namespace {
@@ -234,20 +237,20 @@ ht_status cpu_event_complete(ht_event *e, ht_error *) {
 }
 
 ht_status cpu_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
-  return guarded(error, [&] { *stream = new ht_stream{d}; });
+  return guarded(error, [&] { *stream = new ht_stream{d, Pace(d->slowdown)}; });
 }
 
 ht_status cpu_stream_run(ht_stream *s, ht_program *p, ht_error *error) {
   return guarded(error, [&] {
     use_team(s->device);
-    p->impl.run(nullptr);
+    p->impl.run(nullptr, s->pace);
   });
 }
 
 ht_status cpu_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns, ht_error *error) {
   return guarded(error, [&] {
     use_team(s->device);
-    p->impl.run(elapsed_ns);
+    p->impl.run(elapsed_ns, s->pace);
   });
 }
 
@@ -274,8 +277,22 @@ void cpu_stream_free(ht_stream *s) { delete s; }
 ht_status cpu_measure_peak(ht_device *d, int32_t what, double seconds, double *per_second, ht_error *error) {
   return guarded(error, [&] {
     use_team(d);
-    *per_second = measure_peak(what, seconds);
+    *per_second = measure_peak(what, seconds) / d->slowdown.factor();
   });
+}
+
+ht_status cpu_set_slowdown(ht_device *d, double factor, ht_error *error) {
+  return guarded(error, [&] {
+    if (!(factor >= 1 && factor <= HT_MAX_SLOWDOWN))
+      throw Invalid("slowdown: got " + std::to_string(factor) + ", want 1 to " + std::to_string(HT_MAX_SLOWDOWN));
+    d->slowdown.set(factor);
+  });
+}
+
+void cpu_slowdown(const ht_device *d, double *factor, int64_t *worked_ns, int64_t *idle_ns) {
+  *factor = d->slowdown.factor();
+  *worked_ns = d->slowdown.worked_ns();
+  *idle_ns = d->slowdown.idle_ns();
 }
 
 const char *build_text() {
@@ -326,6 +343,8 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
       cpu_measure_peak,
       cpu_event_reset,
       cpu_event_complete,
+      cpu_set_slowdown,
+      cpu_slowdown,
   };
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

@@ -68,13 +68,18 @@ void Program::run_step(const Step &step) {
   }
 }
 
-void Program::run(int64_t *elapsed_ns) {
+void Program::run(int64_t *elapsed_ns, Pace &pace) {
   using Clock = std::chrono::steady_clock;
   // Who waits for an event of this run must not take the previous run's completion for it.
   for (const Step &s : steps_)
     if (s.kind == HT_STEP_RECORD) s.event->impl.announce();
+  auto since = [](Clock::time_point t) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - t).count();
+  };
+  double slowdown = pace.factor();
+  bool timed = elapsed_ns || slowdown > 1;
   Clock::time_point before;
-  if (elapsed_ns) before = Clock::now();
+  if (timed) before = Clock::now();
   for (size_t i = 0; i < steps_.size(); i++) {
     try {
       run_step(steps_[i]);
@@ -84,11 +89,11 @@ void Program::run(int64_t *elapsed_ns) {
       std::string name = steps_[i].kernel ? op_name(steps_[i].kernel->op) : "wait";
       throw std::runtime_error("step " + std::to_string(i) + " (" + name + "): " + e.what());
     }
-    if (elapsed_ns) {
-      auto now = Clock::now();
-      elapsed_ns[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - before).count();
-      before = now;
-    }
+    if (!timed) continue;
+    if (slowdown > 1 && steps_[i].kind == HT_STEP_LAUNCH) pace.worked(since(before), slowdown);
+    auto now = Clock::now();
+    if (elapsed_ns) elapsed_ns[i] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - before).count();
+    before = now;
   }
 }
 

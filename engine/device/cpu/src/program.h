@@ -9,6 +9,7 @@
 
 #include "event.h"
 #include "kernel.h"
+#include "pace.h"
 
 namespace hetero {
 
@@ -16,8 +17,9 @@ class Program {
 public:
   // Copies the steps with their address lists. Throws Invalid naming the step that is wrong.
   Program(const ht_step *steps, int32_t count);
-  // elapsed_ns[i] += time of step i, unless nullptr. Throws what a kernel throws, after settling all its events.
-  void run(int64_t *elapsed_ns);
+  // elapsed_ns[i] += time of step i, unless nullptr. After a launch the thread idles as pace demands. Throws what a kernel
+  // throws, after settling all its events.
+  void run(int64_t *elapsed_ns, Pace &pace);
 
 private:
   struct Step {
