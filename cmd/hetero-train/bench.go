@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"runtime"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/lab"
 )
 
 const benchLong = `Measure what the hardware can do and what the program gets out of it.
@@ -67,9 +69,11 @@ type deviceFlags struct {
 	kind    string
 	threads int
 	json    bool
+	env     environment
 }
 
-func (f *deviceFlags) add(cmd *cobra.Command) {
+func (f *deviceFlags) add(cmd *cobra.Command, env environment) {
+	f.env = env
 	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|reference|null`")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota allows")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
@@ -80,13 +84,24 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
 		return nil, usageError("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
 	}
-	return openDevice(f.kind, f.threads)
+	place, err := lab.Find(f.env.lookup)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	dev, err := openDevice(f.kind, f.threads)
+	if err != nil {
+		return nil, err
+	}
+	if err := (&labSetup{place: place}).slow(dev, nil); err != nil { // the device's model says so
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
 }
 
 func newBenchPeak(a *app) *cobra.Command {
 	f := new(deviceFlags)
 	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Args: noArguments}
-	f.add(cmd)
+	f.add(cmd, a.env)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dev, err := f.open()
 		if err != nil {

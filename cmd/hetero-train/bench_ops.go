@@ -41,7 +41,7 @@ memory traffic (every operand once) at the bandwidth of a copy, both measured in
 a cache can be faster than that limit.`,
 		Args: noArguments,
 	}
-	f.add(cmd)
+	f.add(cmd, a.env)
 	cmd.Flags().BoolVar(&all, "all", false, "every launch, not sums for each kind of op")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		b, err := f.open()

@@ -32,8 +32,8 @@ type modelFlags struct {
 	accumulate int
 }
 
-func (f *modelFlags) add(cmd *cobra.Command) {
-	f.deviceFlags.add(cmd)
+func (f *modelFlags) add(cmd *cobra.Command, env environment) {
+	f.deviceFlags.add(cmd, env)
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
@@ -139,7 +139,7 @@ func (b *benchmark) run(ctx context.Context, each func(train.StepResult)) (first
 func newBenchTrain(a *app) *cobra.Command {
 	f := new(modelFlags)
 	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data", Args: noArguments}
-	f.add(cmd)
+	f.add(cmd, a.env)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open()
 		if err != nil {

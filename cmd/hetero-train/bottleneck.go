@@ -34,7 +34,7 @@ func (j *job) watchers(screen *console, records *records) observers {
 
 // bottleneckSettings are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.
 func (j *job) bottleneckSettings() runtime.BottleneckSettings {
-	cpus := max(usableCPUs()/j.localRanks(), 1)
+	cpus := j.ownCPUs()
 	return bottleneckSettings(j.cfg, cpus, j.precision.String())
 }
 

@@ -295,8 +295,8 @@ func (c *console) end(r train.Result, err error) {
 
 // note says what a reader of the figures must know.
 func (c *console) note() {
-	if c.job.data.note != "" {
-		fmt.Fprintf(c.out, "NOTE %s\n", c.job.data.note)
+	for _, note := range c.job.notes() {
+		fmt.Fprintf(c.out, "NOTE %s\n", note)
 	}
 }
 

@@ -36,6 +36,7 @@ var layers = []layer{
 	{"engine/device/internal/bookkeeping", imports("engine/tensor", "engine/device")},
 	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference")},
+	{"engine/lab", imports("engine/weather", "engine/device")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
 

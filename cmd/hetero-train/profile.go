@@ -73,7 +73,11 @@ func (a *app) profile(ctx context.Context, f *profileFlags) error {
 	if err != nil {
 		return err
 	}
-	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
+	setup, err := readLab(cfg, a.env)
+	if err != nil {
+		return err
+	}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {
 		level = "warn"

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -26,9 +27,7 @@ func (j *job) writeResult(r train.Result, err error) error {
 	if err != nil {
 		out.Error = err.Error()
 	}
-	if j.data.note != "" {
-		out.Notes = append(out.Notes, j.data.note)
-	}
+	out.Notes = j.notes()
 	if info := j.device.Info(); info.Modelled {
 		out.Notes = append(out.Notes, "device "+info.Name+" computes nothing: losses and accuracies mean nothing")
 	}
@@ -40,6 +39,15 @@ func (j *job) writeResult(r train.Result, err error) error {
 		out.Checkpoint = inside
 	}
 	return j.run.WriteResult(out)
+}
+
+// notes are what a reader of the figures must know.
+func (j *job) notes() []string {
+	notes := slices.Clone(j.lab.notes)
+	if j.data.note != "" {
+		notes = append(notes, j.data.note)
+	}
+	return notes
 }
 
 // sayFinished tells that there is nothing left to do.

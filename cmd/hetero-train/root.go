@@ -75,7 +75,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
 	mustComplete(root.MarkPersistentFlagFilename("config", "toml"))
 	addResume(root, a)
-	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newAnalyze(a), newVersion())
+	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newAnalyze(a), newNeighbour(), newVersion())
 	strictCompletion(root)
 	return root
 }

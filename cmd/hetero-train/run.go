@@ -34,9 +34,10 @@ type job struct {
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
 	team      *team           // nil for a run of one rank
-	balancing *balancing      // likewise
-	steps     int64           // of the whole run; 0: train.max_seconds ends it
-	stepsPer  int64           // of an epoch
+	lab       labRun
+	balancing *balancing // likewise
+	steps     int64      // of the whole run; 0: train.max_seconds ends it
+	stepsPer  int64      // of an epoch
 }
 
 func (j *job) later(f func() error) { j.close = append(j.close, f) }
@@ -63,7 +64,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart} {
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
 			var s stopped
@@ -108,9 +109,9 @@ func (j *job) finished() bool {
 }
 
 func (j *job) openDevice(context.Context) (err error) {
-	threads, ranks := j.cfg.Device.Threads, j.localRanks()
-	if threads == 0 && ranks > 1 {
-		threads = max(usableCPUs()/ranks, 1)
+	threads := j.cfg.Device.Threads
+	if threads == 0 && (j.localRanks() > 1 || j.opts.lab.place.CPUs > 0) {
+		threads = j.ownCPUs()
 	}
 	if most := runtime.NumCPU(); threads > most {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
@@ -120,6 +121,9 @@ func (j *job) openDevice(context.Context) (err error) {
 		return err
 	}
 	j.later(j.device.Close)
+	if err := j.opts.lab.slow(j.device, j.opts.log); err != nil {
+		return err
+	}
 	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
 		return usageError("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
 	}
@@ -380,6 +384,9 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 			o.Enough = func() bool { return b.contest.done }
 		}
 	}
+	if j.opts.lab.weather != nil {
+		o.BeforeStep = j.lab.before
+	}
 	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {
 		return o, err
 	}
@@ -395,7 +402,7 @@ func (j *job) newLoader(o data.Options) (*data.Loader, error) {
 		share, most := p.Reads()
 		o.Share, o.MaxCount = &share, most
 		if o.Workers == 0 {
-			o.Workers = max(usableCPUs()/j.localRanks(), 1)
+			o.Workers = j.ownCPUs()
 		}
 	}
 	l, err := data.NewLoader(o)

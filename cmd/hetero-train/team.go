@@ -126,6 +126,15 @@ func (j *job) memoryBytes() int64 {
 	return host.Memory.Limit / int64(j.localRanks())
 }
 
+// ownCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota
+// of its own.
+func (j *job) ownCPUs() int {
+	if own := j.opts.lab.place.CPUs; own > 0 {
+		return min(int(math.Ceil(own)), runtime.NumCPU())
+	}
+	return max(usableCPUs()/j.localRanks(), 1)
+}
+
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
 func (j *job) joinTeam(ctx context.Context) (err error) {
 	if j.opts.place.WorldSize <= 1 {
@@ -182,7 +191,7 @@ func readToken(file string, env environment) (rendezvous.Token, error) {
 }
 
 // local are the settings in which ranks may differ.
-var local = []string{"device.", "data.path", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile."}
+var local = []string{"device.", "data.path", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
 // facts are what all ranks must have in common.
 func (j *job) facts() []rendezvous.Fact {
@@ -201,6 +210,7 @@ func (j *job) facts() []rendezvous.Fact {
 		{Name: "program", Value: versionText()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes())},
+		{Name: "weather", Value: j.opts.lab.fact()},
 		{Name: "precision", Value: j.precision.String()},
 	}...)
 }

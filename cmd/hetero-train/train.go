@@ -44,6 +44,7 @@ type trainOptions struct {
 	screen  *screen // where log writes
 	logFile *screen // likewise, from when the run has a log file
 	place   discovery.Place
+	lab     labSetup
 	contest *contestFlags // of policies; nil: a run with one
 	file    string        // of the configuration, "" without one
 	args    []string      // the command line, for the run's records
@@ -78,7 +79,11 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 			return err
 		}
 	}
-	opts := trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
+	setup, err := readLab(cfg, a.env)
+	if err != nil {
+		return err
+	}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {
 		level = "warn" // rank 0 tells what is the same on all

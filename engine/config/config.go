@@ -13,6 +13,7 @@ type Config struct {
 	Balance    Balance
 	Profile    Profile
 	Checkpoint Checkpoint
+	Lab        Lab
 	NCCL       NCCL
 }
 
@@ -39,6 +40,7 @@ func (c *Config) tables() []table {
 		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank.", keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of what the time goes into.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "When to save and how much to keep. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
+		{name: "lab", doc: "Experiments with unequal ranks on one machine.", keys: c.Lab.Keys()},
 		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. An allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. Left at its default a key is not passed on. Without effect on other backends.", keys: c.NCCL.Keys()},
 	}
 	for i := range ts {

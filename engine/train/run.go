@@ -46,6 +46,9 @@ type Options struct {
 	Splitter Splitter
 	// Enough ends the run before the next step; it says the same on all ranks. nil: never.
 	Enough func() bool
+	// BeforeStep is called before each optimizer step, counted from 1, on the training goroutine; its time is no part of the
+	// step's. May be nil.
+	BeforeStep func(step int64)
 	// CompareSteps is how often the ranks compare hashes of their parameters, in steps; 0: never.
 	CompareSteps int64
 	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
@@ -167,6 +170,9 @@ func (r *run) train(ctx context.Context) error {
 		}
 		if r.Enough != nil && r.Enough() {
 			return r.leave(whole)
+		}
+		if r.BeforeStep != nil {
+			r.BeforeStep(r.step + 1)
 		}
 		wentBack, err := r.oneStep(ctx, whole)
 		if err != nil {

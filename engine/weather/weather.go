@@ -81,8 +81,11 @@ func (l *Line) covers(step int64, rank int) bool {
 	if l.Every > 0 && (step-l.From)%l.Every >= l.For {
 		return false
 	}
-	return l.Ranks == nil || slices.Contains(l.Ranks, rank)
+	return l.About(rank)
 }
+
+// About reports whether the line is about a rank, at some step.
+func (l *Line) About(rank int) bool { return l.Ranks == nil || slices.Contains(l.Ranks, rank) }
 
 // HighestRank is the highest rank that a line names, -1 if none does.
 func (w *Weather) HighestRank() int {

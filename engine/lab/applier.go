@@ -1,0 +1,251 @@
+package lab
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/weather"
+)
+
+// Options are what an Applier needs.
+type Options struct {
+	Place   Place
+	Weather *weather.Weather
+	Rank    int
+	Device  device.Device // slowed down where there is no quota to change; may be no device.Slowable
+	// Neighbour is the command of a busy process, see StartNeighbour.
+	Neighbour []string
+	// Warn is told what went wrong while the run goes on.
+	Warn func(error)
+
+	runCommand func(command ...string) error // tests put their own in its place
+}
+
+// Applier brings one rank into its conditions. Its methods belong to one goroutine.
+type Applier struct {
+	opts       Options
+	now        weather.Conditions
+	means      Means
+	quota      *quota          // nil: speed is simulated, or has no effect
+	slow       device.Slowable // nil: likewise
+	link       *link           // nil: links have no effect
+	neighbours []*Neighbour
+	lost       bool // neighbours that ended by themselves were told of
+}
+
+// Means say how this process changes each thing.
+type Means struct {
+	Speed     Mean `json:"speed"`
+	Neighbour Mean `json:"neighbour"`
+	Link      Mean `json:"link"`
+}
+
+// Mean is one of them.
+type Mean struct {
+	Kind Kind   `json:"kind"`
+	How  string `json:"how"` // or why not
+}
+
+// Kind is how much a mean is worth.
+type Kind string
+
+// The kinds.
+const (
+	Real      Kind = "real"
+	Simulated Kind = "simulated"
+	NoEffect  Kind = "no effect"
+)
+
+// String is "simulated: the device idles".
+func (m Mean) String() string { return string(m.Kind) + ": " + m.How }
+
+// Open finds out by which means the rank can be brought into its conditions. It changes nothing that lasts.
+func Open(o Options) *Applier {
+	if o.runCommand == nil {
+		o.runCommand = runCommand
+	}
+	a := &Applier{opts: o, now: weather.Fair}
+	a.openSpeed()
+	a.means.Neighbour = Mean{Real, "a busy process on the rank's CPUs"}
+	if o.Place.Group != "" {
+		a.means.Neighbour.How += ", in its control group"
+	}
+	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // or leave the network alone
+		var err error
+		if a.link, err = openLink(o.Place, o.runCommand); err != nil {
+			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
+		} else {
+			a.means.Link = Mean{Real, "token bucket on " + o.Place.Interface}
+		}
+	}
+	return a
+}
+
+// mentions reports whether some line about this rank is of a kind.
+func (o *Options) mentions(kind func(*weather.Line) bool) bool {
+	for i := range o.Weather.Lines {
+		if l := &o.Weather.Lines[i]; kind(l) && l.About(o.Rank) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *Applier) openSpeed() {
+	p, why := a.opts.Place, "it is in no control group of its own"
+	if p.Group != "" {
+		q, err := openQuota(p.Group)
+		if err == nil {
+			a.quota, a.means.Speed = q, Mean{Real, fmt.Sprintf("CPU quota, %.3g CPUs at speed 1", q.cpus)}
+			return
+		}
+		why = err.Error()
+	}
+	if s, ok := a.opts.Device.(device.Slowable); ok {
+		err := s.SetSlowdown(p.Slowdown)
+		if err == nil {
+			a.slow, a.means.Speed = s, Mean{Simulated, "the device idles, since " + why}
+			return
+		}
+		why += ", and " + err.Error()
+	} else {
+		why += fmt.Sprintf(", and device %s cannot be slowed down", a.opts.Device.Info().Name)
+	}
+	a.means.Speed = Mean{NoEffect, why}
+}
+
+// Means are by which the rank is changed.
+func (a *Applier) Means() Means { return a.means }
+
+// Missing names what the weather wants of this rank and what has no effect here.
+func (a *Applier) Missing() []error {
+	var missing []error
+	for _, part := range []struct {
+		name string
+		mean Mean
+		kind func(*weather.Line) bool
+	}{
+		{"speed", a.means.Speed, func(l *weather.Line) bool { return l.Speed > 0 && (l.Speed < 1 || l.Jitter > 0) }},
+		{"link", a.means.Link, func(l *weather.Line) bool { return l.BitsPerSecond > 0 }},
+	} {
+		if part.mean.Kind == NoEffect && a.opts.mentions(part.kind) {
+			missing = append(missing, fmt.Errorf("weather: rank %d: %s has no effect here: %s", a.opts.Rank, part.name, part.mean.How))
+		}
+	}
+	return missing
+}
+
+// Before brings the rank into the conditions of a step that is about to begin. It does nothing where they are those of the last
+// step.
+func (a *Applier) Before(step int64) {
+	want := a.opts.Weather.At(step, a.opts.Rank)
+	a.watch()
+	if want == a.now {
+		return
+	}
+	was := a.now
+	a.now = want
+	var faults []error
+	if want.Speed != was.Speed {
+		faults = append(faults, a.setSpeed(want.Speed))
+	}
+	if want.Neighbours != was.Neighbours {
+		faults = append(faults, a.setNeighbours(want.Neighbours))
+	}
+	if want.BitsPerSecond != was.BitsPerSecond {
+		faults = append(faults, a.setLink(want.BitsPerSecond))
+	}
+	if err := errors.Join(faults...); err != nil {
+		a.opts.Warn(fmt.Errorf("weather: rank %d, step %d: %w", a.opts.Rank, step, err))
+	}
+}
+
+func (a *Applier) setSpeed(speed float64) error {
+	switch {
+	case a.quota != nil:
+		return a.quota.set(a.quota.cpus * speed)
+	case a.slow != nil:
+		return a.slow.SetSlowdown(min(a.opts.Place.Slowdown/speed, maxSlowdown))
+	}
+	return nil // Missing has said it
+}
+
+func (a *Applier) setNeighbours(n int) error {
+	for len(a.neighbours) > n {
+		last := len(a.neighbours) - 1
+		a.neighbours[last].Stop()
+		a.neighbours = a.neighbours[:last]
+	}
+	for len(a.neighbours) < n {
+		started, err := StartNeighbour(a.opts.Neighbour)
+		if err != nil {
+			return err
+		}
+		a.neighbours, a.lost = append(a.neighbours, started), false
+	}
+	return nil
+}
+
+// watch tells once of neighbours that ended by themselves.
+func (a *Applier) watch() {
+	for _, n := range a.neighbours {
+		if ended, err := n.Ended(); ended && !a.lost {
+			a.lost = true
+			a.opts.Warn(fmt.Errorf("weather: rank %d: a neighbour ended by itself: %v", a.opts.Rank, err))
+		}
+	}
+}
+
+func (a *Applier) setLink(bitsPerSecond int64) error {
+	switch {
+	case a.link == nil:
+		return nil // Missing has said it
+	case bitsPerSecond == 0:
+		return a.link.close()
+	}
+	return a.link.set(bitsPerSecond)
+}
+
+// Close leaves everything as it was found.
+func (a *Applier) Close() error {
+	faults := []error{a.setNeighbours(0)}
+	if a.quota != nil {
+		faults = append(faults, a.quota.close())
+	}
+	if a.slow != nil && a.now.Speed != 1 {
+		faults = append(faults, a.slow.SetSlowdown(a.opts.Place.Slowdown))
+	}
+	if a.link != nil && a.now.BitsPerSecond != 0 {
+		faults = append(faults, a.link.close())
+	}
+	a.now = weather.Fair
+	return errors.Join(faults...)
+}
+
+// Describe is a rank's conditions with how real they are: "speed 0.5 (simulated), 1 neighbour (real), link 10 Mbit/s (no effect)".
+func (m Means) Describe(c weather.Conditions) string {
+	if c.Alike(weather.Fair) {
+		return "as usual"
+	}
+	var parts []string
+	add := func(mean Mean, format string, args ...any) {
+		parts = append(parts, fmt.Sprintf(format, args...)+" ("+string(mean.Kind)+")")
+	}
+	if c.Jitter {
+		add(m.Speed, "speed %.3g with jitter", c.Median)
+	} else if c.Median != 1 {
+		add(m.Speed, "speed %.3g", c.Median)
+	}
+	switch {
+	case c.Neighbours == 1:
+		add(m.Neighbour, "1 neighbour")
+	case c.Neighbours > 1:
+		add(m.Neighbour, "%d neighbours", c.Neighbours)
+	}
+	if c.BitsPerSecond > 0 {
+		add(m.Link, "link %s", weather.Bandwidth(c.BitsPerSecond))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,82 @@
+package lab
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+)
+
+// Neighbour is a busy process beside the rank.
+type Neighbour struct {
+	cmd   *exec.Cmd
+	alive io.Closer // its standard input: it ends when this closes, also when this process dies
+	ended chan struct{}
+	err   error // why it ended, valid after ended
+
+	stopping sync.Once
+}
+
+// StartNeighbour starts command, a program that does what [Burn] does with its standard input. It runs in this process's control
+// group and on the CPUs of the calling thread.
+func StartNeighbour(command []string) (*Neighbour, error) {
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.SysProcAttr = ownGroup()
+	alive, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("neighbour: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("neighbour: %w", err)
+	}
+	n := &Neighbour{cmd: cmd, alive: alive, ended: make(chan struct{})}
+	go func() {
+		n.err = cmd.Wait()
+		close(n.ended)
+	}()
+	return n, nil
+}
+
+// Ended reports whether it is gone, and why, without waiting.
+func (n *Neighbour) Ended() (bool, error) {
+	select {
+	case <-n.ended:
+		return true, n.err
+	default:
+		return false, nil
+	}
+}
+
+// Stop ends it and waits until it is gone.
+func (n *Neighbour) Stop() {
+	n.stopping.Do(func() {
+		n.alive.Close()
+		n.cmd.Process.Kill() // a group without CPU time left would take its time to notice
+		<-n.ended
+	})
+}
+
+// Burn keeps one CPU busy until input ends.
+func Burn(input io.Reader) error {
+	ended := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(io.Discard, input)
+		ended <- err
+	}()
+	for x := uint64(1); ; {
+		for range 1 << 20 {
+			x ^= x << 13
+			x ^= x >> 7
+			x ^= x << 17
+		}
+		select {
+		case err := <-ended:
+			if x == 0 { // never: the loop's result is used, so that it is not left out
+				return os.ErrInvalid
+			}
+			return err
+		default:
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package lab
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+)
+
+// The environment variables of a rank in the lab.
+const (
+	GroupVariable     = "HETERO_LAB_CGROUP"
+	CPUsVariable      = "HETERO_LAB_CPUS"
+	SlowdownVariable  = "HETERO_LAB_SLOWDOWN"
+	InterfaceVariable = "HETERO_LAB_INTERFACE"
+	LinkVariable      = "HETERO_LAB_LINK"
+)
+
+const maxSlowdown = 1000 // that of device.Slowable on the CPU
+
+// Place is what was set up for one rank.
+type Place struct {
+	Group     string  // folder of its CPU control group; "": it has none
+	CPUs      float64 // its quota; 0: not said
+	Slowdown  float64 // of its device, simulated; 1: none
+	Interface string  // network interface of its own; "": it has none
+	Link      string  // rate of that interface, as tc writes it; "": not limited
+}
+
+var rate = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[kmgt]?bit$`)
+
+// Find reads the environment; lookup is os.LookupEnv. Outside the lab the place is one without anything. A variable that is
+// set to nothing counts as not set.
+func Find(lookup func(name string) (string, bool)) (Place, error) {
+	p := Place{Slowdown: 1}
+	text := func(name string) string {
+		value, _ := lookup(name)
+		return value
+	}
+	p.Group, p.Interface, p.Link = text(GroupVariable), text(InterfaceVariable), text(LinkVariable)
+	if p.Link != "" && !rate.MatchString(p.Link) {
+		return p, fmt.Errorf("environment variable %s: got %q, want a rate as tc takes it, as 100mbit", LinkVariable, p.Link)
+	}
+	if p.Link != "" && p.Interface == "" {
+		return p, fmt.Errorf("environment variable %s: got %q without %s, want the interface that it is about", LinkVariable, p.Link, InterfaceVariable)
+	}
+	for _, v := range []struct {
+		name        string
+		field       *float64
+		above, most float64
+		want        string
+	}{
+		{CPUsVariable, &p.CPUs, 0, 1 << 16, "a number of CPUs above 0"},
+		{SlowdownVariable, &p.Slowdown, math.Nextafter(1, 0), maxSlowdown, "a factor from 1 to 1000"},
+	} {
+		value := text(v.name)
+		if value == "" {
+			continue
+		}
+		f, err := strconv.ParseFloat(value, 64)
+		if err != nil || !(f > v.above && f <= v.most) {
+			return p, fmt.Errorf("environment variable %s: got %q, want %s", v.name, value, v.want)
+		}
+		*v.field = f
+	}
+	return p, nil
+}
