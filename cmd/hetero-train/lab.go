@@ -165,9 +165,9 @@ func (l *labRun) tell(setup *labSetup, words []labWord, log *slog.Logger) {
 	kinds := make([]string, len(words))
 	for rank, w := range words {
 		l.now[rank], kinds[rank] = weather.Fair, string(w.Means.Speed.Kind)
-		log.Info("weather", "file", setup.name, "rank", rank, "speed", w.Means.Speed, "neighbours", w.Means.Neighbour, "links", w.Means.Link)
+		log.Info("weather", "file", setup.name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours", w.Means.Neighbour.String(), "links", w.Means.Link.String())
 	}
-	l.notes = append(l.notes, fmt.Sprintf("weather %s changed ranks while they trained, their speeds: %s", setup.name, strings.Join(kinds, "/")))
+	l.notes = append(l.notes, fmt.Sprintf("weather %s changes ranks while they train, their speeds: %s", setup.name, strings.Join(kinds, "/")))
 	if highest := setup.weather.HighestRank(); highest >= len(words) {
 		log.Warn("weather: lines about ranks that this run does not have change nothing", "file", setup.name, "highest_rank", highest, "ranks", len(words))
 	}

@@ -257,6 +257,7 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		says       string
 	}{
 		{"other settings", 1, 2, "optimizer.lr=0.5", exitUsage, "optimizer.lr"},
+		{"other weather", 1, 2, "lab.weather=../../scripts/weather/half_speed.txt", exitUsage, "weather"},
 		{"another world size", 1, 3, "", exitUsage, "3"},
 		{"the same rank twice", 0, 2, "", exitUsage, ""},
 		{"nobody", 1, 2, "data.path=gone", exitCommunication, "1"},

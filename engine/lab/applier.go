@@ -68,7 +68,7 @@ func Open(o Options) *Applier {
 	}
 	a := &Applier{opts: o, now: weather.Fair}
 	a.openSpeed()
-	a.means.Neighbour = Mean{Real, "a busy process on the rank's CPUs"}
+	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"}, Mean{NoEffect, "no line is about this rank's link"}
 	if o.Place.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}

@@ -1,0 +1,277 @@
+#!/usr/bin/env bash
+# Starts a run whose ranks are unequal, on one machine: each is a process with a CPU quota of its own.
+#
+#   make && sudo scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train -c configs/simple_cnn.toml
+#
+# Each rank lies in a control group of its own (version 1 or 2) with a quota in CPUs, in periods of 10 ms. Where control groups
+# cannot be made, ranks are slowed down by idle time instead, and every output says that this is simulated. With --link each rank
+# also has a network namespace and a link of its own. docs/lab.md says which quotas work. Groups and namespaces go with the
+# script, however it ends; what a killed one leaves behind the next one removes.
+#
+# Rank 0's output goes through, and what the others write to standard error. Signals are passed on to all ranks.
+#
+# exit: rank 0's code if it is not 0, else the highest of the others'; 2 bad arguments
+set -euo pipefail
+set -m # a process group for each rank: Ctrl-C reaches it once, from here
+
+usage() {
+	cat <<-'TEXT'
+		usage: scripts/lab.sh --cpu QUOTA,QUOTA,... [options] -- COMMAND...
+		  --cpu QUOTA,...    CPUs of each rank, as 0.8,0.4,0.2,0.2
+		  --pin CORES,...    cores of each rank, as 0,1,0,1 or 0,1-3         (all)
+		  --link RATE,...    rate of each rank's network link, as tc takes it, or none; needs root
+		  --port N           where the ranks meet                           (a free one)
+		  --simulate         idle time instead of control groups
+	TEXT
+}
+
+fail() { # message
+	echo "lab: $1" >&2
+	exit 2
+}
+
+cpus=() pins=() links=() port='' simulate=''
+while (($#)); do
+	case $1 in
+	-h | --help) usage && exit 0 ;;
+	--simulate) simulate=asked && shift && continue ;;
+	--) shift && break ;;
+	esac
+	(($# > 1)) || fail "$1: want a value"
+	case $1 in
+	--cpu) IFS=, read -ra cpus <<<"$2" ;;
+	--pin) IFS=, read -ra pins <<<"$2" ;;
+	--link) IFS=, read -ra links <<<"$2" ;;
+	--port) port=$2 ;;
+	*) usage >&2 && fail "unknown option: got '$1'; the command comes after --" ;;
+	esac
+	shift 2
+done
+ranks=${#cpus[@]}
+((ranks > 0)) || fail "--cpu: want a quota for each rank, as --cpu 0.8,0.4"
+(($# > 0)) || fail "no command: want one after --"
+for q in "${cpus[@]}"; do
+	[[ $q =~ ^[0-9]{0,4}(\.[0-9]+)?$ ]] && awk -v q="$q" 'BEGIN { exit !(q >= 0.01) }' || fail "--cpu: got '$q', want a number of CPUs of at least 0.01"
+done
+((${#pins[@]} == 0 || ${#pins[@]} == ranks)) || fail "--pin: got ${#pins[@]} entries, want one for each of the $ranks ranks"
+for p in ${pins[@]+"${pins[@]}"}; do
+	[[ $p =~ ^[0-9]+(-[0-9]+)?$ ]] && taskset -c "$p" true 2>/dev/null || fail "--pin: got '$p', want a core of this machine, or a range of them"
+done
+((${#links[@]} == 0 || ${#links[@]} == ranks)) || fail "--link: got ${#links[@]} entries, want one for each of the $ranks ranks"
+for l in ${links[@]+"${links[@]}"}; do
+	[[ $l == none || $l =~ ^[0-9]+(\.[0-9]+)?[kmgt]?bit$ ]] || fail "--link: got '$l', want a rate as 100mbit, or none"
+done
+[[ $port =~ ^([1-9][0-9]{0,4})?$ ]] && ((${port:-1} < 65536)) || fail "--port: got '$port', want 1 to 65535"
+
+id=$$ scratch=$(mktemp -d) pids=() readers=() running=0 groups='' spaces=0
+
+cleanup() {
+	trap '' INT TERM HUP
+	local pid
+	if ((running)); then
+		for pid in "${pids[@]}"; do kill -TERM "$pid" 2>/dev/null || true; done
+		for _ in {1..50}; do
+			kill -0 "${pids[@]}" 2>/dev/null || break
+			sleep 0.1
+		done
+	fi
+	for pid in ${pids[@]+"${pids[@]}"}; do kill -KILL -- "-$pid" 2>/dev/null || true; done # and what the ranks have left behind
+	[[ -z $groups ]] || remove_groups "$groups"
+	wait ${pids[@]+"${pids[@]}"} ${readers[@]+"${readers[@]}"} 2>/dev/null || true # the last lines
+	while ((spaces > 0)); do
+		spaces=$((spaces - 1))
+		ip netns del "lab$id-$spaces" 2>/dev/null || true
+	done
+	ip netns del "lab$id-hub" 2>/dev/null || true
+	rm -rf "$scratch"
+}
+trap cleanup EXIT
+
+# remove_groups removes a folder of control groups; what still runs in them (a rank's own children) is killed.
+remove_groups() { # folder
+	local group
+	for _ in {1..50}; do
+		for group in "$1"/rank-* "$1"; do
+			[[ -d $group ]] || continue
+			while read -r pid; do kill -KILL "$pid" 2>/dev/null || true; done <"$group/cgroup.procs" || true
+			rmdir "$group" 2>/dev/null || true
+		done
+		[[ -d $1 ]] || return 0
+		sleep 0.1
+	done
+	echo "lab: control group $1 could not be removed" >&2
+}
+
+# find_parent sets parent, the folder in which control groups for CPUs can be made, and its version, or says why there is none.
+find_parent() {
+	local point own
+	point=$(awk '{ for (i = 1; i <= NF; i++) if ($i == "-" && $(i+1) == "cgroup" && $(i+3) ~ /(^|,)cpu(,|$)/) print $5 }' /proc/self/mountinfo | head -n 1)
+	if [[ -n $point ]]; then
+		version=v1
+		own=$(awk -F: '$2 ~ /(^|,)cpu(,|$)/ { print $3 }' /proc/self/cgroup)
+		parent=$point
+		[[ $own == / || ! -d $point$own ]] || parent=$point$own
+		return 0
+	fi
+	version=v2
+	parent=$(awk '{ for (i = 1; i <= NF; i++) if ($i == "-" && $(i+1) == "cgroup2") print $5 }' /proc/self/mountinfo | head -n 1)
+	[[ -n $parent ]] || { why="no control groups are mounted" && return 1; }
+	grep -qw cpu "$parent/cgroup.controllers" 2>/dev/null || { why="$parent has no cpu controller" && return 1; }
+	grep -qw cpu "$parent/cgroup.subtree_control" || { echo +cpu >"$parent/cgroup.subtree_control"; } 2>/dev/null ||
+		{ why="the cpu controller of $parent cannot be handed down" && return 1; }
+}
+
+# make_groups gives each rank a control group, or says why not.
+make_groups() {
+	local old rank quota period
+	find_parent || return 1
+	for old in "$parent"/hetero-lab-*; do # of a script that was killed
+		[[ ! -d $old ]] || kill -0 "${old##*-}" 2>/dev/null || remove_groups "$old"
+	done
+	mkdir "$parent/hetero-lab-$id" 2>/dev/null || { why="$parent cannot be written" && return 1; }
+	groups=$parent/hetero-lab-$id
+	[[ $version == v1 ]] || { echo +cpu >"$groups/cgroup.subtree_control"; } 2>/dev/null || { why="$groups: no cpu controller" && return 1; }
+	for rank in "${!cpus[@]}"; do
+		# The kernel wants at least 1 ms of CPU time in a period, which therefore grows for the smallest quotas.
+		read -r quota period < <(awk -v q="${cpus[rank]}" 'BEGIN { p = q < 0.1 ? int(1000 / q) : 10000; printf "%d %d\n", q * p + 0.5, p }')
+		mkdir "$groups/rank-$rank" || return 1
+		if [[ $version == v1 ]]; then
+			{ echo "$period" >"$groups/rank-$rank/cpu.cfs_period_us" && echo "$quota" >"$groups/rank-$rank/cpu.cfs_quota_us"; } 2>/dev/null
+		else
+			{ echo "$quota $period" >"$groups/rank-$rank/cpu.max"; } 2>/dev/null
+		fi || { why="$groups/rank-$rank: a quota of $quota in $period µs is refused" && return 1; }
+	done
+}
+
+# make_links gives each rank a network namespace, joined to the others by a bridge in one more; rates hold both ways.
+make_links() {
+	local rank rate tbf=(root tbf burst 128kb latency 100ms rate)
+	[[ $(id -u) == 0 ]] || fail "--link: network namespaces need root"
+	ip netns add "lab$id-hub"
+	ip -n "lab$id-hub" link add hub type bridge
+	ip -n "lab$id-hub" link set hub up
+	for rank in "${!cpus[@]}"; do
+		ip netns add "lab$id-$rank"
+		spaces=$((rank + 1))
+		ip -n "lab$id-$rank" link set lo up
+		ip link add lab0 netns "lab$id-$rank" type veth peer name "r$rank" netns "lab$id-hub"
+		ip -n "lab$id-hub" link set "r$rank" master hub up
+		ip -n "lab$id-$rank" address add "10.87.$((rank / 250)).$((rank % 250 + 1))/16" dev lab0
+		ip -n "lab$id-$rank" link set lab0 up
+		rate=${links[rank]}
+		[[ $rate == none ]] && continue
+		tc -n "lab$id-$rank" qdisc add dev lab0 "${tbf[@]}" "$rate"
+		tc -n "lab$id-hub" qdisc add dev "r$rank" "${tbf[@]}" "$rate"
+	done
+}
+
+# free_port finds one below the range from which the kernel takes ports for connections.
+free_port() {
+	for _ in {1..100}; do
+		port=$((20000 + RANDOM % 12000))
+		(exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null || return 0
+	done
+	fail "no free port found: give one with --port"
+}
+
+run_rank() { # rank, command...: replaces this process
+	local rank=$1 place=()
+	shift
+	trap - INT TERM HUP
+	if [[ -z $simulate ]]; then
+		echo "$BASHPID" >"$groups/rank-$rank/cgroup.procs"
+		export HETERO_LAB_CGROUP=$groups/rank-$rank
+	else
+		export HETERO_LAB_SLOWDOWN=${slowdowns[rank]}
+	fi
+	export HETERO_LAB_CPUS=${cpus[rank]} RANK=$rank WORLD_SIZE=$ranks LOCAL_RANK=$rank LOCAL_WORLD_SIZE=$ranks MASTER_ADDR=127.0.0.1 MASTER_PORT=$port
+	if ((${#links[@]})); then # ranks that reach each other over the network only are hosts of their own
+		export LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=10.87.0.1 HETERO_LAB_INTERFACE=lab0
+		[[ ${links[rank]} == none ]] || export HETERO_LAB_LINK=${links[rank]}
+		place=(nsenter "--net=/run/netns/lab$id-$rank")
+	fi
+	((${#pins[@]} == 0)) || place=(taskset -c "${pins[rank]}" ${place[@]+"${place[@]}"})
+	exec ${place[@]+"${place[@]}"} "$@"
+}
+
+list() { # values...: with slashes between them
+	local IFS=/
+	echo "$*"
+}
+
+unset HETERO_SUPERVISED HETERO_LAB_CGROUP HETERO_LAB_CPUS HETERO_LAB_SLOWDOWN HETERO_LAB_INTERFACE HETERO_LAB_LINK
+why='asked for' slowdowns=()
+if [[ -n $simulate ]] || ! make_groups; then
+	simulate=yes
+	for q in "${cpus[@]}"; do slowdowns+=("$(awk -v q="$q" 'BEGIN { n = int(q); if (n < q) n++; printf "%.4g", n / q }')"); done
+	what="SIMULATED: the ranks' devices idle to be $(printf 'x%s ' "${slowdowns[@]}" | sed 's/ $//; s| |/|g') slower, as with quotas of $(list "${cpus[@]}") CPUs ($why)"
+else
+	what="CPU quotas of $(list "${cpus[@]}") CPUs are real (control groups $version)"
+fi
+((${#pins[@]} == 0)) || what+=", pinned to cores $(list "${pins[@]}")"
+if ((${#links[@]})); then
+	make_links
+	what+="; links of $(list "${links[@]}") are real (network namespaces)"
+	export HETERO_TOKEN=${HETERO_TOKEN:-$RANDOM$RANDOM$RANDOM$RANDOM}
+fi
+[[ -n $port ]] || free_port
+echo "lab: $ranks ranks on one machine: $what" >&2
+awk -v q="$(list "${cpus[@]}")" -v n="$(nproc)" 'BEGIN { k = split(q, all, "/"); for (i = 1; i <= k; i++) s += all[i]
+	if (s > 0.801 * n) printf "lab: the quotas add up to %g of %d CPUs: leave a fifth free, or steps vary by 7 to 15 %%\n", s, n }' >&2
+
+interrupted=0 starting=1 pending=''
+# still_script reports whether a rank's process is still this script's own copy, in which a signal can get lost.
+still_script() { # pid
+	cmp -s "/proc/$1/cmdline" /proc/$$/cmdline && kill -0 "$1" 2>/dev/null
+}
+
+# forward sends a signal to all ranks, once all are there.
+forward() { # signal
+	local rank
+	interrupted=1
+	if ((starting)); then
+		pending=$1
+		return 0
+	fi
+	for rank in "${!pids[@]}"; do
+		while still_script "${pids[rank]}"; do sleep 0.01; done
+		kill -s "$1" "${pids[rank]}" 2>/dev/null || true
+	done
+}
+for signal in INT TERM HUP; do trap "forward $signal" "$signal"; done
+
+running=1
+for ((rank = 0; rank < ranks; rank++)); do
+	if ((rank == 0)); then
+		run_rank 0 "$@" </dev/null &
+	else
+		mkfifo "$scratch/$rank"
+		sed -u "s/^/[rank $rank] /" <"$scratch/$rank" >&2 &
+		readers+=($!)
+		run_rank "$rank" "$@" </dev/null >/dev/null 2>"$scratch/$rank" &
+	fi
+	pids+=($!)
+done
+starting=0
+[[ -z $pending ]] || forward "$pending"
+
+# wait_for sets code to that of a process, however often a signal interrupts the waiting.
+wait_for() { # pid
+	local now
+	code=127
+	while :; do
+		interrupted=0
+		wait "$1" && now=0 || now=$?
+		((now == 127)) || code=$now
+		((interrupted)) || return 0
+	done
+}
+first=0 worst=0
+for rank in "${!pids[@]}"; do
+	wait_for "${pids[rank]}"
+	((rank > 0)) || first=$code
+	((code <= worst)) || worst=$code
+done
+running=0
+((first == 0)) || exit "$first"
+exit "$worst"
