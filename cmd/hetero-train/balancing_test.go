@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"math"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// unequalRun trains as two ranks of which the second one is slower by a factor that its device simulates.
+func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) outcomeOfRun {
+	t.Helper()
+	port := freePort(t)
+	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
+	slow := asRank(p.command(output, set...), 1, 2, port)
+	slow.Env = append(slow.Env, "HETERO_LAB_SLOWDOWN="+slowdown)
+	if err := slow.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lead := finish(t, asRank(p.command(output, set...), 0, 2, port), 0)
+	code := exitOf(t, slow.Wait())
+	if lead.code == exitUsage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+		t.Skip("no CPU device was built")
+	}
+	lead.check(t, exitDone, "")
+	if code != exitDone {
+		t.Fatalf("rank 1: got exit code %d", code)
+	}
+	return resultOf(t, filepath.Join(output, "run"))
+}
+
+func decisions(t *testing.T, output string) (all []decisionLine) {
+	t.Helper()
+	for line := range bytes.Lines(readFile(t, filepath.Join(output, "run", "logs", decisionsFile))) {
+		var d decisionLine
+		if err := json.Unmarshal(line, &d); err != nil {
+			t.Fatalf("decision %s: %v", line, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func TestHybridGivesASlowRankLess(t *testing.T) {
+	p, output := buildRanks(t), t.TempDir()
+	p.unequalRun(t, output, "8", "train.steps=80", "balance.interval=5")
+	all := decisions(t, output)
+	if len(all) < 10 {
+		t.Fatalf("got %d decisions, want one each 5 of 80 steps but for those in which plans were made", len(all))
+	}
+	last := all[len(all)-1]
+	if last.Next[1] >= 24 || last.Next[0]+last.Next[1] != 64 || last.Next[1]%2 != 0 {
+		t.Errorf("got the shares %v in the end, want far less than half for a rank that is 8 times slower, in groups of 2", last.Next)
+	}
+	curves, _, err := simulate.ReadCurves(bytes.NewReader(readFile(t, filepath.Join(output, "run", "logs", curvesFile))))
+	if err != nil || len(curves) != 2 || curves[1].At(16) < 2*curves[0].At(16) {
+		t.Errorf("exported curves: got %v, %v, want those of two ranks, the second one slower", curves, err)
+	}
+	again := t.TempDir() // what was learned serves the next run from its first step on
+	p.unequalRun(t, again, "8", "train.steps=12", "balance.interval=5")
+	if first := decisions(t, again)[0]; first.Shares[1] >= 24 {
+		t.Errorf("a second run started with the shares %v, although the curves are known", first.Shares)
+	}
+}
+
+// Policies change who computes a sample, never what is learned.
+func TestPoliciesTrainAlike(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	losses := map[string][]float64{}
+	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {
+		output := filepath.Join(dir, policy)
+		p.unequalRun(t, output, "4", "train.steps=30", "balance.interval=3", "balance.policy="+policy, "balance.curve_cache=off")
+		records, _, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(0)))
+		if err != nil || len(records) != 30 {
+			t.Fatalf("%s: %d records, %v", policy, len(records), err)
+		}
+		shares := map[int64]bool{}
+		for _, r := range records {
+			losses[policy] = append(losses[policy], r.Loss)
+			shares[r.BatchSize] = true
+		}
+		if fixed := policy == "none" || policy == "proportional"; fixed != (len(shares) == 1) {
+			t.Errorf("%s: rank 0 had the shares %v", policy, shares)
+		}
+	}
+	for policy, got := range losses {
+		for step, want := range losses["none"] {
+			if math.Abs(got[step]-want) > 1e-3*want { // f32 sums in another order, 30 AdamW steps long
+				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
+				break
+			}
+		}
+	}
+}
+
+func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
+	p, output := buildRanks(t), t.TempDir()
+	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,hybrid,oracle,off", "-c", p.config, "--set", "experiment.output_dir=" + output,
+		"--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
+	run := finish(t, exec.Command(p.path, args...), 0)
+	run.check(t, exitDone, "")
+	for _, want := range []string{"of the oracle", "\n    none ", "\n  hybrid ", "\n  oracle ", "\n     off "} {
+		if !strings.Contains(run.stdout, want) {
+			t.Errorf("output without %q:\n%s", want, run.stdout)
+		}
+	}
+	var kept struct {
+		Results []contestResult `json:"results"`
+	}
+	if err := json.Unmarshal(readFile(t, filepath.Join(output, "run", "logs", "balance_compare.json")), &kept); err != nil || len(kept.Results) != 4 {
+		t.Fatalf("got %+v, %v, want the results of four", kept, err)
+	}
+	for _, r := range kept.Results {
+		if len(r.Blocks) != 3 || !(r.StepSeconds > 0) || !(r.Low <= r.ShareOfOracle && r.ShareOfOracle <= r.High) {
+			t.Errorf("%s: got %+v, want three blocks and a share within its interval", r.Policy, r)
+		}
+	}
+}
+
+func TestCompareRefusesNonsense(t *testing.T) {
+	for _, args := range [][]string{{"--policies", "best"}, {"--policies", "none,none"}, {"--block", "2"}, {"--rounds", "0"}} {
+		o := execute(append([]string{"balance", "compare"}, args...))
+		if o.code != exitUsage || !strings.Contains(o.stderr, "balance compare: ") {
+			t.Errorf("%v: got exit code %d, %s", args, o.code, o.stderr)
+		}
+	}
+}
