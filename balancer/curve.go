@@ -74,6 +74,9 @@ func compare(a, b float64) int {
 }
 
 func between(a, b Point, samples float64) float64 {
+	if a.Seconds == b.Seconds {
+		return a.Seconds
+	}
 	return a.Seconds + (b.Seconds-a.Seconds)*((samples-a.Samples)/(b.Samples-a.Samples))
 }
 

@@ -164,7 +164,10 @@ const exhaustiveUnits = 1_000_000_000
 // fill looks for the shortest time in which the ranks together can do all units. Times are searched over all floats, so
 // the two that are left are neighbours: below, the units do not fit; above, they do.
 func (u units) fill(curves []Curve) []int {
-	low, high := uint64(0), math.Float64bits(math.MaxFloat64)
+	low, high := uint64(0), math.Float64bits(math.Inf(1))
+	if u.fits(curves, 0) { // then there is no shorter time in which they do not
+		high = 0
+	}
 	for low+1 < high { // positive floats are in the order of their bits
 		mid := low + (high-low)/2
 		if u.fits(curves, math.Float64frombits(mid)) {
@@ -179,7 +182,9 @@ func (u units) fill(curves []Curve) []int {
 		if u.limit[r] == 0 {
 			continue
 		}
-		n[r] = u.most(r, c, math.Float64frombits(low))
+		if n[r] = 1; high > 0 {
+			n[r] = u.most(r, c, math.Float64frombits(low))
+		}
 		most[r] = u.most(r, c, math.Float64frombits(high))
 		left -= n[r]
 	}

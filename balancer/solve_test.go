@@ -164,3 +164,25 @@ func BenchmarkSolve(b *testing.B) {
 		})
 	}
 }
+
+func TestSolveWhereTimeIsNoMatter(t *testing.T) {
+	huge := Curve{{1, math.MaxFloat64 / 2}, {2, math.MaxFloat64}}
+	tests := []struct {
+		name   string
+		curves []Curve
+		want   []int
+	}{
+		{"no rank takes any time", []Curve{{{1, 0}}, {{1, 0}}}, []int{2, 2}},
+		{"none but the last samples of one", []Curve{{{1, 0}, {2, 0}, {3, 1}}, {{1, 0}, {2, 1}}}, []int{2, 2}},
+		{"beyond the last point floats end", []Curve{huge, huge}, []int{2, 2}},
+		{"the points of a flat curve are nearer than floats can divide by", []Curve{{{5e-324, 1}, {1e-323, 1}}, {{1, 1}, {2, 2}}}, []int{3, 1}},
+	}
+	for _, test := range tests {
+		shares, err := Solve(Batch{Total: 4}, test.curves)
+		got, _ := Slowest(test.curves, shares)
+		best, _ := Slowest(test.curves, test.want)
+		if err != nil || shares[0]+shares[1] != 4 || !(got <= best) {
+			t.Errorf("%s: got %v, %v, want as good as %v", test.name, shares, err, test.want)
+		}
+	}
+}
