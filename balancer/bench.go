@@ -80,7 +80,7 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 		return false
 	}
 	for r := range best {
-		if best[r] > 0 || !h.feeds(r) {
+		if best[r] > 0 || !h.fed[r] {
 			h.benched[r] = 0
 			continue
 		}

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"fmt"
 	"math"
-	"slices"
 )
 
 var inf = math.Inf(1)
@@ -122,20 +121,6 @@ func (o *offers) Pop() any {
 	last := (*o)[len(*o)-1]
 	*o = (*o)[:len(*o)-1]
 	return last
-}
-
-// cheaper takes the best shares for another objective than time where they save enough.
-func (h *hybrid) cheaper(now, best []int) ([]int, string) {
-	before, after := h.spent(now), h.spent(best)
-	tooSlow, _ := Slowest(h.curves, now)
-	allowed, _ := Slowest(h.curves, best)
-	switch {
-	case slices.Equal(now, best):
-		return nil, "shares are the best ones"
-	case after > before*(1-leastGain) && tooSlow <= allowed*(1+leastGain):
-		return nil, fmt.Sprintf("a change would save %.2f %%, which may be noise", 100*max(1-after/before, 0))
-	}
-	return best, fmt.Sprintf("a step takes %.1f %% less of what is to be saved", 100*(1-after/before))
 }
 
 // spent is what a step takes with the objective. Released ranks cost nothing.

@@ -132,6 +132,55 @@ func (c Curve) rising() Curve {
 	return out
 }
 
+// within is the part of a curve between two shares, its ends where it has none there; nil if it lies elsewhere.
+func (c Curve) within(least, most float64) Curve {
+	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
+		return nil
+	}
+	c = c.rising()
+	least, most = max(least, c[0].Samples), min(most, c[len(c)-1].Samples)
+	out := Curve{{least, c.At(least)}}
+	for _, p := range c {
+		if p.Samples > least && p.Samples < most {
+			out = append(out, p)
+		}
+	}
+	if most > least {
+		out = append(out, Point{most, c.At(most)})
+	}
+	return out
+}
+
+// outline is a curve with at most so many points, at least 2: those that lie furthest, in proportion, from the line through their neighbours that
+// were chosen before them.
+func (c Curve) outline(points int) Curve {
+	if len(c) <= points {
+		return c
+	}
+	chosen := []int{0, len(c) - 1}
+	for len(chosen) < points {
+		furthest, at, place := 0.0, -1, 0
+		for i, last := range chosen[:len(chosen)-1] {
+			next := chosen[i+1]
+			for k := last + 1; k < next; k++ {
+				on := between(c[last], c[next], c[k].Samples)
+				if far := math.Abs(on-c[k].Seconds) / max(on, c[k].Seconds); far > furthest {
+					furthest, at, place = far, k, i+1
+				}
+			}
+		}
+		if at < 0 { // all others lie on these lines
+			break
+		}
+		chosen = slices.Insert(chosen, place, at)
+	}
+	out := make(Curve, len(chosen))
+	for i, k := range chosen {
+		out[i] = c[k]
+	}
+	return out
+}
+
 // inverse is the real share that a rising curve finishes within seconds, at most limit; flat below the first point means down to nothing.
 func (c Curve) inverse(seconds, limit float64) float64 {
 	if seconds < c[0].Seconds {

@@ -3,6 +3,7 @@ package balancer
 import (
 	"fmt"
 	"math"
+	"slices"
 )
 
 // dynamic follows the measured speed with a formula that weighs it against the static score:
@@ -27,11 +28,12 @@ func newDynamic(o Options) (Policy, error) {
 	if err != nil {
 		return nil, err
 	}
+	o.Bench = false // only hybrid does
 	return &dynamic{opts: o, start: start, window: newWindow(o.Ranks, o.Interval), median: NewMedianRule(o.Ranks), speed: make([]float64, o.Ranks)}, nil
 }
 
 // Start implements [Policy].
-func (d *dynamic) Start() []int { return d.start }
+func (d *dynamic) Start() []int { return slices.Clone(d.start) }
 
 // Observe implements [Policy].
 func (d *dynamic) Observe(s *Step) (*Decision, bool) {
@@ -39,13 +41,11 @@ func (d *dynamic) Observe(s *Step) (*Decision, bool) {
 	if !w.add(s) {
 		return nil, false
 	}
-	out := &Decision{Shares: append([]int(nil), w.shares...), Explanation: w.explain()}
-	out.Next, out.Reason = d.decide(out)
-	out.Changed = out.Reason == ""
-	if out.Changed {
-		out.Reason = fmt.Sprintf("imbalance %.1f %%", 100*out.Imbalance)
+	out := &Decision{Shares: slices.Clone(w.shares), Explanation: w.explain()}
+	if out.Next, out.Reason = d.decide(); out.Next == nil {
+		out.stay(&d.opts, d.start)
 	} else {
-		out.Next = out.Shares
+		out.Changed, out.Reason = true, fmt.Sprintf("imbalance %.1f %%", 100*out.Imbalance)
 	}
 	w.next()
 	return out, true
@@ -58,7 +58,7 @@ const (
 )
 
 // decide returns the next shares, or why they stay.
-func (d *dynamic) decide(out *Decision) ([]int, string) {
+func (d *dynamic) decide() ([]int, string) {
 	w := d.window
 	own := make([]float64, d.opts.Ranks)
 	for r := range own {
@@ -74,13 +74,19 @@ func (d *dynamic) decide(out *Decision) ([]int, string) {
 	scores := d.opts.scores()
 	var sumScores, sumSpeeds float64
 	for r, v := range d.speed {
-		if v == 0 && w.shares[r] > 0 {
+		switch {
+		case d.start[r] == 0: // left out by its limit
+		case v == 0:
 			return nil, fmt.Sprintf("rank %d was not measured", r)
+		default:
+			sumScores, sumSpeeds = sumScores+scores[r], sumSpeeds+v
 		}
-		sumScores, sumSpeeds = sumScores+scores[r], sumSpeeds+v
 	}
 	weight := make([]float64, d.opts.Ranks)
 	for r := range weight {
+		if weight[r] = 1; d.start[r] == 0 {
+			continue
+		}
 		weight[r] = (0.6*scores[r]/sumScores + 0.4*d.speed[r]/sumSpeeds) * (1 - 0.2*fraction(w.use[r])) * (1 - 0.2*fraction(w.memory[r]))
 		if stragglers[r] {
 			weight[r] *= 0.5

@@ -35,6 +35,7 @@ const (
 	wander       = 0.0002 // standard deviation by which a rank's speed wanders from window to window
 	stale        = 0.002  // likewise of a share that is not measured
 	priorError   = 0.05   // standard deviation of a curve from an earlier run
+	priorCells   = 10     // that a curve from an earlier run becomes
 	mostCells    = 14
 	shiftSigmas  = 4.5  // an innovation of so many standard deviations at a known share is a change of speed,
 	shiftLeast   = 0.03 // if it is at least this large
@@ -42,11 +43,11 @@ const (
 	driftForget  = 0.6
 )
 
-func newEstimate(prior Curve) *estimate {
+// newEstimate believes a curve of an earlier run, if there is one, in its shape from 1 sample to limit.
+func newEstimate(prior Curve, limit int) *estimate {
 	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, current: -1}
-	for i := range min(len(prior), mostCells) { // spread over all that are known
-		p := prior[i*(len(prior)-1)/max(min(len(prior), mostCells)-1, 1)]
-		if p.Seconds > 0 {
+	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
+		if !math.IsNaN(valid(p.Seconds)) {
 			e.cells = append(e.cells, cell{samples: p.Samples, log: math.Log(p.Seconds), variance: priorError * priorError})
 		}
 	}
@@ -169,7 +170,7 @@ func (e *estimate) update(samples, value, variance float64) {
 }
 
 // shift says that the rank has become slower or faster by a factor, with the current share as evidence: so it is with every share. Cells that were
-// measured after the current one was last may be from either side of the change: they go.
+// measured after the current one was last may be from either side of the change: they go, and so do times that nobody could measure.
 func (e *estimate) shift(by, variance float64) {
 	current := e.cells[e.current]
 	kept := e.cells[:0]
@@ -178,7 +179,7 @@ func (e *estimate) shift(by, variance float64) {
 		case i == e.current:
 			e.current = len(kept)
 			kept = append(kept, cell{samples: c.samples, log: c.log + by, variance: variance})
-		case c.age >= current.age:
+		case c.age >= current.age && math.Abs(c.log+by) <= math.Log(mostSeconds):
 			c.log += by
 			c.variance += variance
 			kept = append(kept, c)
@@ -235,10 +236,8 @@ func (e *estimate) merge(keep, drop int) {
 	f := e.fit(k.samples)
 	moved := d.log + math.Log(f.mean(k.samples)/f.mean(d.samples))
 	weight := k.variance / (k.variance + d.variance)
-	if !math.IsNaN(moved) {
-		k.log += weight * (moved - k.log)
-		k.variance *= 1 - weight
-	}
+	k.log += weight * (moved - k.log)
+	k.variance *= 1 - weight
 	e.cells = slices.Delete(e.cells, drop, drop+1)
 	if drop < e.current {
 		e.current--

@@ -37,14 +37,15 @@ func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
 
 // place is a share as the kernel sees it.
 type place struct {
-	x    float64 // b / b1
-	away float64 // log b/b0
-	mean float64 // m(x)
+	samples float64
+	x       float64 // b / b1
+	away    float64 // log b/b0
+	mean    float64 // m(x)
 }
 
 func (f *fitted) place(samples float64) place {
 	x := samples / f.b1
-	return place{x, math.Log(samples / f.b0), priorMean(x)}
+	return place{samples, x, math.Log(samples / f.b0), priorMean(x)}
 }
 
 func (f *fitted) kernel(a, b place) float64 {
@@ -57,24 +58,34 @@ func (f *fitted) kernel(a, b place) float64 {
 
 // fit is the curve around the share b0. The estimate must have a cell.
 func (e *estimate) fit(b0 float64) *fitted {
-	largest := slices.MaxFunc(e.cells, func(a, b cell) int { return compare(a.samples, b.samples) })
-	n := len(e.cells)
+	if f := likeliest(e.cells, b0); f != nil {
+		return f
+	}
+	nearest := slices.MinFunc(e.cells, func(a, b cell) int {
+		return compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
+	})
+	return likeliest([]cell{nearest}, b0) // the cells contradict each other beyond what floats can hold
+}
+
+// likeliest is the curve through cells that bends as they most likely want it; nil if floats hold none, which never happens to a single cell.
+func likeliest(cells []cell, b0 float64) (best *fitted) {
+	largest := slices.MaxFunc(cells, func(a, b cell) int { return compare(a.samples, b.samples) })
+	n := len(cells)
 	common := fitted{b0: b0, b1: largest.samples, scale: math.Exp(largest.log), cells: make([]place, n)}
 	residual, noise := make([]float64, n), make([]float64, n)
-	for i, c := range e.cells {
+	for i, c := range cells {
 		common.cells[i] = common.place(c.samples)
 		z := math.Exp(c.log) / common.scale
 		residual[i] = z - common.cells[i].mean
 		noise[i] = z * z * c.variance
 	}
-	var best *fitted
-	likeliest := math.Inf(-1)
+	highest := math.Inf(-1)
 	for _, bend := range bends {
 		f := common
 		f.bend = bend.sigma
 		likelihood, ok := f.solve(residual, noise)
-		if ok && likelihood+bend.prior > likeliest {
-			best, likeliest = &f, likelihood+bend.prior
+		if ok && likelihood+bend.prior > highest {
+			best, highest = &f, likelihood+bend.prior
 		}
 		if n == 1 {
 			break
@@ -149,14 +160,15 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// mean is the expected time of a share, s.
+// mean is the expected time of a share, s. Where the regression would have few samples take nearly nothing, or less, they take a tenth of what
+// they would in proportion.
 func (f *fitted) mean(samples float64) float64 {
 	at := f.place(samples)
 	z := at.mean
 	for i, w := range f.weights {
 		z += w * f.kernel(at, f.cells[i])
 	}
-	return f.scale * z
+	return f.scale * max(z, 0.1*at.x)
 }
 
 // sigma is the standard deviation of mean, s.
@@ -170,35 +182,35 @@ func (f *fitted) sigma(samples float64) float64 {
 	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
-// curve is the mean as a rising curve from 1 to limit samples: its knots are the cells, b0, the ends and points
-// between. Where the regression would have fewer samples take nearly nothing, they take a tenth of what they would in proportion.
+// curve is the mean as a rising curve from 1 to limit samples, or to b0 where that is more. Its knots are the cells, b0, the ends and points
+// between.
 func (f *fitted) curve(limit int) Curve {
 	const widest = 1.25 // ratio of neighbouring knots
-	knots := append(make([]float64, 0, 2*len(f.cells)+8), 1, f.b0, float64(limit))
+	most := max(float64(limit), f.b0, 1)
+	knots := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
 	for _, c := range f.cells {
-		knots = append(knots, c.x*f.b1)
+		knots = append(knots, c.samples)
 	}
 	slices.Sort(knots)
 	knots = slices.Compact(knots)
 	c := make(Curve, 0, 3*len(knots))
-	high := 0.0
-	add := func(samples float64) {
-		least := 0.1 * f.scale * samples / f.b1
-		high = max(high, f.mean(samples), least)
-		c = append(c, Point{samples, high})
-	}
-	last := 0.0
+	last, high := 0.0, 0.0
 	for _, samples := range knots {
-		if samples < 1 || samples > float64(limit) && samples > f.b0 {
+		if samples < 1 || samples > most {
 			continue
 		}
+		pieces := 1.0
 		if last > 0 {
-			pieces := math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last))
-			for i := 1.0; i < pieces; i++ {
-				add(last * math.Pow(samples/last, i/pieces))
-			}
+			pieces = max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
 		}
-		add(samples)
+		for i := 1.0; i <= pieces; i++ {
+			at := samples
+			if i < pieces {
+				at = last * math.Pow(samples/last, i/pieces)
+			}
+			high = max(high, f.mean(at))
+			c = append(c, Point{at, high})
+		}
 		last = samples
 	}
 	return c

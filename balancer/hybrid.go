@@ -10,20 +10,20 @@ import (
 type hybrid struct {
 	opts   Options
 	start  []int
+	fed    []bool // ranks that can have samples at all
 	window *window
 	ranks  []*estimate
 
-	curves  []Curve // as of the last decision
+	curves  []Curve // as of the last decision; of a rank without measurements one that takes no time
 	benched []int   // decisions since a rank has no samples, 0 for one that has
 	recall  []int   // decisions after which a benched rank is tried again
 
 	calm     int // decisions since the last change
 	patience int // decisions without a change before a probe
 
-	steady  float64 // s of a step between changes, 0 before the first window
-	change  float64 // s that a change of shares cost of late
-	extra   float64 // s beyond steady in the change that is under way
-	changes int
+	steady float64 // s of a step between changes, 0 before the first window
+	change float64 // s that a change of shares cost of late
+	extra  float64 // s beyond steady in the change that is under way
 }
 
 // What a change of shares must bring. All are fractions of a step.
@@ -31,6 +31,8 @@ const (
 	leastGain   = 0.0015 // below this no change is worth the reader's attention
 	gainSigmas  = 0.8    // of the slowest rank's curve: what could be noise
 	payBack     = 10     // intervals in which a change must earn what it costs
+	mostCost    = 0.1    // no price of a change is in the way of a greater gain
+	fading      = 0.98   // of the price of a change, a decision
 	furthest    = 4.0    // times the largest share that a rank was measured at: how far one decision goes
 	recallFirst = 20     // decisions
 	recallMost  = 640
@@ -39,33 +41,43 @@ const (
 func newHybrid(o Options) (Policy, error) {
 	h := &hybrid{opts: o, window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), curves: make([]Curve, o.Ranks),
 		benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
-	known := o.Curves != nil
-	for r := range h.ranks {
-		var prior Curve
-		if o.Curves != nil {
-			prior = o.Curves[r]
-		}
-		h.ranks[r] = newEstimate(prior)
-		known = known && len(prior) > 0
-	}
 	var err error
-	if known {
-		curves := make([]Curve, o.Ranks)
-		for r, c := range o.Curves {
-			curves[r] = c.rising()
+	if h.start, err = o.Divide(o.scores()); err != nil {
+		return nil, err
+	}
+	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
+	for r, n := range h.start {
+		h.fed, h.curves[r] = append(h.fed, n > 0), timeless
+		var prior Curve
+		if o.Curves != nil && n > 0 {
+			prior = o.Curves[r]
+			curves[r] = prior.rising()
+			known = known && len(prior) > 0
 		}
+		h.ranks[r] = newEstimate(prior, h.most(r))
+	}
+	if known {
 		h.start, err = Solve(o.Batch, curves)
-	} else {
-		h.start, err = o.Divide(o.scores())
 	}
 	return h, err
 }
 
+// timeless stands for the curve of a rank that was never measured.
+var timeless = Curve{{1, 0}}
+
 // Start implements [Policy].
-func (h *hybrid) Start() []int { return h.start }
+func (h *hybrid) Start() []int { return slices.Clone(h.start) }
 
 // Curves implements [Learner].
-func (h *hybrid) Curves() []Curve { return h.curves }
+func (h *hybrid) Curves() []Curve {
+	curves := slices.Clone(h.curves)
+	for r, e := range h.ranks {
+		if e.current < 0 {
+			curves[r] = nil
+		}
+	}
+	return curves
+}
 
 // Observe implements [Policy].
 func (h *hybrid) Observe(s *Step) (*Decision, bool) {
@@ -81,38 +93,80 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 		h.steady = seconds
 	}
 	d := &Decision{Shares: slices.Clone(w.shares), Explanation: w.explain()}
-	d.Next, d.Reason = h.decide(d)
-	d.Changed = d.Next != nil
-	if !d.Changed {
-		d.Next = d.Shares
+	if d.Next, d.Reason = h.decide(d); d.Next == nil {
+		d.stay(&h.opts, h.start)
+	} else {
+		d.Changed = true
 	}
 	w.next()
 	return d, true
 }
 
-// price measures what a change costs beyond steady steps: while it settles, and in its first step.
+// price measures what a change costs beyond steady steps: while it settles, and in its first step. A price is believed less and less while
+// nothing changes, and is never so high that it forbids all changes: a clock that jumped would stop the balancing for ever.
 func (h *hybrid) price(s *Step) {
 	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
 	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
 		h.extra += s.Seconds - h.steady
 	}
-	if changed {
-		if h.changes++; h.changes == 1 {
-			h.change = h.extra
-		}
-		h.change += 0.3 * (h.extra - h.change)
-		h.extra = 0
+	if !changed {
+		return
 	}
+	if h.change == 0 {
+		h.change = h.extra
+	}
+	h.change += 0.3 * (h.extra - h.change)
+	h.change = min(h.change, mostCost*payBack*float64(h.opts.Interval)*h.steady)
+	h.extra = 0
 }
 
 // decide returns the next shares, or nil and why they stay.
 func (h *hybrid) decide(d *Decision) ([]int, string) {
-	fits := make([]*fitted, len(h.ranks))
+	fits, missing := h.fit(d)
+	if missing >= 0 {
+		return nil, fmt.Sprintf("rank %d was not measured", missing)
+	}
+	best, err := h.best()
+	if err != nil {
+		return nil, err.Error()
+	}
+	h.account(d, best)
+	h.change *= fading
+	h.calm++
+	if !h.opts.valid(d.Shares, h.start) {
+		return best, "shares in use are no division of the batch"
+	}
+	if h.recalls(d, best) {
+		return best, "a rank without samples is tried again"
+	}
+	g := h.gain(fits, d.Shares, best)
+	switch {
+	case slices.Equal(best, d.Shares):
+		g.fraction, g.reason = 0, "shares are the best ones"
+	case g.fraction >= max(leastGain+g.doubt, g.cost):
+		h.calm = 0
+		return best, g.reason
+	case g.fraction < leastGain+g.doubt:
+		g.reason = fmt.Sprintf("a change would gain %.2f %%, which may be noise", 100*max(g.fraction, 0))
+	default:
+		g.reason = fmt.Sprintf("a change would gain %.2f %%, less than it costs", 100*g.fraction)
+	}
+	if h.opts.Objective == Time && h.calm >= h.patience {
+		if next := h.probe(d.Shares, g.cost); next != nil {
+			return next, "a probe: what ranks could do with other shares is badly known"
+		}
+	}
+	return nil, g.reason
+}
+
+// fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
+func (h *hybrid) fit(d *Decision) (fits []*fitted, missing int) {
+	fits = make([]*fitted, len(h.ranks))
 	for r, e := range h.ranks {
+		if e.current < 0 && d.Shares[r] > 0 || len(e.cells) == 0 && h.fed[r] {
+			return nil, r
+		}
 		if len(e.cells) == 0 {
-			if h.feeds(r) {
-				return nil, fmt.Sprintf("rank %d was not measured", r)
-			}
 			continue
 		}
 		b0 := float64(d.Shares[r])
@@ -125,42 +179,8 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), fits[r].sigma(b0)
 		}
 	}
-	best, err := h.best(d)
-	if err != nil {
-		return nil, err.Error()
-	}
-	h.account(d, best)
-	now, slowest := Slowest(h.curves, d.Shares)
-	then, _ := Slowest(h.curves, best)
-	if h.recalls(d, best) {
-		return best, "a rank without samples is tried again"
-	}
-	if h.opts.Objective != Time {
-		return h.cheaper(d.Shares, best)
-	}
-	gain, doubt := 1-then/now, gainSigmas*fits[slowest].sigma(float64(d.Shares[slowest]))/now
-	cost := h.change / (payBack * float64(h.opts.Interval) * max(now, 1e-12))
-	h.calm++
-	switch {
-	case gain >= max(leastGain+doubt, cost) && !slices.Equal(best, d.Shares):
-		h.calm = 0
-		return best, fmt.Sprintf("rank %d is the slowest; the step gets %.1f %% shorter", slowest, 100*gain)
-	case h.calm >= h.patience:
-		if next := h.probe(d.Shares, cost); next != nil {
-			return next, "a probe: what ranks could do with other shares is badly known"
-		}
-	}
-	switch {
-	case slices.Equal(best, d.Shares):
-		return nil, "shares are the best ones"
-	case gain < leastGain+doubt:
-		return nil, fmt.Sprintf("a change would gain %.2f %%, which may be noise", 100*max(gain, 0))
-	}
-	return nil, fmt.Sprintf("a change would gain %.2f %%, less than it costs", 100*gain)
+	return fits, -1
 }
-
-// feeds reports whether a rank can have samples at all.
-func (h *hybrid) feeds(rank int) bool { return h.opts.Limits == nil || h.opts.Limits[rank] > 0 }
 
 // most is the largest share that a curve is drawn to.
 func (h *hybrid) most(rank int) int {
@@ -171,7 +191,7 @@ func (h *hybrid) most(rank int) int {
 }
 
 // best is the best shares that one decision may go to.
-func (h *hybrid) best(d *Decision) ([]int, error) {
+func (h *hybrid) best() ([]int, error) {
 	batch := h.opts.Batch
 	batch.Limits = make([]int, len(h.ranks))
 	capacity := 0
@@ -189,13 +209,7 @@ func (h *hybrid) best(d *Decision) ([]int, error) {
 	if capacity < h.opts.Total+h.opts.Ranks*max(h.opts.Unit, 1) {
 		batch.Limits = h.opts.Limits
 	}
-	curves := make([]Curve, len(h.curves))
-	for r, c := range h.curves {
-		if curves[r] = c; c == nil { // left out by its limit
-			curves[r] = Curve{{1, 0}}
-		}
-	}
-	return h.minimize(batch, curves)
+	return h.minimize(batch, h.curves)
 }
 
 func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {

@@ -23,14 +23,15 @@ func newFixed(o Options, speed []float64, reason string) (*fixed, error) {
 }
 
 // Start implements [Policy].
-func (f *fixed) Start() []int { return f.shares }
+func (f *fixed) Start() []int { return slices.Clone(f.shares) }
 
 // Observe implements [Policy].
 func (f *fixed) Observe(s *Step) (*Decision, bool) {
 	if !f.window.add(s) {
 		return nil, false
 	}
-	d := &Decision{Shares: f.shares, Next: f.shares, Reason: f.reason, Explanation: f.window.explain()}
+	d := &Decision{Shares: slices.Clone(s.Shares), Next: slices.Clone(f.shares), Reason: f.reason, Explanation: f.window.explain()}
+	d.Changed = !slices.Equal(d.Next, d.Shares)
 	f.window.next()
 	return d, true
 }

@@ -55,9 +55,10 @@ type Learner interface {
 	Curves() []Curve
 }
 
-// Step is one optimizer step as the ranks measured it. A measurement that is not a positive finite number is none.
+// Step is one optimizer step as the ranks measured it. A time that is not between a nanosecond and a billion seconds is no measurement, and
+// ranks beyond the end of a list have none.
 type Step struct {
-	Shares []int // samples that each rank had
+	Shares []int // samples that each rank had, for every rank; they need not be what was decided
 	// Own is each rank's time for data, forward and backward passes, in seconds, without any waiting for other ranks; Update its optimizer's before
 	// that. Together they are what lies between the end of one exchange of gradients and a rank's part of the next.
 	Own, Update []float64
@@ -77,6 +78,23 @@ type Decision struct {
 	Changed bool  // Next differs
 	Reason  string
 	Explanation
+}
+
+// stay keeps the shares in use, if they divide the batch; somebody else may have set them.
+func (d *Decision) stay(o *Options, start []int) {
+	d.Next = d.Shares
+	if !o.valid(d.Shares, start) {
+		d.Next, d.Reason = slices.Clone(start), "shares in use are no division of the batch: back to those of the start"
+	}
+	d.Changed = !slices.Equal(d.Next, d.Shares)
+}
+
+// valid reports whether shares are a division of the batch. Ranks that have samples at the start keep some, unless ranks may be benched.
+func (o *Options) valid(shares, start []int) bool {
+	if o.Bench {
+		start = nil
+	}
+	return o.divides(shares, start)
 }
 
 // New makes a policy.
@@ -129,21 +147,22 @@ func (o *Options) check() error {
 		name   string
 		values []float64
 		least  float64
-	}{{"score", o.Scores, math.SmallestNonzeroFloat64}, {"power", o.Watts, 0}, {"idle power", o.IdleWatts, 0}} {
+		want   string
+	}{{"score", o.Scores, math.SmallestNonzeroFloat64, "above"}, {"power", o.Watts, 0, "of at least"}, {"idle power", o.IdleWatts, 0, "of at least"}} {
 		if list.values != nil && len(list.values) != o.Ranks {
 			return fmt.Errorf("got %d values of %s, want %d", len(list.values), list.name, o.Ranks)
 		}
 		for rank, v := range list.values {
 			if !(v >= list.least) || math.IsInf(v, 1) {
-				return fmt.Errorf("%s of rank %d: got %v, want a finite number of at least %v", list.name, rank, v, list.least)
+				return fmt.Errorf("%s of rank %d: got %v, want a finite number %s 0", list.name, rank, v, list.want)
 			}
 		}
 	}
 	if o.Objective == Energy && (o.Watts == nil || o.IdleWatts == nil) || o.Objective == Cost && o.Watts == nil {
 		return errors.New("an objective other than time needs what each rank draws or costs")
 	}
-	if !(o.Slowdown >= 0) {
-		return fmt.Errorf("slowdown: got %v, want at least 0", o.Slowdown)
+	if !(o.Slowdown >= 0) || math.IsInf(o.Slowdown, 1) {
+		return fmt.Errorf("slowdown: got %v, want a finite number of at least 0", o.Slowdown)
 	}
 	return nil
 }

@@ -16,9 +16,8 @@ const (
 func (h *hybrid) probe(now []int, cost float64) []int {
 	hoped := make([]Curve, len(now))
 	for r, c := range h.curves {
-		if hoped[r] = c; c == nil {
-			hoped[r] = Curve{{1, 0}}
-		} else if b := float64(now[r]); b > 0 && len(h.ranks[r].cells) == 1 {
+		hoped[r] = c
+		if b := float64(now[r]); b > 0 && len(h.ranks[r].cells) == 1 {
 			hoped[r] = c.flat(b)
 		}
 	}

@@ -85,6 +85,29 @@ func holds(limits []int) string {
 	return text
 }
 
+// divides reports whether shares are a division of the batch. Only where others are nil may it leave out a rank to which they give samples.
+func (b Batch) divides(shares, others []int) bool {
+	sum, last := 0, 0
+	for r, n := range shares {
+		if n < 0 || b.Limits != nil && n > b.Limits[r] || n == 0 && others != nil && others[r] > 0 {
+			return false
+		}
+		if sum += n; n > 0 {
+			last = r
+		}
+	}
+	size := max(b.Unit, 1)
+	for r, n := range shares {
+		if r == last {
+			n -= b.Total % size
+		}
+		if n%size != 0 {
+			return false
+		}
+	}
+	return sum == b.Total
+}
+
 // samples is what n units are on a rank.
 func (u units) samples(rank, n int) int {
 	if n *= u.size; rank == u.last {

@@ -108,15 +108,18 @@ func (w *window) take(s *Step) {
 }
 
 func at(values []float64, rank int) float64 {
-	if values == nil {
+	if rank >= len(values) {
 		return math.NaN()
 	}
 	return values[rank]
 }
 
+// leastSeconds and mostSeconds bound what is taken for a measurement; clocks that jump give others.
+const leastSeconds, mostSeconds = 1e-9, 1e9
+
 // valid is NaN for what is no measurement of time.
 func valid(seconds float64) float64 {
-	if !(seconds > 0) || math.IsInf(seconds, 1) {
+	if !(seconds >= leastSeconds && seconds <= mostSeconds) {
 		return math.NaN()
 	}
 	return seconds
