@@ -204,18 +204,21 @@ func checkShareOfOracle(t *testing.T, when string, c *cluster, shares []int, wan
 }
 
 func TestHybridBelievesTheShapeOfCachedCurves(t *testing.T) {
-	// Rank 1 does up to 48 samples in the time of one, and takes as long for each as rank 0 beyond.
-	c := newCluster(1, 0.01, line(0, 0.001), func(samples float64) float64 { return 0.001 * max(samples, 48) }, line(0.02, 0.004))
-	cached := c.curves(120)
-	for r, factor := range []float64{0.25, 1.5, 4} { // other clocks, other dtypes: heights that are not this run's
-		for i := range cached[r] {
-			cached[r][i].Seconds *= factor
-		}
+	// All are flat up to a knee. The heights are not this run's (another clock, another driver), so that rank 2 seems to be ten times as fast.
+	knee := func(samples, perSample float64) func(float64) float64 {
+		return func(s float64) float64 { return perSample * max(s, samples) }
 	}
-	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 120}, Ranks: 3, Curves: cached})
-	decisions := c.run(p, 10, nil)
-	checkShareOfOracle(t, "at the first decision", c, last(decisions).Next, 0.97)
-	p = mustNew(t, "hybrid", Options{Batch: Batch{Total: 120}, Ranks: 3, Curves: c.curves(120)})
+	c := newCluster(1, 0.01, knee(10, 0.001), knee(48, 0.001), knee(100, 0.0005))
+	cached := c.curves(200)
+	for i := range cached[2] {
+		cached[2][i].Seconds *= 0.1
+	}
+	p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 200}, Ranks: 3, Curves: cached})
+	if n := p.Start()[2]; n < 150 {
+		t.Fatalf("starts with %v, want nearly all on rank 2", p.Start())
+	}
+	checkShareOfOracle(t, "at the first decision", c, last(c.run(p, 10, nil)).Next, 0.97)
+	p = mustNew(t, "hybrid", Options{Batch: Batch{Total: 200}, Ranks: 3, Curves: c.curves(200)})
 	checkShareOfOracle(t, "with curves of the right height, before any step", c, p.Start(), 1)
 }
 
@@ -376,12 +379,12 @@ func TestHybridSavesWithoutFlapping(t *testing.T) {
 	// Rank 0 is the fastest and draws the most for a sample: 0.3 J against 0.2 and 0.1.
 	watts, idle := []float64{300, 100, 25}, []float64{20, 10, 5}
 	truth := []func(float64) float64{line(0, 0.001), line(0, 0.002), line(0, 0.004)}
-	for seed := range uint64(3) {
-		c := newCluster(seed, 0.05, truth...)
+	for seed := range uint64(2) {
+		c := newCluster(seed, 0.2, truth...)
 		o := Options{Batch: Batch{Total: 140}, Ranks: 3, Objective: Energy, Watts: watts, IdleWatts: idle, Slowdown: 0.2}
-		decisions := c.run(mustNew(t, "hybrid", o), 2000, nil)
-		if n := changes(decisions); n > 25 {
-			t.Errorf("seed %d: %d changes in 2,000 steps", seed, n)
+		decisions := c.run(mustNew(t, "hybrid", o), 1500, nil)
+		if n := changes(decisions); n > 12 { // 6 on average; without regard to noise 20
+			t.Errorf("seed %d: %d changes in 1,500 steps", seed, n)
 		}
 		curves, shares := c.curves(140), last(decisions).Next
 		best, err := Cheapest(o.Batch, curves, watts, idle, o.Slowdown)
@@ -389,7 +392,7 @@ func TestHybridSavesWithoutFlapping(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, want := Spent(curves, shares, watts, idle), Spent(curves, best, watts, idle)
-		if seconds, _ := Slowest(curves, shares); got > 1.03*want || seconds > 0.08*1.2*1.05 {
+		if seconds, _ := Slowest(curves, shares); got > 1.05*want || seconds > 0.08*1.2*1.05 {
 			t.Errorf("seed %d: %v take %.2f J and %.3f s, the cheapest, %v, %.2f J", seed, shares, got, seconds, best, want)
 		}
 	}
