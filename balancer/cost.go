@@ -27,6 +27,9 @@ func Spent(curves []Curve, shares []int, busy, idle []float64) float64 {
 // For each of several bounds on the step's time it gives unit after unit to the rank where it costs least, which is exact for curves that are
 // convex and otherwise near it; bounds are tried in steps of a hundredth of the slowdown.
 func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) ([]int, error) {
+	if err := checkPowers(len(curves), busy, idle, slowdown); err != nil {
+		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
+	}
 	fastest, err := Solve(b, curves)
 	if err != nil {
 		return nil, err
@@ -49,6 +52,21 @@ func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) (
 		}
 	}
 	return best, nil
+}
+
+func checkPowers(ranks int, busy, idle []float64, slowdown float64) error {
+	if len(busy) != ranks || len(idle) != ranks {
+		return fmt.Errorf("got %d busy and %d idle values, want %d of each", len(busy), len(idle), ranks)
+	}
+	for r := range busy {
+		if !(busy[r] >= 0 && idle[r] >= 0) || math.IsInf(busy[r]+idle[r], 1) {
+			return fmt.Errorf("rank %d: got %v busy and %v idle, want finite numbers of at least 0", r, busy[r], idle[r])
+		}
+	}
+	if !(slowdown >= 0) || math.IsInf(slowdown, 1) {
+		return fmt.Errorf("slowdown: got %v, want a finite number of at least 0", slowdown)
+	}
+	return nil
 }
 
 // greedy fills the units where each costs least within a bound on the time; nil where they do not fit.

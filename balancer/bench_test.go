@@ -1,0 +1,79 @@
+package balancer
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// unequal makes a policy for ranks of unequal speed that has known them for some decisions, and steps with the shares that it then has.
+func unequal(b *testing.B, policy string, ranks, interval int) (Policy, []*Step) {
+	random := rand.New(rand.NewPCG(1, 1))
+	c := newCluster(1, 0.02)
+	for range ranks {
+		c.seconds = append(c.seconds, line(0.005+0.01*random.Float64(), 0.003*math.Exp(0.5*random.NormFloat64())))
+	}
+	p, err := New(policy, Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks, Interval: interval})
+	if err != nil {
+		b.Fatal(err)
+	}
+	shares := p.Start()
+	for decisions := 0; decisions < 10; {
+		if d, ok := p.Observe(c.step(shares)); ok {
+			shares = append([]int(nil), d.Next...)
+			decisions++
+		}
+	}
+	steps := make([]*Step, 64)
+	for i := range steps {
+		steps[i] = c.step(shares)
+	}
+	return p, steps
+}
+
+// BenchmarkObserve is what each step costs that no decision follows.
+func BenchmarkObserve(b *testing.B) {
+	for _, policy := range Policies() {
+		for _, ranks := range []int{4, 64, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
+				const interval = 1000
+				p, steps := unequal(b, policy, ranks, interval)
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := range b.N {
+					if (i+2)%interval == 0 { // a decision would be due, now or in the next step
+						b.StopTimer()
+						p.Observe(steps[0])
+						for range 3 * interval {
+							if _, ok := p.Observe(steps[0]); ok {
+								break
+							}
+						}
+						b.StartTimer()
+					}
+					p.Observe(steps[i%len(steps)])
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkDecision is one step with a decision, from a window of this step alone.
+func BenchmarkDecision(b *testing.B) {
+	for _, policy := range Policies() {
+		for _, ranks := range []int{4, 64, 1000} {
+			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
+				p, steps := unequal(b, policy, ranks, 1)
+				p.Observe(steps[0])
+				b.ReportAllocs()
+				b.ResetTimer()
+				for i := range b.N {
+					if _, ok := p.Observe(steps[i%len(steps)]); !ok {
+						b.Fatal("no decision")
+					}
+				}
+			})
+		}
+	}
+}
