@@ -37,7 +37,7 @@ func BenchmarkObserve(b *testing.B) {
 	for _, policy := range Policies() {
 		for _, ranks := range []int{4, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
-				const interval = 1000
+				const interval = 100
 				p, steps := unequal(b, policy, ranks, interval)
 				b.ReportAllocs()
 				b.ResetTimer()

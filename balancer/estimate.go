@@ -79,10 +79,25 @@ func (e *estimate) measure(samples int, seconds []float64) {
 // newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
 func newest(logs []float64, noise float64) []float64 {
 	const least, sigmas, jump = 3, 6.0, 0.1
-	for cut := len(logs) - least; cut >= 2; cut-- {
+	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, l := range logs {
+		low, high = min(low, l), max(high, l)
+		lowest[i], highest[i] = low, high
+	}
+	if high-low <= jump {
+		return logs
+	}
+	low, high = math.Inf(1), math.Inf(-1) // from the cut on
+	for cut := len(logs) - 1; cut >= 2; cut-- {
+		low, high = min(low, logs[cut]), max(high, logs[cut])
+		// Every step since must be on the new side, or one slow step would count as a jump. Where the two sides overlap they need no medians,
+		// which are what costs.
+		if cut > len(logs)-least || low < highest[cut-1] && high > lowest[cut-1] {
+			continue
+		}
 		before, after := median(logs[:cut]), median(logs[cut:])
 		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
-		// Every step since must be on the new side, or one slow step would count as a jump.
 		if d := after - before; math.Abs(d) > max(sigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
 			return logs[cut:]
 		}

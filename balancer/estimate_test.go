@@ -217,3 +217,18 @@ func TestEstimateBelievesTheShapeOfAnEarlierRun(t *testing.T) {
 		}
 	}
 }
+
+func TestNewestIsQuickInLongWindows(t *testing.T) {
+	// A decision measures all ranks. By the medians of all cuts a window of 100,000 steps would take many minutes.
+	k := newRank(1, 0.03)
+	logs := k.window(64, 100_000)
+	for i := range logs {
+		logs[i] = math.Log(logs[i])
+		if i >= 60_000 {
+			logs[i] += 0.7
+		}
+	}
+	if got := newest(logs, 0.03*0.03); len(got) != 40_000 {
+		t.Errorf("kept %d steps, want the last 40,000", len(got))
+	}
+}

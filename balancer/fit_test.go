@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -66,19 +67,21 @@ func TestFitKnowsLittleOfOneShare(t *testing.T) {
 }
 
 func TestFitGetsSurerWithData(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		k := newRank(rapid.Uint64().Draw(t, "seed"), 0.03)
-		e := newEstimate(nil, 256)
-		at := rapid.IntRange(1, 256).Draw(t, "share")
+	var ratios []float64
+	for seed := range uint64(100) {
+		k, e := newRank(seed, 0.03), newEstimate(nil, 256)
+		at := 1 + int(seed*37%256)
 		e.measure(at, k.window(at, 10))
 		first := e.fit(float64(at)).sigma(float64(at))
 		for range 20 {
 			e.measure(at, k.window(at, 10))
 		}
-		if last := e.fit(float64(at)).sigma(float64(at)); last > 0.6*first {
-			t.Fatalf("after 1 window the standard deviation is %v s, after 21 %v", first, last)
-		}
-	})
+		ratios = append(ratios, e.fit(float64(at)).sigma(float64(at))/first)
+	}
+	// 21 windows would bring 1/sqrt(21) = 0.22; what is known fades, and what one window says of the noise is itself uncertain.
+	if middle, most := median(ratios), slices.Max(ratios); middle > 0.4 || most > 0.9 {
+		t.Errorf("after 20 more windows the standard deviation is %.2f of what it was, at most %.2f, want 0.4 and 0.9", middle, most)
+	}
 }
 
 func TestFitOutlivesContradictions(t *testing.T) {
