@@ -104,13 +104,8 @@ func Limits(curves []balancer.Curve) []int {
 }
 
 func (o *Options) check() error {
-	if len(o.Curves) == 0 {
-		return fmt.Errorf("simulate: no curves")
-	}
-	for rank, c := range o.Curves {
-		if err := c.Check(); err != nil {
-			return fmt.Errorf("simulate: rank %d: %w", rank, err)
-		}
+	if err := checkCurves(o.Curves); err != nil {
+		return fmt.Errorf("simulate: %w", err)
 	}
 	if !(o.Noise >= 0) || o.Noise > 10 {
 		return fmt.Errorf("simulate: noise: got %v, want 0 to 10", o.Noise)
@@ -140,6 +135,9 @@ func (w *world) at(step int) error {
 			continue
 		}
 		factor := w.options.Drift(r, step)
+		if !(factor > 0) || math.IsInf(factor, 1) {
+			return fmt.Errorf("simulate: step %d: drift of rank %d: got %v, want a finite number above 0", step, r, factor)
+		}
 		w.curves[r] = slices.Clone(c)
 		for i := range c {
 			w.curves[r][i].Seconds *= factor
