@@ -9,7 +9,7 @@ import (
 // the change itself cost is in it.
 type window struct {
 	interval int
-	since    int // steps since the last decision, used or not
+	since    int // steps since the last decision or change, used or not
 
 	shares  []int
 	skip    bool        // the next step is the first with its shares
@@ -60,6 +60,7 @@ func (w *window) add(s *Step) (due bool) {
 	w.since++
 	if !slices.Equal(s.Shares, w.shares) {
 		first := w.shares == nil
+		w.since = 1 // a change may come long after its decision, and the next one rests on steps with these shares alone
 		w.shares = append(w.shares[:0], s.Shares...)
 		w.clear()
 		w.skip = !first || s.Settling
