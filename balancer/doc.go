@@ -2,25 +2,80 @@
 //
 // It is a set of pure functions over numbers: it imports nothing of this module, and neither time, os nor net. Who
 // measures (profiler) and who acts on the shares (engine/train) are elsewhere, so a decision can be replayed from its
-// numbers alone.
+// numbers alone, and tests play thousands of steps in milliseconds ([simulate]).
 //
 // # Shares
 //
 // A share is the number of samples of one global batch that a rank computes. Shares are integers and sum to the
-// global batch exactly: a split changes who computes a sample, never which samples a step has.
-//
-// [Split] is the rule that all proportional decisions end in: speeds and limits in, shares out. It gives every rank
-// that can hold a sample at least one; a rank is left out only by a limit of 0.
-//
-//	shares, err := balancer.Split(256, []float64{300, 100}, nil) // [192 64]
+// global batch exactly: a split changes who computes a sample, never which samples a step has. [Batch] says what is
+// divided: so many samples, at most so many on each rank, in multiples of a unit. Every rank that can hold a unit gets
+// at least one; a rank is left out only by its limit, or by Options.Bench.
 //
 // # Policies
 //
-// [Policies] lists the names that balance.policy accepts in a configuration. They differ in where the speeds come
-// from; with one rank all of them give it the whole batch.
+// A [Policy] has a first division and is then fed every step. After an interval it answers with a [Decision]:
+//
+//	none          equal shares, as plain data parallelism has them
+//	proportional  by the static compute score of each rank
+//	dynamic       by a formula that weighs the score against measured speed, utilization and memory; it halves stragglers
+//	hybrid        from step-time curves that it fits to what is measured, the shares with the shortest step
+//
+// hybrid does what the others approximate. It keeps a [Curve] of every rank, time against share, and [Solve] finds the
+// shares whose slowest rank is done first. What it does not know it finds out: a share that was measured once says
+// little of others, so shares move by at most a factor at a time, and a probe may try what could be better. A change
+// must gain more than what may be noise and than what changes have cost. It can also spend less energy or money
+// ([Cheapest]) and leave out ranks that every step is shorter without.
+//
+// # The loop
+//
+//	policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256, Limits: limits}, Ranks: 4, Interval: 10})
+//	if err != nil {
+//		return err
+//	}
+//	shares := policy.Start()
+//	for {
+//		step := train(shares) // *balancer.Step: what each rank measured, on all ranks the same
+//		if d, ok := policy.Observe(step); ok && d.Changed {
+//			log(d.Reason)
+//			shares = slices.Clone(d.Next) // now, or some steps later: policies look at the shares of each step
+//		}
+//	}
+//
+// The caller feeds every optimizer step, in order, with one share for each rank. Steps in which plans for a coming
+// change are made are marked as Settling. Measurements may be missing or wrong, ranks silent, shares set by somebody
+// else: no policy panics, and what it asks for always divides the batch. A policy is used by one goroutine at a time.
+//
+// Equal steps give equal decisions, so each rank may decide for itself where all have the same processor architecture
+// (compilers for some of them fuse multiplications and additions, which may tip a balance). Elsewhere rank 0 decides.
+// Only [Split] is exact everywhere.
+//
+// # What a decision explains
+//
+// An [Explanation] names where the time of a step goes: Oracle + Lost.Imbalance + Lost.Noise is what was measured.
+// Oracle is the step with the best shares; communication and granularity are parts of it, and so is the time in which
+// the slowest rank waits for data. A part that a policy cannot know is NaN. [Marginal] says what a rank is worth.
+//
+// # Stragglers
+//
+// [MedianRule] compares ranks with each other. A [Detector] tells a slow type of device from a sick one, by each
+// rank's own past and what its device reports of itself.
 //
 // # Errors
 //
-// A split that cannot exist is [ErrInfeasible]. Arguments that no caller should pass (a speed that is not a positive
-// number, a negative limit, lengths that differ) are other errors; nothing panics.
+// A division that cannot exist is [ErrInfeasible], with how many samples find no place and what each rank could hold.
+// Arguments that no caller should pass (a score that is not a positive number, lengths that differ, a curve whose
+// points do not ascend) are other errors and name the rank, what was given and what is wanted. Nothing panics on numbers;
+// a Step with other than one share for each rank is a fault of the program.
+//
+// # Sources
+//
+//   - Oracle: the exact minimum over integer shares by bisection of the time, which rising curves allow: the least time in
+//     which the ranks together can do the batch ([Solve]).
+//   - Curves: Gaussian-process regression with a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes
+//     for Machine Learning, 2006, ch. 2), fed by a one-state Kalman filter for each share that was measured.
+//   - Outliers within a window: Huber, Robust Estimation of a Location Parameter, 1964.
+//   - The formula of dynamic is this project's; performance is per sample and normalised, because in synchronous training
+//     the whole iteration takes equally long everywhere and would pull balanced ranks back to equal shares.
+//
+// [simulate]: https://pkg.go.dev/github.com/hetero-train/hetero-train/balancer/simulate
 package balancer

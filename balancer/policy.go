@@ -40,8 +40,8 @@ const (
 	Cost                    // of a step, with prices as Watts: a rank costs the same whether it computes or waits
 )
 
-// Policy divides the batch among the ranks, and again after every interval. It is fed the same steps on every rank and
-// then answers the same on every rank.
+// Policy divides the batch among the ranks, and again after every interval. Fed the same steps on every rank (of one processor architecture), it
+// answers the same on every rank.
 type Policy interface {
 	// Start is the shares of the first step.
 	Start() []int

@@ -7,12 +7,12 @@ const (
 	mostPatience  = 1024
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a probe may take longer while it lasts
-	probeNear     = 1.25  // times a share: a measurement up to there says how the curve rises
 )
 
-// probe is shares that may turn out better although the curves do not say so: a rank that was measured at one share only may well take
-// no longer for more (small batches leave a GPU's multiprocessors idle; kernels work in whole tiles). Steps take a little longer
-// meanwhile, for one interval. nil: nothing is to be found out.
+// probe is shares that may turn out better although the curves do not say so, or not beyond doubt. A rank that was measured at one share only may
+// well take no longer for more (small batches leave a GPU's multiprocessors idle; kernels work in whole tiles), so its curve is taken as flat
+// there. Ranks with more measurements keep their curves: a gain that these promise, and that was refused because it may be noise, is tried too. Steps
+// take at most probeCost longer meanwhile, for one interval. nil: nothing is to be found out.
 func (h *hybrid) probe(now []int, cost float64) []int {
 	hoped := make([]Curve, len(now))
 	for r, c := range h.curves {
@@ -41,7 +41,7 @@ func (h *hybrid) probe(now []int, cost float64) []int {
 	expected, _ := Slowest(h.curves, now)
 	for part := 1.0; part > 0.05; part /= 2 {
 		next := h.towards(now, best, part)
-		if t, _ := Slowest(h.curves, next); next != nil && !slices.Equal(next, now) && t <= expected*(1+probeCost) {
+		if t, _ := Slowest(h.curves, next); !slices.Equal(next, now) && t <= expected*(1+probeCost) {
 			h.calm = 0
 			return next
 		}
