@@ -51,11 +51,8 @@ func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 	for cost := shortest * price; ; {
 		var next []int
 		least, out := cost*(1-leastGain), -1
-		for r := range limits {
+		for _, r := range h.dearest(best) {
 			limit := limits[r]
-			if limit == 0 {
-				continue
-			}
 			limits[r] = 0
 			if without, err := Solve(batch, curves); err == nil {
 				t, _ := Slowest(curves, without)
@@ -72,6 +69,21 @@ func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 		price -= h.opts.Watts[out]
 		limits[out] = 0
 	}
+}
+
+// dearest are the ranks that cost most for each of their samples, dearest first: without them most is saved. So few that a decision stays quick.
+func (h *hybrid) dearest(shares []int) []int {
+	const most = 6
+	var ranks []int
+	for r, n := range shares {
+		if n > 0 {
+			ranks = append(ranks, r)
+		}
+	}
+	slices.SortStableFunc(ranks, func(a, b int) int {
+		return compare(h.opts.Watts[b]/float64(shares[b]), h.opts.Watts[a]/float64(shares[a]))
+	})
+	return ranks[:min(len(ranks), most)]
 }
 
 // recalls tries a benched rank again now and then, more and more rarely, since nothing is heard of one without samples. It changes best.

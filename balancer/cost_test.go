@@ -188,3 +188,40 @@ func TestReleaseKeepsRanksThatAreWorthTheirPrice(t *testing.T) {
 		}
 	}
 }
+
+func TestReleaseIsNearlyAsGoodAsTryingEverything(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 9))
+		const ranks = 8
+		curves, prices := make([]Curve, ranks), make([]float64, ranks)
+		for i := range curves {
+			seconds := 0.001 * math.Exp(r.NormFloat64())
+			curves[i], prices[i] = Curve{{1, 0.01 + seconds}, {400, 0.01 + 400*seconds}}, math.Exp(r.NormFloat64())
+		}
+		h := &hybrid{opts: Options{Batch: Batch{Total: 400}, Ranks: ranks, Watts: prices, Slowdown: 1, Objective: Cost, Bench: true}}
+		shares, err := h.release(h.opts.Batch, curves)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.curves = curves
+		got, least := h.spent(shares), math.Inf(1)
+		with, _ := Solve(h.opts.Batch, curves)
+		shortest, _ := Slowest(curves, with)
+		for kept := 1; kept < 1<<ranks; kept++ {
+			b := Batch{Total: 400, Limits: make([]int, ranks)}
+			for i := range b.Limits {
+				b.Limits[i] = 400 * (kept >> i & 1)
+			}
+			try, err := Solve(b, curves)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if seconds, _ := Slowest(curves, try); seconds <= 2*shortest {
+				least = min(least, h.spent(try))
+			}
+		}
+		if seconds, _ := Slowest(curves, shares); seconds > 2*shortest || got > 1.1*least { // one after the other is not all at once
+			t.Errorf("seed %d: %v cost %.4f and take %v s, the cheapest cost %.4f; without slowdown %v s", seed, shares, got, seconds, least, shortest)
+		}
+	}
+}
