@@ -32,8 +32,8 @@ func unequal(b *testing.B, policy string, ranks, interval int) (Policy, []*Step)
 	return p, steps
 }
 
-// BenchmarkObserve is what each step costs that no decision follows.
-func BenchmarkObserve(b *testing.B) {
+// BenchmarkStep is what each step costs that no decision follows.
+func BenchmarkStep(b *testing.B) {
 	for _, policy := range Policies() {
 		for _, ranks := range []int{4, 64, 1000} {
 			b.Run(fmt.Sprintf("%s/%d", policy, ranks), func(b *testing.B) {
