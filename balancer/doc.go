@@ -45,9 +45,9 @@
 // change are made are marked as Settling. Measurements may be missing or wrong, ranks silent, shares set by somebody
 // else: no policy panics, and what it asks for always divides the batch. A policy is used by one goroutine at a time.
 //
-// Equal steps give equal decisions, so each rank may decide for itself where all have the same processor architecture
-// (compilers for some of them fuse multiplications and additions, which may tip a balance). Elsewhere rank 0 decides.
-// Only [Split] is exact everywhere.
+// Equal steps give equal decisions on all processors of an architecture, so each rank decides for itself. On unlike architectures
+// (compilers for some of them fuse multiplications and additions) a balance may tip: who runs them side by side must compare what they
+// decide. Only [Split] is exact everywhere.
 //
 // # What a decision explains
 //

@@ -71,11 +71,11 @@ func (e *estimate) fit(b0 float64) *fitted {
 func likeliest(cells []cell, b0 float64) (best *fitted) {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return compare(a.samples, b.samples) })
 	n := len(cells)
-	common := fitted{b0: b0, b1: largest.samples, scale: math.Exp(largest.log), cells: make([]place, n)}
+	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
 	residual, noise := make([]float64, n), make([]float64, n)
 	for i, c := range cells {
 		common.cells[i] = common.place(c.samples)
-		z := math.Exp(c.log) / common.scale
+		z := exp(c.log) / common.scale
 		residual[i] = z - common.cells[i].mean
 		noise[i] = z * z * c.variance
 	}
@@ -206,7 +206,7 @@ func (f *fitted) curve(limit int) Curve {
 		for i := 1.0; i <= pieces; i++ {
 			at := samples
 			if i < pieces {
-				at = last * math.Pow(samples/last, i/pieces)
+				at = last * exp(i/pieces*math.Log(samples/last))
 			}
 			high = max(high, f.mean(at))
 			c = append(c, Point{at, high})

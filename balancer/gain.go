@@ -24,6 +24,10 @@ func (h *hybrid) gain(fits []*fitted, now, next []int) gain {
 		return g
 	}
 	spent := h.spent(now)
+	if !(spent > 0) { // nothing is left to be saved
+		g.fraction = 0
+		return g
+	}
 	g.fraction = 1 - h.spent(next)/spent
 	if h.opts.Objective == Energy {
 		g.doubt = gainSigmas * h.spentSigma(fits, now, slowest) / spent

@@ -212,7 +212,7 @@ fi
 if ((${#links[@]})); then
 	make_links
 	what+="; links of $(list "${links[@]}") are real (network namespaces)"
-	export HETERO_TOKEN=${HETERO_TOKEN:-$RANDOM$RANDOM$RANDOM$RANDOM}
+	export HETERO_TOKEN=${HETERO_TOKEN:-$(head -c 24 /dev/urandom | base64)}
 fi
 [[ -n $port ]] || free_port
 echo "lab: $ranks ranks on one machine: $what" >&2

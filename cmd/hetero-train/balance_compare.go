@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -105,11 +106,12 @@ type contestant struct {
 
 // blockMeans are means over the steps of a block.
 type blockMeans struct {
-	Seconds   float64 `json:"step_seconds"`
-	Imbalance float64 `json:"imbalance"`
-	Exposed   float64 `json:"communication_seconds"`
-	Shares    []int   `json:"shares"`
-	steps     int
+	Seconds   float64   `json:"step_seconds"`
+	Median    float64   `json:"median_step_seconds"`
+	Imbalance float64   `json:"imbalance"`
+	Exposed   float64   `json:"communication_seconds"`
+	Shares    []int     `json:"shares"`
+	steps     []float64 // s
 }
 
 func newContest(f *contestFlags, b *balancing) *contest {
@@ -153,7 +155,7 @@ func (c *contest) split() []int {
 
 func (c *contest) take(s *balancer.Step) {
 	b := &c.block
-	b.steps++
+	b.steps = append(b.steps, s.Seconds)
 	b.Seconds += s.Seconds
 	b.Exposed += s.Exposed
 	least, most := math.Inf(1), 0.0
@@ -179,7 +181,9 @@ func (c *contest) take(s *balancer.Step) {
 // finish ends a block and begins the next one.
 func (c *contest) finish() {
 	b := c.block
-	n := float64(b.steps)
+	n := float64(len(b.steps))
+	slices.Sort(b.steps)
+	b.Median = b.steps[len(b.steps)/2]
 	b.Seconds, b.Imbalance, b.Exposed = b.Seconds/n, b.Imbalance/n, b.Exposed/n
 	if c.oracle == nil {
 		c.measured()
@@ -257,7 +261,10 @@ func (c *contest) best() []int {
 
 // line is the least-squares line through the points at shares like the last one, or, of a single share, that through nothing in no time.
 func line(points []balancer.Point, total int) balancer.Curve {
-	const alike = 0.4 // log of the ratio of shares
+	const alike = 0.4     // log of the ratio of shares
+	if len(points) == 0 { // a rank that can hold nothing
+		return balancer.Curve{{Samples: 1, Seconds: 0}}
+	}
 	last := points[len(points)-1].Samples
 	points = slices.DeleteFunc(slices.Clone(points), func(p balancer.Point) bool { return math.Abs(math.Log(p.Samples/last)) > alike })
 	n, mx, my := float64(len(points)), 0.0, 0.0
@@ -284,7 +291,9 @@ func (c *contest) compete() {
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
 		for r, points := range c.points { // of the equal split
-			o.Scores[r] = points[0].Samples / points[0].Seconds
+			if o.Scores[r] = 1; len(points) > 0 {
+				o.Scores[r] = points[0].Samples / points[0].Seconds
+			}
 		}
 	}
 	for _, name := range c.flags.policies {
@@ -308,14 +317,20 @@ func (c *contest) compete() {
 	c.begin(c.contestants[0].shares)
 }
 
+// interval is a ratio and its 95 % interval.
+type interval struct {
+	Ratio experiment.Number `json:"ratio"`
+	Low   experiment.Number `json:"low"`
+	High  experiment.Number `json:"high"`
+}
+
 // contestResult is what a contestant came to.
 type contestResult struct {
 	Policy        string       `json:"policy"`
 	Shares        []int        `json:"shares"` // the last ones
 	StepSeconds   float64      `json:"step_seconds"`
-	ShareOfOracle float64      `json:"share_of_oracle"`
-	Low           float64      `json:"low"`  // of the share's 95 % interval
-	High          float64      `json:"high"` // likewise
+	ShareOfOracle interval     `json:"share_of_oracle"`
+	ByMedians     interval     `json:"share_of_oracle_by_medians"` // the same of blocks' median steps, which a slow step here and there does not move
 	Imbalance     float64      `json:"imbalance"`
 	Exposed       float64      `json:"communication_seconds"`
 	Rebalances    int          `json:"rebalances"`
@@ -324,31 +339,32 @@ type contestResult struct {
 }
 
 func (c *contest) results() []contestResult {
+	unknown := interval{experiment.Number(nan), experiment.Number(nan), experiment.Number(nan)}
 	steady := c.flags.rounds / 3
 	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == contestOracle })
 	var out []contestResult
 	for _, name := range c.flags.policies {
 		p := c.contestants[slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == name })]
-		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: c.settled(p), ShareOfOracle: nan, Low: nan, High: nan, Blocks: p.blocks}
-		own := secondsOf(p.blocks[steady:])
+		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: c.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks}
+		own, medians := secondsOf(p.blocks[steady:])
 		for _, b := range p.blocks[steady:] {
 			n := float64(len(own))
 			r.StepSeconds, r.Imbalance, r.Exposed = r.StepSeconds+b.Seconds/n, r.Imbalance+b.Imbalance/n, r.Exposed+b.Exposed/n
 		}
 		if oracle >= 0 {
-			r.ShareOfOracle, r.Low, r.High = ratioInterval(secondsOf(c.contestants[oracle].blocks[steady:]), own)
+			best, bestMedians := secondsOf(c.contestants[oracle].blocks[steady:])
+			r.ShareOfOracle, r.ByMedians = ratioInterval(best, own), ratioInterval(bestMedians, medians)
 		}
 		out = append(out, r)
 	}
 	return out
 }
 
-func secondsOf(blocks []blockMeans) []float64 {
-	out := make([]float64, len(blocks))
-	for i, b := range blocks {
-		out[i] = b.Seconds
+func secondsOf(blocks []blockMeans) (means, medians []float64) {
+	for _, b := range blocks {
+		means, medians = append(means, b.Seconds), append(medians, b.Median)
 	}
-	return out
+	return means, medians
 }
 
 // settled counts the changes until shares stay good.
@@ -383,10 +399,11 @@ func (c *contest) report(j *job) error {
 	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d rounds, of which the later %d count; measured oracle: shares %v, %.1f ms of compute, slowest rank %d\n",
 		len(c.points), j.cfg.Data.BatchSize, c.flags.block, c.flags.rounds, c.flags.rounds-c.flags.rounds/3, c.oracle, 1e3*best, slowest)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
+	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(j.cfg.Data.BatchSize)/r.StepSeconds,
-			figure("%.4f", r.ShareOfOracle), figure("%.4f", r.Low), figure("%.4f", r.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
+		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(j.cfg.Data.BatchSize)/r.StepSeconds,
+			figure("%.4f", r.ShareOfOracle.Ratio), figure("%.4f", r.ShareOfOracle.Low), figure("%.4f", r.ShareOfOracle.High),
+			figure("%.4f", r.ByMedians.Ratio), figure("%.4f", r.ByMedians.Low), figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
 	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.points), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.flags.rounds,

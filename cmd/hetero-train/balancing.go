@@ -30,15 +30,17 @@ type balancing struct {
 	policy  balancer.Policy // nil with fixed shares
 	contest *contest        // of policies, in place of policy; nil: there is none
 
-	step     balancer.Step
-	health   []balancer.HealthWindow // one a rank
-	errors   []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
-	detector *balancer.Detector
-	healthy  *balancer.References
-	observed []balancer.Observation
-	last     *balancer.Decision // nil before the first one
-	stored   time.Time          // curves, in the cache
-	report   *balanceReport     // on rank 0; nil elsewhere
+	step      balancer.Step
+	health    []balancer.HealthWindow // one a rank
+	errors    []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
+	waiting   balancer.Waiting        // in the window
+	detector  *balancer.Detector
+	healthy   *balancer.References
+	observed  []balancer.Observation
+	last      *balancer.Decision // nil before the first one
+	decisions int
+	stored    time.Time      // curves, in the cache
+	report    *balanceReport // on rank 0; nil elsewhere
 }
 
 // knownRank is what a rank knows of itself before it trains.
@@ -98,6 +100,9 @@ func (b *balancing) gatherScores(ctx context.Context) error {
 		for rank, k := range b.known {
 			fingerprints[rank] = k.Fingerprint
 		}
+		if want := b.job.precision.String(); slices.ContainsFunc(p.Ranks, func(r profiles.Rank) bool { return r.Measured.DType != "" && r.Measured.DType != want }) {
+			b.job.opts.log.Warn("profile.gpu_profiles was measured in another precision than the run's: shares may start further from the best ones", "file", path, "precision", want)
+		}
 		ranks, mismatch := p.Match(fingerprints)
 		if mismatch != "" {
 			b.job.opts.log.Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
@@ -134,7 +139,9 @@ func (b *balancing) key(device string) string {
 			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
 		}
 	}
-	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches", device, strings.Join(model, " "), b.job.precision, b.cfg.Data.ImageSize, b.cfg.Train.GradAccumulation)
+	c := b.cfg
+	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.job.precision, c.Data.ImageSize,
+		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
 }
 
 // sayRanks tells on rank 0 who is there.
@@ -145,11 +152,11 @@ func (b *balancing) sayRanks() {
 	log := b.job.opts.log
 	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
 	for rank, k := range b.known {
-		score := "unknown"
+		line := fmt.Sprintf("Node %d: Compute score unknown, Memory %dMB", rank, k.MemoryBytes>>20)
 		if b.scores != nil {
-			score = fmt.Sprintf("%.1f", b.scores[rank])
+			line = profiles.Rank{Rank: rank, ComputeScore: b.scores[rank], MemoryBytes: k.MemoryBytes}.String()
 		}
-		log.Info(fmt.Sprintf("Node %d: Compute score %s, Memory %dMB", rank, score, k.MemoryBytes>>20), "device", k.Device)
+		log.Info(line, "device", k.Device)
 	}
 }
 
@@ -175,9 +182,27 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	}
 	shares := b.policy.Start()
 	if b.job.team.leads() {
-		b.job.opts.log.Info("Calculated batch sizes: "+sizes(shares), "policy", c.Balance.Policy)
+		b.sayShares(shares)
 	}
 	return shares, nil
+}
+
+// sayShares tells of the first shares, and of what bounds them.
+func (b *balancing) sayShares(shares []int) {
+	log := b.job.opts.log
+	log.Info("Calculated batch sizes: "+sizes(shares), "policy", b.cfg.Balance.Policy)
+	for rank, most := range b.options.Limits {
+		if shares[rank] == 0 {
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+		} else if most < b.options.Total {
+			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
+		}
+	}
+	if c := b.cfg.Balance; c.Policy != "hybrid" && (c.Objective != "time" || c.BenchWorthless) {
+		log.Warn("balance.objective and balance.bench_worthless are hybrid's: without effect", "policy", c.Policy)
+	} else if c.Objective == "energy" && c.BenchWorthless {
+		log.Warn("balance.bench_worthless is without effect where energy is saved: a rank that waits draws power too")
+	}
 }
 
 // know gives the policy what the ranks said of themselves.
@@ -226,11 +251,13 @@ func (b *balancing) Split(step int64, ranks []train.RankStep, settling bool) []i
 		return nil
 	}
 	b.last = d
+	b.decisions++
 	verdicts := b.judge(step, d)
 	if b.report != nil {
 		b.report.decided(step, d, verdicts)
 	}
 	b.keepCurve(false)
+	b.waiting.Reset()
 	if !d.Changed {
 		return nil
 	}
@@ -240,18 +267,21 @@ func (b *balancing) Split(step int64, ranks []train.RankStep, settling bool) []i
 // take turns the ranks' reports into what policies read.
 func (b *balancing) take(ranks []train.RankStep) {
 	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
-	s.Exposed, s.Seconds = math.Inf(1), 0
+	exposed, exchanges := math.Inf(1), math.Inf(1)
+	s.Seconds = 0
 	for r := range ranks {
 		rank, t := &ranks[r], &ranks[r].Times
 		s.Shares[r] = rank.Samples / accumulation
 		s.Update[r] = (t.Optimizer + rank.Other).Seconds()
 		s.Own[r] = rank.Compute().Seconds() - s.Update[r]
 		s.Data[r] = t.Data.Seconds()
-		s.Exposed = min(s.Exposed, t.Communication.Seconds())
+		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
 		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
 		s.Utilization[r], s.Memory[r] = rank.Load.UtilizationPercent/100, rank.Load.MemoryPercent/100
 		b.health[r].Add(b.healthOf(r, &rank.Load))
 	}
+	b.waiting.Add(s.Own)
+	s.Exposed = exposed + exchanges // what the rank waited that waited least: nobody is to blame for it
 }
 
 // judge tells slow types from sick ranks, in the window that ends.
@@ -300,9 +330,9 @@ func (b *balancing) healthOf(rank int, l *train.Load) balancer.Health {
 
 // keepCurve leaves this rank's curve for later runs: at the end, and now and then before.
 func (b *balancing) keepCurve(end bool) {
-	const interval = time.Minute
+	const interval, ripe = time.Minute, 5 // decisions: before that a curve may be worse than the one that is kept
 	l, ok := b.policy.(balancer.Learner)
-	if b.cache == nil || !ok || b.last == nil || !end && time.Since(b.stored) < interval {
+	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
 		return
 	}
 	rank := b.job.team.place.Rank

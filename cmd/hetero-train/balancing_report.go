@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -34,6 +33,7 @@ type balanceReport struct {
 	health    []balancer.Kind // of each rank, as last told
 	failed    bool            // to write, and it was said
 	step      int64           // of the last decision
+	waits     []float64       // of each rank for slower ones before it, s a step
 }
 
 // decisionLine is a line of the decisions' file. Seconds are those of a step.
@@ -64,6 +64,8 @@ type rankLine struct {
 	Seconds experiment.Number `json:"seconds"`
 	Fitted  experiment.Number `json:"fitted_seconds"`
 	Error   experiment.Number `json:"fitted_error_seconds"`
+	Waited  experiment.Number `json:"waited_seconds"` // for slower ranks, a step
+	Caused  experiment.Number `json:"caused_seconds"` // that all others waited for it, a step
 	Health  string            `json:"health"`
 	Cause   string            `json:"cause,omitempty"`
 }
@@ -83,34 +85,51 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	if r.file, err = openDecisions(filepath.Join(r.dir, decisionsFile), kept); err != nil {
 		return withCode(exitIO, fmt.Errorf("decisions of the balancer: %w", err))
 	}
-	j.later(r.file.Close)
+	j.later(func() error { return r.file.Close() })
 	b.report = r
 	return nil
 }
 
-// openDecisions opens the file behind the decisions of the first steps.
+// openDecisions opens the file behind the decisions of the first steps; later ones are of steps that come again.
 func openDecisions(path string, steps int64) (*os.File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	var kept bytes.Buffer
-	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+	var kept []byte
+	for line := range bytes.Lines(text) {
 		var d struct{ Step int64 }
-		if json.Unmarshal(lines.Bytes(), &d) != nil || d.Step > steps {
-			break
+		if json.Unmarshal(line, &d) == nil && d.Step <= steps && bytes.HasSuffix(line, []byte("\n")) {
+			kept = append(kept, line...)
 		}
-		kept.Write(append(lines.Bytes(), '\n'))
 	}
-	if err := os.WriteFile(path, kept.Bytes(), 0o644); err != nil {
+	temporary := path + ".tmp"
+	if err := os.WriteFile(temporary, kept, 0o644); err != nil {
+		return nil, err
+	}
+	if err := os.Rename(temporary, path); err != nil {
 		return nil, err
 	}
 	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644)
 }
 
+// rolledBack drops what was decided in steps that come again.
+func (r *balanceReport) rolledBack(step int64) {
+	file, err := openDecisions(filepath.Join(r.dir, decisionsFile), step)
+	if err == nil {
+		err = r.file.Close()
+		r.file = file
+	}
+	r.warn(err)
+}
+
 // decided tells of one decision.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
-	r.step = step
+	r.step, r.waits = step, r.waits[:0]
+	for rank := range d.Ranks {
+		waited, _ := r.waited(rank)
+		r.waits = append(r.waits, waited)
+	}
 	r.write(step, d, verdicts)
 	r.sayVerdicts(verdicts)
 	if !d.Changed {
@@ -119,14 +138,14 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []bal
 	log := r.balancing.job.opts.log
 	log.Info("Rebalancing triggered", "step", step, "reason", d.Reason)
 	log.Info("New batch sizes: " + sizes(d.Next))
-	fmt.Fprint(r.console.out, r.table(step, d))
+	fmt.Fprint(r.console.out, r.table(d))
 	r.writeCurves()
 }
 
 // end shows the last state.
 func (r *balanceReport) end() {
 	r.writeCurves()
-	fmt.Fprint(r.console.out, r.table(r.step, r.balancing.last))
+	fmt.Fprint(r.console.out, r.table(r.balancing.last))
 }
 
 func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
@@ -135,7 +154,8 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), Imbalance: n(d.Imbalance),
 		Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
 	for rank, v := range d.Ranks {
-		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error)}
+		waited, caused := r.waited(rank)
+		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
 		if verdicts != nil {
 			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == balancer.Sick {
 				l.Cause = verdicts[rank].Cause.String()
@@ -148,6 +168,15 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		_, err = r.file.Write(append(text, '\n'))
 	}
 	r.warn(err)
+}
+
+// waited is how long a rank waited for slower ones, and all others for it, in s a step of the window.
+func (r *balanceReport) waited(rank int) (waited, caused float64) {
+	w := &r.balancing.waiting
+	if w.Steps == 0 {
+		return nan, nan
+	}
+	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
 // warn tells of the first failure to write; training goes on.
@@ -185,7 +214,7 @@ func (r *balanceReport) writeCurves() {
 	}
 	var text bytes.Buffer
 	if simulate.WriteCurves(&text, l.Curves()) != nil {
-		return // a rank was never measured
+		return // no rank was ever measured
 	}
 	r.warn(os.WriteFile(filepath.Join(r.dir, curvesFile), text.Bytes(), 0o644))
 }
@@ -194,7 +223,7 @@ func (r *balanceReport) writeCurves() {
 const mostWorth = 64
 
 // table is the state of the ranks in the window that a decision ends, as people read it.
-func (r *balanceReport) table(step int64, d *balancer.Decision) string {
+func (r *balanceReport) table(d *balancer.Decision) string {
 	b := r.balancing
 	var worth []balancer.Worth
 	if l, ok := b.policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
@@ -206,29 +235,30 @@ func (r *balanceReport) table(step int64, d *balancer.Decision) string {
 	}
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.GradAccumulation)
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", r.step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "node\tGPU %\tmemory %\tbatch\tnext\tsamples/s\town ms\tworth\t\n")
+	fmt.Fprint(w, "node\tGPU %\tmemory %\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n")
 	for rank := range d.Ranks {
 		own := d.Ranks[rank].Seconds
 		value := ""
 		if worth != nil {
 			value = figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t\n", rank, figure("%.0f", 100*d.Ranks[rank].Utilization), figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
-			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), value)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, figure("%.0f", 100*d.Ranks[rank].Utilization), figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
+			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.waits[rank]), value)
 	}
 	w.Flush()
 	return text.String()
 }
 
 // figure is a number, or a dash for one that is not known.
-func figure(format string, v float64) string {
+func figure[F ~float64](format string, value F) string {
+	v := float64(value)
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return "-"
 	}

@@ -4,17 +4,19 @@ import (
 	"bytes"
 	"encoding/json"
 	"math"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // unequalRun trains as two ranks of which the second one is slower by a factor that its device simulates.
-func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) outcomeOfRun {
+func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string) (stderr string) {
 	t.Helper()
 	port := freePort(t)
 	set = append([]string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=32", "data.batch_size=64", "train.precision=f32", "model.batch_norm=ghost", "model.ghost_group=2"}, set...)
@@ -32,7 +34,7 @@ func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string
 	if code != exitDone {
 		t.Fatalf("rank 1: got exit code %d", code)
 	}
-	return resultOf(t, filepath.Join(output, "run"))
+	return lead.stderr
 }
 
 func decisions(t *testing.T, output string) (all []decisionLine) {
@@ -49,10 +51,15 @@ func decisions(t *testing.T, output string) (all []decisionLine) {
 
 func TestHybridGivesASlowRankLess(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
-	p.unequalRun(t, output, "8", "train.steps=80", "balance.interval=5")
+	stderr := p.unequalRun(t, output, "8", "train.steps=120", "balance.interval=5")
+	for _, want := range []string{"Registered 2 nodes", "Node 1: Compute score unknown, Memory ", "Calculated batch sizes: {0: 32, 1: 32}", "Rebalancing triggered", "New batch sizes: {0: "} {
+		if !strings.Contains(stderr, want) {
+			t.Errorf("the log lacks %q:\n%s", want, stderr)
+		}
+	}
 	all := decisions(t, output)
 	if len(all) < 10 {
-		t.Fatalf("got %d decisions, want one each 5 of 80 steps but for those in which plans were made", len(all))
+		t.Fatalf("got %d decisions, want one each 5 of 120 steps but for those in which plans were made", len(all))
 	}
 	last := all[len(all)-1]
 	if last.Next[1] >= 24 || last.Next[0]+last.Next[1] != 64 || last.Next[1]%2 != 0 {
@@ -75,9 +82,9 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	losses := map[string][]float64{}
 	for _, policy := range []string{"none", "proportional", "dynamic", "hybrid"} {
 		output := filepath.Join(dir, policy)
-		p.unequalRun(t, output, "4", "train.steps=30", "balance.interval=3", "balance.policy="+policy, "balance.curve_cache=off")
+		p.unequalRun(t, output, "4", "train.steps=60", "balance.interval=3", "balance.policy="+policy, "balance.curve_cache=off")
 		records, _, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(0)))
-		if err != nil || len(records) != 30 {
+		if err != nil || len(records) != 60 {
 			t.Fatalf("%s: %d records, %v", policy, len(records), err)
 		}
 		shares := map[int64]bool{}
@@ -91,7 +98,7 @@ func TestPoliciesTrainAlike(t *testing.T) {
 	}
 	for policy, got := range losses {
 		for step, want := range losses["none"] {
-			if math.Abs(got[step]-want) > 1e-3*want { // f32 sums in another order, 30 AdamW steps long
+			if math.Abs(got[step]-want) > 1e-3*want { // f32 sums in another order, 60 AdamW steps long
 				t.Errorf("%s: loss of step %d: got %v, equal shares gave %v", policy, step+1, got[step], want)
 				break
 			}
@@ -117,9 +124,57 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 		t.Fatalf("got %+v, %v, want the results of four", kept, err)
 	}
 	for _, r := range kept.Results {
-		if len(r.Blocks) != 3 || !(r.StepSeconds > 0) || !(r.Low <= r.ShareOfOracle && r.ShareOfOracle <= r.High) {
+		if len(r.Blocks) != 3 || !(r.StepSeconds > 0) || !(r.ShareOfOracle.Low <= r.ShareOfOracle.Ratio && r.ShareOfOracle.Ratio <= r.ShareOfOracle.High) {
 			t.Errorf("%s: got %+v, want three blocks and a share within its interval", r.Policy, r)
 		}
+	}
+}
+
+func TestCompareWithoutOracle(t *testing.T) {
+	p, output := buildRanks(t), t.TempDir()
+	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c", p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
+	finish(t, exec.Command(p.path, args...), 0).check(t, exitDone, "")
+	args[len(args)-3] = "parallel.ranks=1"
+	finish(t, exec.Command(p.path, args...), 0).check(t, exitUsage, "want several ranks")
+}
+
+func TestContestPicksTheOracleFromLines(t *testing.T) {
+	points := []balancer.Point{{Samples: 64, Seconds: 1}, {Samples: 10, Seconds: 0.2}, {Samples: 12, Seconds: 0.24}, {Samples: 8, Seconds: 0.16}}
+	c := line(points, 128) // the first point is too far from the last to tell of its neighbourhood
+	if got := c.At(9); math.Abs(got-0.18) > 1e-12 {
+		t.Errorf("got %v s for 9 samples, want 0.18", got)
+	}
+	if got := line(points[:1], 128).At(32); math.Abs(got-0.5) > 1e-12 {
+		t.Errorf("got %v s for half of the only share, want half its time", got)
+	}
+	if got := line(nil, 128).At(32); got != 0 {
+		t.Errorf("got %v s of a rank that holds nothing", got)
+	}
+	contest := &contest{lines: []balancer.Curve{{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}, {{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}}, oracle: []int{50, 50}}
+	for want, changes := range map[int][][]int{0: nil, 1: {{50, 50}}, 3: {{70, 30}, {60, 40}, {50, 50}}, -1: {{50, 50}, {60, 40}}} {
+		if got := contest.settled(&contestant{shares: []int{50, 50}, changes: changes}); got != want {
+			t.Errorf("changes %v: settled after %d, want %d", changes, got, want)
+		}
+	}
+	r := ratioInterval([]float64{1, 2, 3}, []float64{2, 4, 6})
+	if r.Ratio != 0.5 || r.Low != 0.5 || r.High != 0.5 {
+		t.Errorf("got %+v of pairs that all have the ratio 0.5", r)
+	}
+}
+
+func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "balance.jsonl")
+	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	f, err := openDecisions(path, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.WriteString(`{"step":15}` + "\n")
+	f.Close()
+	if got, want := string(readFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+"\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

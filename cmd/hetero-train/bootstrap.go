@@ -3,10 +3,12 @@ package main
 import (
 	"math/rand/v2"
 	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 // ratioInterval is sum(above) / sum(below) of paired values, and the 95 % interval of a bootstrap over the pairs.
-func ratioInterval(above, below []float64) (ratio, low, high float64) {
+func ratioInterval(above, below []float64) interval {
 	const resamples = 10_000
 	n := len(above)
 	of := func(pick func(i int) int) float64 {
@@ -17,12 +19,12 @@ func ratioInterval(above, below []float64) (ratio, low, high float64) {
 		}
 		return a / b
 	}
-	ratio = of(func(i int) int { return i })
+	ratio := of(func(i int) int { return i })
 	r := rand.New(rand.NewPCG(1, 2)) // the same figures give the same interval
 	ratios := make([]float64, resamples)
 	for i := range ratios {
 		ratios[i] = of(func(int) int { return r.IntN(n) })
 	}
 	slices.Sort(ratios)
-	return ratio, ratios[resamples/40], ratios[resamples-1-resamples/40]
+	return interval{experiment.Number(ratio), experiment.Number(ratios[resamples/40]), experiment.Number(ratios[resamples-1-resamples/40])}
 }

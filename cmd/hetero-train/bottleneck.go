@@ -55,9 +55,8 @@ func (o *bottlenecks) StepDone(r *train.StepRecord) {
 	for rank := range o.times {
 		own := &r.Ranks[rank]
 		t := &own.Times
-		exchanges := t.Exchanges * time.Duration(o.settings.Accumulation) // measured in the last micro-batch
 		o.times[rank] = runtime.RankTimes{Samples: own.Samples, Data: t.Data.Seconds(), Forward: t.Forward.Seconds(), Backward: t.Backward.Seconds(),
-			Exchanges: min(exchanges, t.Forward+t.Backward).Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
+			Exchanges: t.Exchanges.Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
 			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Load.MemoryPercent}
 	}
 	o.find.Add(o.times)

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"log/slog"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -61,17 +60,6 @@ func TestBottleneckIsSaidWhenItChanges(t *testing.T) {
 			if !strings.Contains(got[i], `msg="bottleneck: `) || !strings.Contains(got[i], want) || !strings.Contains(got[i], "level=INFO") || !strings.Contains(got[i], "advice=") {
 				t.Errorf("%s: line %d is %q, want %q", c.name, i, got[i], want)
 			}
-		}
-	}
-}
-
-// Exchanges are measured in the last of the micro-batches only.
-func TestExchangesOfAllMicroBatchesCount(t *testing.T) {
-	o := newBottlenecks(slog.New(slog.DiscardHandler), 1, runtime.BottleneckSettings{Accumulation: 4})
-	for _, c := range []struct{ exchanges, want time.Duration }{{20, 80}, {200, 300}} {
-		o.StepDone(&train.StepRecord{Ranks: []train.RankStep{rankStep(0, 300, c.exchanges, 0)}})
-		if got := o.times[0].Exchanges; math.Abs(got-(c.want*time.Millisecond).Seconds()) > 1e-12 {
-			t.Errorf("exchanges of %d ms: got %v s, want %d ms", c.exchanges, got, c.want)
 		}
 	}
 }

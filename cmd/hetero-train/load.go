@@ -3,13 +3,11 @@ package main
 import (
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
-	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
 // openLoad begins to watch this rank's device and what the process takes of its machine. What is returned is called once a step.
 func (j *job) openLoad() func() train.Load {
-	process, probe := system.NewSampler(), j.openProbe()
-	j.later(process.Close)
+	probe := j.openProbe()
 	j.later(probe.Close)
 	lost := false
 	return func() train.Load {
@@ -24,10 +22,6 @@ func (j *job) openLoad() func() train.Load {
 		}
 		l = train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
 			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
-		if j.device.Info().Threads > 0 { // of every step, not twice a second
-			s := process.Sample()
-			l.UtilizationPercent, l.MemoryPercent = s.CPUPercent, s.MemoryPercent
-		}
 		return l
 	}
 }

@@ -95,7 +95,7 @@ func (a *app) profile(ctx context.Context, f *profileFlags) error {
 	}
 	ctx, release := withSignals(ctx, io.Discard)
 	defer release()
-	p := &profiling{flags: f, job: &job{cfg: cfg, opts: opts, started: time.Now()}, model: a.modelToProfile(cfg), sharing: sharesLimits(place, a.env)}
+	p := &profiling{flags: f, job: &job{cfg: cfg, opts: opts, started: time.Now()}, model: a.modelToProfile(cfg)}
 	defer p.job.closeAll()
 	err = classify(ctx, p.run(ctx))
 	if err != nil {

@@ -43,10 +43,9 @@ var (
 
 // profiling is one rank that is measured.
 type profiling struct {
-	flags   *profileFlags
-	job     *job
-	model   string // of which the score depends, "" = none
-	sharing bool   // the ranks of this machine share its limits
+	flags *profileFlags
+	job   *job
+	model string // of which the score depends, "" = none
 
 	budget   profileBudget
 	deadline time.Time
@@ -136,7 +135,7 @@ func (p *profiling) find() (err error) {
 	}
 	identity := hardware.Identify(info, p.host, gpu)
 	p.report.Rank = profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: p.host.Name, GPU: gpu,
-		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: p.memoryBytes(),
+		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: p.job.memoryBytes(),
 		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
 	if d := &p.report.Rank.Device; gpu != nil {
 		d.Vendor = gpu.Vendor
@@ -180,19 +179,6 @@ func cardOf(info device.Info, gpus *hardware.GPUs, env environment) (*hardware.G
 		return nil, fmt.Errorf("device %s: %w", info.Name, err)
 	}
 	return &gpu, nil
-}
-
-// memoryBytes is what the rank may use: a device's own memory; of the host's what its limit allows, divided where ranks share it.
-func (p *profiling) memoryBytes() int64 {
-	info := p.job.device.Info()
-	if info.Kind == "cuda" || p.host.Memory.Limit <= 0 {
-		return info.MemoryBytes
-	}
-	bytes := min(info.MemoryBytes, p.host.Memory.Limit)
-	if p.sharing || p.host.Memory.Limit == p.host.Memory.Total {
-		bytes /= int64(p.job.localRanks())
-	}
-	return bytes
 }
 
 // part does one measurement, unless the time is over, and notes what was left out, and why, in skipped.

@@ -103,6 +103,9 @@ func (o *records) each(do func(*runtime.Writer) error) {
 // RolledBack implements train.Observer: records of steps that come again go.
 func (o *records) RolledBack(step int64) {
 	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
+	if b := o.job.balancing; b != nil && b.report != nil {
+		b.report.rolledBack(step)
+	}
 }
 
 // EvalDone implements train.Observer.

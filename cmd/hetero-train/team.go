@@ -116,14 +116,19 @@ func usableCPUs() int {
 	return n
 }
 
-// memoryBytes is the device memory that this rank may use, 0 where that is not known. CPU ranks share their machine's.
+// memoryBytes is the memory that this rank may use, 0 where that is not known: a device's own; of the host's what its limit allows, divided among the ranks of
+// the machine where it is no limit of their own.
 func (j *job) memoryBytes() int64 {
 	info := j.device.Info()
-	if info.Threads == 0 {
+	host, _ := system.Detect() // with what it could not read left out
+	if info.Threads == 0 || host.Memory.Limit <= 0 {
 		return info.MemoryBytes
 	}
-	host, _ := system.Detect() // with what it could not read left out
-	return host.Memory.Limit / int64(j.localRanks())
+	bytes := min(info.MemoryBytes, host.Memory.Limit)
+	if sharesLimits(j.opts.place, j.opts.env) || host.Memory.Limit == host.Memory.Total {
+		bytes /= int64(j.localRanks())
+	}
+	return bytes
 }
 
 // ownCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota

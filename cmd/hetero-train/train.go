@@ -74,6 +74,9 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		}
 		return withCode(exitUsage, err)
 	}
+	if a.contest != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
+		return usageError("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
+	}
 	if place.WorldSize > 1 {
 		if _, err := divide(cfg, place.WorldSize); err != nil {
 			return err

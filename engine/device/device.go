@@ -140,6 +140,13 @@ type ClockedEvent interface {
 	CompleteAt(at time.Duration) error
 }
 
+// WaitingStream is a Stream that knows how long it has stood still.
+type WaitingStream interface {
+	Stream
+	// Waited is how long programs have stood at steps that wait for events, since the stream was made; known is false where the device cannot tell.
+	Waited() (waited time.Duration, known bool)
+}
+
 // Slowable is a device that can be made slower than it is, for experiments with unequal workers on equal machines: after each
 // launch it idles until the launch has taken a factor of its time. That is a simulation, and Info().Model says so. Either
 // method may be called from any goroutine at any time.

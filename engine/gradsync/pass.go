@@ -111,6 +111,7 @@ func (pt *point) op(e plan.Exchange, ranks int) collective.Op {
 
 // Forward runs the forward pass; the exchanges of batch normalisation happen within.
 func (p *Pass) Forward(stream device.Stream) error {
+	p.sync.watch(stream)
 	err := p.sync.sendShares(stream, p.samples)
 	if err == nil {
 		err = p.sync.meet(p.forward, 0)
@@ -159,6 +160,14 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	}
 	s.takeExchanges() // they belong to no step
 	return s.after(err)
+}
+
+// watch notes, before the first pass of a step, how long its stream has stood still.
+func (s *Sync) watch(stream device.Stream) {
+	if w, ok := stream.(device.WaitingStream); ok && s.stream == nil {
+		s.stream = w
+		s.waitedBefore, _ = w.Waited()
+	}
 }
 
 // meet enqueues the exchanges of one pass; first is the position of the first among all.

@@ -62,6 +62,9 @@ type Sync struct {
 	backwardEnd  device.Event
 	modelled     bool          // device time
 	exchanged    time.Duration // in the passes of this step, but for those that points still hold
+
+	stream       device.WaitingStream // of the step's passes; nil before them, or where it does not tell
+	waitedBefore time.Duration        // by it, before them
 	closer       []func() error
 }
 

@@ -14,7 +14,8 @@ type Times struct {
 	Busy time.Duration
 	// Exposed is what of it the training goroutine waited for in Finish, after the backward pass; the rest was Hidden behind it.
 	Exposed, Hidden time.Duration
-	// Exchanges is the time of the exchanges of batch normalisation within the passes of all micro-batches, counted like Busy; 0 where time is modelled.
+	// Exchanges is how long the passes of all micro-batches stood still for exchanges of batch normalisation: their transfer as far as nothing was to be
+	// done meanwhile, and waiting for slower ranks. 0 where time is modelled. On a device that does not tell it is the whole time of the exchanges.
 	Exchanges time.Duration
 
 	Bytes   int64 // of the buffers that were summed, in the type that they have on the wire
@@ -56,13 +57,18 @@ func (s *Sync) Exchanges() time.Duration {
 	if s.modelled {
 		return 0
 	}
+	if s.stream != nil {
+		if waited, known := s.stream.Waited(); known {
+			return waited - s.waitedBefore
+		}
+	}
 	return s.exchanged
 }
 
 // takeExchanges is Exchanges, which begin again at 0.
 func (s *Sync) takeExchanges() time.Duration {
 	t := s.Exchanges()
-	s.exchanged = 0
+	s.exchanged, s.stream = 0, nil
 	return t
 }
 

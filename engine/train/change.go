@@ -2,6 +2,7 @@ package train
 
 import (
 	"fmt"
+	"hash/fnv"
 	"runtime"
 	"slices"
 )
@@ -9,6 +10,7 @@ import (
 // change is shares that the ranks go over to at the same step, once each of them has the plans for its own.
 type change struct {
 	shares []int
+	hash   uint32       // of shares, never 0
 	own    *share       // this rank's plans, held; nil until they are there
 	coming chan planned // nil where they were there already
 }
@@ -25,7 +27,7 @@ func (r *Replica) prepareShares(samples []int) (*change, error) {
 		return nil, err
 	}
 	n := samples[r.opts.Peers.Grads.Rank()]
-	c := &change{shares: slices.Clone(samples), own: r.shelf.take(n)}
+	c := &change{shares: slices.Clone(samples), hash: hashOf(samples), own: r.shelf.take(n)}
 	if c.own != nil {
 		return c, nil
 	}
@@ -36,6 +38,20 @@ func (r *Replica) prepareShares(samples []int) (*change, error) {
 		c.coming <- planned{s, err}
 	}()
 	return c, nil
+}
+
+// hashOf is the same for the same shares, and hardly ever for others.
+func hashOf(shares []int) uint32 {
+	h := fnv.New32a()
+	for _, n := range shares {
+		fmt.Fprintf(h, "%d ", n)
+	}
+	return max(h.Sum32(), 1)
+}
+
+// disagreement is of ranks whose splitters say something else.
+func disagreement(rank int) error {
+	return fmt.Errorf("rank %d and rank 0 have decided on other shares: they run on processors, or are built, so differently that they compute unlike curves; set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }
 
 // poll takes note of plans that are there. A rank that cannot plan for its share ends the run.

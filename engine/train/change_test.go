@@ -298,3 +298,15 @@ func TestAChangeThatIsUnderWayHoldsUpNothing(t *testing.T) {
 		})
 	}
 }
+
+func TestSplittersThatDisagreeEndTheRun(t *testing.T) {
+	c := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
+			o.Splitter = once{2, []int{3 + rank, 3 - rank}} // rank 1 wants no change
+		}}
+	for rank, s := range c.start(t) {
+		if s.err == nil || !strings.Contains(s.err.Error(), "rank 1 and rank 0 have decided on other shares") {
+			t.Errorf("rank %d: got %v, want an error that names the ranks", rank, s.err)
+		}
+	}
+}

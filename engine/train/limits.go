@@ -34,6 +34,15 @@ func (r *Replica) settleShares() error {
 		if p.Shares, err = p.Divide(append([]int(nil), r.limits...)); err != nil {
 			return fmt.Errorf("replica: shares of a micro-batch of %d samples: %w", micro, err)
 		}
+		decided, err := r.gather(context.Background(), int(hashOf(p.Shares)))
+		if err != nil {
+			return fmt.Errorf("first shares of ranks: %w", err)
+		}
+		for rank, hash := range decided {
+			if hash != decided[0] {
+				return disagreement(rank)
+			}
+		}
 	}
 	return r.checkShares(p.Shares)
 }

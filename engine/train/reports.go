@@ -33,7 +33,8 @@ func (s RankStep) Compute() time.Duration {
 // wish is what a rank wants the run to do after a step. What one wants, all do.
 type wish struct {
 	stop, timeOver bool
-	unready        bool // not to change shares yet: its plans are still being made
+	unready        bool   // not to change shares yet: its plans are still being made
+	change         uint32 // hash of the shares that it goes over to, 0: none. Unlike the others it must be the same on all
 }
 
 // reports are an exchange of figures: every rank gets those of all, in one small all-gather.
@@ -51,7 +52,7 @@ type reportRow struct {
 	loss                                      float64
 	data, forward, backward, exchanges, other time.Duration // of this step
 	communication, hidden, optimizer          time.Duration // of the step before
-	samples, top1, top5                       uint32
+	samples, top1, top5, change               uint32
 	flags                                     uint16
 	throttle                                  uint8
 	load                                      loadRow
@@ -88,8 +89,7 @@ func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]Rank
 	if err := x.comm.Sync(ctx); err != nil {
 		return nil, wish{}, err
 	}
-	all, asked := x.read()
-	return all, asked, nil
+	return x.read()
 }
 
 // put is this rank's report, for op to send.
@@ -98,22 +98,27 @@ func (x *reports) put(s *RankStep, w wish) {
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
+		change:   w.change,
 		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
 		throttle: s.Load.Throttle, load: s.Load.row()}
 }
 
-// read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange.
-func (x *reports) read() ([]RankStep, wish) {
+// read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange. The error is that of ranks whose
+// splitters disagree, which would train something else than they should.
+func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint16(0)
 	for rank := range x.rows {
 		r := &x.rows[rank]
+		if r.change != x.rows[0].change {
+			return nil, wish{}, disagreement(rank)
+		}
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
 			Load: r.load.load(r.throttle)}
 		flags |= r.flags
 	}
-	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}
+	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}, nil
 }
 
 func flag(set bool, bit uint16) uint16 {

@@ -107,12 +107,13 @@ type run struct {
 	evalOwed   bool         // the evaluation of this step is due, but not done
 	asked      wish         // what the ranks agreed on after the last step
 	alone      [1]RankStep
-	change     *change    // of shares that is under way; nil if none is
-	changed    bool       // with the step that follows
-	before     StepTimes  // of this rank's last step
-	ended      time.Time  // when that step was, or what followed it and is no part of training
-	reported   []RankStep // the last step's parts as the ranks reported them: the same on all
-	ranks      []RankStep // this rank's in all its parts
+	change     *change       // of shares that is under way; nil if none is
+	changed    bool          // with the step that follows
+	before     StepTimes     // of this rank's last step
+	ended      time.Time     // when that step was, or what followed it and is no part of training
+	apart      time.Duration // since then, in BeforeStep
+	reported   []RankStep    // the last step's parts as the ranks reported them: the same on all
+	ranks      []RankStep    // this rank's in all its parts
 	result     Result
 	record     StepRecord
 }
@@ -172,7 +173,9 @@ func (r *run) train(ctx context.Context) error {
 			return r.leave(whole)
 		}
 		if r.BeforeStep != nil {
+			begun := time.Now()
 			r.BeforeStep(r.step + 1)
+			r.apart += time.Since(begun)
 		}
 		wentBack, err := r.oneStep(ctx, whole)
 		if err != nil {
@@ -242,7 +245,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 // passes trains one step on this rank's samples and sums over ranks.
 func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
 	if !r.ended.IsZero() {
-		own.Other = time.Since(r.ended)
+		own.Other = max(time.Since(r.ended)-r.apart, 0)
 	}
 	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
 		return own, out, err
@@ -260,4 +263,4 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 }
 
 // leaveOut makes what was done up to now no part of RankStep.Other.
-func (r *run) leaveOut() { r.ended = time.Now() }
+func (r *run) leaveOut() { r.ended, r.apart = time.Now(), 0 }

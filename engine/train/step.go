@@ -22,7 +22,7 @@ type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
 	Hidden    time.Duration // communication under the backward pass, no part of Total
-	Exchanges time.Duration // of batch normalisation, within the passes: transfer and waiting for slower ranks
+	Exchanges time.Duration // what the passes stood still for exchanges of batch normalisation, mostly waiting for slower ranks
 }
 
 // Total is the whole step.

@@ -26,7 +26,7 @@ func (r *run) own(ctx context.Context) (wish, error) {
 		return w, nil
 	}
 	err := r.change.poll(r.rank())
-	w.unready = r.change.own == nil
+	w.unready, w.change = r.change.own == nil, r.change.hash
 	return w, err
 }
 
@@ -56,9 +56,9 @@ func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) er
 	if err := r.Replica.sumOverRanks(whole, out, x.op); err != nil {
 		return err
 	}
-	all, asked := x.read()
+	all, asked, err := x.read()
 	r.reported, r.asked = append(r.reported[:0], all...), asked // evaluations report in the same place
-	return nil
+	return err
 }
 
 // together is the parts of all ranks in a step that is done: this one's as it measured it, the others' as they reported them.

@@ -28,7 +28,7 @@
 //	communication_time         s; exposed: what the rank waited for gradients
 //	optimizer_time             s
 //	communication_hidden_time  s; overlapped with computing, not part of iteration_time
-//	exchange_time              s; exchanges of batch normalisation with other ranks, waiting for slower ones included, within forward and backward of all micro-batches
+//	exchange_time              s; what the passes stood still for exchanges of batch normalisation with other ranks, within forward and backward
 //	communication_bytes        of gradients that were summed over ranks, in the type that they had on the wire
 //	communication_buckets      all-reduces in which they were
 //	gpu_utilization            percent; on a CPU rank the share of its CPU quota that the process uses

@@ -159,5 +159,9 @@ static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
   if (api->slowdown) api->slowdown(d, &s.factor, &s.worked_ns, &s.idle_ns);
   return s;
 }
+/* -1: the device does not tell. */
+static inline int64_t ht_do_stream_waited(const ht_api *api, ht_stream *s) {
+  return api->stream_waited ? api->stream_waited(s) : -1;
+}
 
 #endif

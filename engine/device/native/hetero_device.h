@@ -321,6 +321,9 @@ typedef struct ht_api {
   ht_status (*set_slowdown)(ht_device *, double factor, ht_error *);
   /* The factor, and how long launches have worked, and the device was idle for it, while it was above 1. */
   void (*slowdown)(const ht_device *, double *factor, int64_t *worked_ns, int64_t *idle_ns);
+
+  /* How long programs on the stream have stood at steps that wait, in ns since it was created. NULL: the device does not tell. */
+  int64_t (*stream_waited)(const ht_stream *);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

@@ -74,6 +74,15 @@ func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
 	})
 }
 
+// Waited implements device.WaitingStream.
+func (s *stream) Waited() (waited time.Duration, known bool) {
+	s.alone("waited", func() error {
+		waited = time.Duration(C.ht_do_stream_waited(s.dev.api, s.ptr))
+		return nil
+	})
+	return max(waited, 0), waited >= 0
+}
+
 func (s *stream) Copy(dst, src device.Region) error {
 	return s.alone("copy", func() error {
 		db, dp, err := s.dev.at(dst)

@@ -32,6 +32,7 @@ struct ht_device {
 struct ht_stream {
   ht_device *device;
   Pace pace;
+  int64_t waited_ns = 0;
 };
 
 namespace {
@@ -243,14 +244,14 @@ ht_status cpu_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
 ht_status cpu_stream_run(ht_stream *s, ht_program *p, ht_error *error) {
   return guarded(error, [&] {
     use_team(s->device);
-    p->impl.run(nullptr, s->pace);
+    p->impl.run(nullptr, s->pace, s->waited_ns);
   });
 }
 
 ht_status cpu_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns, ht_error *error) {
   return guarded(error, [&] {
     use_team(s->device);
-    p->impl.run(elapsed_ns, s->pace);
+    p->impl.run(elapsed_ns, s->pace, s->waited_ns);
   });
 }
 
@@ -294,6 +295,8 @@ void cpu_slowdown(const ht_device *d, double *factor, int64_t *worked_ns, int64_
   *worked_ns = d->slowdown.worked_ns();
   *idle_ns = d->slowdown.idle_ns();
 }
+
+int64_t cpu_stream_waited(const ht_stream *s) { return s->waited_ns; }
 
 const char *build_text() {
 #if HT_HAVE_ONEDNN
@@ -345,6 +348,7 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
       cpu_event_complete,
       cpu_set_slowdown,
       cpu_slowdown,
+      cpu_stream_waited,
   };
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

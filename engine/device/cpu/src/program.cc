@@ -55,34 +55,46 @@ Program::Program(const ht_step *steps, int32_t count) {
   }
 }
 
-void Program::run_step(const Step &step) {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+int64_t since(Clock::time_point t) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - t).count();
+}
+
+} // namespace
+
+void Program::run_step(const Step &step, int64_t &waited_ns) {
   switch (step.kind) {
   case HT_STEP_LAUNCH:
     step.kernel->impl->run({addresses_.data() + step.in, addresses_.data() + step.out, step.workspace});
     break;
   case HT_STEP_RECORD: step.event->impl.settle(Event::complete); break;
-  case HT_STEP_WAIT:
-    if (step.event->impl.wait(-1) == Event::failed)
-      throw std::runtime_error("waited for an event of a program that failed");
+  case HT_STEP_WAIT: {
+    Event::State state = step.event->impl.state();
+    if (state == Event::pending) {
+      auto before = Clock::now();
+      state = step.event->impl.wait(-1);
+      waited_ns += since(before);
+    }
+    if (state == Event::failed) throw std::runtime_error("waited for an event of a program that failed");
     break;
+  }
   }
 }
 
-void Program::run(int64_t *elapsed_ns, Pace &pace) {
-  using Clock = std::chrono::steady_clock;
+void Program::run(int64_t *elapsed_ns, Pace &pace, int64_t &waited_ns) {
   // Who waits for an event of this run must not take the previous run's completion for it.
   for (const Step &s : steps_)
     if (s.kind == HT_STEP_RECORD) s.event->impl.announce();
-  auto since = [](Clock::time_point t) {
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - t).count();
-  };
   double slowdown = pace.factor();
   bool timed = elapsed_ns || slowdown > 1;
   Clock::time_point before;
   if (timed) before = Clock::now();
   for (size_t i = 0; i < steps_.size(); i++) {
     try {
-      run_step(steps_[i]);
+      run_step(steps_[i], waited_ns);
     } catch (const std::exception &e) {
       for (size_t j = i; j < steps_.size(); j++)
         if (steps_[j].kind == HT_STEP_RECORD) steps_[j].event->impl.settle(Event::failed);

@@ -19,7 +19,7 @@ public:
   Program(const ht_step *steps, int32_t count);
   // elapsed_ns[i] += time of step i, unless nullptr. After a launch the thread idles as pace demands. Throws what a kernel
   // throws, after settling all its events.
-  void run(int64_t *elapsed_ns, Pace &pace);
+  void run(int64_t *elapsed_ns, Pace &pace, int64_t &waited_ns);
 
 private:
   struct Step {
@@ -30,7 +30,7 @@ private:
     ht_event *event;
   };
   Step checked(const ht_step &step);
-  void run_step(const Step &step);
+  void run_step(const Step &step, int64_t &waited_ns);
 
   std::vector<Step> steps_;
   std::vector<void *> addresses_;

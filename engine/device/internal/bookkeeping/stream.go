@@ -25,8 +25,12 @@ type Work interface {
 type stream struct {
 	dev    *Device
 	work   Work
+	waited time.Duration // at steps of programs
 	closed bool
 }
+
+// Waited implements device.WaitingStream.
+func (s *stream) Waited() (waited time.Duration, known bool) { return s.waited, true }
 
 // NewStreamOf makes a stream of what does its work.
 func (d *Device) NewStreamOf(w Work) (device.Stream, error) {
@@ -88,7 +92,10 @@ func (s *stream) step(st Step) error {
 		s.record(st.Record)
 		return nil
 	case st.Wait != nil:
-		return s.wait(st.Wait)
+		before := time.Now()
+		err := s.wait(st.Wait)
+		s.waited += time.Since(before)
+		return err
 	}
 	return s.work.Launch(st)
 }
