@@ -114,8 +114,9 @@ func sameSide(logs []float64, middle, direction float64) bool {
 	return true
 }
 
-// robustMean is the mean and variance of values, those far from the median taken as at its edge (Huber): a slow step
-// (a checkpoint, another process) moves them little.
+// robustMean is the mean and variance of logs, those far from the median taken as at its edge (Huber): a slow step
+// (a checkpoint, another process) moves them little. Where two fifths are far they are no exceptions, as with a CPU quota that every other step uses
+// up: then it is the log of the mean of what the logs are of.
 func robustMean(values []float64) (m, variance float64) {
 	const sigmas, madToSigma = 2.5, 1.4826
 	center := median(values)
@@ -123,7 +124,16 @@ func robustMean(values []float64) (m, variance float64) {
 	for i, v := range values {
 		distances[i] = math.Abs(v - center)
 	}
-	edge := max(sigmas*madToSigma*median(distances), 0.01)
+	edge := max(sigmas*madToSigma*median(distances), 0.03)
+	far := 0
+	for _, d := range distances {
+		if d > edge {
+			far++
+		}
+	}
+	if 5*far >= 2*len(values) {
+		return plainMean(values)
+	}
 	for _, v := range values {
 		m += min(max(v, center-edge), center+edge)
 	}
@@ -133,6 +143,19 @@ func robustMean(values []float64) (m, variance float64) {
 		variance += d * d
 	}
 	return m, variance / max(float64(len(values)-1), 1)
+}
+
+// plainMean is the log of the mean time, and the variance of the logs around it.
+func plainMean(logs []float64) (m, variance float64) {
+	sum := 0.0
+	for _, l := range logs {
+		sum += exp(l)
+	}
+	m = math.Log(sum / float64(len(logs)))
+	for _, l := range logs {
+		variance += square(l - m)
+	}
+	return m, variance / max(float64(len(logs)-1), 1)
 }
 
 func median(values []float64) float64 {

@@ -232,3 +232,18 @@ func TestNewestIsQuickInLongWindows(t *testing.T) {
 		t.Errorf("kept %d steps, want the last 40,000", len(got))
 	}
 }
+
+// A rank with a CPU quota ends some steps within its share of a period, and waits for the next one in the others: no step of either kind is an exception.
+func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
+	logs := make([]float64, 10)
+	for i := range logs {
+		seconds := 0.0034
+		if i%5 >= 3 {
+			seconds = 0.029
+		}
+		logs[i] = math.Log(seconds)
+	}
+	if m, _ := robustMean(logs); math.Abs(math.Exp(m)-0.01364) > 1e-5 {
+		t.Errorf("got %v s, want the mean of 3.4 and 29 ms, three to two", math.Exp(m))
+	}
+}

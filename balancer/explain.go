@@ -17,7 +17,7 @@ type Lost struct {
 	Imbalance     float64 // shares are not the best ones
 	Communication float64 // exchanges that nothing hides
 	Data          float64 // the slowest rank waited for data
-	Noise         float64 // ranks vary from step to step: the slowest of many is slower than each is by itself
+	Noise         float64 // the rest: ranks vary from step to step, and the slowest of many is slower than each is by itself
 	Granularity   float64 // samples, or groups of them, cannot be cut
 }
 

@@ -239,7 +239,7 @@ func (h *hybrid) account(d *Decision, best []int) {
 	e.Oracle = then + e.Lost.Communication
 	e.Lost.Imbalance = max(now-then, 0)
 	e.Lost.Granularity = max(then-whole, 0)
-	e.Lost.Noise = max(h.window.slowest.or(now)-now, 0)
+	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }
 
 // divisible is the slowest time if samples could be cut: the time in which the ranks that best feeds do the batch.

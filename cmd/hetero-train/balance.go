@@ -1,9 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,6 +27,9 @@ func newBalance(a *app) *cobra.Command {
 	cmd.AddCommand(newBalanceCompare(a), newBalanceSimulate(a))
 	return cmd
 }
+
+// mostCurves bounds a file of curves, in bytes.
+const mostCurves = 64 << 20
 
 // simulateFlags are the flags of balance simulate.
 type simulateFlags struct {
@@ -59,12 +62,11 @@ func (f *simulateFlags) run(a *app) error {
 	if f.Total < 1 {
 		return usageError("balance simulate: --global-batch: got %d, want at least 1", f.Total)
 	}
-	file, err := os.Open(f.curves)
+	text, err := readSmall(f.curves, mostCurves)
 	if err != nil {
 		return usageError("balance simulate: --curves: %w", err)
 	}
-	defer file.Close()
-	curves, warnings, err := simulate.ReadCurves(file)
+	curves, warnings, err := simulate.ReadCurves(bytes.NewReader(text))
 	if err != nil {
 		return usageError("balance simulate: %s: %w", f.curves, err)
 	}

@@ -135,11 +135,10 @@ func (c *contest) finish() {
 	c.begin(c.contestants[c.turn].shares)
 }
 
-// The splits that the curves come from.
-const (
-	measureStages = 2
-	measureSplits = 6 // of each stage
-)
+// The splits that the curves come from: around the best ones so far, each rank up or down by a spread, which shrinks from stage to stage.
+const measureSplits = 10 // of each stage
+
+var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
 // measured takes over what a split took, and goes on to the next one.
 func (c *contest) measured() {
@@ -153,18 +152,18 @@ func (c *contest) measured() {
 		c.begin(c.splits[0])
 		return
 	}
-	if c.stage == measureStages {
+	if c.stage == len(measureSpreads) {
 		c.compete()
 		return
 	}
 	center := c.best()
-	spread := []float64{0.2, 0.07}[c.stage]
+	spread := measureSpreads[c.stage]
 	c.stage++
 	for i := range measureSplits {
 		weight := make([]float64, len(center))
 		for r, n := range center {
 			weight[r] = max(float64(n), 0.5)
-			if (r>>(i/2))&1 == i&1 { // ranks are up and down in other combinations each time
+			if (r>>(i/2%3))&1 == i&1 { // ranks are up and down in other combinations each time
 				weight[r] *= 1 + spread
 			} else {
 				weight[r] *= 1 - spread

@@ -18,7 +18,7 @@ func (e *Experiment) Keys() []Key {
 		String(&e.LogDir, "log_dir", "").
 			Doc("Folder of logs and metrics. Empty: `<output_dir>/<name>/logs`."),
 		Seed(&e.Seed, "seed", 42).
-			Doc("Everything random is a function of it: weights, order of samples, augmentation, dropout. Same seed, machine and binary: bit-equal losses."),
+			Doc("Everything random is a function of it: weights, order of samples, augmentation, dropout. Same seed, machine and binary: bit-equal losses, with one rank, and with several where shares do not follow the clock (`balance.policy = \"none\"` or `balance.fixed_shares`)."),
 	}
 }
 

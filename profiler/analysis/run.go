@@ -175,6 +175,9 @@ func (r *Run) readSteps(logs string) error {
 			}
 			return err
 		}
+		if err := possible(records[rank], r.BatchSize); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
 		if damaged > 0 {
 			r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines left out", path, damaged))
 		}
@@ -182,6 +185,17 @@ func (r *Run) readSteps(logs string) error {
 	r.Steps, r.Pauses, r.Partial = align(records)
 	if len(r.Steps) == 0 {
 		return fmt.Errorf("no step with records of all %d ranks in %s", r.Ranks, logs)
+	}
+	return nil
+}
+
+// possible reports records that no run can have written.
+func possible(records []runtime.Record, batch int64) error {
+	for i := range records {
+		m := &records[i]
+		if min(m.DataLoading, m.Forward, m.Backward, m.Optimizer) < 0 || m.BatchSize < 0 || batch > 0 && m.BatchSize > batch {
+			return fmt.Errorf("iteration %d: got a negative time, or %d samples of a batch of %d", m.Iteration, m.BatchSize, batch)
+		}
 	}
 	return nil
 }

@@ -53,15 +53,12 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 	return best, nil
 }
 
-// passes is how often one size is repeated at most.
-const passes = 10
-
-// product is the time of the fastest pass.
+// product is the time of a pass.
 func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration, error) {
 	return kernel(ctx, dev, device.Linear{}, budget, device.Spec(dt, size, size), device.Spec(dt, size, size))
 }
 
-// kernel is the time of the fastest pass of an op over operands in the layouts that the device likes.
+// kernel is the time of a pass of an op over operands in the layouts that the device likes.
 func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -95,7 +92,7 @@ func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Du
 		return 0, err
 	}
 	defer program.Close()
-	return m.fastest(ctx, budget, func(s device.Stream) error { return s.Run(program) })
+	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Run(program) })
 }
 
 // memory is what one measurement allocates. The first error stays.
@@ -162,30 +159,33 @@ func (m *memory) open() device.Stream {
 	return m.stream
 }
 
-// fastest repeats work until the budget or the passes are used up, after one pass to warm up. It does two passes at least.
-func (m *memory) fastest(ctx context.Context, budget time.Duration, work func(device.Stream) error) (best time.Duration, err error) {
+// sustainedFor is how long work is repeated where the budget allows it: many periods of a CPU quota (10 to 100 ms), in the first part of which a rank is
+// as fast as if it had none.
+const sustainedFor = 300 * time.Millisecond
+
+// sustained is the mean time of a pass: after one to warm up, at least one, and until sustainedFor or the budget is used up.
+func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(device.Stream) error) (time.Duration, error) {
 	s := m.open()
 	if m.err != nil {
 		return 0, m.err
 	}
-	began := time.Now()
-	for pass := range passes + 1 {
+	opened, began := time.Now(), time.Time{}
+	for pass := 0; ; pass++ {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		start := time.Now()
 		if err := errors.Join(work(s), s.Sync()); err != nil {
 			return 0, err
 		}
-		took := max(time.Since(start), 1)
-		if pass > 0 && (best == 0 || took < best) {
-			best = took
+		if pass == 0 {
+			began = time.Now()
+			continue
 		}
-		if pass > 0 && time.Since(began)+took > budget {
-			break
+		took := max(time.Since(began)/time.Duration(pass), 1)
+		if time.Since(began) >= sustainedFor || time.Since(opened)+took > budget {
+			return took, nil
 		}
 	}
-	return best, nil
 }
 
 // free gives everything back.

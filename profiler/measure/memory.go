@@ -23,12 +23,16 @@ const leastPeak = 2 * time.Second
 
 // Memory measures the bandwidth of the device's memory with its own measurement (device.PeakMeasurer) where it has one and the budget is
 // 2 s or more; reading and writing are left out where preparing has used the time up. Otherwise Copy is that of adding two tensors of
-// up to 32 MiB: rougher, and too good where a cache holds them.
+// 32 MiB, less on a slow device that is no CPU: rougher, and too good where a cache holds them.
 func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandwidth, error) {
 	var b Bandwidth
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok || budget < leastPeak {
-		bytes, took, err := grow(mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
+		least := int64(leastMoved)
+		if dev.Info().Threads > 0 { // ranks that are slow by a quota must not stay within their caches
+			least = mostAdded
+		}
+		bytes, took, err := grow(least, mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
 			spec := device.Spec(tensor.F32, int(bytes/4))
 			return kernel(ctx, dev, device.Binary{Func: device.Add}, budget, spec, spec)
 		})
@@ -72,9 +76,9 @@ const (
 )
 
 // grow repeats work on four times the memory as long as that is expected to fit into half of the budget, and gives what is left to the last size.
-func grow(most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
+func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
 	began := time.Now()
-	for bytes = leastMoved; ; bytes *= 4 {
+	for bytes = least; ; bytes *= 4 {
 		start := time.Now()
 		if took, err = work(bytes, 0); err != nil {
 			return bytes, 0, err
@@ -84,7 +88,7 @@ func grow(most int64, budget time.Duration, work func(bytes int64, budget time.D
 		}
 	}
 	again, err := work(bytes, budget-time.Since(began))
-	return bytes, min(took, again), err
+	return bytes, again, err
 }
 
 // Copies is what moves between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
@@ -97,7 +101,7 @@ type Copies struct {
 // HostDevice measures copies between page-locked host memory and the device.
 func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c Copies, err error) {
 	rate := func(there bool) (float64, error) {
-		bytes, took, err := grow(mostCopied, budget/3, func(bytes int64, budget time.Duration) (time.Duration, error) {
+		bytes, took, err := grow(leastMoved, mostCopied, budget/3, func(bytes int64, budget time.Duration) (time.Duration, error) {
 			return copied(ctx, dev, bytes, there, budget)
 		})
 		return float64(bytes) / took.Seconds() / 1e9, err
@@ -129,7 +133,7 @@ func copied(ctx context.Context, dev device.Device, bytes int64, there bool, bud
 	if !there {
 		dst, src = src, dst
 	}
-	return m.fastest(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
+	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
 }
 
 // triadElements is the length of each of the three arrays: together 192 MiB.
