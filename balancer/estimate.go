@@ -78,7 +78,7 @@ func (e *estimate) measure(samples int, seconds []float64) {
 
 // newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
 func newest(logs []float64, noise float64) []float64 {
-	const least, sigmas, jump = 3, 6.0, 0.1
+	const least, sigmas, jump = 3, 4.5, 0.1
 	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
 	low, high := math.Inf(1), math.Inf(-1)
 	for i, l := range logs {
@@ -184,6 +184,13 @@ func (e *estimate) update(samples, value, variance float64) {
 	e.reconsider(samples, value, variance)
 	at := slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
 	if at < 0 {
+		if e.contradicts(samples, value, variance) {
+			by := value - math.Log(e.fit(samples).mean(samples))
+			for i := range e.cells {
+				e.cells[i].log += by
+				e.cells[i].variance += variance
+			}
+		}
 		e.cells = append(e.cells, cell{samples: samples, log: value, variance: variance})
 		e.current, e.drift = len(e.cells)-1, 0
 		return
@@ -205,6 +212,19 @@ func (e *estimate) update(samples, value, variance float64) {
 	c.log += gain * innovation
 	c.variance *= 1 - gain
 	c.age = 0
+}
+
+// contradicts reports whether a share that was never measured before takes less time than a smaller one took, or more than a larger one,
+// beyond doubt: then the rank has changed its speed since.
+func (e *estimate) contradicts(samples, value, variance float64) bool {
+	const leastFall = 0.05 // curves may fall by a little, from tile to tile
+	return slices.ContainsFunc(e.cells, func(c cell) bool {
+		fall := c.log - value
+		if c.samples > samples {
+			fall = -fall
+		}
+		return fall > leastFall+shiftSigmas*math.Sqrt(c.variance+variance)
+	})
 }
 
 // shift says that the rank has become slower or faster by a factor, with the current share as evidence: so it is with every share. Cells that were

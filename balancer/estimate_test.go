@@ -247,3 +247,25 @@ func TestStepsOfTwoKindsCountAsTheirMean(t *testing.T) {
 		t.Errorf("got %v s, want the mean of 3.4 and 29 ms, three to two", math.Exp(m))
 	}
 }
+
+// What was measured while the rank was slow must not hold its curve up when it is fast again at a share that it never had.
+func TestFasterAtALargerShareIsAChangeOfSpeed(t *testing.T) {
+	e := newEstimate(nil, 64)
+	steps := func(seconds float64) []float64 {
+		out := make([]float64, 10)
+		for i := range out {
+			out[i] = seconds * (1 + 0.01*float64(i%3-1))
+		}
+		return out
+	}
+	for range 5 {
+		e.measure(16, steps(0.178))
+	}
+	e.measure(20, steps(0.147))
+	if got := e.fit(20).curve(64).At(20); math.Abs(got-0.147) > 0.01 {
+		t.Errorf("got %v s for the share that was just measured at 0.147 s", got)
+	}
+	if got := e.fit(20).curve(64).At(16); got > 0.147 {
+		t.Errorf("got %v s for fewer samples, want less than 0.147", got)
+	}
+}
