@@ -18,8 +18,9 @@ type hybrid struct {
 	benched []int   // decisions since a rank has no samples, 0 for one that has
 	recall  []int   // decisions after which a benched rank is tried again
 
-	calm     int // decisions since the last change
-	patience int // decisions without a change before a probe
+	calm      int // decisions since the last change
+	decisions int
+	patience  int // decisions without a change before a probe
 
 	steady float64 // s of a step between changes, 0 before the first window
 	change float64 // s that a change of shares cost of late
@@ -133,6 +134,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	h.account(d, best)
 	h.change *= fading
 	h.calm++
+	h.decisions++
 	if !h.opts.valid(d.Shares, h.start) {
 		return best, "shares in use are no division of the batch"
 	}

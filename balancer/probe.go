@@ -5,11 +5,12 @@ import "slices"
 const (
 	firstPatience = 2 // decisions without a change before a probe; doubled with each
 	mostPatience  = 1024
+	settledAfter  = 30    // decisions after which a rank's only share is worth another try: earlier the shares are on their way
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a probe may take longer while it lasts
 )
 
-// probe is shares that may turn out better although the curves do not say so, or not beyond doubt. A rank that was measured at one share only may
+// probe is shares that may turn out better although the curves do not say so, or not beyond doubt. A rank that in a long time was measured at one share only may
 // well take no longer for more (small batches leave a GPU's multiprocessors idle; kernels work in whole tiles), so its curve is taken as flat
 // there. Ranks with more measurements keep their curves: a gain that these promise, and that was refused because it may be noise, is tried too. Steps
 // take at most probeCost longer meanwhile, for one interval. nil: nothing is to be found out.
@@ -17,7 +18,7 @@ func (h *hybrid) probe(now []int, cost float64) []int {
 	hoped := make([]Curve, len(now))
 	for r, c := range h.curves {
 		hoped[r] = c
-		if b := float64(now[r]); b > 0 && len(h.ranks[r].cells) == 1 {
+		if b := float64(now[r]); b > 0 && len(h.ranks[r].cells) == 1 && h.decisions >= settledAfter {
 			hoped[r] = c.flat(b)
 		}
 	}

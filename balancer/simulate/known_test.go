@@ -1,0 +1,64 @@
+package simulate_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// A profile says how fast ranks are, up to a tenth; curves of an earlier run have the right shape, at another height and up to 3 %.
+func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
+	const ranks, total, allowed = 8, 512, 3
+	knowledge := map[string]func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options){
+		"compute scores": func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options) {
+			for _, c := range curves {
+				o.Scores = append(o.Scores, 64/c.At(64)*(0.9+0.2*r.Float64()))
+			}
+		},
+		"curves": func(r *rand.Rand, curves []balancer.Curve, o *balancer.Options) {
+			height := 0.7 + 0.6*r.Float64()
+			for _, c := range curves {
+				var known balancer.Curve
+				for b := 4.0; b <= 256; b *= 2 {
+					known = append(known, balancer.Point{Samples: b, Seconds: c.At(b) * height * (0.97 + 0.06*r.Float64())})
+				}
+				o.Curves = append(o.Curves, known)
+			}
+		},
+	}
+	for name, tell := range knowledge {
+		for f, family := range families {
+			if family.name == "stepped" {
+				continue // where the steps are must be found out
+			}
+			var settled []int
+			for seed := range uint64(10) {
+				r := rand.New(rand.NewPCG(seed, uint64(f)))
+				curves := make([]balancer.Curve, ranks)
+				for i := range curves {
+					curves[i] = family.curve(r, total)
+				}
+				res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01, Steps: 250, Interval: 10, Seed: seed,
+					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
+				if err != nil {
+					t.Fatal(err)
+				}
+				last := 0
+				for i, h := range res.History {
+					if h.ShareOfOracle < 0.99 {
+						last = i + 2
+					}
+				}
+				settled = append(settled, last)
+			}
+			slices.Sort(settled)
+			t.Logf("%s, %s: rebalances until 99 %% for good: %v", name, family.name, settled)
+			if settled[len(settled)-1] > allowed {
+				t.Errorf("%s, %s: %v rebalances until the share of the oracle stays at 99 %%, want at most %d", name, family.name, settled, allowed)
+			}
+		}
+	}
+}
