@@ -114,7 +114,8 @@ func mustNew(t *testing.T, name string, o Options) Policy {
 
 func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 	// 200 decisions each. The slowest of 8 equal ranks seems 1.4 standard errors slower than it is, so changes happen while little is known:
-	// over 20 seeds 3, 5 and 9 on average for 2, 4 and 8 ranks, 14 at most, of which 4 at most in the second half.
+	// over 20 seeds 3, 5 and 9 on average for 2, 4 and 8 ranks, 14 at most. Of those, 7 at most are in the second half, probes of ranks that never had
+	// another share and the way back among them.
 	for seed := range uint64(5) {
 		for _, ranks := range []int{2, 4, 8} {
 			p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64 * ranks}, Ranks: ranks})
@@ -125,7 +126,7 @@ func TestHybridLeavesEqualRanksAlone(t *testing.T) {
 					late++
 				}
 			}
-			if n := changes(decisions); n > 20 || late > 6 {
+			if n := changes(decisions); n > 20 || late > 9 {
 				t.Errorf("seed %d, %d ranks: %d changes in 2,000 steps, %d of them in the second 1,000", seed, ranks, n, late)
 			}
 			for r, n := range last(decisions).Next {
