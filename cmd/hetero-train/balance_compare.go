@@ -21,7 +21,8 @@ const compareLong = `Compare balancing policies within one training run of sever
 
 The policies take turns in blocks of steps, each with the shares that it has come to and seeing its own blocks only, so that whatever else
 changes on the machine meets all of them. "oracle" has the best fixed shares, from lines through the times that the ranks took for
-several splits at the start; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
+several splits at the start; proportional divides by a profile's scores, or without one by the
+samples/s of equal shares; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
 A policy's share of the oracle is the oracle's time of a step over its own, summed over the later two thirds of the rounds; the interval is a
 bootstrap over rounds (95 %).`
 

@@ -1,8 +1,21 @@
 package main
 
 import (
+	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
+)
+
+// The bits of throttling are the same wherever they are passed on.
+var (
+	_ [0]struct{} = [train.ThrottleThermal - int(hardware.ThrottleThermal)]struct{}{}
+	_ [0]struct{} = [train.ThrottlePower - int(hardware.ThrottlePower)]struct{}{}
+	_ [0]struct{} = [train.ThrottleHardware - int(hardware.ThrottleHardware)]struct{}{}
+	_ [0]struct{} = [train.ThrottleQuota - int(hardware.ThrottleQuota)]struct{}{}
+	_ [0]struct{} = [train.ThrottleThermal - int(balancer.ThrottleThermal)]struct{}{}
+	_ [0]struct{} = [train.ThrottlePower - int(balancer.ThrottlePower)]struct{}{}
+	_ [0]struct{} = [train.ThrottleHardware - int(balancer.ThrottleHardware)]struct{}{}
+	_ [0]struct{} = [train.ThrottleQuota - int(balancer.ThrottleQuota)]struct{}{}
 )
 
 // openLoad begins to watch this rank's device and what the process takes of its machine. What is returned is called once a step.
