@@ -89,18 +89,8 @@ func (c Curve) most(seconds float64, limit int) int {
 	if c.At(float64(limit)) <= seconds {
 		return limit
 	}
-	// The segment in which the time is passed, then the inverse of its line, then what rounding spoiled.
-	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
-		if p.Seconds <= s {
-			return -1
-		}
-		return 1
-	})
-	i = min(max(i, 1), len(c)-1)
-	n := limit
-	if a, b := c[i-1], c[i]; b.Seconds > a.Seconds {
-		n = int(min(max(a.Samples+(b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds)), 1), float64(limit)))
-	}
+	// The inverse of a line, then what rounding spoiled.
+	n := int(min(max(c.passes(seconds, float64(limit)), 1), float64(limit)))
 	for n > 1 && c.At(float64(n)) > seconds {
 		n--
 	}
@@ -189,6 +179,11 @@ func (c Curve) inverse(seconds, limit float64) float64 {
 	if c.At(limit) <= seconds {
 		return limit
 	}
+	return min(c.passes(seconds, limit), limit)
+}
+
+// passes is where a rising curve passes a time that lies within it; where it jumps there, otherwise.
+func (c Curve) passes(seconds, otherwise float64) float64 {
 	i, _ := slices.BinarySearchFunc(c, seconds, func(p Point, s float64) int {
 		if p.Seconds <= s {
 			return -1
@@ -198,7 +193,7 @@ func (c Curve) inverse(seconds, limit float64) float64 {
 	i = min(max(i, 1), len(c)-1)
 	a, b := c[i-1], c[i]
 	if b.Seconds <= a.Seconds {
-		return min(b.Samples, limit)
+		return otherwise
 	}
-	return min(a.Samples+(b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds)), limit)
+	return a.Samples + (b.Samples-a.Samples)*((seconds-a.Seconds)/(b.Seconds-a.Seconds))
 }
