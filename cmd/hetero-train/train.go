@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -69,7 +71,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		return err
 	}
 	if err := cfg.CheckRanks(place.WorldSize); err != nil {
-		if a.file != "" {
+		if a.file != "" && !a.overrode(err) {
 			err = fmt.Errorf("%s: %w", a.file, err)
 		}
 		return withCode(exitUsage, err)
@@ -101,6 +103,14 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		logConfig(opts.log, a.file, cfg, place)
 	}
 	return a.env.train(ctx, cfg, opts)
+}
+
+// overrode reports whether all that is wrong was set on the command line, and not in the file.
+func (a *app) overrode(err error) bool {
+	var faulty *config.Error
+	return errors.As(err, &faulty) && !slices.ContainsFunc(faulty.Faults, func(f config.Fault) bool {
+		return !slices.ContainsFunc(a.overrides, func(o config.Override) bool { return o.Key == f.Key })
+	})
 }
 
 // logConfig says in one line what will run.
