@@ -19,7 +19,6 @@ type window struct {
 	use     []mean      // by rank: utilization
 	memory  []mean      // by rank
 	waits   mean        // data of the rank that was slowest, s
-	slowest mean        // compute of the slowest rank of each step, s
 	spread  mean        // (max - min) / max of own time
 	exposed mean        // s
 	seconds mean        // s
@@ -100,7 +99,6 @@ func (w *window) take(s *Step) {
 		}
 	}
 	if most > 0 {
-		w.slowest.add(slowest)
 		w.waits.add(waited)
 		w.spread.add((most - least) / most)
 	}
@@ -139,5 +137,5 @@ func (w *window) clear() {
 	clear(w.data)
 	clear(w.use)
 	clear(w.memory)
-	w.waits, w.slowest, w.spread, w.exposed, w.seconds = mean{}, mean{}, mean{}, mean{}, mean{}
+	w.waits, w.spread, w.exposed, w.seconds = mean{}, mean{}, mean{}, mean{}
 }
