@@ -1,6 +1,9 @@
 package balancer
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // bench leaves out ranks that hold everybody up: as long as the slowest rank has as little as it may have, and the step is shorter without it.
 func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
@@ -81,7 +84,7 @@ func (h *hybrid) dearest(shares []int) []int {
 		}
 	}
 	slices.SortStableFunc(ranks, func(a, b int) int {
-		return compare(h.opts.Watts[b]/float64(shares[b]), h.opts.Watts[a]/float64(shares[a]))
+		return cmp.Compare(h.opts.Watts[b]/float64(shares[b]), h.opts.Watts[a]/float64(shares[a]))
 	})
 	return ranks[:min(len(ranks), most)]
 }

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -34,15 +35,7 @@ func (c Curve) Check() error {
 
 // Rises reports whether more samples never take less time. [Solve] is exact for such curves.
 func (c Curve) Rises() bool {
-	return slices.IsSortedFunc(c, func(a, b Point) int {
-		switch {
-		case a.Seconds < b.Seconds:
-			return -1
-		case a.Seconds > b.Seconds:
-			return 1
-		}
-		return 0
-	})
+	return slices.IsSortedFunc(c, func(a, b Point) int { return cmp.Compare(a.Seconds, b.Seconds) })
 }
 
 // At is the time of a share, in seconds.
@@ -50,7 +43,7 @@ func (c Curve) At(samples float64) float64 {
 	if samples <= 0 {
 		return 0
 	}
-	i, _ := slices.BinarySearchFunc(c, samples, func(p Point, s float64) int { return compare(p.Samples, s) })
+	i, _ := slices.BinarySearchFunc(c, samples, func(p Point, s float64) int { return cmp.Compare(p.Samples, s) })
 	switch {
 	case i == 0:
 		return c[0].Seconds
@@ -61,16 +54,6 @@ func (c Curve) At(samples float64) float64 {
 		i--
 	}
 	return between(c[i-1], c[i], samples)
-}
-
-func compare(a, b float64) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 func between(a, b Point, samples float64) float64 {

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -274,7 +275,7 @@ func (e *estimate) forget() {
 		for i := range order {
 			order[i] = i
 		}
-		slices.SortFunc(order, func(a, b int) int { return compare(e.cells[a].samples, e.cells[b].samples) })
+		slices.SortFunc(order, func(a, b int) int { return cmp.Compare(e.cells[a].samples, e.cells[b].samples) })
 		least, keep, drop := math.Inf(1), -1, -1
 		for i, b := range order[1:] {
 			a := order[i]

@@ -1,6 +1,7 @@
 package balancer
 
 import (
+	"cmp"
 	"math"
 	"slices"
 )
@@ -62,14 +63,14 @@ func (e *estimate) fit(b0 float64) *fitted {
 		return f
 	}
 	nearest := slices.MinFunc(e.cells, func(a, b cell) int {
-		return compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
+		return cmp.Compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
 	})
 	return likeliest([]cell{nearest}, b0) // the cells contradict each other beyond what floats can hold
 }
 
 // likeliest is the curve through cells that bends as they most likely want it; nil if floats hold none, which never happens to a single cell.
 func likeliest(cells []cell, b0 float64) (best *fitted) {
-	largest := slices.MaxFunc(cells, func(a, b cell) int { return compare(a.samples, b.samples) })
+	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
 	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
 	residual, noise := make([]float64, n), make([]float64, n)
