@@ -62,11 +62,7 @@ func (d *dynamic) decide() ([]int, string) {
 	w := d.window
 	own := make([]float64, d.opts.Ranks)
 	for r := range own {
-		var m mean
-		for _, t := range w.own[r] {
-			m.add(t)
-		}
-		if own[r] = m.or(math.NaN()); own[r] > 0 {
+		if own[r] = meanOf(w.own[r]).or(math.NaN()); own[r] > 0 {
 			d.speed[r] = float64(w.shares[r]) / own[r]
 		}
 	}

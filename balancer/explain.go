@@ -41,11 +41,7 @@ func (w *window) explain() Explanation {
 	e := Explanation{Seconds: w.seconds.or(nan), Oracle: nan, Imbalance: w.spread.or(0), Ranks: make([]RankView, len(w.compute)),
 		Lost: Lost{Imbalance: nan, Communication: w.exposed.or(nan), Data: w.waits.or(nan), Noise: nan, Granularity: nan}}
 	for r := range e.Ranks {
-		var m mean
-		for _, t := range w.compute[r] {
-			m.add(t)
-		}
-		e.Ranks[r] = RankView{Seconds: m.or(nan), Fitted: nan, Error: nan, Data: w.data[r].or(nan), Utilization: w.use[r].or(nan), Memory: w.memory[r].or(nan)}
+		e.Ranks[r] = RankView{Seconds: meanOf(w.compute[r]).or(nan), Fitted: nan, Error: nan, Data: w.data[r].or(nan), Utilization: w.use[r].or(nan), Memory: w.memory[r].or(nan)}
 	}
 	return e
 }

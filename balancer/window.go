@@ -36,6 +36,14 @@ func (m *mean) add(v float64) {
 	}
 }
 
+// meanOf is that of all values.
+func meanOf(values []float64) (m mean) {
+	for _, v := range values {
+		m.add(v)
+	}
+	return m
+}
+
 // or is the mean, or otherwise where there was nothing.
 func (m mean) or(otherwise float64) float64 {
 	if m.n == 0 {
