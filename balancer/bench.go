@@ -7,11 +7,7 @@ import (
 
 // bench leaves out ranks that hold everybody up: as long as the slowest rank has as little as it may have, and the step is shorter without it.
 func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
-	if batch.Limits == nil {
-		batch.Limits = slices.Repeat([]int{batch.Total}, len(curves))
-	} else {
-		batch.Limits = slices.Clone(batch.Limits)
-	}
+	batch.Limits = batch.limits(len(curves))
 	for {
 		with, slowest := Slowest(curves, best)
 		least := max(batch.Unit, 1)
@@ -40,16 +36,8 @@ func (h *hybrid) release(batch Batch, curves []Curve) ([]int, error) {
 		return nil, err
 	}
 	shortest, _ := Slowest(curves, best)
-	price := 0.0
-	for r, n := range best {
-		if n > 0 {
-			price += h.opts.Watts[r]
-		}
-	}
-	limits := slices.Repeat([]int{batch.Total}, len(curves))
-	if batch.Limits != nil {
-		copy(limits, batch.Limits)
-	}
+	price := h.price(best)
+	limits := batch.limits(len(curves))
 	batch.Limits = limits
 	for cost := shortest * price; ; {
 		var next []int
@@ -107,7 +95,7 @@ func (h *hybrid) recalls(d *Decision, best []int) bool {
 		batch.Limits = make([]int, len(best))
 		for i := range batch.Limits {
 			if best[i] > 0 || i == r {
-				batch.Limits[i] = h.most(i)
+				batch.Limits[i] = h.most[i]
 			}
 		}
 		if next, err := Solve(batch, h.curves); err == nil {
@@ -131,17 +119,14 @@ func Marginal(b Batch, curves []Curve) ([]Worth, error) {
 	}
 	with, _ := Slowest(curves, best)
 	out := make([]Worth, len(curves))
-	limits := b.Limits
-	for r := range curves {
-		b.Limits = slices.Repeat([]int{b.Total}, len(curves))
-		if limits != nil {
-			copy(b.Limits, limits)
-		}
+	b.Limits = b.limits(len(curves))
+	for r, limit := range b.Limits {
 		b.Limits[r] = 0
 		out[r] = Worth{With: with, Without: inf}
 		if without, err := Solve(b, curves); err == nil {
 			out[r].Without, _ = Slowest(curves, without)
 		}
+		b.Limits[r] = limit
 	}
 	return out, nil
 }

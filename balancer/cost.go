@@ -147,11 +147,16 @@ func (h *hybrid) spent(shares []int) float64 {
 		return Spent(h.curves, shares, h.opts.Watts, h.opts.IdleWatts)
 	}
 	seconds, _ := Slowest(h.curves, shares)
+	return seconds * h.price(shares)
+}
+
+// price is that of the ranks that have samples.
+func (h *hybrid) price(shares []int) float64 {
 	price := 0.0
 	for r, n := range shares {
 		if n > 0 {
 			price += h.opts.Watts[r]
 		}
 	}
-	return seconds * price
+	return price
 }

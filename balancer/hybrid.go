@@ -11,6 +11,7 @@ type hybrid struct {
 	opts   Options
 	start  []int
 	fed    []bool // ranks that can have samples at all
+	most   []int  // samples of each rank: as far as its curve is drawn
 	window *window
 	ranks  []*estimate
 
@@ -40,7 +41,7 @@ const (
 )
 
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), curves: make([]Curve, o.Ranks),
+	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), curves: make([]Curve, o.Ranks),
 		benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
@@ -55,7 +56,7 @@ func newHybrid(o Options) (Policy, error) {
 			curves[r] = prior.rising()
 			known = known && len(prior) > 0
 		}
-		h.ranks[r] = newEstimate(prior, h.most(r))
+		h.ranks[r] = newEstimate(prior, h.most[r])
 	}
 	if known {
 		h.start, err = Solve(o.Batch, curves)
@@ -82,7 +83,7 @@ func (h *hybrid) Curves() []Curve {
 
 // Observe implements [Policy].
 func (h *hybrid) Observe(s *Step) (*Decision, bool) {
-	h.price(s)
+	h.bill(s)
 	if !h.window.add(s) {
 		return nil, false
 	}
@@ -103,9 +104,9 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 	return d, true
 }
 
-// price measures what a change costs beyond steady steps: while it settles, and in its first step. A price is believed less and less while
+// bill measures what a change costs beyond steady steps: while it settles, and in its first step. A price is believed less and less while
 // nothing changes, and is never so high that it forbids all changes: a clock that jumped would stop the balancing for ever.
-func (h *hybrid) price(s *Step) {
+func (h *hybrid) bill(s *Step) {
 	changed := h.window.shares != nil && !slices.Equal(s.Shares, h.window.shares)
 	if h.steady > 0 && (s.Settling || changed) && valid(s.Seconds) > h.steady {
 		h.extra += s.Seconds - h.steady
@@ -176,7 +177,7 @@ func (h *hybrid) fit(d *Decision) (fits []*fitted, missing int) {
 			b0 = e.cells[max(e.current, 0)].samples
 		}
 		fits[r] = e.fit(b0)
-		h.curves[r] = fits[r].curve(h.most(r))
+		h.curves[r] = fits[r].curve(h.most[r])
 		if d.Shares[r] > 0 {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), fits[r].sigma(b0)
 		}
@@ -184,25 +185,16 @@ func (h *hybrid) fit(d *Decision) (fits []*fitted, missing int) {
 	return fits, -1
 }
 
-// most is the largest share that a curve is drawn to.
-func (h *hybrid) most(rank int) int {
-	if h.opts.Limits == nil {
-		return h.opts.Total
-	}
-	return min(h.opts.Limits[rank], h.opts.Total)
-}
-
 // best is the best shares that one decision may go to.
 func (h *hybrid) best() ([]int, error) {
 	batch := h.opts.Batch
-	batch.Limits = make([]int, len(h.ranks))
+	batch.Limits = slices.Clone(h.most)
 	capacity := 0
 	for r, e := range h.ranks {
 		reach := 0.0
 		for _, c := range e.cells {
 			reach = max(reach, c.samples)
 		}
-		batch.Limits[r] = h.most(r)
 		if far := int(furthest * reach); reach > 0 {
 			batch.Limits[r] = min(batch.Limits[r], max(far, 2*max(h.opts.Unit, 1)))
 		}
@@ -258,7 +250,7 @@ func (h *hybrid) divisible(best []int) float64 {
 		sum := 0.0
 		for r, c := range h.curves {
 			if best[r] > 0 {
-				sum += c.inverse(mid, float64(h.most(r)))
+				sum += c.inverse(mid, float64(h.most[r]))
 			}
 		}
 		if sum >= float64(h.opts.Total) {

@@ -26,7 +26,7 @@ func (h *hybrid) probe(now []int, cost float64) []int {
 	batch.Limits = make([]int, len(now))
 	for r, n := range now { // a probe goes to twice the share at most, and wakes no benched rank
 		if n > 0 {
-			batch.Limits[r] = min(h.most(r), max(2*n, n+max(h.opts.Unit, 1)))
+			batch.Limits[r] = min(h.most[r], max(2*n, n+max(h.opts.Unit, 1)))
 		}
 	}
 	best, err := Solve(batch, hoped)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -15,6 +16,15 @@ type Batch struct {
 	// Unit makes shares multiples of it, as groups of samples for batch normalisation need; 0 and 1 mean any. Where Total is no
 	// multiple the last rank that is fed has the rest besides.
 	Unit int
+}
+
+// limits are the most samples that each rank can hold, in a list of their own.
+func (b Batch) limits(ranks int) []int {
+	limits := slices.Repeat([]int{b.Total}, ranks)
+	for r, n := range b.Limits {
+		limits[r] = min(n, b.Total)
+	}
+	return limits
 }
 
 // units is a batch counted in units: what is really divided.
