@@ -177,20 +177,13 @@ func (e *estimate) update(samples, value, variance float64) {
 	}
 	if e.assumed {
 		e.assumed = false
-		shift := value - math.Log(e.fit(samples).mean(samples))
-		for i := range e.cells {
-			e.cells[i].log += shift
-		}
+		e.move(value-math.Log(e.fit(samples).mean(samples)), 0)
 	}
 	e.reconsider(samples, value, variance)
 	at := slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
 	if at < 0 {
 		if e.contradicts(samples, value, variance) {
-			by := value - math.Log(e.fit(samples).mean(samples))
-			for i := range e.cells {
-				e.cells[i].log += by
-				e.cells[i].variance += variance
-			}
+			e.move(value-math.Log(e.fit(samples).mean(samples)), variance)
 		}
 		e.cells = append(e.cells, cell{samples: samples, log: value, variance: variance})
 		e.current, e.drift = len(e.cells)-1, 0
@@ -247,6 +240,14 @@ func (e *estimate) shift(by, variance float64) {
 	e.cells, e.drift, e.shifted = kept, 0, by
 }
 
+// move makes all cells slower by a factor, the log of which is known with a variance.
+func (e *estimate) move(by, variance float64) {
+	for i := range e.cells {
+		e.cells[i].log += by
+		e.cells[i].variance += variance
+	}
+}
+
 // reconsider takes the last window's shift back where this one, whatever its share, says that the rank is as it was before.
 func (e *estimate) reconsider(samples, value, variance float64) {
 	by := e.shifted
@@ -259,9 +260,7 @@ func (e *estimate) reconsider(samples, value, variance float64) {
 	now := math.Abs(value - math.Log(expected))
 	before := math.Abs(value - math.Log(expected) + by)
 	if before < now-sigma {
-		for i := range e.cells {
-			e.cells[i].log -= by
-		}
+		e.move(-by, 0)
 	}
 }
 
