@@ -6,14 +6,10 @@ import (
 )
 
 // MedianRule finds stragglers by comparing ranks with each other: a rank is one while its own compute time is over
-// Factor times the median of all ranks in Windows windows running ("consistently slow"). The zero value is ready to
-// use, with the factor and windows that policy dynamic has.
+// 1.5 times the median of all ranks in two windows running ("consistently slow"). The zero value is ready to use.
 //
 // It cannot tell a slow device from a sick one: a Detector can.
 type MedianRule struct {
-	Factor  float64 // 0 = 1.5
-	Windows int     // 0 = 2
-
 	over   []int // windows running that each rank has been over
 	marks  []bool
 	sorted []float64
@@ -24,7 +20,7 @@ const (
 	stragglerWindows = 2
 )
 
-// NewMedianRule watches a number of ranks with the factor and windows of policy dynamic.
+// NewMedianRule watches a number of ranks.
 func NewMedianRule(ranks int) *MedianRule {
 	return &MedianRule{over: make([]int, ranks), marks: make([]bool, ranks)}
 }
@@ -41,30 +37,16 @@ func (m *MedianRule) Observe(window []float64) []bool {
 	if len(window) != len(m.over) {
 		m.over, m.marks = make([]int, len(window)), make([]bool, len(window))
 	}
-	limit := m.factor() * m.median(window)
+	limit := stragglerFactor * m.median(window)
 	for i, seconds := range window {
 		if measured(seconds) && seconds > limit {
 			m.over[i]++
 		} else {
 			m.over[i] = 0
 		}
-		m.marks[i] = m.over[i] >= m.windows()
+		m.marks[i] = m.over[i] >= stragglerWindows
 	}
 	return m.marks
-}
-
-func (m *MedianRule) factor() float64 {
-	if m.Factor == 0 {
-		return stragglerFactor
-	}
-	return m.Factor
-}
-
-func (m *MedianRule) windows() int {
-	if m.Windows == 0 {
-		return stragglerWindows
-	}
-	return m.Windows
 }
 
 // median is that of the ranks that measured something, NaN where none did.

@@ -14,30 +14,29 @@ var nan = math.NaN()
 func TestMedianRule(t *testing.T) {
 	cases := []struct {
 		name    string
-		rule    balancer.MedianRule
 		windows [][]float64
 		want    []bool // after the last window
 	}{
-		{"slow twice", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}, {1, 1, 1.6}}, []bool{false, false, true}},
-		{"slow once", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}}, []bool{false, false, false}},
-		{"slow, well, slow", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}, {1, 1, 1}, {1, 1, 1.6}}, []bool{false, false, false}},
-		{"well again after being slow", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}, {1, 1, 1.6}, {1, 1, 1}}, []bool{false, false, false}},
-		{"1.5 times the median is not over it", balancer.MedianRule{}, [][]float64{{1, 1, 1.5}, {1, 1, 1.5}}, []bool{false, false, false}},
-		{"of two ranks the faster is the median", balancer.MedianRule{}, [][]float64{{1.6, 1}, {1.6, 1}}, []bool{true, false}},
-		{"of four ranks the second is the median", balancer.MedianRule{}, [][]float64{{1, 1.1, 1.6, 1.7}, {1, 1.1, 1.6, 1.7}}, []bool{false, false, false, true}},
-		{"fast ranks are none", balancer.MedianRule{}, [][]float64{{0.1, 1, 1}, {0.1, 1, 1}}, []bool{false, false, false}},
-		{"ranks without samples are left out of the median", balancer.MedianRule{}, [][]float64{{0, 0, 0, 1, 1, 1.6}, {nan, nan, nan, 1, 1, 1.6}}, []bool{false, false, false, false, false, true}},
-		{"a window without measurement breaks the run", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}, {1, 1, nan}, {1, 1, 1.6}}, []bool{false, false, false}},
-		{"infinite is no measurement", balancer.MedianRule{}, [][]float64{{1, 1, math.Inf(1)}, {1, 1, math.Inf(1)}}, []bool{false, false, false}},
-		{"one rank has none to compare with", balancer.MedianRule{}, [][]float64{{1}, {100}, {100}}, []bool{false}},
-		{"nothing is measured", balancer.MedianRule{}, [][]float64{{nan, nan}, {nan, nan}}, []bool{false, false}},
-		{"another number of ranks begins anew", balancer.MedianRule{}, [][]float64{{1, 1, 1.6}, {1, 1.6}}, []bool{false, false}},
-		{"other factor and windows", balancer.MedianRule{Factor: 1.2, Windows: 1}, [][]float64{{1, 1, 1.3}}, []bool{false, false, true}},
+		{"slow twice", [][]float64{{1, 1, 1.6}, {1, 1, 1.6}}, []bool{false, false, true}},
+		{"slow once", [][]float64{{1, 1, 1.6}}, []bool{false, false, false}},
+		{"slow, well, slow", [][]float64{{1, 1, 1.6}, {1, 1, 1}, {1, 1, 1.6}}, []bool{false, false, false}},
+		{"well again after being slow", [][]float64{{1, 1, 1.6}, {1, 1, 1.6}, {1, 1, 1}}, []bool{false, false, false}},
+		{"1.5 times the median is not over it", [][]float64{{1, 1, 1.5}, {1, 1, 1.5}}, []bool{false, false, false}},
+		{"of two ranks the faster is the median", [][]float64{{1.6, 1}, {1.6, 1}}, []bool{true, false}},
+		{"of four ranks the second is the median", [][]float64{{1, 1.1, 1.6, 1.7}, {1, 1.1, 1.6, 1.7}}, []bool{false, false, false, true}},
+		{"fast ranks are none", [][]float64{{0.1, 1, 1}, {0.1, 1, 1}}, []bool{false, false, false}},
+		{"ranks without samples are left out of the median", [][]float64{{0, 0, 0, 1, 1, 1.6}, {nan, nan, nan, 1, 1, 1.6}}, []bool{false, false, false, false, false, true}},
+		{"a window without measurement breaks the run", [][]float64{{1, 1, 1.6}, {1, 1, nan}, {1, 1, 1.6}}, []bool{false, false, false}},
+		{"infinite is no measurement", [][]float64{{1, 1, math.Inf(1)}, {1, 1, math.Inf(1)}}, []bool{false, false, false}},
+		{"one rank has none to compare with", [][]float64{{1}, {100}, {100}}, []bool{false}},
+		{"nothing is measured", [][]float64{{nan, nan}, {nan, nan}}, []bool{false, false}},
+		{"another number of ranks begins anew", [][]float64{{1, 1, 1.6}, {1, 1.6}}, []bool{false, false}},
 	}
 	for _, c := range cases {
+		var rule balancer.MedianRule
 		var got []bool
 		for _, window := range c.windows {
-			got = c.rule.Observe(window)
+			got = rule.Observe(window)
 		}
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
