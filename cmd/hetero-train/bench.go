@@ -100,7 +100,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 
 func newBenchPeak(a *app) *cobra.Command {
 	f := new(deviceFlags)
-	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Args: noArguments}
+	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Example: "  hetero-train bench peak --threads 1 --json", Args: noArguments}
 	f.add(cmd, a.env)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		dev, err := f.open()

@@ -39,6 +39,8 @@ func newBenchOps(a *app) *cobra.Command {
 		Long: `Time every op of one training step. The limit of an op is the longer of its arithmetic at the peak and its
 memory traffic (every operand once) at the bandwidth of a copy, both measured in the same run. Operands that stay in
 a cache can be faster than that limit.`,
+		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
+  hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: noArguments,
 	}
 	f.add(cmd, a.env)

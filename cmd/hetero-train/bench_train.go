@@ -138,7 +138,8 @@ func (b *benchmark) run(ctx context.Context, each func(train.StepResult)) (first
 
 func newBenchTrain(a *app) *cobra.Command {
 	f := new(modelFlags)
-	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data", Args: noArguments}
+	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
+		Example: "  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16", Args: noArguments}
 	f.add(cmd, a.env)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open()

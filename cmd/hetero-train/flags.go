@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -45,14 +44,6 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 	} {
 		cmd.Flags().Var(&keyFlag{app: a, flag: f.flag, key: f.key, kind: f.kind}, f.flag, fmt.Sprintf("%s (%s)", f.usage, f.key))
 	}
-	for flag, values := range map[string][]string{
-		"model":               kindNames(catalog.Models),
-		"dataset":             kindNames(catalog.DataSets),
-		"backend":             {"auto", "nccl", "gloo"},
-		"load-balance-policy": balancer.Policies(),
-	} {
-		mustComplete(cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
-	}
 	flags := new(trainFlags)
 	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
 		a.overrides = append(a.overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
@@ -75,13 +66,6 @@ func kindNames(kinds []config.Kind) []string {
 		names[i] = k.Name
 	}
 	return names
-}
-
-// mustComplete panics where a completion is registered for a flag that does not exist.
-func mustComplete(err error) {
-	if err != nil {
-		panic(err)
-	}
 }
 
 // resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.

@@ -171,7 +171,7 @@ func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	want := versionText() + "\n"
-	for _, args := range [][]string{{"version"}, {"--version"}} {
+	for _, args := range [][]string{{"version", "--short"}, {"--version"}} {
 		if o := execute(args); o.code != exitDone || o.stdout != want {
 			t.Errorf("%v: got exit code %d and %q, want %q", args, o.code, o.stdout, want)
 		}

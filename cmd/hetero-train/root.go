@@ -16,13 +16,14 @@ Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkp
 5 communication; 6 device; 7 final save failed; 75 stopped by SIGTERM, saved; 130 interrupted, saved;
 143 stopped by SIGTERM, not saved.`
 
-const rootExample = `  hetero-train -c configs/resnet50.toml                      train as the file says
-  hetero-train -c configs/resnet50.toml --set train.epochs=3 with one setting changed
-  hetero-train -c configs/resnet50.toml --resume none        anew instead of going on
+const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file says
+  hetero-train -c configs/resnet50.toml --set train.epochs=3   with one setting changed
+  hetero-train -c configs/resnet50.toml --resume none          anew instead of going on
   hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
-                                                             without a file
-  hetero-train config show -c configs/resnet50.toml          every setting, resolved
-  hetero-train config docs                                   every key explained`
+                                                               without a file
+  hetero-train config show -c configs/resnet50.toml            every setting, resolved
+  hetero-train config docs                                     every key explained
+  hetero-train devices                                         what there is to train on`
 
 // app is what the commands of one command line share.
 type app struct {
@@ -73,22 +74,11 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVarP(&a.file, "config", "c", "", "`FILE` (TOML) that describes the run")
 	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
-	mustComplete(root.MarkPersistentFlagFilename("config", "toml"))
 	addResume(root, a)
-	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newAnalyze(a), newNeighbour(), newVersion())
-	strictCompletion(root)
+	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newAnalyze(a), newNeighbour(), newDevices(a), newVersion(), newCompletion())
+	root.CompletionOptions.DisableDefaultCmd = true
+	addCompletions(root)
 	return root
-}
-
-// strictCompletion makes cobra's own command refuse a shell that it does not know.
-func strictCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd("completion")
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
-			cmd.Args = noArguments
-			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	}
 }
 
 // addResume adds --resume, which the root and train have alike.

@@ -10,6 +10,9 @@ import (
 // ErrUnavailable: this program was built without Gloo. The text says why and what to do.
 var ErrUnavailable = errors.New("gloo is unavailable")
 
+// LibraryName is the file that package nativelib looks for.
+const LibraryName = "libhetero_gloo.so"
+
 // Control is what ranks know of each other beside the data. All methods may be called by any goroutine.
 type Control interface {
 	// Set stores a value under a key, once for all ranks.

@@ -42,14 +42,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-const libraryName = "libhetero_gloo.so"
-
 // library is an opened libhetero_gloo.so; it stays open until the program ends.
 type library struct{ api *C.hetero_gloo_api }
 
 // openLibrary answers ErrUnavailable with the reason where there is none.
 func openLibrary() (*library, error) {
-	table, err := native.Table(libraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
+	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w; it is built where Gloo is installed (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
 	}

@@ -169,13 +169,13 @@ func TestWrongConfigurations(t *testing.T) {
 
 func TestMissingLibraryIsUnavailable(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir())
-	if err := Available(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), libraryName) {
-		t.Errorf("got %v, want ErrUnavailable for want of %s", err, libraryName)
+	if err := Available(); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), LibraryName) {
+		t.Errorf("got %v, want ErrUnavailable for want of %s", err, LibraryName)
 	}
 	if _, err := Connect(t.Context(), Config{Size: 1}); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("connect: got %v, want ErrUnavailable", err)
 	}
-	if err := os.WriteFile(os.Getenv("HETERO_LIB_DIR")+"/"+libraryName, []byte("no library"), 0o600); err != nil {
+	if err := os.WriteFile(os.Getenv("HETERO_LIB_DIR")+"/"+LibraryName, []byte("no library"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := Available(); !errors.Is(err, ErrUnavailable) {

@@ -43,14 +43,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-const libraryName = "libhetero_shm.so"
-
 // library is an opened libhetero_shm.so; it stays open until the program ends.
 type library struct{ api *C.hetero_shm_api }
 
 // openLibrary answers ErrUnavailable with the reason where there is none.
 func openLibrary() (*library, error) {
-	table, err := native.Table(libraryName, "hetero_shm_get_api", C.HETERO_SHM_VERSION)
+	table, err := native.Table(LibraryName, "hetero_shm_get_api", C.HETERO_SHM_VERSION)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

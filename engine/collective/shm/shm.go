@@ -10,6 +10,9 @@ import (
 // ErrUnavailable: this program cannot share memory between processes. The text says why and what to do.
 var ErrUnavailable = errors.New("shared memory between ranks is unavailable")
 
+// LibraryName is the file that package nativelib looks for.
+const LibraryName = "libhetero_shm.so"
+
 // DefaultStageBytes is Config.StageBytes where it is 0.
 const DefaultStageBytes = 1 << 20
 

@@ -73,6 +73,7 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 type Choice struct {
 	Native bool
 	Name   string // "libturbojpeg (PATH)" or "image/jpeg"
+	Path   string // of our library, which has opened it; "" for image/jpeg
 	Reason string // why libturbojpeg is not in use; "" where it is
 }
 
@@ -82,7 +83,7 @@ func InUse() Choice {
 	if lib == nil {
 		return Choice{Name: "image/jpeg", Reason: err.Error()}
 	}
-	return Choice{Native: true, Name: fmt.Sprintf("libturbojpeg (%s)", lib.name())}
+	return Choice{Native: true, Name: fmt.Sprintf("libturbojpeg (%s)", lib.name()), Path: lib.path}
 }
 
 func grow(buf []byte, n int) []byte {

@@ -63,7 +63,10 @@ import (
 const libraryName = "libhetero_jpeg.so"
 
 // library is an opened libhetero_jpeg.so; it stays open until the program ends.
-type library struct{ api *C.hetero_jpeg_api }
+type library struct {
+	api  *C.hetero_jpeg_api
+	path string
+}
 
 // openLibrary returns the library, or nil and the reason why there is none. Only the first call searches.
 var openLibrary = sync.OnceValues(func() (*library, error) {
@@ -106,7 +109,7 @@ func open(path string) (*library, error) {
 	if api == nil {
 		return nil, fmt.Errorf("open %s: %s", path, C.GoString(why))
 	}
-	return &library{api}, nil
+	return &library{api, path}, nil
 }
 
 func (l *library) name() string { return C.GoString(C.hetero_library(l.api)) }

@@ -6,7 +6,7 @@ import "errors"
 
 // Without cgo there is no way to open libhetero_jpeg.so: image/jpeg decodes everything.
 
-type library struct{}
+type library struct{ path string }
 
 func openLibrary() (*library, error) { return nil, errors.New("built without cgo") }
 

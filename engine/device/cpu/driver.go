@@ -39,6 +39,15 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	return lib.Open(index, opts)
 }
 
+// Library is where the device's library was found and what is inside. The error is device.ErrUnavailable.
+func Library() (path, build string, err error) {
+	lib, err := load()
+	if err != nil {
+		return "", "", err
+	}
+	return lib.Path(), lib.Build(), nil
+}
+
 // load finds and loads the library.
 func load() (*native.Library, error) {
 	path, err := nativelib.Find(libraryName)
