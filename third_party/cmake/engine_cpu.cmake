@@ -27,8 +27,9 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   set(cpu_openmp "${CMAKE_CXX_COMPILER_ID}'s OpenMP")
 endif()
 
-add_library(hetero_cpu SHARED ${cpu_sources})
-target_include_directories(hetero_cpu PRIVATE "${PROJECT_SOURCE_DIR}/engine/device/native")
+hetero_sources(native_sources engine/device/native/src)
+add_library(hetero_cpu SHARED ${cpu_sources} ${native_sources})
+target_include_directories(hetero_cpu PRIVATE "${PROJECT_SOURCE_DIR}/engine/device/native" "${PROJECT_SOURCE_DIR}/engine/device/native/src")
 set_target_properties(hetero_cpu PROPERTIES LINK_DEPENDS "${hetero_exports}")
 target_link_libraries(hetero_cpu PRIVATE OpenMP::OpenMP_CXX)
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "isa.h"
 #include "layout.h"
@@ -17,6 +16,7 @@
 #include "peak.h"
 #include "program.h"
 #include "requests.h"
+#include "status.h"
 #if HT_HAVE_ONEDNN
 #include "onednn.h"
 #endif
@@ -36,48 +36,6 @@ struct ht_stream {
 };
 
 namespace {
-
-struct OutOfMemory : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct Timeout : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-struct Unavailable : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-ht_status fail(ht_error *error, ht_status status, const char *text) {
-  if (error) {
-    std::strncpy(error->text, text, sizeof error->text - 1);
-    error->text[sizeof error->text - 1] = 0;
-  }
-  return status;
-}
-
-// Runs body; no exception leaves it.
-template <class Body> ht_status guarded(ht_error *error, Body body) {
-  try {
-    body();
-    return HT_OK;
-  } catch (const Unsupported &e) {
-    return fail(error, HT_UNSUPPORTED, e.what());
-  } catch (const Invalid &e) {
-    return fail(error, HT_INVALID, e.what());
-  } catch (const OutOfMemory &e) {
-    return fail(error, HT_OUT_OF_MEMORY, e.what());
-  } catch (const std::bad_alloc &) {
-    return fail(error, HT_OUT_OF_MEMORY, "no memory for the library's own objects");
-  } catch (const Timeout &e) {
-    return fail(error, HT_TIMEOUT, e.what());
-  } catch (const Unavailable &e) {
-    return fail(error, HT_UNAVAILABLE, e.what());
-  } catch (const std::exception &e) {
-    return fail(error, HT_DEVICE_FAILURE, e.what());
-  } catch (...) {
-    return fail(error, HT_DEVICE_FAILURE, "an exception that is no std::exception");
-  }
-}
 
 // Makes the team of the calling OS thread that of the device: team size is a property of the thread, and primitives fix
 // theirs when they are made. The workers are started here, with signals blocked: those belong to Go's threads, whose

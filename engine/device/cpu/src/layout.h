@@ -16,7 +16,7 @@
 #include <cstdint>
 #include <string>
 
-#include "hetero_device.h"
+#include "specs.h"
 
 #if HT_HAVE_ONEDNN
 #include "oneapi/dnnl/dnnl_types.h"
@@ -56,17 +56,5 @@ bool image_layout(const ht_spec &spec, ImageLayout *out);
 
 // The blocked layout that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.
 uint32_t preferred_image_layout();
-
-int64_t dtype_size(int32_t dtype);            // bytes of an element; 0 if unknown
-int64_t elements(const ht_spec &spec);        // product of the dims, without padding
-int64_t bytes_in_memory(const ht_spec &spec); // with padding; throws Invalid for a layout that does not fit the dims
-void set_bytes(ht_spec &spec);                // spec.bytes = bytes_in_memory(spec); leaves opaque specs alone
-bool has_padding(const ht_spec &spec);        // more bytes in memory than elements
-ht_spec with_layout(ht_spec spec, uint32_t layout);                    // the same tensor elsewhere, bytes filled
-ht_spec make_spec(int32_t dtype, std::initializer_list<int64_t> dims); // plain, bytes filled
-ht_spec opaque_spec(int64_t bytes);
-bool same_dims(const ht_spec &a, const ht_spec &b);
-std::string layout_name(uint32_t layout);  // "plain", "nChw16c", oneDNN's names: "ABcd16b16a", "aBCde16c16b (4 groups)"
-std::string describe(const ht_spec &spec); // "f32(2, 3, 4) nChw16c", for error texts
 
 } // namespace hetero

@@ -68,7 +68,7 @@ int64_t since(Clock::time_point t) {
 void Program::run_step(const Step &step, int64_t &waited_ns) {
   switch (step.kind) {
   case HT_STEP_LAUNCH:
-    step.kernel->impl->run({addresses_.data() + step.in, addresses_.data() + step.out, step.workspace});
+    step.kernel->impl->run({addresses_.data() + step.in, addresses_.data() + step.out, step.workspace, nullptr});
     break;
   case HT_STEP_RECORD: step.event->impl.settle(Event::complete); break;
   case HT_STEP_WAIT: {

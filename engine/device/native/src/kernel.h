@@ -1,8 +1,8 @@
-// kernel.h: what every kernel of the CPU device is, and how an op finds its kernel.
+// kernel.h: what every kernel of a native device is, and how an op finds its kernel.
 //
 // A kernel is made once for fixed specs (the constructor does all the thinking) and run many times; run()
-// allocates nothing and uses the OpenMP team of the calling thread. Errors while making one are thrown as
-// Unsupported or Invalid and become a status at the C boundary (api.cc); run() throws only on device failure.
+// allocates nothing. Errors while making one are thrown as Unsupported or Invalid and become a status at the C
+// boundary (status.h); run() throws only on device failure.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,7 @@ struct Args {
   void *const *in;
   void *const *out;
   void *workspace;
+  void *queue; // of a device that runs behind the caller: where to enqueue the launch
 };
 
 struct Kernel {
@@ -44,7 +45,7 @@ struct Request {
   ht_op op;
   const void *params; // the op's parameter struct, size already checked; valid during the call only
   Specs in, out;
-  int threads;
+  int threads; // of a device that has some
 };
 
 using Factory = std::unique_ptr<Kernel> (*)(const Request &);

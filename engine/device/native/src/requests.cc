@@ -1,7 +1,7 @@
 // requests.cc: one line an op, and the checks that hold for all of them.
 #include "requests.h"
 
-#include "layout.h"
+#include "specs.h"
 
 namespace hetero {
 
