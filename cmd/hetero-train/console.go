@@ -149,6 +149,12 @@ func (c *console) begin(resume *checkpoint.State) {
 	}
 	fmt.Fprintf(c.out, "\nmodel %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory\n",
 		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.precision, gib(r.PredictedBytes()))
+	if n := r.FrozenCount(); n > 0 {
+		fmt.Fprintf(c.out, "frozen: %.2f million of the parameters are not trained\n", float64(n)/1e6)
+		if resume == nil && j.cfg.Model.InitFrom == "" {
+			j.opts.log.Warn("frozen parameters keep their random initial values: model.init_from is empty")
+		}
+	}
 	fmt.Fprintf(c.out, "data %s: %d training", j.data.name, j.data.Train.Len())
 	if j.data.Eval != nil {
 		fmt.Fprintf(c.out, ", %d evaluation", j.data.Eval.Len())

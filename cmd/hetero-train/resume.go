@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -56,6 +58,10 @@ func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 	}
 	if now.Name == "sgd" && (before.Momentum > 0) != (now.Momentum > 0) {
 		return false, usageError("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, before.Momentum, now.Momentum, advice)
+	}
+	if !slices.Equal(old.Model.Freeze, j.cfg.Model.Freeze) || old.Model.FreezeLayers != j.cfg.Model.FreezeLayers {
+		return false, usageError("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
+			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.cfg.Model.Freeze, j.cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	for _, d := range config.Diff(old, j.cfg) {
 		if d.Key == "train.resume" {

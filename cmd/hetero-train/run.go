@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -15,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -202,7 +204,15 @@ func (j *job) checkModel(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := o.Check(); err != nil {
+	err = o.Check()
+	var frozen *nn.FreezeError
+	switch {
+	case errors.As(err, &frozen) && frozen.Unmatched != "":
+		return usageError("model.freeze: %w, %s; nearest: %s", frozen.Err, j.cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+	case errors.As(err, &frozen):
+		return usageError("model.freeze and model.freeze_layers: %w", frozen.Err)
+	}
+	if err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.cfg.Model.Name, j.cfg.Data.ImageSize, err)
 	}
 	return nil

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -28,15 +31,15 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	return train.ReplicaOptions{
 		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
-		LabelSmoothing: c.Train.LabelSmoothing, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
+		LabelSmoothing: c.Train.LabelSmoothing, Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers}, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
 	}, nil
 }
 
 func optimizerOptions(c *config.Config) optim.Options {
 	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
-		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm}
-	if !c.Optimizer.DecayNormsAndBias { // these are the parameters of one dimension
-		o.Decays = func(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
+		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
+	if !c.Optimizer.DecayNormsAndBias { // the parameters that timm leaves out, too
+		o.Decays = func(name string, shape tensor.Shape) bool { return len(shape) > 1 && !strings.HasSuffix(name, ".bias") }
 	}
 	return o
 }

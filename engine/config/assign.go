@@ -32,6 +32,12 @@ func (k Key) assign(value any) (Fault, bool) {
 			return fault("wrong type")
 		}
 		*field = on
+	case *[]string:
+		list, message := texts(value)
+		if message != "" {
+			return fault(message)
+		}
+		*field = list
 	case *int, *uint64, *float64:
 		x, message := k.number(value)
 		if message != "" {
@@ -60,6 +66,27 @@ func (k Key) assign(value any) (Fault, bool) {
 		setList(field, numbers)
 	}
 	return Fault{}, true
+}
+
+// texts is a list of strings, or what is wrong.
+func texts(value any) (list []string, message string) {
+	elements, ok := value.([]any)
+	if !ok {
+		return nil, "wrong type"
+	}
+	for i, element := range elements {
+		text, ok := element.(string)
+		switch {
+		case !ok:
+			return nil, fmt.Sprintf("element %d: wrong type", i+1)
+		case text == "":
+			return nil, fmt.Sprintf("element %d: is empty", i+1)
+		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
+			return nil, fmt.Sprintf("element %d: holds a control character", i+1)
+		}
+		list = append(list, text)
+	}
+	return list, ""
 }
 
 // number checks one number against the key's type and bounds: an int64 or a float64, or what is wrong.
@@ -137,6 +164,8 @@ func (k Key) kind() string {
 		return "integer"
 	case *float64:
 		return "number"
+	case *[]string:
+		return "list of strings"
 	case *[]int:
 		return "list of integers"
 	default:
@@ -152,6 +181,8 @@ func (k Key) want() string {
 			return "one of " + orList(k.enum)
 		}
 		return "a string"
+	case *[]string:
+		return "a list of strings"
 	case *bool:
 		return "true or false"
 	case *int, *uint64:

@@ -83,6 +83,17 @@ func nearest(text string, candidates []string) string {
 	return best
 }
 
+// Nearest are up to n of the candidates that text may have been meant to be, the nearest first.
+func Nearest(text string, candidates []string, n int) []string {
+	var all []string
+	for rest := slices.Clone(candidates); len(all) < n && len(rest) > 0; {
+		next := nearest(text, rest)
+		all = append(all, next)
+		rest = slices.DeleteFunc(rest, func(c string) bool { return c == next })
+	}
+	return all
+}
+
 // longestName bounds the work of editDistance: no key is longer.
 const longestName = 64
 

@@ -7,10 +7,10 @@ import (
 )
 
 // Key is one key of a table: the field it sets, and everything that is said about it anywhere.
-// Make one with [String], [Choice], [Int], [Seed], [Float], [Bool], [Ints] or [Floats].
+// Make one with [String], [Strings], [Choice], [Int], [Seed], [Float], [Bool], [Ints] or [Floats].
 type Key struct {
 	name   string // without the table
-	field  any    // *string, *int, *uint64, *float64, *bool, *[]int, *[]float64
+	field  any    // *string, *[]string, *int, *uint64, *float64, *bool, *[]int, *[]float64
 	def    any    // the field's element: string, int, …
 	doc    string
 	unit   string
@@ -38,6 +38,11 @@ type Options interface {
 
 // String is a key of any text.
 func String(field *string, name, def string) Key {
+	return Key{name: name, field: field, def: def}
+}
+
+// Strings is a key of a list of texts, none of them empty, by default empty.
+func Strings(field *[]string, name string, def ...string) Key {
 	return Key{name: name, field: field, def: def}
 }
 
@@ -118,6 +123,8 @@ func (k Key) setDefault() {
 		*field = k.def.(float64)
 	case *bool:
 		*field = k.def.(bool)
+	case *[]string:
+		*field = slices.Clone(k.def.([]string))
 	case *[]int:
 		*field = slices.Clone(k.def.([]int))
 	case *[]float64:

@@ -85,6 +85,7 @@ func TestSetTakesTOMLValuesAndBareWords(t *testing.T) {
 		{"optimizer.lr=1e-3", func(c *Config) any { return c.Optimizer.LR }, 1e-3},
 		{"data.flip=true", func(c *Config) any { return c.Data.Flip }, true},
 		{"optimizer.betas=[0.8, 0.9]", func(c *Config) any { return c.Optimizer.Betas }, []float64{0.8, 0.9}},
+		{`model.freeze=["conv1", "layer1.*"]`, func(c *Config) any { return c.Model.Freeze }, []string{"conv1", "layer1.*"}},
 		{"balance.fixed_shares=[128]", func(c *Config) any { return c.Balance.FixedShares }, []int{128}},
 		{"experiment.seed=9223372036854775807", func(c *Config) any { return c.Experiment.Seed }, uint64(math.MaxInt64)},
 		{"model.name=wide", func(c *Config) any { return c.Model.Options.(*wideOptions).Width }, 2},
@@ -98,7 +99,7 @@ func TestSetTakesTOMLValuesAndBareWords(t *testing.T) {
 func TestSetRefusesWhatIsNoValue(t *testing.T) {
 	for _, text := range []string{
 		"train.epochs=", "train.epochs=three", "train.epochs=1\n[data]", "train.epochs=1\nbatch_size=3", "train.epochs=[1",
-		"data.flip=yes", `experiment.name="run`, `experiment.name="a" "b"`, "experiment.log_dir=a\nb", "train={epochs=3}", "train.epochs.x=3", "=3x.y=1",
+		"data.flip=yes", "model.freeze=conv1", "model.freeze=[1]", `model.freeze=[""]`, `model.freeze=["a\u0001"]`, `experiment.name="run`, `experiment.name="a" "b"`, "experiment.log_dir=a\nb", "train={epochs=3}", "train.epochs.x=3", "=3x.y=1",
 	} {
 		o, err := ParseSet(text)
 		if err != nil {

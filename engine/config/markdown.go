@@ -88,6 +88,8 @@ func (k Key) markdownType() string {
 		return strings.Join(quoted, " ")
 	case *bool:
 		return "boolean"
+	case *[]string:
+		return k.kind()
 	}
 	kind := k.kind()
 	if k.length > 0 {

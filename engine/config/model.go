@@ -2,11 +2,13 @@ package config
 
 // Model is the [model] table.
 type Model struct {
-	Name       string
-	BatchNorm  string // sync, local, ghost
-	GhostGroup int    // samples; 0 unless BatchNorm is ghost
-	InitFrom   string // path of a .safetensors file, or ""
-	NumClasses int    // 0 = the data set's
+	Name         string
+	BatchNorm    string // sync, local, ghost
+	GhostGroup   int    // samples; 0 unless BatchNorm is ghost
+	InitFrom     string // path of a .safetensors file, or ""
+	NumClasses   int    // 0 = the data set's
+	Freeze       []string
+	FreezeLayers int
 	// Options are the keys that only this model has, of the type its package documents; nil if it has none.
 	Options Options
 }
@@ -22,6 +24,10 @@ func (m *Model) Keys() []Key {
 			Doc("Size of a group for `batch_norm = \"ghost\"`, where it must be given, at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`); where it does not divide them the last group is smaller. 0 otherwise."),
 		String(&m.InitFrom, "init_from", "").
 			Doc("Weights to start from: a `.safetensors` file with the names that users of the model know. Empty: random."),
+		Strings(&m.Freeze, "freeze").
+			Doc("Parameters that are not trained, by name or by the module that holds them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`; `*`, `?` and `[ab]` stand for any text, one character, one of them. A BatchNorm whose weight and bias are frozen uses its running statistics and keeps them."),
+		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
+			Doc("Freezes the first so many layers, counted as `optimizer.layer_decay` counts them: 1 is a ResNet's stem, 2 its first block too. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: as many as the data set has."),
 	}

@@ -8,6 +8,7 @@ type Optimizer struct {
 	Nesterov          bool    // sgd
 	WeightDecay       float64
 	DecayNormsAndBias bool
+	LayerDecay        float64
 	Betas             []float64 // adamw, two of them
 	Eps               float64   // adamw
 }
@@ -29,6 +30,8 @@ func (o *Optimizer) Keys() []Key {
 			Doc("`sgd`: added to the gradient as `weight_decay * weight`. `adamw`: taken from the weight as `lr * weight_decay * weight`."),
 		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).
 			Doc("Whether the decay also applies to the weights of normalisation layers and to biases. PyTorch's optimizers do so unless told otherwise."),
+		Float(&o.LayerDecay, "layer_decay", 1).Above(0).AtMost(1).
+			Doc("Each layer learns with so much of the rate of the layer behind it, as timm's `layer_decay`: the last one, the classifier, with all of `lr`. The layers of a ResNet are its stem, each block, the classifier; those of `simple_cnn` its blocks and the classifier. 1: all alike."),
 		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).
 			Doc("`adamw`: how much of the running mean of the gradient and of its square is kept at each step."),
 		Float(&o.Eps, "eps", 1e-8).Above(0).

@@ -69,6 +69,11 @@ func (k Key) schema(doc string) node {
 		if len(k.enum) > 0 {
 			s["enum"] = k.enum
 		}
+	case *[]string:
+		s["type"], s["items"] = "array", node{"type": "string", "minLength": 1}
+		if formatValue(k.def) == "[]" {
+			s["default"] = []string{} // not null
+		}
 	case *bool:
 		s["type"] = "boolean"
 	case *int, *uint64, *float64:

@@ -96,6 +96,8 @@ func (k Key) text() string {
 		return formatValue(*field)
 	case *bool:
 		return formatValue(*field)
+	case *[]string:
+		return formatValue(*field)
 	case *[]int:
 		return formatValue(*field)
 	case *[]float64:
@@ -111,6 +113,8 @@ func formatValue(value any) string {
 		return quote(v)
 	case float64:
 		return formatFloat(v)
+	case []string:
+		return formatList(v)
 	case []int:
 		return formatList(v)
 	case []float64:

@@ -100,7 +100,7 @@ func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_
 	if err := s.allocate(); err != nil {
 		return nil, err
 	}
-	if o.AverageStates && state.Params.StateBytes > 0 {
+	if o.AverageStates && state.Params.MovingBytes > 0 {
 		if err := s.averageStates(); err != nil {
 			return nil, fmt.Errorf("running statistics: %w", err)
 		}
@@ -150,10 +150,10 @@ func (s *Sync) allocate() (err error) {
 		return b
 	}
 	if s.opts.Wire != params.DType {
-		s.wire = flat(params.Bytes / params.DType.Size() * s.opts.Wire.Size())
+		s.wire = flat(params.TrainBytes / params.DType.Size() * s.opts.Wire.Size())
 	}
 	if s.opts.AverageStates {
-		s.statesWire = flat(params.StateBytes)
+		s.statesWire = flat(params.MovingBytes)
 		s.weight = flat(params.DType.Size())
 	}
 	if err != nil {
@@ -214,10 +214,10 @@ func (s *Sync) reduce(name string, b Bucket) error {
 // averageStates adds the all-reduce of running statistics: this rank's by its weight, before the backward pass.
 func (s *Sync) averageStates() error {
 	params := s.state.Params
-	spec := device.Spec(params.DType, int(params.StateBytes/params.DType.Size()))
+	spec := device.Spec(params.DType, int(params.MovingBytes/params.DType.Size()))
 	factor := device.Spec(params.DType, 1)
-	own := device.Region{Buffer: s.state.States, Bytes: params.StateBytes}
-	there := device.Region{Buffer: s.statesWire, Bytes: params.StateBytes}
+	own := device.Region{Buffer: s.state.States, Bytes: params.MovingBytes}
+	there := device.Region{Buffer: s.statesWire, Bytes: params.MovingBytes}
 	weight := device.Region{Buffer: s.weight, Bytes: factor.Size()}
 	scale, err := s.launch("statistics weighted", device.Scale{}, []device.TensorSpec{spec, factor}, spec, []device.Region{own, weight}, there)
 	if err != nil {

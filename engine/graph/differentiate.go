@@ -10,7 +10,7 @@ import (
 // one gradient an input, nil where there is none.
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
-// Differentiate appends the gradient of sum(loss)·scale with regard to every parameter: loss is the per-sample loss of
+// Differentiate appends the gradient of sum(loss)·scale with regard to every parameter that is not frozen: loss is the per-sample loss of
 // SoftmaxCrossEntropy, scale a value of shape (1) that is read at each run (1/global count, times the loss scale).
 func (g *Graph) Differentiate(loss, scale *Value) {
 	if loss.Node == nil {
@@ -86,7 +86,7 @@ func (g *Graph) firstReaders() map[*Value]int {
 func (g *Graph) dependOnParams() map[*Value]bool {
 	active := map[*Value]bool{}
 	for _, p := range g.Params {
-		active[p] = true
+		active[p] = !p.Frozen
 	}
 	for _, n := range g.Nodes {
 		for _, in := range n.In {

@@ -62,6 +62,10 @@ func TestWhichParametersGetGradientsAndInWhichOrder(t *testing.T) {
 				RunningMean: g.State("mean", graph.Const(0), 3), RunningVar: g.State("var", graph.Const(1), 3)})
 			return linear(g, "a", g.GlobalAvgPool("pool", y))
 		}, "a.weight gamma beta images"},
+		{"a frozen parameter, and what lies before the first trained one, have none", func(g *graph.Graph, x *graph.Value) *graph.Value {
+			g.Freeze(func(name string, _ int) bool { return name != "b.weight" })
+			return linear(g, "c", linear(g, "b", linear(g, "a", x)))
+		}, "b.weight"},
 		{"no parameters, no gradients", func(g *graph.Graph, x *graph.Value) *graph.Value { return x }, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -95,6 +99,48 @@ func TestNodesBelongToTheirPhase(t *testing.T) {
 	want := []string{"forward a", "forward b", "forward loss", "backward loss diff", "backward b diff weights", "backward b diff src", "backward a diff weights"}
 	if !slices.Equal(got, want) { // no gradient of the input, weights before sources
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNothingIsComputedBackwardBelowTheFirstTrainedLayer(t *testing.T) {
+	g, err := differentiated(func(g *graph.Graph, x *graph.Value) *graph.Value {
+		g.Freeze(func(_ string, layer int) bool { return layer < 2 })
+		x = linear(g, "a", x)
+		g.NextLayer()
+		x = linear(g, "b", x)
+		g.NextLayer()
+		return linear(g, "c", x)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range g.Nodes {
+		if n.Phase == graph.Backward {
+			got = append(got, n.Name)
+		}
+	}
+	if want := []string{"loss diff", "c diff weights"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFrozenStatesLieBehindTheOthers(t *testing.T) {
+	g, err := graph.Build(func(g *graph.Graph) {
+		g.State("a", graph.Const(0), 1)
+		g.FrozenState("b", graph.Const(0), 1)
+		g.State("c", graph.Const(0), 1)
+		g.FrozenState("d", graph.Const(0), 1)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := ""
+	for _, s := range g.States {
+		names += s.Name
+	}
+	if names != "acbd" {
+		t.Errorf("got the order %s, want acbd", names)
 	}
 }
 

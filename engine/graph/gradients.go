@@ -79,8 +79,10 @@ func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.BatchNormApply)
 	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
-	ranks := g.synced[mean]
-	if ranks == nil && (mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind()) {
+	ranks, still := g.synced[mean], mean.Role == State && mean.Frozen
+	if still { // statistics that do not depend on x
+		mean, variance = g.Reshape(n.Name+" mean", mean, 1, mean.Shape[0]), g.Reshape(n.Name+" variance", variance, 1, variance.Shape[0])
+	} else if ranks == nil && (mean.Node == nil || mean.Node.Op.Kind() != (device.BatchNormStats{}).Kind()) {
 		fail(n.Name, "differentiate: normalised with running statistics; build the graph for training")
 	}
 	diffs := d[0]
@@ -92,10 +94,13 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	if op.ReLU && op.Add {
 		in = append(in, n.Out[1])
 	}
-	r := g.Apply(n.Name+" diff reduce", reduce, in...)
 	out := make([]*Value, len(n.In))
-	out[3] = g.perChannel(n.Name+" diff gamma", r[0])
-	out[4] = g.perChannel(n.Name+" diff beta", r[1])
+	var r []*Value
+	if need(3) || need(4) || reduce.Add || reduce.Two || !still {
+		r = g.Apply(n.Name+" diff reduce", reduce, in...)
+		out[3] = g.perChannel(n.Name+" diff gamma", r[0])
+		out[4] = g.perChannel(n.Name+" diff beta", r[1])
+	}
 	dz, masked := diffs[0], !op.ReLU
 	if reduce.Add || reduce.Two {
 		dz, masked = r[2], true
@@ -106,7 +111,13 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	}
 	if need(0) {
 		apply := device.BatchNormDiffApply{Group: op.Group, Eps: op.Eps, ReLU: !masked}
-		sums := r[:2]
+		var sums []*Value
+		if still { // nothing comes back through them
+			zero := g.one(n.Name+" diff sums", device.Fill{DType: mean.DType, Shape: mean.Shape.Clone()})
+			sums = []*Value{zero, zero}
+		} else {
+			sums = r[:2]
+		}
 		if ranks != nil {
 			apply.Count = int64(ranks.Total) * int64(x.Shape[2]*x.Shape[3])
 			sums = g.Apply(n.Name+" diff sums", AllReduce{}, sums...)

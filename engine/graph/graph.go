@@ -34,7 +34,11 @@ type Value struct {
 	Shape tensor.Shape
 	DType tensor.DType
 	Role  Role
-	Init  Init  // of parameters and states
+	Init  Init // of parameters and states
+	// Frozen: of a parameter, it gets no gradient; of a state, no node updates it.
+	Frozen bool
+	// Layer counts the layers of the model before a parameter: see Graph.NextLayer.
+	Layer int
 	Node  *Node // that computes it, nil for inputs, parameters and states
 	Index int   // among the node's outputs
 	// Follows is the value whose layout in memory this one shall have: of a gradient, the value it belongs to.
@@ -76,7 +80,7 @@ type Graph struct {
 	Nodes     []*Node
 	Inputs    []*Value
 	Params    []*Value // in the order of the model
-	States    []*Value
+	States    []*Value // those that nodes update first, then the frozen ones
 	Outputs   []Output
 	Gradients []Gradient // in the order in which backward finishes them
 
@@ -85,6 +89,8 @@ type Graph struct {
 	cast      map[*Value]*Value // parameter -> its copy in the compute type
 	synced    map[*Value]*Ranks // mean of several ranks' samples -> the ranks
 	names     map[string]bool   // of parameters and states
+	frozen    func(name string, layer int) bool
+	layer     int
 }
 
 // BuildError says which node of a graph cannot be built.
@@ -117,6 +123,13 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 // UseF64 makes parameters and states declared from here on f64: for runs on the reference device that serve as truth.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
+// Freeze keeps the parameters declared from here on for which held says so from being trained: layer is Value.Layer.
+func (g *Graph) Freeze(held func(name string, layer int) bool) { g.frozen = held }
+
+// NextLayer says that the parameters declared from here on belong to the next layer of the model, counted from 0: what
+// learning rates by depth and freezing by depth go by. A model begins with its first layer.
+func (g *Graph) NextLayer() { g.layer++ }
+
 // ParamType is the element type of parameters and states.
 func (g *Graph) ParamType() tensor.DType { return g.paramType }
 
@@ -138,6 +151,8 @@ func (g *Graph) Input(name string, dt tensor.DType, shape ...int) *Value {
 // Param declares a trained parameter. Names are unique and are those in checkpoints.
 func (g *Graph) Param(name string, init Init, shape ...int) *Value {
 	v := g.named(name, Param, init, shape)
+	v.Layer = g.layer
+	v.Frozen = g.frozen != nil && g.frozen(name, g.layer)
 	g.Params = append(g.Params, v)
 	return v
 }
@@ -145,6 +160,18 @@ func (g *Graph) Param(name string, init Init, shape ...int) *Value {
 // State declares a value that nodes update in place.
 func (g *Graph) State(name string, init Init, shape ...int) *Value {
 	v := g.named(name, State, init, shape)
+	at := slices.IndexFunc(g.States, func(s *Value) bool { return s.Frozen })
+	if at < 0 {
+		at = len(g.States)
+	}
+	g.States = slices.Insert(g.States, at, v)
+	return v
+}
+
+// FrozenState declares a value that is kept like a state, and that no node updates.
+func (g *Graph) FrozenState(name string, init Init, shape ...int) *Value {
+	v := g.named(name, State, init, shape)
+	v.Frozen = true
 	g.States = append(g.States, v)
 	return v
 }

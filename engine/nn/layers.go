@@ -65,23 +65,29 @@ type Norm struct {
 	ZeroInit bool         // gamma starts as 0: the residual branch starts silent
 }
 
-// BatchNorm normalises x (N, C, H, W) over samples and pixels.
+// BatchNorm normalises x (N, C, H, W) over samples and pixels. Where weight and bias are both frozen it takes the running statistics, in
+// training too, and leaves them as they are.
 func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	c, one := channels(name, x), 1.0
 	if o.ZeroInit {
 		one = 0
 	}
+	gamma, beta := n.Graph.Param(name+".weight", graph.Const(one), c), n.Graph.Param(name+".bias", graph.Const(0), c)
+	frozen, state := gamma.Frozen && beta.Frozen, n.Graph.State
+	if frozen {
+		state = n.Graph.FrozenState
+	}
 	return n.Graph.BatchNorm(name, x, graph.BatchNorm{
-		Gamma:       n.Graph.Param(name+".weight", graph.Const(one), c),
-		Beta:        n.Graph.Param(name+".bias", graph.Const(0), c),
-		RunningMean: n.Graph.State(name+".running_mean", graph.Const(0), c),
-		RunningVar:  n.Graph.State(name+".running_var", graph.Const(1), c),
+		Gamma:       gamma,
+		Beta:        beta,
+		RunningMean: state(name+".running_mean", graph.Const(0), c),
+		RunningVar:  state(name+".running_var", graph.Const(1), c),
 		Group:       n.GhostGroup,
 		Eps:         batchNormEps,
 		Momentum:    batchNormMomentum,
 		ReLU:        o.ReLU,
 		Residual:    o.Residual,
-		UseRunning:  !n.Training,
+		UseRunning:  !n.Training || frozen,
 		Sync:        n.Sync,
 	})
 }
@@ -94,6 +100,9 @@ func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *gra
 	b := n.Graph.Param(name+".bias", graph.Uniform(bound), out)
 	return n.Graph.Linear(name, x, w, b, to)
 }
+
+// NextLayer says that what follows is the next layer of the model: see graph.Graph.NextLayer.
+func (n *Net) NextLayer() { n.Graph.NextLayer() }
 
 // Logits is the last layer of a classifier: Linear whose result is f32 (f64 in f64 nets), so that the loss sees full precision.
 func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {

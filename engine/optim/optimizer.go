@@ -24,6 +24,8 @@ type Options struct {
 	Beta2       float64
 	Eps         float64
 	ClipNorm    float64 // largest gradient norm, 0 = no clipping
+	// LayerDecay scales the learning rate of each layer by LayerDecay^(layers behind it): the last layer has all of it. 0 = 1.
+	LayerDecay float64
 	// Decays reports whether weight decay applies to a parameter of this name and shape; nil = to all.
 	Decays func(name string, shape tensor.Shape) bool
 }
@@ -70,9 +72,9 @@ func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options
 		return nil, err
 	}
 	for _, name := range names {
-		flat, err := state.NewFlat(state.Params.Bytes)
+		flat, err := state.NewFlat(state.Params.TrainBytes)
 		if err != nil {
-			return nil, fmt.Errorf("%s of %d bytes: %w", name, state.Params.Bytes, err)
+			return nil, fmt.Errorf("%s of %d bytes: %w", name, state.Params.TrainBytes, err)
 		}
 		o.moments = append(o.moments, Moment{Name: name, Flat: flat})
 		o.memory = append(o.memory, flat)
@@ -100,16 +102,26 @@ func (o *Optimizer) rule() (device.Op, []string, error) {
 	return nil, nil, errors.New("unknown name, want sgd or adamw")
 }
 
-// segments are the parameters, neighbours of equal factors joined.
+// segments are the trained parameters, neighbours of equal factors joined.
 func (o *Optimizer) segments() []device.Segment {
 	var out []device.Segment
 	size := o.state.Params.DType.Size()
+	last := 0
+	for _, p := range o.state.Params.Params {
+		last = max(last, p.Layer)
+	}
 	for i, p := range o.state.Params.Params {
+		if p.Frozen {
+			break // so are all that follow
+		}
 		end := o.state.Params.Bytes
 		if i+1 < len(o.state.Params.Params) {
 			end = o.state.Params.Params[i+1].Offset
 		}
 		s := device.Segment{Offset: p.Offset / size, Length: (end - p.Offset) / size, LRScale: 1}
+		if d := o.opts.LayerDecay; d > 0 {
+			s.LRScale = float32(power(d, last-p.Layer))
+		}
 		if o.opts.Decays == nil || o.opts.Decays(p.Name, p.Spec.Shape) {
 			s.WeightDecay = float32(o.opts.WeightDecay)
 		}
@@ -124,7 +136,7 @@ func (o *Optimizer) segments() []device.Segment {
 
 // build allocates the scalars and makes the program.
 func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.Op) (err error) {
-	dev, n := cache.Device, o.state.Params.Elements()
+	dev, n := cache.Device, o.state.Params.TrainElements()
 	flat := device.Spec(o.state.Params.DType, n)
 	hyper, unscale, control := device.Spec(tensor.F32, 4), device.Spec(tensor.F32, 1), device.Spec(tensor.F32, 3)
 	partial := device.Spec(tensor.F64, (n+normChunk-1)/normChunk)

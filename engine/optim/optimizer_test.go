@@ -495,6 +495,19 @@ func TestOptimizerThatCannotBeMadeLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// timm's layer_decay ** (layers behind this one).
+func TestLayersBehindLearnFaster(t *testing.T) {
+	b := newBench(t, tensor.F32, []int{16}, []int{16}, []int{16}, []int{16})
+	for i := range b.state.Params.Params {
+		b.state.Params.Params[i].Layer = []int{2, 2, 1, 0}[i] // as backward finishes them
+	}
+	o := b.optimizer(Options{Name: "sgd", LayerDecay: 0.75})
+	want := []device.Segment{{Offset: 0, Length: 32, LRScale: 1}, {Offset: 32, Length: 16, LRScale: 0.75}, {Offset: 48, Length: 16, LRScale: 0.5625}}
+	if got := o.segments(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestNeighboursOfEqualDecayAreOneSegment(t *testing.T) {
 	b := newBench(t, tensor.F32, []int{3, 5}, []int{5}, []int{7}, []int{2, 2}, []int{4, 4}) // each rounded up to 16 elements
 	all := []device.Segment{{Offset: 0, Length: 80, WeightDecay: 0.5, LRScale: 1}}

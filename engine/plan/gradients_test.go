@@ -34,6 +34,13 @@ func (l *leaves) norm(c int) graph.BatchNorm {
 		RunningMean: l.State(name+" mean", graph.Const(0), c), RunningVar: l.State(name+" var", graph.Const(1), c)}
 }
 
+// frozenNorm keeps its statistics.
+func (l *leaves) frozenNorm(c int) graph.BatchNorm {
+	name := fmt.Sprint("s", len(l.States))
+	return graph.BatchNorm{Gamma: l.positive(c), Beta: l.param(c), Eps: 1e-3, UseRunning: true,
+		RunningMean: l.FrozenState(name+" mean", graph.Const(0.25), c), RunningVar: l.FrozenState(name+" var", graph.Const(0.5), c)}
+}
+
 // window is {stride, padding, dilation} of height and width.
 func window(sh, sw, ph, pw, dh, dw int) graph.Window {
 	return graph.Window{Stride: [2]int{sh, sw}, Padding: [2]int{ph, pw}, Dilation: [2]int{dh, dw}}
@@ -177,7 +184,30 @@ func batchNormCases() []ruleCase {
 			}
 		}
 	}
+	for _, c := range []struct {
+		relu, add bool
+		readers   int
+	}{{false, false, 1}, {true, false, 1}, {true, true, 1}, {false, true, 2}, {true, false, 2}, {true, true, 3}} {
+		cases = append(cases, ruleCase{fmt.Sprintf("batch norm with frozen statistics, %+v", c), func(l *leaves) *graph.Value {
+			x, bn := l.param(3, 2, 2, 1), l.frozenNorm(2)
+			if bn.ReLU = c.relu; c.add {
+				bn.Residual = l.param(3, 2, 2, 1)
+			}
+			y := l.BatchNorm("y", x, bn)
+			parts := make([]*graph.Value, c.readers)
+			for i := range parts {
+				parts[i] = l.Binary(fmt.Sprint("part", i), graph.Mul, y, l.param(2, 2, 1))
+			}
+			return l.Concat("c", 1, parts...)
+		}})
+	}
 	return append(cases,
+		ruleCase{"batch norm that is frozen as a whole", func(l *leaves) *graph.Value {
+			l.Freeze(func(name string, _ int) bool { return name == "p0" || name == "p1" })
+			bn := l.frozenNorm(2)
+			bn.ReLU = true
+			return l.BatchNorm("y", l.param(3, 2, 2, 1), bn)
+		}},
 		ruleCase{"batch norm of an image that needs no gradient", func(l *leaves) *graph.Value {
 			bn := l.norm(2)
 			bn.ReLU = true
@@ -270,6 +300,9 @@ func TestRulesEqualFiniteDifferences(t *testing.T) {
 			grads := map[string][]float64{}
 			largest := 0.0
 			for _, p := range r.state.Params.Params {
+				if p.Frozen {
+					continue
+				}
 				grads[p.Name] = r.gradient(p.Name)
 				for _, v := range grads[p.Name] {
 					largest = max(largest, math.Abs(v))
@@ -279,6 +312,9 @@ func TestRulesEqualFiniteDifferences(t *testing.T) {
 				t.Errorf("the largest gradient is %g: the case tests nothing", largest)
 			}
 			for _, p := range r.state.Params.Params {
+				if p.Frozen {
+					continue
+				}
 				values := r.read(r.state.Values, p)
 				for i, v := range values {
 					at := func(x float64) float64 {

@@ -19,18 +19,22 @@ type ParamInfo struct {
 	Init   graph.Init
 	Spec   device.TensorSpec // canonical: shape, type, layout, bytes
 	Offset int64             // bytes from the start of the flat buffer
+	Frozen bool              // a parameter that is not trained, a state that is not updated
+	Layer  int               // of a parameter: layers of the model before it
 }
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // in the order of the flat buffer: as backward finishes their gradients
+	Params []ParamInfo // in the order of the flat buffer: as backward finishes their gradients, the frozen ones last
 	// Trained is how many of them, the first ones, have a gradient; those of the others stay zero.
 	Trained int
-	Bytes   int64       // of the flat buffer of values; that of gradients is alike
-	States  []ParamInfo // running statistics, in a flat buffer of their own
-	// StateBytes is the size of the states' buffer.
-	StateBytes int64
-	DType      tensor.DType // of every parameter
+	Bytes   int64 // of the flat buffer of values
+	// TrainBytes is the part of it before the frozen parameters: gradients and moments are flat buffers of this size.
+	TrainBytes int64
+	States     []ParamInfo // running statistics, in a flat buffer of their own; the frozen ones last
+	// StateBytes is the size of the states' buffer, MovingBytes its part before the frozen ones.
+	StateBytes, MovingBytes int64
+	DType                   tensor.DType // of every parameter
 
 	index map[string]int
 	plain bool // by decree: CompilePlain
@@ -38,6 +42,9 @@ type Params struct {
 
 // Elements is the length of the flat buffer in elements, padding included.
 func (p *Params) Elements() int { return int(p.Bytes / p.DType.Size()) }
+
+// TrainElements is the length of the flat buffers of gradients and moments in elements.
+func (p *Params) TrainElements() int { return int(p.TrainBytes / p.DType.Size()) }
 
 // Find is the position of a parameter by name.
 func (p *Params) Find(name string) (int, bool) {
@@ -49,15 +56,19 @@ func (p *Params) Find(name string) (int, bool) {
 func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) device.TensorSpec) *Params {
 	p := &Params{DType: g.ParamType(), Trained: len(g.Gradients), index: map[string]int{}}
 	for _, v := range order {
-		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: spec(v), Offset: p.Bytes}
+		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: spec(v), Offset: p.Bytes, Frozen: v.Frozen, Layer: v.Layer}
 		p.index[v.Name] = len(p.Params)
 		p.Params = append(p.Params, info)
-		p.Bytes += alignUp(info.Spec.Size())
+		if p.Bytes += alignUp(info.Spec.Size()); !v.Frozen {
+			p.TrainBytes = p.Bytes
+		}
 	}
 	for _, v := range g.States {
-		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: v.Spec(), Offset: p.StateBytes}
+		info := ParamInfo{Name: v.Name, Init: v.Init, Spec: v.Spec(), Offset: p.StateBytes, Frozen: v.Frozen}
 		p.States = append(p.States, info)
-		p.StateBytes += alignUp(info.Spec.Size())
+		if p.StateBytes += alignUp(info.Spec.Size()); !v.Frozen {
+			p.MovingBytes = p.StateBytes
+		}
 	}
 	return p
 }

@@ -53,16 +53,18 @@ func (c *compiler) resolveParams() (*Params, error) {
 	return params, nil
 }
 
-// paramOrder is the parameters as backward finishes their gradients; those without a gradient come last.
+// paramOrder is the parameters as backward finishes their gradients, then those without a gradient, then the frozen ones.
 func (c *compiler) paramOrder() []*graph.Value {
 	var order []*graph.Value
 	seen := map[*graph.Value]bool{}
 	for _, gr := range c.g.Gradients {
 		order, seen[gr.Param] = append(order, gr.Param), true
 	}
-	for _, p := range c.g.Params {
-		if !seen[p] {
-			order = append(order, p)
+	for _, frozen := range []bool{false, true} {
+		for _, p := range c.g.Params {
+			if !seen[p] && p.Frozen == frozen {
+				order = append(order, p)
+			}
 		}
 	}
 	return order

@@ -19,7 +19,7 @@ type State struct {
 	plain   device.Buffer // device memory for the largest tensor, plain
 }
 
-// NewState allocates the memory of a model, zeroed: 2·params.Bytes + params.StateBytes, and staging for the largest tensor.
+// NewState allocates the memory of a model, zeroed: params.Bytes, TrainBytes and StateBytes, and staging for the largest tensor.
 func NewState(cache *Cache, params *Params) (_ *State, err error) {
 	s := &State{Params: params, cache: cache}
 	defer func() {
@@ -42,7 +42,7 @@ func NewState(cache *Cache, params *Params) (_ *State, err error) {
 		to    *device.Buffer
 		name  string
 		bytes int64
-	}{{&s.plain, "staging", largest}, {&s.Values, "parameters", params.Bytes}, {&s.Grads, "gradients", params.Bytes}, {&s.States, "statistics", params.StateBytes}} {
+	}{{&s.plain, "staging", largest}, {&s.Values, "parameters", params.Bytes}, {&s.Grads, "gradients", params.TrainBytes}, {&s.States, "statistics", params.StateBytes}} {
 		if *b.to, err = s.NewFlat(b.bytes); err != nil {
 			return nil, fmt.Errorf("plan: %s of %d bytes: %w", b.name, b.bytes, err)
 		}

@@ -248,7 +248,7 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 	params := r.state.Params
 	buffers := []device.Region{{Buffer: r.state.Values, Bytes: params.Bytes}, {Buffer: r.state.States, Bytes: params.StateBytes}}
 	for _, m := range r.optim.Moments() {
-		buffers = append(buffers, device.Region{Buffer: m.Flat, Bytes: params.Bytes})
+		buffers = append(buffers, device.Region{Buffer: m.Flat, Bytes: params.TrainBytes})
 	}
 	for _, b := range buffers {
 		if b.Bytes == 0 {

@@ -192,6 +192,7 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		{"buckets by measurement", crew{options: plain, shares: []int{0, 4, 2}, sync: true}},
 		{"three ranks, one without samples", crew{options: plain, shares: []int{0, 5, 1}, sync: true, cap: 200}},
 		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true, cap: 200}},
+		{"frozen layers", crew{options: frozenOptions(), shares: []int{3, 1, 2}, sync: true, cap: 200}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
 		{"shares that change at every step", crew{options: plain, shares: []int{2, 2, 2}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, nil, {2, 2, 2}}}}},

@@ -30,6 +30,7 @@ type ReplicaOptions struct {
 	BatchSize      int          // global, samples of an optimizer step
 	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
 	LabelSmoothing float64
+	Freeze         nn.Freeze
 	Seed           uint64
 	Optimizer      optim.Options
 	Peers          *Peers // nil: this replica trains alone
@@ -40,8 +41,11 @@ func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
 // Check reports whether the model can be built for these images, without a device.
 func (o ReplicaOptions) Check() error {
-	_, err := o.graph(true, o.microBatch())
-	return err
+	g, err := o.graph(true, o.microBatch())
+	if err != nil {
+		return err
+	}
+	return o.Freeze.Check(g)
 }
 
 // Replica is one model on one device. Its methods are for one goroutine, locked to its OS thread while it trains.
@@ -123,6 +127,7 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 		if o.Compute == tensor.F64 {
 			g.UseF64()
 		}
+		g.Freeze(o.Freeze.Holds)
 		images := g.Input("images", tensor.U8, n, o.ImageSize, o.ImageSize, 3)
 		labels := g.Input("labels", tensor.I32, n)
 		net := &nn.Net{Graph: g, Training: training, Compute: o.Compute, GhostGroup: o.GhostGroup}
@@ -244,11 +249,11 @@ func (r *Replica) tooLarge(samples int, bytes int64, err error) error {
 // allocateSum makes the buffer and the program that add up the gradients of micro-batches: sum += grads.
 func (r *Replica) allocateSum() (err error) {
 	params := r.state.Params
-	if r.sum, err = r.state.NewFlat(params.Bytes); err != nil {
-		return fmt.Errorf("replica: gradient sum of %d bytes: %w", params.Bytes, err)
+	if r.sum, err = r.state.NewFlat(params.TrainBytes); err != nil {
+		return fmt.Errorf("replica: gradient sum of %d bytes: %w", params.TrainBytes, err)
 	}
 	r.closer.add(r.sum.Free)
-	flat := device.Spec(params.DType, params.Elements())
+	flat := device.Spec(params.DType, params.TrainElements())
 	k, err := r.cache.Compile(device.Binary{Func: device.Add}, []device.TensorSpec{flat, flat}, []device.TensorSpec{flat})
 	if err != nil {
 		return fmt.Errorf("replica: gradient sum: %w", err)
@@ -281,11 +286,19 @@ func (r *Replica) PredictedBytes() int64 {
 	return bytes
 }
 
-// ParamCount is the number of trained elements, padding left out.
-func (r *Replica) ParamCount() int64 {
-	var n int64
+// ParamCount is the number of elements of parameters, padding left out.
+func (r *Replica) ParamCount() int64 { return r.count(func(plan.ParamInfo) bool { return true }) }
+
+// FrozenCount is how many of them are not trained.
+func (r *Replica) FrozenCount() int64 {
+	return r.count(func(p plan.ParamInfo) bool { return p.Frozen })
+}
+
+func (r *Replica) count(of func(plan.ParamInfo) bool) (n int64) {
 	for _, p := range r.state.Params.Params {
-		n += p.Spec.Shape.Elements()
+		if of(p) {
+			n += p.Spec.Shape.Elements()
+		}
 	}
 	return n
 }

@@ -22,11 +22,20 @@ func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 		model = append(model, r.tensor(r.state.States, p, p.Name))
 	}
 	for _, m := range r.optim.Moments() {
-		for _, p := range params.Params {
+		for _, p := range r.trained() {
 			optimizer = append(optimizer, r.tensor(m.Flat, p, momentName(m.Name, p.Name)))
 		}
 	}
 	return model, optimizer
+}
+
+// trained are the parameters that have moments.
+func (r *Replica) trained() []plan.ParamInfo {
+	params := r.state.Params.Params
+	for len(params) > 0 && params[len(params)-1].Frozen {
+		params = params[:len(params)-1]
+	}
+	return params
 }
 
 // canCopy reports whether memory suffices for a copy of what a checkpoint holds, with as much to spare.
@@ -35,7 +44,8 @@ func (r *Replica) canCopy() bool {
 		return true // a device with memory of its own: the host's is for this
 	}
 	used, _ := r.dev.Memory()
-	bytes := int64(1+len(r.optim.Moments()))*r.state.Params.Bytes + r.state.Params.StateBytes
+	params := r.state.Params
+	bytes := params.Bytes + int64(len(r.optim.Moments()))*params.TrainBytes + params.StateBytes
 	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
 }
 
@@ -89,7 +99,7 @@ func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 		return err
 	}
 	for _, m := range r.optim.Moments() {
-		for _, p := range r.state.Params.Params {
+		for _, p := range r.trained() {
 			if err := r.fill(m.Flat, p, c.Optimizer, momentName(m.Name, p.Name)); err != nil {
 				return err
 			}

@@ -54,10 +54,12 @@ func Build(d Depth, o Options) models.Classifier {
 				if stage > 0 && i == 0 {
 					stride = 2
 				}
+				net.NextLayer()
 				x = block(net, fmt.Sprintf("layer%d.%d", stage+1, i), x, channels, stride, o) // (N, E·C, H', W')
 			}
 			channels *= 2
 		}
+		net.NextLayer()
 		x = net.GlobalAvgPool("avgpool", x)
 		return net.Logits("fc", x, classes)
 	}

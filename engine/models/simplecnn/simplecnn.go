@@ -26,6 +26,7 @@ func Build(o Options) models.Classifier {
 			x = net.Conv2D(name("conv2"), x, nn.Conv{Out: c, Kernel: 3, Padding: 1})
 			x = net.BatchNorm(name("bn2"), x, nn.Norm{ReLU: true})
 			x = net.MaxPool2D(name("pool"), x, 2, 2, 0) // (N, C, H/2, W/2)
+			net.NextLayer()
 		}
 		x = net.GlobalAvgPool("pool", x) // (N, C)
 		x = net.Dropout("dropout", x, o.Dropout)

@@ -1,0 +1,87 @@
+package nn
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/graph"
+)
+
+// Freeze says which parameters are not trained. The zero value freezes none.
+type Freeze struct {
+	// Patterns name parameters, or the modules that hold them: "conv1" and "layer1" are all that is within, "layer1.*.bn?" two kinds of
+	// layers, "*.bias" all biases. "*", "?" and "[ab]" are as in path.Match; dots are no separators.
+	Patterns []string
+	// Layers freezes the first so many layers of the model, as Graph.NextLayer counts them.
+	Layers int
+}
+
+// Holds reports whether the parameter of this name in this layer is frozen.
+func (f Freeze) Holds(name string, layer int) bool {
+	return layer < f.Layers || slices.ContainsFunc(f.Patterns, func(p string) bool { return within(p, name) })
+}
+
+// within reports whether pattern matches name, or a module that holds it.
+func within(pattern, name string) bool {
+	for at := len(name); at > 0; at = strings.LastIndexByte(name[:at], '.') {
+		if matched, _ := path.Match(pattern, name[:at]); matched {
+			return true
+		}
+	}
+	return false
+}
+
+// FreezeError: what shall be frozen cannot be.
+type FreezeError struct {
+	Err error
+	// Unmatched is a pattern that freezes nothing, most likely a name that the model does not have: Names are those of its parameters and of
+	// the modules that hold them, in the order of the model.
+	Unmatched string
+	Names     []string
+}
+
+func (e *FreezeError) Error() string { return "freeze: " + e.Err.Error() }
+
+// Unwrap gives the cause.
+func (e *FreezeError) Unwrap() error { return e.Err }
+
+// Check reports patterns that freeze nothing or are none, and a model that is frozen as a whole: a *FreezeError.
+func (f Freeze) Check(g *graph.Graph) error {
+	for _, p := range f.Patterns {
+		if _, err := path.Match(p, ""); err != nil {
+			return &FreezeError{Err: fmt.Errorf("pattern %q: %w", p, err)}
+		}
+		if !slices.ContainsFunc(g.Params, func(v *graph.Value) bool { return within(p, v.Name) }) {
+			return &FreezeError{Err: fmt.Errorf("pattern %q matches no parameter of the model", p), Unmatched: p, Names: modules(g)}
+		}
+	}
+	layers := 0
+	for _, v := range g.Params {
+		layers = max(layers, v.Layer+1)
+	}
+	if f.Layers >= layers {
+		return &FreezeError{Err: fmt.Errorf("got %d layers, want fewer than the %d of the model", f.Layers, layers)}
+	}
+	if !slices.ContainsFunc(g.Params, func(v *graph.Value) bool { return !v.Frozen }) {
+		return &FreezeError{Err: errors.New("every parameter is frozen, nothing is left to train")}
+	}
+	return nil
+}
+
+// modules are the names of parameters and of what holds them.
+func modules(g *graph.Graph) []string {
+	var names []string
+	for _, v := range g.Params {
+		for at := range v.Name + "." {
+			if at == len(v.Name) || v.Name[at] == '.' {
+				if name := v.Name[:at]; !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	return names
+}
