@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 )
 
@@ -16,6 +19,10 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "hetero-train-cache-")
 	if err != nil {
 		panic(err)
+	}
+	// The cache of compiled packages stays where it is: without it buildProgram would compile the standard library each time.
+	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
+		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
 	}
 	os.Setenv("XDG_CACHE_HOME", dir)
 	code := m.Run()
@@ -32,12 +39,21 @@ func buildProgram(t *testing.T) program {
 	if testing.Short() {
 		t.Skip("runs the real program, which takes seconds")
 	}
-	p := program{path: filepath.Join(t.TempDir(), "hetero-train"), config: writeFile(t, smallRun)}
-	if out, err := exec.Command("go", "build", "-o", p.path, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	path, err := builtProgram()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return p
+	return program{path: path, config: writeFile(t, smallRun)}
 }
+
+// builtProgram is built once, in the folder that TestMain removes.
+var builtProgram = sync.OnceValues(func() (string, error) {
+	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train")
+	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // command trains in the folder output with settings changed.
 func (p program) command(output string, set ...string) *exec.Cmd {
