@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"strings"
 	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -93,6 +95,39 @@ func (j *job) wayOn() string {
 	return "the same command with --resume auto goes on from here"
 }
 
+// folderCode tells a folder that the user must mend, because it is missing, read-only, somebody else's or no folder at all, from a disk that failed or is
+// full.
+func folderCode(err error) int {
+	for _, mend := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
+		if errors.Is(err, mend) {
+			return exitUsage
+		}
+	}
+	if strings.Contains(err.Error(), "path escapes from parent") { // os.Root has no error value for it
+		return exitUsage
+	}
+	return exitIO
+}
+
+// advice is what a user can do about a refusal of the system, "" where the error says it all.
+func advice(err error) string {
+	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return "; raise the limit of open files (ulimit -n): a rank needs about 64"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "; make room on that disk"
+	}
+	return ""
+}
+
+// unsaved tells what a run whose final save failed still has.
+func (j *job) unsaved(newest string, err error) error {
+	if newest == "" {
+		return fmt.Errorf("%w; nothing of this run is saved", err)
+	}
+	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, %s", err, newest, j.wayOn())
+}
+
 // classify gives an error the exit code that its kind has.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
@@ -119,10 +154,8 @@ func classify(ctx context.Context, err error) error {
 		return withCode(exitData, err)
 	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
 		return withCode(exitUsage, err)
-	case is(new(*checkpoint.IOError)):
-		return withCode(exitIO, err)
-	case is(new(*experiment.FolderError)):
-		return withCode(exitUsage, err)
+	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
+		return withCode(folderCode(err), err)
 	case is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken), errors.Is(err, shm.ErrUnavailable):
 		return withCode(exitUsage, err)
 	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*gradsync.ReplicaError)),

@@ -16,7 +16,7 @@ import (
 func (j *job) follow(ctx context.Context) error {
 	if logFile, err := os.OpenFile(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil {
 		j.later(logFile.Close)
-		j.opts.logFile.to(logFile)
+		j.opts.logFile.to(&fileLog{file: logFile, screen: j.opts.onScreen})
 	} // on another machine there may be no such folder: then standard error is the log
 	options, err := j.sharedOptions()
 	if err != nil {

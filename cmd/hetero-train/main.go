@@ -69,7 +69,7 @@ func report(err error) string {
 		return fmt.Sprintf("hetero-train: %v\n", err)
 	}
 	if !errors.As(err, &faults) {
-		return fmt.Sprintf("hetero-train: error: %v\n", err)
+		return fmt.Sprintf("hetero-train: error: %v%s\n", err, advice(err))
 	}
 	count := len(faults.Faults) + faults.More
 	title := fmt.Sprintf("hetero-train: error: %d faults in the configuration", count)

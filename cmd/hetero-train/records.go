@@ -56,7 +56,7 @@ func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 		j.opts.log.Warn("metrics wait in memory", "error", err)
 	}})
 	if err != nil {
-		return nil, withCode(exitUsage, fmt.Errorf("metrics: %w", err))
+		return nil, withCode(folderCode(err), fmt.Errorf("metrics: %w", err))
 	}
 	j.later(func() error {
 		err := w.Close()
@@ -111,8 +111,13 @@ func (o *records) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (o *records) EvalDone(train.Evaluation) {}
 
-// Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it.
-func (o *records) Saving() { o.each((*runtime.Writer).Sync) }
+// Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it. What fails is told
+// once, by OnFault, and not again with every checkpoint.
+func (o *records) Saving() {
+	for _, w := range o.writers {
+		w.Sync()
+	}
+}
 
 // Saved implements train.Observer.
 func (o *records) Saved(checkpoint.Saved, time.Duration) {}

@@ -31,14 +31,19 @@ func (j *job) writeResult(r train.Result, err error) error {
 	if info := j.device.Info(); info.Modelled {
 		out.Notes = append(out.Notes, "device "+info.Name+" computes nothing: losses and accuracies mean nothing")
 	}
-	newest := r.Checkpoint
-	if newest == "" && j.run.Checkpoint != nil {
-		newest = j.run.Checkpoint.Path
-	}
+	newest := j.newest(r)
 	if inside, relErr := filepath.Rel(j.run.Dir, newest); newest != "" && relErr == nil {
 		out.Checkpoint = inside
 	}
 	return j.run.WriteResult(out)
+}
+
+// newest is the path of the newest checkpoint that the run has, or began with, "" without one.
+func (j *job) newest(r train.Result) string {
+	if r.Checkpoint == "" && j.run.Checkpoint != nil {
+		return j.run.Checkpoint.Path
+	}
+	return r.Checkpoint
 }
 
 // notes are what a reader of the figures must know.

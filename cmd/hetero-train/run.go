@@ -223,11 +223,12 @@ func (j *job) train(ctx context.Context) error {
 	if !j.team.leads() {
 		return j.follow(ctx)
 	}
-	logFile, err := j.run.OpenLog()
+	file, err := j.run.OpenLog()
 	if err != nil {
 		return err
 	}
-	j.later(logFile.Close)
+	j.later(file.Close)
+	logFile := &fileLog{file: file, screen: j.opts.onScreen}
 	j.opts.logFile.to(logFile)
 	j.sayOpened()
 	resume, err := j.restore()
@@ -249,13 +250,20 @@ func (j *job) train(ctx context.Context) error {
 	}
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
+	if errors.Is(err, train.ErrFinalSave) {
+		err = j.unsaved(j.newest(result), err)
+	}
 	err = classify(ctx, err)
 	j.balancing.end()
 	if err == nil && result.Interrupted {
 		err = j.interruption(ctx)
 	}
-	if writeErr := j.writeResult(result, err); writeErr != nil && err == nil {
-		err = withCode(exitIO, writeErr)
+	if writeErr := j.writeResult(result, err); writeErr != nil {
+		if err == nil {
+			err = withCode(exitIO, writeErr)
+		} else {
+			j.opts.log.Warn("the result is not written either", "error", writeErr)
+		}
 	}
 	screen.end(result, err)
 	if b := j.balancing; err == nil && b != nil && b.contest != nil {

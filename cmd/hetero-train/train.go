@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 
@@ -41,15 +42,16 @@ func newTrain(a *app) *cobra.Command {
 
 // trainOptions is what a run needs besides its configuration.
 type trainOptions struct {
-	env     environment
-	log     *slog.Logger
-	screen  *screen // where log writes
-	logFile *screen // likewise, from when the run has a log file
-	place   discovery.Place
-	lab     labSetup
-	contest *contestFlags // of policies; nil: a run with one
-	file    string        // of the configuration, "" without one
-	args    []string      // the command line, for the run's records
+	env      environment
+	log      *slog.Logger
+	onScreen *slog.Logger // log without the log file
+	screen   *screen      // where log writes
+	logFile  *screen      // likewise, from when the run has a log file
+	place    discovery.Place
+	lab      labSetup
+	contest  *contestFlags // of policies; nil: a run with one
+	file     string        // of the configuration, "" without one
+	args     []string      // the command line, for the run's records
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
@@ -94,6 +96,9 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		level = "warn" // rank 0 tells what is the same on all
 	}
 	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
+		return err
+	}
+	if opts.onScreen, err = newLogger(opts.screen, &screen{w: io.Discard}, level, a.hide); err != nil {
 		return err
 	}
 	if place.Rank == 0 {

@@ -130,11 +130,12 @@ func replaceFile(fsys fileSystem, name string, text []byte) error {
 	if err := removeTree(fsys, temporary); err != nil {
 		return err
 	}
-	if err := createFile(fsys, temporary, text); err != nil {
-		return err
+	err := createFile(fsys, temporary, text)
+	if err == nil {
+		err = fsys.Rename(temporary, name)
 	}
-	if err := fsys.Rename(temporary, name); err != nil {
-		return err
+	if err != nil {
+		return errors.Join(err, removeTree(fsys, temporary))
 	}
 	return fsys.SyncDir(".")
 }

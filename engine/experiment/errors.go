@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -59,6 +60,9 @@ func (e *FolderError) Unwrap() error { return e.Err }
 func folderError(op, path string, err error) error {
 	if err == nil {
 		return nil
+	}
+	if strings.Contains(err.Error(), "path escapes from parent") { // what os.Root says, which exports no error for it
+		err = fmt.Errorf("%w (refused: a symbolic link here leads out of the folder)", err)
 	}
 	return &FolderError{Op: op, Path: path, Err: err}
 }

@@ -188,7 +188,7 @@ func (r *run) train(ctx context.Context) error {
 			return err
 		}
 		if err := r.saveWhenDue(ctx); err != nil {
-			r.Observer.Warn(err)
+			r.Observer.Warn(triedAgain(err))
 		}
 	}
 	r.result.Interrupted = r.wishes(ctx).stop && (r.end == 0 || r.step < r.end || r.evalOwed)

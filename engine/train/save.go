@@ -110,8 +110,13 @@ func (r *run) saveEnded(w written) {
 		if r.savedStep == w.step {
 			r.savedStep = -1
 		}
-		r.Observer.Warn(err)
+		r.Observer.Warn(triedAgain(err))
 	}
+}
+
+// triedAgain says what becomes of a run that could not be saved in mid-run.
+func triedAgain(err error) error {
+	return fmt.Errorf("%w; earlier checkpoints are as they were, the next one is tried at its interval", err)
 }
 
 // note tells of a save.

@@ -113,8 +113,8 @@ func (w *Writer) Truncate(iteration int64) error {
 	}
 	name := filepath.Base(w.path)
 	size, records, err := w.rewrite(name, iteration)
-	if err == nil {
-		err = w.attach(name, size, records == 0)
+	if size > 0 { // also where the folder could not be flushed: what is open is no longer the file of this name
+		err = errors.Join(err, w.attach(name, size, records == 0))
 	}
 	if err != nil {
 		return fmt.Errorf("truncate metrics %s: %w", w.path, err)
@@ -144,7 +144,7 @@ func (w *Writer) rewrite(name string, last int64) (size, records int64, err erro
 	return size, records, err
 }
 
-// replace makes name an array of the records that content writes, atomically and durably.
+// replace makes name an array of the records that content writes, atomically and durably. Where size is not 0 it is in its place, with an error too.
 func (w *Writer) replace(name string, content func(io.Writer) error) (size int64, err error) {
 	temporary := "." + name + ".tmp"
 	file, err := w.dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -153,8 +153,8 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 	}
 	defer func() {
 		file.Close()
-		if err != nil {
-			err = errors.Join(err, w.dir.Remove(temporary))
+		if removeErr := w.dir.Remove(temporary); err != nil && !errors.Is(removeErr, fs.ErrNotExist) {
+			err = errors.Join(err, removeErr)
 		}
 	}()
 	out := bufio.NewWriterSize(file, 1<<16)
@@ -175,7 +175,7 @@ func (w *Writer) replace(name string, content func(io.Writer) error) (size int64
 	}
 	folder, err := w.dir.Open(".")
 	if err != nil {
-		return 0, err
+		return stat.Size(), err
 	}
 	defer folder.Close()
 	return stat.Size(), folder.Sync()

@@ -30,8 +30,8 @@ type Options struct {
 	// Fresh renames a file that holds anything, the records of another run, to path.1, path.2, … and begins a new one.
 	Fresh bool
 
-	// OnFault is called, from a goroutine of the Writer, when writing begins to fail, and again with nil when
-	// it works again. May be nil.
+	// OnFault is called, from a goroutine of the Writer or from within Flush and Sync, when writing begins to fail, and again
+	// with nil when it works again: once each, however often it is tried meanwhile. May be nil.
 	OnFault func(error)
 }
 
@@ -129,14 +129,7 @@ func (w *Writer) flushRegularly() {
 	for {
 		select {
 		case <-tick.C:
-			err := w.Flush()
-			w.disk.Lock()
-			changed := w.failing != (err != nil)
-			w.failing = err != nil
-			w.disk.Unlock()
-			if changed && w.onFault != nil {
-				w.onFault(err)
-			}
+			w.Flush() // what fails is told to OnFault
 		case <-w.stop:
 			return
 		}
@@ -144,23 +137,32 @@ func (w *Writer) flushRegularly() {
 }
 
 // Flush hands all records to the system. After an error they are kept and the next Flush tries again.
-func (w *Writer) Flush() error {
-	w.disk.Lock()
-	defer w.disk.Unlock()
-	return w.flush()
-}
+func (w *Writer) Flush() error { return w.tell(w.flush) }
 
 // Sync is Flush, then waits until the disk has the records.
 func (w *Writer) Sync() error {
+	return w.tell(func() error {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		if err := w.file.Sync(); err != nil {
+			return fmt.Errorf("sync metrics %s: %w", w.path, err)
+		}
+		return nil
+	})
+}
+
+// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
+func (w *Writer) tell(do func() error) error {
 	w.disk.Lock()
-	defer w.disk.Unlock()
-	if err := w.flush(); err != nil {
-		return err
+	err := do()
+	changed := w.failing != (err != nil)
+	w.failing = err != nil
+	w.disk.Unlock()
+	if changed && w.onFault != nil {
+		w.onFault(err)
 	}
-	if err := w.file.Sync(); err != nil {
-		return fmt.Errorf("sync metrics %s: %w", w.path, err)
-	}
-	return nil
+	return err
 }
 
 // Close writes out all records and closes the file. A second Close does nothing.
