@@ -62,6 +62,9 @@ func newBalanceCompare(a *app) *cobra.Command {
 	return cmd
 }
 
+// leastRounds that a comparison needs: the first third of them is left out.
+const leastRounds = 3
+
 func (f *contestFlags) check() error {
 	known := append(balancer.Policies(), contestOracle, contestOff)
 	for i, p := range f.policies {
@@ -69,8 +72,8 @@ func (f *contestFlags) check() error {
 			return usageError("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
 		}
 	}
-	if len(f.policies) < 1 || f.block < 3 || f.rounds < 3 {
-		return usageError("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and 3", len(f.policies), f.block, f.rounds)
+	if len(f.policies) < 1 || f.block < 3 || f.rounds < leastRounds {
+		return usageError("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.policies), f.block, f.rounds, leastRounds)
 	}
 	return nil
 }
@@ -98,19 +101,20 @@ type contestResult struct {
 
 func (c *contest) results() []contestResult {
 	unknown := interval{experiment.Number(nan), experiment.Number(nan), experiment.Number(nan)}
-	steady := c.flags.rounds / 3
+	rounds := c.round // finished ones
+	steady := rounds / 3
 	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == contestOracle })
 	var out []contestResult
 	for _, name := range c.flags.policies {
 		p := c.contestants[slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == name })]
-		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: c.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks}
-		own, medians := secondsOf(p.blocks[steady:])
-		for _, b := range p.blocks[steady:] {
+		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: c.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
+		own, medians := secondsOf(r.Blocks[steady:])
+		for _, b := range r.Blocks[steady:] {
 			n := float64(len(own))
 			r.StepSeconds, r.Imbalance, r.Exposed = r.StepSeconds+b.Seconds/n, r.Imbalance+b.Imbalance/n, r.Exposed+b.Exposed/n
 		}
 		if oracle >= 0 {
-			best, bestMedians := secondsOf(c.contestants[oracle].blocks[steady:])
+			best, bestMedians := secondsOf(c.contestants[oracle].blocks[steady:rounds])
 			r.ShareOfOracle, r.ByMedians = ratioInterval(best, own), ratioInterval(bestMedians, medians)
 		}
 		out = append(out, r)
@@ -146,16 +150,16 @@ func (c *contest) settled(p *contestant) int {
 	return min(len(p.changes), 1)
 }
 
-// report prints the table and keeps all figures with the run.
+// report prints the table and keeps all figures with the run; of a run that was stopped, those of the finished rounds.
 func (c *contest) report(j *job) error {
-	if !c.done {
-		return fmt.Errorf("balance compare: the run ended in round %d of %d", c.round+1, c.flags.rounds)
+	if c.round < leastRounds {
+		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.rounds, leastRounds)
 	}
 	results := c.results()
 	out := j.opts.env.stdout
 	best, slowest := balancer.Slowest(c.lines, c.oracle)
-	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d rounds, of which the later %d count; measured oracle: shares %v, %.1f ms of compute, slowest rank %d\n",
-		len(c.points), j.cfg.Data.BatchSize, c.flags.block, c.flags.rounds, c.flags.rounds-c.flags.rounds/3, c.oracle, 1e3*best, slowest)
+	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds, of which the later %d count; measured oracle: shares %v, %.1f ms of compute, slowest rank %d\n",
+		len(c.points), j.cfg.Data.BatchSize, c.flags.block, c.round, c.flags.rounds, c.round-c.round/3, c.oracle, 1e3*best, slowest)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
@@ -164,7 +168,7 @@ func (c *contest) report(j *job) error {
 			figure("%.4f", r.ByMedians.Ratio), figure("%.4f", r.ByMedians.Low), figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
-	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.points), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.flags.rounds,
+	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.points), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
 		"oracle": c.oracle, "points": c.points, "results": results}, "", " ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(j.run.LogDir(), "balance_compare.json"), append(text, '\n'), 0o644)

@@ -32,8 +32,7 @@ type balanceReport struct {
 	file      *os.File
 	health    []balancer.Kind // of each rank, as last told
 	failed    bool            // to write, and it was said
-	step      int64           // of the last decision
-	waits     []float64       // of each rank for slower ones before it, s a step
+	last      decisionLine    // as written
 }
 
 // decisionLine is a line of the decisions' file. Seconds are those of a step.
@@ -125,11 +124,6 @@ func (r *balanceReport) rolledBack(step int64) {
 
 // decided tells of one decision.
 func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
-	r.step, r.waits = step, r.waits[:0]
-	for rank := range d.Ranks {
-		waited, _ := r.waited(rank)
-		r.waits = append(r.waits, waited)
-	}
 	r.write(step, d, verdicts)
 	r.sayVerdicts(verdicts)
 	if !d.Changed {
@@ -163,6 +157,7 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		}
 		line.Ranks = append(line.Ranks, l)
 	}
+	r.last = line
 	text, err := json.Marshal(line)
 	if err == nil {
 		_, err = r.file.Write(append(text, '\n'))
@@ -235,7 +230,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.GradAccumulation)
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", r.step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", r.last.Step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
@@ -250,7 +245,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 			value = figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, figure("%.0f", 100*d.Ranks[rank].Utilization), figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
-			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.waits[rank]), value)
+			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
 	}
 	w.Flush()
 	return text.String()

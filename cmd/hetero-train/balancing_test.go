@@ -130,6 +130,18 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 	}
 }
 
+func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
+	block := func(seconds float64) blockMeans { return blockMeans{Seconds: seconds, Median: seconds} }
+	c := &contest{flags: &contestFlags{policies: []string{"hybrid", contestOracle}, rounds: 100}, round: 4, turn: 1, oracle: []int{1},
+		lines: []balancer.Curve{{{Samples: 1, Seconds: 1}}}, contestants: []*contestant{
+			{name: contestOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
+			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2), block(100)}}}}
+	r := c.results()
+	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
+		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got, len(r[0].Blocks))
+	}
+}
+
 func TestCompareWithoutOracle(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
 	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c", p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set", "data.batch_size=16"}

@@ -24,18 +24,16 @@ func (j *job) openLoad() func() train.Load {
 	j.later(probe.Close)
 	lost := false
 	return func() train.Load {
-		l := train.UnknownLoad()
 		if j.quiet() {
-			return l
+			return train.UnknownLoad()
 		}
 		h, err := probe.Sample()
 		if err != nil && !lost {
 			lost = true
 			j.opts.log.Warn("how the device fares is not known any more", "error", err)
 		}
-		l = train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
+		return train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
 			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
-		return l
 	}
 }
 

@@ -266,8 +266,10 @@ func (j *job) train(ctx context.Context) error {
 		}
 	}
 	screen.end(result, err)
-	if b := j.balancing; err == nil && b != nil && b.contest != nil {
-		return b.contest.report(j)
+	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(stopped))) {
+		if reportErr := b.contest.report(j); err == nil {
+			err = reportErr
+		}
 	}
 	return err
 }
