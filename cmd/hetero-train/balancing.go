@@ -135,7 +135,7 @@ func (b *balancing) openCache(device string) (balancer.Curve, error) {
 func (b *balancing) key(device string) string {
 	var model []string
 	for _, s := range b.cfg.Settings() {
-		if strings.HasPrefix(s.Key, "model.") && s.Key != "model.init_from" {
+		if strings.HasPrefix(s.Key, "model.") && !strings.HasPrefix(s.Key, "model.init_") {
 			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
 		}
 	}

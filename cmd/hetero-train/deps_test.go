@@ -60,6 +60,7 @@ var layers = []layer{
 	{"engine/data", nil},
 	{"engine/data/...", imports("engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},
+	{"engine/weights", imports("engine/tensor", "engine/checkpoint")},
 	{"engine/experiment", imports("engine/checkpoint")},
 	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -288,26 +287,6 @@ func (j *job) openReplica(ctx context.Context) error {
 	}
 	j.later(j.replica.Close)
 	return j.initFrom()
-}
-
-func (j *job) initFrom() error {
-	path := j.cfg.Model.InitFrom
-	if path == "" {
-		return nil
-	}
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
-		return usageError("model.init_from: there is no file %s", path)
-	}
-	f, err := checkpoint.OpenFile(path)
-	if err != nil {
-		return fmt.Errorf("model.init_from: %w", err)
-	}
-	defer f.Close()
-	if err := j.replica.LoadWeights(f); err != nil {
-		return fmt.Errorf("model.init_from: %w", err)
-	}
-	return nil
 }
 
 func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Options, error) {

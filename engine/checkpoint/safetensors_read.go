@@ -93,6 +93,9 @@ func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	return err
 }
 
+// Path is where the file lies, as it was opened.
+func (f *File) Path() string { return f.path }
+
 // Tensors describes all tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
 

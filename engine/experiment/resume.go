@@ -47,8 +47,8 @@ func (r *Run) endsWith(options Options) bool {
 	return true
 }
 
-// named follows the files that name a checkpoint of their folder, `latest` and `best`.
-func named(path string) string {
+// Named follows the files that name a checkpoint of their folder, `latest` and `best`; every other path it returns as it is.
+func Named(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxNameBytes {
 		return path
 	}
@@ -61,30 +61,49 @@ func named(path string) string {
 
 // loadFrom opens the checkpoint that path means and reports whether it is one of this run's own.
 func (r *Run) loadFrom(path string) (own bool, err error) {
-	if _, err := os.Stat(path); err != nil {
-		return false, &ResumeError{Path: path, Err: err}
-	}
-	path = named(path)
-	dir := path
-	if exists(filepath.Join(path, checkpointsFolder)) {
-		dir = filepath.Join(path, checkpointsFolder)
-	}
-	r.Checkpoint, r.Skipped, err = checkpoint.Latest(dir)
-	if errors.Is(err, checkpoint.ErrNone) {
-		r.Checkpoint, err = loadOne(path)
-	}
-	if err != nil {
+	if r.Checkpoint, r.Skipped, err = FindCheckpoint(path); err != nil {
 		return false, &ResumeError{Path: path, Err: err}
 	}
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
+// FindCheckpoint opens the checkpoint that path means: a checkpoint's own folder, a file that names one (`latest`, `best`), a folder of
+// checkpoints or a run's folder, of which it takes the newest sound one and lists those that it had to skip.
+// Errors: those of package checkpoint, checkpoint.ErrNone where there is none; fs.ErrNotExist.
+func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, nil, err
+	}
+	path = Named(path)
+	c, skipped, err := checkpoint.Latest(CheckpointsIn(path))
+	if errors.Is(err, checkpoint.ErrNone) {
+		c, err = loadOne(path)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, skipped, nil
+}
+
+// CheckpointsIn is the folder of checkpoints of a run's folder, or path itself where it is none.
+func CheckpointsIn(path string) string {
+	if dir := filepath.Join(path, checkpointsFolder); exists(dir) {
+		return dir
+	}
+	return path
+}
+
 // loadOne loads a single checkpoint; a folder without any file of one is the user's slip, not damage.
 func loadOne(path string) (*checkpoint.Checkpoint, error) {
-	if !exists(filepath.Join(path, "MANIFEST")) && !exists(filepath.Join(path, "state.json")) {
+	if !IsCheckpoint(path) {
 		return nil, fmt.Errorf("%w: neither a checkpoint nor a folder of checkpoints", checkpoint.ErrNone)
 	}
 	return checkpoint.Load(path)
+}
+
+// IsCheckpoint reports whether the folder path has a file of a checkpoint, sound or not.
+func IsCheckpoint(path string) bool {
+	return exists(filepath.Join(path, "MANIFEST")) || exists(filepath.Join(path, "state.json"))
 }
 
 func exists(path string) bool {

@@ -27,6 +27,9 @@ type Net struct {
 	// IDs (N) i64 and Key (2) u32 tell dropout which samples and which step it sees; needed only with dropout.
 	IDs, Key *graph.Value
 
+	// Head is the layer whose outputs are the classes; Logits sets it.
+	Head string
+
 	dropouts uint32
 }
 
@@ -110,6 +113,7 @@ func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {
 	if n.Compute == tensor.F64 {
 		to = tensor.F64
 	}
+	n.Head = name
 	return n.Linear(name, x, classes, to)
 }
 

@@ -50,3 +50,49 @@ func TestBF16RoundsToNearestEven(t *testing.T) {
 		t.Errorf("NaN became %g", n)
 	}
 }
+
+func TestF16RoundsToNearestEven(t *testing.T) {
+	for _, c := range []struct {
+		in   float64
+		want uint16
+	}{
+		{0, 0}, {1, 0x3c00}, {-2, 0xc000}, {65504, 0x7bff}, {65519.99, 0x7bff},
+		{65520, 0x7c00}, {1e10, 0x7c00}, {-1e10, 0xfc00}, {math.Inf(1), 0x7c00},
+		{1 + 1.0/2048, 0x3c00}, // a tie goes to the even neighbour below
+		{1 + 3.0/2048, 0x3c02}, // and above
+		{0x1p-14, 0x0400}, {0x1p-24, 0x0001}, {0x1.8p-24, 0x0002}, {0x1p-25, 0}, {0x1.000002p-25, 0x0001}, {0x1p-26, 0},
+		{0x1.ffep-15, 0x0400}, // halfway between the largest subnormal, 0x3ff, and the smallest normal
+	} {
+		if got := F16FromF32(float32(c.in)); got != c.want {
+			t.Errorf("%g: got %#04x, want %#04x", c.in, got, c.want)
+		}
+	}
+	if n := F32FromF16(F16FromF32(float32(math.NaN()))); n == n {
+		t.Errorf("NaN became %g", n)
+	}
+}
+
+// Every binary16 number is an f32 number, so there and back changes nothing; and between two neighbours the nearer one is taken.
+func TestF16IsTheInverseOfItsF32(t *testing.T) {
+	for h := range uint32(0x7c00) {
+		f, next := F32FromF16(uint16(h)), F32FromF16(uint16(h+1))
+		if got := F16FromF32(f); uint32(got) != h {
+			t.Fatalf("%#04x = %g came back as %#04x", h, f, got)
+		}
+		if got := F16FromF32(-f); uint32(got) != h|0x8000 {
+			t.Fatalf("%#04x = %g came back as %#04x", h|0x8000, -f, got)
+		}
+		if h+1 == 0x7c00 {
+			break
+		}
+		middle := f + (next-f)/2
+		even := h + h&1
+		below, above := math.Nextafter32(middle, 0), math.Nextafter32(middle, next)
+		if got := F16FromF32(middle); uint32(got) != even {
+			t.Fatalf("%g, between %g and %g: got %#04x, want %#04x", middle, f, next, got, even)
+		}
+		if h > 0 && uint32(F16FromF32(below)) != h || uint32(F16FromF32(above)) != h+1 {
+			t.Fatalf("around %g: got %#04x and %#04x, want %#04x and %#04x", middle, F16FromF32(below), F16FromF32(above), h, h+1)
+		}
+	}
+}

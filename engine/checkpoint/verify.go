@@ -1,0 +1,278 @@
+package checkpoint
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Fault is something wrong with a checkpoint or a safetensors file, and where.
+type Fault struct {
+	Path   string `json:"path"`   // the file, or the folder where it is none of its files
+	Tensor string `json:"tensor"` // "" where it is no tensor's
+	Offset int64  `json:"offset"` // in the file, bytes; of a damaged tensor its first byte, of values that are not finite the first of these; -1 where no place is known
+	Bytes  int64  `json:"bytes"`  // how many may be concerned, from Offset on
+	Reason string `json:"reason"` // got and want
+}
+
+func (f Fault) String() string {
+	text := f.Path
+	if f.Tensor != "" {
+		text += fmt.Sprintf(": tensor %q", f.Tensor)
+	}
+	if f.Offset >= 0 {
+		text += fmt.Sprintf(": bytes %d to %d", f.Offset, f.Offset+f.Bytes-1)
+	}
+	return text + ": " + f.Reason
+}
+
+// Verified is what Verify found.
+type Verified struct {
+	Path    string
+	Files   int
+	Tensors int
+	Bytes   int64   // read
+	Faults  []Fault // in the order of the files and of their data
+}
+
+// List names the folders of the checkpoints in dir, newest first; sound or not, none is opened. Error: *IOError.
+func List(dir string) ([]string, error) {
+	fsys, err := openFolder(dir)
+	if err != nil {
+		return nil, ioError("open checkpoints", dir, err)
+	}
+	defer fsys.root.Close()
+	list, err := candidates(fsys)
+	names := make([]string, len(list))
+	for i, c := range list {
+		names[i] = c.name
+	}
+	return names, ioError("list checkpoints", dir, err)
+}
+
+// Verify reads every byte of the checkpoint in the folder path and lists all that is wrong: what Load would refuse, and beyond it every
+// tensor with a value that is not finite. Other than Load it goes on behind a fault, as far as the rest can be told apart. The error is
+// an *IOError where the system refuses to read, a *FormatError for a checkpoint of a later version.
+func Verify(path string) (Verified, error) {
+	dir, err := openFolder(path)
+	if err != nil {
+		return Verified{}, ioError("open checkpoint", path, err)
+	}
+	defer dir.root.Close()
+	v := &verifier{fsys: dir, Verified: Verified{Path: path}}
+	m, err := readManifest(dir, ".", path)
+	if err := v.note(err); err != nil {
+		return v.Verified, err
+	}
+	for _, name := range checkpointFiles {
+		want, listed := m.files[name]
+		if err := v.file(name, want, listed); err != nil {
+			return v.Verified, err
+		}
+	}
+	return v.Verified, nil
+}
+
+// VerifyFile reads every byte of a safetensors file and lists all that is wrong with it. Error: *IOError.
+func VerifyFile(path string) (Verified, error) {
+	v := &verifier{Verified: Verified{Path: path, Files: 1}}
+	f, err := OpenFile(path)
+	if err != nil {
+		return v.Verified, v.note(err)
+	}
+	defer f.Close()
+	return v.Verified, v.tensors(f)
+}
+
+type verifier struct {
+	Verified
+	fsys fileSystem
+}
+
+// note takes a *CorruptError as a fault and returns every other error.
+func (v *verifier) note(err error) error {
+	var bad *CorruptError
+	if errors.As(err, &bad) {
+		v.Faults = append(v.Faults, Fault{Path: bad.Path, Offset: -1, Reason: bad.Reason})
+		return nil
+	}
+	return err
+}
+
+// file verifies one file of a checkpoint; what the manifest wants of it is known where it lists it.
+func (v *verifier) file(name string, want fileSum, listed bool) error {
+	path := v.Path
+	label := filepath.Join(path, name)
+	src, size, err := openIn(v.fsys, ".", path, name)
+	if err != nil {
+		return v.note(err)
+	}
+	defer src.Close()
+	v.Files++
+	before := len(v.Faults)
+	if listed && size != want.bytes {
+		v.fault(label, "%d bytes, the manifest says %d", size, want.bytes)
+	}
+	hash := sha256.New()
+	if _, err := io.CopyBuffer(hash, io.NewSectionReader(src, 0, size), make([]byte, writeChunkBytes)); err != nil {
+		return ioError("read", label, err)
+	}
+	v.Bytes += size
+	if got := hex.EncodeToString(hash.Sum(nil)); listed && got != want.sha256 {
+		v.fault(label, "SHA-256 %.12s…, the manifest says %.12s…", got, want.sha256)
+	}
+	if name == stateFile {
+		return v.state(src, size, label, len(v.Faults) > before)
+	}
+	f, err := NewFile(src, size, label)
+	if err != nil {
+		return v.note(err)
+	}
+	if listed {
+		f.sums = want.tensors
+		v.names(f)
+	}
+	return v.tensors(f)
+}
+
+func (v *verifier) fault(path, format string, args ...any) {
+	v.Faults = append(v.Faults, Fault{Path: path, Offset: -1, Reason: fmt.Sprintf(format, args...)})
+}
+
+// state decodes state.json; what is known to be damaged need not be told twice.
+func (v *verifier) state(src readFile, size int64, label string, damaged bool) error {
+	if size > maxStateBytes {
+		v.fault(label, "%d bytes, want at most %d", size, maxStateBytes)
+		return nil
+	}
+	text := make([]byte, size)
+	if err := readFull(src, text, 0); err != nil {
+		return ioError("read", label, err)
+	}
+	state, err := decodeState(text)
+	step, _, named := parseStepName(filepath.Base(v.Path))
+	switch {
+	case damaged:
+	case err != nil:
+		v.fault(label, "%v", err)
+	case named && state.Step != step:
+		v.fault(label, "it holds step %d, the folder is named for step %d", state.Step, step)
+	}
+	return nil
+}
+
+// names compares the tensors of a file with those that the manifest lists.
+func (v *verifier) names(f *File) {
+	for _, t := range f.tensors {
+		if _, ok := f.sums[t.Name]; !ok {
+			v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes, Reason: "the manifest does not list it"})
+		}
+	}
+	var missing []string
+	for name := range f.sums {
+		if _, ok := f.index[name]; !ok {
+			missing = append(missing, name)
+		}
+	}
+	slices.Sort(missing)
+	for _, name := range missing {
+		v.Faults = append(v.Faults, Fault{Path: f.path, Tensor: name, Offset: -1, Reason: "the manifest lists it, the file lacks it"})
+	}
+}
+
+// tensors verifies the data of all tensors of a file.
+func (v *verifier) tensors(f *File) error {
+	if f.sums == nil { // not read for a hash before
+		v.Bytes += f.data
+	}
+	for _, t := range f.tensors {
+		v.Tensors++
+		crc, bad, err := f.examine(t)
+		if err != nil {
+			return err
+		}
+		if f.sums == nil {
+			v.Bytes += t.bytes
+		}
+		at := Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes}
+		if want, ok := f.sums[t.Name]; ok && crc != want {
+			at.Reason = fmt.Sprintf("got CRC-32C %08x, the manifest says %08x", crc, want)
+			v.Faults = append(v.Faults, at)
+		}
+		if bad.count > 0 {
+			size := t.DType.Size()
+			at.Offset, at.Bytes = at.Offset+bad.first*size, size
+			at.Reason = fmt.Sprintf("element %d of %d is %g, %d are not finite", bad.first, t.bytes/size, bad.value, bad.count)
+			v.Faults = append(v.Faults, at)
+		}
+	}
+	return nil
+}
+
+// notFinite is what of a tensor is no number, or infinite.
+type notFinite struct {
+	count, first int64 // elements
+	value        float64
+}
+
+// examine reads a tensor piece by piece: its checksum, and which of its values are not finite.
+func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
+	buffer := make([]byte, min(t.bytes, writeChunkBytes))
+	for at := int64(0); at < t.bytes; at += int64(len(buffer)) {
+		buffer = buffer[:min(int64(len(buffer)), t.bytes-at)]
+		if err := readFull(f.src, buffer, f.data+t.offset+at); err != nil {
+			return 0, bad, ioError("read", f.path, fmt.Errorf("tensor %q: %w", t.Name, err))
+		}
+		crc = crc32.Update(crc, castagnoli, buffer)
+		if t.DType.IsFloat() {
+			bad.add(buffer, t.DType, at/t.DType.Size())
+		}
+	}
+	return crc, bad, nil
+}
+
+// add looks at numbers, the first of which is element at of its tensor. A number is finite where its exponent is not all ones.
+func (b *notFinite) add(p []byte, d tensor.DType, at int64) {
+	size := int(d.Size())
+	for i := 0; i+size <= len(p); i += size {
+		var v float64
+		switch d {
+		case tensor.F32:
+			bits := binary.LittleEndian.Uint32(p[i:])
+			if bits&0x7f800000 != 0x7f800000 {
+				continue
+			}
+			v = float64(math.Float32frombits(bits))
+		case tensor.F64:
+			bits := binary.LittleEndian.Uint64(p[i:])
+			if bits&0x7ff0000000000000 != 0x7ff0000000000000 {
+				continue
+			}
+			v = math.Float64frombits(bits)
+		case tensor.BF16:
+			bits := binary.LittleEndian.Uint16(p[i:])
+			if bits&0x7f80 != 0x7f80 {
+				continue
+			}
+			v = float64(tensor.F32FromBF16(bits))
+		case tensor.F16:
+			bits := binary.LittleEndian.Uint16(p[i:])
+			if bits&0x7c00 != 0x7c00 {
+				continue
+			}
+			v = float64(tensor.F32FromF16(bits))
+		}
+		if b.count++; b.count == 1 {
+			b.first, b.value = at+int64(i/size), v
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package weights
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// ValueError says that a value is not finite after the conversion.
+type ValueError struct {
+	Element  int64 // its index, row major
+	From     float64
+	FromType tensor.DType
+	ToType   tensor.DType
+}
+
+func (e *ValueError) Error() string {
+	if math.IsNaN(e.From) || math.IsInf(e.From, 0) {
+		return fmt.Sprintf("element %d is %g", e.Element, e.From)
+	}
+	return fmt.Sprintf("element %d, %g, is too large for %v", e.Element, e.From, e.ToType)
+}
+
+// Convert writes the numbers in src, of type from, to dst as numbers of type to, both little endian: rounded to the nearest, ties to
+// even. dst has room for exactly as many. A number that is not finite, or no longer is, is a *ValueError; what was converted before it
+// is in dst.
+func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
+	if !from.IsFloat() || !to.IsFloat() {
+		return fmt.Errorf("convert %v to %v: want real numbers", from, to)
+	}
+	n := int64(len(src)) / from.Size()
+	if int64(len(src)) != n*from.Size() || int64(len(dst)) != n*to.Size() {
+		return fmt.Errorf("convert %v to %v: got %d and %d bytes, want those of equally many numbers", from, to, len(src), len(dst))
+	}
+	load, store := loads[from], stores[to]
+	for i := range n {
+		v := load(src[i*from.Size():])
+		if !store(dst[i*to.Size():], v) {
+			return &ValueError{Element: i, From: v, FromType: from, ToType: to}
+		}
+	}
+	return nil
+}
+
+// loads reads a number of each type, exactly.
+var loads = map[tensor.DType]func(p []byte) float64{
+	tensor.F64: func(p []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(p)) },
+	tensor.F32: func(p []byte) float64 {
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(p)))
+	},
+	tensor.F16:  func(p []byte) float64 { return float64(tensor.F32FromF16(binary.LittleEndian.Uint16(p))) },
+	tensor.BF16: func(p []byte) float64 { return float64(tensor.F32FromBF16(binary.LittleEndian.Uint16(p))) },
+}
+
+// stores rounds a number to each type and reports whether it is finite then.
+var stores = map[tensor.DType]func(p []byte, v float64) bool{
+	tensor.F64: func(p []byte, v float64) bool {
+		binary.LittleEndian.PutUint64(p, math.Float64bits(v))
+		return v-v == 0
+	},
+	tensor.F32: func(p []byte, v float64) bool {
+		f := float32(v)
+		binary.LittleEndian.PutUint32(p, math.Float32bits(f))
+		return f-f == 0
+	},
+	tensor.F16: func(p []byte, v float64) bool {
+		h := tensor.F16FromF32(toOdd(v))
+		binary.LittleEndian.PutUint16(p, h)
+		return h&0x7c00 != 0x7c00
+	},
+	tensor.BF16: func(p []byte, v float64) bool {
+		h := tensor.BF16FromF32(toOdd(v))
+		binary.LittleEndian.PutUint16(p, h)
+		return h&0x7f80 != 0x7f80
+	},
+}
+
+// toOdd rounds to f32 so that rounding once more, to a shorter type, gives what rounding once would: of the two neighbours of a
+// number that f32 does not hold it takes the one whose last bit is set.
+func toOdd(v float64) float32 {
+	f := float32(v)
+	if float64(f) == v || f-f != 0 || v != v || math.Float32bits(f)&1 == 1 {
+		return f
+	}
+	if float64(f) < v {
+		return math.Nextafter32(f, float32(math.Inf(1)))
+	}
+	return math.Nextafter32(f, float32(math.Inf(-1)))
+}

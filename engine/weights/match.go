@@ -1,0 +1,159 @@
+package weights
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// What becomes of the head.
+const (
+	HeadAuto = "auto" // the file's where it fits, else the model's initial values
+	HeadKeep = "keep" // the file's, or an error
+	HeadNew  = "new"  // the model's initial values
+)
+
+// Options of Match.
+type Options struct {
+	Head    string // name of the layer whose outputs are the classes: "fc"
+	InitOf  string // HeadAuto, HeadKeep, HeadNew; "" is HeadAuto
+	Renames []Rename
+}
+
+// Fit says which tensor of a file each tensor of a model takes its values from.
+type Fit struct {
+	file  *checkpoint.File
+	from  map[string]checkpoint.Info // of the file, by name in the model
+	fresh []string                   // tensors of the head that the file does not give, sorted
+	head  string                     // why, "" where the file gives them
+	names []string                   // what was done about names
+	other map[tensor.DType]int       // tensors of another element type
+	left  int                        // counters of batches left out
+}
+
+// Match compares the tensors of a file with those of a model, by name and shape, and reports all differences together.
+func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error) {
+	wanted := make(map[string]bool, len(model))
+	for _, m := range model {
+		wanted[m.Name] = true
+	}
+	names, done, err := rename(f.Tensors(), wanted, o.Renames)
+	if err != nil {
+		return nil, err
+	}
+	fit := &Fit{file: f, from: map[string]checkpoint.Info{}, names: done, other: map[tensor.DType]int{}}
+	have := make(map[string]checkpoint.Info, len(names))
+	for name, from := range names {
+		have[name], _ = f.Info(from)
+	}
+	fit.head = o.whyNew(have, model)
+	var differences []checkpoint.Difference
+	for _, m := range model {
+		got, ok := have[m.Name]
+		delete(have, m.Name)
+		switch {
+		case fit.head != "" && inLayer(o.Head, m.Name):
+			fit.fresh = append(fit.fresh, m.Name)
+		case !ok:
+			differences = append(differences, checkpoint.Difference{Name: m.Name, Model: describe(m)})
+		case !got.Shape.Equal(m.Shape) || !got.DType.IsFloat():
+			differences = append(differences, checkpoint.Difference{Name: m.Name, File: describe(got), Model: describe(m)})
+		default:
+			fit.take(m, got)
+		}
+	}
+	for name, got := range have {
+		layer, counter := strings.CutSuffix(name, ".num_batches_tracked")
+		switch {
+		case counter && wanted[layer+".running_mean"]:
+			fit.left++
+		case fit.head != "" && inLayer(o.Head, name):
+		default:
+			differences = append(differences, checkpoint.Difference{Name: name, File: describe(got)})
+		}
+	}
+	if len(differences) > 0 {
+		slices.SortFunc(differences, func(a, b checkpoint.Difference) int { return strings.Compare(a.Name, b.Name) })
+		return nil, &checkpoint.MismatchError{Path: f.Path(), Differences: differences}
+	}
+	slices.Sort(fit.fresh)
+	return fit, nil
+}
+
+func (f *Fit) take(m, got checkpoint.Info) {
+	f.from[m.Name] = got
+	if got.DType != m.DType {
+		f.other[got.DType]++
+	}
+}
+
+// whyNew is why the head starts with its initial values, "" where it does not. Only another number of classes is a reason to leave out
+// what the file has: a head over other features belongs to another model.
+func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
+	if o.InitOf == HeadNew {
+		return "a new one is asked for"
+	}
+	if o.InitOf == HeadKeep || o.Head == "" {
+		return ""
+	}
+	why := ""
+	for _, m := range model {
+		if !inLayer(o.Head, m.Name) {
+			continue
+		}
+		got, ok := have[m.Name]
+		switch {
+		case !ok:
+			why = "the file has no " + m.Name
+		case len(got.Shape) != len(m.Shape) || len(m.Shape) == 0 || !got.Shape[1:].Equal(m.Shape[1:]):
+			return ""
+		case got.Shape[0] != m.Shape[0]:
+			why = fmt.Sprintf("the file has %d classes, the model %d", got.Shape[0], m.Shape[0])
+		}
+	}
+	return why
+}
+
+// inLayer reports whether a tensor is one of a layer's.
+func inLayer(layer, name string) bool { return strings.HasPrefix(name, layer+".") }
+
+func describe(i checkpoint.Info) string { return i.Wire + " " + i.Shape.String() }
+
+// Replaced are the tensors of the head that keep their initial values, and why; none where the file gives all.
+func (f *Fit) Replaced() (names []string, why string) { return f.fresh, f.head }
+
+// Notes say what else a user should know, a line each.
+func (f *Fit) Notes() []string {
+	notes := slices.Clone(f.names)
+	for _, d := range []tensor.DType{tensor.F64, tensor.BF16, tensor.F16, tensor.F32} {
+		if n := f.other[d]; n > 0 {
+			notes = append(notes, fmt.Sprintf("%d tensors converted from %v", n, d))
+		}
+	}
+	if f.left > 0 {
+		notes = append(notes, fmt.Sprintf("%d counters of batches (num_batches_tracked) left out", f.left))
+	}
+	return notes
+}
+
+// ReadInto fills dst with the plain values of the model's tensor m, in its element type. It returns false, and leaves dst alone, for
+// a tensor that keeps its initial values. Every value is finite then.
+func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
+	from, ok := f.from[m.Name]
+	if !ok {
+		return false, nil
+	}
+	src := make([]byte, from.Bytes())
+	if err := f.file.ReadInto(from.Name, src); err != nil {
+		return false, err
+	}
+	err := Convert(dst, m.DType, src, from.DType)
+	if bad := new(ValueError); errors.As(err, &bad) {
+		err = &checkpoint.CorruptError{Path: f.file.Path(), Reason: fmt.Sprintf("tensor %q: %v", from.Name, err)}
+	}
+	return true, err
+}
