@@ -16,7 +16,8 @@ var catalog = config.Catalog{
 		{Name: "synthetic_image", Doc: "images made from the seed, learnable, without files"},
 		{Name: "cifar10", Doc: "60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing"},
 		{Name: "cifar100", Doc: "the same size in 100 classes"},
-		{Name: "images", Doc: "JPEG and PNG files of your own, a folder for each class"},
+		{Name: "images", Doc: "JPEG and PNG files of your own, a folder for each class; ImageNet in any of its forms"},
+		{Name: "webdataset", Doc: "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, never extracted"},
 	},
 }
 

@@ -196,7 +196,7 @@ func readToken(file string, env environment) (rendezvous.Token, error) {
 }
 
 // local are the settings in which ranks may differ.
-var local = []string{"device.", "data.path", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
+var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
 // facts are what all ranks must have in common.
 func (j *job) facts() []rendezvous.Fact {
@@ -214,7 +214,7 @@ func (j *job) facts() []rendezvous.Fact {
 	return append(facts, []rendezvous.Fact{
 		{Name: "program", Value: versionText()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes())},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
 		{Name: "weather", Value: j.opts.lab.fact()},
 		{Name: "precision", Value: j.precision.String()},
 	}...)

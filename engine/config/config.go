@@ -79,7 +79,7 @@ func (c *Config) fillDependentDefaults(given func(key string) bool) {
 		}
 	}
 	cifar := c.Data.Dataset == "cifar10" || c.Data.Dataset == "cifar100"
-	images := c.Data.Dataset == "images"
+	images := c.Data.Dataset == "images" || c.Data.Dataset == "webdataset"
 	if !given("data.image_size") && images {
 		c.Data.ImageSize = 224
 	}

@@ -26,6 +26,9 @@ var rules = []rule{
 	{key: "parallel.master_addr", check: notEmpty("parallel.master_addr")},
 	{key: "train.resume", check: notEmpty("train.resume")},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
+	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
+		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only webdataset takes it", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
 		return unless(c.Data.NumClasses == 0 || synthetic(c.Data.Dataset), "only synthetic data takes a number of classes",
@@ -136,7 +139,7 @@ func synthetic(dataset string) bool {
 }
 
 func dataPath(c *Config) *Fault {
-	switch needed := c.Data.Dataset == "images" || c.Data.Dataset == "text"; {
+	switch needed := slices.Contains([]string{"images", "webdataset", "text"}, c.Data.Dataset); {
 	case needed && c.Data.Path == "":
 		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)), Want: "a folder or an archive"}
 	case synthetic(c.Data.Dataset) && c.Data.Path != "":

@@ -24,6 +24,7 @@ type Splits struct {
 	Eval          Dataset // nil where nothing is held out for evaluation
 	Normalization Normalization
 	Closer        io.Closer // frees what both share; nil where there is nothing to free
+	Fingerprint   string    // of names and labels of all samples; "" where the numbers of them say enough
 }
 
 // Close frees files and memory; the caller has closed all Readers before.

@@ -57,6 +57,8 @@ type Batch struct {
 	Total  int     // samples of the batch over all ranks
 	Step   int64   // number of the batch, counted from 0 over all epochs
 	Epoch  int
+	// Replaced are the samples here that could not be read and were replaced (Skip).
+	Replaced int
 
 	loader *Loader
 	slot   *slot

@@ -224,6 +224,13 @@ func (s *slot) lend() *Batch {
 		loader: s.l,
 		slot:   s,
 	}
+	if skips, ok := s.l.o.Dataset.(interface{ Replaced(i int) bool }); ok {
+		for _, i := range s.index[s.lo:s.hi] {
+			if skips.Replaced(int(i)) {
+				s.batch.Replaced++
+			}
+		}
+	}
 	return &s.batch
 }
 

@@ -49,7 +49,7 @@ var ErrRefused = errors.New("refused")
 // Member is a regular file or a folder of an archive.
 type Member struct {
 	Name   string // slash-separated, clean, relative
-	Offset int64  // of the contents in the tar, bytes; only from Index
+	Offset int64  // of the contents in the decompressed tar, bytes; from Index and Scan
 	Size   int64  // bytes; 0 for a folder
 	Folder bool
 }
@@ -57,8 +57,12 @@ type Member struct {
 // Index calls visit for each regular file and folder of the plain tar r of size bytes, in the order of the archive.
 // It reads the headers only. An error of visit ends the walk and is returned.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
+	return indexPlain(r, size, limits, func(m Member, _ io.Reader) error { return visit(m) })
+}
+
+func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.Reader) error) error {
 	section := io.NewSectionReader(r, 0, size)
-	return walk(section, limits, func(m Member, _ io.Reader) error {
+	return walk(section, limits, func(m Member, contents io.Reader) error {
 		// After a header, archive/tar has consumed exactly the bytes before the contents.
 		at, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
@@ -68,7 +72,7 @@ func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) e
 			return fmt.Errorf("archive member %q: %d bytes from %d on, but the archive ends at %d: %w", m.Name, m.Size, at, size, io.ErrUnexpectedEOF)
 		}
 		m.Offset = at
-		return visit(m)
+		return visit(m, contents)
 	})
 }
 

@@ -165,11 +165,30 @@ func (c *counter) Read(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.r.Read(p)
+	c.count(n, err != nil)
+	return n, err
+}
+
+func (c *counter) count(n int, last bool) {
 	c.n += int64(n)
-	if c.progress != nil && (err != nil || time.Since(c.reported) > 200*time.Millisecond) {
+	if c.progress != nil && (last || time.Since(c.reported) > 200*time.Millisecond) {
 		c.progress(c.n, c.total)
 		c.reported = time.Now()
 	}
+}
+
+// counterAt counts what is read from places.
+type counterAt struct {
+	counter
+	at io.ReaderAt
+}
+
+func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {
+	if err := c.stopped(); err != nil {
+		return 0, err
+	}
+	n, err := c.at.ReadAt(p, offset)
+	c.count(n, err != nil)
 	return n, err
 }
 

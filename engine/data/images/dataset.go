@@ -11,11 +11,11 @@ import (
 // dataset is one part of the images of a source. Names lie in one byte slice: millions of strings would keep the garbage
 // collector busy.
 type dataset struct {
-	src       source
-	classes   []string
-	maxPixels int
-	names     []byte
-	samples   []entry
+	src     source
+	classes []string
+	options DecodeOptions
+	names   []byte
+	samples []entry
 }
 
 // entry is where a sample is.
@@ -26,8 +26,8 @@ type entry struct {
 	label   int32
 }
 
-func newDataset(src source, list listing, samples []sample, classes []string, maxPixels int) *dataset {
-	d := &dataset{src: src, classes: classes, maxPixels: maxPixels, samples: make([]entry, len(samples))}
+func newDataset(src source, list listing, samples []sample, classes []string, o DecodeOptions) *dataset {
+	d := &dataset{src: src, classes: classes, options: o, samples: make([]entry, len(samples))}
 	for i, s := range samples {
 		f := list.files[s.file]
 		d.names = append(d.names, f.name...)
@@ -51,7 +51,7 @@ func (d *dataset) file(i int) file {
 }
 
 func (d *dataset) NewReader() (data.Reader, error) {
-	dec, err := newDecoder(d.maxPixels)
+	dec, err := NewDecoder(d.options)
 	if err != nil {
 		return nil, err
 	}
@@ -61,12 +61,12 @@ func (d *dataset) NewReader() (data.Reader, error) {
 // reader reads and decodes samples.
 type reader struct {
 	d        *dataset
-	decoder  *decoder
+	decoder  *Decoder
 	contents []byte // of the last file
 }
 
 func (r *reader) Close() error {
-	r.decoder.close()
+	r.decoder.Close()
 	return nil
 }
 
@@ -90,5 +90,5 @@ func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
 		return err
 	}
 	r.contents = contents[:cap(contents)]
-	return r.decoder.decode(contents, sizer, img)
+	return r.decoder.Decode(contents, sizer, img)
 }

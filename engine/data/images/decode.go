@@ -12,25 +12,57 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-// decoder decodes JPEG and PNG images into a buffer that it keeps.
-type decoder struct {
-	jpeg      *jpeg.Decoder
-	maxPixels int
-	pix       []byte
+// DecodeOptions say what is decoded and how.
+type DecodeOptions struct {
+	MaxPixels int // of one image; 0 means 64 Mi
+	// Orient turns and mirrors images as the orientation in their EXIF data says. Pillow, and so torchvision's
+	// ImageFolder, does not.
+	Orient bool
 }
 
-func newDecoder(maxPixels int) (*decoder, error) {
+// Decoder decodes JPEG and PNG images into buffers that it keeps. It is used by one goroutine at a time.
+type Decoder struct {
+	o      DecodeOptions
+	jpeg   *jpeg.Decoder
+	pix    []byte
+	turned []byte // the image after it was turned
+}
+
+// NewDecoder returns a Decoder; Close frees what it holds.
+func NewDecoder(o DecodeOptions) (*Decoder, error) {
+	if o.MaxPixels == 0 {
+		o.MaxPixels = defaultMaxPixels
+	}
 	j, err := jpeg.NewDecoder()
 	if err != nil {
 		return nil, err
 	}
-	return &decoder{jpeg: j, maxPixels: maxPixels}, nil
+	return &Decoder{o: o, jpeg: j}, nil
 }
 
-func (d *decoder) close() { d.jpeg.Close() }
+// Close frees the decoder's buffers.
+func (d *Decoder) Close() { d.jpeg.Close() }
 
-// decode decodes contents into img, as data.Reader.Read describes it.
-func (d *decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {
+// Decode decodes the image in contents into img, as data.Reader.Read describes it.
+func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {
+	o := Upright
+	if d.o.Orient {
+		o = OrientationOf(contents)
+	}
+	if o == Upright {
+		return d.decode(contents, sizer, img)
+	}
+	if sizer != nil && o.swaps() {
+		sizer = swapped{sizer}
+	}
+	if err := d.decode(contents, sizer, img); err != nil {
+		return err
+	}
+	d.turned = o.apply(d.turned, img)
+	return nil
+}
+
+func (d *Decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) error {
 	switch {
 	case bytes.HasPrefix(contents, []byte("\xFF\xD8")):
 		return d.decodeJPEG(contents, sizer, img)
@@ -42,14 +74,14 @@ func (d *decoder) decode(contents []byte, sizer data.Sizer, img *data.Image) err
 	return fmt.Errorf("neither JPEG nor PNG: begins with % x", contents[:min(len(contents), 8)])
 }
 
-func (d *decoder) checkSize(width, height int) error {
-	if width < 1 || height < 1 || width > d.maxPixels/height {
-		return fmt.Errorf("image of %d x %d pixels, want at most %d in all", width, height, d.maxPixels)
+func (d *Decoder) checkSize(width, height int) error {
+	if width < 1 || height < 1 || width > d.o.MaxPixels/height {
+		return fmt.Errorf("image of %d x %d pixels, want at most %d in all", width, height, d.o.MaxPixels)
 	}
 	return nil
 }
 
-func (d *decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image) error {
+func (d *Decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image) error {
 	h, err := d.jpeg.Header(contents)
 	if err != nil {
 		return err
@@ -81,7 +113,7 @@ func largestDenominator(width, height, minWidth, minHeight int) int {
 	return 1
 }
 
-func (d *decoder) decodePNG(contents []byte, img *data.Image) error {
+func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
 	c, err := png.DecodeConfig(bytes.NewReader(contents))
 	if err != nil {
 		return err

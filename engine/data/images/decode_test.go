@@ -122,7 +122,7 @@ func TestPixelCapIsSettable(t *testing.T) {
 		cap int
 		ok  bool
 	}{{1200, true}, {1199, false}} {
-		s, _, err := open(t, Options{Path: files.tar(t), MaxPixels: c.cap})
+		s, _, err := open(t, Options{Path: files.tar(t), DecodeOptions: DecodeOptions{MaxPixels: c.cap}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,11 +149,11 @@ func TestLargeImagesAreDecodedSmallerWhereThatIsEnough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := newDecoder(1 << 20)
+	d, err := NewDecoder(DecodeOptions{MaxPixels: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.close()
+	defer d.Close()
 	scales := d.jpeg.Scales()
 	for _, c := range []struct {
 		sample int
@@ -215,7 +215,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(pngOf(f, plain(20, 13, color.White))))
 	f.Add([]byte(pngOf(f, image.NewPaletted(image.Rect(0, 0, 5, 5), color.Palette{color.Black, color.White}))))
 	f.Add([]byte(pngOf(f, image.NewGray16(image.Rect(0, 0, 5, 5)))))
-	d, err := newDecoder(1 << 18)
+	d, err := NewDecoder(DecodeOptions{MaxPixels: 1 << 18})
 	if err != nil {
 		f.Fatal(err)
 	}

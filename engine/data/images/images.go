@@ -30,21 +30,29 @@ type Options struct {
 	ValFraction float64
 	CacheDir    string // where a tar.gz is expanded
 
-	MaxPixels int            // of one image; 0 means 64 Mi
-	Limits    archive.Limits // of an archive; MemberBytes bounds the files of a folder, too
+	DecodeOptions
+	Limits archive.Limits // of an archive; MemberBytes bounds the files of a folder, too
 
 	Logger   *slog.Logger                 // nil means slog.Default()
 	Progress func(done, totalBytes int64) // of expanding; may be nil
 }
 
-// sayDecoder logs once a process which library decodes.
 var sayDecoder sync.Once
+
+// SayDecoder logs, once a process, which library decodes.
+func SayDecoder(log *slog.Logger) {
+	sayDecoder.Do(func() {
+		c := jpeg.InUse()
+		if c.Native {
+			log.Info("JPEG images are decoded by " + c.Name)
+		} else {
+			log.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg", "reason", c.Reason)
+		}
+	})
+}
 
 // Open finds the classes and samples. No image is read.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
-	if o.MaxPixels == 0 {
-		o.MaxPixels = defaultMaxPixels
-	}
 	if o.Limits.MemberBytes == 0 {
 		o.Limits.MemberBytes = 64 << 20
 	}
@@ -119,18 +127,11 @@ func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
 	for _, note := range a.notes {
 		o.Logger.Warn("images: "+note, "path", o.Path)
 	}
-	sayDecoder.Do(func() {
-		c := jpeg.InUse()
-		if c.Native {
-			o.Logger.Info("JPEG images are decoded by " + c.Name)
-		} else {
-			o.Logger.Warn("JPEG images are decoded by "+c.Name+", several times slower than libturbojpeg", "reason", c.Reason)
-		}
-	})
+	SayDecoder(o.Logger)
 	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: src}
-	splits.Train = newDataset(src, list, a.train, a.classes, o.MaxPixels)
+	splits.Train = newDataset(src, list, a.train, a.classes, o.DecodeOptions)
 	if len(a.eval) > 0 {
-		splits.Eval = newDataset(src, list, a.eval, a.classes, o.MaxPixels)
+		splits.Eval = newDataset(src, list, a.eval, a.classes, o.DecodeOptions)
 	}
 	return splits, nil
 }

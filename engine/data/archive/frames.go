@@ -1,0 +1,130 @@
+package archive
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxWindow is the largest window a zstd frame may ask for: that of zstd --long=27, which the tool itself allows.
+const maxWindow = 128 << 20
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// frames decompresses a zstd file frame by frame and notes where they begin: only there can decoding start.
+type frames struct {
+	r       io.ReaderAt
+	size    int64 // bytes of r
+	next    int64 // place of the frame after this one
+	decoder *zstd.Decoder
+	open    bool // a frame is being read
+	chunks  []Chunk
+	out     int64 // bytes handed out
+}
+
+func newFrames(r io.ReaderAt, size int64) (*frames, error) {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, err
+	}
+	return &frames{r: r, size: size, decoder: d}, nil
+}
+
+func (f *frames) close() { f.decoder.Close() }
+
+func (f *frames) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	for {
+		if !f.open {
+			if err := f.begin(); err != nil {
+				return 0, err
+			}
+			continue
+		}
+		n, err := f.decoder.Read(p)
+		if err == io.EOF {
+			f.open, err = false, nil
+		}
+		if n > 0 || err != nil {
+			last := &f.chunks[len(f.chunks)-1]
+			last.Sum = crc32.Update(last.Sum, castagnoli, p[:n])
+			f.out += int64(n)
+			return n, err
+		}
+	}
+}
+
+// begin opens the next frame that holds data; io.EOF says that there is none.
+func (f *frames) begin() error {
+	for f.next < f.size {
+		end, skippable, err := frameEnd(f.r, f.size, f.next)
+		if err != nil {
+			return fmt.Errorf("zstd frame at byte %d: %w", f.next, err)
+		}
+		start := f.next
+		f.next = end
+		if skippable {
+			continue
+		}
+		if n := len(f.chunks); n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes {
+			f.chunks = append(f.chunks, Chunk{Out: f.out, In: start})
+		}
+		f.open = true
+		return f.decoder.Reset(io.NewSectionReader(f.r, start, end-start))
+	}
+	return io.EOF
+}
+
+// frameEnd finds the end of the frame at start from the headers of its blocks (RFC 8878, section 3.1.1).
+func frameEnd(r io.ReaderAt, size, start int64) (end int64, skippable bool, err error) {
+	var head [zstd.HeaderMaxSize]byte
+	n, err := r.ReadAt(head[:min(int64(len(head)), size-start)], start)
+	if err != nil && err != io.EOF {
+		return 0, false, err
+	}
+	var h zstd.Header
+	if err := h.Decode(head[:n]); err != nil {
+		return 0, false, err
+	}
+	if h.Skippable {
+		end = start + int64(h.HeaderSize) + int64(h.SkippableSize)
+	} else {
+		end, err = blocksEnd(r, size, start+int64(h.HeaderSize))
+		if h.HasCheckSum {
+			end += 4
+		}
+	}
+	if err == nil && end > size {
+		err = io.ErrUnexpectedEOF
+	}
+	return end, h.Skippable, err
+}
+
+func blocksEnd(r io.ReaderAt, size, at int64) (int64, error) {
+	for {
+		var b [3]byte
+		if at+3 > size {
+			return 0, io.ErrUnexpectedEOF
+		}
+		if _, err := r.ReadAt(b[:], at); err != nil && err != io.EOF {
+			return 0, err
+		}
+		v := int64(b[0]) | int64(b[1])<<8 | int64(b[2])<<16
+		length := v >> 3
+		switch v >> 1 & 3 {
+		case 1:
+			length = 1 // repeated
+		case 3:
+			return 0, errors.New("block of a reserved type")
+		}
+		at += 3 + length
+		if v&1 != 0 {
+			return at, nil
+		}
+	}
+}

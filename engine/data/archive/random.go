@@ -1,0 +1,183 @@
+package archive
+
+import (
+	"container/list"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sort"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/hetero-train/hetero-train/engine/data/archive/inflate"
+)
+
+// Random reads any bytes of decompressed archives. It keeps the chunks that were decompressed last, up to a limit that
+// all archives share. Its methods may be called from several goroutines at a time; of several that want one chunk, one
+// decompresses it.
+type Random struct {
+	limit int64 // bytes
+
+	mu     sync.Mutex
+	chunks map[chunkKey]*chunk
+	recent *list.List // of *chunk, the last used first
+	held   int64      // bytes
+
+	inflaters sync.Pool
+}
+
+type chunkKey struct {
+	archive int
+	number  int
+}
+
+type chunk struct {
+	key   chunkKey
+	ready chan struct{} // closed when out and err are set
+	out   []byte
+	err   error
+	at    *list.Element
+}
+
+// NewRandom keeps up to limit bytes of decompressed chunks in memory.
+func NewRandom(limit int64) *Random {
+	return &Random{limit: limit, chunks: map[chunkKey]*chunk{}, recent: list.New()}
+}
+
+// ReadAt fills p with the bytes from offset on of the archive that l describes and r holds. number tells archives
+// apart. What follows the end of the archive is io.ErrUnexpectedEOF: it was longer when it was scanned.
+func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
+	if offset < 0 || offset > l.Size-int64(len(p)) {
+		return fmt.Errorf("bytes %d to %d of an archive of %d: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
+	}
+	if l.Compression == None {
+		n, err := r.ReadAt(p, offset)
+		if n == len(p) {
+			return nil
+		}
+		if err == io.EOF {
+			err = fmt.Errorf("the archive was cut short since it was opened: %w", io.ErrUnexpectedEOF)
+		}
+		return err
+	}
+	k := sort.Search(len(l.Chunks), func(k int) bool { return l.Chunks[k].Out > offset }) - 1
+	for ; len(p) > 0; k++ {
+		out, err := c.chunk(chunkKey{number, k}, r, l)
+		if err != nil {
+			return err
+		}
+		n := copy(p, out[offset-l.Chunks[k].Out:])
+		p, offset = p[n:], offset+int64(n)
+	}
+	return nil
+}
+
+// chunk returns a decompressed chunk, from memory where it is kept.
+func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
+	c.mu.Lock()
+	if e, ok := c.chunks[key]; ok {
+		c.recent.MoveToFront(e.at)
+		c.mu.Unlock()
+		<-e.ready
+		return e.out, e.err
+	}
+	e := &chunk{key: key, ready: make(chan struct{})}
+	e.at = c.recent.PushFront(e)
+	c.chunks[key] = e
+	size := l.chunkSize(key.number)
+	c.held += size
+	c.mu.Unlock()
+
+	e.out, e.err = c.decode(r, l, key.number)
+	close(e.ready)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if e.err != nil {
+		c.forget(e, size) // the next read tries again
+	}
+	for c.held > c.limit && c.recent.Len() > 0 {
+		last := c.recent.Back().Value.(*chunk)
+		select {
+		case <-last.ready:
+		default:
+			return e.out, e.err // still being decompressed; whoever does that makes room
+		}
+		c.forget(last, int64(len(last.out)))
+	}
+	return e.out, e.err
+}
+
+// forget drops a chunk; readers that hold it keep it. The lock is held.
+func (c *Random) forget(e *chunk, size int64) {
+	if c.chunks[e.key] == e {
+		delete(c.chunks, e.key)
+		c.recent.Remove(e.at)
+		c.held -= size
+	}
+}
+
+// decode decompresses chunk k and compares its checksum with that of the scan.
+func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error) {
+	size := l.chunkSize(k)
+	if l.Compression == Gzip {
+		out, err = c.inflate(r, l, k, size)
+	} else {
+		out, err = c.unzstd(r, l, k, size)
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	if err == nil && crc32.Checksum(out, castagnoli) != l.Chunks[k].Sum {
+		err = fmt.Errorf("bytes %d to %d are not those that were there when the archive was indexed", l.Chunks[k].Out, l.Chunks[k].Out+size)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decompress the archive from byte %d on: %w", l.Chunks[k].Out, err)
+	}
+	return out, nil
+}
+
+func (c *Random) inflate(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
+	z, _ := c.inflaters.Get().(*inflate.Reader)
+	if z == nil {
+		z = inflate.NewReader(r, l.Stored)
+	}
+	defer c.inflaters.Put(z)
+	z.Reset(r, l.Stored)
+	at := l.Chunks[k]
+	if err := z.Restart(inflate.Point{In: at.In, Out: at.Out, Window: at.Window}); err != nil {
+		return nil, err
+	}
+	out := make([]byte, size)
+	_, err := io.ReadFull(z, out)
+	return out, err
+}
+
+// decodeFrames serves all archives: DecodeAll keeps nothing of one call for the next.
+var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
+	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
+})
+
+// maxChunk bounds a zstd frame that is decompressed in one go, bytes.
+const maxChunk = 8 << 30
+
+func (c *Random) unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
+	end := l.Stored // the frames of a chunk, and what is skipped between them
+	if k+1 < len(l.Chunks) {
+		end = l.Chunks[k+1].In
+	}
+	in := make([]byte, end-l.Chunks[k].In)
+	if n, err := r.ReadAt(in, l.Chunks[k].In); n < len(in) {
+		return nil, err
+	}
+	d, err := decodeFrames()
+	if err != nil {
+		return nil, err
+	}
+	// Within the capacity: frames that would give more than they did when they were scanned are an error, not memory.
+	out, err := d.DecodeAll(in, make([]byte, 0, size))
+	if err == nil && int64(len(out)) != size {
+		err = fmt.Errorf("%d bytes, want %d", len(out), size)
+	}
+	return out, err
+}

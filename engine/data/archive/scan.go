@@ -1,0 +1,137 @@
+package archive
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/hetero-train/hetero-train/engine/data/archive/inflate"
+)
+
+// Compression is how an archive is stored.
+type Compression string
+
+// The compressions that are known, told by the first bytes of a file.
+const (
+	None Compression = "none"
+	Gzip Compression = "gzip"
+	Zstd Compression = "zstd"
+)
+
+// Detect tells how the archive r is stored.
+func Detect(r io.ReaderAt) (Compression, error) {
+	var magic [4]byte
+	n, err := r.ReadAt(magic[:], 0)
+	if n < len(magic) && err != nil && err != io.EOF {
+		return "", err
+	}
+	switch m := magic[:n]; {
+	case n >= 2 && m[0] == 0x1F && m[1] == 0x8B:
+		return Gzip, nil
+	case n == 4 && m[0]&0xF0 == 0x50 && m[1] == 0x2A && m[2] == 0x4D && m[3] == 0x18, // a skippable frame
+		n == 4 && m[0] == 0x28 && m[1] == 0xB5 && m[2] == 0x2F && m[3] == 0xFD:
+		return Zstd, nil
+	}
+	return None, nil
+}
+
+// Layout says how any byte of a decompressed archive is reached. Its fields are exported so that it can be stored.
+type Layout struct {
+	Compression Compression
+	Stored      int64   // bytes of the file
+	Size        int64   // bytes of the plain tar
+	Chunks      []Chunk // none where nothing is compressed
+}
+
+// Chunk is a part of a compressed archive that is decompressed in one go.
+type Chunk struct {
+	Out    int64  // place in the plain tar, bytes; the chunk ends where the next begins
+	In     int64  // place in the file; gzip: bits, zstd: bytes
+	Window []byte // gzip: output before Out that is copied from
+	Sum    uint32 // CRC-32C of the output
+}
+
+// chunkBytes is the least size of a chunk. Reading a sample costs decompressing the chunks it lies in.
+const chunkBytes = 256 << 10
+
+// Largest is the size of the largest chunk in bytes; 0 where nothing is compressed.
+func (l *Layout) Largest() int64 {
+	largest := int64(0)
+	for k := range l.Chunks {
+		largest = max(largest, l.chunkSize(k))
+	}
+	return largest
+}
+
+func (l *Layout) chunkSize(k int) int64 {
+	if k+1 < len(l.Chunks) {
+		return l.Chunks[k+1].Out - l.Chunks[k].Out
+	}
+	return l.Size - l.Chunks[k].Out
+}
+
+// Scan passes once over the archive r, plain or compressed, of size bytes, calls visit for each regular file and folder,
+// and finds out how its bytes are reached. Of a plain tar it reads the headers and what visit reads; a compressed one is
+// decompressed in full, and its checksums are checked. Compressed archives end where they exceed the limits.
+func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64), visit func(m Member, contents io.Reader) error) (Layout, error) {
+	limits = limits.withDefaults()
+	compression, err := Detect(r)
+	if err != nil {
+		return Layout{}, err
+	}
+	l := Layout{Compression: compression, Stored: size, Size: size}
+	in := &counterAt{at: r, counter: counter{stopped: ctx.Err, total: size, progress: progress}}
+	switch compression {
+	case Gzip:
+		z := inflate.NewReader(in, size)
+		z.Mark(chunkBytes)
+		if l.Size, err = scanStream(z, in, limits, visit); err != nil {
+			return Layout{}, err
+		}
+		for _, p := range z.Points() {
+			l.Chunks = append(l.Chunks, Chunk{Out: p.Out, In: p.In, Window: p.Window, Sum: p.Sum})
+		}
+	case Zstd:
+		z, err := newFrames(in, size)
+		if err != nil {
+			return Layout{}, err
+		}
+		defer z.close()
+		if l.Size, err = scanStream(z, in, limits, visit); err != nil {
+			return Layout{}, err
+		}
+		l.Chunks = z.chunks
+	default:
+		if err := indexPlain(in, size, limits, visit); err != nil {
+			return Layout{}, err
+		}
+	}
+	return l, nil
+}
+
+// scanStream walks over a decompressed stream and on to its end, where checksums are compared.
+func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64, err error) {
+	b := &bound{r: z, in: &in.counter, limits: limits}
+	err = walk(b, limits, func(m Member, contents io.Reader) error {
+		m.Offset = b.n // archive/tar has consumed exactly the bytes before the contents
+		return visit(m, contents)
+	})
+	if err == nil {
+		_, err = io.Copy(io.Discard, struct{ io.Reader }{b})
+	}
+	return b.n, err
+}
+
+// check reports what cannot be: a layout may come from a file.
+func (l *Layout) check() error {
+	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
+		return errors.New("layout without chunks")
+	}
+	for k, c := range l.Chunks {
+		if c.In < 0 || k == 0 && c.Out != 0 || l.chunkSize(k) < 0 {
+			return fmt.Errorf("chunk %d at %d of %d bytes", k, c.Out, l.Size)
+		}
+	}
+	return nil
+}

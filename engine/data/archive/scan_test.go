@@ -1,0 +1,206 @@
+package archive
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// photos is a tar of members that hardly compress, with a line of text each.
+func photos(t testing.TB, members int) []byte {
+	rng := rand.New(rand.NewPCG(5, 6))
+	var items []item
+	for i := range members {
+		b := make([]byte, 2000+rng.IntN(60_000))
+		for k := range b {
+			b[k] = byte(rng.Uint32())
+		}
+		items = append(items, file(fmt.Sprintf("%04d.jpg", i), string(b)), file(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%10)))
+	}
+	return makeTar(t, items...)
+}
+
+func gzipped(t testing.TB, b []byte) []byte {
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	w.Write(b)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+// zstds compresses in frames of at most frame bytes, with a frame between them that decoders skip.
+func zstds(t testing.TB, b []byte, frame int) []byte {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Close()
+	out := []byte{0x50, 0x2A, 0x4D, 0x18, 3, 0, 0, 0, 1, 2, 3}
+	for len(b) > 0 {
+		n := min(frame, len(b))
+		out = e.EncodeAll(b[:n], out)
+		out = append(out, 0x5F, 0x2A, 0x4D, 0x18, 0, 0, 0, 0)
+		b = b[n:]
+	}
+	return out
+}
+
+func scan(t testing.TB, b []byte, limits Limits) (Layout, []Member, error) {
+	var all []Member
+	l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), limits, nil, func(m Member, contents io.Reader) error {
+		if strings.HasSuffix(m.Name, ".cls") {
+			if _, err := io.ReadAll(contents); err != nil {
+				return err
+			}
+		}
+		all = append(all, m)
+		return nil
+	})
+	return l, all, err
+}
+
+func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
+	plain := photos(t, 60)
+	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd, one frame": zstds(t, plain, len(plain)),
+		"zstd, small frames": zstds(t, plain, 10_000), "zstd, frames": zstds(t, plain, 500_000)} {
+		l, members, err := scan(t, b, Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if l.Size != int64(len(plain)) || len(members) != 120 {
+			t.Fatalf("%s: got %d bytes and %d members, want %d and 120", name, l.Size, len(members), len(plain))
+		}
+		if want := 3; len(l.Chunks) < want && name != "plain" && name != "zstd, one frame" {
+			t.Errorf("%s: %d chunks, want at least %d", name, len(l.Chunks), want)
+		}
+		for _, limit := range []int64{0, 600_000, 1 << 30} { // nothing kept, some, all
+			random := NewRandom(limit)
+			var wg sync.WaitGroup
+			for g := range 3 {
+				wg.Go(func() {
+					rng := rand.New(rand.NewPCG(7, uint64(g)))
+					for range 20 {
+						m := members[rng.IntN(len(members))]
+						got := make([]byte, m.Size)
+						if err := random.ReadAt(1, bytes.NewReader(b), &l, got, m.Offset); err != nil {
+							t.Errorf("%s: %s: %v", name, m.Name, err)
+						} else if !bytes.Equal(got, plain[m.Offset:][:m.Size]) {
+							t.Errorf("%s: %s: other bytes than were stored", name, m.Name)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			if random.held > limit {
+				t.Errorf("%s: holds %d bytes, want at most %d", name, random.held, limit)
+			}
+		}
+		if err := NewRandom(0).ReadAt(0, bytes.NewReader(b), &l, make([]byte, 10), l.Size-9); !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("%s: behind the end: got %v", name, err)
+		}
+	}
+}
+
+func TestDamageAfterTheScanIsFound(t *testing.T) {
+	plain := photos(t, 20)
+	for name, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, 300_000)} {
+		l, members, err := scan(t, b, Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := func(b []byte) (failed int) {
+			random := NewRandom(0)
+			for _, m := range members {
+				got := make([]byte, m.Size)
+				if err := random.ReadAt(0, bytes.NewReader(b), &l, got, m.Offset); err != nil {
+					failed++
+				} else if !bytes.Equal(got, plain[m.Offset:][:m.Size]) {
+					t.Fatalf("%s: %s: wrong bytes without an error", name, m.Name)
+				}
+			}
+			return failed
+		}
+		damaged := bytes.Clone(b)
+		damaged[len(b)/2] ^= 4
+		if n := read(damaged); n == 0 || n == len(members) {
+			t.Errorf("%s: a flipped bit: %d of %d members fail, want some", name, n, len(members))
+		}
+		if n := read(b[:len(b)/2]); n == 0 || n == len(members) {
+			t.Errorf("%s: cut to half: %d of %d members fail, want some", name, n, len(members))
+		}
+	}
+}
+
+func TestBombsEndAtTheLimits(t *testing.T) {
+	zeros := file("zeros.bin", strings.Repeat("\x00", 6<<20))
+	bomb := makeTar(t, zeros, file("1.txt", ""), zeros)                         // 12 MiB that compress to a thousandth
+	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // the tar ends, the stream does not
+	for name, plain := range map[string][]byte{"members": bomb, "behind the end": trailing} {
+		for kind, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
+			if _, _, err := scan(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
+				t.Errorf("%s, %s of %d bytes: got %v, want it refused", name, kind, len(b), err)
+			}
+			if _, _, err := scan(t, b, Limits{TotalBytes: 5 << 20}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "5242880") {
+				t.Errorf("%s, %s: total limit: got %v, want it refused", name, kind, err)
+			}
+		}
+	}
+	if _, _, err := scan(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))), Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
+		t.Errorf("large member: got %v, want it refused", err)
+	}
+	link := append(rawHeader("a.jpg", '2', "00000000000\x00", "/etc/passwd"), make([]byte, 1024)...)
+	if _, _, err := scan(t, zstds(t, link, 1000), Limits{}); !errors.Is(err, ErrRefused) {
+		t.Errorf("link: got %v, want it refused", err)
+	}
+}
+
+func TestTruncatedArchivesAreDamaged(t *testing.T) {
+	plain := photos(t, 8)
+	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": gzipped(t, plain), "zstd": zstds(t, plain, 50_000)} {
+		for i := 1; i < 64; i++ {
+			n := len(b) * i / 64
+			_, members, err := scan(t, b[:n], Limits{})
+			whole := name == "plain" && len(members) > 0 // may end between two members: nothing tells
+			if err == nil && !whole {
+				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
+			}
+		}
+	}
+}
+
+// FuzzScan holds reading at random to decompressing in one go.
+func FuzzScan(f *testing.F) {
+	plain := makeTar(f, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"))
+	f.Add(plain)
+	f.Add(gzipped(f, plain))
+	f.Add(zstds(f, plain, 600))
+	f.Add(append(rawHeader("../a.jpg", '0', "00000000000\x00", ""), make([]byte, 1024)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, members, err := scan(t, b, Limits{TotalBytes: 8 << 20, MemberBytes: 1 << 20, Members: 1000})
+		if err != nil {
+			return
+		}
+		if err := l.check(); err != nil {
+			t.Fatalf("scanned without an error, but %v", err)
+		}
+		random := NewRandom(1 << 20)
+		for _, m := range members {
+			if strings.Contains("/"+m.Name+"/", "/../") || strings.HasPrefix(m.Name, "/") {
+				t.Fatalf("name %q is not refused", m.Name)
+			}
+			if err := random.ReadAt(0, bytes.NewReader(b), &l, make([]byte, m.Size), m.Offset); err != nil {
+				t.Fatalf("%s: %v", m.Name, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,108 @@
+package webdataset
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+)
+
+// source is what both parts of a data set read from.
+type source struct {
+	*pool
+	layouts []*archive.Layout
+	random  *archive.Random
+	decode  images.DecodeOptions
+}
+
+// dataset is one part. Names lie in one byte slice: millions of strings would keep the garbage collector busy.
+type dataset struct {
+	src     *source
+	classes []string
+	names   []byte
+	samples []entry
+}
+
+// entry is where a sample is.
+type entry struct {
+	nameEnd int64 // in names; the name begins where that of the entry before ends
+	offset  int64 // in the plain tar, bytes
+	size    int32 // bytes
+	label   int32
+	shard   int32
+}
+
+func (d *dataset) add(shard int, x *index, i int, label int32) {
+	d.names = append(append(append(d.names, x.Keys[i]...), '.'), x.Ends[i]...)
+	d.samples = append(d.samples, entry{int64(len(d.names)), x.Offsets[i], x.Sizes[i], label, int32(shard)})
+}
+
+func (d *dataset) Len() int          { return len(d.samples) }
+func (d *dataset) Classes() []string { return d.classes }
+func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
+
+// name is the member that sample i's image is. It is a view of names, which never change.
+func (d *dataset) name(i int) string {
+	start := int64(0)
+	if i > 0 {
+		start = d.samples[i-1].nameEnd
+	}
+	return unsafe.String(&d.names[start], d.samples[i].nameEnd-start)
+}
+
+func (d *dataset) NewReader() (data.Reader, error) {
+	dec, err := images.NewDecoder(d.src.decode)
+	if err != nil {
+		return nil, err
+	}
+	return &reader{d: d, decoder: dec}, nil
+}
+
+type reader struct {
+	d        *dataset
+	decoder  *images.Decoder
+	contents []byte // of the last image
+}
+
+func (r *reader) Close() error {
+	r.decoder.Close()
+	return nil
+}
+
+func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
+	e := r.d.samples[i]
+	err := r.read(e, sizer, img)
+	if err != nil {
+		return &data.Fault{Op: "read sample", Index: i, Path: r.d.src.shards[e.shard].path + "!" + r.d.name(i), Err: err}
+	}
+	return nil
+}
+
+func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
+	defer func() {
+		if p := recover(); p != nil { // a decoder that a crafted file confuses; here its name is known
+			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
+		}
+	}()
+	n := int(e.size)
+	if cap(r.contents) < n {
+		r.contents = make([]byte, n+n/4)
+	}
+	contents := r.contents[:n]
+	if err := r.d.src.read(e, contents); err != nil {
+		return err
+	}
+	return r.decoder.Decode(contents, sizer, img)
+}
+
+func (s *source) read(e entry, contents []byte) error {
+	h, err := s.take(int(e.shard))
+	if err != nil {
+		return err
+	}
+	defer s.giveBack(h)
+	return s.random.ReadAt(int(e.shard), h, s.layouts[e.shard], contents, e.offset)
+}

@@ -1,0 +1,161 @@
+package webdataset
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// maxShards bounds what braces may stand for.
+const maxShards = 1 << 20
+
+// Expand lists the shards that a pattern stands for, in order: see the package comment. It looks at folders and lists,
+// not at shards.
+func Expand(pattern string) ([]string, error) {
+	var shards []string
+	for _, part := range strings.Split(pattern, "::") {
+		if part == "" {
+			return nil, fmt.Errorf("empty pattern in %.200q", pattern)
+		}
+		list, err := expandOne(part)
+		if err != nil {
+			return nil, err
+		}
+		if shards = append(shards, list...); len(shards) > maxShards {
+			return nil, fmt.Errorf("more than %d shards", maxShards)
+		}
+	}
+	return shards, nil
+}
+
+func expandOne(pattern string) ([]string, error) {
+	info, err := os.Stat(pattern)
+	switch {
+	case err == nil && info.IsDir():
+		return inFolder(pattern)
+	case err == nil && filepath.Ext(pattern) == ".txt":
+		return fromList(pattern)
+	case err == nil:
+		return []string{pattern}, nil // a name with braces in it, too
+	}
+	return braces(pattern, maxShards)
+}
+
+// isShard tells by its name whether a file of a folder is a shard.
+func isShard(name string) bool {
+	name = strings.ToLower(name)
+	return !strings.HasPrefix(name, ".") && slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
+		func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// inFolder lists the shards of a folder by name.
+func inFolder(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var shards []string
+	for _, e := range entries {
+		if !e.IsDir() && isShard(e.Name()) {
+			shards = append(shards, filepath.Join(dir, e.Name()))
+		}
+	}
+	if len(shards) == 0 {
+		return nil, fmt.Errorf("no .tar, .tar.gz or .tar.zst in %s", dir)
+	}
+	return shards, nil
+}
+
+const maxListLine = 64 << 10 // bytes
+
+// fromList reads a list of patterns.
+func fromList(path string) ([]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var shards []string
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, maxListLine)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		if !filepath.IsAbs(line) {
+			line = filepath.Join(filepath.Dir(path), line)
+		}
+		list, err := braces(line, maxShards-len(shards))
+		if err != nil {
+			return nil, fmt.Errorf("%s, line %d: %w", path, n, err)
+		}
+		shards = append(shards, list...)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(shards) == 0 {
+		return nil, fmt.Errorf("%s lists no shards", path)
+	}
+	return shards, nil
+}
+
+// braces expands ranges {000..146} and alternatives {a,b}, the last brace fastest. A range keeps the width of its first
+// number.
+func braces(pattern string, most int) ([]string, error) {
+	open := strings.IndexByte(pattern, '{')
+	if open < 0 {
+		if strings.IndexByte(pattern, '}') >= 0 {
+			return nil, fmt.Errorf("%.200q: } without {", pattern)
+		}
+		return []string{pattern}, nil
+	}
+	length := strings.IndexByte(pattern[open:], '}')
+	if length < 0 || strings.IndexByte(pattern[open+1:open+length], '{') >= 0 {
+		return nil, fmt.Errorf("%.200q: { without its }, or one within another", pattern)
+	}
+	choices, err := choices(pattern[open+1:open+length], most)
+	if err != nil {
+		return nil, fmt.Errorf("%.200q: %w", pattern, err)
+	}
+	rest, err := braces(pattern[open+length+1:], most)
+	if err != nil {
+		return nil, err
+	}
+	if len(choices)*len(rest) > most {
+		return nil, fmt.Errorf("%.200q stands for more than %d shards", pattern, most)
+	}
+	all := make([]string, 0, len(choices)*len(rest))
+	for _, choice := range choices {
+		for _, end := range rest {
+			all = append(all, pattern[:open]+choice+end)
+		}
+	}
+	return all, nil
+}
+
+// choices are what the text between two braces stands for.
+func choices(text string, most int) ([]string, error) {
+	first, last, isRange := strings.Cut(text, "..")
+	if !isRange {
+		return strings.Split(text, ","), nil
+	}
+	from, err1 := strconv.ParseUint(first, 10, 31)
+	to, err2 := strconv.ParseUint(last, 10, 31)
+	if err1 != nil || err2 != nil || to < from {
+		return nil, fmt.Errorf("{%s}: want a range as {000000..000146}", text)
+	}
+	if to-from >= uint64(most) {
+		return nil, fmt.Errorf("{%s}: more than %d shards", text, most)
+	}
+	var list []string
+	for n := from; n <= to; n++ {
+		list = append(list, fmt.Sprintf("%0*d", len(first), n))
+	}
+	return list, nil
+}

@@ -1,0 +1,212 @@
+package webdataset
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+)
+
+const (
+	maxLabelBytes = 256     // of a class name or number
+	maxJSONBytes  = 1 << 20 // of a .json member
+)
+
+// index is what is known of a shard. Its fields are exported so that it can be stored.
+type index struct {
+	Layout  archive.Layout
+	Keys    []string // of the samples, in the order of the shard
+	Ends    []string // extension of each image, without the dot
+	Offsets []int64  // of the images in the plain tar, bytes
+	Sizes   []int32  // of the images, bytes
+	Labels  []int32  // index into Texts
+	Texts   []string // labels as they are written
+	Ignored int      // samples without an image
+}
+
+// grouper makes samples of the members of a shard.
+type grouper struct {
+	out   index
+	texts map[string]int32
+	seen  map[string]bool // keys of all samples
+
+	open     bool
+	key      string
+	image    archive.Member
+	imageEnd string // "" as long as there is no image
+	label    string
+	rank     int // of what label is from, in labelEnds; len(labelEnds) while there is none
+}
+
+var labelEnds = []string{"cls", "json", "txt"}
+
+func newGrouper() *grouper {
+	return &grouper{texts: map[string]int32{}, seen: map[string]bool{}}
+}
+
+// split cuts a member's name into key and extension.
+func split(name string) (key, end string) {
+	base := strings.LastIndexByte(name, '/') + 1
+	dot := strings.IndexByte(name[base:], '.')
+	if dot < 0 {
+		return name, ""
+	}
+	return name[:base+dot], strings.ToLower(name[base+dot+1:])
+}
+
+// hidden tells whether a name is one that macOS or a tool left, or of the whole shard.
+func hidden(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(part, ".") || part == "__MACOSX" || strings.HasPrefix(part, "__") && strings.HasSuffix(part, "__") {
+			return true
+		}
+	}
+	return false
+}
+
+// add takes in a member.
+func (g *grouper) add(m archive.Member, contents io.Reader) error {
+	if m.Folder || hidden(m.Name) {
+		return nil
+	}
+	key, end := split(m.Name)
+	if end == "" {
+		return nil
+	}
+	if !g.open || key != g.key {
+		if err := g.finish(); err != nil {
+			return err
+		}
+		if g.seen[key] {
+			return fmt.Errorf("sample %.200q appears twice, or its files do not follow one another", key)
+		}
+		g.open, g.key, g.imageEnd, g.label, g.rank = true, key, "", "", len(labelEnds)
+		g.seen[key] = true
+	}
+	switch end {
+	case "jpg", "jpeg", "png":
+		if g.imageEnd != "" {
+			return fmt.Errorf("sample %.200q has two images, .%s and .%s", key, g.imageEnd, end)
+		}
+		if m.Size > math.MaxInt32 {
+			return fmt.Errorf("image %.200q of %d bytes", m.Name, m.Size)
+		}
+		g.image, g.imageEnd = m, end
+		return nil
+	}
+	for rank, known := range labelEnds {
+		if end != known {
+			continue
+		}
+		if rank == g.rank {
+			return fmt.Errorf("sample %.200q has two files .%s", key, end)
+		}
+		if rank < g.rank {
+			label, err := readLabel(end, m.Size, contents)
+			if err != nil {
+				return fmt.Errorf("label %.200q: %w", m.Name, err)
+			}
+			if label != "" {
+				g.label, g.rank = label, rank
+			}
+		}
+	}
+	return nil
+}
+
+// readLabel reads the label in a file; "" where a .json holds none.
+func readLabel(end string, size int64, contents io.Reader) (string, error) {
+	most := int64(maxLabelBytes)
+	if end == "json" {
+		most = maxJSONBytes
+	}
+	if size > most {
+		if end == "txt" {
+			return "", nil // a caption
+		}
+		return "", fmt.Errorf("%d bytes, want at most %d", size, most)
+	}
+	text, err := io.ReadAll(contents)
+	if err != nil {
+		return "", err
+	}
+	if end == "json" {
+		return jsonLabel(text)
+	}
+	return cleanLabel(string(text))
+}
+
+// cleanLabel checks a label. Names go to terminals and reports: one line of text.
+func cleanLabel(text string) (string, error) {
+	text = strings.TrimSpace(text)
+	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
+		return "", fmt.Errorf("%.100q, want a number or a name of one line, at most %d bytes", text, maxLabelBytes)
+	}
+	return text, nil
+}
+
+func jsonLabel(text []byte) (string, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"label", "cls", "class"} {
+		raw, ok := fields[name]
+		if !ok || string(raw) == "null" {
+			continue
+		}
+		var s string
+		if json.Unmarshal(raw, &s) == nil {
+			return cleanLabel(s)
+		}
+		if _, err := strconv.ParseInt(string(raw), 10, 64); err != nil {
+			return "", fmt.Errorf("%q is %.100s, want a whole number or a text", name, raw)
+		}
+		return string(raw), nil
+	}
+	return "", nil
+}
+
+// finish takes in the sample that is open.
+func (g *grouper) finish() error {
+	if !g.open {
+		return nil
+	}
+	g.open = false
+	if g.imageEnd == "" {
+		g.out.Ignored++
+		return nil
+	}
+	if g.rank == len(labelEnds) {
+		return fmt.Errorf("sample %.200q has no label: want .cls, .json with \"label\", or .txt", g.key)
+	}
+	text, ok := g.texts[g.label]
+	if !ok {
+		text = int32(len(g.out.Texts))
+		g.texts[g.label] = text
+		g.out.Texts = append(g.out.Texts, g.label)
+	}
+	o := &g.out
+	o.Keys, o.Ends = append(o.Keys, g.key), append(o.Ends, g.imageEnd)
+	o.Offsets, o.Sizes = append(o.Offsets, g.image.Offset), append(o.Sizes, int32(g.image.Size))
+	o.Labels = append(o.Labels, text)
+	return nil
+}
+
+// index is what the shard holds, once all members have been added.
+func (g *grouper) index(l archive.Layout) (*index, error) {
+	if err := g.finish(); err != nil {
+		return nil, err
+	}
+	if len(g.out.Keys) == 0 {
+		return nil, errors.New("no samples: want files KEY.jpg and KEY.cls")
+	}
+	g.out.Layout = l
+	return &g.out, nil
+}

@@ -1,0 +1,75 @@
+package webdataset
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+)
+
+// maxClasses bounds numeric labels.
+const maxClasses = 1 << 16
+
+// classes sorts the labels of all shards into classes: the names, and for each shard the class of each of its texts.
+// names, if not nil, are those of numeric classes.
+func classes(shards []*index, names []string) ([]string, [][]int32, error) {
+	byText := map[string]int32{}
+	numbers, example := 0, ""
+	for _, s := range shards {
+		for _, text := range s.Texts {
+			if _, err := strconv.ParseUint(text, 10, 31); err == nil {
+				numbers++
+			} else {
+				example = text
+			}
+			byText[text] = 0
+		}
+	}
+	var all []string
+	switch {
+	case example == "":
+		var err error
+		if all, err = numbered(byText, names); err != nil {
+			return nil, nil, err
+		}
+	case numbers > 0:
+		return nil, nil, fmt.Errorf("some labels are numbers, others names as %.100q", example)
+	default:
+		for text := range byText {
+			all = append(all, text)
+		}
+		slices.Sort(all)
+		for class, text := range all {
+			byText[text] = int32(class)
+		}
+	}
+	of := make([][]int32, len(shards))
+	for k, s := range shards {
+		for _, text := range s.Texts {
+			of[k] = append(of[k], byText[text])
+		}
+	}
+	return all, of, nil
+}
+
+// numbered fills in the class of each numeric label and returns the names of classes 0 to the largest.
+func numbered(byText map[string]int32, names []string) ([]string, error) {
+	largest := int64(0)
+	for text := range byText {
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || n >= maxClasses {
+			return nil, fmt.Errorf("label %s, want below %d", text, maxClasses)
+		}
+		byText[text] = int32(n)
+		largest = max(largest, n)
+	}
+	if names != nil {
+		if largest >= int64(len(names)) {
+			return nil, fmt.Errorf("label %d, but only %d class names", largest, len(names))
+		}
+		return names, nil
+	}
+	for n := range largest + 1 {
+		names = append(names, strconv.FormatInt(n, 10))
+	}
+	return names, nil
+}

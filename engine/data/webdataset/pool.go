@@ -1,0 +1,92 @@
+package webdataset
+
+import (
+	"container/list"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+)
+
+// maxOpen is how many shards are open at a time.
+const maxOpen = 128
+
+// pool opens shards as they are wanted and closes those that were not for longest. Its methods may be called from
+// several goroutines at a time.
+type pool struct {
+	shards []identity
+
+	mu     sync.Mutex
+	open   map[int]*handle
+	recent *list.List // of *handle, the last used first
+}
+
+type handle struct {
+	*os.File
+	number int
+	users  int
+	at     *list.Element
+}
+
+func newPool(shards []identity) *pool {
+	return &pool{shards: shards, open: map[int]*handle{}, recent: list.New()}
+}
+
+// take returns an open shard; the caller gives it back.
+func (p *pool) take(number int) (*handle, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if h, ok := p.open[number]; ok {
+		h.users++
+		p.recent.MoveToFront(h.at)
+		return h, nil
+	}
+	id := p.shards[number]
+	// Without O_NONBLOCK, opening a pipe that took the shard's place would wait for a writer.
+	f, err := os.OpenFile(id.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && (info.Size() != id.size || info.ModTime().UnixNano() != id.time) {
+		err = fmt.Errorf("the shard has changed since it was indexed: %d bytes of %v, want %d", info.Size(), info.ModTime(), id.size)
+	}
+	if err != nil {
+		f.Close() // was only read
+		return nil, err
+	}
+	h := &handle{File: f, number: number, users: 1}
+	h.at = p.recent.PushFront(h)
+	p.open[number] = h
+	for e := p.recent.Back(); e != nil && p.recent.Len() > maxOpen; {
+		old, before := e.Value.(*handle), e.Prev()
+		if old.users == 0 {
+			p.drop(old)
+		}
+		e = before
+	}
+	return h, nil
+}
+
+// drop closes a shard that nobody uses. The lock is held.
+func (p *pool) drop(h *handle) {
+	delete(p.open, h.number)
+	p.recent.Remove(h.at)
+	h.File.Close() // was only read
+}
+
+func (p *pool) giveBack(h *handle) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h.users--
+}
+
+// Close closes all shards.
+func (p *pool) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, h := range p.open {
+		p.drop(h)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package webdataset
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// identity is what a shard is recognised by when it is opened again.
+type identity struct {
+	path string // absolute
+	size int64  // bytes
+	time int64  // of modification, ns
+	ends [sha256.Size]byte
+}
+
+const endBytes = 16 << 10 // of each end of a shard that identity.ends is a hash of
+
+func identify(path string, f *os.File) (identity, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return identity{}, err
+	}
+	if !info.Mode().IsRegular() {
+		return identity{}, fmt.Errorf("%v, want a regular file", info.Mode())
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return identity{}, err
+	}
+	id := identity{path: absolute, size: info.Size(), time: info.ModTime().UnixNano()}
+	h := sha256.New()
+	for _, from := range []int64{0, max(id.size-endBytes, 0)} {
+		if _, err := io.Copy(h, io.NewSectionReader(f, from, endBytes)); err != nil {
+			return identity{}, err
+		}
+	}
+	h.Sum(id.ends[:0])
+	return id, nil
+}
+
+// An index file is this line, the SHA-256 of what follows, and a gob of index, compressed with zstd.
+const indexFormat = "hetero-train shard index 1\n"
+
+const maxIndexBytes = 1 << 30 // of the gob
+
+// file is where the index of a shard is kept. Its name depends on all that the shard is recognised by.
+func (id identity) file(dir string) string {
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%x", id.path, id.size, id.time, id.ends))
+	base, _, _ := strings.Cut(filepath.Base(id.path), ".tar")
+	return filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".idx")
+}
+
+// load returns a kept index, or nil: what is missing or damaged is made anew.
+func (id identity) load(dir string) *index {
+	b, err := os.ReadFile(id.file(dir))
+	if err != nil || len(b) < len(indexFormat)+sha256.Size || string(b[:len(indexFormat)]) != indexFormat {
+		return nil
+	}
+	b = b[len(indexFormat):]
+	if sum := sha256.Sum256(b[sha256.Size:]); !bytes.Equal(sum[:], b[:sha256.Size]) {
+		return nil
+	}
+	d, err := zstd.NewReader(bytes.NewReader(b[sha256.Size:]), zstd.WithDecoderConcurrency(1))
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	var x index
+	if err := gob.NewDecoder(io.LimitReader(d, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != id.size {
+		return nil
+	}
+	return &x
+}
+
+// save keeps an index. It appears complete or not at all.
+func (id identity) save(dir string, x *index) (err error) {
+	var packed bytes.Buffer
+	e, err := zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(gob.NewEncoder(e).Encode(x), e.Close()); err != nil {
+		return err
+	}
+	sum := sha256.Sum256(packed.Bytes())
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(dir, ".index-*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(f.Name()) // the first error is the one to tell
+		}
+	}()
+	_, err = f.Write(append(append([]byte(indexFormat), sum[:]...), packed.Bytes()...))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), id.file(dir)) // no fsync: a torn file is made anew
+}

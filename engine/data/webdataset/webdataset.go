@@ -1,0 +1,359 @@
+package webdataset
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+)
+
+// Options say where the shards are and what is allowed.
+type Options struct {
+	Path    string // shards, or training shards: see the package comment
+	ValPath string // shards of the part held out; "" finds them by name, or cuts ValFraction
+	// ValFraction is the share of the samples that is held out where there are no shards of them; 0 … 0.9.
+	ValFraction float64
+	ClassNames  []string // of numeric labels; nil: the numbers
+
+	CacheDir   string // where indices are kept; "" keeps none
+	CacheBytes int64  // of decompressed parts of shards that are kept in memory
+
+	Decode images.DecodeOptions
+	Limits archive.Limits // of one shard
+
+	Logger   *slog.Logger                 // nil means slog.Default()
+	Progress func(done, totalBytes int64) // of passing over the shards; may be nil
+}
+
+// Open finds the shards and their samples. No image is read.
+func Open(ctx context.Context, o Options) (data.Splits, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if !(o.ValFraction >= 0 && o.ValFraction <= 0.9) {
+		return data.Splits{}, fmt.Errorf("webdataset: fraction held out is %g, want 0 to 0.9", o.ValFraction)
+	}
+	train, eval, err := o.find()
+	if err != nil {
+		return data.Splits{}, &data.Fault{Op: "find shards", Path: o.Path, Index: -1, Err: err}
+	}
+	all := append(slices.Clone(train), eval...)
+	seen := map[string]bool{}
+	for _, path := range all {
+		if path = filepath.Clean(path); seen[path] {
+			return data.Splits{}, &data.Fault{Op: "find shards", Path: path, Index: -1, Err: errors.New("listed twice")}
+		}
+		seen[path] = true
+	}
+	ids, indices, err := o.indexAll(ctx, all)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	return o.splits(ids, indices, len(train))
+}
+
+// find lists the shards of both parts.
+func (o Options) find() (train, eval []string, err error) {
+	if o.ValPath != "" {
+		if train, err = Expand(o.Path); err == nil {
+			eval, err = Expand(o.ValPath)
+		}
+		return train, eval, err
+	}
+	info, err := os.Stat(o.Path)
+	if err == nil && info.IsDir() {
+		return inParts(o.Path)
+	}
+	train, err = Expand(o.Path)
+	return train, nil, err
+}
+
+// inParts lists the shards of a folder: those in train/ and val/ (validation/, test/), or those whose names begin so.
+func inParts(dir string) (train, eval []string, err error) {
+	held := []string{"val", "test"}
+	if info, err := os.Stat(filepath.Join(dir, "train")); err == nil && info.IsDir() {
+		if train, err = inFolder(filepath.Join(dir, "train")); err != nil {
+			return nil, nil, err
+		}
+		for _, name := range []string{"val", "validation", "test"} {
+			if info, err := os.Stat(filepath.Join(dir, name)); err == nil && info.IsDir() {
+				eval, err = inFolder(filepath.Join(dir, name))
+				return train, eval, err
+			}
+		}
+		return train, nil, nil
+	}
+	all, err := inFolder(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	parts := map[string][]string{}
+	for _, path := range all {
+		name, part := strings.ToLower(filepath.Base(path)), ""
+		for _, p := range append(held, "train") {
+			if strings.HasPrefix(name, p) {
+				part = p
+			}
+		}
+		parts[part] = append(parts[part], path)
+	}
+	train = parts["train"]
+	switch {
+	case len(train) == 0 && len(parts[""]) == 0:
+		return nil, nil, fmt.Errorf("shards of val or test, but none of train in %s", dir)
+	case len(train) == 0:
+		train = parts[""]
+	case len(parts[""]) > 0:
+		return nil, nil, fmt.Errorf("%s belongs to none of train, val, test: name it so, or give a pattern", parts[""][0])
+	}
+	for _, p := range held {
+		if len(parts[p]) > 0 {
+			return train, parts[p], nil
+		}
+	}
+	return train, nil, nil
+}
+
+// indexAll indexes the shards, several at a time; those in the cache are taken from there.
+func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*index, error) {
+	ids, indices := make([]identity, len(paths)), make([]*index, len(paths))
+	dir := filepath.Join(o.CacheDir, "shards")
+	total, missing := int64(0), 0
+	for k, path := range paths {
+		err := open(path, func(f *os.File) (err error) {
+			ids[k], err = identify(path, f)
+			return err
+		})
+		if err != nil {
+			return nil, nil, &data.Fault{Op: "open shard", Path: path, Index: -1, Err: err}
+		}
+		if o.CacheDir != "" {
+			indices[k] = ids[k].load(dir)
+		}
+		if indices[k] == nil {
+			missing++
+			total += ids[k].size
+		}
+	}
+	if missing == 0 {
+		return ids, indices, nil
+	}
+	if o.CacheDir != "" {
+		release, err := o.lock(ctx, dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer release()
+		o.Logger.Info("indexing shards, once", "shards", missing, "megabytes", total>>20)
+	}
+	p := &progress{report: o.Progress, total: total}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, len(paths))
+	for range min(runtime.GOMAXPROCS(0), 8, missing) {
+		wg.Go(func() {
+			for {
+				k := int(next.Add(1)) - 1
+				if k >= len(paths) || ctx.Err() != nil {
+					return
+				}
+				if indices[k] == nil {
+					indices[k], errs[k] = o.index(ctx, ids[k], dir, p)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	for k, err := range errs {
+		if err != nil {
+			return nil, nil, &data.Fault{Op: "index shard", Path: paths[k], Index: -1, Err: err}
+		}
+	}
+	return ids, indices, nil
+}
+
+// lock lets one process of several index the shards. A cache folder that cannot be written is no reason to fail.
+func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
+	none := func() {}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		o.Logger.Warn("indices of shards cannot be kept, every start makes them anew", "reason", err)
+		return none, nil
+	}
+	l, err := filelock.Acquire(ctx, filepath.Join(dir, ".lock"))
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case err != nil:
+		o.Logger.Warn("indices of shards cannot be kept, every start makes them anew", "reason", err)
+		return none, nil
+	}
+	return func() { l.Release() }, nil
+}
+
+func open(path string, use func(f *os.File) error) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // is only read
+	return use(f)
+}
+
+// index passes over one shard.
+func (o Options) index(ctx context.Context, id identity, dir string, p *progress) (x *index, err error) {
+	if o.CacheDir != "" {
+		if x := id.load(dir); x != nil { // another process was faster
+			return x, nil
+		}
+	}
+	err = open(id.path, func(f *os.File) error {
+		g := newGrouper()
+		l, err := archive.Scan(ctx, f, id.size, o.Limits, p.of(), g.add)
+		if err != nil {
+			return err
+		}
+		x, err = g.index(l)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if o.CacheDir != "" {
+		if err := id.save(dir, x); err != nil {
+			o.Logger.Warn("the index of a shard cannot be kept", "shard", id.path, "reason", err)
+		}
+	}
+	return x, nil
+}
+
+// progress adds up what is read of several shards at a time.
+type progress struct {
+	report func(done, total int64)
+	total  int64
+	mu     sync.Mutex
+	done   int64
+}
+
+// of returns the function that one shard reports to.
+func (p *progress) of() func(done, total int64) {
+	if p.report == nil {
+		return nil
+	}
+	last := int64(0)
+	return func(done, _ int64) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.done += done - last
+		last = done
+		p.report(min(p.done, p.total), p.total)
+	}
+}
+
+// splits makes the two parts of indexed shards, the first nTrain of which are for training.
+func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Splits, error) {
+	fault := func(err error) (data.Splits, error) {
+		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
+	}
+	names, labels, err := classes(indices, o.ClassNames)
+	if err != nil {
+		return fault(err)
+	}
+	src := &source{pool: newPool(ids), random: archive.NewRandom(o.CacheBytes), decode: o.Decode}
+	if err := o.checkChunks(ids, indices); err != nil {
+		return data.Splits{}, err
+	}
+	train, eval := &dataset{src: src, classes: names}, &dataset{src: src, classes: names}
+	ignored := 0
+	for k, x := range indices {
+		src.layouts = append(src.layouts, &x.Layout)
+		ignored += x.Ignored
+		for i := range x.Keys {
+			part := train
+			if k >= nTrain || nTrain == len(indices) && held(x.Keys[i], o.ValFraction) {
+				part = eval
+			}
+			part.add(k, x, i, labels[k][x.Labels[i]])
+		}
+	}
+	if ignored > 0 {
+		o.Logger.Warn("webdataset: samples without an image are passed over", "samples", ignored)
+	}
+	if train.Len() == 0 {
+		return fault(errors.New("no samples to train on"))
+	}
+	if int64(train.Len()) > math.MaxInt32 {
+		return fault(fmt.Errorf("%d samples, want at most %d", train.Len(), math.MaxInt32))
+	}
+	images.SayDecoder(o.Logger)
+	s := data.Splits{Train: train, Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
+	if eval.Len() > 0 {
+		s.Eval = eval
+	}
+	return s, nil
+}
+
+// checkChunks refuses shards that cannot be read at random within the memory allowed, and warns of those that can be
+// read slowly only.
+func (o Options) checkChunks(ids []identity, indices []*index) error {
+	const slow = 16 << 20 // bytes; decompressing so much for one sample shows
+	large, total := 0, int64(0)
+	for k, x := range indices {
+		l := x.Layout.Largest()
+		if l > o.CacheBytes {
+			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1, Err: fmt.Errorf("%s stream that can only be decompressed %d MiB at a time, want at most %d (data.shard_cache_mb)", x.Layout.Compression, l>>20, o.CacheBytes>>20),
+				Advice: "make it one of many frames: hetero-train data repack"}
+		}
+		if l > slow {
+			large++
+			total += x.Layout.Size
+		}
+	}
+	if large > 0 && total > o.CacheBytes {
+		o.Logger.Warn("shards that are one compressed frame do not fit the memory for them: each sample may decompress a whole one; hetero-train data repack cures it, or a larger data.shard_cache_mb",
+			"shards", large, "megabytes", total>>20, "shard_cache_mb", o.CacheBytes>>20)
+	}
+	return nil
+}
+
+// held tells whether a sample is held out for evaluation: by a hash of its key, so that neither the order nor the
+// number of shards matters.
+func held(key string, fraction float64) bool {
+	if fraction == 0 {
+		return false
+	}
+	sum := sha256.Sum256([]byte(key))
+	return float64(binary.LittleEndian.Uint64(sum[:])>>11)/(1<<53) < fraction
+}
+
+// fingerprint is a hash of names, labels and sizes of all samples in order: what all ranks must have in common.
+func (d *dataset) fingerprint() string {
+	h := sha256.New()
+	h.Write(d.names)
+	b := make([]byte, 0, 16)
+	for _, e := range d.samples {
+		b = binary.LittleEndian.AppendUint64(b[:0], uint64(e.nameEnd))
+		b = binary.LittleEndian.AppendUint32(b, uint32(e.size))
+		b = binary.LittleEndian.AppendUint32(b, uint32(e.label))
+		h.Write(b)
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
