@@ -215,6 +215,9 @@ func (c *console) line(r *train.StepRecord) string {
 	if len(r.Ranks) > 1 {
 		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))
 	}
+	if r.EpochReplaced > 0 {
+		fmt.Fprintf(&b, " | %d unreadable", r.EpochReplaced)
+	}
 	if data := r.Times.Data; data > step/20 {
 		fmt.Fprintf(&b, " | waited %s for data", data.Round(100*time.Microsecond))
 	}
@@ -291,6 +294,9 @@ func (c *console) end(r train.Result, err error) {
 	}
 	if r.Best != nil {
 		fmt.Fprintf(c.out, " | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
+	}
+	if r.Replaced > 0 {
+		fmt.Fprintf(c.out, " | %d unreadable samples replaced", r.Replaced)
 	}
 	if r.Samples > 0 {
 		fmt.Fprintf(c.out, " | %.0f img/s", perSecond(r.Samples, r.TrainTime))

@@ -13,6 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
 	"github.com/hetero-train/hetero-train/engine/data/download"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
 // dataSet is an opened data set and what a reader of the results must know about it.
@@ -44,11 +45,26 @@ func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataS
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", out.name, err)
 	}
+	if err := checkSubset(d, splits.Train); err != nil {
+		return nil, errors.Join(err, splits.Close())
+	}
+	splits = splits.Subset(d.MaxClasses, d.SamplesPerClass)
 	if d.NumSamples > 0 {
 		splits = splits.Limited(d.NumSamples)
 	}
 	out.Splits = splits.Cached(0)
+	if d.Corrupt == "skip" {
+		out.Splits = out.Splits.Skip(d.CorruptLimit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
+	}
 	return out, nil
+}
+
+// checkSubset refuses more classes than there are: a larger number would promise what is not trained on.
+func checkSubset(d config.Data, train data.Dataset) error {
+	if have := len(train.Classes()); d.MaxClasses > have {
+		return usageError("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
+	}
+	return nil
 }
 
 func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (data.Splits, error) {
@@ -76,10 +92,17 @@ func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.
 		}
 		return cifar.Open(ctx, cifar.Options{Variant: variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
 	case "images":
-		return images.Open(ctx, images.Options{Path: d.Path, ValFraction: d.ValFraction, CacheDir: cache, MaxPixels: d.MaxPixels,
+		return images.Open(ctx, images.Options{Path: d.Path, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
 			Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
+	case "webdataset":
+		return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
+			Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
 	}
 	return data.Splits{}, usageError("data.dataset: this program was built without data set %q", name)
+}
+
+func decodeOptions(d config.Data) images.DecodeOptions {
+	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
 
 // evalSamples is how many synthetic samples are held out: a fifth as many as are trained on; 0 is the default number.

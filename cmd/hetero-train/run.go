@@ -337,6 +337,9 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 	if j.opts.lab.weather != nil {
 		o.BeforeStep = j.lab.before
 	}
+	if c.Data.Corrupt == "skip" {
+		o.MaxReplaced = c.Data.CorruptLimit
+	}
 	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {
 		return o, err
 	}

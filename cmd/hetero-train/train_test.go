@@ -196,7 +196,7 @@ func TestEveryModelCanBeNamed(t *testing.T) {
 func TestEveryDataSetCanBeNamed(t *testing.T) {
 	for _, d := range catalog.DataSets {
 		args := []string{"train", "--dataset", d.Name}
-		if d.Name == "images" {
+		if d.Name == "images" || d.Name == "webdataset" {
 			args = append(args, "--set", "data.path=/data/flowers")
 		}
 		if o := execute(args); o.code != exitDone {

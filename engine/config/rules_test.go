@@ -26,6 +26,7 @@ func TestRules(t *testing.T) {
 		{"images without a path", "data.dataset = \"images\"", "data.path"},
 		{"images with a path", "data = {dataset = \"images\", path = \"/data/flowers\"}", ""},
 		{"synthetic data with a path", "data.path = \"/data\"", "data.path"},
+		{"shards held out of another data set", "data.val_path = \"val.tar\"", "data.val_path"},
 		{"fallback of synthetic data", "data.fallback = \"synthetic_image\"", "data.fallback"},
 		{"fallback of another sort", "data = {dataset = \"cifar10\", fallback = \"synthetic_text\"}", "data.fallback"},
 		{"fallback of cifar10", "data = {dataset = \"cifar10\", fallback = \"synthetic_image\"}", ""},

@@ -35,6 +35,24 @@ func (s Splits) Close() error {
 	return s.Closer.Close()
 }
 
+// Subset keeps the first classes (0: all) of both parts, and of each at most perClass samples for training (0: all).
+func (s Splits) Subset(classes, perClass int) Splits {
+	s.Train = Subset(s.Train, classes, perClass)
+	if s.Eval != nil {
+		s.Eval = Subset(s.Eval, classes, 0)
+	}
+	return s
+}
+
+// Skip replaces samples of both parts that cannot be read, as the function Skip does.
+func (s Splits) Skip(limit int, report func(*Fault)) Splits {
+	s.Train = Skip(s.Train, limit, report)
+	if s.Eval != nil {
+		s.Eval = Skip(s.Eval, limit, report)
+	}
+	return s
+}
+
 // Limited limits each part to n samples, as the function Limited does.
 func (s Splits) Limited(n int) Splits {
 	s.Train = Limited(s.Train, n)

@@ -23,13 +23,54 @@ func Limited(ds Dataset, n int) Dataset {
 	chosen := make([]int32, 0, n)
 	quota := balancedQuotas(byClass, n)
 	for c, members := range byClass {
-		slices.SortFunc(members, func(a, b int32) int {
-			return cmp.Or(cmp.Compare(subsetRank(a), subsetRank(b)), cmp.Compare(a, b))
-		})
+		sortByRank(members)
 		chosen = append(chosen, members[:quota[c]]...)
 	}
 	slices.Sort(chosen)
 	return &subset{Dataset: ds, index: chosen}
+}
+
+// Subset returns a data set of the first classes of ds (0: all), and of at most perClass samples of each (0: all): those
+// that Limited would take first. A class of which ds has no samples keeps its place.
+func Subset(ds Dataset, classes, perClass int) Dataset {
+	all := len(ds.Classes())
+	if classes <= 0 || classes > all {
+		classes = all
+	}
+	if classes == all && perClass <= 0 {
+		return ds
+	}
+	byClass := make([][]int32, classes)
+	for i := range ds.Len() {
+		if c := ds.Label(i); c < classes {
+			byClass[c] = append(byClass[c], int32(i))
+		}
+	}
+	var chosen []int32
+	for _, members := range byClass {
+		if perClass > 0 && len(members) > perClass {
+			sortByRank(members)
+			members = members[:perClass]
+		}
+		chosen = append(chosen, members...)
+	}
+	slices.Sort(chosen)
+	return &fewerClasses{&subset{Dataset: ds, index: chosen}, ds.Classes()[:classes]}
+}
+
+// fewerClasses is a subset whose classes are fewer, too.
+type fewerClasses struct {
+	*subset
+	classes []string
+}
+
+func (f *fewerClasses) Classes() []string { return f.classes }
+
+// sortByRank sorts samples into the fixed random order in which Limited takes them.
+func sortByRank(members []int32) {
+	slices.SortFunc(members, func(a, b int32) int {
+		return cmp.Or(cmp.Compare(subsetRank(a), subsetRank(b)), cmp.Compare(a, b))
+	})
 }
 
 // subsetRank is the fixed random number by which Limited orders samples.

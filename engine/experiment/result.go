@@ -32,9 +32,10 @@ type Result struct {
 	BatchSize    int64     `json:"batch_size"` // global
 	Ranks        int       `json:"ranks"`
 	SamplesSeen  int64     `json:"samples_seen"`
-	SkippedSteps int64     `json:"skipped_steps"` // because of NaN or infinite gradients
-	Seconds      Number    `json:"seconds"`       // wall time of this process's training
-	Started      time.Time `json:"started"`       // of this process
+	SkippedSteps int64     `json:"skipped_steps"`      // because of NaN or infinite gradients
+	Unreadable   int64     `json:"unreadable_samples"` // replaced, in this process's steps over all ranks; a sample counts in each epoch
+	Seconds      Number    `json:"seconds"`            // wall time of this process's training
+	Started      time.Time `json:"started"`            // of this process
 	Ended        time.Time `json:"ended"`
 	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the run's folder; "" without one
 	Notes        []string  `json:"notes"`      // what a reader of the figures must know, for example a fallback

@@ -35,6 +35,8 @@ type StepRecord struct {
 	Rate       float64 // learning rate
 	Skipped    int64   // steps skipped so far because of NaN or Inf
 	Time       time.Time
+
+	EpochReplaced int // samples of this epoch, over all ranks, that could not be read
 }
 
 // Evaluation is the outcome of one evaluation: means over all samples.

@@ -21,6 +21,8 @@ type RankStep struct {
 	Buckets int
 	Bytes   int64 // of gradients that were summed over ranks
 	Load    Load
+
+	Replaced int // samples that could not be read, see data.Skip
 }
 
 // Compute is the rank's own time from the end of one sum over ranks to its last gradient of the next: what it makes the others wait. Waiting for them
@@ -52,7 +54,7 @@ type reportRow struct {
 	loss                                      float64
 	data, forward, backward, exchanges, other time.Duration // of this step
 	communication, hidden, optimizer          time.Duration // of the step before
-	samples, top1, top5, change               uint32
+	samples, top1, top5, change, replaced     uint32
 	flags                                     uint16
 	throttle                                  uint8
 	load                                      loadRow
@@ -98,7 +100,7 @@ func (x *reports) put(s *RankStep, w wish) {
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
-		change:   w.change,
+		change: w.change, replaced: uint32(s.Replaced),
 		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
 		throttle: s.Load.Throttle, load: s.Load.row()}
 }
@@ -115,7 +117,7 @@ func (x *reports) read() ([]RankStep, wish, error) {
 		x.all[rank] = RankStep{Sums: Sums{Loss: r.loss, Samples: int(r.samples), Top1: int(r.top1), Top5: int(r.top5)}, Other: r.other,
 			Times: StepTimes{Data: r.data, Forward: r.forward, Backward: r.backward, Exchanges: r.exchanges,
 				Communication: r.communication, Hidden: r.hidden, Optimizer: r.optimizer},
-			Load: r.load.load(r.throttle)}
+			Load: r.load.load(r.throttle), Replaced: int(r.replaced)}
 		flags |= r.flags
 	}
 	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}, nil

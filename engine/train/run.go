@@ -54,6 +54,10 @@ type Options struct {
 	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
 	Load func() Load
 
+	// MaxReplaced is how many samples of an epoch, over all ranks, may be replaced because they cannot be read (data.Skip); more end the run with a
+	// *data.Fault. 0: any number.
+	MaxReplaced int
+
 	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew. With peers it is rank 0's that
 	// counts, state and weights alike.
 	Resume *checkpoint.State
@@ -89,6 +93,7 @@ type Result struct {
 	TrainTime   time.Duration // of those steps, evaluation and saving left out
 	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
 	RollBacks   int64
+	Replaced    int64 // samples that could not be read, in this process's steps, over all ranks
 }
 
 // run is the state of Run.
@@ -114,6 +119,7 @@ type run struct {
 	apart      time.Duration // since then, in BeforeStep
 	reported   []RankStep    // the last step's parts as the ranks reported them: the same on all
 	ranks      []RankStep    // this rank's in all its parts
+	replaced   int           // samples of this epoch that could not be read
 	result     Result
 	record     StepRecord
 }
@@ -235,11 +241,29 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		}
 		r.leaveOut()
 	}
+	r.countReplaced()
 	r.Observer.StepDone(&r.record)
+	if r.MaxReplaced > 0 && r.replaced > r.MaxReplaced {
+		fault := &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of epoch %d so far cannot be read, want at most %d", r.replaced, r.record.Epoch, r.MaxReplaced),
+			Advice: "hetero-train data verify lists them"}
+		return false, errors.Join(fault, r.leave(whole))
+	}
 	if r.nanRow >= r.NaNPatience {
 		return true, r.rollBack(whole)
 	}
 	return false, nil
+}
+
+// countReplaced adds up the samples that could not be read, over all ranks: the same on each.
+func (r *run) countReplaced() {
+	if r.record.EpochStep == 1 {
+		r.replaced = 0
+	}
+	for _, rank := range r.reported {
+		r.replaced += rank.Replaced
+		r.result.Replaced += int64(rank.Replaced)
+	}
+	r.record.EpochReplaced = r.replaced
 }
 
 // passes trains one step on this rank's samples and sums over ranks.
@@ -250,7 +274,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
 		return own, out, err
 	}
-	own.Sums, own.Times, own.Load = out.Sums, out.Times, UnknownLoad()
+	own.Sums, own.Times, own.Load, own.Replaced = out.Sums, out.Times, UnknownLoad(), out.Replaced
 	if r.Load != nil {
 		own.Load = r.Load()
 	}

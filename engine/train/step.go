@@ -38,6 +38,7 @@ type StepResult struct {
 	Times    StepTimes
 	Buckets  int   // sums of gradients over ranks
 	Bytes    int64 // that were summed
+	Replaced int   // samples that could not be read
 }
 
 // Step is one optimizer step at learning rate rate:
@@ -77,6 +78,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 			return err
 		}
 		n, epoch := batch.N, batch.Epoch
+		out.Replaced += batch.Replaced
 		err = pass.load(r.stream, batch)
 		batch.Release()
 		if err != nil {

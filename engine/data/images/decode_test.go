@@ -219,10 +219,10 @@ func FuzzDecode(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Cleanup(d.close)
+	f.Cleanup(d.Close)
 	f.Fuzz(func(t *testing.T, contents []byte) {
 		var img data.Image
-		if err := d.decode(contents, least{10, 10}, &img); err != nil {
+		if err := d.Decode(contents, least{10, 10}, &img); err != nil {
 			return
 		}
 		if img.Width < 1 || img.Height < 1 || len(img.Pix) != 3*img.Width*img.Height || img.Width > img.FullWidth ||

@@ -1,0 +1,156 @@
+package data
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// batches are the ids, labels and first pixels of the first n batches, and how many samples were replaced.
+func batches(t *testing.T, o Options, n int) (text string, replaced int) {
+	t.Helper()
+	l := newLoader(t, o)
+	for range n {
+		b, err := l.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range b.N {
+			size := len(b.Images) / b.N
+			text += fmt.Sprint(b.IDs[i], b.Labels[i], b.Images[i*size:][:12], "\n")
+		}
+		replaced += b.Replaced
+		b.Release()
+	}
+	return text, replaced
+}
+
+func TestReplacementsAreFunctionsOfTheSampleAlone(t *testing.T) {
+	broken := map[int]bool{3: true, 4: true, 5: true, 17: true, 39: true}
+	options := func(workers int, share Share) Options {
+		ds := Cached(&fake{samples: 40, size: 4, classes: 3, broken: broken, panics: map[int]bool{11: true}}, 1<<20)
+		return Options{Dataset: Skip(ds, 6, nil), Transform: augmented, Seed: 9, BatchSize: 8, Workers: workers, Share: &share, MaxCount: 8}
+	}
+	want, replaced := batches(t, options(1, Share{0, 8}), 10)
+	if replaced != 12 {
+		t.Errorf("two epochs of 40 samples, 6 of them broken: %d replaced, want 12", replaced)
+	}
+	if got, n := batches(t, options(4, Share{0, 8}), 10); got != want || n != replaced {
+		t.Error("4 workers read other samples than one")
+	}
+	// Two ranks, batch by batch.
+	first, n1 := batches(t, options(2, Share{0, 3}), 10)
+	second, n2 := batches(t, options(2, Share{3, 5}), 10)
+	var together strings.Builder
+	a, b := strings.SplitAfter(first, "\n"), strings.SplitAfter(second, "\n")
+	for step := range 10 {
+		together.WriteString(strings.Join(a[3*step:3*step+3], "") + strings.Join(b[5*step:5*step+5], ""))
+	}
+	if together.String() != want || n1+n2 != replaced {
+		t.Error("two ranks read other samples than one")
+	}
+	for i := range broken {
+		if strings.Contains(want, fmt.Sprintf("\n%d [%d %d", i, i, i)) {
+			t.Errorf("sample %d, which is broken, was read", i)
+		}
+	}
+}
+
+func TestLabelsFollowTheReplacement(t *testing.T) {
+	ds := Skip(&fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{2: true}}, 1, nil)
+	r, err := ds.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var img Image
+	if err := r.Read(2, nil, &img); err != nil {
+		t.Fatal(err)
+	}
+	if instead := int(img.Pix[0]); instead == 2 || ds.Label(2) != ds.Dataset.Label(instead) {
+		t.Errorf("sample 2 is replaced by %d with label %d, want %d", instead, ds.Label(2), ds.Dataset.Label(instead))
+	}
+	if !ds.Replaced(2) || ds.Replaced(3) || ds.Skipped() != 1 {
+		t.Errorf("replaced: 2 %v, 3 %v, %d in all", ds.Replaced(2), ds.Replaced(3), ds.Skipped())
+	}
+}
+
+func TestTooManyUnreadableSamplesAreAnError(t *testing.T) {
+	broken := map[int]bool{}
+	for i := range 10 {
+		broken[i] = true
+	}
+	var told []int
+	ds := Skip(&fake{samples: 40, size: 1, broken: broken}, 9, func(f *Fault) { told = append(told, f.Index) })
+	r, err := ds.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	var img Image
+	var fault *Fault
+	failed := 0
+	for i := range 40 {
+		if err := r.Read(i, nil, &img); errors.As(err, &fault) {
+			failed++
+			if !strings.Contains(fault.Advice, "corrupt_limit = 9") || !errors.Is(err, errBroken) {
+				t.Errorf("got %v, want the sample's own fault and the limit", err)
+			}
+		}
+	}
+	if failed == 0 || len(told) != 9 {
+		t.Errorf("%d reads failed, %v told, want some, and 9 told once each", failed, told)
+	}
+}
+
+// exhaustedReader fails for want of files.
+type exhaustedReader struct{ Reader }
+
+func (exhaustedReader) Read(i int, _ Sizer, _ *Image) error {
+	return &Fault{Op: "read sample", Index: i, Err: syscall.EMFILE}
+}
+
+type exhaustedSet struct{ *fake }
+
+func (s exhaustedSet) NewReader() (Reader, error) { return exhaustedReader{}, nil }
+
+func TestWantOfFilesIsNotTheSamplesFault(t *testing.T) {
+	ds := Skip(exhaustedSet{&fake{samples: 4, size: 1}}, 100, nil)
+	r, _ := ds.NewReader()
+	var img Image
+	if err := r.Read(1, nil, &img); !errors.Is(err, syscall.EMFILE) || ds.Skipped() != 0 {
+		t.Errorf("got %v and %d skipped, want the error: another rank would read the sample", err, ds.Skipped())
+	}
+}
+
+func TestASubsetHasTheFirstClassesAndSomeOfEach(t *testing.T) {
+	all := &fake{samples: 100, size: 1, classes: 10}
+	few := Subset(all, 3, 4)
+	if few.Len() != 12 || len(few.Classes()) != 3 {
+		t.Fatalf("%d samples in classes %q, want 12 in 3", few.Len(), few.Classes())
+	}
+	count := map[int]int{}
+	for i := range few.Len() {
+		count[few.Label(i)]++
+	}
+	if count[0] != 4 || count[1] != 4 || count[2] != 4 {
+		t.Errorf("samples of each class: %v, want 4 each", count)
+	}
+	more := map[int32]bool{}
+	for _, i := range Subset(all, 3, 5).(*fewerClasses).index {
+		more[i] = true
+	}
+	for _, i := range few.(*fewerClasses).index {
+		if !more[i] {
+			t.Errorf("sample %d is among 4 of a class, but not among 5", i)
+		}
+	}
+	if Subset(all, 0, 0) != Dataset(all) || Subset(all, 10, 0) != Dataset(all) {
+		t.Error("a subset that leaves nothing out is the data set itself")
+	}
+	if got := Subset(all, 0, 1); got.Len() != 10 {
+		t.Errorf("one sample of each class: got %d, want 10", got.Len())
+	}
+}
