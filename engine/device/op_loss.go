@@ -9,16 +9,26 @@ import (
 // SoftmaxCrossEntropy is the loss of each sample, -sum_k q_k·log softmax(logits)_k with
 // q = (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A label < 0 is ignored: loss 0, rank -1.
 //
-//	in   logits (N, C); labels (N), i32
+// Mixed samples (mixup, cutmix) have two labels: with share in 0…1 the one_hot(label) of q becomes
+// share·one_hot(label) + (1-share)·one_hot(second), and rank is that of the label with the larger part, the first of equals.
+// second means nothing where the label is ignored and is a class elsewhere.
+//
+//	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; share (N), f32
 //	out  loss (N), f32; rank (N), i32: how many classes score higher than the label (equal scores of lower classes count), so
 //	     top-k is rank < k (unless the loss is NaN, when rank means nothing); lse (N), f32: log sum exp, kept for the gradient
-type SoftmaxCrossEntropy struct{ LabelSmoothing float64 }
+type SoftmaxCrossEntropy struct {
+	LabelSmoothing float64
+	Mixed          bool
+}
 
 // SoftmaxCrossEntropyDiff is (softmax - q)·scale, zero rows for ignored labels. scale is 1/(global count), times the loss scale.
 //
-//	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32
+//	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32; Mixed: second (N), i32; share (N), f32
 //	out  diff_logits (N, C)
-type SoftmaxCrossEntropyDiff struct{ LabelSmoothing float64 }
+type SoftmaxCrossEntropyDiff struct {
+	LabelSmoothing float64
+	Mixed          bool
+}
 
 // ImageNormalize makes network input from bytes: dst = src·a + b, a = 1/(255·Std), b = -Mean/Std, in f32, the
 // product rounded before the sum.
@@ -39,22 +49,38 @@ func (SoftmaxCrossEntropyDiff) Kind() string { return "softmax_cross_entropy_dif
 // Kind implements Op.
 func (ImageNormalize) Kind() string { return "image_normalize" }
 
-func checkClassified(op Op, in []TensorSpec, smoothing float64) error {
+// checkClassified checks the operands that both have; those of mixed samples come last.
+func checkClassified(op Op, in []TensorSpec, smoothing float64, mixed bool) error {
 	if !(smoothing >= 0 && smoothing < 1) {
 		return fmt.Errorf("%s: label smoothing: got %g, want 0 <= s < 1", op.Kind(), smoothing)
 	}
 	if err := wantDims(op, "logits", in[0], 2); err != nil {
 		return err
 	}
-	return firstError(wantShape(op, "labels", in[1], in[0].Shape[0]), wantType(op, "labels", in[1], tensor.I32))
+	n := in[0].Shape[0]
+	err := firstError(wantShape(op, "labels", in[1], n), wantType(op, "labels", in[1], tensor.I32))
+	if err != nil || !mixed {
+		return err
+	}
+	second, share := in[len(in)-2], in[len(in)-1]
+	return firstError(wantShape(op, "second labels", second, n), wantType(op, "second labels", second, tensor.I32),
+		wantShape(op, "share", share, n), wantType(op, "share", share, weightType(in[0].DType)))
+}
+
+// mixedOperands is how many operands mixed samples add.
+func mixedOperands(mixed bool) int {
+	if mixed {
+		return 2
+	}
+	return 0
 }
 
 // Infer implements Op.
 func (op SoftmaxCrossEntropy) Infer(in []TensorSpec) ([]TensorSpec, error) {
-	if err := operands(op, in, 2); err != nil {
+	if err := operands(op, in, 2+mixedOperands(op.Mixed)); err != nil {
 		return nil, err
 	}
-	if err := checkClassified(op, in, op.LabelSmoothing); err != nil {
+	if err := checkClassified(op, in, op.LabelSmoothing, op.Mixed); err != nil {
 		return nil, err
 	}
 	n, dt := in[0].Shape[0], weightType(in[0].DType)
@@ -63,10 +89,10 @@ func (op SoftmaxCrossEntropy) Infer(in []TensorSpec) ([]TensorSpec, error) {
 
 // Infer implements Op.
 func (op SoftmaxCrossEntropyDiff) Infer(in []TensorSpec) ([]TensorSpec, error) {
-	if err := operands(op, in, 4); err != nil {
+	if err := operands(op, in, 4+mixedOperands(op.Mixed)); err != nil {
 		return nil, err
 	}
-	err := firstError(checkClassified(op, in, op.LabelSmoothing), wantShape(op, "lse", in[2], in[0].Shape[0]), wantShape(op, "scale", in[3], 1))
+	err := firstError(checkClassified(op, in, op.LabelSmoothing, op.Mixed), wantShape(op, "lse", in[2], in[0].Shape[0]), wantShape(op, "scale", in[3], 1))
 	return []TensorSpec{Spec(in[0].DType, in[0].Shape...)}, err
 }
 

@@ -296,6 +296,8 @@ func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	if len(d[0]) != 1 || !d[0][0].Shape.Equal(tensor.Shape{1}) {
 		fail(n.Name, "differentiate: got %d contributions, want the factor of shape (1) alone", len(d[0]))
 	}
-	diff := g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing}, n.In[0], n.In[1], n.Out[2], d[0][0])
-	return []*Value{diff, nil}
+	in := append([]*Value{n.In[0], n.In[1], n.Out[2], d[0][0]}, n.In[2:]...) // of mixed samples: second labels, shares
+	grads := make([]*Value, len(n.In))
+	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
+	return grads
 }

@@ -160,3 +160,9 @@ func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothin
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing}, logits, labels)
 	return out[0], out[1]
 }
+
+// MixedSoftmaxCrossEntropy is that of samples with two labels, of which the first counts share (N), the second 1-share.
+func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, share *Value, smoothing float64) (loss, rank *Value) {
+	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, share)
+	return out[0], out[1]
+}

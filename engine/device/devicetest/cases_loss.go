@@ -44,6 +44,7 @@ func lossCases() []valueCase {
 					return r.Do(back, in[0], in[1], saved[2], in[2])
 				}})
 	}
+	cases = append(cases, mixedCases()...)
 	cases = append(cases, valueCase{name: "rank among equal scores", run: one(device.SoftmaxCrossEntropy{}), tolerance: functions,
 		inputs: []input{floats(Integers(0, 2), 9, 7), fixedType(tensor.I32, Integers(0, 6), 9)}})
 	for _, s := range []tensor.Shape{{1, 1, 1, 1}, {2, 5, 7, 3}, {3, 4, 4, 3}, {1, 3, 2, 17}} {
@@ -55,6 +56,43 @@ func lossCases() []valueCase {
 			run: func(r *Runner, in []Operand) []Operand {
 				return r.Do(device.ImageNormalize{Mean: mean, Std: std, To: r.Float}, in...)
 			}})
+	}
+	return cases
+}
+
+// mixedCases are samples with two labels: shares of 0 and 1, equal labels, ignored ones.
+func mixedCases() []valueCase {
+	var cases []valueCase
+	for _, s := range []struct {
+		n, classes int
+		smoothing  float64
+	}{{1, 1, 0}, {7, 3, 0}, {9, 10, 0.1}, {33, 1000, 0}, {6, 35, 0.2}} {
+		label := Integers(0, s.classes-1)
+		labels := func(salt uint64) input {
+			return fixedType(tensor.I32, func(seed, i uint64) float64 {
+				if i%5 == 4 {
+					return -1 // ignored, whatever the second label
+				}
+				return label(seed+salt, i)
+			}, s.n)
+		}
+		shares := params(func(seed, i uint64) float64 {
+			if i%4 < 2 {
+				return float64(i % 4)
+			}
+			return float64(float32(Uniform(0, 1)(seed, i)))
+		}, s.n)
+		logits := floats(Uniform(-5, 5), s.n, s.classes)
+		name := fmt.Sprintf(" of mixed samples n%d classes %d smoothing %g", s.n, s.classes, s.smoothing)
+		forward := device.SoftmaxCrossEntropy{LabelSmoothing: s.smoothing, Mixed: true}
+		cases = append(cases,
+			valueCase{name: "softmax_cross_entropy" + name, inputs: []input{logits, labels(0), labels(1), shares}, run: one(forward), tolerance: functions},
+			valueCase{name: "softmax_cross_entropy diff" + name, tolerance: functions,
+				inputs: []input{logits, labels(0), labels(1), shares, params(Uniform(0.001, 1), 1)},
+				run: func(r *Runner, in []Operand) []Operand {
+					saved := r.Do(forward, in[:4]...)
+					return r.Do(device.SoftmaxCrossEntropyDiff{LabelSmoothing: s.smoothing, Mixed: true}, in[0], in[1], saved[2], in[4], in[2], in[3])
+				}})
 	}
 	return cases
 }

@@ -22,7 +22,7 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 1
+#define HT_ABI_VERSION 2
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
 #define HT_MAX_SLOWDOWN 1000
@@ -188,6 +188,7 @@ typedef struct ht_move_params {
 /* HT_SOFTMAX_CROSS_ENTROPY, _DIFF */
 typedef struct ht_loss_params {
   double label_smoothing;
+  int32_t mixed; /* two labels a sample: second labels and shares follow the other inputs */
 } ht_loss_params;
 
 typedef struct ht_image_normalize_params {

@@ -104,9 +104,9 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 		return with(a, C.HT_BROADCAST, move(0, op.Axes, 0, 0))
 
 	case device.SoftmaxCrossEntropy:
-		return with(a, C.HT_SOFTMAX_CROSS_ENTROPY, C.ht_loss_params{label_smoothing: C.double(op.LabelSmoothing)})
+		return with(a, C.HT_SOFTMAX_CROSS_ENTROPY, C.ht_loss_params{label_smoothing: C.double(op.LabelSmoothing), mixed: flag(op.Mixed)})
 	case device.SoftmaxCrossEntropyDiff:
-		return with(a, C.HT_SOFTMAX_CROSS_ENTROPY_DIFF, C.ht_loss_params{label_smoothing: C.double(op.LabelSmoothing)})
+		return with(a, C.HT_SOFTMAX_CROSS_ENTROPY_DIFF, C.ht_loss_params{label_smoothing: C.double(op.LabelSmoothing), mixed: flag(op.Mixed)})
 	case device.ImageNormalize:
 		float := func(f float32) C.float { return C.float(f) }
 		return with(a, C.HT_IMAGE_NORMALIZE, C.ht_image_normalize_params{

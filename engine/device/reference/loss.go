@@ -29,31 +29,69 @@ func logSumExp[T real](row []T) T {
 	return largest + logarithm(sum)
 }
 
-// target is q of a class.
-func target[T real](smoothing float64, class, label, classes int) T {
+// targets are the labels of each sample and how much the first counts: all, unless samples are mixed.
+type targets[T real] struct {
+	label, second []int32
+	share         []T
+}
+
+func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], error) {
+	classes := in[0].shape()[1]
+	t := targets[T]{label: loadI32(in[1])}
+	if err := checkLabels(op, t.label, classes); err != nil || !mixed {
+		return t, err
+	}
+	t.second, t.share = loadI32(in[len(in)-2]), load[T](in[len(in)-1])
+	for i, l := range t.second {
+		if t.label[i] >= 0 && (l < 0 || int(l) >= classes) {
+			return t, fmt.Errorf("%s: second label %d: got %d, want 0 to %d", op.Kind(), i, l, classes-1)
+		}
+	}
+	return t, nil
+}
+
+// of is q of a class for sample n.
+func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 	q := T(smoothing / float64(classes))
-	if class == label {
-		q += T(1 - smoothing)
+	first, second := T(1), T(0)
+	if t.share != nil {
+		first, second = t.share[n], 1-t.share[n]
+	}
+	if class == int(t.label[n]) {
+		q += T(T(1-smoothing) * first)
+	}
+	if second != 0 && class == int(t.second[n]) {
+		q += T(T(1-smoothing) * second)
 	}
 	return q
 }
 
+// main is the label that counts most.
+func (t targets[T]) main(n int) int {
+	if t.share != nil && t.share[n] < 0.5 {
+		return int(t.second[n])
+	}
+	return int(t.label[n])
+}
+
 func softmaxCrossEntropy[T real](op device.SoftmaxCrossEntropy, in, out []operand) error {
-	logits, labels := load[T](in[0]), loadI32(in[1])
-	classes := in[0].shape()[1]
-	if err := checkLabels(op, labels, classes); err != nil {
+	logits, classes := load[T](in[0]), in[0].shape()[1]
+	t, err := loadTargets[T](op, in, op.Mixed)
+	if err != nil {
 		return err
 	}
+	labels := t.label
 	loss, lse, rank := make([]T, len(labels)), make([]T, len(labels)), make([]int32, len(labels))
 	for n, l := range labels {
-		row, label := logits[n*classes:(n+1)*classes], int(l)
+		row := logits[n*classes : (n+1)*classes]
 		lse[n] = logSumExp(row)
-		if label < 0 {
+		if l < 0 {
 			rank[n] = -1
 			continue
 		}
+		label := t.main(n)
 		for k, x := range row {
-			loss[n] += T(target[T](op.LabelSmoothing, k, label, classes) * (lse[n] - x))
+			loss[n] += T(t.of(n, k, classes, op.LabelSmoothing) * (lse[n] - x))
 			if x > row[label] || x == row[label] && k < label {
 				rank[n]++
 			}
@@ -66,19 +104,20 @@ func softmaxCrossEntropy[T real](op device.SoftmaxCrossEntropy, in, out []operan
 }
 
 func softmaxCrossEntropyDiff[T real](op device.SoftmaxCrossEntropyDiff, in, out []operand) error {
-	logits, labels, lse, factor := load[T](in[0]), loadI32(in[1]), load[T](in[2]), load[T](in[3])[0]
+	logits, lse, factor := load[T](in[0]), load[T](in[2]), load[T](in[3])[0]
 	classes := in[0].shape()[1]
-	if err := checkLabels(op, labels, classes); err != nil {
+	t, err := loadTargets[T](op, in, op.Mixed)
+	if err != nil {
 		return err
 	}
 	for i := range logits {
 		n, k := i/classes, i%classes
-		if labels[n] < 0 {
+		if t.label[n] < 0 {
 			logits[i] = 0
 			continue
 		}
 		softmax := exp(logits[i] - lse[n])
-		logits[i] = (softmax - target[T](op.LabelSmoothing, k, int(labels[n]), classes)) * factor
+		logits[i] = (softmax - t.of(n, k, classes, op.LabelSmoothing)) * factor
 	}
 	store(out[0], logits)
 	return nil

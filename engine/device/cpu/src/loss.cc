@@ -5,8 +5,9 @@
 //
 // With m the largest logit and e = sum exp(logits - m) the loss is
 //   log(e) - (1 - s)·(logits_label - m) - s/C·sum(logits - m)
-// differences from m only, so that a common offset of the logits costs no accuracy. Threads share the samples; the
-// loops are in loss_simd.h.
+// differences from m only, so that a common offset of the logits costs no accuracy. A mixed sample has a second label,
+// and share·one_hot(label) + (1 - share)·one_hot(second) in place of one_hot(label). Threads share the samples; the loops
+// are in loss_simd.h.
 #include <cmath>
 #include <cstring>
 
@@ -20,19 +21,23 @@ namespace hetero {
 namespace {
 
 struct Loss : Kernel {
-  bool bf16;
+  bool bf16, mixed;
   int64_t samples, classes, row_bytes;
   float smoothing;
 
   Loss(const Request &request, size_t inputs, size_t outputs) {
-    want_operands(request, inputs, outputs);
+    const auto *p = static_cast<const ht_loss_params *>(request.params);
+    mixed = p->mixed != 0;
+    want_operands(request, inputs + (mixed ? 2 : 0), outputs);
     bf16 = is_bf16(request.in[0]);
     if (request.in[1].dtype != HT_I32) throw Invalid("labels: got " + describe(request.in[1]) + ", want i32");
+    if (mixed && request.in[inputs].dtype != HT_I32)
+      throw Invalid("second labels: got " + describe(request.in[inputs]) + ", want i32");
     take_plain(*this, request);
     samples = in[0].dims[0];
     classes = in[0].dims[1];
     row_bytes = classes * dtype_size(in[0].dtype);
-    smoothing = float(static_cast<const ht_loss_params *>(request.params)->label_smoothing);
+    smoothing = float(p->label_smoothing);
   }
 
   float base() const { return smoothing / float(classes); }
@@ -41,12 +46,33 @@ struct Loss : Kernel {
     return bf16 ? to_f32(static_cast<const Bf16 *>(row)[k]) : static_cast<const float *>(row)[k];
   }
 
+  struct Labels {
+    const int32_t *first, *second; // second, share: null unless mixed
+    const float *share;
+
+    // The label that counts most.
+    int64_t main(int64_t n) const { return share && share[n] < 0.5f ? second[n] : first[n]; }
+  };
+
+  Labels labels(const Args &a) const {
+    Labels l{static_cast<const int32_t *>(a.in[1]), nullptr, nullptr};
+    if (mixed) {
+      l.second = static_cast<const int32_t *>(a.in[in.size() - 2]);
+      l.share = static_cast<const float *>(a.in[in.size() - 1]);
+    }
+    check(l);
+    return l;
+  }
+
   // Labels come from device memory: one beyond the classes would read and write elsewhere.
-  void check(const int32_t *labels) const {
+  void check(const Labels &l) const {
     for (int64_t n = 0; n < samples; n++) {
-      if (labels[n] >= classes)
-        throw std::runtime_error("label " + std::to_string(n) + ": got " + std::to_string(labels[n]) +
+      if (l.first[n] >= classes)
+        throw std::runtime_error("label " + std::to_string(n) + ": got " + std::to_string(l.first[n]) +
                                  ", want below the " + std::to_string(classes) + " classes");
+      if (mixed && l.first[n] >= 0 && (l.second[n] < 0 || l.second[n] >= classes))
+        throw std::runtime_error("second label " + std::to_string(n) + ": got " + std::to_string(l.second[n]) +
+                                 ", want 0 to " + std::to_string(classes - 1));
     }
   }
 };
@@ -55,20 +81,20 @@ struct Forward final : Loss {
   explicit Forward(const Request &request) : Loss(request, 2, 3) {}
 
   void run(const Args &a) override {
-    const auto *labels = static_cast<const int32_t *>(a.in[1]);
-    check(labels);
+    const Labels l = labels(a);
     auto *loss = static_cast<float *>(a.out[0]), *lse = static_cast<float *>(a.out[2]);
     auto *rank = static_cast<int32_t *>(a.out[1]);
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))
     for (int64_t n = 0; n < samples; n++) {
       const char *row = static_cast<const char *>(a.in[0]) + n * row_bytes;
-      const LossTable::Row r = simd().loss.row[bf16](classes, row, labels[n]);
+      const LossTable::Row r = simd().loss.row[bf16](classes, row, l.first[n] < 0 ? -1 : l.main(n));
       const double log_sum = std::log(r.sum_exp);
       lse[n] = float(r.largest + log_sum);
-      rank[n] = labels[n] < 0 ? -1 : int32_t(r.higher);
+      rank[n] = l.first[n] < 0 ? -1 : int32_t(r.higher);
       loss[n] = 0;
-      if (labels[n] < 0) continue;
-      const double own = double(logit(row, labels[n])) - r.largest;
+      if (l.first[n] < 0) continue;
+      double own = double(logit(row, l.first[n])) - r.largest;
+      if (mixed) own = l.share[n] * own + (1 - double(l.share[n])) * (double(logit(row, l.second[n])) - r.largest);
       loss[n] = float(log_sum - (1 - double(smoothing)) * own - (smoothing > 0 ? base() * r.sum : 0));
     }
   }
@@ -78,18 +104,24 @@ struct Backward final : Loss {
   explicit Backward(const Request &request) : Loss(request, 4, 1) { inplace = {{0, 0}}; }
 
   void run(const Args &a) override {
-    const auto *labels = static_cast<const int32_t *>(a.in[1]);
-    check(labels);
+    const Labels l = labels(a);
     const auto *lse = static_cast<const float *>(a.in[2]);
     const float scale = *static_cast<const float *>(a.in[3]);
 #pragma omp parallel for schedule(static) if (worth_threads(in[0].bytes))
     for (int64_t n = 0; n < samples; n++) {
       const char *row = static_cast<const char *>(a.in[0]) + n * row_bytes;
       char *diff = static_cast<char *>(a.out[0]) + n * row_bytes;
-      if (labels[n] < 0)
+      if (l.first[n] < 0) {
         std::memset(diff, 0, size_t(row_bytes));
-      else
-        simd().loss.diff[bf16](classes, row, labels[n], lse[n], base(), smoothing, scale, diff);
+        continue;
+      }
+      LossTable::Target target{l.first[n], l.first[n], 1 - smoothing, 1 - smoothing, base()};
+      if (mixed && l.second[n] != l.first[n]) {
+        target.second = l.second[n];
+        target.hot = (1 - smoothing) * l.share[n];
+        target.second_hot = (1 - smoothing) * (1 - l.share[n]);
+      }
+      simd().loss.diff[bf16](classes, row, target, lse[n], scale, diff);
     }
   }
 };

@@ -45,17 +45,20 @@ template <class T> LossTable::Row loss_row(int64_t classes, const void *x_, int6
 }
 
 template <class T>
-void loss_diff(int64_t classes, const void *x_, int64_t label, float lse, float base, float smoothing, float scale,
-               void *diff_) {
+void loss_diff(int64_t classes, const void *x_, const LossTable::Target &target, float lse, float scale, void *diff_) {
   const T *x = static_cast<const T *>(x_);
   T *diff = static_cast<T *>(diff_);
-  const F32 vlse = all(lse), vbase = all(base), vscale = all(scale);
-  const F32 own = (exp(all(to_f32(x[label])) - vlse) - all(base + (1 - smoothing))) * vscale;
+  const F32 vlse = all(lse), vbase = all(target.base), vscale = all(scale);
+  const auto at = [&](int64_t label, float hot) { // diff may be x: before the loop writes there
+    return (exp(all(to_f32(x[label])) - vlse) - all(target.base + hot)) * vscale;
+  };
+  const F32 first = at(target.label, target.hot), second = at(target.second, target.second_hot);
   each_vector(classes, [&](int64_t i, auto full, int lanes) {
     const F32 softmax = exp(load_row<full.value>(x + i, lanes) - vlse);
     store_row<full.value>(diff + i, (softmax - vbase) * vscale, lanes);
   });
-  store_first(diff + label, own, 1);
+  store_first(diff + target.second, second, 1);
+  store_first(diff + target.label, first, 1);
 }
 
 constexpr LossTable loss_table() { return {{loss_row<float>, loss_row<Bf16>}, {loss_diff<float>, loss_diff<Bf16>}}; }

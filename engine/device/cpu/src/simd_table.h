@@ -45,9 +45,13 @@ struct LossTable {
     int64_t higher;
   };
   Row (*row[2])(int64_t classes, const void *x, int64_t label);
-  // diff = (exp(x - lse) - base)·scale, at class label less (1 - smoothing)·scale
-  void (*diff[2])(int64_t classes, const void *x, int64_t label, float lse, float base, float smoothing, float scale,
-                  void *diff);
+  // The labels of a sample. hot and second_hot are the parts of q above base: q at the label is base + hot.
+  struct Target {
+    int64_t label, second; // second = label: one label
+    float hot, second_hot, base;
+  };
+  // diff = (exp(x - lse) - q)·scale
+  void (*diff[2])(int64_t classes, const void *x, const Target &target, float lse, float scale, void *diff);
 };
 
 // Dropout of n elements at positions from, from + 1 … of a sample; from is a multiple of 64.

@@ -125,8 +125,14 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		return notOpaque(in, out)
 	case device.ImageNormalize:
 		fixed = []int{0}
-	case device.SoftmaxCrossEntropy, device.SoftmaxCrossEntropyDiff:
-		fixed = []int{1}
+	case device.SoftmaxCrossEntropy:
+		if fixed = []int{1}; op.Mixed {
+			fixed = append(fixed, 2)
+		}
+	case device.SoftmaxCrossEntropyDiff:
+		if fixed = []int{1}; op.Mixed {
+			fixed = append(fixed, 4)
+		}
 	case device.Dropout:
 		fixed = []int{1, 2}
 	case device.MaxPool2DDiff, device.BatchNormMerge:
