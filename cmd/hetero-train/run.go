@@ -155,7 +155,8 @@ func (j *job) openData(ctx context.Context) (err error) {
 		j.opts.log.Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
 	}
 	view, _ := transforms(j.cfg.Data)
-	j.training = data.Options{Dataset: j.data.Train, Transform: view, Seed: j.cfg.Experiment.Seed,
+	view.Augment = augmentation(j.cfg.Augment, normalization(j.cfg.Data, j.data.Normalization))
+	j.training = data.Options{Dataset: j.data.Train, Transform: view, Mix: mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
 		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers}
 	batches, err := j.training.BatchesPerEpoch()
 	if err != nil {

@@ -31,7 +31,8 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	return train.ReplicaOptions{
 		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
-		LabelSmoothing: c.Train.LabelSmoothing, Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers}, Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
+		LabelSmoothing: c.Train.LabelSmoothing, Mixed: mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
 	}, nil
 }
 

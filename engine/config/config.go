@@ -6,6 +6,7 @@ type Config struct {
 	Device     Device
 	Model      Model
 	Data       Data
+	Augment    Augment
 	Train      Train
 	Optimizer  Optimizer
 	Schedule   Schedule
@@ -33,6 +34,7 @@ func (c *Config) tables() []table {
 		{name: "device", doc: "What the run computes on.", keys: c.Device.Keys()},
 		{name: "model", doc: "The network. Further keys depend on `model.name`.", keys: c.Model.Keys()},
 		{name: "data", doc: "What the network is trained on, and how samples are read and augmented.", keys: c.Data.Keys()},
+		{name: "augment", doc: "What is done to training images after crop and flip (those are in `[data]`). `docs/augmentation.md` says how, and where it differs from torchvision and timm.", keys: c.Augment.Keys()},
 		{name: "train", doc: "How long and how precisely to train.", keys: c.Train.Keys()},
 		{name: "optimizer", doc: "The update rule.", keys: c.Optimizer.Keys()},
 		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},

@@ -62,6 +62,8 @@ var rules = []rule{
 		return unless(c.Data.BatchSize%c.Train.GradAccumulation == 0, "does not divide the global batch",
 			fmt.Sprint(c.Train.GradAccumulation), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))
 	}},
+	mixedPairs("augment.mixup", func(a *Augment) float64 { return a.Mixup }),
+	mixedPairs("augment.cutmix", func(a *Augment) float64 { return a.Cutmix }),
 	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"}, check: ghostGroup},
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
 		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov's form needs a momentum",

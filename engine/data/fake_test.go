@@ -86,4 +86,15 @@ func newLoader(t testing.TB, o Options) *Loader {
 }
 
 // augmented is a transform with every random choice.
-var augmented = Transform{Crop: PadCrop, Size: 4, Pad: 1, Flip: true}
+var augmented = Transform{Crop: PadCrop, Size: 4, Pad: 1, Flip: true, Augment: Augment{
+	Rand: RandAugment{Ops: 2, Magnitude: 15, Std: 3}, Jitter: ColorJitter{0.4, 0.4, 0.4, 0.1},
+	Erase: RandomErase{Probability: 0.5, Mode: ErasePixel, Count: 2, Normalization: NormalizeCIFAR10},
+}}
+
+// mixings are the ways to mix samples.
+var mixings = []Mix{
+	{},
+	{MixupAlpha: 0.4, Probability: 0.8},
+	{CutmixAlpha: 1, Probability: 1, Mode: MixPair},
+	{MixupAlpha: 0.8, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: MixElement, OffEpoch: 2},
+}

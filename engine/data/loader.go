@@ -17,6 +17,7 @@ var ErrClosed = errors.New("data loader is closed")
 type Options struct {
 	Dataset   Dataset
 	Transform Transform
+	Mix       Mix    // samples with one another, in training
 	Seed      uint64 // order of epochs, augmentation
 
 	// BatchSize is the global batch in samples: what all ranks together consume in one optimizer step.
@@ -52,11 +53,14 @@ type Batch struct {
 	Images []byte  // (N, Size, Size, 3) uint8: rows of red, green, blue
 	Labels []int32 // (N)
 	IDs    []int64 // (N) sample indices within the Dataset
-	N      int     // samples here; 0 is possible
-	Offset int     // position of the first one in the batch
-	Total  int     // samples of the batch over all ranks
-	Step   int64   // number of the batch, counted from 0 over all epochs
-	Epoch  int
+	// Of mixed samples (Options.Mix), nil without: the partner's label (N), and how much Labels counts (N), 0 … 1.
+	SecondLabels []int32
+	Share        []float32
+	N            int   // samples here; 0 is possible
+	Offset       int   // position of the first one in the batch
+	Total        int   // samples of the batch over all ranks
+	Step         int64 // number of the batch, counted from 0 over all epochs
+	Epoch        int
 	// Replaced are the samples here that could not be read and were replaced (Skip).
 	Replaced int
 
@@ -116,6 +120,9 @@ func NewLoader(o Options) (*Loader, error) {
 	l.work.L = &l.mu
 	sample := 3 * o.Transform.Size * o.Transform.Size
 	l.chunk = min(max(48<<10/sample, 1), 64)
+	if o.Mix.Enabled() {
+		l.chunk = max(l.chunk, 2) // a pair
+	}
 	if !o.Evaluate {
 		l.order = make([]int32, o.Dataset.Len())
 	}
@@ -190,6 +197,15 @@ func (o Options) normalized() (Options, error) {
 		if err := checkShare(o.Share.Offset, o.Share.Count, part, o.MaxCount); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if err := o.Mix.check(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.Mix.Enabled() && o.Evaluate {
+		fault("samples of an evaluation are not mixed")
+	}
+	if o.Mix.Enabled() && o.Accumulation > 0 && o.BatchSize/o.Accumulation%2 != 0 {
+		fault("batches of %d samples cannot be mixed in pairs, want an even number", o.BatchSize/o.Accumulation)
 	}
 	if o.Evaluate && o.Accumulation > 1 {
 		fault("an evaluation has no accumulation, got %d", o.Accumulation)

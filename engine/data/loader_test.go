@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"slices"
 	"strings"
@@ -40,12 +41,14 @@ func clone(b *Batch) Batch {
 	c := *b
 	c.loader, c.slot = nil, nil
 	c.Images, c.Labels, c.IDs = slices.Clone(b.Images), slices.Clone(b.Labels), slices.Clone(b.IDs)
+	c.SecondLabels, c.Share = slices.Clone(b.SecondLabels), slices.Clone(b.Share)
 	return c
 }
 
 func (b Batch) equal(o Batch) bool {
 	return b.Step == o.Step && b.Epoch == o.Epoch && b.N == o.N && b.Offset == o.Offset && b.Total == o.Total &&
-		slices.Equal(b.IDs, o.IDs) && slices.Equal(b.Labels, o.Labels) && bytes.Equal(b.Images, o.Images)
+		slices.Equal(b.IDs, o.IDs) && slices.Equal(b.Labels, o.Labels) &&
+		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Share, o.Share) && bytes.Equal(b.Images, o.Images)
 }
 
 // join puts the shares of one batch together.
@@ -55,6 +58,8 @@ func join(shares ...Batch) Batch {
 		whole.N += s.N
 		whole.Images = append(whole.Images, s.Images...)
 		whole.Labels = append(whole.Labels, s.Labels...)
+		whole.SecondLabels = append(whole.SecondLabels, s.SecondLabels...)
+		whole.Share = append(whole.Share, s.Share...)
 		whole.IDs = append(whole.IDs, s.IDs...)
 	}
 	return whole
@@ -69,7 +74,7 @@ func reference(t fatal, o Options, n int) []Batch {
 	}
 	r, _ := o.Dataset.NewReader()
 	defer r.Close()
-	tr := transformer{t: o.Transform, seed: o.Seed}
+	tr := o.Transform.prepared(o.Seed)
 	part := o.BatchSize / o.Accumulation
 	per := o.Dataset.Len() / o.BatchSize * o.Accumulation
 	order := make([]int32, o.Dataset.Len())
@@ -90,9 +95,41 @@ func reference(t fatal, o Options, n int) []Batch {
 			b.Labels = append(b.Labels, int32(o.Dataset.Label(int(i))))
 			b.IDs = append(b.IDs, int64(i))
 		}
+		mixed(&b, o, step%per*part)
 		out = append(out, b)
 	}
 	return out
+}
+
+// mixed mixes a whole batch, whose first sample is at position first of its epoch, the dumb way.
+func mixed(b *Batch, o Options, first int) {
+	if !o.Mix.Enabled() {
+		return
+	}
+	sample := len(b.Images) / b.N
+	before := slices.Clone(b.Images)
+	image := func(j int) []byte { return before[j*sample:][:sample] }
+	for j := range b.N {
+		partner := j + 1 - 2*(j%2)
+		m := o.Mix.draw(o.Seed, b.Epoch, first+j, o.BatchSize, o.Transform.Size)
+		b.SecondLabels, b.Share = append(b.SecondLabels, b.Labels[j]), append(b.Share, m.share)
+		if m.share == 1 {
+			continue
+		}
+		b.SecondLabels[j] = b.Labels[partner]
+		for k := range sample {
+			own, other := float64(image(j)[k]), float64(image(partner)[k])
+			x, y := k/3%o.Transform.Size, k/3/o.Transform.Size
+			v := math.Floor(own*float64(m.share) + other*(1-float64(m.share)) + 0.5)
+			if m.cut {
+				v = own
+				if x >= m.box.x && x < m.box.x+m.box.w && y >= m.box.y && y < m.box.y+m.box.h {
+					v = other
+				}
+			}
+			b.Images[j*sample+k] = byte(v)
+		}
+	}
 }
 
 func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
@@ -101,7 +138,8 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 			Dataset:   &fake{samples: rapid.IntRange(30, 120).Draw(t, "samples"), size: 4, classes: 5},
 			Transform: augmented,
 			Seed:      rapid.Uint64().Draw(t, "seed"),
-			BatchSize: 6 * rapid.IntRange(1, 5).Draw(t, "batch/6"),
+			BatchSize: 12 * rapid.IntRange(1, 2).Draw(t, "batch/12"),
+			Mix:       rapid.SampledFrom(mixings).Draw(t, "mixing"),
 		}
 		o.Accumulation = rapid.SampledFrom([]int{1, 2, 3}).Draw(t, "accumulation")
 		o.Start = int64(rapid.IntRange(0, 30).Draw(t, "start"))
@@ -134,13 +172,15 @@ func TestBatchesDependNeitherOnWorkersNorDepthNorSplitNorPlace(t *testing.T) {
 }
 
 func TestResumedLoaderContinuesAsIfNeverStopped(t *testing.T) {
-	o := Options{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Seed: 4, BatchSize: 8, Workers: 3}
-	whole := take(t, newLoader(t, o), 20)
-	o.Start, o.Workers = 9, 1
-	rest := take(t, newLoader(t, o), 11)
-	for i, b := range rest {
-		if !b.equal(whole[9+i]) {
-			t.Fatalf("batch %d: got %+v, want %+v", 9+i, b, whole[9+i])
+	for _, mix := range mixings {
+		o := Options{Dataset: &fake{samples: 50, size: 4, classes: 3}, Transform: augmented, Mix: mix, Seed: 4, BatchSize: 8, Workers: 3}
+		whole := take(t, newLoader(t, o), 20)
+		o.Start, o.Workers = 9, 1
+		rest := take(t, newLoader(t, o), 11)
+		for i, b := range rest {
+			if !b.equal(whole[9+i]) {
+				t.Fatalf("%+v: batch %d: got %+v, want %+v", mix, 9+i, b, whole[9+i])
+			}
 		}
 	}
 }

@@ -14,6 +14,10 @@ const (
 	streamClass                         // pattern of a synthetic class; index = class
 	streamSynthetic                     // a synthetic sample; epoch = part (training, evaluation)
 	streamSubset                        // rank of a sample in Limited; seed 0
+	streamRandAugment                   // operations on a sample
+	streamJitter                        // colours of a sample
+	streamErase                         // what is hidden of a sample
+	streamMix                           // how samples are mixed; index = optimizer step, pair or position in the epoch
 )
 
 const (

@@ -14,7 +14,8 @@ import (
 func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const part = 24
-		o := Options{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2, BatchSize: part}
+		o := Options{Dataset: &fake{samples: 100, size: 4, classes: 3}, Transform: augmented, Seed: 2, BatchSize: part,
+			Mix: rapid.SampledFrom(mixings).Draw(t, "mixing")}
 		const steps = 25
 		want := reference(t, o, steps)
 		o.MaxCount = rapid.IntRange(1, part).Draw(t, "largest share")
@@ -53,6 +54,9 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 			w.N, w.Offset = s.count, s.offset
 			w.IDs, w.Labels = w.IDs[s.offset:][:s.count], w.Labels[s.offset:][:s.count]
 			w.Images = w.Images[s.offset*size:][:s.count*size]
+			if w.Share != nil {
+				w.SecondLabels, w.Share = w.SecondLabels[s.offset:][:s.count], w.Share[s.offset:][:s.count]
+			}
 			if got := clone(b); !got.equal(w) {
 				t.Fatalf("step %d, share %+v: got %+v, want %+v", step, s, got, w)
 			}

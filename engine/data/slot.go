@@ -31,8 +31,10 @@ type slot struct {
 	batch       Batch
 	freeBuffers func() // frees the buffers
 
-	images []byte        // (capacity, Size, Size, 3)
-	labels []int32       // (capacity)
+	images []byte  // (capacity, Size, Size, 3)
+	labels []int32 // (capacity)
+	second []int32 // (capacity), share too; nil unless samples are mixed
+	share  []float32
 	ids    []int64       // (capacity)
 	have   []sampleState // (capacity)
 	index  []int32       // (total) sample indices of the whole batch
@@ -40,6 +42,7 @@ type slot struct {
 	state  slotState
 	step   int64
 	epoch  int
+	first  int // position of the batch's first sample in the epoch
 	total  int // samples of the batch over all ranks
 	origin int // position that is stored first
 	lo, hi int // positions wanted
@@ -58,7 +61,12 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 	n := l.o.MaxCount
 	align := func(bytes int) int { return (bytes + 63) &^ 63 }
 	labelsAt := align(8 * n)
-	imagesAt := labelsAt + align(4*n)
+	secondAt := labelsAt + align(4*n)
+	shareAt, imagesAt := secondAt, secondAt
+	if l.o.Mix.Enabled() {
+		shareAt = secondAt + align(4*n)
+		imagesAt = shareAt + align(4*n)
+	}
 	size := imagesAt + n*sampleBytes
 	alloc := l.o.Alloc
 	if alloc == nil {
@@ -75,7 +83,7 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 		free()
 		return nil, fmt.Errorf("data loader: memory for a batch is %d bytes, want %d, aligned to 64", len(memory), size)
 	}
-	return &slot{
+	s := &slot{
 		l:           l,
 		freeBuffers: free,
 		ids:         unsafe.Slice((*int64)(unsafe.Pointer(&memory[0])), n),
@@ -83,7 +91,12 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 		images:      memory[imagesAt:size:size],
 		have:        make([]sampleState, n),
 		index:       make([]int32, l.part),
-	}, nil
+	}
+	if l.o.Mix.Enabled() {
+		s.second = unsafe.Slice((*int32)(unsafe.Pointer(&memory[secondAt])), n)
+		s.share = unsafe.Slice((*float32)(unsafe.Pointer(&memory[shareAt])), n)
+	}
+	return s, nil
 }
 
 // heapMemory returns 64-byte aligned memory of the Go heap.
@@ -98,13 +111,13 @@ func (s *slot) begin(step int64, order []int32) {
 	l := s.l
 	s.state, s.step = slotFilling, step
 	s.epoch = int(step / int64(l.perPass))
-	first := int(step%int64(l.perPass)) * l.part
-	s.total = min(l.part, l.o.Dataset.Len()-first)
+	s.first = int(step%int64(l.perPass)) * l.part
+	s.total = min(l.part, l.o.Dataset.Len()-s.first)
 	for j := range s.total {
 		if order != nil {
-			s.index[j] = order[first+j]
+			s.index[j] = order[s.first+j]
 		} else {
-			s.index[j] = int32(first + j)
+			s.index[j] = int32(s.first + j)
 		}
 	}
 	clear(s.have)
@@ -157,6 +170,10 @@ func (s *slot) moveTo(origin int) {
 		copy(s.images[dst*sample:(dst+n)*sample], s.images[src*sample:(src+n)*sample])
 		copy(s.labels[dst:dst+n], s.labels[src:src+n])
 		copy(s.ids[dst:dst+n], s.ids[src:src+n])
+		if s.second != nil {
+			copy(s.second[dst:dst+n], s.second[src:src+n])
+			copy(s.share[dst:dst+n], s.share[src:src+n])
+		}
 		copy(s.have[dst:dst+n], s.have[src:src+n])
 		clear(s.have[:dst])
 		clear(s.have[dst+n:])
@@ -166,11 +183,18 @@ func (s *slot) moveTo(origin int) {
 	s.origin = origin
 }
 
+// place is where the image of position j is stored.
+func (s *slot) place(j int) []byte {
+	sample := len(s.images) / len(s.have)
+	at := (j - s.origin) * sample
+	return s.images[at : at+sample : at+sample]
+}
+
 // take marks up to n neighbouring missing samples, the first that hasMissing found, as taken and returns their
-// positions.
+// positions. Where samples are mixed it does not part two partners.
 func (s *slot) take(n int) (lo, hi int) {
 	lo = s.scan
-	for s.scan < s.hi && s.scan-lo < n && s.have[s.scan-s.origin] == sampleMissing {
+	for s.scan < s.hi && (s.scan-lo < n || s.second != nil && s.scan%2 == 1) && s.have[s.scan-s.origin] == sampleMissing {
 		s.have[s.scan-s.origin] = sampleTaken
 		s.scan++
 	}
@@ -230,6 +254,9 @@ func (s *slot) lend() *Batch {
 				s.batch.Replaced++
 			}
 		}
+	}
+	if s.second != nil {
+		s.batch.SecondLabels, s.batch.Share = s.second[a:b:b], s.share[a:b:b]
 	}
 	return &s.batch
 }

@@ -42,6 +42,7 @@ type Transform struct {
 	Resize  int     // CentreCrop: shorter side before the crop, pixels; 0 means Size (no border is lost)
 	MinArea float64 // ResizedCrop: least share of the area; 0 means 0.08
 	Flip    bool    // mirror left to right in half of the cases; not with CentreCrop
+	Augment Augment // after crop and flip
 }
 
 // maxSize bounds sizes in pixels so that no product of them can overflow.
@@ -74,6 +75,10 @@ func (t Transform) normalized() (Transform, error) {
 	if t.Flip && t.Crop == CentreCrop {
 		errs = append(errs, errors.New("transform: a centre crop is not flipped"))
 	}
+	var err error
+	if t.Augment, err = t.Augment.normalized(); err != nil {
+		errs = append(errs, err)
+	}
 	return t, errors.Join(errs...)
 }
 
@@ -88,7 +93,17 @@ type transformer struct {
 	index int
 
 	resampler resampler
+	augmenter augmenter
 	square    []byte // (Size, Size, 3), the source of a padded crop
+}
+
+// prepared makes what applies a normalized Transform.
+func (t Transform) prepared(seed uint64) transformer {
+	p := transformer{t: t, seed: seed, augmenter: augmenter{a: t.Augment}}
+	if t.Augment.Erase.Probability > 0 {
+		p.augmenter.paint = newPaint(t.Augment.Erase.Normalization)
+	}
+	return p
 }
 
 // begin announces the sample that MinSize and apply are for.
@@ -111,6 +126,12 @@ func (p *transformer) MinSize(width, height int) (int, int) {
 
 // apply writes the output of the announced sample to dst (Size, Size, 3).
 func (p *transformer) apply(dst []byte, img *Image) {
+	p.cut(dst, img)
+	p.augmenter.apply(dst, p.t.Size, p.seed, p.epoch, p.index)
+}
+
+// cut crops, resizes and flips.
+func (p *transformer) cut(dst []byte, img *Image) {
 	d := newDraws(p.seed, p.epoch, p.index, streamAugment)
 	switch p.t.Crop {
 	case ResizedCrop:
@@ -156,15 +177,6 @@ func (p *transformer) resizedRect(d *draws, w, h int) rect {
 		cw = int(math.RoundToEven(float64(4*h) / 3))
 	}
 	return rect{(w - cw) / 2, (h - ch) / 2, cw, ch}
-}
-
-// exponential is e^x for |x| < 1. math.Exp differs in the last bit between architectures, which could move a crop.
-func exponential(x float64) float64 {
-	sum := 1.0
-	for n := 18; n > 0; n-- {
-		sum = 1 + float64(x*sum)/float64(n)
-	}
-	return sum
 }
 
 // resizedCrop resizes the rectangle r of the stored image to the output.

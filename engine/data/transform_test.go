@@ -19,7 +19,8 @@ func newTransformer(t testing.TB, o Transform, seed uint64) *transformer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &transformer{t: o, seed: seed}
+	p := o.prepared(seed)
+	return &p
 }
 
 // paddedCrop is the dumb twin of shifted: it builds the padded image and cuts.

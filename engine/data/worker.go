@@ -1,6 +1,9 @@
 package data
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+)
 
 // job is a run of neighbouring positions of one slot.
 type job struct {
@@ -21,8 +24,8 @@ func (l *Loader) start() error {
 		l.readers = append(l.readers, r)
 	}
 	for _, r := range l.readers {
-		w := &worker{l: l, reader: r, errs: make([]error, l.chunk)}
-		w.transform = transformer{t: l.o.Transform, seed: l.o.Seed}
+		w := &worker{l: l, reader: r, errs: make([]error, l.chunk+1)} // one more completes a pair
+		w.transform = l.o.Transform.prepared(l.o.Seed)
 		l.workers.Go(w.run)
 	}
 	return nil
@@ -41,6 +44,7 @@ type worker struct {
 	reader    Reader
 	transform transformer
 	img       Image
+	partner   []byte  // (Size, Size, 3), of a sample that is not in the job
 	errs      []error // of the samples of the current job
 }
 
@@ -51,14 +55,86 @@ func (w *worker) run() {
 			return
 		}
 		for k := j.lo; k < j.hi; k++ {
-			w.errs[k-j.lo] = w.read(j.s, k)
+			if j.s.second != nil && k%2 == 0 && k+1 < j.hi {
+				w.errs[k-j.lo], w.errs[k+1-j.lo] = w.readPair(j.s, k)
+				k++
+			} else {
+				w.errs[k-j.lo] = w.read(j.s, k)
+			}
 		}
 		w.l.finish(j, w.errs)
 	}
 }
 
 // read brings position j of a slot into its place. origin does not change while a job is in flight.
-func (w *worker) read(s *slot, j int) (err error) {
+func (w *worker) read(s *slot, j int) error {
+	pix := s.place(j)
+	if err := w.view(s, j, pix); err != nil {
+		return err
+	}
+	m := w.mixing(s, j)
+	if !m.none() { // the partner belongs to another job, or to another rank
+		w.partner = resize(w.partner, len(pix))
+		if err := w.view(s, j^1, w.partner); err != nil {
+			return err
+		}
+		m.apply(pix, w.partner, w.l.o.Transform.Size)
+	}
+	w.label(s, j, m)
+	return nil
+}
+
+// readPair brings positions j and j+1, each other's partners, into their places.
+func (w *worker) readPair(s *slot, j int) (errA, errB error) {
+	a, b := s.place(j), s.place(j+1)
+	errA, errB = w.view(s, j, a), w.view(s, j+1, b)
+	ma, mb := w.mixing(s, j), w.mixing(s, j+1)
+	if err := cmp.Or(errA, errB); err != nil {
+		if !ma.none() {
+			errA = err
+		}
+		if !mb.none() {
+			errB = err
+		}
+	} else {
+		size := w.l.o.Transform.Size
+		w.partner = append(w.partner[:0], a...)
+		if !ma.none() {
+			ma.apply(a, b, size)
+		}
+		if !mb.none() {
+			mb.apply(b, w.partner, size)
+		}
+	}
+	w.label(s, j, ma)
+	w.label(s, j+1, mb)
+	return errA, errB
+}
+
+func (w *worker) mixing(s *slot, j int) mixing {
+	o := &w.l.o
+	if s.second == nil {
+		return unmixed
+	}
+	return o.Mix.draw(o.Seed, s.epoch, s.first+j, o.BatchSize, o.Transform.Size)
+}
+
+// label writes what belongs to the image of position j.
+func (w *worker) label(s *slot, j int, m mixing) {
+	at, labels := j-s.origin, w.l.o.Dataset
+	s.labels[at] = int32(labels.Label(int(s.index[j])))
+	s.ids[at] = int64(s.index[j])
+	if s.second == nil {
+		return
+	}
+	s.second[at], s.share[at] = s.labels[at], m.share
+	if !m.none() {
+		s.second[at] = int32(labels.Label(int(s.index[j^1])))
+	}
+}
+
+// view writes the image of position j, as it is before mixing, to pix.
+func (w *worker) view(s *slot, j int, pix []byte) (err error) {
 	index := int(s.index[j])
 	defer func() {
 		// A decoder of the standard library that panics on a crafted file must not end the training.
@@ -70,11 +146,7 @@ func (w *worker) read(s *slot, j int) (err error) {
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err
 	}
-	at := j - s.origin
-	sample := len(s.images) / len(s.have)
-	w.transform.apply(s.images[at*sample:][:sample:sample], &w.img)
-	s.labels[at] = int32(w.l.o.Dataset.Label(index))
-	s.ids[at] = int64(index)
+	w.transform.apply(pix, &w.img)
 	return nil
 }
 

@@ -151,7 +151,33 @@ func (p *pass) load(s device.Stream, b *data.Batch) error {
 			binary.LittleEndian.PutUint64(mem[8*i:], uint64(id))
 		}
 	}
-	return p.send(s, "images", "labels", "ids")
+	if err := p.loadMixed(b); err != nil {
+		return err
+	}
+	return p.send(s, "images", "labels", "ids", "second_labels", "share")
+}
+
+// loadMixed writes what samples with two labels have beside the first. Rows that are no samples are left as they are: they are
+// ignored.
+func (p *pass) loadMixed(b *data.Batch) error {
+	second, ok := p.inputs["second_labels"]
+	if ok != (b.SecondLabels != nil) {
+		return fmt.Errorf("replica: got a batch with second labels: %v, want %v", b.SecondLabels != nil, ok)
+	}
+	if !ok {
+		return nil
+	}
+	share := p.inputs["share"]
+	labels, shares := second.host.Host(), share.host.Host()
+	for i := range b.N {
+		binary.LittleEndian.PutUint32(labels[4*i:], uint32(b.SecondLabels[i]))
+		if share.spec.DType == tensor.F64 {
+			binary.LittleEndian.PutUint64(shares[8*i:], math.Float64bits(float64(b.Share[i])))
+		} else {
+			binary.LittleEndian.PutUint32(shares[4*i:], math.Float32bits(b.Share[i]))
+		}
+	}
+	return nil
 }
 
 // send copies inputs to the device; names that this pass lacks are passed over.

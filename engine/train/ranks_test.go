@@ -184,6 +184,8 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 	accumulated.Accumulation = 2
 	ghost := testOptions()
 	ghost.GhostGroup = 2
+	mixed := testOptions()
+	mixed.Mixed = true
 	for _, c := range []struct {
 		name string
 		crew crew
@@ -194,6 +196,8 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true, cap: 200}},
 		{"frozen layers", crew{options: frozenOptions(), shares: []int{3, 1, 2}, sync: true, cap: 200}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
+		{"mixed samples, partners on other ranks", crew{options: mixed, shares: []int{3, 2, 1}, sync: true,
+			splitter: rotating{[][]int{{1, 2, 3}, {5, 0, 1}, {2, 2, 2}}}}},
 		{"shares that change at every step", crew{options: plain, shares: []int{2, 2, 2}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {6, 0, 0}, {0, 1, 5}, nil, {2, 2, 2}}}}},
 	} {

@@ -31,6 +31,7 @@ type ReplicaOptions struct {
 	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
 	LabelSmoothing float64
 	Freeze         nn.Freeze
+	Mixed          bool // training samples have second labels
 	Seed           uint64
 	Optimizer      optim.Options
 	Peers          *Peers // nil: this replica trains alone
@@ -141,7 +142,13 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 		if !training {
 			smoothing = 0
 		}
-		loss, rank := g.SoftmaxCrossEntropy("loss", logits, labels, smoothing) // (N), (N)
+		var loss, rank *graph.Value // (N), (N)
+		if training && o.Mixed {
+			second, share := g.Input("second_labels", tensor.I32, n), g.Input("share", g.ParamType(), n)
+			loss, rank = g.MixedSoftmaxCrossEntropy("loss", logits, labels, second, share, smoothing)
+		} else {
+			loss, rank = g.SoftmaxCrossEntropy("loss", logits, labels, smoothing)
+		}
 		g.Output("loss", loss)
 		g.Output("rank", rank)
 		if training {

@@ -57,6 +57,9 @@ func testLoader(t *testing.T, o ReplicaOptions, evaluate bool) *data.Loader {
 	}
 	lo := data.Options{Dataset: set.Train, Transform: data.Transform{Crop: data.PadCrop, Size: testSize, Pad: 1, Flip: true}, Seed: o.Seed,
 		BatchSize: o.BatchSize, Accumulation: o.Accumulation, Workers: 1}
+	if o.Mixed {
+		lo.Mix = data.Mix{MixupAlpha: 0.5, CutmixAlpha: 1, Probability: 0.9, Switch: 0.5, Mode: data.MixPair}
+	}
 	if evaluate {
 		lo = data.Options{Dataset: set.Eval, Transform: data.Transform{Crop: data.CentreCrop, Size: testSize}, BatchSize: o.BatchSize / o.Accumulation, Evaluate: true, Workers: 1}
 	}
@@ -147,7 +150,9 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 }
 
 func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
-	for name, o := range map[string]ReplicaOptions{"sgd": testOptions(), "adamw with accumulation": func() ReplicaOptions {
+	mixed := testOptions()
+	mixed.Mixed = true
+	for name, o := range map[string]ReplicaOptions{"sgd with mixed samples": mixed, "adamw with accumulation": func() ReplicaOptions {
 		o := testOptions()
 		o.Accumulation = 2
 		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}

@@ -1,0 +1,71 @@
+package config
+
+import "fmt"
+
+// Augment is the [augment] table.
+type Augment struct {
+	Mixup         float64 // alpha; 0 = off
+	Cutmix        float64 // alpha; 0 = off
+	MixProb       float64
+	MixSwitchProb float64
+	MixMode       string // batch, pair, elem
+	MixOffEpoch   int    // 0 = never
+
+	RandAugmentOps       int // 0 = off
+	RandAugmentMagnitude float64
+	RandAugmentStd       float64
+
+	Brightness, Contrast, Saturation float64
+	Hue                              float64 // turns
+
+	EraseProb  float64
+	EraseMode  string // const, rand, pixel
+	EraseCount int
+}
+
+// Keys lists them.
+func (a *Augment) Keys() []Key {
+	return []Key{
+		Float(&a.Mixup, "mixup", 0).AtMost(1000).
+			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of how much an image and its label count beside their partner's. 0: off. 0.2 is usual for ResNets."),
+		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
+			Doc("Cutmix: the same alpha for a rectangle of the partner's image. 0: off. 1 is usual."),
+		Float(&a.MixProb, "mix_prob", 1).AtMost(1).
+			Doc("Probability of mixing at all, for each batch, pair or sample as `mix_mode` says."),
+		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).
+			Doc("Probability of cutmix where both are on."),
+		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").
+			Doc("What shares one choice of share and rectangle: all samples of an optimizer step, the two of a pair, or each sample has its own."),
+		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").
+			Doc("Mixing ends before this epoch, counted from 0. 0: it never does."),
+		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
+			Doc("RandAugment: so many of torchvision's fourteen operations on each training image. 0: off. 2 is usual."),
+		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).
+			Doc("How strong they are, in torchvision's bins 0 to 30."),
+		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).
+			Doc("Standard deviation of the magnitude, drawn anew for each operation."),
+		Float(&a.Brightness, "brightness", 0).AtMost(100).
+			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with the next three. 0: off."),
+		Float(&a.Contrast, "contrast", 0).AtMost(100).
+			Doc("The same of the contrast."),
+		Float(&a.Saturation, "saturation", 0).AtMost(100).
+			Doc("The same of the saturation."),
+		Float(&a.Hue, "hue", 0).Unit("turns").AtMost(0.5).
+			Doc("The hue turns by up to so much either way."),
+		Float(&a.EraseProb, "erase_prob", 0).AtMost(1).
+			Doc("Random erasing: probability that rectangles of 2 to 33 % of a training image are hidden. 0: off. 0.25 is usual."),
+		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").
+			Doc("What they are filled with: the data's mean colour, one random colour, or random pixels."),
+		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).
+			Doc("At most so many rectangles, which share the area."),
+	}
+}
+
+// mixedPairs wants micro-batches of whole pairs.
+func mixedPairs(key string, alpha func(*Augment) float64) rule {
+	return rule{key: key, with: []string{"data.batch_size", "train.grad_accumulation"}, check: func(c *Config) *Fault {
+		part := c.Data.BatchSize / c.Train.GradAccumulation
+		return unless(alpha(&c.Augment) == 0 || part%2 == 0, "samples are mixed in pairs",
+			fmt.Sprintf("micro-batches of %d samples", part), "data.batch_size / train.grad_accumulation even, or 0")
+	}}
+}
