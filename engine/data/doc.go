@@ -4,7 +4,8 @@
 // # From a file to a batch
 //
 //	Dataset   what there is: a number of samples, class names, labels, and Readers that decode one sample at a time
-//	Transform how a sample becomes a fixed-size image: padded crop, resized crop, centre crop, flip
+//	Transform how a sample becomes a fixed-size image: padded crop, resized crop, centre crop, flip; then Augment
+//	Mix       two samples become one with two labels
 //	Loader    which samples make the batch of a step, read ahead by workers into reused buffers
 //
 // Synthetic lives here; engine/data/cifar and engine/data/images hold the other data sets. Limited takes a
