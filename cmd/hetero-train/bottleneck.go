@@ -25,11 +25,19 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 }
 
 // watchers are who is told of the run. Without profiling nobody looks for bottlenecks.
-func (j *job) watchers(screen *console, records *records) observers {
-	if !j.cfg.Profile.Enabled {
-		return observers{screen, records}
+func (j *job) watchers(screen *console, records *records, resume *checkpoint.State) (observers, error) {
+	all := observers{screen, records}
+	if j.cfg.Profile.Enabled {
+		all = append(all, newBottlenecks(j.opts.log, max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
 	}
-	return observers{screen, records, newBottlenecks(j.opts.log, max(j.opts.place.WorldSize, 1), j.bottleneckSettings())}
+	if j.cfg.Profile.TensorBoardInterval > 0 {
+		board, err := j.openBoard(resume)
+		if err != nil {
+			return nil, withCode(exitUsage, err)
+		}
+		all = append(all, board)
+	}
+	return all, nil
 }
 
 // bottleneckSettings are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.

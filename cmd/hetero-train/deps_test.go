@@ -74,6 +74,7 @@ var layers = []layer{
 	{"profiler/curves", imports("balancer")},
 	{"profiler/system", nil},
 	{"profiler/runtime", nil},
+	{"profiler/trace", nil},
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/analysis")},
 	{"profiler/hardware", imports("engine/device", "profiler/system")},

@@ -311,7 +311,9 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 	}
 	o, err := j.sharedOptions()
 	o.Store, o.StoreDir, o.Resume = store, j.run.CheckpointDir(), resume
-	o.Observer = muted{j.watchers(screen, records), j.quiet}
+	all, watchErr := j.watchers(screen, records, resume)
+	err = errors.Join(err, watchErr)
+	o.Observer = muted{all, j.quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
 	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}

@@ -2,9 +2,10 @@ package config
 
 // Profile is the [profile] table.
 type Profile struct {
-	Enabled     bool
-	Interval    int // steps
-	GPUProfiles string
+	Enabled             bool
+	Interval            int // steps
+	TensorBoardInterval int // steps; 0 = no event files
+	GPUProfiles         string
 }
 
 // Keys lists the table's keys.
@@ -14,6 +15,8 @@ func (p *Profile) Keys() []Key {
 			Doc("Whether each rank writes its metrics to `logs/rank_<r>_metrics.json`."),
 		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).
 			Doc("Steps between two records."),
+		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").
+			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: none are written."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
 			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: none."),
 	}

@@ -1,0 +1,337 @@
+package trace
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	boardFlushEvery = time.Second
+	maxBoardPending = 4 << 20 // bytes
+	maxEventBytes   = 64 << 20
+	eventFileMark   = "events.out.tfevents."
+)
+
+// BoardOptions say how the files of a run begin.
+type BoardOptions struct {
+	Fresh bool  // another run's files are moved aside: the folder becomes <dir>.1, <dir>.2, …
+	Keep  int64 // the step that the run goes on from: events of later steps are cut off
+
+	// OnFault is called, from a goroutine of the Board, when writing begins to fail, and again with nil when it works again. May be nil.
+	OnFault func(error)
+}
+
+// Board writes TensorBoard's event files of one run. Scalars, Text and Settings are for one goroutine, all else for any. Only one Board may
+// have a folder open: the caller holds the run's lock.
+type Board struct {
+	dir     string
+	onFault func(error)
+
+	mu      sync.Mutex // guards what follows; held for no system call
+	event   []byte     // one, before it is a record
+	pending []byte     // records since the last flush
+	dropped int64
+
+	disk    sync.Mutex // guards what follows; taken before mu
+	file    boardFile
+	name    string
+	end     int64 // of the file
+	waiting []byte
+	serial  int
+	failing bool
+	closed  bool
+
+	stop, stopped chan struct{}
+}
+
+// boardFile is an *os.File in programs.
+type boardFile interface {
+	WriteAt(p []byte, offset int64) (int, error)
+	Sync() error
+	Close() error
+}
+
+// OpenBoard begins a file in dir, which is made if need be, behind those of earlier processes of the run.
+func OpenBoard(dir string, o BoardOptions) (*Board, error) {
+	b := &Board{dir: dir, onFault: o.OnFault, stop: make(chan struct{}), stopped: make(chan struct{})}
+	if err := b.open(o); err != nil {
+		return nil, fmt.Errorf("TensorBoard events in %s: %w", dir, err)
+	}
+	go b.flushRegularly()
+	return b, nil
+}
+
+func (b *Board) open(o BoardOptions) error {
+	names, err := eventFiles(b.dir)
+	if err != nil {
+		return err
+	}
+	if o.Fresh && len(names) > 0 {
+		if err := moveAside(b.dir); err != nil {
+			return err
+		}
+		names = nil
+	}
+	if err := os.MkdirAll(b.dir, 0o755); err != nil {
+		return err
+	}
+	return b.begin(names, o.Keep)
+}
+
+// eventFiles are the names of the event files in a folder, oldest first; none if there is no folder.
+func eventFiles(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir) // sorted by name, which begins with the time
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() && strings.HasPrefix(e.Name(), eventFileMark) {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
+func moveAside(dir string) error {
+	for n := 1; ; n++ {
+		aside := fmt.Sprintf("%s.%d", dir, n)
+		if _, err := os.Lstat(aside); errors.Is(err, fs.ErrNotExist) {
+			return os.Rename(dir, aside)
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// begin cuts the files of a run off behind a step and begins the next one.
+func (b *Board) begin(names []string, keep int64) error {
+	newest := int64(0)
+	for _, name := range names {
+		if err := cutFile(filepath.Join(b.dir, name), keep); err != nil {
+			return err
+		}
+		seconds, _, _ := strings.Cut(strings.TrimPrefix(name, eventFileMark), ".")
+		if t, err := strconv.ParseInt(seconds, 10, 64); err == nil {
+			newest = max(newest, t)
+		}
+	}
+	now := time.Now()
+	host, err := os.Hostname()
+	if err != nil || strings.ContainsAny(host, `/\`) {
+		host = "localhost"
+	}
+	// Readers take files in the order of their names, whatever the clock does.
+	b.name = fmt.Sprintf("%s%010d.%s.%d.%d", eventFileMark, max(now.Unix(), newest+1), host, os.Getpid(), b.serial)
+	b.serial++
+	file, err := os.OpenFile(filepath.Join(b.dir, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	b.file, b.end = file, 0
+	first := appendRecord(nil, versionEvent(now))
+	if len(names) > 0 {
+		first = appendRecord(first, startEvent(keep+1, now))
+	}
+	b.mu.Lock()
+	b.pending = append(first, b.pending...)
+	b.mu.Unlock()
+	return b.flush()
+}
+
+// cutFile cuts an event file off before its first event of a step above keep, or its first damage. Damage at its very start is that of
+// a file that is none of ours: it stays.
+func cutFile(path string, keep int64) error {
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sound, err := soundUpTo(bufio.NewReader(file), keep)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", path, err)
+	}
+	info, err := file.Stat()
+	if err != nil || sound == 0 || sound == info.Size() {
+		return err
+	}
+	return errors.Join(file.Truncate(sound), file.Sync())
+}
+
+// soundUpTo is the number of bytes of whole records before the first of a step above keep.
+func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
+	var head [12]byte
+	var data []byte
+	for {
+		if _, err := io.ReadFull(in, head[:]); err != nil {
+			return bytes, atEnd(err)
+		}
+		n := binary.LittleEndian.Uint64(head[:])
+		if masked(head[:8]) != binary.LittleEndian.Uint32(head[8:]) || n > maxEventBytes {
+			return bytes, nil
+		}
+		data = slices.Grow(data[:0], int(n)+4)[:n+4]
+		if _, err := io.ReadFull(in, data); err != nil {
+			return bytes, atEnd(err)
+		}
+		if masked(data[:n]) != binary.LittleEndian.Uint32(data[n:]) {
+			return bytes, nil
+		}
+		if step, ok := stepOf(data[:n]); !ok || step > keep {
+			return bytes, nil
+		}
+		bytes += int64(len(head)) + int64(n) + 4
+	}
+}
+
+// atEnd is nil for the end of a file, also in the middle of a record.
+func atEnd(err error) error {
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return nil
+	}
+	return err
+}
+
+// Scalars adds the values of a step. It only copies them to memory.
+func (b *Board) Scalars(step int64, at time.Time, values []Scalar) {
+	b.add(func(event []byte) []byte { return appendScalars(event, step, at, values) })
+}
+
+// Text adds a text in Markdown.
+func (b *Board) Text(step int64, at time.Time, tag, markdown string) {
+	b.add(func(event []byte) []byte {
+		return appendTensor(event, step, at, tag, "text", nil, textTensor(markdown))
+	})
+}
+
+// Settings tells TensorBoard's HPARAMS tab what the run was made with; runs of one group are seeds of one setting.
+func (b *Board) Settings(step int64, at time.Time, group string, settings []Setting) {
+	b.add(func(event []byte) []byte { return appendSettings(event, step, at, group, settings) })
+}
+
+func (b *Board) add(event func([]byte) []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.pending) >= maxBoardPending {
+		b.dropped++
+		return
+	}
+	b.event = event(b.event[:0])
+	b.pending = appendRecord(b.pending, b.event)
+}
+
+// Dropped is the number of events lost because the disk took none for too long.
+func (b *Board) Dropped() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.dropped
+}
+
+func (b *Board) flushRegularly() {
+	defer close(b.stopped)
+	tick := time.NewTicker(boardFlushEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			err := b.Flush()
+			b.disk.Lock()
+			changed := b.failing != (err != nil)
+			b.failing = err != nil
+			b.disk.Unlock()
+			if changed && b.onFault != nil {
+				b.onFault(err)
+			}
+		case <-b.stop:
+			return
+		}
+	}
+}
+
+// Flush hands all events to the system. After an error they are kept and the next Flush tries again.
+func (b *Board) Flush() error {
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	return b.flush()
+}
+
+// flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
+func (b *Board) flush() error {
+	err := b.writeWaiting()
+	if err == nil {
+		b.mu.Lock()
+		b.pending, b.waiting = b.waiting, b.pending
+		b.mu.Unlock()
+		err = b.writeWaiting()
+	}
+	return err
+}
+
+// writeWaiting writes the waiting records. After an error all of them are written again, in the same place.
+func (b *Board) writeWaiting() error {
+	if _, err := b.file.WriteAt(b.waiting, b.end); err != nil {
+		return fmt.Errorf("write TensorBoard events %s: %w", filepath.Join(b.dir, b.name), err)
+	}
+	b.end += int64(len(b.waiting))
+	b.waiting = b.waiting[:0]
+	return nil
+}
+
+// Sync is Flush, then waits until the disk has the events.
+func (b *Board) Sync() error {
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	if err := b.flush(); err != nil {
+		return err
+	}
+	return b.file.Sync()
+}
+
+// Restart drops events of steps above keep, which come again.
+func (b *Board) Restart(keep int64) error {
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	if err := b.flush(); err != nil {
+		return err
+	}
+	names, err := eventFiles(b.dir)
+	if err != nil {
+		return err
+	}
+	old := b.file
+	if err := b.begin(names, keep); err != nil {
+		return err
+	}
+	return old.Close()
+}
+
+// Close writes out all events and closes the file. A second Close does nothing.
+func (b *Board) Close() error {
+	b.disk.Lock()
+	if b.closed {
+		b.disk.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.disk.Unlock()
+	close(b.stop)
+	<-b.stopped
+	err := b.Sync()
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	return errors.Join(err, b.file.Close())
+}
