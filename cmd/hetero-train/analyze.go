@@ -12,11 +12,15 @@ import (
 
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-const analyzeLong = `Compare balancing policies on finished runs.
+const analyzeLong = `Sum up single runs, or compare balancing policies on many.
 
-Reads all runs below --input-dir, as scripts/run_benchmark.sh or any other training left them, and compares those that differ in
+With the folders of runs as arguments, finished or killed ones, it writes logs/summary.json and logs/latency_histogram.png of each
+from the records on disk, as a run does at its end, and prints what they say.
+
+Without, it reads all runs below --input-dir, as scripts/run_benchmark.sh or any other training left them, and compares those that differ in
 nothing but policy and seed. Prints a table, and writes into --output-dir:
 
   report.md                  setup, tables, figures and method, ready for a paper
@@ -31,18 +35,19 @@ Exit codes: 0 done; 2 bad flags, no folder, or nothing to compare in it; 7 the o
 type analyzeFlags struct {
 	input, output string
 	options       analysis.Options
+	logDir        string
 }
 
 func newAnalyze(a *app) *cobra.Command {
 	f := new(analyzeFlags)
 	cmd := &cobra.Command{
-		Use:   "analyze",
-		Short: "Compare balancing policies on finished runs: tables, figures, statistics",
+		Use:   "analyze [RUN...]",
+		Short: "Sum up a run, or compare balancing policies on many: tables, figures, statistics",
 		Long:  analyzeLong,
-		Example: `  hetero-train analyze
+		Example: `  hetero-train analyze experiments/resnet50
+  hetero-train analyze
   hetero-train analyze --input-dir experiments/benchmarks --output-dir experiments/analysis
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,
-		Args: noArguments,
 		PreRunE: func(*cobra.Command, []string) error {
 			if a.file != "" || len(a.overrides) > 0 {
 				return usageError("analyze: -c and --set describe runs that are yet to be; analyze reads finished ones")
@@ -57,7 +62,13 @@ func newAnalyze(a *app) *cobra.Command {
 	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "of the intervals, `0…1`")
 	flags.IntVar(&f.options.Replicates, "replicates", 2000, "`draws` of the bootstrap behind the intervals")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap: the same gives the same intervals")
-	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if they are not where its settings say")
+	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
+		if len(runs) > 0 {
+			return f.sumUp(a, cmd, runs)
+		}
+		return f.run(a)
+	}
 	return cmd
 }
 
@@ -100,6 +111,9 @@ func (f *analyzeFlags) run(a *app) error {
 
 // nothingToCompare says why a folder gave nothing, and what to do.
 func nothingToCompare(study *analysis.Study) string {
+	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
+		return fmt.Sprintf("%s is a single run; hetero-train analyze %s sums it up", study.Root, study.Root)
+	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
 	if len(study.Skipped) == 0 {
 		text += "it holds no run of policies (a folder with results/result.json and logs/rank_0_metrics.json)"

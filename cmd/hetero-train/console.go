@@ -73,6 +73,8 @@ type console struct {
 	bars *mpb.Progress // nil where standard error is no terminal
 	bar  *mpb.Bar
 
+	lastEval, bestEval *train.Evaluation // of this process
+
 	// Since the last line.
 	samples int64
 	busy    time.Duration
@@ -257,8 +259,10 @@ func (c *console) RolledBack(step int64) {
 // EvalDone implements train.Observer.
 func (c *console) EvalDone(e train.Evaluation) {
 	best := ""
+	c.lastEval = &e
 	if e.Best {
 		best = " | best so far"
+		c.bestEval = &e
 	}
 	fmt.Fprintf(c.out, "eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s\n",
 		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, e.Took.Round(time.Millisecond), best)

@@ -23,6 +23,7 @@ type records struct {
 // openRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
 func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 	o := &records{job: j, interval: int64(j.cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: nan, Power: nan}}
+	j.records = o
 	if !j.cfg.Profile.Enabled {
 		return o, nil
 	}

@@ -33,6 +33,7 @@ type job struct {
 	training  data.Options // of the loader, which is made last: it holds batches in memory
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
+	records   *records        // likewise
 	team      *team           // nil for a run of one rank
 	lab       labRun
 	balancing *balancing // likewise
@@ -266,6 +267,7 @@ func (j *job) train(ctx context.Context) error {
 		}
 	}
 	screen.end(result, err)
+	j.sumUp(screen, result)
 	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(stopped))) {
 		if reportErr := b.contest.report(j); err == nil {
 			err = reportErr

@@ -76,6 +76,11 @@ func (r *Run) WriteResult(result Result) error {
 	return r.replace(path, append(text, '\n'))
 }
 
+// WriteTable writes results/results.md: the same in Markdown, for people.
+func (r *Run) WriteTable(markdown string) error {
+	return r.replace(filepath.Join(resultsFolder, "results.md"), []byte(markdown))
+}
+
 // ReadResult reads results/result.json of the run in the folder dir. Without one the error is fs.ErrNotExist: the run has not ended,
 // or was killed.
 func ReadResult(dir string) (Result, error) {

@@ -25,7 +25,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	defer file.Close()
 	closed, err := eachLine(file, func(line []byte) {
 		var record Record
-		if json.Unmarshal(line, &record) != nil {
+		if !record.parse(line) && json.Unmarshal(line, &record) != nil {
 			damaged++
 			return
 		}
@@ -45,6 +45,39 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 		damaged = 1
 	}
 	return records, damaged, nil
+}
+
+// EachMetric calls each with every record of a file, as ReadMetrics gives them, and holds no more than one in memory.
+func EachMetric(path string, each func(*Record)) (damaged int, err error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return 0, fmt.Errorf("read metrics: %w", err)
+	}
+	defer file.Close()
+	var record Record
+	found := false
+	closed, err := eachLine(file, func(line []byte) {
+		if !record.parse(line) && json.Unmarshal(line, &record) != nil {
+			damaged++
+			return
+		}
+		found = true
+		each(&record)
+	})
+	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // perhaps laid out in another way
+		records, damaged, err := ReadMetrics(path)
+		for i := range records {
+			each(&records[i])
+		}
+		return damaged, err
+	}
+	if err != nil {
+		return damaged, fmt.Errorf("read metrics %s: %w", path, err)
+	}
+	if !closed && damaged == 0 {
+		damaged = 1
+	}
+	return damaged, nil
 }
 
 // errLayout says that a file does not hold one record a line.

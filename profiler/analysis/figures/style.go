@@ -82,33 +82,44 @@ func newPlot(title, x, y string) *plot.Plot {
 
 // save draws a column of plots, whose axes are aligned, into dir/name.png and dir/name.svg.
 func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
-	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
 	svg := vgsvg.NewWith(vgsvg.UseWH(w, h), vgsvg.EmbedFonts(true))
-	for _, canvas := range []vg.CanvasSizer{png, svg} {
-		rows := make([][]*plot.Plot, len(plots))
-		for i, p := range plots {
-			rows[i] = []*plot.Plot{p}
-		}
-		tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadTop: vg.Points(6), PadBottom: vg.Points(4), PadLeft: vg.Points(4), PadRight: vg.Points(12)}
-		for i, row := range plot.Align(rows, tiles, draw.New(canvas)) {
-			plots[i].Draw(row[0])
-		}
+	drawColumn(svg, plots)
+	if err := savePNG(filepath.Join(dir, name+".png"), w, h, plots...); err != nil {
+		return err
 	}
-	for _, out := range []struct {
-		suffix string
-		canvas vg.CanvasWriterTo
-	}{{".png", png}, {".svg", svg}} {
-		file, err := os.Create(filepath.Join(dir, name+out.suffix))
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", name, err)
-		}
-		_, err = out.canvas.WriteTo(file)
-		if closed := file.Close(); err == nil {
-			err = closed
-		}
-		if err != nil {
-			return fmt.Errorf("draw %s: %w", name+out.suffix, err)
-		}
+	return write(filepath.Join(dir, name+".svg"), svg)
+}
+
+// savePNG is save for one file.
+func savePNG(path string, w, h vg.Length, plots ...*plot.Plot) error {
+	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
+	drawColumn(png, plots)
+	return write(path, png)
+}
+
+func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {
+	rows := make([][]*plot.Plot, len(plots))
+	for i, p := range plots {
+		rows[i] = []*plot.Plot{p}
+	}
+	tiles := draw.Tiles{Rows: len(plots), Cols: 1, PadY: vg.Points(10), PadTop: vg.Points(6), PadBottom: vg.Points(4), PadLeft: vg.Points(4), PadRight: vg.Points(12)}
+	for i, row := range plot.Align(rows, tiles, draw.New(canvas)) {
+		plots[i].Draw(row[0])
+	}
+}
+
+// write replaces a file by a drawing.
+func write(path string, canvas vg.CanvasWriterTo) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", filepath.Base(path), err)
+	}
+	_, err = canvas.WriteTo(file)
+	if closed := file.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", filepath.Base(path), err)
 	}
 	return nil
 }

@@ -1,0 +1,248 @@
+package analysis
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// collector adds up the records of a run, one file after the other, in memory that grows by 24 bytes a step and 8 a rank and step, the latter
+// up to maxLatencies.
+type collector struct {
+	steps []stepTotal // that rank 0 has, in order
+	loss  float64     // of the last one
+	ranks []*rankTotal
+
+	pauses int
+}
+
+// stepTotal is one step of all ranks.
+type stepTotal struct {
+	iteration int64
+	seconds   float32
+	min, max  float32 // of own compute times of ranks with samples; max 0: none
+	samples   int32
+	ranks     int32 // that have a record of it
+}
+
+// maxLatencies is how many times of a rank are kept for histograms: beyond it each second one goes, again and again.
+const maxLatencies = 1 << 16
+
+// rankTotal is one rank's sums.
+type rankTotal struct {
+	n, samples                                                       float64
+	data, forward, backward, communication, optimizer, hidden, own   float64 // s
+	bytes, utilization, utilizations, memory, power, powers, hottest float64
+	stepTimes, allReduces                                            thinned
+	shares                                                           map[int64]*shareTotal
+}
+
+type shareTotal struct{ steps, own float64 }
+
+// thinned keeps each k-th of the values that it is given.
+type thinned struct {
+	values []float32
+	every  int
+	seen   int
+}
+
+func (t *thinned) add(v float64) {
+	if t.every == 0 {
+		t.every = 1
+	}
+	if t.seen++; (t.seen-1)%t.every != 0 {
+		return
+	}
+	if len(t.values) == maxLatencies {
+		for i := range maxLatencies / 2 {
+			t.values[i] = t.values[2*i]
+		}
+		t.values = t.values[:maxLatencies/2]
+		t.every *= 2
+		if (t.seen-1)%t.every != 0 {
+			return
+		}
+	}
+	t.values = append(t.values, float32(v))
+}
+
+// read adds the file of a rank; that of rank 0 comes first.
+func (c *collector) read(rank int, path string) (damaged int, err error) {
+	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
+	var previous runtime.Record
+	next := 0 // of steps
+	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
+		t.add(m)
+		own := ownSeconds(m)
+		if rank == 0 {
+			seconds := m.IterationTime().Seconds()
+			if previous.Iteration > 0 && m.Iteration > previous.Iteration {
+				took, paused := sincePrevious(previous, *m, seconds)
+				if seconds = took; paused {
+					c.pauses++
+				}
+			}
+			c.steps = append(c.steps, stepTotal{iteration: m.Iteration, seconds: float32(seconds)})
+			c.loss, previous = m.Loss, *m
+		}
+		for next < len(c.steps) && c.steps[next].iteration < m.Iteration {
+			next++
+		}
+		if next < len(c.steps) && c.steps[next].iteration == m.Iteration {
+			c.steps[next].add(m.BatchSize, float32(own))
+			next++
+		}
+	})
+	if err == nil {
+		c.ranks = append(c.ranks, t)
+	}
+	return damaged, err
+}
+
+// ownSeconds is what a rank computed, without waiting for others.
+func ownSeconds(m *runtime.Record) float64 {
+	return (m.DataLoading + m.Forward + m.Backward - m.Exchanges).Seconds()
+}
+
+func (s *stepTotal) add(samples int64, own float32) {
+	s.ranks++
+	s.samples += int32(samples)
+	if samples == 0 {
+		return
+	}
+	if s.max == 0 || own < s.min {
+		s.min = own
+	}
+	s.max = max(s.max, own)
+}
+
+func (t *rankTotal) add(m *runtime.Record) {
+	own := ownSeconds(m)
+	t.n++
+	t.samples += float64(m.BatchSize)
+	t.data += m.DataLoading.Seconds()
+	t.forward += m.Forward.Seconds()
+	t.backward += m.Backward.Seconds()
+	t.communication += m.Communication.Seconds()
+	t.optimizer += m.Optimizer.Seconds()
+	t.hidden += m.CommunicationHidden.Seconds()
+	t.own += own
+	t.bytes += float64(m.Bytes)
+	if v := m.GPUUtilization; !math.IsNaN(v) {
+		t.utilization, t.utilizations = t.utilization+v, t.utilizations+1
+	}
+	if v := m.Power; !math.IsNaN(v) {
+		t.power, t.powers = t.power+v, t.powers+1
+	}
+	t.memory, t.hottest = knownMax(t.memory, m.GPUMemoryPercent), knownMax(t.hottest, m.Temperature)
+	t.stepTimes.add(m.IterationTime().Seconds())
+	if m.Bytes > 0 {
+		t.allReduces.add((m.Communication + m.CommunicationHidden).Seconds())
+	}
+	s := t.shares[m.BatchSize]
+	if s == nil {
+		s = &shareTotal{}
+		t.shares[m.BatchSize] = s
+	}
+	s.steps++
+	s.own += own
+}
+
+// knownMax passes over what is not known.
+func knownMax(a, b float64) float64 {
+	if math.IsNaN(a) || b > a {
+		return b
+	}
+	return a
+}
+
+// whole leaves out the last steps of a killed run, of which not all ranks have a record: their samples are not those of the batch.
+func (c *collector) whole(batch int64) []stepTotal {
+	n := len(c.steps)
+	for n > 0 && batch > 0 && int64(c.steps[n-1].samples) != batch {
+		n--
+	}
+	if n == 0 { // of another batch size than the settings say
+		return c.steps
+	}
+	return c.steps[:n]
+}
+
+// fill says what was added up.
+func (c *collector) fill(s *Summary, batch int64) {
+	steps := c.whole(batch)
+	last := steps[len(steps)-1]
+	s.Ranks, s.BatchSize, s.Steps, s.RecordedSteps = int(last.ranks), int64(last.samples), last.iteration, int64(len(steps))
+	s.Pauses, s.FinalTrainLoss = c.pauses, Number(c.loss)
+	var times []float32
+	seconds, samples, imbalance, balanced := 0.0, 0.0, 0.0, 0.0
+	for _, step := range steps {
+		times = append(times, step.seconds)
+		seconds, samples = seconds+float64(step.seconds), samples+float64(step.samples)
+		if step.ranks > 1 && step.max > 0 {
+			imbalance, balanced = imbalance+float64((step.max-step.min)/step.max), balanced+1
+		}
+	}
+	s.StepTime = distribution(times)
+	s.TrainingTime, s.Throughput = Number(seconds), Number(samples/seconds)
+	s.Imbalance = Number(imbalance / balanced)
+	var all rankTotal
+	var allReduces []float32
+	all.memory = unknown
+	for rank, t := range c.ranks {
+		all.sum(t)
+		allReduces = append(allReduces, t.allReduces.values...)
+		s.PerRank = append(s.PerRank, t.summary(rank))
+	}
+	s.AllReduce, s.StepParts = distribution(allReduces), all.parts()
+	s.Utilization, s.MemoryUtilization = Number(all.utilization/all.utilizations/100), Number(all.memory/100)
+	s.CommunicationTime, s.CommunicationHidden, s.CommunicationBytes = s.StepParts.Communication, Number(all.hidden/all.n), Number(all.bytes/all.n)
+	s.Overlap = Number(all.hidden / (all.hidden + all.communication))
+	s.CommunicationRatio = Number(all.communication / (all.forward + all.backward))
+	if s.Ranks < 2 {
+		s.Overlap = Number(unknown)
+		return
+	}
+	// What each rank's link carries where the sum goes round a ring: what NCCL's tests call bus bandwidth.
+	n := float64(s.Ranks)
+	s.BusBandwidth = Number(2 * (n - 1) / n * all.bytes / (all.hidden + all.communication))
+}
+
+// sum adds another rank's.
+func (t *rankTotal) sum(o *rankTotal) {
+	t.n += o.n
+	t.data += o.data
+	t.forward += o.forward
+	t.backward += o.backward
+	t.communication += o.communication
+	t.optimizer += o.optimizer
+	t.hidden += o.hidden
+	t.bytes += o.bytes
+	t.utilization += o.utilization
+	t.utilizations += o.utilizations
+	t.memory = knownMax(t.memory, o.memory)
+}
+
+func (t *rankTotal) parts() StepParts {
+	mean := func(sum float64) Number { return Number(sum / t.n) }
+	return StepParts{mean(t.data), mean(t.forward), mean(t.backward), mean(t.communication), mean(t.optimizer)}
+}
+
+func (t *rankTotal) summary(rank int) RankSummary {
+	r := RankSummary{Rank: rank, Samples: Number(t.samples / t.n), Compute: Number(t.own / t.n), SamplesPerSecond: Number(t.samples / t.own), StepParts: t.parts(),
+		Utilization: Number(t.utilization / t.utilizations / 100), MemoryUtilization: Number(t.memory / 100), PowerWatts: Number(t.power / t.powers),
+		Temperature: Number(t.hottest), stepTimes: t.stepTimes.values, allReduces: t.allReduces.values}
+	r.StepTime, r.AllReduce = distribution(slices.Clone(r.stepTimes)), distribution(slices.Clone(r.allReduces))
+	const most = 32
+	for samples, share := range t.shares {
+		r.ByBatchSize = append(r.ByBatchSize, ShareSummary{samples, int64(share.steps), Number(share.own / share.steps), Number(float64(samples) * share.steps / share.own)})
+	}
+	slices.SortFunc(r.ByBatchSize, func(a, b ShareSummary) int {
+		return cmp.Or(cmp.Compare(b.Steps, a.Steps), cmp.Compare(a.Samples, b.Samples))
+	})
+	r.ByBatchSize = r.ByBatchSize[:min(len(r.ByBatchSize), most)]
+	slices.SortFunc(r.ByBatchSize, func(a, b ShareSummary) int { return cmp.Compare(a.Samples, b.Samples) })
+	return r
+}

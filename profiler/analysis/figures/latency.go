@@ -1,0 +1,99 @@
+package figures
+
+import (
+	"fmt"
+	"image/color"
+	"math"
+	"slices"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+// latencyBins is how many bins a histogram has.
+const latencyBins = 60
+
+// Latency draws the histogram of a run's step times into the PNG file path, one colour a rank, with that of its all-reduces below where
+// there are several ranks.
+func Latency(path string, s *analysis.Summary) error {
+	steps := make([][]float32, len(s.PerRank))
+	sums := make([][]float32, len(s.PerRank))
+	for i := range s.PerRank {
+		steps[i], sums[i] = s.PerRank[i].Latencies()
+	}
+	top, err := histogram(fmt.Sprintf("%s: step latency", s.Run), "time of a step as each rank measured it (ms)", steps)
+	if err != nil {
+		return fmt.Errorf("draw %s: %w", path, err)
+	}
+	plots := []*plot.Plot{top}
+	if s.Ranks > 1 {
+		below, err := histogram("All-reduce latency", "time of a step's sums of gradients, hidden or not (ms)", sums)
+		if err != nil {
+			return fmt.Errorf("draw %s: %w", path, err)
+		}
+		plots = append(plots, below)
+	}
+	return savePNG(path, width, vg.Length(len(plots))*height, plots...)
+}
+
+// histogram counts the times of each rank in common bins. The slowest half percent, which would make the rest a single bar, is counted in
+// the last bin.
+func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
+	p := newPlot(title, axis, "steps")
+	var all []float32
+	for _, values := range seconds {
+		all = append(all, values...)
+	}
+	if len(all) == 0 {
+		return p, nil
+	}
+	slices.Sort(all)
+	low, high := 1e3*float64(all[0]), 1e3*float64(all[int(math.Ceil(0.995*float64(len(all))))-1])
+	if high <= low {
+		high = low*1.01 + 1e-6
+	}
+	bin := (high - low) / latencyBins
+	most := 0.0
+	for rank, values := range seconds {
+		if len(values) == 0 {
+			continue
+		}
+		outline := plotter.XYs{{X: low, Y: 0}}
+		for i, n := range counts(values, low, bin) {
+			outline = append(outline, plotter.XY{X: low + float64(i)*bin, Y: n}, plotter.XY{X: low + float64(i+1)*bin, Y: n})
+			most = max(most, n)
+		}
+		outline = append(outline, plotter.XY{X: high, Y: 0})
+		area, err := plotter.NewPolygon(outline)
+		if err != nil {
+			return nil, err
+		}
+		c := palette[rank%len(palette)]
+		area.LineStyle = rankLine(rank)
+		area.Color = color.NRGBA{c.R, c.G, c.B, 0x40}
+		p.Add(area)
+		if rank < maxLegend {
+			p.Legend.Add(fmt.Sprintf("rank %d: median %.4g ms", rank, 1e3*float64(median(values))), area)
+		}
+	}
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = low, high, 0, 1.25*most // room for the legend
+	return p, nil
+}
+
+// counts are the values, in seconds, that each bin holds, in milliseconds from low on.
+func counts(values []float32, low, bin float64) []float64 {
+	n := make([]float64, latencyBins)
+	for _, v := range values {
+		n[min(max(int((1e3*float64(v)-low)/bin), 0), latencyBins-1)]++
+	}
+	return n
+}
+
+func median(values []float32) float32 {
+	sorted := slices.Clone(values)
+	slices.Sort(sorted)
+	return sorted[(len(sorted)-1)/2]
+}

@@ -1,0 +1,210 @@
+package analysis
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// SummaryVersion changes when a key of the summary changes its meaning or goes.
+const SummaryVersion = 1
+
+// Number is a value of which null stands for "not known".
+type Number = experiment.Number
+
+// Summary is one run in numbers: the content of logs/summary.json. Times are seconds unless their name says otherwise, shares are
+// fractions 0…1. What is not known is null.
+type Summary struct {
+	SchemaVersion int    `json:"schema_version"`
+	Run           string `json:"run"`    // its folder's name
+	Status        string `json:"status"` // finished, out_of_time, interrupted, failed, or killed_or_running: it has not written a result
+	Program       string `json:"program,omitempty"`
+	Model         string `json:"model,omitempty"`
+	Dataset       string `json:"dataset,omitempty"`
+	Device        string `json:"device,omitempty"`
+	Precision     string `json:"precision,omitempty"`
+	Ranks         int    `json:"ranks"`
+	BatchSize     int64  `json:"batch_size"` // global, of the last step
+
+	Steps          int64  `json:"steps"` // the last one that is recorded
+	RecordedSteps  int64  `json:"recorded_steps"`
+	FinalTrainLoss Number `json:"final_train_loss"`
+	BestEval       Number `json:"best_eval"`
+	BestEvalStep   int64  `json:"best_eval_step"`
+
+	Throughput          Number `json:"throughput_images_per_sec"`     // of the whole cluster; evaluations, checkpoints and other pauses left out
+	CommunicationTime   Number `json:"communication_time_per_step"`   // that ranks waited for, after the backward pass; mean over ranks
+	CommunicationHidden Number `json:"communication_hidden_per_step"` // under the backward pass
+	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // that each rank brings, in the type on the wire
+	Overlap             Number `json:"communication_overlap"`         // hidden / (hidden + waited for)
+	CommunicationRatio  Number `json:"communication_compute_ratio"`   // waited for / (forward + backward)
+	BusBandwidth        Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
+	MemoryUtilization   Number `json:"gpu_memory_utilization"` // peak used / total, of the fullest rank; of a CPU rank: of the memory that it may use
+	Utilization         Number `json:"gpu_utilization"`        // mean over ranks and steps; of a CPU rank: of its CPU quota
+	Imbalance           Number `json:"load_imbalance"`         // (max-min)/max of the ranks' own compute time, mean over steps
+	ShareOfOracle       Number `json:"share_of_oracle"`        // the balancer's last word
+	TrainingTime        Number `json:"training_time"`          // sum of all steps
+	Pauses              int    `json:"pauses"`                 // steps before which something else was done
+
+	StepTime  Distribution  `json:"step_time"`       // from the end of one step to the end of the next
+	StepParts StepParts     `json:"step_time_parts"` // means over ranks
+	AllReduce Distribution  `json:"all_reduce_time"` // of a step's gradients, hidden or not, over all ranks
+	PerRank   []RankSummary `json:"per_rank"`
+	Damaged   []string      `json:"damaged,omitempty"` // what of the records could not be read
+}
+
+// Distribution is what a time was like, over steps.
+type Distribution struct {
+	Mean Number `json:"mean"`
+	Min  Number `json:"min"`
+	P50  Number `json:"p50"`
+	P95  Number `json:"p95"`
+	P99  Number `json:"p99"`
+	Max  Number `json:"max"`
+}
+
+// StepParts are means over steps.
+type StepParts struct {
+	Data          Number `json:"data"`
+	Forward       Number `json:"forward"`
+	Backward      Number `json:"backward"`
+	Communication Number `json:"communication"`
+	Optimizer     Number `json:"optimizer"`
+}
+
+// RankSummary is what one rank did.
+type RankSummary struct {
+	Rank              int            `json:"rank"`
+	Samples           Number         `json:"batch_size"`      // mean
+	Compute           Number         `json:"compute_time"`    // own, without waiting for others
+	SamplesPerSecond  Number         `json:"samples_per_sec"` // while it computes
+	StepTime          Distribution   `json:"step_time"`       // as the rank measured it
+	StepParts         StepParts      `json:"step_time_parts"`
+	AllReduce         Distribution   `json:"all_reduce_time"`
+	Utilization       Number         `json:"gpu_utilization"`
+	MemoryUtilization Number         `json:"gpu_memory_utilization"`
+	PowerWatts        Number         `json:"power_watts"`         // mean
+	Temperature       Number         `json:"temperature_celsius"` // highest
+	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // the shares that it had most often, by size
+
+	stepTimes, allReduces []float32 // s, for the histogram
+}
+
+// ShareSummary is what a rank was like with one share of the batch.
+type ShareSummary struct {
+	Samples          int64  `json:"batch_size"`
+	Steps            int64  `json:"steps"`
+	Compute          Number `json:"compute_time"`
+	SamplesPerSecond Number `json:"samples_per_sec"`
+}
+
+// Latencies are a rank's times, in s, for drawing: of steps, and of the sums of their gradients over ranks, where there were any. Of
+// many steps each k-th is there.
+func (r *RankSummary) Latencies() (steps, allReduces []float32) { return r.stepTimes, r.allReduces }
+
+// ErrNoRecords says that a folder holds no records to sum up.
+var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json); was the run made with profile.enabled = false, or are its logs elsewhere (--log-dir)?")
+
+// Summarize reads the records of the run in dir, finished, running or killed. logs is where they are, "" for where the run's settings
+// say, or dir/logs.
+func Summarize(dir, logs string) (*Summary, error) {
+	if logs == "" {
+		logs = LogDir(dir)
+	}
+	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), BusBandwidth: Number(unknown)}
+	if abs, err := filepath.Abs(dir); err == nil {
+		s.Run = filepath.Base(abs)
+	}
+	c := collector{}
+	for rank := 0; ; rank++ {
+		damaged, err := c.read(rank, filepath.Join(logs, runtime.FileName(rank)))
+		if errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		if damaged > 0 {
+			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %d damaged lines left out", runtime.FileName(rank), damaged))
+		}
+	}
+	if len(c.steps) == 0 {
+		return nil, ErrNoRecords
+	}
+	settings, _ := readSettings(dir) // a run of which only the records are left is summed up too
+	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
+	c.fill(s, batch)
+	if err := s.addResult(dir); err != nil {
+		return nil, err
+	}
+	run := Run{}
+	if err := run.readDecisions(filepath.Join(logs, balanceFile)); err != nil {
+		return nil, err
+	}
+	for _, d := range run.Decisions {
+		if !math.IsNaN(d.ShareOfOracle) && d.Step <= s.Steps {
+			s.ShareOfOracle = Number(d.ShareOfOracle)
+		}
+	}
+	return s, nil
+}
+
+// LogDir is where the run in dir has its logs, as its settings say.
+func LogDir(dir string) string {
+	if settings, err := readSettings(dir); err == nil && settings["experiment.log_dir"] != "" {
+		return settings["experiment.log_dir"]
+	}
+	return filepath.Join(dir, "logs")
+}
+
+// addResult says how the run ended. A result that records go beyond is that of an earlier process.
+func (s *Summary) addResult(dir string) error {
+	s.Status = "killed_or_running"
+	r, err := experiment.ReadResult(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.Program, s.Model, s.Dataset, s.Device, s.Precision = r.Program, r.Model, r.Dataset, r.Device, r.Precision
+	s.BestEval, s.BestEvalStep = r.BestEval, r.BestEvalStep
+	if r.Steps < s.Steps {
+		return nil
+	}
+	s.FinalTrainLoss = r.FinalTrainLoss
+	switch {
+	case r.Exit == 0 && r.OutOfTime:
+		s.Status = "out_of_time"
+	case r.Exit == 0:
+		s.Status = "finished"
+	case r.Exit == 75 || r.Exit == 130:
+		s.Status = "interrupted"
+	default:
+		s.Status = "failed"
+	}
+	return nil
+}
+
+// distribution of times; the values are sorted in place.
+func distribution(values []float32) Distribution {
+	n := Number(unknown)
+	d := Distribution{n, n, n, n, n, n}
+	if len(values) == 0 {
+		return d
+	}
+	slices.Sort(values)
+	sum := 0.0
+	for _, v := range values {
+		sum += float64(v)
+	}
+	at := func(q float64) Number { return Number(values[int(math.Ceil(q*float64(len(values))))-1]) }
+	return Distribution{Mean: Number(sum / float64(len(values))), Min: Number(values[0]), P50: at(0.5), P95: at(0.95), P99: at(0.99), Max: Number(values[len(values)-1])}
+}

@@ -1,0 +1,184 @@
+package analysis
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// writeRecords leaves the metrics of ranks in dir/logs.
+func writeRecords(t *testing.T, dir string, ranks ...[]runtime.Record) {
+	t.Helper()
+	logs := filepath.Join(dir, "logs")
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for rank, records := range ranks {
+		w, _, err := runtime.Open(filepath.Join(logs, runtime.FileName(rank)), runtime.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range records {
+			records[i].Rank = rank
+			w.Append(&records[i])
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// steadyRecords has a step each 100 ms, of which 30 ms are the forward pass, slower by a factor.
+func steadyRecords(steps int64, samples int64, factor float64) (records []runtime.Record) {
+	for i := int64(1); i <= steps; i++ {
+		own := time.Duration(factor * 30 * float64(time.Millisecond))
+		records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Loss: 1 / float64(i),
+			DataLoading: time.Millisecond, Forward: own, Backward: own, Exchanges: own, Optimizer: 2 * time.Millisecond, Communication: 90*time.Millisecond - 2*own,
+			CommunicationHidden: 10 * time.Millisecond, Bytes: 1 << 20, Buckets: 2, GPUUtilization: 50, GPUMemoryPercent: 20 * factor, Power: 100, Temperature: 60 + factor})
+	}
+	return records
+}
+
+func near(got Number, want float64) bool { return math.Abs(float64(got)-want) <= 1e-6*math.Abs(want) }
+
+func TestASummaryAddsUpWhatRanksMeasured(t *testing.T) {
+	dir := t.TempDir()
+	writeRecords(t, dir, steadyRecords(50, 24, 1), steadyRecords(50, 8, 1.4))
+	s, err := Summarize(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const first = 0.003 + 0.090 // no step before it: what it measured
+	for _, c := range []struct {
+		name string
+		got  Number
+		want float64
+	}{
+		{"throughput", s.Throughput, 50 * 32 / (49*0.1 + first)},
+		{"median step", s.StepTime.P50, 0.1},
+		{"fastest step", s.StepTime.Min, first},
+		{"training time", s.TrainingTime, 49*0.1 + first},
+		{"communication", s.CommunicationTime, (0.030 + 0.006) / 2},
+		{"hidden communication", s.CommunicationHidden, 0.010},
+		{"overlap", s.Overlap, 0.010 / (0.010 + 0.018)},
+		{"ratio", s.CommunicationRatio, 0.018 / 0.072},
+		{"bus bandwidth", s.BusBandwidth, (1 << 20) / 0.028},
+		{"memory", s.MemoryUtilization, 0.28},
+		{"utilization", s.Utilization, 0.5},
+		{"imbalance", s.Imbalance, 1 - 0.031/0.043}, // exchanges are no compute
+		{"loss", s.FinalTrainLoss, 0.02},
+		{"compute of rank 1", s.PerRank[1].Compute, 0.043},
+		{"all-reduce of rank 1", s.PerRank[1].AllReduce.P99, 0.016},
+		{"temperature", s.PerRank[1].Temperature, 61.4},
+	} {
+		if !near(c.got, c.want) {
+			t.Errorf("%s: got %v, want %v", c.name, c.got, c.want)
+		}
+	}
+	if s.Steps != 50 || s.RecordedSteps != 50 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "killed_or_running" {
+		t.Errorf("got %+v", s)
+	}
+	if shares := s.PerRank[1].ByBatchSize; len(shares) != 1 || shares[0].Samples != 8 || !near(shares[0].SamplesPerSecond, 8/0.043) {
+		t.Errorf("shares of rank 1: got %+v", shares)
+	}
+}
+
+func TestPausesAreNoPartOfTheThroughput(t *testing.T) {
+	dir := t.TempDir()
+	records := steadyRecords(40, 10, 1)
+	for i := 20; i < 40; i++ {
+		records[i].Timestamp = records[i].Timestamp.Add(time.Minute) // an evaluation
+	}
+	writeRecords(t, dir, records)
+	s, err := Summarize(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := 400 / (38*0.1 + 2*0.093); s.Pauses != 1 || !near(s.Throughput, want) {
+		t.Errorf("got %d pauses and %v samples/s, want 1 and %v", s.Pauses, s.Throughput, want)
+	}
+	if !math.IsNaN(float64(s.BusBandwidth)) || !math.IsNaN(float64(s.Imbalance)) {
+		t.Errorf("one rank: got a bus bandwidth of %v and an imbalance of %v", s.BusBandwidth, s.Imbalance)
+	}
+}
+
+// A killed run: the last records of rank 1 are lost, and a line is torn; the result is that of the process before.
+func TestAKilledRunIsSummedUp(t *testing.T) {
+	root := t.TempDir()
+	run, err := experiment.Open(experiment.Options{OutputDir: root, Name: "killed", Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	if err := run.StoreConfig("[data]\nbatch_size = 32\n", "test"); err != nil {
+		t.Fatal(err)
+	}
+	if err := run.WriteResult(experiment.Result{Steps: 20, Exit: 75, Model: "resnet50", FinalTrainLoss: 7}); err != nil {
+		t.Fatal(err)
+	}
+	writeRecords(t, run.Dir, steadyRecords(50, 24, 1), steadyRecords(47, 8, 1.4))
+	path := filepath.Join(run.Dir, "logs", runtime.FileName(1))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, text[:len(text)-40], 0o644); err != nil { // in the middle of record 47
+		t.Fatal(err)
+	}
+	s, err := Summarize(run.Dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Steps != 46 || s.Ranks != 2 || s.BatchSize != 32 || s.Status != "killed_or_running" || s.Model != "resnet50" || len(s.Damaged) != 1 {
+		t.Errorf("got %+v", s)
+	}
+	if err := run.WriteResult(experiment.Result{Steps: 50, Exit: 75, FinalTrainLoss: 7}); err != nil {
+		t.Fatal(err)
+	}
+	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.FinalTrainLoss != 7 {
+		t.Errorf("got %v and %+v", err, s)
+	}
+}
+
+func TestAFolderWithoutRecordsIsToldOf(t *testing.T) {
+	if _, err := Summarize(t.TempDir(), ""); !errors.Is(err, ErrNoRecords) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestThinnedValuesStayEvenlySpaced(t *testing.T) {
+	var kept thinned
+	for i := range 5*maxLatencies + 17 {
+		kept.add(float64(i))
+	}
+	if len(kept.values) > maxLatencies || len(kept.values) < maxLatencies/2 {
+		t.Fatalf("kept %d values, want %d to %d", len(kept.values), maxLatencies/2, maxLatencies)
+	}
+	for i, v := range kept.values {
+		if v != float32(i*kept.every) {
+			t.Fatalf("value %d: got %v, want %v", i, v, i*kept.every)
+		}
+	}
+	if d := distribution(slices.Clone(kept.values[:100])); d.P50 != Number(kept.values[49]) || d.P99 != Number(kept.values[98]) || d.Max != Number(kept.values[99]) {
+		t.Errorf("got %+v", d)
+	}
+}
+
+func BenchmarkSummarize(b *testing.B) {
+	dir := b.TempDir()
+	t := &testing.T{}
+	writeRecords(t, dir, steadyRecords(10000, 24, 1))
+	for b.Loop() {
+		if _, err := Summarize(dir, ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/record")
+}

@@ -1,0 +1,74 @@
+package runtime
+
+import (
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+)
+
+// TestParsingEqualsJSON holds the quick reader against encoding/json, on records as they are written and on damaged ones.
+func TestParsingEqualsJSON(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	float := func() float64 {
+		switch random.IntN(5) {
+		case 0:
+			return math.NaN()
+		case 1:
+			return 0
+		}
+		return random.NormFloat64() * math.Pow(10, float64(random.IntN(40)-20))
+	}
+	took := func() time.Duration {
+		return time.Duration(random.Int64N(int64(math.Pow(10, float64(1+random.IntN(13))))))
+	}
+	for range 2000 {
+		want := Record{Epoch: random.Int64N(100), Iteration: random.Int64N(1 << 40), Rank: random.IntN(8), Timestamp: time.UnixMicro(random.Int64N(1 << 51)), BatchSize: random.Int64N(1024),
+			Loss: float(), Accuracy: float(), LearningRate: float(), GradNorm: float(), LossScale: float(), Skipped: random.IntN(2) == 0,
+			DataLoading: took(), Forward: took(), Backward: took(), Communication: -took(), Optimizer: took(), CommunicationHidden: took(), Exchanges: took(),
+			Bytes: random.Int64(), Buckets: 3, GPUUtilization: float(), GPUMemoryPercent: float(), Temperature: float(), Power: float()}
+		want.Bytes %= 1e17
+		if random.IntN(4) == 0 {
+			want.Timestamp = time.Time{}
+		}
+		line := want.appendJSON(nil)
+		var got, slow Record
+		if !got.parse(line) {
+			t.Fatalf("refused %s", line)
+		}
+		if err := json.Unmarshal(line, &slow); err != nil {
+			t.Fatal(err)
+		}
+		if !same(got, slow) {
+			t.Fatalf("%s:\ngot  %+v\nwant %+v", line, got, slow)
+		}
+		line[random.IntN(len(line))] = byte(random.IntN(256))
+		if got = (Record{}); got.parse(line) { // a digit has become another
+			if err := json.Unmarshal(line, &slow); err != nil || !same(got, slow) {
+				t.Fatalf("took %s as %+v, want %+v, %v", line, got, slow, err)
+			}
+		}
+		if cut := line[:random.IntN(len(line))]; got.parse(cut) {
+			t.Fatalf("took %s", cut)
+		}
+	}
+}
+
+// same compares bit by bit; NaN equals NaN.
+func same(a, b Record) bool {
+	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
+	for i := range va.NumField() {
+		if va.Field(i).Kind() == reflect.Float64 {
+			if math.Float64bits(va.Field(i).Float()) != math.Float64bits(vb.Field(i).Float()) && va.Field(i).Float() == va.Field(i).Float() {
+				return false
+			}
+			continue
+		}
+		if !reflect.DeepEqual(va.Field(i).Interface(), vb.Field(i).Interface()) {
+			return false
+		}
+	}
+	return true
+}
