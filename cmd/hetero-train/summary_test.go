@@ -92,7 +92,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got := table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
 		t.Errorf("got\n%s", got)
 	}
-	if got := markdown("run", rows, s); !strings.Contains(got, `| a | b \| c |`) || strings.Count(got, "\n") != 9 {
+	if got := markdown("run", rows, s); !strings.Contains(got, `| a | b \| c |`) || strings.Count(got, "\n") != 10 {
 		t.Errorf("got\n%s", got)
 	}
 	s.PerRank, s.Ranks = s.PerRank[:1], 1
