@@ -19,6 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
 // Exit codes. Scripts and schedulers rely on them.
@@ -152,7 +153,7 @@ func classify(ctx context.Context, err error) error {
 		return withCode(exitIO, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return withCode(exitData, err)
-	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
+	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
 		return withCode(exitUsage, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return withCode(folderCode(err), err)

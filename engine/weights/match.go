@@ -157,3 +157,19 @@ func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	}
 	return true, err
 }
+
+// Classes is how many outputs the head in a file has, 0 where the file has none.
+func Classes(f *checkpoint.File, model []checkpoint.Info, o Options) (int, error) {
+	wanted := make(map[string]bool, len(model))
+	for _, m := range model {
+		wanted[m.Name] = true
+	}
+	names, _, err := rename(f.Tensors(), wanted, o.Renames)
+	if err != nil {
+		return 0, err
+	}
+	if t, ok := f.Info(names[o.Head+".weight"]); ok && len(t.Shape) > 0 {
+		return t.Shape[0], nil
+	}
+	return 0, nil
+}
