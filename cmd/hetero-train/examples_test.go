@@ -32,7 +32,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 }
 
 // An example that names a flag which is no more, or another command, shows here.
-func TestEveryCommandShowsExamplesThatParse(t *testing.T) {
+func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
 	root := newRoot(&app{})
 	for _, cmd := range commands(root) {
 		lines := exampleLines(cmd)

@@ -80,12 +80,18 @@ type trained struct {
 	Name    string `json:"name"`
 	Note    string `json:"note"`
 	Samples int    `json:"samples"`
+
+	// What a prediction needs of the data set; checkpoints of earlier versions lack it.
+	Classes []string   `json:"classes,omitempty"`
+	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, as they are normalised
+	Std     [3]float32 `json:"std,omitzero"`
 }
 
 func (j *job) trainedOn() map[string]json.RawMessage {
-	text, err := json.Marshal(trained{j.data.name, j.data.note, j.data.Train.Len()})
+	norm := normalization(j.cfg.Data, j.data.Normalization)
+	text, err := json.Marshal(trained{Name: j.data.name, Note: j.data.note, Samples: j.data.Train.Len(), Classes: j.data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
 	if err != nil {
-		panic(err) // two texts and a number
+		panic(err) // texts and finite numbers
 	}
 	return map[string]json.RawMessage{dataKey: text}
 }

@@ -67,6 +67,20 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
+// Settings is the text of the settings that the run around a checkpoint was started with last, "" where there is none: what a checkpoint itself
+// does not tell.
+func Settings(checkpointPath string) (string, error) {
+	path := filepath.Join(filepath.Dir(filepath.Dir(checkpointPath)), configsFolder, resolvedFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", folderError("read", path, err)
+	}
+	return string(text), nil
+}
+
 // FindCheckpoint opens the checkpoint that path means: a checkpoint's own folder, a file that names one (`latest`, `best`), a folder of
 // checkpoints or a run's folder, of which it takes the newest sound one and lists those that it had to skip.
 // Errors: those of package checkpoint, checkpoint.ErrNone where there is none; fs.ErrNotExist.

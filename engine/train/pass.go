@@ -22,11 +22,15 @@ type pass struct {
 	plan    *plan.Plan
 	joined  *gradsync.Pass // the plan's passes where other ranks take part
 	idle    bool           // no samples: it only meets the others
+
+	predicts bool // its graph gives logits
+
 	host    device.Buffer
 	inputs  map[string]transfer
-	results []transfer // device to host: loss, rank
+	results []transfer // device to host: loss, rank, and logits where they are asked for
 	loss    transfer
 	rank    transfer
+	logits  transfer
 	n       int // samples of a full micro-batch
 }
 
@@ -85,20 +89,28 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 			p.loss = s.transfer
 		case "rank":
 			p.rank = s.transfer
+		case "logits":
+			p.logits = s.transfer
 		default:
 			p.inputs[name] = s.transfer
 		}
 	}
 	if !p.idle {
 		p.results = []transfer{p.loss, p.rank}
+		if p.predicts {
+			p.results = append(p.results, p.logits)
+		}
 		p.n = p.loss.spec.Shape[0]
 	}
 	return nil
 }
 
 func (p *pass) outputs() []string {
-	if p.idle {
+	switch {
+	case p.idle:
 		return nil
+	case p.predicts:
+		return []string{"loss", "rank", "logits"}
 	}
 	return []string{"loss", "rank"}
 }

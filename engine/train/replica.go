@@ -35,6 +35,8 @@ type ReplicaOptions struct {
 	Seed           uint64
 	Optimizer      optim.Options
 	Peers          *Peers // nil: this replica trains alone
+
+	logits bool // the pass gives them, too: for a Predictor
 }
 
 // microBatch is the samples of one forward and backward pass.
@@ -151,6 +153,9 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 		}
 		g.Output("loss", loss)
 		g.Output("rank", rank)
+		if o.logits {
+			g.Output("logits", logits)
+		}
 		if training {
 			g.Differentiate(loss, g.Input("scale", g.ParamType(), 1))
 		}
@@ -219,7 +224,7 @@ func (r *Replica) allocateArena() (err error) {
 	}
 	bytes := max(largest.arenaBytes(), r.now.arenaBytes(), 1)
 	if r.arena, err = r.dev.Alloc(bytes); err != nil {
-		return r.tooLarge(largest.samples, bytes, err)
+		return tooLarge(r.dev, largest.samples, bytes, err)
 	}
 	r.closer.add(r.arena.Free)
 	return nil
@@ -243,12 +248,13 @@ func (e *MemoryError) Error() string {
 // Unwrap gives the device's error, device.ErrOutOfMemory in its chain.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-func (r *Replica) tooLarge(samples int, bytes int64, err error) error {
+// tooLarge explains why activations were not to be had.
+func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
 	}
-	used, _ := r.dev.Memory()
-	e := &MemoryError{Samples: samples, NeedBytes: bytes, FreeBytes: r.dev.Info().MemoryBytes - used, Err: err}
+	used, _ := dev.Memory()
+	e := &MemoryError{Samples: samples, NeedBytes: bytes, FreeBytes: dev.Info().MemoryBytes - used, Err: err}
 	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow with the samples
 	return e
 }

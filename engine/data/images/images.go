@@ -54,7 +54,7 @@ func SayDecoder(log *slog.Logger) {
 // Open finds the classes and samples. No image is read.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Limits.MemberBytes == 0 {
-		o.Limits.MemberBytes = 64 << 20
+		o.Limits.MemberBytes = MaxFileBytes
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

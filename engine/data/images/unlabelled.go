@@ -1,0 +1,86 @@
+package images
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"slices"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// Input is an image that belongs to no data set.
+type Input struct {
+	Name     string // of a file, or what messages call the contents
+	Contents []byte // nil: they are in the file
+}
+
+// Unlabelled is a data set of images whose class nobody knows: that of all is 0. Files are opened when they are read. maxPixels
+// bounds one image; 0 means 64 Mi.
+func Unlabelled(inputs []Input, maxPixels int) data.Dataset {
+	if maxPixels == 0 {
+		maxPixels = defaultMaxPixels
+	}
+	var l listing
+	samples := make([]sample, len(inputs))
+	given := inputSource{}
+	for i, in := range inputs {
+		l.files = append(l.files, file{name: in.Name})
+		samples[i].file = int32(i)
+		if in.Contents != nil {
+			given[in.Name] = in.Contents
+		}
+	}
+	return newDataset(given, l, samples, []string{""}, maxPixels)
+}
+
+// inputSource reads files wherever they are; of those that it holds it has the contents.
+type inputSource map[string][]byte
+
+func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
+	if contents, ok := s[f.name]; ok {
+		return append(buf[:0], contents...), nil
+	}
+	// Without O_NONBLOCK, opening a pipe would wait for a writer.
+	in, err := os.OpenFile(f.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return buf, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	info, err := in.Stat()
+	if err != nil {
+		return buf, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > MaxFileBytes {
+		return buf, fmt.Errorf("%v of %d bytes, want a regular file of at most %d", info.Mode(), info.Size(), MaxFileBytes)
+	}
+	buf = grow(buf, int(info.Size()))
+	_, err = io.ReadFull(in, buf)
+	return buf, err
+}
+
+func (inputSource) Close() error { return nil }
+
+// MaxFileBytes is the most that one image's file may hold.
+const MaxFileBytes = 64 << 20
+
+// List names the images in a folder and those below it, sorted. Hidden ones, and what is no .jpg, .jpeg or .png, are passed over.
+func List(ctx context.Context, folder string) ([]string, error) {
+	src, l, err := openFolder(ctx, folder, MaxFileBytes)
+	if src != nil {
+		src.Close() // was only read
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list images in %s: %w", folder, err)
+	}
+	names := make([]string, len(l.files))
+	for i, f := range l.files {
+		names[i] = path.Join(folder, f.name)
+	}
+	slices.Sort(names)
+	return names, nil
+}

@@ -1,0 +1,152 @@
+package train
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Predictor is a trained model on one device, for forward passes alone: it has neither gradients nor optimizer state. Its methods are
+// for one goroutine.
+type Predictor struct {
+	opts   ReplicaOptions
+	dev    device.Device
+	state  *plan.State
+	stream device.Stream
+	arena  device.Buffer
+	pass   *pass
+	stale  bool // the weights have changed since the pass's copies of them were made
+	closer closer
+}
+
+// NewPredictor plans for batches of up to opts.BatchSize samples and allocates all memory. Of opts what concerns training has no effect. The weights
+// are zero until LoadWeights.
+func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
+	opts.Accumulation, opts.Peers, opts.logits = 1, nil, true
+	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	if opts.BatchSize < 1 {
+		return nil, fmt.Errorf("predictor: batch size %d, want at least 1", opts.BatchSize)
+	}
+	cache := plan.NewCache(dev)
+	p.closer.add(cache.Close)
+	g, err := opts.graph(false, opts.BatchSize)
+	if err != nil {
+		return nil, err
+	}
+	if p.pass.plan, err = plan.Compile(cache, g, nil); err != nil {
+		return nil, err
+	}
+	if p.stream, err = dev.NewStream(); err != nil {
+		return nil, fmt.Errorf("predictor: %w", err)
+	}
+	p.closer.add(p.stream.Close)
+	if p.state, err = plan.NewState(cache, p.pass.plan.Params()); err != nil {
+		return nil, err
+	}
+	p.closer.add(p.state.Close)
+	bytes := max(p.pass.plan.ArenaBytes(), 1)
+	if p.arena, err = dev.Alloc(bytes); err != nil {
+		return nil, tooLarge(dev, opts.BatchSize, bytes, err)
+	}
+	p.closer.add(p.arena.Free)
+	p.closer.add(p.pass.free) // its programs go before the memory
+	return p, p.pass.bind(dev, device.Whole(p.arena), p.state, nil)
+}
+
+// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences.
+func (p *Predictor) LoadWeights(f *checkpoint.File) error {
+	params := p.state.Params
+	var want []checkpoint.Info
+	for _, list := range [][]plan.ParamInfo{params.Params, params.States} {
+		for _, t := range list {
+			want = append(want, checkpoint.Info{Name: t.Name, DType: t.Spec.DType, Shape: t.Spec.Shape})
+		}
+	}
+	if err := f.Check(want); err != nil {
+		return err
+	}
+	p.stale = true
+	for _, part := range []struct {
+		flat device.Buffer
+		list []plan.ParamInfo
+	}{{p.state.Values, params.Params}, {p.state.States, params.States}} {
+		for _, t := range part.list {
+			bytes := make([]byte, t.Spec.Shape.Elements()*t.Spec.DType.Size())
+			if err := f.ReadInto(t.Name, bytes); err != nil {
+				return err
+			}
+			if err := p.state.Write(part.flat, t, bytes); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. Samples of label -1 are left out of the sums.
+func (p *Predictor) Run(b *data.Batch) (Sums, error) {
+	if p.stale {
+		if err := p.pass.plan.Prepare(p.stream); err != nil {
+			return Sums{}, fmt.Errorf("prepare: %w", err)
+		}
+		p.stale = false
+	}
+	if err := p.pass.load(p.stream, b); err != nil {
+		return Sums{}, err
+	}
+	if err := p.pass.plan.Forward(p.stream); err != nil {
+		return Sums{}, fmt.Errorf("forward: %w", err)
+	}
+	if err := errors.Join(p.pass.fetch(p.stream), p.stream.Sync()); err != nil {
+		return Sums{}, fmt.Errorf("forward: %w", err)
+	}
+	return p.pass.sums(b.N), nil
+}
+
+// Probabilities writes the softmax of sample i's logits in the last batch to out, one number for each class.
+func (p *Predictor) Probabilities(i int, out []float64) {
+	t := p.pass.logits
+	mem, classes := t.host.Host(), p.opts.Classes
+	most := math.Inf(-1)
+	for c := range classes {
+		at := i*classes + c
+		if t.spec.DType == tensor.F64 {
+			out[c] = math.Float64frombits(binary.LittleEndian.Uint64(mem[8*at:]))
+		} else {
+			out[c] = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem[4*at:])))
+		}
+		most = max(most, out[c])
+	}
+	sum := 0.0
+	for c := range classes {
+		out[c] = math.Exp(out[c] - most)
+		sum += out[c]
+	}
+	for c := range classes {
+		out[c] /= sum
+	}
+}
+
+// ParamCount is the number of trained elements, padding left out.
+func (p *Predictor) ParamCount() int64 {
+	var n int64
+	for _, t := range p.state.Params.Params {
+		n += t.Spec.Shape.Elements()
+	}
+	return n
+}
+
+// Close frees everything in reverse order.
+func (p *Predictor) Close() error { return p.closer.close() }
