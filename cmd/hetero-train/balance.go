@@ -22,7 +22,7 @@ const simulateExample = `  hetero-train balance simulate --curves curves.csv --g
   hetero-train balance simulate --curves curves.csv --global-batch 256 --policy dynamic --noise 0.1 --json`
 
 func newBalance(a *app) *cobra.Command {
-	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Example: compareExample + "\n" + simulateExample, Args: noArguments,
+	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	cmd.AddCommand(newBalanceCompare(a), newBalanceSimulate(a))
 	return cmd

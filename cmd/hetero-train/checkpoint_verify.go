@@ -19,8 +19,8 @@ Compared are sizes and SHA-256 of the files and CRC-32C of each tensor with the 
 looked at: one that is not finite is a fault. What is wrong is listed with its place; the command then exits with 3 and names the first.
 Of a .safetensors file without a checkpoint around it there are no sums to compare with.`
 
-const verifyExample = `  hetero-train checkpoint verify experiments/run                    all its checkpoints
-  hetero-train checkpoint verify experiments/run/checkpoints/latest one
+const verifyExample = `  hetero-train checkpoint verify experiments/run                      all its checkpoints
+  hetero-train checkpoint verify experiments/run/checkpoints/latest   one
   hetero-train checkpoint verify resnet50.safetensors --json`
 
 func newCheckpointVerify(a *app) *cobra.Command {

@@ -37,13 +37,10 @@ devices, keys of --set and their values, runs and checkpoints.`
 func newCompletion() *cobra.Command {
 	parent := &cobra.Command{Use: "completion", Short: "Print a shell's completion script", Long: completionLong, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	var examples []string
 	for _, s := range shells {
-		examples = append(examples, s.example)
 		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.script(cmd.Root(), cmd.OutOrStdout()) }})
 	}
-	parent.Example = strings.Join(examples, "\n")
 	return parent
 }
 

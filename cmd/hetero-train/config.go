@@ -10,11 +10,8 @@ func newConfig(a *app) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
 		Short: "Show a configuration, its schema or its documentation",
-		Example: `  hetero-train config show -c configs/resnet50.toml --set train.epochs=3
-  hetero-train config schema > hetero-train.schema.json
-  hetero-train config docs`,
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args:  noArguments,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	// A file that is given is checked by each of the three; only show prints what is in it.
 	add := func(use, short, example string, text func(cfg *config.Config) []byte) {

@@ -78,7 +78,21 @@ func newRoot(a *app) *cobra.Command {
 	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newAnalyze(a), newCheckpoint(a), newNeighbour(), newEval(a), newPredict(a), newDevices(a), newVersion(), newCompletion())
 	root.CompletionOptions.DisableDefaultCmd = true
 	addCompletions(root)
+	addExamples(root)
 	return root
+}
+
+// addExamples gives commands that have none of their own those of the commands below them.
+func addExamples(cmd *cobra.Command) {
+	var below []string
+	for _, sub := range cmd.Commands() {
+		if addExamples(sub); sub.Example != "" {
+			below = append(below, sub.Example)
+		}
+	}
+	if cmd.Example == "" {
+		cmd.Example = strings.Join(below, "\n")
+	}
 }
 
 // addResume adds --resume, which the root and train have alike.

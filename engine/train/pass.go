@@ -19,9 +19,9 @@ const ignored = -1
 
 // pass is a plan with the host memory of its inputs and outputs.
 type pass struct {
-	plan    *plan.Plan
-	joined  *gradsync.Pass // the plan's passes where other ranks take part
-	idle    bool           // no samples: it only meets the others
+	plan   *plan.Plan
+	joined *gradsync.Pass // the plan's passes where other ranks take part
+	idle   bool           // no samples: it only meets the others
 
 	predicts bool // its graph gives logits
 
