@@ -87,7 +87,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	if err != nil {
 		return err
 	}
-	set := &lenient{Dataset: images.Unlabelled(inputs, m.cfg.Data.MaxPixels), failed: map[int]error{}}
+	set := &lenient{Dataset: images.Unlabelled(inputs, decodeOptions(m.cfg.Data)), failed: map[int]error{}}
 	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
 	if err := m.open(ctx, n, usualNormalization(cmp.Or(m.trained.Name, m.cfg.Data.Dataset))); err != nil {
 		return err

@@ -19,12 +19,8 @@ type Input struct {
 	Contents []byte // nil: they are in the file
 }
 
-// Unlabelled is a data set of images whose class nobody knows: that of all is 0. Files are opened when they are read. maxPixels
-// bounds one image; 0 means 64 Mi.
-func Unlabelled(inputs []Input, maxPixels int) data.Dataset {
-	if maxPixels == 0 {
-		maxPixels = defaultMaxPixels
-	}
+// Unlabelled is a data set of images whose class nobody knows: that of all is 0. Files are opened when they are read.
+func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	var l listing
 	samples := make([]sample, len(inputs))
 	given := inputSource{}
@@ -35,7 +31,7 @@ func Unlabelled(inputs []Input, maxPixels int) data.Dataset {
 			given[in.Name] = in.Contents
 		}
 	}
-	return newDataset(given, l, samples, []string{""}, maxPixels)
+	return newDataset(given, l, samples, []string{""}, o)
 }
 
 // inputSource reads files wherever they are; of those that it holds it has the contents.
