@@ -26,6 +26,19 @@ type dataSet struct {
 // openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
 // data that is damaged, or a path that does not exist, never falls back.
 func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
+	out, err := openStored(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	out.Splits = out.Splits.Cached(0)
+	if cfg.Data.Corrupt == "skip" {
+		out.Splits = out.Splits.Skip(cfg.Data.CorruptLimit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
+	}
+	return out, nil
+}
+
+// openStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
+func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
 	d := cfg.Data
 	splits, err := openSplits(ctx, cfg, d.Dataset, log)
 	out := &dataSet{name: d.Dataset}
@@ -52,10 +65,7 @@ func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataS
 	if d.NumSamples > 0 {
 		splits = splits.Limited(d.NumSamples)
 	}
-	out.Splits = splits.Cached(0)
-	if d.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(d.CorruptLimit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
-	}
+	out.Splits = splits
 	return out, nil
 }
 

@@ -1,6 +1,9 @@
 package data
 
-import "io"
+import (
+	"errors"
+	"io"
+)
 
 // FullDecodePixels is the size up to which an image is always decoded in full. Larger images may be decoded at a
 // fraction of their size (Sizer); as this never depends on what was read before, a cache cannot change a pixel.
@@ -90,6 +93,15 @@ type Reader interface {
 	Read(i int, sizer Sizer, img *Image) error
 	Close() error
 }
+
+// Encoded is implemented by the Readers of images that are stored as files.
+type Encoded interface {
+	// Contents returns the file of sample i, valid until the next call; ErrNotEncoded where there is none.
+	Contents(i int) ([]byte, error)
+}
+
+// ErrNotEncoded says that samples are stored as pixels.
+var ErrNotEncoded = errors.New("samples are no files")
 
 // Sizer tells how much detail is needed.
 type Sizer interface {

@@ -121,6 +121,14 @@ type subsetReader struct {
 	index []int32
 }
 
+// Contents implements Encoded where the data set's own Reader does.
+func (r *subsetReader) Contents(i int) ([]byte, error) {
+	if e, ok := r.Reader.(Encoded); ok {
+		return e.Contents(int(r.index[i]))
+	}
+	return nil, ErrNotEncoded
+}
+
 func (r *subsetReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.Reader.Read(int(r.index[i]), sizer, img)
 }

@@ -95,6 +95,9 @@ func (o Options) archiveName() string {
 	return o.Variant.URL[strings.LastIndexByte(o.Variant.URL, '/')+1:]
 }
 
+// Download brings the archive into the cache folder, if it is not there yet, and returns its path.
+func Download(ctx context.Context, o Options) (string, error) { return o.fetch(ctx) }
+
 // fetch downloads the archive into the cache folder.
 func (o Options) fetch(ctx context.Context) (string, error) {
 	path, err := download.Fetch(ctx, download.Request{

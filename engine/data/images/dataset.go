@@ -79,6 +79,17 @@ func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	return nil
 }
 
+// Contents implements data.Encoded.
+func (r *reader) Contents(i int) ([]byte, error) {
+	f := r.d.file(i)
+	contents, err := r.d.src.read(f, r.contents)
+	if err != nil {
+		return nil, &data.Fault{Op: "read sample", Index: i, Path: f.name, Err: err}
+	}
+	r.contents = contents[:cap(contents)]
+	return contents, nil
+}
+
 func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
 		if p := recover(); p != nil { // a decoder that a crafted file confuses; here its name is known

@@ -73,12 +73,23 @@ func (r *reader) Close() error {
 }
 
 func (r *reader) Read(i int, sizer data.Sizer, img *data.Image) error {
-	e := r.d.samples[i]
-	err := r.read(e, sizer, img)
-	if err != nil {
-		return &data.Fault{Op: "read sample", Index: i, Path: r.d.src.shards[e.shard].path + "!" + r.d.name(i), Err: err}
+	if err := r.read(r.d.samples[i], sizer, img); err != nil {
+		return r.d.fault(i, err)
 	}
 	return nil
+}
+
+// Contents implements data.Encoded.
+func (r *reader) Contents(i int) ([]byte, error) {
+	contents, err := r.contentsOf(r.d.samples[i])
+	if err != nil {
+		return nil, r.d.fault(i, err)
+	}
+	return contents, nil
+}
+
+func (d *dataset) fault(i int, err error) error {
+	return &data.Fault{Op: "read sample", Index: i, Path: d.src.shards[d.samples[i].shard].path + "!" + d.name(i), Err: err}
 }
 
 func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
@@ -87,15 +98,19 @@ func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
 			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
 		}
 	}()
+	contents, err := r.contentsOf(e)
+	if err != nil {
+		return err
+	}
+	return r.decoder.Decode(contents, sizer, img)
+}
+
+func (r *reader) contentsOf(e entry) ([]byte, error) {
 	n := int(e.size)
 	if cap(r.contents) < n {
 		r.contents = make([]byte, n+n/4)
 	}
-	contents := r.contents[:n]
-	if err := r.d.src.read(e, contents); err != nil {
-		return err
-	}
-	return r.decoder.Decode(contents, sizer, img)
+	return r.contents[:n], r.d.src.read(e, r.contents[:n])
 }
 
 func (s *source) read(e entry, contents []byte) error {

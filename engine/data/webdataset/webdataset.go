@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -356,4 +357,32 @@ func (d *dataset) fingerprint() string {
 		h.Write(b)
 	}
 	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// Labelled tells from its first members whether a tar is a shard, with labels beside its images.
+func Labelled(path string) (labelled bool, err error) {
+	const members = 200
+	enough := errors.New("enough")
+	n := 0
+	err = open(path, func(f *os.File) error {
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		_, err = archive.Scan(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, nil, func(m archive.Member, _ io.Reader) error {
+			if _, end := split(m.Name); !m.Folder && !hidden(m.Name) {
+				labelled = labelled || slices.Contains(labelEnds, end) && !strings.Contains(m.Name, "synset")
+				n++
+			}
+			if labelled || n == members {
+				return enough
+			}
+			return nil
+		})
+		return err
+	})
+	if errors.Is(err, enough) {
+		err = nil
+	}
+	return labelled, err
 }

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"image"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// shard writes a shard of n samples in 3 classes, some of them damaged, and returns its path.
+func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
+	t.Helper()
+	var picture, b bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 12, 8))); err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(&b)
+	add := func(name, contents string) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(contents))
+	}
+	for i := range n {
+		contents := picture.String()
+		for _, d := range damaged {
+			if i == d {
+				contents = contents[:len(contents)/2]
+			}
+		}
+		add(fmt.Sprintf("%04d.png", i), contents)
+		add(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestInspectShowsWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	shard(t, dir, "train-0.tar", 9)
+	shard(t, dir, "train-1.tar", 4, 2)
+	shard(t, dir, "val-0.tar", 3)
+	o := execute([]string{"data", "inspect", dir, "--json", "--set", "data.cache_dir=" + t.TempDir()})
+	var got inspected
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+		t.Fatalf("exit code %d, %v: %s%s", o.code, err, o.stdout, o.stderr)
+	}
+	if got.Dataset != "webdataset" || got.Classes != 3 || len(got.Parts) != 2 {
+		t.Fatalf("got %+v, want shards of 3 classes in two parts", got)
+	}
+	train := got.Parts[0]
+	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (spread{12, 12, 12}) || train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
+		t.Errorf("training part: got %+v", train)
+	}
+	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2", "--set", "data.cache_dir=" + t.TempDir()})
+	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 a class") || !strings.Contains(o.stdout, "eval: 2 samples") {
+		t.Errorf("two classes, two samples each: got %s%s", o.stdout, o.stderr)
+	}
+}
+
+func TestVerifyListsWhatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	path := shard(t, dir, "a.tar", 300, 250, 7)
+	args := []string{"data", "verify", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()}
+	o := execute(args)
+	if o.code != exitData || strings.Index(o.stdout, "bad train 7 ") < 0 || strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
+		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") || !strings.Contains(o.stdout, "2 bad") {
+		t.Errorf("got exit code %d and %s%s, want 3 and samples 7 and 250", o.code, o.stdout, o.stderr)
+	}
+	var got verified
+	o = execute(append(args, "--json", "--workers", "3"))
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 || got.Samples != 300 {
+		t.Errorf("JSON: %v: %s", err, o.stdout)
+	}
+	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitDone {
+		t.Errorf("sound data: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitData || !strings.Contains(o.stderr, "none.tar") {
+		t.Errorf("no such shard: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestRepackedShardsHoldTheSame(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.tar.zst")
+	in := shard(t, dir, "in.tar", 50)
+	if o := execute([]string{"data", "repack", in, out}); o.code != exitDone {
+		t.Fatalf("got exit code %d and %s", o.code, o.stderr)
+	}
+	for _, path := range []string{in, out} {
+		o := execute([]string{"data", "inspect", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()})
+		if !strings.Contains(o.stdout, "train: 50 samples, 16 to 17 a class") {
+			t.Errorf("%s: got %s%s", path, o.stdout, o.stderr)
+		}
+	}
+	if o := execute([]string{"data", "repack", in, out}); o.code != exitUsage {
+		t.Errorf("a result that exists: got exit code %d, want %d", o.code, exitUsage)
+	}
+	if err := os.Truncate(out, 100); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", out, filepath.Join(dir, "again.tar.zst")}); o.code != exitData {
+		t.Errorf("a truncated shard: got exit code %d, want %d", o.code, exitData)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*again*"))
+	if hidden, _ := filepath.Glob(filepath.Join(dir, ".repack*")); err != nil || len(left)+len(hidden) > 0 {
+		t.Errorf("left behind: %q %q", left, hidden)
+	}
+}
+
+func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
+	if o := execute([]string{"data", "download", "imagenet"}); o.code != exitUsage || !strings.Contains(o.stderr, "account") {
+		t.Errorf("got exit code %d and %s", o.code, o.stderr)
+	}
+}
