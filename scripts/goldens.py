@@ -24,7 +24,11 @@ file's seed and a stream's name; element i of a tensor, in row-major order, take
 Training, in f64 and in several ways of f32 (VARIANTS) from the same f32 parameters and inputs:
   loss           mean of the batch's softmax cross-entropy, with label smoothing
   learning rate  step t uses lr·min(1, (t + 1)/warmup_steps)
-  weight decay   on all parameters
+  weight decay   on all parameters; with finetune on those of more than one dimension
+  finetune       `freeze`d modules get no gradient and are in eval mode; layer i of L (the blocks, then fc) learns with
+                 layer_decay^(L - 1 - i) of the rate; averages of weights and statistics: a = lerp(a, w, 1 - decay) every
+                 ema_interval steps, update n with at most 1 - n^(-2/3) of the averages (timm's ModelEmaV3 with warm-up), and
+                 the evaluation is of the averages
   BatchNorm      batch statistics, eps 1e-5, running statistics with momentum 0.1 (the variance unbiased)
 
 Fields: `loss_*` before each step's update. `grad_norm_*` the L2 norm of each parameter's gradient at step 0, summed in
@@ -64,6 +68,8 @@ RESNET = {"model": "resnet50", "batch_size": 8, "image_size": 32, "residual_weig
 CASES = {
     "simple_cnn_sgd": {**SMALL, "seed": 57, "optimizer": {**SGD, "lr": 0.01}, "label_smoothing": 0.0},
     "simple_cnn_adamw": {**SMALL, "seed": 221, "optimizer": ADAMW, "label_smoothing": 0.1},
+    "simple_cnn_finetune": {**SMALL, "seed": 221, "optimizer": {**ADAMW, "lr": 2e-3}, "label_smoothing": 0.0,
+                            "finetune": {"freeze": ["block0"], "layer_decay": 0.7, "ema_decay": 0.8, "ema_interval": 2}},
     "resnet50_sgd": {**RESNET, "seed": 22, "optimizer": {**SGD, "lr": 0.0005}},
     "resnet50_adamw": {**RESNET, "seed": 22, "optimizer": {**ADAMW, "lr": 0.0001}},
 }
@@ -114,6 +120,42 @@ def normalize(images):
     return np.ascontiguousarray((images.astype(np.float32) * a + b).transpose(0, 3, 1, 2))
 
 
+def parameter_groups(model, finetune):
+    """One group a layer and kind of decay, with the layer's part of the learning rate."""
+    layers = [name for name, _ in model.named_children() if name.startswith("block")] + ["fc"]
+    groups = []
+    for i, layer in enumerate(layers):
+        trained = [p for p in getattr(model, layer).parameters() if p.requires_grad]
+        for decays in (True, False):
+            some = [p for p in trained if (p.ndim > 1) == decays]
+            if some:
+                scale = finetune["layer_decay"] ** (len(layers) - 1 - i)
+                groups.append({"params": some, "scale": scale} | ({} if decays else {"weight_decay": 0.0}))
+    return groups
+
+
+class Average:
+    """Averages of everything in a model's state_dict, as timm's ModelEmaV3 makes them with warm-up."""
+
+    def __init__(self, finetune):
+        self.decay, self.interval, self.state = finetune["ema_decay"], finetune["ema_interval"], None
+
+    def update(self, model, step):  # step counts from 1
+        if step % self.interval:
+            return
+        n, now = step // self.interval, {k: v.detach().clone() for k, v in model.state_dict().items()}
+        decay = 0.0 if n == 1 else min(self.decay, 1 - n ** (-2 / 3))
+        if self.state is None:
+            self.state = now
+        for k, v in now.items():
+            self.state[k] = torch.lerp(self.state[k], v, 1 - decay) if v.is_floating_point() else v
+
+
+def freeze(model, finetune):
+    for name in finetune["freeze"]:
+        getattr(model, name).eval().requires_grad_(False)
+
+
 def make_optimizer(o, parameters):
     if o["name"] == "sgd":
         return torch.optim.SGD(parameters, lr=o["lr"], momentum=o["momentum"], nesterov=o["nesterov"], weight_decay=o["weight_decay"])
@@ -123,20 +165,28 @@ def make_optimizer(o, parameters):
 def train(config, dtype, layout=torch.contiguous_format, disturbance=0):
     """Loss of every step, gradient norms of the first, loss of the evaluation."""
     model = build(config, dtype, disturbance).train().to(memory_format=layout)
-    optimizer = make_optimizer(config["optimizer"], model.parameters())
+    finetune = config.get("finetune")
+    if finetune:
+        freeze(model, finetune)
+        average = Average(finetune)
+    optimizer = make_optimizer(config["optimizer"], parameter_groups(model, finetune) if finetune else model.parameters())
     result = {"loss": []}
     for step in range(config["steps"]):
         images, labels = make_batch(config, step)
         for group in optimizer.param_groups:
-            group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"])
+            group["lr"] = config["optimizer"]["lr"] * min(1.0, (step + 1) / config["warmup_steps"]) * group.get("scale", 1.0)
         logits = model(torch.from_numpy(normalize(images)).to(dtype))
         loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(labels), label_smoothing=config["label_smoothing"])
         optimizer.zero_grad()
         loss.backward()
         result["loss"].append(loss.item())
         if step == 0:
-            result["grad_norm"] = {name: p.grad.double().norm().item() for name, p in model.named_parameters()}
+            result["grad_norm"] = {name: p.grad.double().norm().item() for name, p in model.named_parameters() if p.grad is not None}
         optimizer.step()
+        if finetune:
+            average.update(model, step + 1)
+    if finetune:
+        model.load_state_dict(average.state)
     images, labels = make_batch(config, config["steps"])
     with torch.no_grad():
         logits = model.eval()(torch.from_numpy(normalize(images)).to(dtype))

@@ -264,6 +264,9 @@ func (c *console) EvalDone(e train.Evaluation) {
 		best = " | best so far"
 		c.bestEval = &e
 	}
+	if e.Averaged {
+		best = " | averaged weights" + best
+	}
 	fmt.Fprintf(c.out, "eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s\n",
 		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, e.Took.Round(time.Millisecond), best)
 }

@@ -37,6 +37,9 @@ func (j *job) restore() (*checkpoint.State, error) {
 	if err := j.checkData(&state, changed); err != nil {
 		return nil, err
 	}
+	if j.cfg.EMA.Decay > 0 && !c.Averaged() {
+		j.opts.log.Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
+	}
 	if err := j.replica.Load(c); err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@
 //	checkpoints/
 //	  step-00001234/           one checkpoint, taken after 1,234 optimizer steps
 //	    model.safetensors      parameters and buffers, under the names the model's users know
-//	    optimizer.safetensors  optimizer state, one tensor a moment and parameter
+//	    optimizer.safetensors  optimizer state, one tensor a moment and parameter ("fc.weight.momentum"); averages ("fc.weight.ema",
+//	                           "bn1.running_mean.ema") where weights are averaged: AverageName
 //	    state.json             everything else: see State
 //	    MANIFEST               size and SHA-256 of each file, CRC-32C of each tensor
 //	  latest                   the name of the newest checkpoint: a hint for people and scripts

@@ -10,6 +10,7 @@ type Config struct {
 	Train      Train
 	Optimizer  Optimizer
 	Schedule   Schedule
+	EMA        EMA
 	Parallel   Parallel
 	Balance    Balance
 	Profile    Profile
@@ -38,6 +39,7 @@ func (c *Config) tables() []table {
 		{name: "train", doc: "How long and how precisely to train.", keys: c.Train.Keys()},
 		{name: "optimizer", doc: "The update rule.", keys: c.Optimizer.Keys()},
 		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},
+		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, kept beside them: often more accurate than the last weights.", keys: c.EMA.Keys()},
 		{name: "parallel", doc: "Several ranks: how they meet and how gradients travel. Without effect on a run of one rank.", keys: c.Parallel.Keys()},
 		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank.", keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of what the time goes into.", keys: c.Profile.Keys()},

@@ -69,3 +69,25 @@ func (s *Schedule) Keys() []Key {
 			Doc("`cosine`, `linear`: learning rate at the end of the run."),
 	}
 }
+
+// EMA is the [ema] table.
+type EMA struct {
+	Decay    float64 // 0 = no averages
+	Warmup   bool
+	Interval int // steps
+	Evaluate bool
+}
+
+// Keys lists the table's keys.
+func (e *EMA) Keys() []Key {
+	return []Key{
+		Float(&e.Decay, "decay", 0).Below(1).
+			Doc("How much of the averages is kept at an update, the rest comes from the weights; 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
+		Bool(&e.Warmup, "warmup", false).
+			Doc("Update n keeps at most `1 - n^(-2/3)`, as timm's `--model-ema-warmup`: the averages follow the weights while those change fast."),
+		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).
+			Doc("Steps between two updates. `decay` is that of an update, so a longer interval wants a smaller one."),
+		Bool(&e.Evaluate, "evaluate", true).
+			Doc("Whether evaluations, and with them `best` and early stopping, are of the averaged weights; false: of those that are trained."),
+	}
+}

@@ -59,6 +59,16 @@ type AdamW struct {
 	Segments          []Segment
 }
 
+// MovingAverage moves running averages towards values, as PyTorch's lerp: with the weight w, for each element
+//
+//	a = w < 0.5 ? a + w·(x - a) : x - (x - a)·(1 - w)
+//
+// so that a weight of 1 copies. If control's ok is 0 the averages stay as they are.
+//
+//	in   weight (1), f32; control (3); average (n); value (n)
+//	out  average (n): in place
+type MovingAverage struct{}
+
 // Kind implements Op.
 func (SumSquares) Kind() string { return "sum_squares" }
 
@@ -70,6 +80,9 @@ func (SGD) Kind() string { return "sgd" }
 
 // Kind implements Op.
 func (AdamW) Kind() string { return "adamw" }
+
+// Kind implements Op.
+func (MovingAverage) Kind() string { return "moving_average" }
 
 // Infer implements Op.
 func (op SumSquares) Infer(in []TensorSpec) ([]TensorSpec, error) {
@@ -144,6 +157,21 @@ func (op AdamW) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	}
 	return []TensorSpec{in[2], in[4], in[5]}, nil
 }
+
+// Infer implements Op.
+func (op MovingAverage) Infer(in []TensorSpec) ([]TensorSpec, error) {
+	if err := operands(op, in, 4); err != nil {
+		return nil, err
+	}
+	if err := firstError(wantShape(op, "weight", in[0], 1), wantShape(op, "control", in[1], 3), wantDims(op, "average", in[2], 1)); err != nil {
+		return nil, err
+	}
+	err := firstError(wantShape(op, "value", in[3], in[2].Shape[0]), wantType(op, "value", in[3], in[2].DType))
+	return []TensorSpec{in[2]}, err
+}
+
+// Aliases implements Aliaser.
+func (MovingAverage) Aliases() []Alias { return []Alias{{Out: 0, In: 2}} }
 
 // Aliases implements Aliaser.
 func (op SGD) Aliases() []Alias {

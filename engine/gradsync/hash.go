@@ -75,14 +75,14 @@ func hashBytes(b []byte) uint64 {
 // hashChunk is how much of device memory that the host cannot see is copied at a time, in bytes.
 const hashChunk = 1 << 20
 
-// Hash is a hash of the parameters and of the running statistics, padding included, in one pass over their memory. Ranks whose replicas are equal have
-// equal hashes. It waits for the stream.
-func (s *Sync) Hash(stream device.Stream) (uint64, error) {
+// Hash is a hash of the parameters, of the running statistics and of what else ranks have in common, padding included, in one pass over their memory.
+// Ranks whose replicas are equal have equal hashes. It waits for the stream.
+func (s *Sync) Hash(stream device.Stream, also ...device.Region) (uint64, error) {
 	if err := stream.Sync(); err != nil {
 		return 0, fmt.Errorf("hash of parameters: %w", err)
 	}
 	h, params := newHasher(), s.state.Params
-	for _, r := range []device.Region{{Buffer: s.state.Values, Bytes: params.Bytes}, {Buffer: s.state.States, Bytes: params.StateBytes}} {
+	for _, r := range append([]device.Region{{Buffer: s.state.Values, Bytes: params.Bytes}, {Buffer: s.state.States, Bytes: params.StateBytes}}, also...) {
 		if err := s.hashRegion(&h, stream, r); err != nil {
 			return 0, fmt.Errorf("hash of parameters: %w", err)
 		}

@@ -48,11 +48,18 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 }
 
 // evaluate runs all samples that are held out.
-func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
+func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	started, whole := time.Now(), context.WithoutCancel(ctx)
 	one := ctx // a run of one rank leaves at once; ranks leave an evaluation together
 	if r.peers() != nil {
 		one = whole
+	}
+	averaged := r.Replica.mean != nil && r.EvalAverage
+	if averaged {
+		if err := r.Replica.exchangeAverages(); err != nil {
+			return Evaluation{}, err
+		}
+		defer func() { err = errors.Join(err, r.Replica.exchangeAverages()) }()
 	}
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err
@@ -86,6 +93,6 @@ func (r *run) evaluate(ctx context.Context) (Evaluation, error) {
 		all.Add(total(ranks))
 	}
 	n := float64(all.Samples)
-	return Evaluation{Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,
+	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,
 		Top1: float64(all.Top1) / n, Top5: float64(all.Top5) / n, Took: time.Since(started)}, nil
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -39,7 +40,13 @@ type golden struct {
 		LabelSmoothing float64 `json:"label_smoothing"`
 		ResidualWeight float64 `json:"residual_weight"` // initial weight of bn3, the last BatchNorm of a bottleneck
 		Mean, Std      [3]float64
-		Optimizer      struct {
+		Finetune       *struct {
+			Freeze      []string
+			LayerDecay  float64 `json:"layer_decay"`
+			EMADecay    float64 `json:"ema_decay"`
+			EMAInterval int     `json:"ema_interval"`
+		}
+		Optimizer struct {
 			Name        string
 			LR          float64
 			Momentum    float64
@@ -109,6 +116,12 @@ func (g *golden) options(compute tensor.DType) ReplicaOptions {
 	o := ReplicaOptions{Model: g.model(), Classes: c.Classes, ImageSize: c.ImageSize, Compute: compute, BatchSize: c.BatchSize, Accumulation: 1,
 		LabelSmoothing: c.LabelSmoothing, Seed: c.Seed, Optimizer: optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
 			WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Beta1, Beta2: c.Optimizer.Beta2, Eps: c.Optimizer.Eps}}
+	if f := c.Finetune; f != nil {
+		o.Freeze = nn.Freeze{Patterns: f.Freeze}
+		o.Optimizer.LayerDecay = f.LayerDecay
+		o.Optimizer.Decays = func(_ string, shape tensor.Shape) bool { return len(shape) > 1 }
+		o.Average = optim.AverageOptions{Decay: f.EMADecay, Interval: f.EMAInterval, Warmup: true}
+	}
 	for i := range 3 {
 		o.Mean[i], o.Std[i] = float32(c.Mean[i]), float32(c.Std[i])
 	}
@@ -154,7 +167,7 @@ func TestRunsFollowPyTorch(t *testing.T) {
 		g := loadGolden(t, path)
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		t.Run(name+"/cpu", func(t *testing.T) { followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps) })
-		if name == "simple_cnn_sgd" && !testing.Short() {
+		if (name == "simple_cnn_sgd" || name == "simple_cnn_finetune") && !testing.Short() {
 			t.Run(name+"/reference in f64", func(t *testing.T) { followGolden(t, openReference(t), g, tensor.F64, 6) })
 		}
 	}
@@ -198,6 +211,11 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 		t.Fatal(err)
 	}
 	defer batch.Release()
+	if r.mean != nil {
+		if err := r.exchangeAverages(); err != nil {
+			t.Fatal(err)
+		}
+	}
 	if err := r.PrepareEvaluation(); err != nil {
 		t.Fatal(err)
 	}
@@ -257,10 +275,10 @@ func checkFirstBatch(t *testing.T, g *golden) {
 // checkGradientNorms compares the gradients that the last step left behind.
 func checkGradientNorms(t *testing.T, r *Replica, g *golden) {
 	t.Helper()
-	if len(g.GradNormF64) != len(r.state.Params.Params) {
-		t.Fatalf("got %d parameters, want %d", len(r.state.Params.Params), len(g.GradNormF64))
+	if len(g.GradNormF64) != len(r.trained()) {
+		t.Fatalf("got %d trained parameters, want %d", len(r.trained()), len(g.GradNormF64))
 	}
-	for _, p := range r.state.Params.Params {
+	for _, p := range r.trained() {
 		b := make([]byte, p.Spec.Shape.Elements()*p.Spec.DType.Size())
 		if err := r.state.Read(r.state.Grads, p, b); err != nil {
 			t.Fatal(err)

@@ -47,6 +47,7 @@ type Evaluation struct {
 	Loss       float64
 	Top1, Top5 float64 // shares, 0…1
 	Best       bool    // the best so far
+	Averaged   bool    // of the averaged weights
 	Took       time.Duration
 }
 
@@ -60,11 +61,12 @@ type evaluationJSON struct {
 	Top5    float64          `json:"top5"`
 	Best    bool             `json:"best"`
 	Took    time.Duration    `json:"took_ns"`
+	Ema     bool             `json:"ema,omitempty"`
 }
 
 // MarshalJSON writes the evaluation for checkpoints.
 func (e Evaluation) MarshalJSON() ([]byte, error) {
-	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took})
+	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged})
 }
 
 // UnmarshalJSON is its inverse.
@@ -73,6 +75,6 @@ func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Took}
+	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Ema, w.Took}
 	return nil
 }

@@ -221,14 +221,14 @@ func (r *Replica) agree(ctx context.Context) error {
 
 // checkReplicas makes sure that all ranks hold the same bits: a *gradsync.ReplicaError names the odd ones.
 func (r *Replica) checkReplicas(ctx context.Context) error {
-	hash, err := r.sums.Hash(r.stream)
+	hash, err := r.sums.Hash(r.stream, r.averages()...)
 	if err != nil {
 		return err
 	}
 	return gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
 }
 
-// spread gives every rank rank 0's parameters, statistics, moments and, as the answer, state, which may be nil. Layouts are equal on all.
+// spread gives every rank rank 0's parameters, statistics, moments, averages and, as the answer, state, which may be nil. Layouts are equal on all.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
 	p := r.opts.Peers
 	if p == nil {
@@ -250,7 +250,7 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 	for _, m := range r.optim.Moments() {
 		buffers = append(buffers, device.Region{Buffer: m.Flat, Bytes: params.TrainBytes})
 	}
-	for _, b := range buffers {
+	for _, b := range append(buffers, r.averages()...) {
 		if b.Bytes == 0 {
 			continue
 		}

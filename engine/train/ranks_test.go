@@ -98,7 +98,7 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Observer: s.recorder, Splitter: c.splitter,
-		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
+		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true, KeepBest: true, CompareSteps: 1, NaNPatience: 2, NaNRollbacks: 1}
 	if rank == 0 {
 		opts.StoreDir = c.dir
 		if opts.Store, err = checkpoint.Open(c.dir, checkpoint.Options{Keep: 2}); err != nil {
@@ -195,6 +195,7 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 		{"three ranks, one without samples", crew{options: plain, shares: []int{0, 5, 1}, sync: true, cap: 200}},
 		{"micro-batches", crew{options: accumulated, shares: []int{2, 1}, sync: true, cap: 200}},
 		{"frozen layers", crew{options: frozenOptions(), shares: []int{3, 1, 2}, sync: true, cap: 200}},
+		{"averaged weights", crew{options: averagedOptions(1), shares: []int{3, 1, 2}, sync: true, cap: 200}},
 		{"groups", crew{options: ghost, shares: []int{4, 0, 2}}},
 		{"mixed samples, partners on other ranks", crew{options: mixed, shares: []int{3, 2, 1}, sync: true,
 			splitter: rotating{[][]int{{1, 2, 3}, {5, 0, 1}, {2, 2, 2}}}}},

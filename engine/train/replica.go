@@ -34,7 +34,8 @@ type ReplicaOptions struct {
 	Mixed          bool // training samples have second labels
 	Seed           uint64
 	Optimizer      optim.Options
-	Peers          *Peers // nil: this replica trains alone
+	Average        optim.AverageOptions // of the weights; a Decay of 0: there is none
+	Peers          *Peers               // nil: this replica trains alone
 
 	logits bool // the pass gives them, too: for a Predictor
 }
@@ -59,6 +60,7 @@ type Replica struct {
 	params *plan.Params // their layout
 	state  *plan.State
 	optim  *optim.Optimizer
+	mean   *optim.Average // nil: no averages
 	stream device.Stream
 	arena  device.Buffer
 	now    *share // what is trained with
@@ -194,6 +196,12 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.optim.Close)
+	if r.opts.Average.Decay != 0 {
+		if r.mean, err = optim.NewAverage(r.cache, r.optim, r.opts.Average); err != nil {
+			return err
+		}
+		r.closer.add(r.mean.Close)
+	}
 	if err := r.openSync(grads); err != nil {
 		return err
 	}
@@ -293,6 +301,9 @@ func (r *Replica) PredictedBytes() int64 {
 	if r.sum != nil {
 		bytes += r.sum.Bytes()
 	}
+	if r.mean != nil {
+		bytes += r.mean.Bytes()
+	}
 	if r.sums != nil {
 		bytes += r.sums.Bytes()
 	}
@@ -332,7 +343,7 @@ func (r *Replica) initialize() error {
 		}
 		return nil
 	}
-	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States))
+	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States), r.resetAverages())
 }
 
 // initialValues draws a tensor in double precision and rounds it to its type, plain and little endian.

@@ -32,7 +32,8 @@ type Options struct {
 	Steps        int64          // optimizer steps of the whole run; 0: as many as Epochs have
 	Epochs       int            // 0, with Steps 0: until MaxDuration
 	MaxDuration  time.Duration
-	EvalInterval int // epochs
+	EvalInterval int  // epochs
+	EvalAverage  bool // evaluations are of the averaged weights, where there are averages
 
 	SaveSteps    int64 // checkpoint each so many steps
 	SaveInterval time.Duration

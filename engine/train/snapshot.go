@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -24,6 +25,16 @@ func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 	for _, m := range r.optim.Moments() {
 		for _, p := range r.trained() {
 			optimizer = append(optimizer, r.tensor(m.Flat, p, momentName(m.Name, p.Name)))
+		}
+	}
+	if r.mean != nil {
+		for _, p := range r.trained() {
+			optimizer = append(optimizer, r.tensor(r.mean.Values().Buffer, p, checkpoint.AverageName(p.Name)))
+		}
+		for _, p := range params.States {
+			if !p.Frozen {
+				optimizer = append(optimizer, r.tensor(r.mean.States().Buffer, p, checkpoint.AverageName(p.Name)))
+			}
 		}
 	}
 	return model, optimizer
@@ -46,6 +57,9 @@ func (r *Replica) canCopy() bool {
 	used, _ := r.dev.Memory()
 	params := r.state.Params
 	bytes := params.Bytes + int64(len(r.optim.Moments()))*params.TrainBytes + params.StateBytes
+	for _, average := range r.averages() {
+		bytes += average.Bytes
+	}
 	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
 }
 
@@ -92,7 +106,14 @@ func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) chec
 // Load sets parameters, statistics and optimizer state from a checkpoint; nothing is changed if it is another model's.
 func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 	model, optimizer := r.Tensors()
-	if err := errors.Join(c.Model.Check(infos(model)), c.Optimizer.Check(infos(optimizer))); err != nil {
+	want, averaged := infos(optimizer), c.Averaged()
+	switch { // averages may come and go between runs
+	case !averaged:
+		want = slices.DeleteFunc(want, checkpoint.Info.IsAverage)
+	case r.mean == nil:
+		want = append(want, slices.DeleteFunc(c.Optimizer.Tensors(), func(i checkpoint.Info) bool { return !i.IsAverage() })...)
+	}
+	if err := errors.Join(c.Model.Check(infos(model)), c.Optimizer.Check(want)); err != nil {
 		return fmt.Errorf("checkpoint %s: %w", c.Path, err)
 	}
 	if err := r.LoadWeights(c.Model); err != nil {
@@ -105,10 +126,49 @@ func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 			}
 		}
 	}
+	if r.mean == nil || !averaged {
+		return nil // LoadWeights has begun averages anew
+	}
+	return r.loadAverages(c.Optimizer)
+}
+
+func (r *Replica) loadAverages(f *checkpoint.File) error {
+	for _, p := range r.trained() {
+		if err := r.fill(r.mean.Values().Buffer, p, f, checkpoint.AverageName(p.Name)); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.state.Params.States {
+		if p.Frozen {
+			break
+		}
+		if err := r.fill(r.mean.States().Buffer, p, f, checkpoint.AverageName(p.Name)); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences.
+// averages are the memory of the averaged weights and statistics; none where there are none.
+func (r *Replica) averages() []device.Region {
+	if r.mean == nil {
+		return nil
+	}
+	return []device.Region{r.mean.Values(), r.mean.States()}
+}
+
+// resetAverages begins with what the model is now.
+func (r *Replica) resetAverages() error {
+	if r.mean == nil {
+		return nil
+	}
+	return r.mean.Reset(r.stream)
+}
+
+// exchangeAverages puts the averaged weights and statistics in the model's place, or takes them out again.
+func (r *Replica) exchangeAverages() error { return r.mean.Exchange(r.stream) }
+
+// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences. Averages begin anew.
 func (r *Replica) LoadWeights(f *checkpoint.File) error {
 	model, _ := r.Tensors()
 	if err := f.Check(infos(model)); err != nil {
@@ -124,7 +184,7 @@ func (r *Replica) LoadWeights(f *checkpoint.File) error {
 			return err
 		}
 	}
-	return nil
+	return r.resetAverages()
 }
 
 func (r *Replica) fill(flat device.Buffer, p plan.ParamInfo, from *checkpoint.File, name string) error {

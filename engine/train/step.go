@@ -128,11 +128,16 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return nil
 }
 
-// update changes the parameters.
+// update changes the parameters, and their averages where that is due.
 func (r *Replica) update(rate float64, out *StepResult) error {
 	clock := startClock()
 	if err := r.optim.Step(r.stream, rate, 1); err != nil {
 		return err
+	}
+	if r.mean != nil {
+		if err := r.mean.Step(r.stream, r.optim.Steps()); err != nil {
+			return err
+		}
 	}
 	if err := r.stream.Sync(); err != nil {
 		return fmt.Errorf("update: %w", err)

@@ -129,7 +129,7 @@ func start(ctx context.Context, t *testing.T, dev device.Device, dir string, o R
 	}
 	t.Cleanup(func() { store.Close() })
 	opts := Options{Replica: r, Train: testLoader(t, o, false), Eval: testLoader(t, o, true), Store: store, StoreDir: dir, Observer: rec,
-		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1,
+		Schedule: testSchedule(), Steps: testSteps, EvalInterval: 1, EvalAverage: true,
 		KeepBest: true, NaNPatience: 2, NaNRollbacks: 1}
 	c, _, err := checkpoint.Latest(dir)
 	if err == nil {
@@ -157,7 +157,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 		o.Accumulation = 2
 		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}
 		return o
-	}(), "frozen layers": frozenOptions()} {
+	}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2)} {
 		t.Run(name, func(t *testing.T) {
 			whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
 			if whole.err != nil || whole.result.Steps != testSteps || len(whole.losses) != testSteps {

@@ -75,6 +75,7 @@ var badCompiles = []badCompile{
 		[]string{"batch_norm_apply", "gamma", "(4)", "(3)"}},
 	{"segments beyond the end", device.SGD{Segments: []device.Segment{{Offset: 2, Length: 9}}}, specs(f32(4), f32(3), f32(10), f32(10)), specs(f32(10)),
 		[]string{"sgd", "segment", "10"}},
+	{"averages of another length", device.MovingAverage{}, specs(f32(1), f32(3), f32(10), f32(11)), specs(f32(10)), []string{"moving_average", "value", "(11)"}},
 	{"segments that overlap", device.AdamW{Segments: []device.Segment{{Length: 5}, {Offset: 4, Length: 1}}},
 		specs(f32(4), f32(3), f32(10), f32(10), f32(10), f32(10)), specs(f32(10), f32(10), f32(10)), []string{"adamw", "segment 1"}},
 	{"output of another shape", device.Unary{Func: device.Neg}, specs(f32(4)), specs(f32(5)), []string{"unary", "output 0", "(5)", "(4)"}},

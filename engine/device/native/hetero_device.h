@@ -109,6 +109,7 @@ typedef enum ht_op {
   HT_SGD,
   HT_ADAMW,
   HT_BATCH_NORM_MERGE,
+  HT_MOVING_AVERAGE,
   HT_OP_END /* one past the last */
 } ht_op;
 
@@ -212,7 +213,8 @@ typedef struct ht_optim_params {
   int64_t num_segments;
 } ht_optim_params;
 
-/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF take none: params NULL. */
+/* HT_REORDER, HT_RESHAPE, HT_SCALE, HT_GLOBAL_AVG_POOL, HT_GLOBAL_AVG_POOL_DIFF,
+   HT_MOVING_AVERAGE take none: params NULL. */
 
 /* --- objects ------------------------------------------------------------------------------------- */
 

@@ -124,6 +124,8 @@ func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, err
 		return with(a, C.HT_ADAMW, C.ht_optim_params{
 			beta1: C.float(op.Beta1), beta2: C.float(op.Beta2), eps: C.float(op.Eps),
 			segments: copied(a, op.Segments, segment), num_segments: C.int64_t(len(op.Segments))})
+	case device.MovingAverage:
+		return without(C.HT_MOVING_AVERAGE)
 	}
 	return 0, nil, 0, fmt.Errorf("%w: op type %T", device.ErrUnsupported, op)
 }

@@ -42,7 +42,7 @@ func operands(side string, regions []device.Region, specs []device.TensorSpec) (
 func computesWide(k *bookkeeping.Kernel) bool {
 	in, out := k.In(), k.Out()
 	switch k.Op.(type) {
-	case device.SGD, device.AdamW:
+	case device.SGD, device.AdamW, device.MovingAverage:
 		return in[2].DType == tensor.F64
 	case device.ImageNormalize, device.Fill:
 		return out[0].DType == tensor.F64
@@ -131,6 +131,8 @@ func compute[T real](op device.Op, in, out []operand) error {
 		sgd[T](op, in, out)
 	case device.AdamW:
 		adamW[T](op, in, out)
+	case device.MovingAverage:
+		movingAverage[T](in, out)
 	}
 	return nil
 }

@@ -94,3 +94,20 @@ func adamW[T real](op device.AdamW, in, out []operand) {
 	store(out[1], first)
 	store(out[2], second)
 }
+
+// movingAverage: see sgd.
+func movingAverage[T real](in, out []operand) {
+	weight, control := load[T](in[0])[0], load[T](in[1])
+	average, value := load[T](in[2]), load[T](in[3])
+	if control[2] == 0 {
+		return
+	}
+	for i, x := range value {
+		if d := x - average[i]; weight < 0.5 {
+			average[i] += T(weight * d)
+		} else {
+			average[i] = x - T(d*(1-weight))
+		}
+	}
+	store(out[0], average)
+}

@@ -44,6 +44,7 @@ Factory factory_of(ht_op op) {
   case HT_GRAD_CONTROL: return make_grad_control;
   case HT_SGD: return make_sgd;
   case HT_ADAMW: return make_adamw;
+  case HT_MOVING_AVERAGE: return make_moving_average;
   default: return nullptr;
   }
 }

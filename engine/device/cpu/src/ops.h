@@ -60,5 +60,6 @@ std::unique_ptr<Kernel> make_sum_squares(const Request &);
 std::unique_ptr<Kernel> make_grad_control(const Request &);
 std::unique_ptr<Kernel> make_sgd(const Request &);
 std::unique_ptr<Kernel> make_adamw(const Request &);
+std::unique_ptr<Kernel> make_moving_average(const Request &);
 
 } // namespace hetero

@@ -2,6 +2,7 @@
 //
 //   sum_squares   partial[i] = sum of x² over chunk i, in f64: its bits depend on nothing but the chunk
 //   grad_control  {norm, scale, ok} from the partial sums
+//   moving_average  a = a + w·(x - a), as op_optim.go orders it
 //   sgd, adamw    element by element within segments, each with its own decay and rate; bits as op_optim.go orders them
 //
 // The loops are in optim_simd.h. Elements outside all segments stay as they are.
@@ -161,6 +162,31 @@ struct AdamW final : Optimizer {
   }
 };
 
+// Memory is the bound, so the compiler's own vectors do.
+struct MovingAverage final : Kernel {
+  explicit MovingAverage(const Request &request) {
+    want_operands(request, 4, 1);
+    take_plain(*this, request);
+    for (size_t i = 0; i < in.size(); i++) want_f32(in[i]);
+  }
+
+  void run(const Args &a) override {
+    const float w = *static_cast<const float *>(a.in[0]), rest = 1 - w;
+    if (static_cast<const float *>(a.in[1])[2] == 0) return;
+    auto *average = static_cast<float *>(a.out[0]);
+    const auto *value = static_cast<const float *>(a.in[3]);
+    const int64_t n = in[2].dims[0];
+#pragma omp parallel for schedule(static) if (worth_threads(in[2].bytes))
+    for (int64_t chunk = 0; chunk < (n + kChunk - 1) / kChunk; chunk++) {
+      const int64_t from = chunk * kChunk, to = std::min(n, from + kChunk);
+      if (w < 0.5f)
+        for (int64_t i = from; i < to; i++) average[i] = average[i] + w * (value[i] - average[i]);
+      else
+        for (int64_t i = from; i < to; i++) average[i] = value[i] - (value[i] - average[i]) * rest;
+    }
+  }
+};
+
 } // namespace
 
 std::unique_ptr<Kernel> make_sum_squares(const Request &request) { return std::make_unique<SumSquares>(request); }
@@ -176,6 +202,10 @@ std::unique_ptr<Kernel> make_sgd(const Request &request) {
 std::unique_ptr<Kernel> make_adamw(const Request &request) {
   want_operands(request, 6, 3);
   return std::make_unique<AdamW>(request);
+}
+
+std::unique_ptr<Kernel> make_moving_average(const Request &request) {
+  return std::make_unique<MovingAverage>(request);
 }
 
 } // namespace hetero

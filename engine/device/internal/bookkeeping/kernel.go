@@ -141,7 +141,7 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		if op.ReLU && op.Add {
 			fixed = []int{len(in) - 1}
 		}
-	case device.SGD, device.AdamW:
+	case device.SGD, device.AdamW, device.MovingAverage:
 		if dt := in[2].DType; dt != tensor.F32 && dt != tensor.F64 {
 			return fmt.Errorf("%w: value of type %v, want f32 or f64", device.ErrUnsupported, dt)
 		}

@@ -55,6 +55,7 @@ constexpr OpInfo kOps[] = {
     {HT_SGD, "sgd", sizeof(ht_optim_params), 4, 5, 1, 2},
     {HT_ADAMW, "adamw", sizeof(ht_optim_params), 6, 6, 3, 3},
     {HT_BATCH_NORM_MERGE, "batch_norm_merge", 0, 2, 2, 2, 2},
+    {HT_MOVING_AVERAGE, "moving_average", 0, 4, 4, 1, 1},
 };
 static_assert(sizeof(kOps) / sizeof(kOps[0]) == HT_OP_END - 1, "one line an op");
 

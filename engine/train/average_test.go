@@ -1,0 +1,120 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/optim"
+)
+
+// averagedOptions average the weights every so many steps.
+func averagedOptions(interval int) ReplicaOptions {
+	o := testOptions()
+	o.Average = optim.AverageOptions{Decay: 0.9, Warmup: true, Interval: interval}
+	return o
+}
+
+func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
+	run := func(o ReplicaOptions, averaged bool) session {
+		s := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, func(opts *Options) { opts.EvalAverage = averaged })
+		if s.err != nil {
+			t.Fatal(s.err)
+		}
+		return s
+	}
+	plain, both, average := run(testOptions(), true), run(averagedOptions(1), false), run(averagedOptions(1), true)
+	if !slices.Equal(plain.losses, average.losses) || !slices.Equal(plain.losses, both.losses) {
+		t.Errorf("losses of training: got %v and %v, without averages %v", average.losses, both.losses, plain.losses)
+	}
+	for i, e := range plain.evals {
+		if both.evals[i] != e || e.Averaged {
+			t.Errorf("evaluation of the trained weights: got %+v, want %+v", both.evals[i], e)
+		}
+		if a := average.evals[i]; !a.Averaged || a.Loss == e.Loss {
+			t.Errorf("evaluation of averaged weights: got %+v, that of the trained ones is %+v", a, e)
+		}
+	}
+}
+
+func TestCheckpointsHoldAveragesUnderTheirNames(t *testing.T) {
+	o, dir := averagedOptions(1), t.TempDir()
+	s := start(context.Background(), t, openReference(t), dir, o, &recorder{}, nil)
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	c, _, err := checkpoint.Latest(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	model, optimizer := s.replica.Tensors()
+	if !c.Averaged() || len(c.Optimizer.Tensors()) != len(optimizer) {
+		t.Fatalf("averaged %v, %d tensors, want %d", c.Averaged(), len(c.Optimizer.Tensors()), len(optimizer))
+	}
+	now := contents(t, model)
+	if err := s.replica.exchangeAverages(); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range contents(t, model) {
+		got := make([]byte, len(want))
+		if err := c.ReadAverage(name, got); err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, want) || bytes.Equal(got, now[name]) {
+			t.Errorf("%s: the checkpoint's average is not the replica's, or is its value", name)
+		}
+	}
+	for _, tensor := range []string{"fc.weight.ema", "block0.bn1.running_mean.ema"} {
+		if _, ok := c.Optimizer.Info(tensor); !ok {
+			t.Errorf("no %s in optimizer.safetensors", tensor)
+		}
+	}
+}
+
+// A run may begin to average, and cease to.
+func TestAveragesComeAndGoBetweenRuns(t *testing.T) {
+	dir := t.TempDir()
+	until := func(steps int64) func(*Options) { return func(o *Options) { o.Steps, o.EvalInterval = steps, 0 } }
+	for i, o := range []ReplicaOptions{testOptions(), averagedOptions(1), testOptions()} {
+		s := start(context.Background(), t, openReference(t), dir, o, &recorder{}, until(int64(i+1)))
+		if s.err != nil || s.result.Steps != int64(i+1) {
+			t.Fatalf("run %d: %v after step %d", i, s.err, s.result.Steps)
+		}
+	}
+}
+
+func TestARankWithOtherAveragesIsFound(t *testing.T) {
+	ranks := crew{open: openReference, options: averagedOptions(1), shares: []int{3, 3}, sync: true, dir: t.TempDir(), change: func(rank int, _ context.CancelFunc, opts *Options, rec *recorder) {
+		rec.after = func(step int64) {
+			if rank == 1 && step == 2 {
+				opts.Replica.mean.Values().Host()[0] ^= 1
+			}
+		}
+	}}.start(t)
+	for rank, s := range ranks {
+		if s.err == nil || !strings.Contains(s.err.Error(), "replicas differ") {
+			t.Errorf("rank %d: got %v, want replicas that differ", rank, s.err)
+		}
+	}
+}
+
+func TestAveragesAreInThePredictedBytes(t *testing.T) {
+	dev := openReference(t)
+	r, err := NewReplica(dev, averagedOptions(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if allocated, _ := dev.Memory(); r.PredictedBytes() != allocated || r.mean.Bytes() < 2*r.mean.States().Bytes+r.mean.Values().Bytes {
+		t.Errorf("predicted %d bytes, the device gave out %d", r.PredictedBytes(), allocated)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, _ := dev.Memory(); left != 0 {
+		t.Errorf("%d bytes left after Close", left)
+	}
+}
