@@ -8,6 +8,7 @@ import (
 	"math"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -23,6 +24,9 @@ type listing struct {
 	files   []file
 	folders []string
 	ignored int // files that are neither images nor hidden
+	// heldClasses are the classes of validation images that lie in no class folders, by name without extension; nil
+	// where no list of them was found.
+	heldClasses map[string]string
 }
 
 // add takes in a file by its name.
@@ -202,7 +206,10 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // as ImageNet's archive of validation images is
-		return fmt.Errorf("%.200s holds %d images but no class folders", prefix, len(members))
+		if l.heldClasses == nil {
+			return fmt.Errorf("%.200s holds %d images but no class folders, and none of %s says which class each is of", prefix, len(members), strings.Join(valLabels, ", "))
+		}
+		return a.evaluateOnListed(l, members)
 	}
 	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)
@@ -214,6 +221,32 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 		}
 	}
 	return sortSamples(l, a.eval)
+}
+
+// evaluateOnListed makes members the evaluation part, whose classes a list says.
+func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
+	for _, i := range members {
+		name := path.Base(l.files[i].name)
+		class, ok := l.heldClasses[strings.TrimSuffix(name, path.Ext(name))]
+		if !ok {
+			return fmt.Errorf("the list of validation images does not name %.200q", name)
+		}
+		label, ok := slices.BinarySearch(a.classes, class)
+		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // as Caffe's val.txt has them
+			label, ok = n, true
+		}
+		if !ok {
+			return fmt.Errorf("class %.100q of validation image %.200q is not in train/", class, name)
+		}
+		a.eval = append(a.eval, sample{i, int32(label)})
+	}
+	a.dropClassNote()
+	return sortSamples(l, a.eval)
+}
+
+// dropClassNote takes back that images lie in no class folder, which is no fault where a list says their classes.
+func (a *arrangement) dropClassNote() {
+	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, "in no class folder") })
 }
 
 // sortSamples orders by class, then by name, and reports names that appear twice.

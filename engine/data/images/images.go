@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -24,7 +26,10 @@ const (
 
 // Options say where the images are and what is allowed.
 type Options struct {
-	Path string // a folder, a tar or a tar.gz
+	Path string // a folder, a tar or a tar.gz; or ImageNet's official archives: see the package comment
+	// ClassNames is a list of names, one a line, each beginning with its class folder; "" uses one that lies beside the
+	// data, if there is one.
+	ClassNames string
 	// ValFraction is the share of each class that is held out where the data have no val/ or test/; 0 … 0.9. At least
 	// one sample of each class stays for training, and one is held out of each class of two and more if it is above 0.
 	ValFraction float64
@@ -98,9 +103,12 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 		return nil, listing{}, err
 	}
 	if info.IsDir() {
-		return openFolder(ctx, o.Path, o.Limits.MemberBytes)
+		return o.openDir(ctx)
 	}
 	path := o.Path
+	if isTarOfTars(path) {
+		return openOfficial(ctx, path, "", o.Limits)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, listing{}, err
@@ -118,10 +126,68 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 	return openTar(ctx, path, o.Limits)
 }
 
+// openDir opens a folder of pictures, or one of ImageNet's archives.
+func (o Options) openDir(ctx context.Context) (src source, list listing, err error) {
+	dir := o.Path
+	if train := firstOf(trainTars, dir); train != "" {
+		src, list, err = openOfficial(ctx, train, firstOf(valTars, dir), o.Limits)
+	} else {
+		if inner := filepath.Join(dir, kaggleImages); isDir(inner) {
+			dir = inner
+		}
+		src, list, err = openFolder(ctx, dir, o.Limits.MemberBytes)
+	}
+	if labels := firstOf(valLabels, o.Path, dir, filepath.Join(dir, "val")); err == nil && labels != "" {
+		list.heldClasses, err = readValLabels(labels)
+	}
+	return src, list, err
+}
+
+func isDir(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+// readNames gives the classes the names of a list. A list that was only found beside the data, and does not name
+// them all, is of other data.
+func (o Options) readNames(a *arrangement) error {
+	file := o.ClassNames
+	if file == "" {
+		if file = FindClassNames(o.Path, filepath.Dir(o.Path)); file == "" {
+			return nil
+		}
+	}
+	names, err := ReadClassNames(file)
+	if err != nil {
+		return err
+	}
+	byFolder := map[string]string{}
+	for _, n := range names {
+		byFolder[n.Folder] = n.Line
+	}
+	named := slices.Clone(a.classes)
+	for i, class := range a.classes {
+		line, ok := byFolder[class]
+		if !ok && o.ClassNames != "" {
+			return fmt.Errorf("%s does not name class %.200q", file, class)
+		}
+		if !ok {
+			a.notes = append(a.notes, fmt.Sprintf("%s does not name class %.200q and is not used", file, class))
+			return nil
+		}
+		named[i] = line
+	}
+	a.classes = named
+	return nil
+}
+
 // arrangeSamples sorts the listing into the two parts.
 func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
 	a, err := arrange(list, o.ValFraction)
 	if err != nil {
+		return data.Splits{}, err
+	}
+	if err := o.readNames(&a); err != nil {
 		return data.Splits{}, err
 	}
 	for _, note := range a.notes {

@@ -1,0 +1,119 @@
+package images
+
+import (
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// differences are the largest and the mean difference of two images.
+func differences(a, b []byte) (largest int, mean float64) {
+	sum := 0
+	for i := range a {
+		d := int(a[i]) - int(b[i])
+		d = max(d, -d)
+		sum += d
+		largest = max(largest, d)
+	}
+	return largest, float64(sum) / float64(len(a))
+}
+
+// scripts/image_goldens.py wrote the pixels that Pillow makes of these images.
+func TestFormatsAreReadAsPillowDoes(t *testing.T) {
+	files, err := filepath.Glob("testdata/formats/*.rgb")
+	if err != nil || len(files) < 35 {
+		t.Fatalf("%d goldens, %v, want at least 35", len(files), err)
+	}
+	for _, golden := range files {
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, turned := strings.CutSuffix(golden, ".turned.rgb")
+		if !turned {
+			name = strings.TrimSuffix(golden, ".rgb")
+		}
+		contents, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := NewDecoder(DecodeOptions{Orient: turned})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		var img data.Image
+		if err := d.Decode(contents, nil, &img); err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		width, height := 19, 13
+		if turned {
+			width, height = int(binary.LittleEndian.Uint32(want)), int(binary.LittleEndian.Uint32(want[4:]))
+			want = want[8:]
+		}
+		if img.Width != width || img.Height != height || img.FullWidth != width || len(img.Pix) != len(want) {
+			t.Errorf("%s: %d x %d pixels, want %d x %d", golden, img.Width, img.Height, width, height)
+			continue
+		}
+		// PNG is exact. JPEG decoders differ in how they round, and image/jpeg does not smooth enlarged colours; four inks add
+		// a second rounding.
+		most, mean := 0, 0.0
+		if strings.Contains(name, ".jpg") {
+			most, mean = 24, 3
+		}
+		if l, m := differences(img.Pix, want); l > most || m > mean {
+			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most, mean)
+		}
+	}
+}
+
+func TestDamagedEXIFIsNoOrientation(t *testing.T) {
+	contents, err := os.ReadFile("testdata/formats/exif6.jpg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := OrientationOf(contents); got != TurnRight {
+		t.Fatalf("got orientation %d, want %d", got, TurnRight)
+	}
+	for n := range contents {
+		if got := OrientationOf(contents[:n]); got != Upright && got != TurnRight {
+			t.Errorf("cut to %d bytes: got orientation %d", n, got)
+		}
+	}
+}
+
+// FuzzOrientation looks for places outside of the file.
+func FuzzOrientation(f *testing.F) {
+	for _, name := range []string{"exif8.jpg", "exif3.png", "rgb.png"} {
+		contents, err := os.ReadFile("testdata/formats/" + name)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(contents[:min(len(contents), 200)])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if o := OrientationOf(b); o < Upright || o > TurnLeft {
+			t.Fatalf("orientation %d", o)
+		}
+	})
+}
+
+func TestDescribe(t *testing.T) {
+	for name, want := range map[string]Description{
+		"cmyk.jpg": {"jpeg", 19, 13, "cmyk", 8, Upright}, "grey.jpg": {"jpeg", 19, 13, "grey", 8, Upright}, "exif6.jpg": {"jpeg", 19, 13, "rgb", 8, TurnRight},
+		"grey16.png": {"png", 19, 13, "grey", 16, Upright}, "palette.png": {"png", 19, 13, "palette", 8, Upright}, "alpha.png": {"png", 19, 13, "rgb", 8, Upright},
+	} {
+		contents, err := os.ReadFile("testdata/formats/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Describe(contents); err != nil || got != want {
+			t.Errorf("%s: got %+v, %v, want %+v", name, got, err, want)
+		}
+	}
+}

@@ -1,0 +1,223 @@
+package images
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+)
+
+// The files of ImageNet as its makers and Kaggle give them out.
+var (
+	trainTars  = []string{"ILSVRC2012_img_train.tar", "train.tar"}
+	valTars    = []string{"ILSVRC2012_img_val.tar", "val.tar"}
+	valLabels  = []string{"LOC_val_solution.csv", "val.txt", "ILSVRC2012_val.txt"}
+	classNames = []string{"LOC_synset_mapping.txt", "synset_words.txt", "classnames.txt"}
+)
+
+// kaggleImages is where Kaggle's archive has train/ and val/.
+const kaggleImages = "ILSVRC/Data/CLS-LOC"
+
+// maxTextBytes bounds lists of labels and names: those of ImageNet are 2 MB.
+const maxTextBytes = 64 << 20
+
+// maxClassTar bounds a class tar within a tar: those of ImageNet are up to 300 MB.
+const maxClassTar = 64 << 30 // bytes
+
+// firstOf returns the first of names that is a file in one of dirs; "" where none is.
+func firstOf(names []string, dirs ...string) string {
+	for _, dir := range dirs {
+		for _, name := range names {
+			file := filepath.Join(dir, name)
+			if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() {
+				return file
+			}
+		}
+	}
+	return ""
+}
+
+// tars are plain tars read in place. Their bytes are numbered through, one tar after the other.
+type tars struct {
+	files []*os.File
+	start []int64 // of each file
+	end   int64
+}
+
+func (t *tars) add(name string) (io.ReaderAt, int64, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	t.files = append(t.files, f)
+	t.start = append(t.start, t.end)
+	info, err := f.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	t.end += info.Size()
+	return f, info.Size(), nil
+}
+
+func (t *tars) read(f file, buf []byte) ([]byte, error) {
+	k := len(t.start) - 1
+	for k > 0 && t.start[k] > f.offset {
+		k--
+	}
+	f.offset -= t.start[k]
+	return tarSource{t.files[k]}.read(f, buf)
+}
+
+func (t *tars) Close() error {
+	var errs []error
+	for _, f := range t.files {
+		errs = append(errs, f.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// isTarOfTars tells whether a tar begins with a tar of a class.
+func isTarOfTars(name string) bool {
+	f, err := os.Open(name)
+	if err != nil {
+		return false
+	}
+	defer f.Close() // is only read
+	info, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	found, seen := false, errors.New("seen")
+	_ = archive.Index(f, info.Size(), archive.Limits{MemberBytes: maxClassTar}, func(m archive.Member) error {
+		if m.Folder {
+			return nil
+		}
+		found = strings.HasSuffix(m.Name, ".tar")
+		return seen
+	})
+	return found
+}
+
+// openOfficial opens the official form: a tar that holds a tar for each class, and a flat tar of validation images. val
+// is "" where there is none.
+func openOfficial(ctx context.Context, train, val string, limits archive.Limits) (source, listing, error) {
+	t := &tars{}
+	var l listing
+	r, size, err := t.add(train)
+	if err != nil {
+		return t, l, err
+	}
+	outer := limits
+	outer.MemberBytes = maxClassTar
+	members := 0
+	err = archive.Index(r, size, outer, func(m archive.Member) error {
+		if err := ctx.Err(); err != nil || m.Folder || hidden(m.Name) {
+			return err
+		}
+		class, isTar := strings.CutSuffix(path.Base(m.Name), ".tar")
+		if !isTar {
+			return fmt.Errorf("member %.200q among tars of classes", m.Name)
+		}
+		inner := io.NewSectionReader(r, m.Offset, m.Size)
+		err := archive.Index(inner, m.Size, limits, func(i archive.Member) error {
+			if members++; members > limits.Members && limits.Members > 0 {
+				return fmt.Errorf("more than %d images: %w", limits.Members, archive.ErrRefused)
+			}
+			if !i.Folder {
+				l.add(file{"train/" + class + "/" + path.Base(i.Name), m.Offset + i.Offset, i.Size})
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("class tar %.200q: %w", m.Name, err)
+		}
+		return nil
+	})
+	if err != nil || val == "" {
+		return t, l, err
+	}
+	start := t.end
+	if r, size, err = t.add(val); err != nil {
+		return t, l, err
+	}
+	err = archive.Index(r, size, limits, func(m archive.Member) error {
+		if !m.Folder {
+			l.add(file{"val/" + strings.TrimPrefix(m.Name, "val/"), start + m.Offset, m.Size})
+		}
+		return ctx.Err()
+	})
+	return t, l, err
+}
+
+// readValLabels reads the classes of validation images that lie in no class folders: Kaggle's LOC_val_solution.csv
+// (image,"n01440764 box …"), or lines of an image and its class or number. Keys are names without their extension.
+func readValLabels(name string) (map[string]string, error) {
+	labels := map[string]string{}
+	err := eachLine(name, func(line string) error {
+		image, rest, ok := strings.Cut(strings.ReplaceAll(line, ",", " "), " ")
+		fields := strings.Fields(rest)
+		if !ok || len(fields) == 0 {
+			return fmt.Errorf("%.100q, want an image and its class", line)
+		}
+		if image != "ImageId" { // the title
+			image = path.Base(image)
+			labels[strings.TrimSuffix(image, path.Ext(image))] = fields[0]
+		}
+		return nil
+	})
+	return labels, err
+}
+
+// ClassName is a line of a list of class names.
+type ClassName struct {
+	Folder string // the first word: the class's folder in ImageNet
+	Line   string // the whole
+}
+
+// ReadClassNames reads a list of class names, one a line.
+func ReadClassNames(name string) ([]ClassName, error) {
+	var names []ClassName
+	err := eachLine(name, func(line string) error {
+		first, _, _ := strings.Cut(line, " ")
+		names = append(names, ClassName{first, line})
+		return nil
+	})
+	if err == nil && len(names) == 0 {
+		err = fmt.Errorf("%s: no names", name)
+	}
+	return names, err
+}
+
+// FindClassNames returns the list of class names that lies in one of the folders; "" where none does.
+func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...) }
+
+// eachLine visits the lines of a text that are not empty. What cannot be shown on a terminal is refused.
+func eachLine(name string, visit func(line string) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // is only read
+	lines := bufio.NewScanner(io.LimitReader(f, maxTextBytes))
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" {
+			continue
+		}
+		if strings.ContainsFunc(line, func(r rune) bool { return !strconv.IsPrint(r) && r != '\t' }) {
+			return fmt.Errorf("%s, line %d: %.100q is not plain text", name, n, line)
+		}
+		if err := visit(line); err != nil {
+			return fmt.Errorf("%s, line %d: %w", name, n, err)
+		}
+	}
+	return lines.Err()
+}

@@ -1,0 +1,53 @@
+#!/usr/bin/env python3
+"""Writes engine/data/images/testdata/formats: small images of every kind, and beside each the pixels that Pillow makes of
+them: NAME.rgb is Image.convert("RGB"), NAME.turned.rgb the same after ImageOps.exif_transpose. Needs Pillow and numpy."""
+import pathlib
+import sys
+
+import numpy as np
+from PIL import Image, ImageOps
+
+out = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "engine/data/images/testdata/formats")
+out.mkdir(parents=True, exist_ok=True)
+w, h = 19, 13
+y, x = np.mgrid[0:h, 0:w]
+# Smooth, so that the rounding of JPEG decoders shows in single steps only; no two sides alike.
+rgb = np.stack([40 + x * 10, 30 + y * 14, 200 - x * 4 - y * 5], -1).clip(0, 255).astype(np.uint8)
+img = Image.fromarray(rgb)
+grey = img.convert("L")
+cmyk = Image.fromarray(np.stack([x * 9, y * 12, 90 + x * 2, y * 5], -1).astype(np.uint8), "CMYK")
+
+
+def save(name, image, **options):
+    path = out / name
+    image.save(path, **options)
+    back = Image.open(path)
+    (out / (name + ".rgb")).write_bytes(back.convert("RGB").tobytes())
+
+
+save("rgb.png", img)
+save("grey.png", grey)
+save("palette.png", img.quantize(17))
+save("bilevel.png", grey.convert("1"))
+rgba = img.convert("RGBA")
+rgba.putalpha(Image.fromarray((x * 12).astype(np.uint8)))
+save("alpha.png", rgba)
+grey_alpha = grey.convert("LA")
+save("grey-alpha.png", grey_alpha)
+transparent = img.quantize(9)
+save("palette-transparent.png", transparent, transparency=3)
+save("grey.jpg", grey, quality=95)
+save("rgb.jpg", img, quality=95)
+save("progressive.jpg", img, quality=95, progressive=True)
+save("cmyk.jpg", cmyk, quality=95)
+# 16 bits: Pillow clips grey values instead of scaling them, and cannot write colours: torchvision's v >> 8 is what is wanted.
+deep = (grey_alpha.getchannel("L").convert("I").point(lambda v: v * 257))
+deep.convert("I;16").save(out / "grey16.png")
+(out / "grey16.png.rgb").write_bytes(grey.convert("RGB").tobytes())
+for o in range(1, 9):
+    exif = Image.Exif()
+    exif[0x0112] = o
+    for name in (f"exif{o}.png", f"exif{o}.jpg"):
+        save(name, img, exif=exif, **({"quality": 95} if name.endswith("jpg") else {}))
+        turned = ImageOps.exif_transpose(Image.open(out / name))
+        (out / (name + ".turned.rgb")).write_bytes(np.array([turned.width, turned.height], "<u4").tobytes() + turned.convert("RGB").tobytes())
