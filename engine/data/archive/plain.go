@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,13 +18,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 )
 
-// Compressed tells from its first bytes whether r is gzip-compressed.
+// Compressed tells from its first bytes whether r is compressed, with gzip or zstd.
 func Compressed(r io.ReaderAt) (bool, error) {
-	var magic [2]byte
-	if n, err := r.ReadAt(magic[:], 0); n < len(magic) && err != nil && err != io.EOF {
-		return false, err
-	}
-	return bytes.Equal(magic[:], []byte{0x1F, 0x8B}), nil
+	c, err := Detect(r)
+	return err == nil && c != None, err
 }
 
 // CacheError says that the cache folder cannot be made or written, or is full.
@@ -39,7 +35,7 @@ func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", 
 // Unwrap gives the system's error.
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Plain returns the path of a plain tar with the contents of the gzip-compressed tar at source. It is made in
+// Plain returns the path of a plain tar with the contents of the compressed tar at source. It is made in
 // cacheDir at the first call, and found there later: its name holds a hash of the source's absolute path, size and
 // time of modification. It appears complete or not at all (temporary file, fsync, rename); processes that ask for the
 // same one at a time wait for the first. Members are checked as Index does it. progress, if not nil, is told the
@@ -91,14 +87,14 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 // plainName is the readable part of the cache name.
 func plainName(source string) string {
 	base := filepath.Base(source)
-	for _, end := range []string{".gz", ".tgz", ".tar"} {
+	for _, end := range []string{".gz", ".tgz", ".zst", ".tzst", ".tar"} {
 		base = strings.TrimSuffix(base, end)
 	}
 	return base
 }
 
-// expand decompresses gz, of size bytes, to the file target; inCache marks errors of that file.
-func expand(ctx context.Context, gz io.Reader, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
+// expand decompresses packed, of size bytes, to the file target; inCache marks errors of that file.
+func expand(ctx context.Context, packed *os.File, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
 	if err != nil {
@@ -110,12 +106,13 @@ func expand(ctx context.Context, gz io.Reader, size int64, target string, limits
 			err = errors.Join(err, os.Remove(temporary))
 		}
 	}()
-	in := &counter{r: gz, stopped: ctx.Err, total: size, progress: progress}
-	z, err := gzip.NewReader(in)
+	in := &counterAt{at: packed, counter: counter{r: packed, stopped: ctx.Err, total: size, progress: progress}}
+	z, free, err := decompress(in, size)
 	if err != nil {
 		return err
 	}
-	bounded := &bound{r: z, in: in, limits: limits}
+	defer free()
+	bounded := &bound{r: z, in: &in.counter, limits: limits}
 	n, err := io.CopyBuffer(marked{out, inCache}, struct{ io.Reader }{bounded}, make([]byte, 1<<20))
 	if err != nil {
 		return err
@@ -130,6 +127,23 @@ func expand(ctx context.Context, gz io.Reader, size int64, target string, limits
 		return inCache(err)
 	}
 	return inCache(syncDir(filepath.Dir(target)))
+}
+
+// decompress returns the plain stream; in is read from its start.
+func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error) {
+	c, err := Detect(in.at)
+	if err != nil {
+		return nil, nil, err
+	}
+	if c == Zstd {
+		f, err := newFrames(in, size)
+		if err != nil {
+			return nil, nil, err
+		}
+		return f, f.close, nil
+	}
+	g, err := gzip.NewReader(&in.counter)
+	return g, func() {}, err
 }
 
 // marked marks the errors of a writer, so that they can be told from those of what is read.

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -203,4 +205,42 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestPlainExpandsZstd(t *testing.T) {
+	plain := photos(t, 5)
+	source := filepath.Join(t.TempDir(), "photos.tar.zst")
+	if err := os.WriteFile(source, zstds(t, plain, 70_000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	path, err := Plain(t.Context(), source, t.TempDir(), Limits{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(path); err != nil || !bytes.Equal(got, plain) {
+		t.Errorf("got %d bytes and %v, want the %d of the tar", len(got), err, len(plain))
+	}
+}
+
+func TestRepackedIsTheSame(t *testing.T) {
+	plain := append(photos(t, 60), make([]byte, 5000)...) // a tape's padding is kept, too
+	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
+		var out bytes.Buffer
+		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), &out, nil); err != nil {
+			t.Fatal(err)
+		}
+		l, _, err := scan(t, out.Bytes(), Limits{})
+		if err != nil || l.Largest() > repackBytes {
+			t.Errorf("%s: chunks of %d bytes, %v, want at most %d", name, l.Largest(), err, repackBytes)
+		}
+		got := make([]byte, len(plain))
+		if err := NewRandom(0).ReadAt(0, bytes.NewReader(out.Bytes()), &l, got, 0); err != nil || !bytes.Equal(got, plain) {
+			t.Errorf("%s: other bytes, or %v", name, err)
+		}
+		if name != "plain" {
+			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard, nil); err == nil {
+				t.Errorf("%s: cut to half: no error", name)
+			}
+		}
+	}
 }

@@ -26,7 +26,7 @@ const (
 
 // Options say where the images are and what is allowed.
 type Options struct {
-	Path string // a folder, a tar or a tar.gz; or ImageNet's official archives: see the package comment
+	Path string // a folder, a tar, a tar.gz or a tar.zst; or ImageNet's official archives: see the package comment
 	// ClassNames is a list of names, one a line, each beginning with its class folder; "" uses one that lies beside the
 	// data, if there is one.
 	ClassNames string
