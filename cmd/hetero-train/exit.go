@@ -99,13 +99,15 @@ func (j *job) wayOn() string {
 // folderCode tells a folder that the user must mend, because it is missing, read-only, somebody else's or no folder at all, from a disk that failed or is
 // full.
 func folderCode(err error) int {
-	for _, mend := range []error{fs.ErrNotExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
+	for _, mend := range []error{fs.ErrNotExist, fs.ErrExist, fs.ErrPermission, syscall.EROFS, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP, syscall.ENAMETOOLONG, syscall.EMFILE, syscall.ENFILE} {
 		if errors.Is(err, mend) {
 			return exitUsage
 		}
 	}
-	if strings.Contains(err.Error(), "path escapes from parent") { // os.Root has no error value for it
-		return exitUsage
+	for _, mend := range []string{"path escapes from parent", "not a directory"} { // os.Root has no error values for them
+		if strings.Contains(err.Error(), mend) {
+			return exitUsage
+		}
 	}
 	return exitIO
 }

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"io/fs"
@@ -25,6 +26,8 @@ type memoryFS struct {
 	torn    bool  // half of a write at crashAt still happens
 	failAt  int   // this one operation fails with EIO
 	budget  int64 // bytes that may still be written; below 0 no limit
+	reads   int   // operations done that only look
+	failing int   // this one of them fails with EIO
 	failed  string
 }
 
@@ -46,6 +49,9 @@ type entryChange struct {
 func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
+
+// tornBytes stands for the 4 KiB of a disk's block, in files that are as small as here.
+const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }
 
@@ -179,20 +185,32 @@ func (m *memoryFS) SyncDir(name string) error {
 	return nil
 }
 
-func (m *memoryFS) Open(name string) (readFile, error) {
+// look counts an operation that changes nothing and says whether it works.
+func (m *memoryFS) look(op, name string) error {
 	if m.off() {
-		return nil, errCrashed
+		return errCrashed
+	}
+	if m.reads++; m.reads == m.failing {
+		m.failed = op + " " + name
+		return &os.PathError{Op: op, Path: name, Err: syscall.EIO}
+	}
+	return nil
+}
+
+func (m *memoryFS) Open(name string) (readFile, error) {
+	if err := m.look("open", name); err != nil {
+		return nil, err
 	}
 	n, err := m.find(name)
 	if err != nil {
 		return nil, err
 	}
-	return memoryReader{strings.NewReader(string(n.data))}, nil
+	return memoryReader{bytes.NewReader(n.data), m, name}, nil
 }
 
 func (m *memoryFS) ReadDir(name string) ([]string, error) {
-	if m.off() {
-		return nil, errCrashed
+	if err := m.look("readdir", name); err != nil {
+		return nil, err
 	}
 	n, err := m.find(name)
 	if err != nil {
@@ -205,17 +223,28 @@ func (m *memoryFS) ReadDir(name string) ([]string, error) {
 }
 
 func (m *memoryFS) Exists(name string) (bool, error) {
-	if m.off() {
-		return false, errCrashed
+	if err := m.look("exists", name); err != nil {
+		return false, err
 	}
 	_, err := m.find(name)
 	return err == nil, nil
 }
 
-type memoryReader struct{ *strings.Reader }
+type memoryReader struct {
+	*bytes.Reader
+	fs   *memoryFS
+	name string
+}
 
 func (memoryReader) Close() error           { return nil }
-func (r memoryReader) Size() (int64, error) { return r.Reader.Size(), nil }
+func (r memoryReader) Size() (int64, error) { return r.Reader.Size(), r.fs.look("stat", r.name) }
+
+func (r memoryReader) ReadAt(p []byte, offset int64) (int, error) {
+	if err := r.fs.look("read", r.name); err != nil {
+		return 0, err
+	}
+	return r.Reader.ReadAt(p, offset)
+}
 
 type memoryFile struct {
 	fs   *memoryFS
@@ -270,8 +299,15 @@ func (m *memoryFS) afterPowerFailure(chance *rand.Rand) *memoryFS {
 		data := n.durable
 		if lost := len(n.data) - len(data); lost > 0 && chance.IntN(2) == 0 {
 			data = slices.Clone(n.data[:len(data)+chance.IntN(lost+1)])
-			if chance.IntN(2) == 0 {
+			switch chance.IntN(3) {
+			case 0:
 				clear(data[len(n.durable):]) // the length arrived, the blocks did not
+			case 1:
+				for at := len(n.durable); at < len(data); at += tornBytes { // some of the blocks did
+					if chance.IntN(2) == 0 {
+						clear(data[at:min(at+tornBytes, len(data))])
+					}
+				}
 			}
 		}
 		return data, entries

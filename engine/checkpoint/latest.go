@@ -68,7 +68,7 @@ func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v
 
 // Latest loads the newest valid checkpoint of the folder dir, and lists the newer ones it had to skip.
 // Errors: ErrNone (also for a missing folder), *CorruptError where there are checkpoints but none is valid,
-// *IOError.
+// *FormatError where the newest one that is not damaged is of a later format, *IOError.
 func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -94,6 +94,9 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 		c, err := loadCandidate(fsys, cand, dir)
 		if err == nil {
 			return c, skipped, nil
+		}
+		if errors.As(err, new(*FormatError)) {
+			return nil, skipped, err // it is sound: to go back behind it would throw away what another program has trained
 		}
 		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
 	}

@@ -1,7 +1,9 @@
 package experiment
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 )
@@ -63,6 +65,9 @@ func folderError(op, path string, err error) error {
 	}
 	if strings.Contains(err.Error(), "path escapes from parent") { // what os.Root says, which exports no error for it
 		err = fmt.Errorf("%w (refused: a symbolic link here leads out of the folder)", err)
+	}
+	if op == "create" && errors.Is(err, fs.ErrExist) {
+		err = fmt.Errorf("%w, and is not a directory", err)
 	}
 	return &FolderError{Op: op, Path: path, Err: err}
 }

@@ -1,0 +1,236 @@
+package checkpoint
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// trials is how many random bits are flipped; docs/reliability.md has the figures of 100,000.
+var trials = flag.Int("checkpoint.trials", 3000, "random bits to flip in a checkpoint")
+
+// manyTensors is a snapshot as a small network has it: layers of several sizes, two moments each.
+func manyTensors(step int64) Snapshot {
+	random := rand.New(rand.NewPCG(uint64(step), 7))
+	fill := func(name string, shape ...int) Tensor {
+		t := Tensor{Name: name, DType: tensor.F32, Shape: shape}
+		bytes, _ := dataBytes(shape, 4)
+		t.Data = make([]byte, bytes)
+		for i := range t.Data {
+			t.Data[i] = byte(random.Uint32())
+		}
+		return t
+	}
+	s := Snapshot{State: fullState(step)}
+	for layer := range 12 {
+		name := fmt.Sprintf("layer%d.conv.weight", layer)
+		shape := []int{4 + layer, 3, 3, 3}
+		s.Model = append(s.Model, fill(name, shape...), fill(fmt.Sprintf("layer%d.conv.bias", layer), 4+layer))
+		s.Optimizer = append(s.Optimizer, fill(name+".exp_avg", shape...), fill(name+".exp_avg_sq", shape...))
+	}
+	return s
+}
+
+// mustFallBack demands that what was damaged is passed over, with a reason, for the checkpoint before it.
+func mustFallBack(t *testing.T, fsys fileSystem, what string) {
+	t.Helper()
+	c, skipped, err := latest(fsys, "run")
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	defer c.Close()
+	if c.State.Step != 10 || len(skipped) != 1 || !errors.As(skipped[0].Err, new(*CorruptError)) {
+		t.Fatalf("%s: undetected: got step %d, skipped %v; want step 10 and *CorruptError", what, c.State.Step, skipped)
+	}
+}
+
+// TestRandomFlippedBitsAreFound flips single bits, the same number in each file however large it is, and cuts nothing: half of them in the first 512
+// bytes, where headers are (row D5).
+func TestRandomFlippedBitsAreFound(t *testing.T) {
+	fsys := newMemoryFS()
+	store := memoryStore(fsys)
+	for _, step := range []int64{10, 20} {
+		if _, err := store.Save(context.Background(), manyTensors(step)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	files := fsys.root.entries["step-00000020"].entries
+	names := append([]string{manifestFile}, checkpointFiles...)
+	random := rand.New(rand.NewPCG(5, uint64(*trials)))
+	for trial := range *trials {
+		name := names[trial%len(names)]
+		data := files[name].data
+		at := random.IntN(len(data))
+		if trial/len(names)%2 == 0 {
+			at = random.IntN(min(len(data), 512))
+		}
+		bit := byte(1) << random.IntN(8)
+		data[at] ^= bit
+		mustFallBack(t, fsys, fmt.Sprintf("%s byte %d bit %#02x", name, at, bit))
+		data[at] ^= bit
+	}
+	c, skipped, err := latest(fsys, "run")
+	if err != nil || len(skipped) > 0 || c.State.Step != 20 {
+		t.Errorf("undamaged: %v, skipped %v", err, skipped)
+	}
+	t.Logf("%d bits flipped, all found", *trials)
+}
+
+// cuts are the lengths to which a file of size bytes is cut: each 1/256 of it, and around the edges of what it consists of.
+func cuts(file []byte) []int {
+	list := []int{0, 1, 7, 8, 9, len(file) - 1}
+	for k := range 256 {
+		list = append(list, len(file)*k/256)
+	}
+	if len(file) > 8 {
+		if header := binary.LittleEndian.Uint64(file); header < uint64(len(file)) {
+			list = append(list, int(header)+7, int(header)+8, int(header)+9)
+		}
+	}
+	return list
+}
+
+// TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken cuts files on a real disk, where -checkpoint.megabytes can make them large (row D4).
+func TestTruncatedFilesAreFoundAndTheOneBeforeIsTaken(t *testing.T) {
+	dir := t.TempDir()
+	snapshot := manyTensors(20)
+	if n := *megabytes; n > 0 {
+		snapshot.Model = append(snapshot.Model, Tensor{Name: "large", DType: tensor.U8, Shape: tensor.Shape{n << 20}, Data: make([]byte, n<<20)})
+	}
+	saveOnDisk(t, dir, 3, manyTensors(10), snapshot)
+	cut := 0
+	var slowest time.Duration
+	for _, name := range append([]string{manifestFile}, checkpointFiles...) {
+		path := filepath.Join(dir, "step-00000020", name)
+		whole, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, size := range cuts(whole) {
+			if err := os.Truncate(path, int64(size)); err != nil {
+				t.Fatal(err)
+			}
+			begun := time.Now()
+			fsys, err := openFolder(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			mustFallBack(t, fsys, fmt.Sprintf("%s cut to %d of %d bytes", name, size, len(whole)))
+			fsys.root.Close()
+			slowest = max(slowest, time.Since(begun))
+			cut++
+			if err := os.WriteFile(path, whole, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d cuts, all found; the checkpoint before was open within %v", cut, slowest)
+}
+
+var megabytes = flag.Int("checkpoint.megabytes", 0, "size of one more tensor in the files that are cut")
+
+// TestEveryFailedReadIsTold lets each operation of loading fail with EIO: what is loaded is sound, and what was passed over has its reason (row D6).
+func TestEveryFailedReadIsTold(t *testing.T) {
+	fsys := newMemoryFS()
+	store := memoryStore(fsys)
+	for _, step := range []int64{10, 20} {
+		if _, err := store.Save(context.Background(), manyTensors(step)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	failed := 0
+	for ; ; failed++ {
+		fsys.reads, fsys.failing = 0, failed+1
+		c, skipped, err := latest(fsys, "run")
+		if fsys.reads < fsys.failing {
+			break // loading has no operation of this number
+		}
+		fsys.failing = 0
+		switch {
+		case err != nil && !errors.As(err, new(*IOError)):
+			t.Fatalf("%s failed: got %T %v, want *IOError", fsys.failed, err, err)
+		case err == nil && (len(skipped) != 1 || !errors.As(skipped[0].Err, new(*IOError)) || c.State.Step != 10):
+			t.Fatalf("%s failed: got step %d, skipped %v; want step 10 and *IOError", fsys.failed, c.State.Step, skipped)
+		}
+		if err == nil {
+			c.Close()
+		}
+	}
+	if failed < 15 {
+		t.Errorf("got %d operations, want those of two checkpoints", failed)
+	}
+	c, _, err := latest(fsys, "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	name := c.Model.Tensors()[0].Name
+	fsys.reads, fsys.failing = 0, 1
+	if _, err := c.Model.Read(name); !errors.As(err, new(*IOError)) {
+		t.Errorf("reading a tensor: got %v, want *IOError", err)
+	}
+	t.Logf("%d operations", failed)
+}
+
+// TestALaterFormatIsRefused: not passed over for an older checkpoint, as a damaged one is (row D8).
+func TestALaterFormatIsRefused(t *testing.T) {
+	fsys := newMemoryFS()
+	store := memoryStore(fsys)
+	for _, step := range []int64{10, 20, 30} {
+		if _, err := store.Save(context.Background(), save{step: step}.snapshot()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	store.keep = 3
+	file := fsys.root.entries["step-00000030"].entries[manifestFile]
+	text := string(file.data)
+	body := strings.Replace(text[:strings.LastIndex(text, "manifest ")], fmt.Sprintf("checkpoint %d", FormatVersion), fmt.Sprintf("checkpoint %d", FormatVersion+1), 1)
+	file.data = []byte(body + "manifest " + hexSum([]byte(body)) + "\n")
+	_, _, err := latest(fsys, "run")
+	if !errors.As(err, new(*FormatError)) || !strings.Contains(err.Error(), "use the program version that wrote it") {
+		t.Errorf("got %v, want *FormatError", err)
+	}
+}
+
+// TestHostileHeadersTakeLittleMemory: all that is allocated, garbage included, is never more than the file and 96 MiB (row S6).
+func TestHostileHeadersTakeLittleMemory(t *testing.T) {
+	var many, names strings.Builder
+	for i := range maxTensors {
+		fmt.Fprintf(&many, `,"%d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i)
+	}
+	for i := range 3000 {
+		fmt.Fprintf(&names, `,"%04d%s":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}`, i, strings.Repeat("n", maxNameBytes-4))
+	}
+	ones := strings.TrimSuffix(strings.Repeat("1,", maxDims), ",")
+	for name, b := range map[string][]byte{
+		"as many tensors as allowed":  file("{"+many.String()[1:]+"}", 0),
+		"names as long as allowed":    file("{"+names.String()[1:]+"}", 0),
+		"metadata as long as allowed": file(`{"__metadata__":{"k":"`+strings.Repeat("v", maxMetadataBytes-1)+`"}}`, 0),
+		"metadata that is escaped":    file(`{"__metadata__":{"k":"`+strings.Repeat(`\u00fc`, maxMetadataBytes/6)+`"}}`, 0),
+		"deep nesting":                file(`{"a":`+strings.Repeat("[", 30<<20), 0),
+		"a header of spaces":          file("{}"+strings.Repeat(" ", 30<<20), 0),
+		"a string without an end":     file(`{"`+strings.Repeat("n", 30<<20), 0),
+		"a header of 2^63 bytes":      binary.LittleEndian.AppendUint64(nil, 1<<63),
+		"a header of 100 MB":          binary.LittleEndian.AppendUint64(nil, maxHeaderBytes),
+		"a tensor of 2^62 bytes":      file(`{"a":{"dtype":"U8","shape":[`+ones+`,4611686018427387904],"data_offsets":[0,4611686018427387904]}}`, 0),
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := open(b)
+		runtime.ReadMemStats(&after)
+		if got, most := after.TotalAlloc-before.TotalAlloc, uint64(len(b)+96<<20); got > most {
+			t.Errorf("%s: took %d MiB for a file of %d bytes (%v)", name, got>>20, len(b), err)
+		}
+	}
+}
