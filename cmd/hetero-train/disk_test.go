@@ -360,16 +360,20 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	}
 }
 
-// TestFewFileHandlesAreEnoughOrNamed runs with ulimit -n (row F14).
-func TestFewFileHandlesAreEnoughOrNamed(t *testing.T) {
+// TestLimitsOfHandlesAndAddressesAreEnoughOrNamed runs with limits of the shell (row F14).
+func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 	p := buildProgram(t)
 	for _, c := range []struct {
 		limit string
 		code  int
 		says  string
-	}{{"64", exitDone, ""}, {"12", exitUsage, "too many open files; raise the limit of open files (ulimit -n)"}} {
+	}{
+		{"-n 64", exitDone, ""},
+		{"-n 12", exitUsage, "too many open files; raise the limit of open files (ulimit -n)"},
+		{"-v 3500000", exitDone, "the address space is limited (ulimit -v)"},
+	} {
 		run := p.command(t.TempDir(), "train.steps=20")
-		limited := exec.Command("sh", append([]string{"-c", `ulimit -n ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 		finish(t, limited, 0).check(t, c.code, c.says)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 const (
@@ -83,7 +84,9 @@ func fill(t *testing.T, dir string) (free func()) {
 			case <-stop:
 				return
 			default:
-				file.Write(block)
+				if _, err := file.Write(block); err != nil {
+					time.Sleep(time.Millisecond)
+				}
 			}
 		}
 	}()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -105,6 +106,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.log.Warn(w)
 		}
+		warnOfAddressLimit(opts.log)
 		logConfig(opts.log, a.file, cfg, place)
 	}
 	return a.env.train(ctx, cfg, opts)
@@ -136,4 +138,15 @@ func logConfig(log *slog.Logger, file string, cfg *config.Config, place discover
 		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, length,
 		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy)
+}
+
+// warnOfAddressLimit tells of ulimit -v. The Go runtime and the libraries of devices reserve addresses that they never fill, and what the runtime cannot
+// reserve ends the program: a limit of memory belongs into a control group, which is respected when a batch is planned.
+func warnOfAddressLimit(log *slog.Logger) {
+	const ample = 4 << 30
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
+		log.Warn("the address space is limited (ulimit -v): where that does not suffice the program dies with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
+			"limit_mib", limit.Cur>>20)
+	}
 }

@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 )
+
+// withPassword matches scheme://user:password@host.
+var withPassword = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@`)
 
 // MaxFileBytes is the largest configuration that is read: parsing takes time quadratic in the number of keys.
 const MaxFileBytes = 64 << 10
@@ -211,6 +215,10 @@ func parseValue(text string, wantText bool) (any, error) {
 func (l *loader) assign(at place, name string, key Key, value any) {
 	l.places[name] = at
 	delete(l.bad, name)
+	if text, isText := value.(string); isText && withPassword.MatchString(text) {
+		l.fault(at, name, Fault{Message: "holds a password, which would be written to logs and checkpoints", Want: "an address without user:password@"})
+		return
+	}
 	f, ok := key.assign(value)
 	if ok {
 		return

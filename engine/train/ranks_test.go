@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -275,6 +276,48 @@ func TestRanksRollBackTogether(t *testing.T) {
 	for rank, s := range c.start(t) {
 		if !errors.Is(s.err, ErrDiverged) || s.result.RollBacks != 1 || !slices.Equal(s.rolledBackTo, []int64{4}) {
 			t.Errorf("rank %d: got %v, %d roll-backs to %v, want one to step 4 and ErrDiverged", rank, s.err, s.result.RollBacks, s.rolledBackTo)
+		}
+	}
+}
+
+// TestAllRanksSkipTheStepOfOneBadGradient: one of three ranks has a gradient that is not finite in one step, 30 times with HETERO_HOSTILE=1, and the run
+// goes on (row M1).
+func TestAllRanksSkipTheStepOfOneBadGradient(t *testing.T) {
+	steps := []int64{4}
+	if os.Getenv("HETERO_HOSTILE") != "" {
+		steps = []int64{2, 4, 7, 9, testSteps - 1}
+	}
+	for value, fill := range map[string]func([]byte){"NaN": fillNaN, "Inf": fillInf} {
+		for bad := range 3 {
+			for _, at := range steps {
+				c := crew{open: openReference, options: testOptions(), shares: []int{2, 1, 3}, sync: true, dir: t.TempDir(),
+					change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+						o.Eval, o.CompareSteps = nil, 1
+						heal := func() {}
+						rec.after = func(step int64) {
+							switch {
+							case rank == bad && step == at-1:
+								heal = poisonWith(t, o.Replica, fill)
+							case step == at:
+								heal()
+							}
+						}
+					}}
+				for rank, s := range c.start(t) {
+					if s.err != nil || s.result.Skipped != 1 || s.result.RollBacks != 0 || s.result.Steps != testSteps {
+						t.Errorf("%s on rank %d in step %d: rank %d: %v, %+v, want one step skipped", value, bad, at, rank, s.err, s.result)
+						continue
+					}
+					for _, record := range s.steps {
+						if record.Updated == (record.Step == at) {
+							t.Errorf("%s on rank %d in step %d: rank %d: step %d: updated %v", value, bad, at, rank, record.Step, record.Updated)
+						}
+					}
+					if loss := s.losses[len(s.losses)-1]; math.IsNaN(loss) || math.IsInf(loss, 0) {
+						t.Errorf("%s on rank %d in step %d: rank %d ends with loss %v", value, bad, at, rank, loss)
+					}
+				}
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"math"
@@ -515,13 +516,26 @@ func TestAFaultOfTheDataLosesNoStep(t *testing.T) {
 	}
 }
 
-// poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive.
-func poison(t *testing.T, r *Replica) {
+// poison makes every later gradient NaN: the factor of the loss becomes NaN, and writes to it no longer arrive, until heal is called.
+func poison(t *testing.T, r *Replica) (heal func()) {
 	t.Helper()
-	scale := r.now.train.inputs["scale"]
-	fillNaN(scale.dev.Host())
+	return poisonWith(t, r, fillNaN)
+}
+
+func poisonWith(t *testing.T, r *Replica, fill func([]byte)) (heal func()) {
+	t.Helper()
+	sound := r.now.train.inputs["scale"]
+	fill(sound.dev.Host())
+	scale := sound
 	scale.dev = scale.host
 	r.now.train.inputs["scale"] = scale
+	return func() { r.now.train.inputs["scale"] = sound }
+}
+
+func fillInf(floats []byte) {
+	for i := 0; i < len(floats); i += 4 {
+		binary.LittleEndian.PutUint32(floats[i:], math.Float32bits(float32(math.Inf(1))))
+	}
 }
 
 func fillNaN(floats []byte) {

@@ -5,8 +5,12 @@ import (
 	"fmt"
 )
 
-// maxScans bounds the passes of a progressive image. Encoders make about ten; thousands cost minutes of decoding.
-const maxScans = 500
+// Limits of a progressive image, each scan of which is a pass over all its pixels. Encoders make about ten scans; without a limit a file of 100 KB costs
+// minutes of decoding.
+const (
+	maxScans      = 500
+	maxScanPixels = 1 << 30 // scans times pixels: 16 scans of the 64 megapixels that a data set admits
+)
 
 // Header is what is known of an image before it is decoded.
 type Header struct {
@@ -42,9 +46,19 @@ func (d *Decoder) Close() {
 
 // Header reads the size of the image in data.
 func (d *Decoder) Header(data []byte) (Header, error) {
-	if n := bytes.Count(data, []byte{0xFF, 0xDA}); n > maxScans {
-		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", n, maxScans)
+	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // those of a thumbnail among them
+	if scans > maxScans {
+		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
+	h, err := d.size(data)
+	if err == nil && scans*h.Width*h.Height > maxScanPixels {
+		return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, max(maxScanPixels/(h.Width*h.Height), 1))
+	}
+	return h, err
+}
+
+// size reads the size with the library that is going to decode.
+func (d *Decoder) size(data []byte) (Header, error) {
 	if d.native != nil {
 		if h, err := d.native.header(data); err == nil {
 			return h, nil

@@ -2,6 +2,7 @@ package webdataset
 
 import (
 	"container/list"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -43,7 +44,11 @@ func (p *pool) take(number int) (*handle, error) {
 	}
 	id := p.shards[number]
 	// Without O_NONBLOCK, opening a pipe that took the shard's place would wait for a writer.
-	f, err := os.OpenFile(id.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	const flags = os.O_RDONLY | syscall.O_NONBLOCK
+	f, err := os.OpenFile(id.path, flags, 0)
+	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // a limit below maxOpen
+		f, err = os.OpenFile(id.path, flags, 0)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +71,17 @@ func (p *pool) take(number int) (*handle, error) {
 		e = before
 	}
 	return h, nil
+}
+
+// dropIdle closes all shards that nobody uses and reports whether there were any. The lock is held.
+func (p *pool) dropIdle() (any bool) {
+	for _, h := range p.open {
+		if h.users == 0 {
+			p.drop(h)
+			any = true
+		}
+	}
+	return any
 }
 
 // drop closes a shard that nobody uses. The lock is held.

@@ -1,0 +1,84 @@
+package jpeg
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// segment is a marker with its length and contents.
+func segment(marker byte, contents ...byte) []byte {
+	n := len(contents) + 2
+	return append([]byte{0xFF, marker, byte(n >> 8), byte(n)}, contents...)
+}
+
+// progressive is a grey image of the given size whose later scans say in a few bytes that there is nothing to add to any of its pixels: what an attacker
+// writes to make a decoder pass over them again and again.
+func progressive(width, height, scans int) []byte {
+	var b bytes.Buffer
+	b.Write([]byte{0xFF, 0xD8})
+	b.Write(segment(0xDB, append([]byte{0}, bytes.Repeat([]byte{1}, 64)...)...))
+	b.Write(segment(0xC2, 8, byte(height>>8), byte(height), byte(width>>8), byte(width), 1, 1, 0x11, 0))
+	code := func(class, symbol byte) []byte { // one code, of one bit
+		return segment(0xC4, append(append([]byte{class, 1}, make([]byte, 15)...), symbol)...)
+	}
+	b.Write(code(0x00, 0))    // DC: no difference
+	b.Write(code(0x10, 0xE0)) // AC: the next 2^14 blocks and more end here
+	blocks := ((width + 7) / 8) * ((height + 7) / 8)
+	b.Write(segment(0xDA, 1, 1, 0x00, 0, 0, 0))
+	b.Write(make([]byte, (blocks+7)/8)) // a bit for each block
+	runs := blocks/(1<<14) + 1
+	for range scans - 1 {
+		b.Write(segment(0xDA, 1, 1, 0x00, 1, 63, 0))
+		b.Write(make([]byte, (15*runs+7)/8)) // a code and 14 bits for each run
+	}
+	b.Write([]byte{0xFF, 0xD9})
+	return b.Bytes()
+}
+
+// TestManyScansOfManyPixelsAreRefused: the product is what costs time (row S9).
+func TestManyScansOfManyPixelsAreRefused(t *testing.T) {
+	for name, d := range decoders(t) {
+		for _, c := range []struct {
+			width, height, scans int
+			refused              bool
+		}{{8192, 8192, 17, true}, {8192, 8192, 10, false}, {65535, 65535, 1, true}, {1024, 1024, 400, false}, {2000, 1500, 400, true}} {
+			h, err := d.Header(progressive(c.width, c.height, c.scans))
+			if refused := err != nil; refused != c.refused || refused && !strings.Contains(err.Error(), "scans of") {
+				t.Errorf("%s: %d scans of %d x %d: got %+v, %v; want refused: %v", name, c.scans, c.width, c.height, h, err, c.refused)
+			}
+		}
+		small := progressive(64, 48, 20)
+		h, err := d.Header(small)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pix, _, _, err := d.Decode(small, h, 1, nil); err != nil || len(pix) != 3*64*48 {
+			t.Errorf("%s: the attack is no image: %v", name, err) // then the test above tests nothing
+		}
+	}
+}
+
+// TestTheSlowestImagesThatAreDecoded tells how long they take; HETERO_HOSTILE=1 runs it, for docs/reliability.md.
+func TestTheSlowestImagesThatAreDecoded(t *testing.T) {
+	if os.Getenv("HETERO_HOSTILE") == "" {
+		t.Skip("takes seconds and half a GiB; HETERO_HOSTILE=1 runs it")
+	}
+	for name, d := range decoders(t) {
+		for _, c := range []struct{ width, height, scans int }{{8192, 8192, 16}, {8192, 8192, 1}, {4096, 4096, 64}, {1448, 1448, 500}, {500, 375, 500}} {
+			contents := progressive(c.width, c.height, c.scans)
+			for _, cut := range []int{len(contents), len(contents) / 2, 700} {
+				text := fmt.Sprintf("%s: %d scans of %d x %d, %d of %d bytes", name, c.scans, c.width, c.height, min(cut, len(contents)), len(contents))
+				begun := time.Now()
+				h, err := d.Header(contents[:min(cut, len(contents))])
+				if err == nil {
+					_, _, _, err = d.Decode(contents[:min(cut, len(contents))], h, 1, nil)
+				}
+				t.Logf("%s: %d ms, %v", text, time.Since(begun).Milliseconds(), err)
+			}
+		}
+	}
+}
