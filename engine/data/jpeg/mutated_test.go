@@ -1,0 +1,94 @@
+package jpeg
+
+import (
+	"bytes"
+	"go/build"
+	"image"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// seeds are images of every kind: those of the Go installation (progressive, restart intervals, four inks, several subsamplings), where it has any, and own.
+func seeds(t testing.TB) [][]byte {
+	all := [][]byte{encode(t, gradient(61, 35)), encode(t, image.NewGray(image.Rect(0, 0, 24, 9))), progressive(64, 48, 12)}
+	paths, _ := filepath.Glob(filepath.Join(build.Default.GOROOT, "src", "image", "testdata", "*.jpeg"))
+	for _, path := range paths {
+		if b, err := os.ReadFile(path); err == nil && len(b) < 20_000 {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+// mutate changes up to 8 places of an image: bits, bytes that mean much to a decoder, runs that are cut out, doubled or overwritten, a cut.
+func mutate(random *rand.Rand, b []byte) []byte {
+	b = bytes.Clone(b)
+	telling := []byte{0x00, 0x01, 0x7F, 0x80, 0xC0, 0xC2, 0xC4, 0xC9, 0xD0, 0xD9, 0xDA, 0xDB, 0xDD, 0xFE, 0xFF}
+	for range 1 + random.IntN(8) {
+		if len(b) < 4 {
+			break
+		}
+		at := random.IntN(len(b))
+		if random.IntN(2) == 0 {
+			at = random.IntN(min(len(b), 700)) // the headers
+		}
+		n := min(1+random.IntN(40), len(b)-at)
+		switch random.IntN(7) {
+		case 0, 1:
+			b[at] ^= 1 << random.IntN(8)
+		case 2, 3:
+			b[at] = telling[random.IntN(len(telling))]
+		case 4:
+			b = append(b[:at], b[at+n:]...)
+		case 5:
+			b = append(b[:at+n], append(bytes.Clone(b[at:at+n]), b[at+n:]...)...)
+		case 6:
+			copy(b[at:at+n], b[random.IntN(len(b)):])
+		}
+	}
+	if random.IntN(10) == 0 {
+		b = b[:random.IntN(len(b))]
+	}
+	return b
+}
+
+// TestMutatedImagesAreDecodedOrRefused: 800 of them, with HETERO_HOSTILE=1 as many as five minutes allow (row S9). Under make SANITIZE=address it finds
+// what a decoder reads or writes beside its memory.
+func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
+	const seed = 9
+	random := rand.New(rand.NewPCG(seed, 0))
+	all := seeds(t)
+	trials, until := 800, time.Now().Add(time.Hour)
+	if os.Getenv("HETERO_HOSTILE") != "" {
+		trials, until = 1<<30, time.Now().Add(5*time.Minute)
+	}
+	known := decoders(t)
+	decoded, done := 0, 0
+	var slowest time.Duration
+	for ; done < trials && time.Now().Before(until); done++ {
+		contents := mutate(random, all[random.IntN(len(all))])
+		denominator := 1 << random.IntN(4)
+		for name, d := range known {
+			begun := time.Now()
+			h, err := d.Header(contents)
+			if err != nil || h.Width > (1<<22)/h.Height {
+				continue
+			}
+			pix, w, hh, err := d.Decode(contents, h, denominator, nil)
+			slowest = max(slowest, time.Since(begun))
+			if err == nil {
+				decoded++
+			}
+			if err == nil && (len(pix) != 3*w*hh || w < 1 || hh < 1 || w > h.Width || hh > h.Height) {
+				t.Fatalf("seed %d, image %d, %s: %d x %d pixels in %d bytes from %+v", seed, done, name, w, hh, len(pix), h)
+			}
+		}
+	}
+	t.Logf("%d images from %d seeds, %d times decoded, the slowest within %v", done, len(all), decoded, slowest)
+	if decoded < done/20 {
+		t.Errorf("only %d of %d were decoded: mutations are too harsh to test anything behind the headers", decoded, done)
+	}
+}

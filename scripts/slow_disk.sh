@@ -1,0 +1,49 @@
+#!/bin/sh
+# slow_disk.sh [RATE] [SECONDS]: what checkpoints on a slow disk cost training (docs/reliability.md, row D2).
+#
+# Makes an ext4 file system in a file, throttles it to RATE bytes a second (default 5000000) with the control group that writes to it, and trains a
+# ResNet-18, whose checkpoint of 90 MB then takes 18 s, for SECONDS (default 60), in turns with a checkpoint every 25 s and without any. Prints the median and the
+# 99th percentile of step times. Needs root, loop devices and the blkio (v1) or io (v2) controller.
+set -eu
+rate=${1:-5000000} seconds=${2:-60} rounds=${ROUNDS:-3}
+program=${HETERO_TRAIN:-./hetero-train}
+[ "$(id -u)" = 0 ] || { echo "slow_disk.sh: needs root, for a loop device and a control group" >&2; exit 2; }
+dir=$(mktemp -d) loop= group=
+clean() {
+	umount "$dir/disk" 2>/dev/null || true
+	[ -z "$loop" ] || losetup -d "$loop"
+	[ -z "$group" ] || rmdir "$group"
+	rm -rf "$dir"
+}
+trap clean EXIT INT TERM
+truncate -s 1G "$dir/file"
+mkfs.ext4 -q "$dir/file"
+loop=$(losetup -f --show "$dir/file")
+mkdir "$dir/disk"
+mount "$loop" "$dir/disk"
+device=$(lsblk -no MAJ:MIN "$loop" | tr -d ' ' | head -n 1)
+if [ -d /sys/fs/cgroup/blkio ]; then
+	group=/sys/fs/cgroup/blkio/slow_disk.$$
+	mkdir "$group"
+	echo "$device $rate" >"$group/blkio.throttle.write_bps_device"
+elif grep -qw io /sys/fs/cgroup/cgroup.controllers 2>/dev/null; then
+	group=/sys/fs/cgroup/slow_disk.$$
+	mkdir "$group"
+	echo "$device wbps=$rate" >"$group/io.max"
+else
+	echo "slow_disk.sh: there is neither a blkio nor an io controller" >&2
+	exit 2
+fi
+train() { # name, seconds between checkpoints
+	sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$group" "$program" train --model resnet18 --dataset synthetic_image --num-samples 640 --batch-size 16 \
+		--set data.image_size=32 --set train.max_seconds="$seconds" --set train.epochs=0 --set checkpoint.interval_seconds="$2" --set train.eval_interval=0 \
+		--set experiment.output_dir="$dir/disk" --set experiment.log_dir="$dir/$1" --set experiment.name="$1" --resume none >"$dir/$1.txt" 2>&1 || { tail -n 5 "$dir/$1.txt" >&2; exit 1; }
+	# the first ten steps warm up
+	sed -n 's/.*"iteration":\([0-9]*\).*"iteration_time":\([0-9.e-]*\).*/\1 \2/p' "$dir/$1/rank_0_metrics.json" | awk '$1 > 10 { print $2 * 1000 }' | sort -g | awk -v name="$1" \
+		'{ t[NR] = $1 } END { printf "%-20s %4d steps, p50 %8.2f ms, p99 %8.2f ms\n", name, NR, t[int((NR + 1) / 2)], t[int(NR * 0.99 + 0.5)] }'
+	rm -rf "$dir/disk/$1"* "$dir/$1"
+}
+for round in $(seq "$rounds"); do
+	train "without.$round" 0
+	train "checkpoints.$round" 25
+done
