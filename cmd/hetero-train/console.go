@@ -63,12 +63,13 @@ func (o observers) Warn(err error) {
 
 // console shows a run to people: a line every few steps, and on a terminal a bar with the time that is left.
 type console struct {
-	job      *job
-	out      io.Writer // stdout, or above the bar, and the log file
-	stdout   io.Writer
-	log      io.Writer // the log file
-	interval int64     // steps between two lines
-	peak     float64   // FLOP/s that the device reaches at best, 0 = unknown
+	job       *job
+	savesSaid int64     // SIGUSR1s that were answered
+	out       io.Writer // stdout, or above the bar, and the log file
+	stdout    io.Writer
+	log       io.Writer // the log file
+	interval  int64     // steps between two lines
+	peak      float64   // FLOP/s that the device reaches at best, 0 = unknown
 
 	bars *mpb.Progress // nil where standard error is no terminal
 	bar  *mpb.Bar
@@ -276,7 +277,11 @@ func (c *console) Saving() {}
 
 // Saved implements train.Observer.
 func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
-	c.job.opts.log.Debug("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
+	say := c.job.opts.log.Debug
+	if asked := c.job.saves.Load(); asked > c.savesSaid {
+		say, c.savesSaid = c.job.opts.log.Info, asked
+	}
+	say("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
 }
 
 // Warn implements train.Observer.
@@ -294,6 +299,9 @@ func (c *console) end(r train.Result, err error) {
 	how := "done"
 	if r.OutOfTime {
 		how = "out of time (train.max_seconds): saved, " + c.job.wayOn()
+	}
+	if r.GaveUp != "" {
+		how = "stopped early (" + r.GaveUp + "): saved"
 	}
 	fmt.Fprintf(c.out, "%s: %d steps, %.2f epochs | final training loss %.4f", how, r.Steps, r.Epochs, r.LastLoss)
 	if r.LastEval != nil {

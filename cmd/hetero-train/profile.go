@@ -93,7 +93,7 @@ func (a *app) profile(ctx context.Context, f *profileFlags) error {
 	if place.Launch && place.LocalWorldSize > 1 {
 		return startRanks(ctx, opts)
 	}
-	ctx, release := withSignals(ctx, io.Discard)
+	ctx, release := withSignals(ctx, io.Discard, nil)
 	defer release()
 	p := &profiling{flags: f, job: &job{cfg: cfg, opts: opts, started: time.Now()}, model: a.modelToProfile(cfg)}
 	defer p.job.closeAll()

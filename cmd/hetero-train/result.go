@@ -28,6 +28,9 @@ func (j *job) writeResult(r train.Result, err error) error {
 		out.Error = err.Error()
 	}
 	out.Notes = j.notes()
+	if r.GaveUp != "" {
+		out.Notes = append(out.Notes, "stopped early: "+r.GaveUp)
+	}
 	if info := j.device.Info(); info.Modelled {
 		out.Notes = append(out.Notes, "device "+info.Name+" computes nothing: losses and accuracies mean nothing")
 	}

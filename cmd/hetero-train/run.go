@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -36,9 +37,10 @@ type job struct {
 	records   *records        // likewise
 	team      *team           // nil for a run of one rank
 	lab       labRun
-	balancing *balancing // likewise
-	steps     int64      // of the whole run; 0: train.max_seconds ends it
-	stepsPer  int64      // of an epoch
+	balancing *balancing   // likewise
+	steps     int64        // of the whole run; 0: train.max_seconds ends it
+	stepsPer  int64        // of an epoch
+	saves     atomic.Int64 // SIGUSR1s so far
 }
 
 func (j *job) later(f func() error) { j.close = append(j.close, f) }
@@ -61,9 +63,9 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	if opts.place.Rank > 0 { // rank 0 says it
 		say = io.Discard
 	}
-	ctx, release := withSignals(ctx, say)
-	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	ctx, release := withSignals(ctx, say, &j.saves)
+	defer release()
 	defer j.closeAll()
 	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
 		if err := open(ctx); err != nil {
@@ -329,7 +331,8 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 func (j *job) sharedOptions() (o train.Options, err error) {
 	c := j.cfg
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
-		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, KeepBest: c.Checkpoint.Best, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
+		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, KeepBest: c.Checkpoint.Best,
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
 		o.Load = j.openLoad()
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync/atomic"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -32,11 +33,14 @@ func (s stopped) unsaved() int {
 }
 
 // withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
-// second SIGINT ends the process at once.
-func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
+// second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
+func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if saves != nil {
+		signal.Notify(signals, syscall.SIGUSR1)
+	}
 	signal.Ignore(syscall.SIGPIPE) // a reader of standard output that leaves must not end the training
 	done := make(chan struct{})
 	go func() {
@@ -46,6 +50,11 @@ func withSignals(ctx context.Context, say io.Writer) (context.Context, func()) {
 				return
 			case got := <-signals:
 				sig := got.(syscall.Signal)
+				if sig == syscall.SIGUSR1 {
+					saves.Add(1)
+					fmt.Fprintln(say, "\nhetero-train: SIGUSR1: saving after this step, training goes on")
+					continue
+				}
 				if ctx.Err() != nil {
 					if sig == syscall.SIGINT {
 						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")

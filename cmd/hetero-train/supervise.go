@@ -42,7 +42,7 @@ func startRanks(ctx context.Context, opts trainOptions) error {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
 	defer signal.Stop(signals)
 	others := &lines{out: opts.screen}
 	err = supervisor.Run(ctx, supervisor.Options{

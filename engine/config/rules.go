@@ -65,6 +65,10 @@ var rules = []rule{
 	mixedPairs("augment.mixup", func(a *Augment) float64 { return a.Mixup }),
 	mixedPairs("augment.cutmix", func(a *Augment) float64 { return a.Cutmix }),
 	{key: "model.ghost_group", with: []string{"model.batch_norm", "data.batch_size", "train.grad_accumulation"}, check: ghostGroup},
+	{key: "train.early_stop_patience", with: []string{"train.eval_interval"}, check: func(c *Config) *Fault {
+		return unless(c.Train.EarlyStopPatience == 0 || c.Train.EvalInterval > 0, "only the end is evaluated",
+			fmt.Sprintf("%d with train.eval_interval = 0", c.Train.EarlyStopPatience), "0, or train.eval_interval of at least 1")
+	}},
 	{key: "optimizer.nesterov", with: []string{"optimizer.momentum", "optimizer.name"}, check: func(c *Config) *Fault {
 		return unless(!c.Optimizer.Nesterov || c.Optimizer.Name != "sgd" || c.Optimizer.Momentum > 0, "Nesterov's form needs a momentum",
 			"true with optimizer.momentum = 0.0", "false, or optimizer.momentum above 0")

@@ -59,6 +59,9 @@ func TestRules(t *testing.T) {
 		{"group as large as the micro-batch", "model = {batch_norm = \"ghost\", ghost_group = 64}\ntrain.grad_accumulation = 2", ""},
 		{"group that does not divide the batch", "model = {batch_norm = \"ghost\", ghost_group = 48}", ""},
 
+		{"early stop without evaluations", "train = {early_stop_patience = 3, eval_interval = 0}", "train.early_stop_patience"},
+		{"early stop", "train = {early_stop_patience = 3, early_stop_metric = \"loss\"}", ""},
+
 		{"nesterov without momentum", "optimizer = {momentum = 0.0, nesterov = true}", "optimizer.nesterov"},
 		{"nesterov with momentum", "optimizer.nesterov = true", ""},
 		{"empty betas", "optimizer.betas = []", "optimizer.betas"},

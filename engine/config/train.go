@@ -2,18 +2,21 @@ package config
 
 // Train is the [train] table.
 type Train struct {
-	Epochs           int // 0 = no limit, then Steps or MaxSeconds ends the run
-	Steps            int // above 0: exactly so many optimizer steps
-	MaxSeconds       float64
-	Precision        string // auto, f32, bf16, fp16
-	GradAccumulation int    // micro-batches of an optimizer step
-	EvalInterval     int    // epochs; 0 = only at the end
-	LogInterval      int    // steps
-	LabelSmoothing   float64
-	ClipNorm         float64 // 0 = no clipping
-	NaNPatience      int     // steps
-	NaNRollbacks     int
-	Resume           string // auto, none, or the path of a checkpoint
+	Epochs            int // 0 = no limit, then Steps or MaxSeconds ends the run
+	Steps             int // above 0: exactly so many optimizer steps
+	MaxSeconds        float64
+	Precision         string // auto, f32, bf16, fp16
+	GradAccumulation  int    // micro-batches of an optimizer step
+	EvalInterval      int    // epochs; 0 = only at the end
+	LogInterval       int    // steps
+	LabelSmoothing    float64
+	ClipNorm          float64 // 0 = no clipping
+	NaNPatience       int     // steps
+	NaNRollbacks      int
+	EarlyStopPatience int    // evaluations; 0 = never
+	EarlyStopMetric   string // top1, top5, loss
+	EarlyStopMinDelta float64
+	Resume            string // auto, none, or the path of a checkpoint
 }
 
 // Keys lists the table's keys.
@@ -41,6 +44,12 @@ func (t *Train) Keys() []Key {
 			Doc("A step whose gradient holds NaN or Inf is skipped and counted; after so many in a row the run goes back to its last checkpoint."),
 		Int(&t.NaNRollbacks, "nan_rollbacks", 2).
 			Doc("After so many of those returns the next one ends the run (exit 4, diverged)."),
+		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").
+			Doc("The run ends, saved, once so many evaluations in a row were no better than the best before them. 0: never."),
+		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").
+			Doc("What of an evaluation has to become better for `early_stop_patience`."),
+		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).
+			Doc("An evaluation is better if it is so by more than this: of `top1` and `top5` as a share, 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").
 			Doc("`auto`: goes on from the newest valid checkpoint of the run, or starts it. `none`: starts anew and moves the old run aside. Anything else: the folder of the checkpoint to go on from."),
 	}

@@ -32,6 +32,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
 	}
 	r.evalOwed = false
+	r.stopping.note(r.EarlyStop, e)
 	sound := !math.IsNaN(e.Loss) && !math.IsInf(e.Loss, 0) && r.nanRow == 0
 	if best := r.result.Best; sound && (best == nil || e.Top1 > float64(best.Value)) {
 		e.Best = true

@@ -35,6 +35,7 @@ func (s RankStep) Compute() time.Duration {
 // wish is what a rank wants the run to do after a step. What one wants, all do.
 type wish struct {
 	stop, timeOver bool
+	save           bool   // a checkpoint of the step
 	unready        bool   // not to change shares yet: its plans are still being made
 	change         uint32 // hash of the shares that it goes over to, 0: none. Unlike the others it must be the same on all
 }
@@ -65,6 +66,7 @@ const (
 	flagStop = 1 << iota
 	flagTimeOver
 	flagUnready
+	flagSave
 )
 
 func newReports(dev device.Device, comm collective.Communicator) (*reports, error) {
@@ -101,7 +103,7 @@ func (x *reports) put(s *RankStep, w wish) {
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
 		change: w.change, replaced: uint32(s.Replaced),
-		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready),
+		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave),
 		throttle: s.Load.Throttle, load: s.Load.row()}
 }
 
@@ -120,7 +122,7 @@ func (x *reports) read() ([]RankStep, wish, error) {
 			Load: r.load.load(r.throttle), Replaced: int(r.replaced)}
 		flags |= r.flags
 	}
-	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0}, nil
+	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0}, nil
 }
 
 func flag(set bool, bit uint16) uint16 {

@@ -54,7 +54,7 @@ func (r *run) restore(s checkpoint.State) error {
 		if err := json.Unmarshal(raw, &last); err != nil {
 			return fmt.Errorf("checkpoint of step %d: state of the loop: %w", s.Step, err)
 		}
-		r.result.LastLoss, r.result.LastEval, r.evalOwed = float64(last.Loss), last.Eval, last.EvalOwed
+		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
 	}
 	r.settleEnd()
 	// Settings that changed since may have brought the run to the end of an epoch, or to its own.
@@ -79,6 +79,7 @@ type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
 	EvalOwed bool             `json:"eval_owed"`
+	Stopping stopping         `json:"early_stop"`
 }
 
 // rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see

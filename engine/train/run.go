@@ -35,8 +35,12 @@ type Options struct {
 	EvalInterval int  // epochs
 	EvalAverage  bool // evaluations are of the averaged weights, where there are averages
 
+	EarlyStop EarlyStop
+
 	SaveSteps    int64 // checkpoint each so many steps
 	SaveInterval time.Duration
+	// SaveRequests counts what asked for a checkpoint so far, on this rank: a signal. One rank that was asked has the run saved. nil: nothing does.
+	SaveRequests func() int64
 	Beside       bool // checkpoints in mid-run are written while training goes on
 	KeepBest     bool
 
@@ -85,6 +89,7 @@ type Result struct {
 	Epochs      float64
 	Interrupted bool    // the context was cancelled: saved, to be resumed
 	OutOfTime   bool    // MaxDuration was reached: likewise
+	GaveUp      string  // why EarlyStop ended the run; "": it did not
 	LastLoss    float64 // mean over the global batch of the last step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
@@ -110,8 +115,10 @@ type run struct {
 	savedStep  int64
 	saving     chan written // the save that is under way, nil if none is
 	nanRow     int          // skipped steps in a row
-	evalOwed   bool         // the evaluation of this step is due, but not done
-	asked      wish         // what the ranks agreed on after the last step
+	answered   int64        // of SaveRequests
+	stopping   stopping
+	evalOwed   bool // the evaluation of this step is due, but not done
+	asked      wish // what the ranks agreed on after the last step
 	alone      [1]RankStep
 	change     *change       // of shares that is under way; nil if none is
 	changed    bool          // with the step that follows
@@ -168,6 +175,10 @@ func (r *run) train(ctx context.Context) error {
 		want := r.wishes(ctx)
 		if want.stop {
 			break
+		}
+		if r.stopping.over(r.EarlyStop) {
+			r.result.GaveUp = r.stopping.reason(r.EarlyStop)
+			return r.leave(whole)
 		}
 		if want.timeOver {
 			r.result.OutOfTime = true

@@ -12,18 +12,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// saveWhenDue saves by steps or by time. A failure in mid-run (a full disk) is tried again at the next interval.
+// saveWhenDue saves by steps, by time, or because it was asked for. A failure in mid-run (a full disk) is tried again at the next interval.
 func (r *run) saveWhenDue(ctx context.Context) error {
 	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
 	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
-	if !(bySteps || byTime) || r.savedStep == r.step || r.step == r.end || r.wishes(ctx).stop {
+	want := r.wishes(ctx)
+	if !(bySteps || byTime || want.save) || r.savedStep == r.step || r.step == r.end || want.stop {
 		return nil // the end and an interruption are saved by finalSave
 	}
 	if r.nanRow > 0 {
 		return nil // not a state to go back to
 	}
+	r.answered = r.requests()
 	defer r.leaveOut()
 	return r.saveBeside()
+}
+
+// requests is how often this rank was asked to save.
+func (r *run) requests() int64 {
+	if r.SaveRequests == nil {
+		return 0
+	}
+	return r.SaveRequests()
 }
 
 // finalSave saves unless this very step is saved already.
@@ -143,7 +153,7 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
 		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
 	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow)}
-	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed})
+	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed, Stopping: r.stopping})
 	if err != nil {
 		return checkpoint.Snapshot{}, fmt.Errorf("checkpoint of step %d: %w", r.step, err)
 	}

@@ -21,7 +21,8 @@ func (r *run) leads() bool { return r.rank() == 0 }
 
 // own is what this rank wants by itself. Time is rank 0's affair. The error is that of plans for other shares.
 func (r *run) own(ctx context.Context) (wish, error) {
-	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration}
+	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
+		save: r.requests() > r.answered}
 	if r.change == nil {
 		return w, nil
 	}
