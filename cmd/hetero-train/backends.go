@@ -54,7 +54,7 @@ func buildModel(m *config.Model) (models.Classifier, error) {
 	case *simpleCNNOptions:
 		return simplecnn.Build(simplecnn.Options{Channels: o.Channels, Dropout: o.Dropout}), nil
 	case *resnetOptions:
-		return resnet.Build(resnet.Family[m.Name], resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual}), nil
+		return resnet.Build(resnet.Family[m.Name], resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual, StochasticDepth: o.StochasticDepth}), nil
 	}
 	return nil, usageError("model.name: this program was built without model %q", m.Name)
 }

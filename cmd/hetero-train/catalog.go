@@ -48,6 +48,7 @@ func (o *simpleCNNOptions) Keys() []config.Key {
 type resnetOptions struct {
 	Stem             string // imagenet, cifar
 	ZeroInitResidual bool
+	StochasticDepth  float64
 }
 
 // Keys lists them.
@@ -57,5 +58,7 @@ func (o *resnetOptions) Keys() []config.Key {
 			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision: a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling: it reaches them at 32x32, which is more accurate on small images and costs about 16 times the compute."),
 		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).
 			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),
+		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Below(1).
+			Doc("Probability with which the last block's residual branch is dropped for a sample while training, and is 1/(1 - p) times as large otherwise; from 0 at the first block on it rises in a straight line, as timm's `--drop-path`. 0.05 to 0.2 against overfitting of long runs. 0: none."),
 	}
 }

@@ -187,3 +187,15 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 		t.Errorf("got exit code %d, want %d\n%s", code, exitTerminated, rest)
 	}
 }
+
+func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	e := finish(t, p.command(dir, "train.steps=300", "train.log_interval=1", "checkpoint.interval_steps=0"), syscall.SIGUSR1)
+	e.check(t, exitDone, "SIGUSR1: saving after this step, training goes on")
+	if !strings.Contains(e.stderr, `"msg":"saved"`) || !strings.Contains(e.stdout, "step 300/300") {
+		t.Errorf("want a checkpoint named in the log, and all steps:\n%s%s", e.stdout, e.stderr)
+	}
+	if saved, err := filepath.Glob(filepath.Join(dir, "run", "checkpoints", "step-*")); err != nil || len(saved) < 2 {
+		t.Errorf("got the checkpoints %v (%v), want one in mid-run and one at the end", saved, err)
+	}
+}

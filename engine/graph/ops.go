@@ -114,6 +114,11 @@ func (g *Graph) Binary(name string, f device.BinaryFunc, a, b *Value) *Value {
 	return g.one(name, device.Binary{Func: f}, a, b)
 }
 
+// Full is a value whose elements are all the same.
+func (g *Graph) Full(name string, dt tensor.DType, value float64, shape ...int) *Value {
+	return g.one(name, device.Fill{DType: dt, Shape: shape, Value: value})
+}
+
 // Dropout zeroes elements of x (N, …) with probability p; ids (N) i64 are the sample ids, key (2) u32 the
 // step's key, stream tells the layers of a model apart.
 func (g *Graph) Dropout(name string, x, ids, key *Value, p float64, stream uint32) *Value {

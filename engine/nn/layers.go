@@ -128,6 +128,16 @@ func (n *Net) GlobalAvgPool(name string, x *graph.Value) *graph.Value {
 	return n.Graph.GlobalAvgPool(name, x)
 }
 
+// StochasticDepth is torchvision's in mode "row": while training it makes branch x (N, C, H, W) of a residual block zero for samples, with
+// probability p, and 1/(1-p) times as large for the others. Which ones depends on the sample and the epoch, as for Dropout.
+func (n *Net) StochasticDepth(name string, x *graph.Value, p float64) *graph.Value {
+	if !n.Training || p == 0 {
+		return x
+	}
+	rows := n.Graph.Full(name+" ones", x.DType, 1, x.Shape[0], 1, 1, 1)
+	return n.Graph.Binary(name, graph.Mul, x, n.Dropout(name+" rows", rows, p))
+}
+
 // Dropout zeroes elements with probability p while training.
 func (n *Net) Dropout(name string, x *graph.Value, p float64) *graph.Value {
 	if !n.Training || p == 0 {

@@ -96,6 +96,18 @@ func TestLayersDeclareParametersAndNodes(t *testing.T) {
 			"max_pool2d {Window:{Stride:[2 2] Padding:[0 0] Dilation:[1 1]} Kernel:[2 2] Train:true} train -> f32(1, 2, 4, 4)",
 			"global_avg_pool {} global -> f32(1, 2)",
 		}},
+		{"stochastic depth is one number a sample", nn.Net{Training: true}, func(net *nn.Net, g *graph.Graph) {
+			x := g.Input("x", tensor.BF16, 4, 3, 2, 2)
+			net.IDs, net.Key = g.Input("ids", tensor.I64, 4), g.Input("key", tensor.U32, 2)
+			x = net.StochasticDepth("none", x, 0)
+			x = net.StochasticDepth("a", x, 0.25)
+			net.Training = false
+			net.StochasticDepth("eval", x, 0.5)
+		}, []string{
+			"fill {DType:bf16 Shape:(4, 1, 1, 1) Value:1} a ones -> bf16(4, 1, 1, 1)",
+			"dropout {P:0.25 Stream:1} a rows -> bf16(4, 1, 1, 1)",
+			"binary {Func:mul} a -> bf16(4, 3, 2, 2)",
+		}},
 		{"each dropout has its stream, and there is none for evaluation or probability 0", nn.Net{Training: true}, func(net *nn.Net, g *graph.Graph) {
 			x := g.Input("x", tensor.F32, 4, 3)
 			net.IDs, net.Key = g.Input("ids", tensor.I64, 4), g.Input("key", tensor.U32, 2)

@@ -90,6 +90,7 @@ func TestGradientsOfModelsEqualFiniteDifferences(t *testing.T) {
 		{"simple_cnn", small, 4, 8},
 		{"resnet of basic blocks", tinyBasic, 2, 3},
 		{"resnet of bottlenecks with the imagenet stem", tinyBottleneck, 2, 6},
+		{"resnet that drops branches", resnet.Build(resnet.Depth{Blocks: [4]int{2, 1, 0, 0}}, resnet.Options{CIFARStem: true, StochasticDepth: 0.6}), 4, 3},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(t, reference.New(), classifierGraph(t, c.model, c.n, c.size, tensor.F64, true))

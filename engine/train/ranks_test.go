@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/local"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
@@ -208,6 +209,12 @@ func TestUnequalSharesTrainAsOneRank(t *testing.T) {
 			follows(t, alone(t, c.crew.options, openReference), c.crew.start(t))
 		})
 	}
+	t.Run("cpu, branches dropped by sample", func(t *testing.T) {
+		o := testOptions()
+		o.Model = resnet.Build(resnet.Depth{Blocks: [4]int{1, 1, 0, 0}}, resnet.Options{CIFARStem: true, StochasticDepth: 0.5})
+		c := crew{open: openCPU, options: o, shares: []int{3, 3}, sync: true, dir: t.TempDir(), splitter: rotating{[][]int{{1, 5}, {6, 0}}}}
+		follows(t, alone(t, o, openCPU), c.start(t))
+	})
 	t.Run("cpu", func(t *testing.T) {
 		o := testOptions()
 		o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2})

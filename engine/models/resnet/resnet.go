@@ -29,6 +29,9 @@ type Options struct {
 	CIFARStem bool
 	// ZeroInitResidual starts the last BatchNorm of each block at gamma 0.
 	ZeroInitResidual bool
+	// StochasticDepth is the probability with which training drops the residual branch of the last block for a sample; the first block's is 0,
+	// those between lie on a straight line.
+	StochasticDepth float64
 }
 
 // Build returns the network of a depth.
@@ -48,6 +51,7 @@ func Build(d Depth, o Options) models.Classifier {
 		if d.Bottleneck {
 			block = bottleneck
 		}
+		at, blocks := 0, d.Blocks[0]+d.Blocks[1]+d.Blocks[2]+d.Blocks[3]
 		for stage, count := range d.Blocks {
 			for i := range count {
 				stride := 1
@@ -55,7 +59,9 @@ func Build(d Depth, o Options) models.Classifier {
 					stride = 2
 				}
 				net.NextLayer()
-				x = block(net, fmt.Sprintf("layer%d.%d", stage+1, i), x, channels, stride, o) // (N, E·C, H', W')
+				drop := o.StochasticDepth * float64(at) / float64(max(blocks-1, 1))
+				x = block(net, fmt.Sprintf("layer%d.%d", stage+1, i), x, channels, stride, drop, o) // (N, E·C, H', W')
+				at++
 			}
 			channels *= 2
 		}
@@ -66,21 +72,30 @@ func Build(d Depth, o Options) models.Classifier {
 }
 
 // basic is two 3x3 convolutions beside a shortcut.
-func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, o Options) *graph.Value {
+func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
 	y = net.Conv2D(name+".conv2", y, nn.Conv{Out: channels, Kernel: 3, Padding: 1})
-	return net.BatchNorm(name+".bn2", y, nn.Norm{ReLU: true, Residual: shortcut(net, name, x, channels, stride), ZeroInit: o.ZeroInitResidual})
+	return residual(net, name, name+".bn2", y, shortcut(net, name, x, channels, stride), drop, o)
 }
 
 // bottleneck reduces the channels by a 1x1 convolution, works on them, and expands them again.
-func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, o Options) *graph.Value {
+func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
 	y = net.Conv2D(name+".conv2", y, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
 	y = net.BatchNorm(name+".bn2", y, nn.Norm{ReLU: true})
 	y = net.Conv2D(name+".conv3", y, nn.Conv{Out: 4 * channels, Kernel: 1})
-	return net.BatchNorm(name+".bn3", y, nn.Norm{ReLU: true, Residual: shortcut(net, name, x, 4*channels, stride), ZeroInit: o.ZeroInitResidual})
+	return residual(net, name, name+".bn3", y, shortcut(net, name, x, 4*channels, stride), drop, o)
+}
+
+// residual ends a block: the last normalisation of branch y, which may be dropped, the shortcut, ReLU.
+func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop float64, o Options) *graph.Value {
+	if drop == 0 || !net.Training {
+		return net.BatchNorm(norm, y, nn.Norm{ReLU: true, Residual: shortcut, ZeroInit: o.ZeroInitResidual})
+	}
+	y = net.StochasticDepth(name+".drop", net.BatchNorm(norm, y, nn.Norm{ZeroInit: o.ZeroInitResidual}), drop)
+	return net.Graph.Unary(name+".relu", graph.ReLU, net.Graph.Binary(name+".add", graph.Add, y, shortcut))
 }
 
 // shortcut is x itself, or its projection where the shape changes.

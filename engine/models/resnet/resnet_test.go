@@ -23,6 +23,9 @@ func build(t *testing.T, model models.Classifier, size, classes int, training bo
 	t.Helper()
 	g, err := graph.Build(func(g *graph.Graph) {
 		net := &nn.Net{Graph: g, Training: training, Compute: tensor.F32}
+		if training {
+			net.IDs, net.Key = g.Input("ids", tensor.I64, 1), g.Input("key", tensor.U32, 2)
+		}
 		logits := model(net, g.Input("images", tensor.F32, 1, 3, size, size), classes)
 		g.Output("logits", logits)
 		if training {
@@ -263,5 +266,33 @@ func TestImagesWithTheWrongNumberOfDimensionsAreAnErrorNamingTheNode(t *testing.
 	var fault *graph.BuildError
 	if !errors.As(err, &fault) || fault.Node != "conv1" {
 		t.Errorf("got %v, want a BuildError of conv1", err)
+	}
+}
+
+// drops are the probabilities with which branches are dropped, by block.
+func drops(g *graph.Graph) map[string]float64 {
+	out := map[string]float64{}
+	for _, n := range g.Nodes {
+		if op, ok := n.Op.(device.Dropout); ok {
+			out[strings.TrimSuffix(n.Name, ".drop rows")] = op.P
+		}
+	}
+	return out
+}
+
+func TestBranchesAreDroppedByALinearRule(t *testing.T) {
+	o := resnet.Options{StochasticDepth: 0.7}
+	got := drops(build(t, resnet.Build(resnet.Family["resnet18"], o), 32, 10, true))
+	want := []string{"layer1.0", "layer1.1", "layer2.0", "layer2.1", "layer3.0", "layer3.1", "layer4.0", "layer4.1"}
+	if len(got) != 7 { // the first block drops nothing
+		t.Errorf("got %v, want 7 blocks", got)
+	}
+	for i, name := range want {
+		if math.Abs(got[name]-0.1*float64(i)) > 1e-12 {
+			t.Errorf("%s: got %g, want %g", name, got[name], 0.1*float64(i))
+		}
+	}
+	if got := drops(build(t, resnet.Build(resnet.Family["resnet18"], o), 32, 10, false)); len(got) != 0 {
+		t.Errorf("evaluation drops %v", got)
 	}
 }
