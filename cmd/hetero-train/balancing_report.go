@@ -81,7 +81,7 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	}
 	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.file, err = openDecisions(filepath.Join(r.dir, decisionsFile), kept); err != nil {
+	if r.file, err = openLines(filepath.Join(r.dir, decisionsFile), kept); err != nil {
 		return withCode(exitIO, fmt.Errorf("decisions of the balancer: %w", err))
 	}
 	j.later(func() error { return r.file.Close() })
@@ -89,8 +89,8 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	return nil
 }
 
-// openDecisions opens the file behind the decisions of the first steps; later ones are of steps that come again.
-func openDecisions(path string, steps int64) (*os.File, error) {
+// openLines opens a file of one JSON object a line behind those of the first steps; later ones are of steps that come again.
+func openLines(path string, steps int64) (*os.File, error) {
 	text, err := os.ReadFile(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -114,7 +114,7 @@ func openDecisions(path string, steps int64) (*os.File, error) {
 
 // rolledBack drops what was decided in steps that come again.
 func (r *balanceReport) rolledBack(step int64) {
-	file, err := openDecisions(filepath.Join(r.dir, decisionsFile), step)
+	file, err := openLines(filepath.Join(r.dir, decisionsFile), step)
 	if err == nil {
 		err = r.file.Close()
 		r.file = file

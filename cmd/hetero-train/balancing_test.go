@@ -179,7 +179,7 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openDecisions(path, 10)
+	f, err := openLines(path, 10)
 	if err != nil {
 		t.Fatal(err)
 	}

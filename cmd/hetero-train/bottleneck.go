@@ -37,6 +37,13 @@ func (j *job) watchers(screen *console, records *records, resume *checkpoint.Sta
 		}
 		all = append(all, board)
 	}
+	if j.cfg.Train.NormsInterval > 0 {
+		norms, err := j.openNorms(resume)
+		if err != nil {
+			return nil, withCode(exitIO, err)
+		}
+		all = append(all, norms)
+	}
 	return all, nil
 }
 

@@ -331,7 +331,7 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 func (j *job) sharedOptions() (o train.Options, err error) {
 	c := j.cfg
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
-		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, KeepBest: c.Checkpoint.Best,
+		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
 		o.Load = j.openLoad()

@@ -33,6 +33,7 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
+		Norms:   c.Train.NormsInterval > 0 && j.team.leads(), // the same on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
 	}, nil
 }

@@ -9,6 +9,7 @@ type Train struct {
 	GradAccumulation  int    // micro-batches of an optimizer step
 	EvalInterval      int    // epochs; 0 = only at the end
 	LogInterval       int    // steps
+	NormsInterval     int    // steps; 0 = never
 	LabelSmoothing    float64
 	ClipNorm          float64 // 0 = no clipping
 	NaNPatience       int     // steps
@@ -36,6 +37,8 @@ func (t *Train) Keys() []Key {
 			Doc("Epochs between two evaluations. The last step is always evaluated (a run that `max_seconds` ends has not come to it); 0: nothing but that."),
 		Int(&t.LogInterval, "log_interval", 10).Unit("steps").AtLeast(1).
 			Doc("Steps between two progress lines."),
+		Int(&t.NormsInterval, "norms_interval", 0).Unit("steps").
+			Doc("Steps between two lines of `logs/norms.jsonl`: for each parameter the norms of its gradient before clipping, of itself, and of the step's update. Costs rank 0 the memory of one more copy of the trained parameters, and time in those steps alone. 0: none."),
 		Float(&t.LabelSmoothing, "label_smoothing", 0).Below(1).
 			Doc("Share of the target's probability that is spread evenly over all classes."),
 		Float(&t.ClipNorm, "clip_norm", 0).

@@ -35,6 +35,7 @@ type ReplicaOptions struct {
 	Seed           uint64
 	Optimizer      optim.Options
 	Average        optim.AverageOptions // of the weights; a Decay of 0: there is none
+	Norms          bool                 // Options.NormsInterval measures single parameters
 	Peers          *Peers               // nil: this replica trains alone
 
 	logits bool // the pass gives them, too: for a Predictor
@@ -61,6 +62,7 @@ type Replica struct {
 	state  *plan.State
 	optim  *optim.Optimizer
 	mean   *optim.Average // nil: no averages
+	norms  *optim.Norms   // nil: parameters are not measured
 	stream device.Stream
 	arena  device.Buffer
 	now    *share // what is trained with
@@ -202,6 +204,12 @@ func (r *Replica) allocate() (err error) {
 		}
 		r.closer.add(r.mean.Close)
 	}
+	if r.opts.Norms {
+		if r.norms, err = optim.NewNorms(r.cache, r.state, grads); err != nil {
+			return err
+		}
+		r.closer.add(r.norms.Close)
+	}
 	if err := r.openSync(grads); err != nil {
 		return err
 	}
@@ -303,6 +311,9 @@ func (r *Replica) PredictedBytes() int64 {
 	}
 	if r.mean != nil {
 		bytes += r.mean.Bytes()
+	}
+	if r.norms != nil {
+		bytes += r.norms.Bytes()
 	}
 	if r.sums != nil {
 		bytes += r.sums.Bytes()

@@ -36,6 +36,8 @@ type Options struct {
 	EvalAverage  bool // evaluations are of the averaged weights, where there are averages
 
 	EarlyStop EarlyStop
+	// NormsInterval: each so many steps the record holds norms of single parameters, if the replica measures them; 0: never.
+	NormsInterval int64
 
 	SaveSteps    int64 // checkpoint each so many steps
 	SaveInterval time.Duration
@@ -293,7 +295,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	if err := r.sum(ctx, whole, &own, &out); err != nil {
 		return own, out, err
 	}
-	err = r.Replica.update(rate, &out)
+	err = r.Replica.update(rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, &out)
 	r.leaveOut()
 	return own, out, err
 }

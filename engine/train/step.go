@@ -9,6 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
+	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
 // Batches hands out the micro-batches of a run, one after the other.
@@ -32,9 +33,10 @@ func (t StepTimes) Total() time.Duration {
 
 // StepResult is what one optimizer step gave on this rank.
 type StepResult struct {
-	Sums             // of this rank's samples
-	GradNorm float64 // of the gradient of the mean loss, before clipping
-	Updated  bool    // false: the norm was not finite and nothing was updated
+	Sums                        // of this rank's samples
+	GradNorm float64            // of the gradient of the mean loss, before clipping
+	Updated  bool               // false: the norm was not finite and nothing was updated
+	Norms    []optim.ParamNorms // of single parameters, in a step that measures them; else nil
 	Times    StepTimes
 	Buckets  int   // sums of gradients over ranks
 	Bytes    int64 // that were summed
@@ -54,7 +56,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	if err := r.sumOverRanks(ctx, &out); err != nil {
 		return out, err
 	}
-	return out, r.update(rate, &out)
+	return out, r.update(rate, false, &out)
 }
 
 // clock tells parts of a step apart.
@@ -128,11 +130,21 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return nil
 }
 
-// update changes the parameters, and their averages where that is due.
-func (r *Replica) update(rate float64, out *StepResult) error {
+// update changes the parameters, and their averages where that is due. measure asks for norms of single parameters.
+func (r *Replica) update(rate float64, measure bool, out *StepResult) error {
 	clock := startClock()
+	if measure = measure && r.norms != nil; measure {
+		if err := r.norms.Before(r.stream); err != nil {
+			return err
+		}
+	}
 	if err := r.optim.Step(r.stream, rate, 1); err != nil {
 		return err
+	}
+	if measure {
+		if err := r.norms.After(r.stream); err != nil {
+			return err
+		}
 	}
 	if r.mean != nil {
 		if err := r.mean.Step(r.stream, r.optim.Steps()); err != nil {
@@ -143,6 +155,9 @@ func (r *Replica) update(rate float64, out *StepResult) error {
 		return fmt.Errorf("update: %w", err)
 	}
 	out.GradNorm, out.Updated = r.optim.Result()
+	if measure {
+		out.Norms = r.norms.Result()
+	}
 	clock.lap(&out.Times.Optimizer)
 	return nil
 }

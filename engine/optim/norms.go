@@ -1,0 +1,154 @@
+package optim
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/plan"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// ParamNorms are the Euclidean norms of one parameter in a step.
+type ParamNorms struct {
+	Name     string
+	Gradient float64 // of the mean loss, before clipping
+	Weight   float64 // after the step
+	Update   float64 // of the difference that the step made
+}
+
+// Norms measures single parameters in the steps that ask for it: in others it costs nothing but its memory, a copy of the trained parameters.
+type Norms struct {
+	state    *plan.State
+	all      []ParamNorms
+	chunks   []int         // partial sums of each parameter
+	stride   int64         // bytes of the partial sums of all parameters, of one kind
+	before   device.Buffer // values as they were, then what the step changed
+	partials device.Buffer // f64: of gradients, of values, of updates; those of a parameter start on a cache line
+	host     device.Buffer
+	program  device.Program
+	memory   []device.Buffer
+}
+
+// NewNorms measures the steps of the optimizer that updates state from grads.
+func NewNorms(cache *plan.Cache, state *plan.State, grads device.Buffer) (_ *Norms, err error) {
+	n := &Norms{state: state}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("norms of parameters: %w", err), n.Close())
+		}
+	}()
+	const line = 64 / 8 // partial sums on a cache line
+	for _, p := range state.Params.Params {
+		if p.Frozen {
+			break // so are all that follow
+		}
+		chunks := (int(p.Spec.Size()/p.Spec.DType.Size()) + normChunk - 1) / normChunk
+		n.all, n.chunks = append(n.all, ParamNorms{Name: p.Name}), append(n.chunks, chunks)
+		n.stride += int64((chunks + line - 1) / line * line * 8)
+	}
+	if n.before, err = n.flat(state.Params.TrainBytes); err != nil {
+		return nil, err
+	}
+	if n.partials, err = n.flat(3 * n.stride); err != nil {
+		return nil, err
+	}
+	if n.host, err = cache.Device.AllocHost(3 * n.stride); err != nil {
+		return nil, err
+	}
+	n.memory = append(n.memory, n.host)
+	return n, n.build(cache, grads)
+}
+
+func (n *Norms) flat(bytes int64) (device.Buffer, error) {
+	b, err := n.state.NewFlat(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("%d bytes: %w", bytes, err)
+	}
+	n.memory = append(n.memory, b)
+	return b, nil
+}
+
+// build makes what runs behind the update.
+func (n *Norms) build(cache *plan.Cache, grads device.Buffer) error {
+	params := n.state.Params
+	whole := device.Spec(params.DType, params.TrainElements())
+	at := func(b device.Buffer) device.Region { return device.Region{Buffer: b, Bytes: whole.Size()} }
+	sub, err := cache.Compile(device.Binary{Func: device.Sub}, []device.TensorSpec{whole, whole}, []device.TensorSpec{whole})
+	if err != nil {
+		return err
+	}
+	steps := []device.Step{{Launch: &device.Launch{Name: "update", Kernel: sub, In: []device.Region{at(n.before), at(n.state.Values)}, Out: []device.Region{at(n.before)}}}}
+	for kind, of := range []device.Buffer{grads, n.state.Values, n.before} {
+		to := int64(kind) * n.stride
+		for i, chunks := range n.chunks {
+			p := params.Params[i]
+			x, partial := device.Spec(params.DType, int(p.Spec.Size()/params.DType.Size())), device.Spec(tensor.F64, chunks)
+			k, err := cache.Compile(device.SumSquares{Chunk: normChunk}, []device.TensorSpec{x}, []device.TensorSpec{partial})
+			if err != nil {
+				return err
+			}
+			steps = append(steps, device.Step{Launch: &device.Launch{Name: "sum_squares " + p.Name, Kernel: k,
+				In: []device.Region{{Buffer: of, Offset: p.Offset, Bytes: x.Size()}}, Out: []device.Region{{Buffer: n.partials, Offset: to, Bytes: partial.Size()}}}})
+			to += (partial.Size() + 63) / 64 * 64
+		}
+	}
+	n.program, err = cache.Device.NewProgram(steps)
+	return err
+}
+
+// Before enqueues what has to be done before the optimizer's step.
+func (n *Norms) Before(s device.Stream) error {
+	bytes := n.state.Params.TrainBytes
+	return s.Copy(device.Region{Buffer: n.before, Bytes: bytes}, device.Region{Buffer: n.state.Values, Bytes: bytes})
+}
+
+// After enqueues what has to be done behind it.
+func (n *Norms) After(s device.Stream) error {
+	if err := s.Run(n.program); err != nil {
+		return fmt.Errorf("norms of parameters: %w", err)
+	}
+	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride}, device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
+}
+
+// Result is the norms, in the order of the flat buffer, once the stream is done; valid until the next After.
+func (n *Norms) Result() []ParamNorms {
+	mem, at := n.host.Host(), int64(0)
+	for i, chunks := range n.chunks {
+		norm := func(kind int64) float64 {
+			sum := 0.0
+			for c := range int64(chunks) {
+				sum += math.Float64frombits(binary.LittleEndian.Uint64(mem[kind*n.stride+at+8*c:]))
+			}
+			return math.Sqrt(sum)
+		}
+		n.all[i].Gradient, n.all[i].Weight, n.all[i].Update = norm(0), norm(1), norm(2)
+		at += (int64(chunks)*8 + 63) / 64 * 64
+	}
+	return n.all
+}
+
+// Bytes is the device memory that measuring takes.
+func (n *Norms) Bytes() (bytes int64) {
+	for _, b := range n.memory {
+		if b != n.host {
+			bytes += b.Bytes()
+		}
+	}
+	return bytes
+}
+
+// Close frees it.
+func (n *Norms) Close() error {
+	var errs []error
+	if n.program != nil {
+		errs = append(errs, n.program.Close())
+	}
+	for _, b := range n.memory {
+		errs = append(errs, b.Free())
+	}
+	n.program, n.memory = nil, nil
+	return errors.Join(errs...)
+}
