@@ -8,23 +8,25 @@ import (
 
 // estimate is what is known of one rank's curve. Times are kept as logarithms, because ranks vary in proportion to their time.
 //
-// Each share that was measured is a cell: a Kalman filter of one state, whose variance grows with every window, so that old knowledge
-// fades. Between and beyond the cells the curve comes from a regression ([estimate.fit]).
+// Each share that was measured is a cell, and the cells are the states of one Kalman filter. From window to window the rank's speed wanders, which
+// moves all of them alike, so that what one share shows counts for the others; and each by itself wanders a little where it is not
+// measured, because the shape of a curve may change. Between and beyond the cells the curve comes from a regression ([estimate.fit]).
 type estimate struct {
 	cells   []cell
-	noise   float64 // variance of the log of a step's time
-	weight  float64 // steps behind noise
-	drift   float64 // innovations of late, summed with forgetting: many of one sign are no noise
-	current int     // index of the cell measured last, -1 before the first measurement
-	assumed bool    // cells are from an earlier run: their height is not this run's
-	shifted float64 // by how much the last window moved all cells, log; 0: it did not
+	cov     [][]float64 // of the cells' logs: how wrong they may be, together
+	wander  float64     // standard deviation by which the rank's speed wanders from window to window, log
+	noise   float64     // variance of the log of a step's time
+	weight  float64     // steps behind noise
+	drift   float64     // innovations of late, summed with forgetting: many of one sign are no noise
+	current int         // index of the cell measured last, -1 before the first measurement
+	assumed bool        // cells are from an earlier run: their height is not this run's
+	shifted float64     // by how much the last window moved all cells, log; 0: it did not
 }
 
 type cell struct {
-	samples  float64
-	log      float64 // of seconds
-	variance float64 // of log
-	age      int     // windows since it was measured
+	samples float64
+	log     float64 // of seconds
+	age     int     // windows since it was measured
 }
 
 // What the estimate takes for granted, all relative to a rank's time.
@@ -33,23 +35,29 @@ const (
 	priorWeight  = 4.0    // steps that priorNoise counts as
 	memoryWeight = 120.0  // steps that noise is averaged over
 	windowNoise  = 0.002  // standard deviation of a window's mean that more steps do not reduce
-	wander       = 0.0002 // standard deviation by which a rank's speed wanders from window to window
-	stale        = 0.002  // likewise of a share that is not measured
-	priorError   = 0.05   // standard deviation of a curve from an earlier run
-	priorCells   = 10     // that a curve from an earlier run becomes
+	stale        = 0.0003 // standard deviation by which a share that is not measured wanders besides, a window
+	leastWander  = 0.00003
+	firstWander  = 0.00005
+	mostWander   = 0.003
+	wanderRate   = 0.1  // by which a window changes wander, at most twice that, log
+	wanderBias   = 0.3  // of innovations one after the other: less than chance means that the speed does not wander
+	priorError   = 0.05 // standard deviation of a curve from an earlier run
+	priorCells   = 10   // that a curve from an earlier run becomes
 	mostCells    = 14
 	shiftSigmas  = 4.5  // an innovation of so many standard deviations at a known share is a change of speed,
 	shiftLeast   = 0.03 // if it is at least this large
-	driftSigmas  = 4.0  // of the forgetting sum of innovations
-	driftForget  = 0.6
+	reshape      = 0.05 // by how much each other share may have moved otherwise, of the log of a change of speed
+	driftSigmas  = 4.4  // of the forgetting sum of innovations
+	driftForget  = 0.8
+	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
 )
 
 // newEstimate believes a curve of an earlier run, if there is one, in its shape from 1 sample to limit.
 func newEstimate(prior Curve, limit int) *estimate {
-	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, current: -1}
+	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, wander: firstWander, current: -1}
 	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
-			e.cells = append(e.cells, cell{samples: p.Samples, log: math.Log(p.Seconds), variance: priorError * priorError})
+			e.add(p.Samples, math.Log(p.Seconds), priorError*priorError)
 		}
 	}
 	e.assumed = len(e.cells) > 0
@@ -165,15 +173,45 @@ func median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
+// add makes a cell of a share that has none.
+func (e *estimate) add(samples, value, variance float64) {
+	n := len(e.cells)
+	e.cells = append(e.cells, cell{samples: samples, log: value})
+	for i := range e.cov {
+		e.cov[i] = append(e.cov[i], 0)
+	}
+	e.cov = append(e.cov, make([]float64, n+1, mostCells+1))
+	e.cov[n][n] = variance
+}
+
+// drop forgets a cell.
+func (e *estimate) drop(at int) {
+	e.cells = slices.Delete(e.cells, at, at+1)
+	e.cov = slices.Delete(e.cov, at, at+1)
+	for i := range e.cov {
+		e.cov[i] = slices.Delete(e.cov[i], at, at+1)
+	}
+	if at < e.current {
+		e.current--
+	}
+}
+
+// loosen says that all cells may have moved alike.
+func (e *estimate) loosen(variance float64) {
+	for _, row := range e.cov {
+		for j := range row {
+			row[j] += variance
+		}
+	}
+}
+
 // update takes in the mean log of a window.
 func (e *estimate) update(samples, value, variance float64) {
+	e.loosen(e.wander * e.wander)
 	for i := range e.cells {
-		by := wander
-		if e.cells[i].samples != samples {
-			by = stale
+		if e.cells[i].age++; e.cells[i].samples != samples {
+			e.cov[i][i] += stale * stale
 		}
-		e.cells[i].variance += by * by
-		e.cells[i].age++
 	}
 	if e.assumed {
 		e.assumed = false
@@ -185,67 +223,87 @@ func (e *estimate) update(samples, value, variance float64) {
 		if e.contradicts(samples, value, variance) {
 			e.move(value-math.Log(e.fit(samples).mean(samples)), variance)
 		}
-		e.cells = append(e.cells, cell{samples: samples, log: value, variance: variance})
-		e.current, e.drift = len(e.cells)-1, 0
+		e.current, e.drift = len(e.cells), 0
+		e.add(samples, value, variance)
 		return
 	}
 	e.current = at
-	c := &e.cells[at]
-	innovation := value - c.log
-	sigma := math.Sqrt(c.variance + variance)
+	innovation := value - e.cells[at].log
+	sigma := math.Sqrt(e.cov[at][at] + variance)
 	if math.Abs(innovation) > max(shiftSigmas*sigma, shiftLeast) {
-		e.shift(innovation, variance)
-		return
+		e.shift(innovation)
+	} else {
+		e.wanders(innovation/sigma, variance)
 	}
-	e.drift = driftForget*e.drift + innovation/sigma
-	if math.Abs(e.drift) > driftSigmas {
-		c.variance += 2 * variance // believe what is new
+	e.correct(innovation, variance)
+}
+
+// wanders learns from an innovation, in standard deviations, how much the rank's speed wanders. Of a filter that forgets as fast as it should, the innovations are
+// independent; one that lags behind has several of one sign.
+func (e *estimate) wanders(innovation, variance float64) {
+	together := min(max(innovation*e.drift/driftSpread-wanderBias, -2), 2)
+	e.wander = min(max(e.wander*exp(wanderRate*together), leastWander), mostWander)
+	e.drift = driftForget*e.drift + innovation
+	if math.Abs(e.drift) > driftSigmas*driftSpread {
+		e.loosen(2 * variance) // believe what is new
 		e.drift = 0
 	}
-	gain := c.variance / (c.variance + variance)
-	c.log += gain * innovation
-	c.variance *= 1 - gain
-	c.age = 0
+}
+
+// correct is the Kalman filter's: the current cell's innovation moves each cell by as much as their errors go together.
+func (e *estimate) correct(innovation, variance float64) {
+	at := slices.Clone(e.cov[e.current])
+	total := at[e.current] + variance
+	for i := range e.cells {
+		gain := at[i] / total
+		e.cells[i].log += gain * innovation
+		for j := range e.cells {
+			e.cov[i][j] -= gain * at[j]
+		}
+	}
+	e.cells[e.current].age = 0
 }
 
 // contradicts reports whether a share that was never measured before takes less time than a smaller one took, or more than a larger one,
 // beyond doubt: then the rank has changed its speed since.
 func (e *estimate) contradicts(samples, value, variance float64) bool {
 	const leastFall = 0.05 // curves may fall by a little, from tile to tile
-	return slices.ContainsFunc(e.cells, func(c cell) bool {
+	for i, c := range e.cells {
 		fall := c.log - value
 		if c.samples > samples {
 			fall = -fall
 		}
-		return fall > leastFall+shiftSigmas*math.Sqrt(c.variance+variance)
-	})
+		if fall > leastFall+shiftSigmas*math.Sqrt(e.cov[i][i]+variance) {
+			return true
+		}
+	}
+	return false
 }
 
 // shift says that the rank has become slower or faster by a factor, with the current share as evidence: so it is with every share. Cells that were
 // measured after the current one was last may be from either side of the change: they go, and so do times that nobody could measure.
-func (e *estimate) shift(by, variance float64) {
-	current := e.cells[e.current]
-	kept := e.cells[:0]
-	for i, c := range e.cells {
-		switch {
-		case i == e.current:
-			e.current = len(kept)
-			kept = append(kept, cell{samples: c.samples, log: c.log + by, variance: variance})
-		case c.age >= current.age && math.Abs(c.log+by) <= math.Log(mostSeconds):
-			c.log += by
-			c.variance += variance
-			kept = append(kept, c)
+func (e *estimate) shift(by float64) {
+	age := e.cells[e.current].age
+	for i := len(e.cells) - 1; i >= 0; i-- {
+		if c := e.cells[i]; i != e.current && (c.age < age || math.Abs(c.log+by) > math.Log(mostSeconds)) {
+			e.drop(i)
 		}
 	}
-	e.cells, e.drift, e.shifted = kept, 0, by
+	e.loosen(100 * by * by) // the change is what this window says, whatever was believed
+	for i := range e.cells {
+		if i != e.current {
+			e.cov[i][i] += square(reshape * by)
+		}
+	}
+	e.drift, e.shifted = 0, by
 }
 
 // move makes all cells slower by a factor, the log of which is known with a variance.
 func (e *estimate) move(by, variance float64) {
 	for i := range e.cells {
 		e.cells[i].log += by
-		e.cells[i].variance += variance
 	}
+	e.loosen(variance)
 }
 
 // reconsider takes the last window's shift back where this one, whatever its share, says that the rank is as it was before.
@@ -289,15 +347,21 @@ func (e *estimate) forget() {
 	}
 }
 
+// merge takes what the cell to be dropped says, moved along the curve, into the one to be kept.
 func (e *estimate) merge(keep, drop int) {
 	k, d := &e.cells[keep], e.cells[drop]
 	f := e.fit(k.samples)
 	moved := d.log + math.Log(f.mean(k.samples)/f.mean(d.samples))
-	weight := k.variance / (k.variance + d.variance)
-	k.log += weight * (moved - k.log)
-	k.variance *= 1 - weight
-	e.cells = slices.Delete(e.cells, drop, drop+1)
-	if drop < e.current {
-		e.current--
+	kk, dd, both := e.cov[keep][keep], e.cov[drop][drop], e.cov[keep][drop]
+	weight := 0.0
+	if apart := kk + dd - 2*both; apart > 0 {
+		weight = min(max((kk-both)/apart, 0), 1)
 	}
+	k.log += weight * (moved - k.log)
+	for i := range e.cells {
+		e.cov[keep][i] += weight * (e.cov[drop][i] - e.cov[keep][i])
+		e.cov[i][keep] = e.cov[keep][i]
+	}
+	e.cov[keep][keep] = square(1-weight)*kk + 2*weight*(1-weight)*both + square(weight)*dd
+	e.drop(drop)
 }

@@ -32,7 +32,7 @@ const (
 )
 
 // bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand.
-var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, 0}, {0.1, 0}, {0.3, -1}, {1, -2}}
+var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
 
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
 
@@ -59,26 +59,33 @@ func (f *fitted) kernel(a, b place) float64 {
 
 // fit is the curve around the share b0. The estimate must have a cell.
 func (e *estimate) fit(b0 float64) *fitted {
-	if f := likeliest(e.cells, b0); f != nil {
+	if f := likeliest(e.cells, e.cov, b0); f != nil {
 		return f
 	}
-	nearest := slices.MinFunc(e.cells, func(a, b cell) int {
-		return cmp.Compare(math.Abs(math.Log(a.samples/b0)), math.Abs(math.Log(b.samples/b0)))
-	})
-	return likeliest([]cell{nearest}, b0) // the cells contradict each other beyond what floats can hold
+	nearest := 0
+	for i, c := range e.cells {
+		if math.Abs(math.Log(c.samples/b0)) < math.Abs(math.Log(e.cells[nearest].samples/b0)) {
+			nearest = i
+		}
+	}
+	return likeliest(e.cells[nearest:nearest+1], [][]float64{{e.cov[nearest][nearest]}}, b0) // the cells contradict each other beyond what floats can hold
 }
 
 // likeliest is the curve through cells that bends as they most likely want it; nil if floats hold none, which never happens to a single cell.
-func likeliest(cells []cell, b0 float64) (best *fitted) {
+func likeliest(cells []cell, cov [][]float64, b0 float64) (best *fitted) {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
 	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
-	residual, noise := make([]float64, n), make([]float64, n)
+	residual, noise, times := make([]float64, n), make([][]float64, n), make([]float64, n)
+	flat := make([]float64, n*n)
 	for i, c := range cells {
 		common.cells[i] = common.place(c.samples)
-		z := exp(c.log) / common.scale
-		residual[i] = z - common.cells[i].mean
-		noise[i] = z * z * c.variance
+		times[i] = exp(c.log) / common.scale
+		residual[i] = times[i] - common.cells[i].mean
+		noise[i] = flat[i*n : (i+1)*n]
+		for j := range i + 1 {
+			noise[i][j] = times[i] * times[j] * cov[i][j]
+		}
 	}
 	highest := math.Inf(-1)
 	for _, bend := range bends {
@@ -96,7 +103,7 @@ func likeliest(cells []cell, b0 float64) (best *fitted) {
 }
 
 // solve factors the covariance of the cells and returns the log likelihood of what they say.
-func (f *fitted) solve(residual, noise []float64) (float64, bool) {
+func (f *fitted) solve(residual []float64, noise [][]float64) (float64, bool) {
 	n := len(f.cells)
 	l := make([][]float64, n) // lower Cholesky factor
 	flat := make([]float64, n*n)
@@ -104,9 +111,9 @@ func (f *fitted) solve(residual, noise []float64) (float64, bool) {
 	for i := range n {
 		l[i] = flat[i*n : (i+1)*n]
 		for j := 0; j <= i; j++ {
-			sum := f.kernel(f.cells[i], f.cells[j])
+			sum := f.kernel(f.cells[i], f.cells[j]) + noise[i][j]
 			if i == j {
-				sum += noise[i] + 1e-9
+				sum += 1e-9
 			}
 			for k := range j {
 				sum -= l[i][k] * l[j][k]

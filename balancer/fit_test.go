@@ -12,7 +12,7 @@ import (
 func estimated(sigma float64, times map[float64]float64) *estimate {
 	e := &estimate{current: 0}
 	for samples, seconds := range times {
-		e.cells = append(e.cells, cell{samples: samples, log: math.Log(seconds), variance: sigma * sigma})
+		e.add(samples, math.Log(seconds), sigma*sigma)
 	}
 	return e
 }
