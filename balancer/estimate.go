@@ -17,7 +17,7 @@ type estimate struct {
 	wander  float64     // standard deviation by which the rank's speed wanders from window to window, log
 	noise   float64     // variance of the log of a step's time
 	weight  float64     // steps behind noise
-	drift   float64     // innovations of late, summed with forgetting: many of one sign are no noise
+	drift   float64     // innovations of late in standard deviations, summed with forgetting: many of one sign are no noise
 	current int         // index of the cell measured last, -1 before the first measurement
 	assumed bool        // cells are from an earlier run: their height is not this run's
 	shifted float64     // by how much the last window moved all cells, log; 0: it did not
@@ -36,18 +36,18 @@ const (
 	memoryWeight = 120.0  // steps that noise is averaged over
 	windowNoise  = 0.002  // standard deviation of a window's mean that more steps do not reduce
 	stale        = 0.0003 // standard deviation by which a share that is not measured wanders besides, a window
-	leastWander  = 0.00003
 	firstWander  = 0.00005
+	leastWander  = 0.00003
 	mostWander   = 0.003
-	wanderRate   = 0.1  // by which a window changes wander, at most twice that, log
-	wanderBias   = 0.3  // of innovations one after the other: less than chance means that the speed does not wander
+	wanderRate   = 0.1  // by how much a window changes wander, log, for each unit that its innovation agrees with those before it,
+	wanderBias   = 0.3  // less this: what agrees by chance alone must not add up
 	priorError   = 0.05 // standard deviation of a curve from an earlier run
 	priorCells   = 10   // that a curve from an earlier run becomes
 	mostCells    = 14
 	shiftSigmas  = 4.5  // an innovation of so many standard deviations at a known share is a change of speed,
 	shiftLeast   = 0.03 // if it is at least this large
 	reshape      = 0.05 // by how much each other share may have moved otherwise, of the log of a change of speed
-	driftSigmas  = 4.4  // of the forgetting sum of innovations
+	driftSigmas  = 4.4  // of the forgetting sum of innovations: beyond that the speed is another one. Fewer would often be chance, among many ranks
 	driftForget  = 0.8
 	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
 )
@@ -238,8 +238,8 @@ func (e *estimate) update(samples, value, variance float64) {
 	e.correct(innovation, variance)
 }
 
-// wanders learns from an innovation, in standard deviations, how much the rank's speed wanders. Of a filter that forgets as fast as it should, the innovations are
-// independent; one that lags behind has several of one sign.
+// wanders learns from an innovation, in standard deviations, how much the rank's speed wanders. The innovations of a filter that forgets as fast as it
+// should are independent; of one that lags behind many have the same sign.
 func (e *estimate) wanders(innovation, variance float64) {
 	together := min(max(innovation*e.drift/driftSpread-wanderBias, -2), 2)
 	e.wander = min(max(e.wander*exp(wanderRate*together), leastWander), mostWander)

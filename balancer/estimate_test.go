@@ -160,6 +160,44 @@ func TestEstimateFollowsDrift(t *testing.T) {
 	}
 }
 
+func TestEstimateLearnsHowFastTheSpeedWanders(t *testing.T) {
+	for _, test := range []struct{ perWindow, least, most float64 }{{0, 0, 2 * firstWander}, {0.003, 10 * firstWander, mostWander}} {
+		var learnt []float64
+		for seed := range uint64(20) {
+			k, e := newRank(seed, 0.02), newEstimate(nil, 256)
+			for range 150 {
+				k.perSample *= 1 + test.perWindow
+				k.fixed *= 1 + test.perWindow
+				e.measure(64, k.window(64, 10))
+			}
+			learnt = append(learnt, e.wander)
+		}
+		if got := median(learnt); got < test.least || got > test.most {
+			t.Errorf("a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v", test.perWindow, got, test.least, test.most)
+		}
+	}
+}
+
+func TestOneShareTellsOfTheOthers(t *testing.T) {
+	// A rank gets slower by 0.2 % a window, 12 % in all, while it is measured at one share only: no single window is a change of speed.
+	k, e := newRank(9, 0.01), newEstimate(nil, 256)
+	for range 4 {
+		for _, samples := range []int{32, 64, 128} {
+			e.measure(samples, k.window(samples, 10))
+		}
+	}
+	for range 60 {
+		k.perSample *= 1.002
+		k.fixed *= 1.002
+		e.measure(128, k.window(128, 10))
+	}
+	for _, samples := range []int{32, 64, 128} {
+		if far := k.far(e, samples); far > 0.03 {
+			t.Errorf("%d samples are %.1f %% off", samples, 100*far)
+		}
+	}
+}
+
 func TestEstimateLearnsTheNoise(t *testing.T) {
 	for _, noise := range []float64{0.005, 0.02, 0.05, 0.2} {
 		k, e := newRank(11, noise), newEstimate(nil, 256)

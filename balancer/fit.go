@@ -31,7 +31,8 @@ const (
 	priorSlopeSigma = 0.3
 )
 
-// bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand.
+// bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand: what is measured must ask for a bend, or the noise of a few
+// cells would choose one, and what they know of each other were lost.
 var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
 
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }

@@ -86,7 +86,7 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 
 func TestHybridComesNearTheOracle(t *testing.T) {
 	type size struct{ ranks, seeds int }
-	sizes := []size{{2, 10}, {4, 10}, {8, 5}}
+	sizes := []size{{2, 10}, {4, 10}, {8, 5}, {64, 1}}
 	if *full {
 		sizes = []size{{2, 20}, {4, 20}, {8, 20}, {64, 20}, {1000, 3}}
 	}
@@ -100,7 +100,7 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 			if s.ranks >= 64 && noise.sigma < 0.1 {
 				noise.steps *= 3 // tiles of many ranks are found one after the other
 			}
-			if noise.sigma > 0.1 && (s.ranks > 64 || !*full && s.ranks > 2) {
+			if !*full && (noise.sigma > 0.1 && s.ranks > 2 || noise.sigma > 0.01 && s.ranks > 8) {
 				continue // minutes
 			}
 			for f, family := range families {
