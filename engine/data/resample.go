@@ -1,5 +1,7 @@
 package data
 
+import "github.com/hetero-train/hetero-train/engine/data/jpeg"
+
 // Bilinear resampling with antialiasing, as torchvision and Pillow do it for 8-bit images: along each axis an output
 // pixel is a weighted mean of the input pixels under a triangle as wide as the reduction (two input pixels at least),
 // weights in 22-bit fixed point, first along rows, then along columns, rounded to 8 bits in between. All pixel
@@ -80,6 +82,21 @@ func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
 	last := len(r.y.start) - 1
 	bottom := int(r.y.start[last] + r.y.num[last])
 	r.rows = resize(r.rows, (bottom-top)*x.count*3)
+	if jpeg.Resample(dst, src, width, r.x.list(), r.y.list(), r.rows) {
+		return
+	}
+	r.plain(dst, src, width, x, y)
+}
+
+func (t *taps) list() jpeg.Taps {
+	return jpeg.Taps{Start: t.start, Num: t.num, Weight: t.weight, Width: t.width}
+}
+
+// plain is resample in Go, with the weights set up: the same numbers.
+func (r *resampler) plain(dst, src []byte, width int, x, y axis) {
+	top := int(r.y.start[0])
+	last := len(r.y.start) - 1
+	bottom := int(r.y.start[last] + r.y.num[last])
 	for row := top; row < bottom; row++ {
 		r.x.horizontal(r.rows[(row-top)*x.count*3:][:x.count*3], src[row*width*3:][:width*3])
 	}

@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-#define HETERO_JPEG_VERSION 1
+#define HETERO_JPEG_VERSION 2
 
 typedef struct hetero_jpeg_decoder hetero_jpeg_decoder;
 
@@ -22,6 +22,13 @@ typedef struct hetero_jpeg_header {
   int32_t width, height; /* pixels */
   int32_t cmyk;          /* 1: four inks; decode refuses such images */
 } hetero_jpeg_header;
+
+/* Weights of one axis: output k is the sum over i < num[k] of weight[k * width + i] times input start[k] + i, divided by
+ * 2^22 and rounded. Weights are not negative and sum to about 2^22. */
+typedef struct hetero_taps {
+  const int32_t *start, *num, *weight;
+  int32_t count, width;
+} hetero_taps;
 
 typedef struct hetero_jpeg_api {
   uint32_t version; /* HETERO_JPEG_VERSION */
@@ -40,6 +47,11 @@ typedef struct hetero_jpeg_api {
    * rounded up. pixel_bytes must be exactly what that takes. Truncated and damaged images are errors. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
+
+  /* Resamples src (height, src_width, 3), src_bytes long, along rows, then along columns, rounding to bytes in between,
+   * to dst (y->count, x->count, 3). rows is room for (input rows that y reads, x->count, 3). */
+  void (*resample)(uint8_t *dst, const uint8_t *src, size_t src_bytes, int32_t src_width, const hetero_taps *x,
+                   const hetero_taps *y, uint8_t *rows);
 } hetero_jpeg_api;
 
 const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version);

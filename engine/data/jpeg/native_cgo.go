@@ -8,6 +8,8 @@ package jpeg
 #cgo nocallback hetero_header
 #cgo noescape hetero_decode
 #cgo nocallback hetero_decode
+#cgo noescape hetero_resample
+#cgo nocallback hetero_resample
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -47,6 +49,15 @@ static int32_t hetero_header(const hetero_jpeg_api* api, hetero_jpeg_decoder* d,
 static int32_t hetero_decode(const hetero_jpeg_api* api, hetero_jpeg_decoder* d, const uint8_t* data, size_t bytes,
                              int32_t denominator, uint8_t* pixels, size_t pixel_bytes, char* error, size_t n) {
 	return api->decode(d, data, bytes, denominator, pixels, pixel_bytes, error, n);
+}
+
+// Lists of weights are passed one by one: a struct of Go pointers may not cross.
+static void hetero_resample(const hetero_jpeg_api* api, uint8_t* dst, const uint8_t* src, size_t src_bytes, int32_t src_width,
+                            const int32_t* x_start, const int32_t* x_num, const int32_t* x_weight, int32_t x_count, int32_t x_width,
+                            const int32_t* y_start, const int32_t* y_num, const int32_t* y_weight, int32_t y_count, int32_t y_width,
+                            uint8_t* rows) {
+	const hetero_taps x = {x_start, x_num, x_weight, x_count, x_width}, y = {y_start, y_num, y_weight, y_count, y_width};
+	api->resample(dst, src, src_bytes, src_width, &x, &y, rows);
 }
 */
 import "C"
@@ -164,4 +175,11 @@ func (n *native) decode(data []byte, denominator int, pix []byte) error {
 		return n.err()
 	}
 	return nil
+}
+
+func (l *library) resample(dst, src []byte, width int, x, y Taps, rows []byte) {
+	list := func(v []int32) *C.int32_t { return (*C.int32_t)(unsafe.SliceData(v)) }
+	C.hetero_resample(l.api, (*C.uint8_t)(unsafe.SliceData(dst)), (*C.uint8_t)(unsafe.SliceData(src)), C.size_t(len(src)), C.int32_t(width),
+		list(x.Start), list(x.Num), list(x.Weight), C.int32_t(len(x.Start)), C.int32_t(x.Width),
+		list(y.Start), list(y.Num), list(y.Weight), C.int32_t(len(y.Start)), C.int32_t(y.Width), (*C.uint8_t)(unsafe.SliceData(rows)))
 }

@@ -18,3 +18,5 @@ type native struct{}
 func (*native) close()                           {}
 func (*native) header([]byte) (Header, error)    { return Header{}, errors.New("built without cgo") }
 func (*native) decode([]byte, int, []byte) error { return errors.New("built without cgo") }
+
+func (*library) resample([]byte, []byte, int, Taps, Taps, []byte) {}

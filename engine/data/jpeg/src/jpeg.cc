@@ -1,6 +1,7 @@
 // libhetero_jpeg.so: see hetero_jpeg.h. Written against the TurboJPEG API 2, which versions 2 and 3 of libjpeg-turbo
 // offer.
 #include "hetero_jpeg.h"
+#include "resample.h"
 
 #include <dlfcn.h>
 #include <turbojpeg.h>
@@ -115,6 +116,7 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version) {
-  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, header, decode};
+  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create,  destroy,
+                                     header,              decode,  hetero::resample};
   return version == HETERO_JPEG_VERSION ? &api : nullptr;
 }
