@@ -20,6 +20,7 @@ const benchLong = `Measure what the hardware can do and what the program gets ou
   bench peak   the hardware's own limits: arithmetic and memory
   bench train  whole training steps on synthetic data
   bench ops    every op of a model against the limits measured in the same run
+  bench data   reading, decoding and augmentation of images
 
 With --json each prints one JSON object on one line, the last on standard output; all else goes to standard error.`
 
@@ -34,7 +35,7 @@ func newBench(a *app) *cobra.Command {
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a)} {
+	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
 		sub.PreRunE = func(*cobra.Command, []string) error {
 			if a.file != "" || len(a.overrides) > 0 {
 				return usageError("bench: -c and --set describe runs; a benchmark is described by its own flags")

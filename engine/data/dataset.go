@@ -3,6 +3,7 @@ package data
 import (
 	"errors"
 	"io"
+	"time"
 )
 
 // FullDecodePixels is the size up to which an image is always decoded in full. Larger images may be decoded at a
@@ -117,6 +118,9 @@ type Image struct {
 	// FullWidth and FullHeight are the size of the stored image in pixels; larger than Width and Height after a scaled
 	// decode.
 	FullWidth, FullHeight int
+	// What it was decoded from and how long reading that took, for measurements; 0 where nothing was.
+	EncodedBytes int
+	Fetched      time.Duration
 }
 
 // Normalization holds the per-channel constants for (x/255 - Mean) / Std.

@@ -39,6 +39,9 @@ type Options struct {
 	Workers int   // goroutines that decode; 0 means one a processor, at most 16
 	Depth   int   // batches held: being read, ready, or lent out; 0 means 4, at least 2
 
+	// Stages, where given, adds up what samples cost.
+	Stages *Stages
+
 	// Alloc returns memory for one batch's buffers, 64-byte aligned, and its free function: page-locked memory, say.
 	// nil means the Go heap.
 	Alloc func(bytes int) (memory []byte, free func(), err error)

@@ -442,3 +442,21 @@ func BenchmarkLoader(b *testing.B) {
 		}
 	}
 }
+
+func TestStagesCountEveryImage(t *testing.T) {
+	var stages Stages
+	o := Options{Dataset: &fake{samples: 40, size: 4}, Transform: augmented, BatchSize: 8, Workers: 2, Depth: 2, Stages: &stages}
+	plain := o
+	plain.Stages = nil
+	want := take(t, newLoader(t, plain), 3)
+	l := newLoader(t, o)
+	for i, b := range take(t, l, 3) {
+		if !b.equal(want[i]) {
+			t.Errorf("batch %d differs from the one that was not timed", i)
+		}
+	}
+	waitFor(t, "five batches to be read", func() bool { return stages.Images.Load() == 40 })
+	if stages.Decode.Load() <= 0 || stages.Resample.Load() <= 0 || stages.Augment.Load() <= 0 {
+		t.Errorf("got %d, %d and %d ns", stages.Decode.Load(), stages.Resample.Load(), stages.Augment.Load())
+	}
+}

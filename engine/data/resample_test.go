@@ -7,6 +7,10 @@ import (
 	"hash/crc32"
 	"os"
 	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
 // picture is the computed image of testdata/pillow_resize.py.
@@ -103,4 +107,31 @@ func BenchmarkResample(b *testing.B) {
 			}
 		})
 	}
+}
+
+// The native loops take four rows and sixteen bytes at a time; sizes around those, and crops at every edge.
+func TestNativeResamplingEqualsGo(t *testing.T) {
+	if !jpeg.InUse().Native {
+		t.Skip("no native library: ", jpeg.InUse().Reason)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		w, h := rapid.IntRange(1, 60).Draw(t, "width"), rapid.IntRange(1, 40).Draw(t, "height")
+		side := func(name string, full int) axis {
+			start := rapid.IntRange(0, full-1).Draw(t, name+" start")
+			length := rapid.IntRange(1, full-start).Draw(t, name+" length")
+			return cropAxis(start, length, full, full, rapid.IntRange(1, 40).Draw(t, name+" size"))
+		}
+		x, y := side("x", w), side("y", h)
+		src := rapid.SliceOfN(rapid.Byte(), 3*w*h, 3*w*h).Draw(t, "pixels")
+		var native, plain resampler
+		got, want := make([]byte, 3*x.count*y.count), make([]byte, 3*x.count*y.count)
+		native.resample(got, src, w, x, y)
+		plain.x.setup(x)
+		plain.y.setup(y)
+		plain.rows = make([]byte, 3*h*x.count)
+		plain.plain(want, src, w, x, y)
+		if !bytes.Equal(got, want) {
+			t.Fatalf("%d x %d, %+v, %+v: got %v, want %v", w, h, x, y, got, want)
+		}
+	})
 }

@@ -127,6 +127,10 @@ func (p *transformer) MinSize(width, height int) (int, int) {
 // apply writes the output of the announced sample to dst (Size, Size, 3).
 func (p *transformer) apply(dst []byte, img *Image) {
 	p.cut(dst, img)
+	p.augment(dst)
+}
+
+func (p *transformer) augment(dst []byte) {
 	p.augmenter.apply(dst, p.t.Size, p.seed, p.epoch, p.index)
 }
 

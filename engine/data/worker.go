@@ -143,6 +143,9 @@ func (w *worker) view(s *slot, j int, pix []byte) (err error) {
 		}
 	}()
 	w.transform.begin(s.epoch, index)
+	if stages := w.l.o.Stages; stages != nil {
+		return w.viewTimed(stages, index, pix)
+	}
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package images
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -96,10 +97,14 @@ func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
 			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
 		}
 	}()
+	started := time.Now()
 	contents, err := r.d.src.read(f, r.contents)
 	if err != nil {
 		return err
 	}
+	fetched := time.Since(started)
 	r.contents = contents[:cap(contents)]
-	return r.decoder.Decode(contents, sizer, img)
+	err = r.decoder.Decode(contents, sizer, img)
+	img.EncodedBytes, img.Fetched = len(contents), fetched
+	return err
 }

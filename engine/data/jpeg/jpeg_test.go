@@ -7,10 +7,12 @@ import (
 	"image"
 	"image/color"
 	"image/jpeg"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -279,4 +281,52 @@ func BenchmarkDecode(b *testing.B) {
 			})
 		}
 	}
+}
+
+// BenchmarkFolder decodes the JPEG files below $HETERO_BENCH_IMAGES; scripts/decode_speed.sh runs it beside libturbojpeg's
+// own loop.
+func BenchmarkFolder(b *testing.B) {
+	dir := os.Getenv("HETERO_BENCH_IMAGES")
+	if dir == "" {
+		b.Skip("HETERO_BENCH_IMAGES is not set")
+	}
+	var files [][]byte
+	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".jpg") {
+			var contents []byte
+			contents, err = os.ReadFile(path)
+			files = append(files, contents)
+		}
+		return err
+	})
+	if err != nil || len(files) == 0 {
+		b.Fatalf("%d files: %v", len(files), err)
+	}
+	d := nativeDecoder(b)
+	var buf []byte
+	pass := func(n int) {
+		for i := range n {
+			contents := files[i%len(files)]
+			h, err := d.Header(contents)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if buf, _, _, err = d.Decode(contents, h, 1, buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	pass(len(files))
+	b.ResetTimer()
+	before := cpuSeconds()
+	pass(b.N)
+	b.ReportMetric(float64(b.N)/(cpuSeconds()-before), "images/cpu-s")
+}
+
+func cpuSeconds() float64 {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		return math.NaN()
+	}
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }

@@ -3,6 +3,7 @@ package webdataset
 import (
 	"errors"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -98,11 +99,15 @@ func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
 			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
 		}
 	}()
+	started := time.Now()
 	contents, err := r.contentsOf(e)
 	if err != nil {
 		return err
 	}
-	return r.decoder.Decode(contents, sizer, img)
+	fetched := time.Since(started)
+	err = r.decoder.Decode(contents, sizer, img)
+	img.EncodedBytes, img.Fetched = len(contents), fetched
+	return err
 }
 
 func (r *reader) contentsOf(e entry) ([]byte, error) {

@@ -8,16 +8,16 @@
 namespace hetero {
 namespace {
 
-// Four bytes from p on, of which the last is not looked at; nothing behind end is read.
-inline int load_pixel(const uint8_t *p, const uint8_t *end) {
-  int v = 0;
-  std::memcpy(&v, p, end - p >= 4 ? 4 : 3);
+// A pixel and the byte behind it, which nobody looks at.
+inline int load_pixel(const uint8_t *p) {
+  int v;
+  std::memcpy(&v, p, 4);
   return v;
 }
 
 // The pixels at a and b as 32-bit lanes.
-inline __m256i load_two(const uint8_t *a, const uint8_t *b, const uint8_t *end) {
-  return _mm256_cvtepu8_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(load_pixel(a, end)), load_pixel(b, end), 1));
+inline __m256i load_two(const uint8_t *a, const uint8_t *b) {
+  return _mm256_cvtepu8_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(load_pixel(a)), load_pixel(b), 1));
 }
 
 // The 8 sums of a and b as bytes: quarters (a low, b low, a high, b high) in the lowest lanes of both halves.
@@ -26,8 +26,8 @@ inline __m256i to_bytes(__m256i a, __m256i b) {
   return _mm256_packus_epi16(words, words);
 }
 
-// Rows 0 and 1 of the source in one register, 2 and 3 in the other.
-void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const uint8_t *end, const hetero_taps &x) {
+// Rows 0 and 1 of the source in one register, 2 and 3 in the other. One byte behind the rows is read.
+void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const hetero_taps &x) {
   const size_t out = 3 * size_t(x.count);
   for (int32_t k = 0; k < x.count; k++) {
     const uint8_t *p = src + 3 * int64_t(x.start[k]);
@@ -35,8 +35,8 @@ void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const uint8_t
     __m256i a = _mm256_set1_epi32(kHalf), b = a;
     for (int32_t i = 0; i < x.num[k]; i++, p += 3) {
       const __m256i weight = _mm256_set1_epi32(w[i]);
-      a = _mm256_add_epi32(a, _mm256_mullo_epi32(weight, load_two(p, p + row_bytes, end)));
-      b = _mm256_add_epi32(b, _mm256_mullo_epi32(weight, load_two(p + 2 * row_bytes, p + 3 * row_bytes, end)));
+      a = _mm256_add_epi32(a, _mm256_mullo_epi32(weight, load_two(p, p + row_bytes)));
+      b = _mm256_add_epi32(b, _mm256_mullo_epi32(weight, load_two(p + 2 * row_bytes, p + 3 * row_bytes)));
     }
     const __m256i bytes = to_bytes(a, b);
     const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
@@ -50,8 +50,8 @@ void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const uint8_t
 void horizontal(uint8_t *dst, const uint8_t *src, size_t row_bytes, int32_t num_rows, const uint8_t *end,
                 const hetero_taps &x) {
   int32_t row = 0;
-  for (; row + 4 <= num_rows; row += 4)
-    four_rows(dst + 3 * int64_t(row) * x.count, src + size_t(row) * row_bytes, row_bytes, end, x);
+  for (; row + 4 <= num_rows && end - src > ptrdiff_t(size_t(row + 4) * row_bytes); row += 4)
+    four_rows(dst + 3 * int64_t(row) * x.count, src + size_t(row) * row_bytes, row_bytes, x);
   if (row < num_rows)
     resample_generic.horizontal(dst + 3 * int64_t(row) * x.count, src + size_t(row) * row_bytes, row_bytes,
                                 num_rows - row, end, x);

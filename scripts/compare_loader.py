@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Compares `hetero-train bench data` with torchvision's DataLoader: the same images, transforms and number of workers.
+
+    make && python3 -m venv .venv && .venv/bin/pip install torch torchvision
+    .venv/bin/python scripts/compare_loader.py FOLDER [--workers 2] [--augment randaugment] [--rounds 5] [--seconds 5]
+
+FOLDER holds class folders of images. Both sides crop at random (8 to 100 % of the area), resize to --image-size (bilinear,
+antialiased), flip, augment, and end with batches of bytes. Runs alternate. Printed are images per second of wall time and per
+second of CPU time (all processes of a side; the figure to trust where others use the machine), and the ratios of neighbouring runs.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+
+def peer(args, out):
+    """One run of the DataLoader; a process of its own, so that its children's CPU time is its own."""
+    import torch
+    from torchvision import datasets, transforms as T
+
+    torch.set_num_threads(1)
+    steps = [T.RandomResizedCrop(args.image_size), T.RandomHorizontalFlip()]
+    steps += [T.RandAugment()] if "randaugment" in args.augment else []
+    steps += [T.ColorJitter(0.4, 0.4, 0.4, 0.1)] if "jitter" in args.augment else []
+    data = datasets.ImageFolder(args.folder, T.Compose(steps + [T.PILToTensor()]))
+
+    def run(batches):
+        sampler = torch.utils.data.RandomSampler(data, replacement=True, num_samples=batches * args.batch_size)
+        loader = torch.utils.data.DataLoader(data, args.batch_size, sampler=sampler, num_workers=args.workers, drop_last=True)
+        used = lambda: sum(sum(resource.getrusage(w)[:2]) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+        iterator = iter(loader)
+        next(iterator)  # workers have started
+        cpu, started = used(), time.monotonic()
+        for _ in iterator:
+            pass
+        wall = time.monotonic() - started
+        del iterator, loader  # children count once they have ended, their start included: below 1 % of a long run
+        return batches * args.batch_size, wall, used() - cpu
+
+    n, wall, _ = run(4)
+    n, wall, cpu = run(max(8, int(4 * args.seconds / wall)))
+    out.put((n / wall, n / cpu))
+
+
+def ours(args):
+    command = [args.program, "bench", "data", "--json", "--path", args.folder, "--workers", str(args.workers), "--image-size", str(args.image_size),
+               "--batch-size", str(args.batch_size), "--seconds", str(args.seconds)]
+    if args.augment:
+        command += ["--augment", args.augment]
+    r = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    if not r["decoder"].startswith("libturbojpeg"):
+        sys.exit(f"the native library is not in use: {r['decoder']}")
+    return r["images_per_second"], r["images_per_core_second"]
+
+
+def theirs(args):
+    out = multiprocessing.Queue()
+    process = multiprocessing.Process(target=peer, args=(args, out))
+    process.start()
+    result = out.get()
+    process.join()
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--program", default="./hetero-train")
+    parser.add_argument("--workers", type=int, default=os.cpu_count())
+    parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--augment", default="", help="randaugment, jitter")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=5)
+    args = parser.parse_args()
+    rows = []
+    for i in range(args.rounds):
+        rows.append((ours(args), theirs(args)))
+        (a, ac), (b, bc) = rows[-1]
+        print(f"round {i + 1}: hetero-train {a:.0f} img/s, {ac:.0f} a CPU second; torchvision {b:.0f}, {bc:.0f}; ratios {a / b:.2f}, {ac / bc:.2f}", flush=True)
+    for name, k in (("wall time", 0), ("CPU time", 1)):
+        ratios = sorted(r[0][k] / r[1][k] for r in rows)
+        print(f"{name}: hetero-train {statistics.median(r[0][k] for r in rows):.0f} img/s, torchvision {statistics.median(r[1][k] for r in rows):.0f}, "
+              f"ratio {statistics.median(ratios):.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})")
+
+
+if __name__ == "__main__":
+    main()
