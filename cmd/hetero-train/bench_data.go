@@ -29,8 +29,8 @@ const benchDataLong = `Measure how fast training images are read, decoded and au
 Without --path the images are 64 JPEG files of 500x375 pixels, made for the purpose. Decoded images are not kept, as a run
 keeps small ones. Images per core and second count the CPU time of this process, whoever else uses the machine.`
 
-// dataFlags describe what bench data reads and what it does to it.
-type dataFlags struct {
+// imageFlags describe what bench data reads and what it does to it.
+type imageFlags struct {
 	dataset, path string
 	size          int
 	batch         int
@@ -51,7 +51,7 @@ var usualAugmentation = map[string][][2]string{
 }
 
 func newBenchData(a *app) *cobra.Command {
-	f := new(dataFlags)
+	f := new(imageFlags)
 	cmd := &cobra.Command{Use: "data", Short: "Measure reading, decoding and augmentation of images", Long: benchDataLong, Args: noArguments,
 		Example: `  hetero-train bench data
   hetero-train bench data --path ~/flowers --workers 4 --augment randaugment,erase,mixup --json`}
@@ -89,7 +89,7 @@ type dataResult struct {
 
 var stageNames = [4]string{"read", "decode", "resample", "augment"}
 
-func (f *dataFlags) run(ctx context.Context) (_ dataResult, err error) {
+func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if !(f.seconds > 0 && f.seconds <= 3600) {
 		return dataResult{}, usageError("--seconds: got %g, want above 0, at most 3600", f.seconds)
 	}
@@ -123,7 +123,7 @@ func (f *dataFlags) run(ctx context.Context) (_ dataResult, err error) {
 }
 
 // config translates the flags into settings of a run.
-func (f *dataFlags) config(closing *closers) (*config.Config, error) {
+func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 	path := f.path
 	if path == "" && f.dataset == "images" {
 		dir, err := os.MkdirTemp("", "hetero-train-bench-")
@@ -157,7 +157,7 @@ func (f *dataFlags) config(closing *closers) (*config.Config, error) {
 	return config.Load("", catalog, settings...)
 }
 
-func (f *dataFlags) measure(ctx context.Context, loader *data.Loader, stages *data.Stages) (dataResult, error) {
+func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *data.Stages) (dataResult, error) {
 	r := dataResult{workers: f.workers, size: f.size, decoder: jpeg.InUse().Name}
 	read := func() [6]int64 {
 		return [6]int64{stages.Read.Load(), stages.Decode.Load(), stages.Resample.Load(), stages.Augment.Load(), stages.Images.Load(), stages.EncodedBytes.Load()}
