@@ -7,21 +7,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/null"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // drivers are the devices that the program was built with. "auto" takes the first automatic one that opens.
 var drivers = []struct {
 	device.Driver
 	automatic bool
+	promises  devicetest.Caps // what selftest holds it to
 }{
-	{cpu.Driver{}, true},
-	{reference.Driver{}, false},
-	{null.Driver{}, false},
+	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}},
+	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}},
+	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}},
 }
 
 // openDevice opens the device that the configuration asks for. "auto" never ends at a device that is slow by design:

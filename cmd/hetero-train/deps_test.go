@@ -30,12 +30,14 @@ var layers = []layer{
 	{"cuda", nil},
 	{"nccl", nil},
 
+	{"engine/conformance", nil},
+
 	// Devices.
 	{"engine/device", imports("engine/tensor")},
 	{"engine/device/native", imports("engine/tensor", "engine/device")},
 	{"engine/device/internal/bookkeeping", imports("engine/tensor", "engine/device")},
 	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
-	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference")},
+	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/conformance")},
 	{"engine/lab", imports("engine/weather", "engine/device")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
@@ -43,7 +45,7 @@ var layers = []layer{
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},
 	{"engine/collective/internal/...", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/collective")},
-	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective")},
+	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective", "engine/conformance")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective")},
 	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/internal/...")},
 

@@ -75,7 +75,23 @@ func newRoot(a *app) *cobra.Command {
 	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
 	addResume(root, a)
-	root.AddCommand(newTrain(a), newProfile(a), newBalance(a), newConfig(a), newBench(a), newData(a), newAnalyze(a), newCheckpoint(a), newNeighbour(), newEval(a), newPredict(a), newDevices(a), newVersion(), newCompletion())
+	root.AddCommand(
+		newTrain(a),
+		newProfile(a),
+		newBalance(a),
+		newConfig(a),
+		newBench(a),
+		newData(a),
+		newAnalyze(a),
+		newCheckpoint(a),
+		newNeighbour(),
+		newEval(a),
+		newPredict(a),
+		newDevices(a),
+		newSelftest(a),
+		newVersion(),
+		newCompletion(),
+	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	addCompletions(root)
 	addExamples(root)

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -31,7 +31,7 @@ var faultChecks = []check{
 	{"dying, aborting and closing at once", checkStorm},
 }
 
-func checkTimeout(t *testing.T, open Opener) {
+func checkTimeout(t conformance.T, open Opener) {
 	const limit = 300 * time.Millisecond
 	r := newRig(t, open, 3, limit)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "all come") })
@@ -66,7 +66,7 @@ func checkTimeout(t *testing.T, open Opener) {
 }
 
 // checkSlowProgram: the limit counts from when a rank enters an operation, not from when it was enqueued.
-func checkSlowProgram(t *testing.T, open Opener) {
+func checkSlowProgram(t conformance.T, open Opener) {
 	const limit = 500 * time.Millisecond
 	r := newRig(t, open, 2, limit)
 	ready := &flag{}
@@ -102,9 +102,9 @@ func (r *rig) died(dead int) {
 	})
 }
 
-func forDead(t *testing.T, open Opener, f func(t *testing.T, r *rig, dead int)) {
+func forDead(t conformance.T, open Opener, f func(t conformance.T, r *rig, dead int)) {
 	for dead, name := range []string{"rank 0 dies", "rank 1 dies", "rank 2 dies"} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(name, func(t conformance.T) {
 			r := newRig(t, open, 3, 0)
 			r.do(func(rank int) collective.Op { return r.sum(rank, "all live") })
 			f(t, r, dead)
@@ -112,8 +112,8 @@ func forDead(t *testing.T, open Opener, f func(t *testing.T, r *rig, dead int)) 
 	}
 }
 
-func checkDeathInOperation(t *testing.T, open Opener) {
-	forDead(t, open, func(_ *testing.T, r *rig, dead int) {
+func checkDeathInOperation(t conformance.T, open Opener) {
+	forDead(t, open, func(_ conformance.T, r *rig, dead int) {
 		r.each(func(rank int) {
 			if rank == dead {
 				time.Sleep(moment)
@@ -129,15 +129,15 @@ func checkDeathInOperation(t *testing.T, open Opener) {
 	})
 }
 
-func checkDeathIdle(t *testing.T, open Opener) {
-	forDead(t, open, func(_ *testing.T, r *rig, dead int) {
+func checkDeathIdle(t conformance.T, open Opener) {
+	forDead(t, open, func(_ conformance.T, r *rig, dead int) {
 		r.Kill(dead)
 		r.died(dead)
 	})
 }
 
-func checkDeathBefore(t *testing.T, open Opener) {
-	forDead(t, open, func(t *testing.T, r *rig, dead int) {
+func checkDeathBefore(t conformance.T, open Opener) {
+	forDead(t, open, func(t conformance.T, r *rig, dead int) {
 		never, done := &flag{}, make([]flag, r.size)
 		r.each(func(rank int) {
 			op := r.sum(rank, "not yet").(collective.AllReduce)
@@ -156,7 +156,7 @@ func checkDeathBefore(t *testing.T, open Opener) {
 
 var errWhim = errors.New("a whim")
 
-func checkAbort(t *testing.T, open Opener) {
+func checkAbort(t conformance.T, open Opener) {
 	for _, waiting := range []bool{true, false} {
 		r := newRig(t, open, 3, 0)
 		r.each(func(rank int) {
@@ -187,7 +187,7 @@ func checkAbort(t *testing.T, open Opener) {
 	}
 }
 
-func checkAbortBefore(t *testing.T, open Opener) {
+func checkAbortBefore(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	never, done := &flag{}, &flag{}
 	op := r.sum(0, "never").(collective.AllReduce)
@@ -208,7 +208,7 @@ type brokenEvent struct{ flag }
 
 func (*brokenEvent) WaitHost(time.Duration) error { return errWhim }
 
-func checkFailedProgram(t *testing.T, open Opener) {
+func checkFailedProgram(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	op := r.sum(0, "of a program").(collective.AllReduce)
 	op.After = &brokenEvent{}
@@ -223,7 +223,7 @@ func checkFailedProgram(t *testing.T, open Opener) {
 	}
 }
 
-func checkMismatch(t *testing.T, open Opener) {
+func checkMismatch(t conformance.T, open Opener) {
 	for _, c := range []struct {
 		name string
 		odd  func(r *rig) collective.Op
@@ -245,7 +245,7 @@ func checkMismatch(t *testing.T, open Opener) {
 			return collective.ReduceScatter{Buffer: r.memory(1, make([]byte, 4*5)), DType: tensor.F32, Counts: []int64{3, 1, 1}}
 		}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name, func(t conformance.T) {
 			r := newRig(t, open, 3, 10*time.Second)
 			r.do(func(rank int) collective.Op { return r.sum(rank, "all agree") })
 			found := make([]bool, r.size)
@@ -277,7 +277,7 @@ func checkMismatch(t *testing.T, open Opener) {
 	}
 }
 
-func checkOrderlyClose(t *testing.T, open Opener) {
+func checkOrderlyClose(t conformance.T, open Opener) {
 	for range 20 { // the race between the first to close and the last to finish
 		g := open(t, 3, 0)
 		r := &rig{Group: g, t: t, size: 3}
@@ -313,7 +313,7 @@ func (l *lingering) Complete() error {
 	return nil
 }
 
-func checkCloseWhenDone(t *testing.T, open Opener) {
+func checkCloseWhenDone(t conformance.T, open Opener) {
 	r := &rig{Group: open(t, 2, 0), t: t, size: 2, devs: []device.Device{newDevice(), newDevice()}}
 	r.each(func(rank int) {
 		done := &lingering{}
@@ -327,7 +327,7 @@ func checkCloseWhenDone(t *testing.T, open Opener) {
 	})
 }
 
-func checkClosedPeer(t *testing.T, open Opener) {
+func checkClosedPeer(t conformance.T, open Opener) {
 	for _, leaver := range []int{0, 1} {
 		r := newRig(t, open, 3, 0)
 		r.do(func(rank int) collective.Op { return r.sum(rank, "together") })
@@ -356,7 +356,7 @@ type closedAlready struct{ collective.Communicator }
 
 func (closedAlready) Close() error { return nil }
 
-func checkUnfinishedClose(t *testing.T, open Opener) {
+func checkUnfinishedClose(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	r.enqueue(0, r.sum(0, "alone"))
 	if err := r.Comms[0].Close(); !errors.Is(err, collective.ErrClosed) {
@@ -369,7 +369,7 @@ func checkUnfinishedClose(t *testing.T, open Opener) {
 	}
 }
 
-func checkClosed(t *testing.T, open Opener) {
+func checkClosed(t conformance.T, open Opener) {
 	r := newRig(t, open, 1, 0)
 	c := r.Comms[0]
 	if err := c.Close(); err != nil {
@@ -389,7 +389,7 @@ func checkClosed(t *testing.T, open Opener) {
 }
 
 // checkStorm only wants no rank to hang, and none to be left without an error.
-func checkStorm(t *testing.T, open Opener) {
+func checkStorm(t conformance.T, open Opener) {
 	for round := range 20 {
 		r := newRig(t, open, 4, 0)
 		r.each(func(rank int) {

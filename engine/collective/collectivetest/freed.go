@@ -3,10 +3,10 @@ package collectivetest
 import (
 	"bytes"
 	"fmt"
-	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -19,7 +19,8 @@ const (
 
 // checkFreeAfterAbort: when Sync has returned, also with an error, buffers are the caller's again: nobody writes what
 // was under way into them.
-func checkFreeAfterAbort(t *testing.T, open Opener) {
+func checkFreeAfterAbort(t conformance.T, open Opener) {
+	conformance.Long(t)
 	const size = 3
 	for _, c := range []struct {
 		name string
@@ -34,7 +35,7 @@ func checkFreeAfterAbort(t *testing.T, open Opener) {
 		}},
 	} {
 		for _, part := range []time.Duration{3, 2} { // of the time that one takes
-			t.Run(fmt.Sprintf("%s, 1/%d done", c.name, part), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s, 1/%d done", c.name, part), func(t conformance.T) {
 				r := newRig(t, open, size, 0)
 				ops := make([]collective.Op, size)
 				for rank := range ops {

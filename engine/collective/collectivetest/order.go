@@ -9,10 +9,10 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -29,8 +29,8 @@ var orderChecks = []check{
 	{"steady state allocates nothing", checkAllocations},
 }
 
-func checkBarrier(t *testing.T, open Opener) {
-	forSizes(t, open, func(t *testing.T, r *rig) {
+func checkBarrier(t conformance.T, open Opener) {
+	forSizes(t, open, func(t conformance.T, r *rig) {
 		var entered atomic.Int64
 		for round := range int64(10) {
 			r.each(func(rank int) {
@@ -53,7 +53,7 @@ func checkBarrier(t *testing.T, open Opener) {
 	})
 }
 
-func checkEvents(t *testing.T, open Opener) {
+func checkEvents(t conformance.T, open Opener) {
 	r := newRig(t, open, 3, 0)
 	const n = 1000
 	in := randoms(3, tensor.F32, n, r.size)
@@ -93,7 +93,7 @@ func checkEvents(t *testing.T, open Opener) {
 }
 
 // checkProgram plays a training step: a program writes a gradient, announces it, waits for the reduced one and uses it.
-func checkProgram(t *testing.T, open Opener) {
+func checkProgram(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	r.each(func(rank int) {
 		dev := r.devs[rank]
@@ -147,7 +147,7 @@ func values(v ...float32) []byte {
 }
 
 // checkUnequalSpeed runs the same list of operations twice with other delays: same values, same bits.
-func checkUnequalSpeed(t *testing.T, open Opener) {
+func checkUnequalSpeed(t conformance.T, open Opener) {
 	const size, steps = 4, 60
 	var first [][]byte
 	for run := range uint64(2) {
@@ -212,7 +212,7 @@ func (r *rig) mixed(rank int, list, data *rand.Rand) (collective.Op, device.Regi
 	return collective.AllReduce{Name: "reduce", Buffer: m, DType: dt, Reduce: reductions[list.IntN(len(reductions))]}, m
 }
 
-func checkEnqueueReturns(t *testing.T, open Opener) {
+func checkEnqueueReturns(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	start := time.Now()
 	for i := range 500 {
@@ -231,10 +231,10 @@ func checkEnqueueReturns(t *testing.T, open Opener) {
 	})
 }
 
-func checkSyncContext(t *testing.T, open Opener) {
+func checkSyncContext(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	r.enqueue(0, r.sum(0, "alone"))
-	ctx, cancel := context.WithTimeout(t.Context(), moment)
+	ctx, cancel := context.WithTimeout(context.Background(), moment)
 	defer cancel()
 	if err := r.Comms[0].Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
@@ -247,7 +247,7 @@ func checkSyncContext(t *testing.T, open Opener) {
 	})
 }
 
-func checkRefused(t *testing.T, open Opener) {
+func checkRefused(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	m := r.memory(0, make([]byte, 64))
 	part := func(offset, bytes int64) device.Region {
@@ -280,7 +280,7 @@ func checkRefused(t *testing.T, open Opener) {
 	r.do(func(rank int) collective.Op { return r.sum(rank, "after the mistakes") })
 }
 
-func checkProgress(t *testing.T, open Opener) {
+func checkProgress(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "first") })
 	r.enqueue(0, r.sum(0, "second"))
@@ -315,7 +315,7 @@ func checkProgress(t *testing.T, open Opener) {
 	})
 }
 
-func checkAllocations(t *testing.T, open Opener) {
+func checkAllocations(t conformance.T, open Opener) {
 	r := newRig(t, open, 2, 0)
 	after, done := make([]flag, r.size), make([]flag, r.size)
 	ops := make([][]collective.Op, r.size)
@@ -348,7 +348,7 @@ func checkAllocations(t *testing.T, open Opener) {
 			}
 		}
 	}
-	if allocs := testing.AllocsPerRun(20, step); allocs > 0 {
+	if allocs := conformance.AllocsPerRun(20, step); allocs > 0 {
 		t.Errorf("got %g allocations a step of all ranks, want 0", allocs)
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -34,10 +34,10 @@ type Group struct {
 }
 
 // Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.
-type Opener func(t *testing.T, size int, limit time.Duration) Group
+type Opener func(t conformance.TB, size int, limit time.Duration) Group
 
 // Run checks an implementation.
-func Run(t *testing.T, open Opener) {
+func Run(t conformance.T, open Opener) {
 	for _, c := range []struct {
 		name   string
 		checks []check
@@ -46,9 +46,9 @@ func Run(t *testing.T, open Opener) {
 		{"order", orderChecks},
 		{"faults", faultChecks},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name, func(t conformance.T) {
 			for _, one := range c.checks {
-				t.Run(one.name, func(t *testing.T) { one.run(t, open) })
+				t.Run(one.name, func(t conformance.T) { one.run(t, open) })
 			}
 		})
 	}
@@ -57,19 +57,19 @@ func Run(t *testing.T, open Opener) {
 // check is one promise.
 type check struct {
 	name string
-	run  func(*testing.T, Opener)
+	run  func(conformance.T, Opener)
 }
 
 // rig is a group with memory.
 type rig struct {
 	Group
-	t    *testing.T
+	t    conformance.T
 	size int
 	devs []device.Device
 }
 
 // newRig closes its communicators when the test ends: that is an error where they have not failed.
-func newRig(t *testing.T, open Opener, size int, limit time.Duration) *rig {
+func newRig(t conformance.T, open Opener, size int, limit time.Duration) *rig {
 	t.Helper()
 	r := &rig{Group: open(t, size, limit), t: t, size: size}
 	if len(r.Comms) != size {

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -123,9 +123,9 @@ func randoms(seed uint64, dt tensor.DType, n, size int) [][]byte {
 	return all
 }
 
-func forSizes(t *testing.T, open Opener, f func(*testing.T, *rig)) {
+func forSizes(t conformance.T, open Opener, f func(conformance.T, *rig)) {
 	for _, size := range sizes {
-		t.Run(fmt.Sprintf("%d ranks", size), func(t *testing.T) { f(t, newRig(t, open, size, 0)) })
+		t.Run(fmt.Sprintf("%d ranks", size), func(t conformance.T) { f(t, newRig(t, open, size, 0)) })
 	}
 }
 
@@ -176,8 +176,8 @@ func isNaN(dt tensor.DType, b []byte) bool {
 	return false
 }
 
-func checkAllReduce(t *testing.T, open Opener) {
-	forSizes(t, open, func(_ *testing.T, r *rig) {
+func checkAllReduce(t conformance.T, open Opener) {
+	forSizes(t, open, func(_ conformance.T, r *rig) {
 		for _, dt := range types {
 			for _, f := range reductions {
 				for i, n := range lengths {
@@ -189,10 +189,10 @@ func checkAllReduce(t *testing.T, open Opener) {
 }
 
 // checkSpecials: infinities, NaN, denormal numbers, zeros of both signs, sums that overflow.
-func checkSpecials(t *testing.T, open Opener) {
+func checkSpecials(t conformance.T, open Opener) {
 	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, -math.MaxFloat32,
 		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 1e-40, 0x1p-126, 1.00390625, 1.01171875, 256}
-	forSizes(t, open, func(_ *testing.T, r *rig) {
+	forSizes(t, open, func(_ conformance.T, r *rig) {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F64} {
 			in := make([][]byte, r.size)
 			stride := 1
@@ -218,7 +218,7 @@ func checkSpecials(t *testing.T, open Opener) {
 }
 
 // checkPart: what lies around the region stays as it is, at any offset that is a multiple of the element.
-func checkPart(t *testing.T, open Opener) {
+func checkPart(t conformance.T, open Opener) {
 	r := newRig(t, open, 3, 0)
 	for _, dt := range types {
 		const n = 1003
@@ -251,7 +251,8 @@ func checkPart(t *testing.T, open Opener) {
 }
 
 // checkLarge: larger than any staging memory, by an odd number of elements.
-func checkLarge(t *testing.T, open Opener) {
+func checkLarge(t conformance.T, open Opener) {
+	conformance.Long(t)
 	for _, size := range []int{2, 3} {
 		r := newRig(t, open, size, 0)
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
@@ -264,8 +265,8 @@ func checkLarge(t *testing.T, open Opener) {
 	}
 }
 
-func checkBroadcast(t *testing.T, open Opener) {
-	forSizes(t, open, func(t *testing.T, r *rig) {
+func checkBroadcast(t conformance.T, open Opener) {
+	forSizes(t, open, func(t conformance.T, r *rig) {
 		for root := range r.size {
 			for _, n := range lengths {
 				in := randoms(uint64(n), tensor.U8, n, r.size)
@@ -350,8 +351,8 @@ func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, seed
 	}
 }
 
-func checkAllGather(t *testing.T, open Opener) {
-	forSizes(t, open, func(_ *testing.T, r *rig) {
+func checkAllGather(t conformance.T, open Opener) {
+	forSizes(t, open, func(_ conformance.T, r *rig) {
 		for _, dt := range append([]tensor.DType{tensor.F16, tensor.U32}, types...) {
 			for i, counts := range partitions(r.size) {
 				r.gather(dt, counts, uint64(i))
@@ -360,8 +361,8 @@ func checkAllGather(t *testing.T, open Opener) {
 	})
 }
 
-func checkReduceScatter(t *testing.T, open Opener) {
-	forSizes(t, open, func(_ *testing.T, r *rig) {
+func checkReduceScatter(t conformance.T, open Opener) {
+	forSizes(t, open, func(_ conformance.T, r *rig) {
 		for _, dt := range types {
 			for _, f := range reductions {
 				for i, counts := range partitions(r.size) {

@@ -5,17 +5,16 @@ package gloo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
@@ -39,123 +38,30 @@ func need(t testing.TB) {
 	}
 }
 
-// board is the Control of ranks in one process: what one sets, all see.
-type board struct {
-	mu      sync.Mutex
-	values  map[string][]byte
-	changed chan struct{} // closed at the next change
-	broken  chan struct{}
-	err     error
-}
-
-func newBoard() *board {
-	return &board{values: map[string][]byte{}, changed: make(chan struct{}), broken: make(chan struct{})}
-}
-
-// seat is a rank's view of a board.
-type seat struct {
-	*board
-	rank int
-}
-
-// goneError is what the board says of a rank.
-type goneError struct {
-	rank  int
-	cause error
-}
-
-func (e *goneError) Error() string { return fmt.Sprintf("rank %d is gone: %v", e.rank, e.cause) }
-func (e *goneError) Unwrap() error { return e.cause }
-
-func rankOf(err error) int {
-	var gone *goneError
-	if errors.As(err, &gone) {
-		return gone.rank
-	}
-	return -1
-}
-
-func (b *board) Set(_ context.Context, key string, value []byte) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.values[key] = value
-	close(b.changed)
-	b.changed = make(chan struct{})
-	return nil
-}
-
-func (b *board) Get(ctx context.Context, key string) ([]byte, error) {
-	for {
-		b.mu.Lock()
-		value, ok := b.values[key]
-		changed := b.changed
-		b.mu.Unlock()
-		if ok {
-			return value, nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (b *board) Broken() <-chan struct{} { return b.broken }
-
-func (b *board) Err() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
-}
-
-func (s seat) Abort(cause error) { s.lose(s.rank, cause) }
-
-func (b *board) lose(rank int, cause error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err == nil {
-		b.err = &goneError{rank, cause}
-		close(b.broken)
-	}
-}
-
 // connect makes a group whose ranks are all in this process.
-func connect(t testing.TB, size int, limit time.Duration) ([]*Communicator, *board) {
+func connect(t testing.TB, size int, limit time.Duration) ([]*Communicator, *collectivetest.Board) {
 	t.Helper()
 	need(t)
-	b := newBoard()
-	comms := make([]*Communicator, size)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var wg sync.WaitGroup
-	for rank := range comms {
-		wg.Go(func() {
-			var err error
-			comms[rank], err = Connect(ctx, Config{Rank: rank, Size: size, Control: seat{b, rank}, RankOf: rankOf, Name: "test", Host: "127.0.0.1", Timeout: limit})
-			if err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return comms, b
+	return connected(t, size, limit)
+}
+
+func connected(t conformance.TB, size int, limit time.Duration) ([]*Communicator, *collectivetest.Board) {
+	t.Helper()
+	b := collectivetest.NewBoard()
+	return collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*Communicator, error) {
+		return Connect(ctx, Config{Rank: rank, Size: size, Control: collectivetest.Seat{Board: b, Rank: rank}, RankOf: collectivetest.LostRank, Name: "test",
+			Host: "127.0.0.1", Timeout: limit})
+	}), b
 }
 
 func TestConformance(t *testing.T) {
-	collectivetest.Run(t, func(t *testing.T, size int, limit time.Duration) collectivetest.Group {
+	need(t)
+	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
-		comms, b := connect(t, size, limit)
-		g := collectivetest.Group{Kill: func(rank int) {
-			comms[rank].transport.die()
-			b.lose(rank, collective.ErrDied) // as the rendezvous finds out
-		}}
-		for _, c := range comms {
-			g.Comms = append(g.Comms, collective.Communicator(c))
-		}
-		return g
+		comms, b := connected(t, size, limit)
+		return collectivetest.GroupOf(comms, func(rank int) {
+			comms[rank].Die()
+			b.Lose(rank, collective.ErrDied) // as the rendezvous finds out
+		})
 	})
 }

@@ -20,5 +20,8 @@ func Available() error {
 // Version is empty: there is none.
 func Version() string { return "" }
 
+// Die does nothing: there is no Communicator.
+func (*Communicator) Die() {}
+
 // Connect answers ErrUnavailable.
 func Connect(context.Context, Config) (*Communicator, error) { return nil, Available() }

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/local"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -26,7 +27,7 @@ type group struct {
 	inner [][]*local.Communicator // by rank
 }
 
-func newGroup(t *testing.T, hosts [][]int, limit time.Duration) *group {
+func newGroup(t conformance.TB, hosts [][]int, limit time.Duration) *group {
 	t.Helper()
 	size := 0
 	for _, ranks := range hosts {
@@ -111,14 +112,12 @@ func TestConformance(t *testing.T) {
 		{"hosts of one, two and three ranks", func(host int) int { return host%3 + 1 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			collectivetest.Run(t, func(t *testing.T, size int, limit time.Duration) collectivetest.Group {
+			collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 				t.Helper()
 				hosts := dealt(size, c.next)
 				g := newGroup(t, hosts, limit)
-				group := collectivetest.Group{Kill: g.kill, Hosts: hosts}
-				for _, comm := range g.comms {
-					group.Comms = append(group.Comms, collective.Communicator(comm))
-				}
+				group := collectivetest.GroupOf(g.comms, g.kill)
+				group.Hosts = hosts
 				return group
 			})
 		})

@@ -4,21 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
 func TestConformance(t *testing.T) {
-	collectivetest.Run(t, func(t *testing.T, size int, limit time.Duration) collectivetest.Group {
+	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
 		comms, err := New(size, Options{Timeout: limit})
 		if err != nil {
 			t.Fatal(err)
 		}
-		g := collectivetest.Group{Kill: func(rank int) { comms[rank].Die() }}
-		for _, c := range comms {
-			g.Comms = append(g.Comms, collective.Communicator(c))
-		}
-		return g
+		return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 	})
 }

@@ -9,12 +9,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
@@ -42,40 +41,27 @@ func need(t testing.TB) {
 func connect(t testing.TB, size int, c Config) []*Communicator {
 	t.Helper()
 	need(t)
+	return connected(t, size, c)
+}
+
+func connected(t conformance.TB, size int, c Config) []*Communicator {
 	c.Size, c.Address = size, NewAddress()
-	comms := make([]*Communicator, size)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var wg sync.WaitGroup
-	for rank := range comms {
-		wg.Go(func() {
-			c := c
-			c.Rank = rank
-			var err error
-			if comms[rank], err = Connect(ctx, c); err != nil {
-				t.Errorf("rank %d: %v", rank, err)
-			}
-		})
-	}
-	wg.Wait()
-	if t.Failed() {
-		t.FailNow()
-	}
-	return comms
+	return collectivetest.Connected(t, size, func(ctx context.Context, rank int) (*Communicator, error) {
+		own := c
+		own.Rank = rank
+		return Connect(ctx, own)
+	})
 }
 
 func groupOf(comms []*Communicator) collectivetest.Group {
-	g := collectivetest.Group{Kill: func(rank int) { comms[rank].transport.die() }}
-	for _, c := range comms {
-		g.Comms = append(g.Comms, collective.Communicator(c))
-	}
-	return g
+	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].Die() })
 }
 
 func TestConformance(t *testing.T) {
-	collectivetest.Run(t, func(t *testing.T, size int, limit time.Duration) collectivetest.Group {
+	need(t)
+	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
-		return groupOf(connect(t, size, Config{Timeout: limit}))
+		return groupOf(connected(t, size, Config{Timeout: limit}))
 	})
 }
 
@@ -84,8 +70,9 @@ func TestConformanceInManyTurns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short")
 	}
-	collectivetest.Run(t, func(t *testing.T, size int, limit time.Duration) collectivetest.Group {
+	need(t)
+	collectivetest.Run(conformance.Go(t), func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
 		t.Helper()
-		return groupOf(connect(t, size, Config{Timeout: limit, StageBytes: 4096}))
+		return groupOf(connected(t, size, Config{Timeout: limit, StageBytes: 4096}))
 	})
 }

@@ -17,5 +17,8 @@ func Available() error {
 	return fmt.Errorf("%w: this program was built without cgo or for another system than Linux", ErrUnavailable)
 }
 
+// Die does nothing: there is no Communicator.
+func (*Communicator) Die() {}
+
 // Connect answers ErrUnavailable.
 func Connect(context.Context, Config) (*Communicator, error) { return nil, Available() }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
@@ -18,6 +19,13 @@ import (
 // open opens the CPU device. A test binary lies elsewhere than the program, so without HETERO_LIB_DIR the library is
 // taken from the source tree's build/lib.
 func open(t *testing.T, opts device.Options) device.Device {
+	t.Helper()
+	need(t)
+	return opened(t, opts)
+}
+
+// need skips where the library was not built.
+func need(t *testing.T) {
 	t.Helper()
 	if os.Getenv(nativelib.DirVariable) == "" {
 		dir, err := filepath.Abs("../../../build/lib")
@@ -30,6 +38,10 @@ func open(t *testing.T, opts device.Options) device.Device {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
 		t.Skipf("no %s: run make first", path)
 	}
+}
+
+func opened(t conformance.TB, opts device.Options) device.Device {
+	t.Helper()
 	dev, err := Driver{}.Open(0, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +50,8 @@ func open(t *testing.T, opts device.Options) device.Device {
 }
 
 func TestConformance(t *testing.T) {
-	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
+	need(t)
+	devicetest.Run(conformance.Go(t), opened, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
 
 // Bounds are those of any machine of this century: what is caught is a wrong unit or a loop that was optimised away.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -90,7 +90,7 @@ var badCompiles = []badCompile{
 var unitWindow = device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 
 // refused runs f and wants an error that holds the words.
-func refused(t *testing.T, f func() error, says ...string) {
+func refused(t conformance.T, f func() error, says ...string) {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,10 +112,10 @@ func refused(t *testing.T, f func() error, says ...string) {
 	}
 }
 
-func runArguments(t *testing.T, open Opener, caps Caps) {
+func runArguments(t conformance.T, open Opener, caps Caps) {
 	dev := opened(t, open, device.Options{})
 	for _, c := range badCompiles {
-		t.Run("compile/"+c.name, func(t *testing.T) {
+		t.Run("compile/"+c.name, func(t conformance.T) {
 			refused(t, func() error {
 				k, err := dev.Compile(c.op, c.in, c.out)
 				if err == nil {
@@ -125,11 +125,11 @@ func runArguments(t *testing.T, open Opener, caps Caps) {
 			}, c.says...)
 		})
 	}
-	t.Run("program", func(t *testing.T) { badPrograms(t, dev) })
-	t.Run("stream", func(t *testing.T) { badCalls(t, dev) })
+	t.Run("program", func(t conformance.T) { badPrograms(t, dev) })
+	t.Run("stream", func(t conformance.T) { badCalls(t, dev) })
 }
 
-func badPrograms(t *testing.T, dev device.Device) {
+func badPrograms(t conformance.T, dev device.Device) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	x := r.Upload(Of(tensor.F32, tensor.Shape{4}, 1, 2, 3, 4))
@@ -167,7 +167,7 @@ func badPrograms(t *testing.T, dev device.Device) {
 		{"too little input", with(func(l *device.Launch) { l.In[0].Bytes = 12 }), []string{"step 1", "input 0", "12", "16"}},
 		{"too little output", with(func(l *device.Launch) { l.Out[0].Bytes = 12 }), []string{"step 1", "output 0", "12", "16"}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name, func(t conformance.T) {
 			refused(t, func() error {
 				p, err := dev.NewProgram([]device.Step{good, c.step})
 				if err == nil {
@@ -178,11 +178,11 @@ func badPrograms(t *testing.T, dev device.Device) {
 		})
 	}
 	must(t, event.Close())
-	t.Run("too little workspace", func(t *testing.T) { badWorkspace(t, dev) })
+	t.Run("too little workspace", func(t conformance.T) { badWorkspace(t, dev) })
 }
 
 // badWorkspace looks for a kernel that needs one.
-func badWorkspace(t *testing.T, dev device.Device) {
+func badWorkspace(t conformance.T, dev device.Device) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	for _, s := range convShapes {
@@ -210,7 +210,7 @@ func badWorkspace(t *testing.T, dev device.Device) {
 	t.Skip("no kernel here needs a workspace")
 }
 
-func badCalls(t *testing.T, dev device.Device) {
+func badCalls(t conformance.T, dev device.Device) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	a, b := r.Alloc(100, 0), r.Alloc(50, 0)
@@ -245,7 +245,7 @@ func badCalls(t *testing.T, dev device.Device) {
 		{"waiting for an event of another device", func() error { return r.stream.Wait(foreignEvent{}) }, []string{"wait", "event"}},
 		{"a closed stream", func() error { return gone.Run(p) }, []string{"closed"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { refused(t, c.call, c.says...) })
+		t.Run(c.name, func(t conformance.T) { refused(t, c.call, c.says...) })
 	}
 	must(t, p.Close())
 }

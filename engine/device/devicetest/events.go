@@ -5,9 +5,9 @@ import (
 	"os"
 	"runtime"
 	"sync/atomic"
-	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -22,7 +22,7 @@ var eventChecks = []streamCheck{
 	{"a closed event is refused", checkClosedEvent},
 }
 
-func checkFreshEvent(t *testing.T, r *Runner) {
+func checkFreshEvent(t conformance.T, r *Runner) {
 	e := r.event(t)
 	if e.Done() {
 		t.Error("done before anything was recorded")
@@ -37,7 +37,7 @@ func checkFreshEvent(t *testing.T, r *Runner) {
 }
 
 // checkRerecord: an event that a program recorded in one step must not look complete in the next before it is recorded again.
-func checkRerecord(t *testing.T, r *Runner) {
+func checkRerecord(t conformance.T, r *Runner) {
 	gate, again := r.event(t), r.event(t)
 	must(t, r.stream.Record(again))
 	must(t, r.stream.Sync())
@@ -58,7 +58,7 @@ func checkRerecord(t *testing.T, r *Runner) {
 }
 
 // checkResetBeforeRun: without the reset the program would take the completion of the step before.
-func checkResetBeforeRun(t *testing.T, r *Runner) {
+func checkResetBeforeRun(t conformance.T, r *Runner) {
 	ready, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
 	root, first := r.prepare(device.Unary{Func: device.Sqrt}, x)
@@ -87,7 +87,7 @@ func checkResetBeforeRun(t *testing.T, r *Runner) {
 	}
 }
 
-func checkComplete(t *testing.T, r *Runner) {
+func checkComplete(t conformance.T, r *Runner) {
 	gate, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
 	root, launch := r.prepare(device.Unary{Func: device.Sqrt}, x)
@@ -117,7 +117,7 @@ func checkComplete(t *testing.T, r *Runner) {
 	r.wantValues(t, root, 2, 3)
 }
 
-func checkResetPending(t *testing.T, r *Runner) {
+func checkResetPending(t conformance.T, r *Runner) {
 	e := r.event(t)
 	waited := make(chan error, 1)
 	go func() { waited <- e.WaitHost(patience) }()
@@ -135,7 +135,7 @@ func checkResetPending(t *testing.T, r *Runner) {
 
 // checkSteps plays a training step with one bucket: a program announces a gradient, a thread of the host works on it and
 // completes it, the program goes on.
-func checkSteps(t *testing.T, r *Runner) {
+func checkSteps(t conformance.T, r *Runner) {
 	const steps = 200
 	ready, reduced := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{1}, 3))
@@ -169,7 +169,7 @@ func checkSteps(t *testing.T, r *Runner) {
 	must(t, <-failed)
 }
 
-func checkClosedEvent(t *testing.T, r *Runner) {
+func checkClosedEvent(t conformance.T, r *Runner) {
 	e, err := r.dev.NewEvent()
 	must(t, err)
 	must(t, e.Close())

@@ -3,14 +3,14 @@ package devicetest
 import (
 	"fmt"
 	"slices"
-	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // runLayouts moves tensors through every private layout that convolutions and linear layers ask for.
-func runLayouts(t *testing.T, open Opener, caps Caps) {
+func runLayouts(t conformance.T, open Opener, caps Caps) {
 	dev := opened(t, open, device.Options{})
 	for _, dt := range caps.Types {
 		found := privateLayouts(t, dev, caps, dt)
@@ -18,11 +18,11 @@ func runLayouts(t *testing.T, open Opener, caps Caps) {
 			t.Logf("%v: the device has no private layouts", dt)
 		}
 		for _, s := range found {
-			t.Run(fmt.Sprintf("%v there and back", s), func(t *testing.T) { thereAndBack(t, dev, s) })
-			t.Run(fmt.Sprintf("%v with another type", s), func(t *testing.T) { retype(t, dev, caps, s) })
+			t.Run(fmt.Sprintf("%v there and back", s), func(t conformance.T) { thereAndBack(t, dev, s) })
+			t.Run(fmt.Sprintf("%v with another type", s), func(t conformance.T) { retype(t, dev, caps, s) })
 			for _, other := range found {
 				if other.Layout != s.Layout && other.DType == s.DType && other.Shape.Equal(s.Shape) {
-					t.Run(fmt.Sprintf("%v to layout %d", s, other.Layout), func(t *testing.T) { fromTo(t, dev, s, other) })
+					t.Run(fmt.Sprintf("%v to layout %d", s, other.Layout), func(t conformance.T) { fromTo(t, dev, s, other) })
 				}
 			}
 		}
@@ -30,7 +30,7 @@ func runLayouts(t *testing.T, open Opener, caps Caps) {
 }
 
 // privateLayouts lists each layout once for each shape and type.
-func privateLayouts(t *testing.T, dev device.Device, caps Caps, dt tensor.DType) []device.TensorSpec {
+func privateLayouts(t conformance.T, dev device.Device, caps Caps, dt tensor.DType) []device.TensorSpec {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	r.Lacks = caps.Lacks
@@ -60,7 +60,7 @@ func filled(r *Runner, s device.TensorSpec) Operand {
 	return r.Upload(Random(s.DType, s.Shape, 3, Integers(1, 100)))
 }
 
-func thereAndBack(t *testing.T, dev device.Device, s device.TensorSpec) {
+func thereAndBack(t conformance.T, dev device.Device, s device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	x := filled(r, s)
@@ -73,7 +73,7 @@ func thereAndBack(t *testing.T, dev device.Device, s device.TensorSpec) {
 	}
 }
 
-func fromTo(t *testing.T, dev device.Device, from, to device.TensorSpec) {
+func fromTo(t conformance.T, dev device.Device, from, to device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	x := filled(r, from)
@@ -83,7 +83,7 @@ func fromTo(t *testing.T, dev device.Device, from, to device.TensorSpec) {
 }
 
 // retype converts a tensor as it lies; the numbers are whole and small, so every type holds them.
-func retype(t *testing.T, dev device.Device, caps Caps, s device.TensorSpec) {
+func retype(t conformance.T, dev device.Device, caps Caps, s device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	r.Policy = Carried

@@ -3,16 +3,16 @@ package devicetest
 import (
 	"errors"
 	"sync"
-	"testing"
 	"unsafe"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-func runMemory(t *testing.T, open Opener, _ Caps) {
+func runMemory(t conformance.T, open Opener, _ Caps) {
 	for _, c := range []struct {
 		name  string
-		check func(*testing.T, device.Device)
+		check func(conformance.T, device.Device)
 	}{
 		{"accounts for every byte", checkAccounting},
 		{"gives what was asked for", checkBuffers},
@@ -21,7 +21,7 @@ func runMemory(t *testing.T, open Opener, _ Caps) {
 		{"any goroutine may allocate", checkParallelAlloc},
 		{"info is complete", checkInfo},
 	} {
-		t.Run(c.name, func(t *testing.T) { c.check(t, opened(t, open, device.Options{})) })
+		t.Run(c.name, func(t conformance.T) { c.check(t, opened(t, open, device.Options{})) })
 	}
 }
 
@@ -30,7 +30,7 @@ func allocators(dev device.Device) []func(int64) (device.Buffer, error) {
 	return []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost}
 }
 
-func checkAccounting(t *testing.T, dev device.Device) {
+func checkAccounting(t conformance.T, dev device.Device) {
 	const small, large = 1000, 1<<20 + 1
 	wantMemory(t, dev, 0, 0)
 	a, b := mustAlloc(t, dev.Alloc, small), mustAlloc(t, dev.Alloc, large)
@@ -46,7 +46,7 @@ func checkAccounting(t *testing.T, dev device.Device) {
 	wantMemory(t, dev, 0, small+large)
 }
 
-func checkBuffers(t *testing.T, dev device.Device) {
+func checkBuffers(t conformance.T, dev device.Device) {
 	for _, alloc := range allocators(dev) {
 		for _, n := range []int64{1, 63, 64, 4097} {
 			b := mustAlloc(t, alloc, n)
@@ -66,7 +66,7 @@ func checkBuffers(t *testing.T, dev device.Device) {
 	mustFree(t, host)
 }
 
-func checkSecondFree(t *testing.T, dev device.Device) {
+func checkSecondFree(t conformance.T, dev device.Device) {
 	for _, alloc := range allocators(dev) {
 		b := mustAlloc(t, alloc, 128)
 		mustFree(t, b)
@@ -77,7 +77,7 @@ func checkSecondFree(t *testing.T, dev device.Device) {
 	wantMemory(t, dev, 0, 128)
 }
 
-func checkOutOfMemory(t *testing.T, dev device.Device) {
+func checkOutOfMemory(t conformance.T, dev device.Device) {
 	for _, alloc := range allocators(dev) {
 		for _, n := range []int64{1 << 60, 1<<63 - 1} {
 			if _, err := alloc(n); !errors.Is(err, device.ErrOutOfMemory) {
@@ -91,7 +91,7 @@ func checkOutOfMemory(t *testing.T, dev device.Device) {
 	wantMemory(t, dev, 0, 0)
 }
 
-func checkParallelAlloc(t *testing.T, dev device.Device) {
+func checkParallelAlloc(t conformance.T, dev device.Device) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
@@ -110,21 +110,21 @@ func checkParallelAlloc(t *testing.T, dev device.Device) {
 	wg.Wait()
 }
 
-func checkInfo(t *testing.T, dev device.Device) {
+func checkInfo(t conformance.T, dev device.Device) {
 	info := dev.Info()
 	if info.Name == "" || info.Kind == "" || info.Model == "" || info.MemoryBytes <= 0 {
 		t.Errorf("got %+v, want name, kind, model and memory", info)
 	}
 }
 
-func wantMemory(t *testing.T, dev device.Device, allocated, peak int64) {
+func wantMemory(t conformance.T, dev device.Device, allocated, peak int64) {
 	t.Helper()
 	if a, p := dev.Memory(); a != allocated || p != peak {
 		t.Errorf("memory: got %d bytes now, %d at most; want %d and %d", a, p, allocated, peak)
 	}
 }
 
-func mustAlloc(t *testing.T, alloc func(int64) (device.Buffer, error), bytes int64) device.Buffer {
+func mustAlloc(t conformance.T, alloc func(int64) (device.Buffer, error), bytes int64) device.Buffer {
 	t.Helper()
 	b, err := alloc(bytes)
 	if err != nil {
@@ -133,7 +133,7 @@ func mustAlloc(t *testing.T, alloc func(int64) (device.Buffer, error), bytes int
 	return b
 }
 
-func mustFree(t *testing.T, b device.Buffer) {
+func mustFree(t conformance.T, b device.Buffer) {
 	t.Helper()
 	if err := b.Free(); err != nil {
 		t.Fatalf("free: %v", err)

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -58,7 +58,7 @@ type Runner struct {
 	// AnyPadding: operands hold NaN, and NaN·0 may reach padding.
 	AnyPadding bool
 
-	t        testing.TB
+	t        conformance.TB
 	dev      device.Device
 	stream   device.Stream
 	buffers  []device.Buffer
@@ -73,7 +73,7 @@ type Operand struct {
 }
 
 // NewRunner makes a runner for f32. It fails the test on any error.
-func NewRunner(t testing.TB, dev device.Device) *Runner {
+func NewRunner(t conformance.TB, dev device.Device) *Runner {
 	t.Helper()
 	s, err := dev.NewStream()
 	if err != nil {
@@ -406,7 +406,7 @@ func nonzeros(dt tensor.DType, mem []byte) []string {
 
 // Exec runs one op on host tensors: compiles it for plain operands, runs it, reads the outputs back. An op that updates
 // operands updates copies. Inputs that are opaque must be outputs of an Exec on the same device.
-func Exec(t testing.TB, dev device.Device, op device.Op, inputs []Tensor) []Tensor {
+func Exec(t conformance.TB, dev device.Device, op device.Op, inputs []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)
 	defer r.Close()

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 	"sync"
-	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -23,10 +23,10 @@ const (
 // streamCheck is one promise, checked on a device of its own.
 type streamCheck struct {
 	name  string
-	check func(*testing.T, *Runner)
+	check func(conformance.T, *Runner)
 }
 
-func runStreams(t *testing.T, open Opener, caps Caps) {
+func runStreams(t conformance.T, open Opener, caps Caps) {
 	for _, c := range append(eventChecks, []streamCheck{
 		{"copies move exactly their bytes", checkCopies},
 		{"a stream completes events", checkStreamRecord},
@@ -38,7 +38,7 @@ func runStreams(t *testing.T, open Opener, caps Caps) {
 		{"a program runs many times and in order", checkOrder},
 		{"streams of several goroutines do not disturb each other", checkParallel},
 	}...) {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name, func(t conformance.T) {
 			r := NewRunner(t, opened(t, open, device.Options{}))
 			t.Cleanup(r.Close) // before the device closes
 			r.NoValues = caps.NoValues
@@ -47,7 +47,7 @@ func runStreams(t *testing.T, open Opener, caps Caps) {
 	}
 }
 
-func checkCopies(t *testing.T, r *Runner) {
+func checkCopies(t conformance.T, r *Runner) {
 	host := mustAlloc(t, r.dev.AllocHost, 300)
 	defer mustFree(t, host)
 	back := mustAlloc(t, r.dev.AllocHost, 300)
@@ -79,7 +79,7 @@ func checkCopies(t *testing.T, r *Runner) {
 	}
 }
 
-func must(t testing.TB, err error) {
+func must(t conformance.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func must(t testing.TB, err error) {
 }
 
 // event is closed when the test ends.
-func (r *Runner) event(t *testing.T) device.Event {
+func (r *Runner) event(t conformance.T) device.Event {
 	t.Helper()
 	e, err := r.dev.NewEvent()
 	must(t, err)
@@ -96,7 +96,7 @@ func (r *Runner) event(t *testing.T) device.Event {
 }
 
 // another stream, closed when the test ends.
-func (r *Runner) another(t *testing.T) device.Stream {
+func (r *Runner) another(t conformance.T) device.Stream {
 	t.Helper()
 	s, err := r.dev.NewStream()
 	must(t, err)
@@ -105,7 +105,7 @@ func (r *Runner) another(t *testing.T) device.Stream {
 }
 
 // program is closed when the test ends.
-func (r *Runner) program(t *testing.T, steps ...device.Step) device.Program {
+func (r *Runner) program(t conformance.T, steps ...device.Step) device.Program {
 	t.Helper()
 	p, err := r.dev.NewProgram(steps)
 	must(t, err)
@@ -113,7 +113,7 @@ func (r *Runner) program(t *testing.T, steps ...device.Step) device.Program {
 	return p
 }
 
-func checkStreamRecord(t *testing.T, r *Runner) {
+func checkStreamRecord(t conformance.T, r *Runner) {
 	e := r.event(t)
 	for range 3 {
 		must(t, r.stream.Record(e))
@@ -125,7 +125,7 @@ func checkStreamRecord(t *testing.T, r *Runner) {
 	}
 }
 
-func checkProgramRecord(t *testing.T, r *Runner) {
+func checkProgramRecord(t conformance.T, r *Runner) {
 	e := r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{3}, 1, 2, 3))
 	negated, launch := r.prepare(device.Unary{Func: device.Neg}, x)
@@ -169,14 +169,14 @@ func (r *Runner) prepare(op device.Op, in ...Operand) (Operand, device.Step) {
 	return o, device.Step{Launch: l}
 }
 
-func (r *Runner) wantValues(t *testing.T, o Operand, want ...float64) {
+func (r *Runner) wantValues(t conformance.T, o Operand, want ...float64) {
 	t.Helper()
 	if got := r.Download(o); !r.NoValues && fmt.Sprint(got.Values) != fmt.Sprint(want) {
 		t.Errorf("got %v, want %v", got.Values, want)
 	}
 }
 
-func checkProgramWait(t *testing.T, r *Runner) {
+func checkProgramWait(t conformance.T, r *Runner) {
 	gate, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
 	root, launch := r.prepare(device.Unary{Func: device.Sqrt}, x)
@@ -194,7 +194,7 @@ func checkProgramWait(t *testing.T, r *Runner) {
 	r.wantValues(t, root, 2, 3)
 }
 
-func checkStreamWait(t *testing.T, r *Runner) {
+func checkStreamWait(t conformance.T, r *Runner) {
 	gate, done := r.event(t), r.event(t)
 	other := r.another(t)
 	ran := make(chan error, 1)
@@ -214,7 +214,7 @@ func checkStreamWait(t *testing.T, r *Runner) {
 	must(t, other.Sync())
 }
 
-func checkTimed(t *testing.T, r *Runner) {
+func checkTimed(t conformance.T, r *Runner) {
 	x := r.Upload(Random(tensor.F32, tensor.Shape{64, 1000}, 1, symmetric))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)
 	p := r.program(t, launch, device.Step{Record: r.event(t)}, launch)
@@ -234,13 +234,13 @@ func checkTimed(t *testing.T, r *Runner) {
 	}
 }
 
-func checkEmpty(t *testing.T, r *Runner) {
+func checkEmpty(t conformance.T, r *Runner) {
 	must(t, r.stream.Run(r.program(t)))
 	must(t, r.stream.RunTimed(r.program(t), nil))
 	must(t, r.stream.Sync())
 }
 
-func checkOrder(t *testing.T, r *Runner) {
+func checkOrder(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	two := r.Upload(Of(tensor.F32, tensor.Shape{1}, 2))
 	doubled, first := r.prepare(device.Scale{}, x, two)
@@ -254,7 +254,7 @@ func checkOrder(t *testing.T, r *Runner) {
 }
 
 // checkParallel: each goroutine has its own stream, program and memory.
-func checkParallel(t *testing.T, r *Runner) {
+func checkParallel(t conformance.T, r *Runner) {
 	var wg sync.WaitGroup
 	for g := range 4 {
 		x := r.Upload(Of(tensor.F32, tensor.Shape{1}, float64(g+1)))

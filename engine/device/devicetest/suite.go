@@ -3,8 +3,8 @@ package devicetest
 import (
 	"fmt"
 	"slices"
-	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -24,24 +24,24 @@ type Caps struct {
 }
 
 // Opener opens the device under test; the suite closes it.
-type Opener func(t *testing.T, opts device.Options) device.Device
+type Opener func(t conformance.TB, opts device.Options) device.Device
 
 // Run checks a device.
-func Run(t *testing.T, open Opener, caps Caps) {
-	t.Run("values", func(t *testing.T) { runValues(t, open, caps) })
-	t.Run("memory", func(t *testing.T) { runMemory(t, open, caps) })
-	t.Run("streams", func(t *testing.T) { runStreams(t, open, caps) })
-	t.Run("arguments", func(t *testing.T) { runArguments(t, open, caps) })
+func Run(t conformance.T, open Opener, caps Caps) {
+	t.Run("values", func(t conformance.T) { runValues(t, open, caps) })
+	t.Run("memory", func(t conformance.T) { runMemory(t, open, caps) })
+	t.Run("streams", func(t conformance.T) { runStreams(t, open, caps) })
+	t.Run("arguments", func(t conformance.T) { runArguments(t, open, caps) })
 	if !caps.NoValues {
-		t.Run("layouts", func(t *testing.T) { runLayouts(t, open, caps) })
+		t.Run("layouts", func(t conformance.T) { runLayouts(t, open, caps) })
 		if caps.Threads {
-			t.Run("threads", func(t *testing.T) { runThreads(t, open, caps) })
+			t.Run("threads", func(t conformance.T) { runThreads(t, open, caps) })
 		}
 	}
 }
 
 // opened opens a device for one test and closes it, all memory returned, when the test ends.
-func opened(t *testing.T, open Opener, opts device.Options) device.Device {
+func opened(t conformance.T, open Opener, opts device.Options) device.Device {
 	t.Helper()
 	dev := open(t, opts)
 	t.Cleanup(func() {
@@ -121,7 +121,7 @@ func (ty Types) of(in input) tensor.DType {
 }
 
 // on runs a case on a device with types ty from the given values.
-func (c valueCase) on(t *testing.T, dev device.Device, caps Caps, ty Types, policy Policy, values []Tensor) []Tensor {
+func (c valueCase) on(t conformance.T, dev device.Device, caps Caps, ty Types, policy Policy, values []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)
 	defer r.Close()
@@ -138,15 +138,15 @@ func (c valueCase) on(t *testing.T, dev device.Device, caps Caps, ty Types, poli
 	return out
 }
 
-func runValues(t *testing.T, open Opener, caps Caps) {
+func runValues(t conformance.T, open Opener, caps Caps) {
 	dev := opened(t, open, device.Options{})
 	oracle := reference.New()
 	for _, g := range valueTables() {
-		t.Run(g.name, func(t *testing.T) {
+		t.Run(g.name, func(t conformance.T) {
 			for _, c := range g.cases {
 				for _, dt := range caps.Types {
 					if c.types == nil || slices.Contains(c.types, dt) {
-						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t *testing.T) { c.check(t, dev, oracle, caps, dt) })
+						t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) { c.check(t, dev, oracle, caps, dt) })
 					}
 				}
 			}
@@ -155,7 +155,7 @@ func runValues(t *testing.T, open Opener, caps Caps) {
 }
 
 // check runs one case with one type under every policy, the first twice.
-func (c valueCase) check(t *testing.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
+func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values := c.materialize(typesFor(dt))
 	if caps.NoValues {
 		for policy := range numPolicies {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -16,7 +17,7 @@ import (
 const faultVariable = "HETERO_DEVICETEST_FAULT"
 
 func runBlocked(t *testing.T, fault string) {
-	open := func(t *testing.T, opts device.Options) device.Device {
+	open := func(t conformance.TB, opts device.Options) device.Device {
 		t.Helper()
 		d := &blocked{Device: reference.New(), fault: fault, threads: opts.Threads}
 		spare, err := d.Device.NewEvent()
@@ -26,7 +27,7 @@ func runBlocked(t *testing.T, fault string) {
 		d.spare = spare
 		return d
 	}
-	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true})
 }
 
 // TestSuite passes a device with private layouts, whatever it pads. In a child process of the next test the device is faulty.

@@ -2,14 +2,14 @@ package devicetest
 
 import (
 	"fmt"
-	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // runThreads compares results of different thread counts bit for bit: ranks with unlike CPUs must agree on them.
-func runThreads(t *testing.T, open Opener, caps Caps) {
+func runThreads(t conformance.T, open Opener, caps Caps) {
 	s := normShape{n: 13, c: 35, h: 9, w: 7, group: 4}
 	g := device.Groups(s.n, s.group)
 	cases := []valueCase{
@@ -28,7 +28,7 @@ func runThreads(t *testing.T, open Opener, caps Caps) {
 	}
 	for _, c := range cases {
 		for _, dt := range caps.Types {
-			t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s/%v", c.name, dt), func(t conformance.T) {
 				values := c.materialize(typesFor(dt))
 				var first []Tensor
 				for threads := 1; threads <= 3; threads++ {

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 func TestConformance(t *testing.T) {
-	open := func(t *testing.T, opts device.Options) device.Device {
+	open := func(t conformance.TB, opts device.Options) device.Device {
 		t.Helper()
 		dev, err := Driver{}.Open(0, opts)
 		if err != nil {
@@ -20,7 +21,7 @@ func TestConformance(t *testing.T) {
 		}
 		return dev
 	}
-	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true})
 }
 
 // bench holds a device with round figures, a stream and a launch of it.

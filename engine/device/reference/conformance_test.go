@@ -3,6 +3,7 @@ package reference_test
 import (
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -10,7 +11,7 @@ import (
 )
 
 func TestConformance(t *testing.T) {
-	open := func(t *testing.T, opts device.Options) device.Device {
+	open := func(t conformance.TB, opts device.Options) device.Device {
 		t.Helper()
 		dev, err := reference.Driver{}.Open(0, opts)
 		if err != nil {
@@ -18,5 +19,5 @@ func TestConformance(t *testing.T) {
 		}
 		return dev
 	}
-	devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true})
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true})
 }

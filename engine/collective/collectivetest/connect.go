@@ -1,0 +1,132 @@
+package collectivetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+)
+
+// Connected makes communicators of ranks that are all in this process, by calling connect for every rank at once.
+func Connected[C collective.Communicator](t conformance.TB, size int, connect func(ctx context.Context, rank int) (C, error)) []C {
+	t.Helper()
+	comms := make([]C, size)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var wg sync.WaitGroup
+	for rank := range comms {
+		wg.Go(func() {
+			var err error
+			if comms[rank], err = connect(ctx, rank); err != nil {
+				t.Errorf("rank %d: %v", rank, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return comms
+}
+
+// GroupOf makes a group of communicators; kill ends one of them as kill -9 would.
+func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
+	g := Group{Kill: kill}
+	for _, c := range comms {
+		g.Comms = append(g.Comms, c)
+	}
+	return g
+}
+
+// Board is what ranks of one process know of each other, for communicators that need such a thing: what one sets, all see. Each rank
+// has a [Seat] at it.
+type Board struct {
+	mu      sync.Mutex
+	values  map[string][]byte
+	changed chan struct{} // closed at the next change
+	broken  chan struct{}
+	err     error
+}
+
+// NewBoard makes an empty one.
+func NewBoard() *Board {
+	return &Board{values: map[string][]byte{}, changed: make(chan struct{}), broken: make(chan struct{})}
+}
+
+// Seat is a rank's view of a board.
+type Seat struct {
+	*Board
+	Rank int
+}
+
+// Abort breaks the group for everybody.
+func (s Seat) Abort(cause error) { s.Lose(s.Rank, cause) }
+
+// lostError is what a board says of a rank.
+type lostError struct {
+	rank  int
+	cause error
+}
+
+func (e *lostError) Error() string { return fmt.Sprintf("rank %d is gone: %v", e.rank, e.cause) }
+func (e *lostError) Unwrap() error { return e.cause }
+
+// LostRank is the rank that an error of a board is about, -1 for none.
+func LostRank(err error) int {
+	var lost *lostError
+	if errors.As(err, &lost) {
+		return lost.rank
+	}
+	return -1
+}
+
+// Set stores a value under a key.
+func (b *Board) Set(_ context.Context, key string, value []byte) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.values[key] = value
+	close(b.changed)
+	b.changed = make(chan struct{})
+	return nil
+}
+
+// Get waits until a rank has set the key.
+func (b *Board) Get(ctx context.Context, key string) ([]byte, error) {
+	for {
+		b.mu.Lock()
+		value, ok := b.values[key]
+		changed := b.changed
+		b.mu.Unlock()
+		if ok {
+			return value, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Broken is closed when a rank is gone.
+func (b *Board) Broken() <-chan struct{} { return b.broken }
+
+// Err tells which.
+func (b *Board) Err() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err
+}
+
+// Lose says that a rank is gone, as the ranks' meeting place finds out; the first one counts.
+func (b *Board) Lose(rank int, cause error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		b.err = &lostError{rank, cause}
+		close(b.broken)
+	}
+}
