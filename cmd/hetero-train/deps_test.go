@@ -34,6 +34,7 @@ var layers = []layer{
 
 	// Devices.
 	{"engine/device", imports("engine/tensor")},
+	{"engine/device/dry", imports("engine/device")},
 	{"engine/device/native", imports("engine/tensor", "engine/device")},
 	{"engine/device/internal/bookkeeping", imports("engine/tensor", "engine/device")},
 	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},

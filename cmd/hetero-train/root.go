@@ -85,6 +85,7 @@ func newRoot(a *app) *cobra.Command {
 		newAnalyze(a),
 		newCheckpoint(a),
 		newNeighbour(),
+		newPlan(a),
 		newEval(a),
 		newPredict(a),
 		newDevices(a),

@@ -32,6 +32,7 @@ func (c *compiler) finish(params *Params) *Plan {
 	}
 	p := &Plan{cache: c.cache, kernels: c.kernels, params: params, prepare: c.prepare}
 	p.arenaBytes = assign(tensors)
+	c.measureUsage(p, all, tensors)
 	split := slices.IndexFunc(c.step, func(l *launch) bool { return l.phase == graph.Backward })
 	if split < 0 {
 		split = len(c.step)

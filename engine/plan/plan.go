@@ -18,6 +18,7 @@ type Plan struct {
 	kernels    *lease
 	params     *Params
 	arenaBytes int64
+	usage      Usage // of the arena
 	inputs     map[string]*version
 	inputNames []string
 	outputs    map[string]*version

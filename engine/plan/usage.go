@@ -1,0 +1,69 @@
+package plan
+
+// Usage is what lies in a plan's arena at the launch where most of it is in use, in bytes.
+type Usage struct {
+	At          string `json:"at"`          // the launch
+	Copies      int64  `json:"copies"`      // of parameters, in the layouts and types that kernels want
+	Inputs      int64  `json:"inputs"`      // and outputs that the host reads
+	Activations int64  `json:"activations"` // and their gradients
+	Workspace   int64  `json:"workspace"`   // scratch of the kernel that runs
+	Gaps        int64  `json:"gaps"`        // between tensors that are not alive at the same time
+}
+
+// Usage tells what the arena holds at its fullest.
+func (p *Plan) Usage() Usage { return p.usage }
+
+// classes of tensors in an arena.
+const (
+	ofActivations = iota
+	ofCopies
+	ofInputs
+	ofWorkspace
+	numClasses
+)
+
+// measureUsage finds the launch at which the tensors that are alive take most.
+func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
+	class := map[*storage]int{}
+	for _, l := range c.prepare {
+		class[l.out[0].mem.root()] = ofCopies
+	}
+	for _, l := range all {
+		if l.workspace != nil {
+			class[l.workspace] = ofWorkspace
+		}
+	}
+	for _, in := range c.inputs() {
+		class[c.versions[in][0].mem.root()] = ofInputs
+	}
+	for _, o := range c.outputs() {
+		class[c.versions[o.Value][0].mem.root()] = ofInputs
+	}
+	if len(all) == 0 {
+		return
+	}
+	var change [numClasses][]int64 // of bytes alive, by launch
+	for i := range change {
+		change[i] = make([]int64, len(all)+1)
+	}
+	for _, t := range tensors {
+		bytes := alignUp(t.bytes)
+		change[class[t]][t.first] += bytes
+		if t.last+1 < len(change[0]) {
+			change[class[t]][t.last+1] -= bytes
+		}
+	}
+	most, alive := int64(-1), [numClasses]int64{}
+	for i, l := range all {
+		total := int64(0)
+		for k := range alive {
+			alive[k] += change[k][i]
+			total += alive[k]
+		}
+		if total > most {
+			most = total
+			p.usage = Usage{At: l.name, Copies: alive[ofCopies], Inputs: alive[ofInputs], Activations: alive[ofActivations], Workspace: alive[ofWorkspace],
+				Gaps: p.arenaBytes - total}
+		}
+	}
+}

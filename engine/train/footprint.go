@@ -1,0 +1,96 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/plan"
+)
+
+// Footprint is what a number of samples of a micro-batch takes of this rank's device, in bytes, and what it computes.
+type Footprint struct {
+	Samples int `json:"samples"`
+
+	// Whatever the samples.
+	Weights    int64 `json:"weights_bytes"`
+	Statistics int64 `json:"statistics_bytes"`
+	Gradients  int64 `json:"gradients_bytes"` // with the sum of micro-batches
+	Moments    int64 `json:"moments_bytes"`
+	Other      int64 `json:"other_bytes"` // sums over ranks, staging, scratch of the optimizer
+
+	// What a pass needs, evaluation included: Arena, and what lies in it where most of it is in use.
+	Arena int64      `json:"arena_bytes"`
+	Usage plan.Usage `json:"usage"`
+
+	// Arithmetic of one optimizer step on this rank.
+	ForwardFLOPs  int64 `json:"forward_flops"`
+	BackwardFLOPs int64 `json:"backward_flops"`
+}
+
+// Fixed is the bytes that do not depend on the samples.
+func (f Footprint) Fixed() int64 {
+	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Other
+}
+
+// Bytes is all of it.
+func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
+
+// Footprint plans for n samples, in whole groups of batch normalisation, without memory for them.
+func (r *Replica) Footprint(n int) (f Footprint, err error) {
+	r.planning.Lock()
+	defer r.planning.Unlock()
+	if n < 1 {
+		return f, fmt.Errorf("replica: footprint of %d samples, want at least 1", n)
+	}
+	s, err := r.compile(n)
+	if err != nil {
+		return f, err
+	}
+	f = Footprint{Samples: n, Weights: r.state.Values.Bytes(), Statistics: r.state.States.Bytes(), Gradients: r.state.Grads.Bytes(),
+		Arena: s.arenaBytes(), Usage: s.train.plan.Usage()}
+	if r.sum != nil {
+		f.Gradients += r.sum.Bytes()
+	}
+	for _, m := range r.optim.Moments() {
+		f.Moments += m.Flat.Bytes()
+	}
+	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Weights - f.Statistics - f.Gradients - f.Moments
+	for _, l := range s.train.plan.Launches() {
+		switch l.Phase {
+		case "forward":
+			f.ForwardFLOPs += l.FLOPs * int64(r.opts.Accumulation)
+		case "backward":
+			f.BackwardFLOPs += l.FLOPs * int64(r.opts.Accumulation)
+		}
+	}
+	return f, s.free()
+}
+
+// LargestFit is the most samples of a micro-batch, in whole groups of batch normalisation, with which this rank stays within bytes; 0 if not even a
+// group does. Beyond most it does not look.
+func (r *Replica) LargestFit(bytes int64, most int) (int, error) {
+	r.planning.Lock()
+	defer r.planning.Unlock()
+	unit := r.opts.GhostGroup
+	if p := r.opts.Peers; unit == 0 || p != nil && p.SyncNorm {
+		unit = 1
+	}
+	free := bytes - (r.PredictedBytes() - r.arena.Bytes())
+	for n := unit; ; n *= 2 {
+		n = min(n, most-most%unit)
+		s, err := r.compile(max(n, unit))
+		if err != nil {
+			return 0, err
+		}
+		need := s.arenaBytes()
+		if err := errors.Join(err, s.free()); err != nil {
+			return 0, err
+		}
+		if need > free {
+			return r.largest(max(n, unit), unit, need, free)
+		}
+		if n >= most-most%unit {
+			return n, nil
+		}
+	}
+}
