@@ -12,5 +12,7 @@
 // over groups of a fixed size (GhostGroup; it does not, if shares are multiples of the group), or over the samples of all ranks
 // (Sync; it does not, and the ranks exchange two vectors a layer in each pass).
 //
+// [Freeze] says which parameters are not trained, by name or by layer, as graph.Graph.Freeze wants it; Net.NextLayer counts the layers.
+//
 // Errors are those of package graph: a shape that does not fit ends the building of the graph.
 package nn

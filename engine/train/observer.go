@@ -53,15 +53,15 @@ type Evaluation struct {
 
 // evaluationJSON carries a loss that is not a number, which JSON's own numbers cannot.
 type evaluationJSON struct {
-	Step    int64            `json:"step"`
-	Epoch   int              `json:"epoch"`
-	Samples int              `json:"samples"`
-	Loss    checkpoint.Float `json:"loss"`
-	Top1    float64          `json:"top1"`
-	Top5    float64          `json:"top5"`
-	Best    bool             `json:"best"`
-	Took    time.Duration    `json:"took_ns"`
-	Ema     bool             `json:"ema,omitempty"`
+	Step     int64            `json:"step"`
+	Epoch    int              `json:"epoch"`
+	Samples  int              `json:"samples"`
+	Loss     checkpoint.Float `json:"loss"`
+	Top1     float64          `json:"top1"`
+	Top5     float64          `json:"top5"`
+	Best     bool             `json:"best"`
+	Took     time.Duration    `json:"took_ns"`
+	Averaged bool             `json:"averaged,omitempty"`
 }
 
 // MarshalJSON writes the evaluation for checkpoints.
@@ -75,6 +75,6 @@ func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	if err := json.Unmarshal(text, &w); err != nil {
 		return err
 	}
-	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Ema, w.Took}
+	*e = Evaluation{w.Step, w.Epoch, w.Samples, float64(w.Loss), w.Top1, w.Top5, w.Best, w.Averaged, w.Took}
 	return nil
 }

@@ -363,7 +363,7 @@ func TestLoopAllocatesNothingAStep(t *testing.T) {
 	}
 	const early, late = 20, 120
 	var before, after runtime.MemStats
-	o := testOptions()
+	o := averagedOptions(1)
 	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
 	s := start(context.Background(), t, openCPU(t), t.TempDir(), o, &recorder{}, func(opts *Options) {
 		opts.Observer, opts.Eval, opts.Steps = silent{func(step int64) {
