@@ -123,8 +123,8 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 	return b.n, err
 }
 
-// check reports what cannot be: a layout may come from a file.
-func (l *Layout) check() error {
+// Check reports what cannot be: a layout may come from a file.
+func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("layout without chunks")
 	}

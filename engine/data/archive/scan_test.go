@@ -192,7 +192,7 @@ func FuzzScan(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := l.check(); err != nil {
+		if err := l.Check(); err != nil {
 			t.Fatalf("scanned without an error, but %v", err)
 		}
 		random := NewRandom(1 << 20)

@@ -76,10 +76,24 @@ func (id identity) load(dir string) *index {
 	}
 	defer d.Close()
 	var x index
-	if err := gob.NewDecoder(io.LimitReader(d, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != id.size {
+	if err := gob.NewDecoder(io.LimitReader(d, maxIndexBytes)).Decode(&x); err != nil || x.Layout.Stored != id.size || !x.sound() {
 		return nil
 	}
 	return &x
+}
+
+// sound tells whether the columns of an index fit together.
+func (x *index) sound() bool {
+	n := len(x.Keys)
+	if n == 0 || len(x.Ends) != n || len(x.Offsets) != n || len(x.Sizes) != n || len(x.Labels) != n || x.Layout.Check() != nil {
+		return false
+	}
+	for i, l := range x.Labels {
+		if l < 0 || int(l) >= len(x.Texts) || x.Sizes[i] < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // save keeps an index. It appears complete or not at all.

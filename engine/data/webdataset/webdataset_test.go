@@ -265,6 +265,17 @@ func TestLabels(t *testing.T) {
 	}
 }
 
+func TestNumericClassesHaveTheNamesOfAList(t *testing.T) {
+	path := write(t, t.TempDir(), "a.tar", tarOf(t, samples(0, 5)))
+	s, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b", "c", "d", "e", "f"}})
+	if err != nil || strings.Join(s.Train.Classes(), "") != "abcdef" || s.Train.Label(3) != 3 {
+		t.Errorf("got %v, want the six names", err)
+	}
+	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "only 2 class names") {
+		t.Errorf("too few names: got %v", err)
+	}
+}
+
 func TestAShardThatVanishesOrIsCutIsAFaultOfItsSamples(t *testing.T) {
 	for name, harm := range map[string]func(path string) error{
 		"truncated": func(path string) error { return os.Truncate(path, 5000) },
