@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -243,4 +244,41 @@ func TestRepackedIsTheSame(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The fuzzer finds what is strange; this finds what is frequent. -archive.trials 1000000 is the long version.
+var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAreErrorsOrPlainData tries")
+
+func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
+	plain := makeTar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"), file("b/2.jpg", strings.Repeat("picture", 100)))
+	seeds := [][]byte{plain, gzipped(t, plain), zstds(t, plain, 600)}
+	rng := rand.New(rand.NewPCG(1, 1))
+	read := 0
+	for n := range *trials {
+		b := bytes.Clone(seeds[n%len(seeds)])
+		for range 1 + rng.IntN(4) {
+			b[rng.IntN(len(b))] = byte(rng.Uint32())
+		}
+		want := map[int64]string{} // by place
+		l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), Limits{TotalBytes: 8 << 20}, nil, func(m Member, contents io.Reader) error {
+			text, err := io.ReadAll(contents)
+			want[m.Offset] = string(text)
+			return err
+		})
+		if err != nil {
+			continue
+		}
+		random := NewRandom(1 << 20)
+		for at, text := range want {
+			got := make([]byte, len(text))
+			if err := random.ReadAt(0, bytes.NewReader(b), &l, got, at); err != nil || string(got) != text {
+				t.Fatalf("trial %d: %d bytes at %d: other bytes than the scan saw, or %v", n, len(text), at, err)
+			}
+		}
+		read++
+	}
+	if read == 0 || read == *trials {
+		t.Errorf("%d of %d changed archives were read, want some", read, *trials)
+	}
+	t.Logf("%d of %d changed archives were read, as the scan saw them", read, *trials)
 }
