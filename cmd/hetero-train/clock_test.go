@@ -26,6 +26,9 @@ var wallClock = map[string]string{
 	"engine/data/webdataset/store.go":   "likewise",
 	"profiler/measure/links.go":         "a deadline that has passed",
 	"profiler/runtime/record.go":        "when a step ended, for readers of the file",
+	"profiler/runtime/parse.go":         "likewise",
+	"profiler/trace/board.go":           "the name of a file",
+	"profiler/trace/event.go":           "when an event was, for readers of the file",
 }
 
 // stripping are the methods and functions whose results carry no monotonic reading, or are no times at all.

@@ -145,10 +145,10 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 	w.await(t, "step 20/")
 	free := fill(t, dir)
-	w.await(t, "no space left on device; earlier checkpoints are as they were", "metrics wait in memory", "the log file takes no lines")
+	w.await(t, "no space left on device; earlier checkpoints are as they were", "metrics wait in memory", "TensorBoard events wait in memory", "the log file takes no lines")
 	before := newestStep(t, dir)
 	free()
-	w.await(t, "metrics are written again", "the log file takes lines again")
+	w.await(t, "metrics are written again", "TensorBoard events are written again", "the log file takes lines again")
 	awaitStep(t, dir, before)
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	w.end(t, exitTerminated, "saved")
@@ -271,7 +271,11 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 		{"configs is a link", link("configs"), leads},
 		{"results is a link", link("results"), leads},
 		{"the log is a link", linkFile("logs/train.log"), leads},
-		{"the metrics are a link", linkFile("logs/rank_0_metrics.json"), "path escapes"},
+		{"the metrics are a link", linkFile("logs/rank_0_metrics.json"), leads},
+		{"the summary is a link", linkFile("logs/summary.json.tmp"), leads},
+		{"the histogram is a link", linkFile("logs/latency_histogram.png"), leads},
+		{"TensorBoard's folder is a link", link("logs/tensorboard"), leads},
+		{"the results are a link", linkFile("results/results.md"), leads},
 		{"the lock is a link", linkFile(".lock"), leads},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -1,8 +1,10 @@
 package experiment
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -182,6 +184,28 @@ func (r *Run) makeFolders() error {
 	for _, name := range folders {
 		if err := r.root.MkdirAll(name, 0o755); err != nil {
 			return folderError("create", filepath.Join(r.Dir, name), err)
+		}
+	}
+	return r.refuseLinks(folders)
+}
+
+// refuseLinks refuses symbolic links that lead out of the run's folder before anything is written there: not all who write logs and results open them
+// through the folder.
+func (r *Run) refuseLinks(folders []string) error {
+	for _, folder := range folders {
+		if folder == checkpointsFolder { // a checkpoint.Store follows none
+			continue
+		}
+		err := fs.WalkDir(r.root.FS(), folder, func(name string, entry fs.DirEntry, err error) error {
+			if err == nil && entry.Type()&fs.ModeSymlink != 0 {
+				if _, err = r.root.Stat(name); errors.Is(err, fs.ErrNotExist) {
+					err = nil // leads to nothing within the folder
+				}
+			}
+			return folderError("open", filepath.Join(r.Dir, name), err)
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
