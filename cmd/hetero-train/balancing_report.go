@@ -82,7 +82,7 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
 	if r.file, err = openLines(filepath.Join(r.dir, decisionsFile), kept); err != nil {
-		return withCode(exitIO, fmt.Errorf("decisions of the balancer: %w", err))
+		return withCode(folderCode(err), fmt.Errorf("decisions of the balancer: %w", err))
 	}
 	j.later(func() error { return r.file.Close() })
 	b.report = r

@@ -40,7 +40,7 @@ func (j *job) watchers(screen *console, records *records, resume *checkpoint.Sta
 	if j.cfg.Train.NormsInterval > 0 {
 		norms, err := j.openNorms(resume)
 		if err != nil {
-			return nil, withCode(exitIO, err)
+			return nil, withCode(folderCode(err), err)
 		}
 		all = append(all, norms)
 	}

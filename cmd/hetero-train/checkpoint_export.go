@@ -119,7 +119,7 @@ func exported(f *checkpoint.File, to tensor.DType, steps int64) ([]checkpoint.Te
 func writeTensors(path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return withCode(exitIO, err)
+		return withCode(folderCode(err), err)
 	}
 	defer func() {
 		if err != nil {

@@ -169,7 +169,7 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	}
 	f, err := os.CreateTemp(filepath.Dir(to), ".repack-*")
 	if err != nil {
-		return withCode(exitIO, err)
+		return withCode(folderCode(err), err)
 	}
 	defer func() {
 		f.Close() // after Sync: nothing is left to lose

@@ -87,7 +87,7 @@ func (p *profiling) run(ctx context.Context) error {
 	p.deadline = time.Now().Add(p.budget.limit)
 	if j.team.leads() { // now, not after all has been measured for nothing
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
-			return withCode(exitIO, fmt.Errorf("profile: folder for the results: %w", err))
+			return withCode(folderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
 	}
 	if err := p.find(); err != nil {
