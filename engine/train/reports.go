@@ -3,6 +3,7 @@ package train
 import (
 	"context"
 	"fmt"
+	"math"
 	"time"
 	"unsafe"
 
@@ -55,9 +56,9 @@ type reportRow struct {
 	loss                                      float64
 	data, forward, backward, exchanges, other time.Duration // of this step
 	communication, hidden, optimizer          time.Duration // of the step before
-	samples, top1, top5, change, replaced     uint32
-	flags                                     uint16
-	throttle                                  uint8
+	samples, top1, top5, change               uint32
+	replaced                                  uint16
+	flags, throttle                           uint8
 	load                                      loadRow
 }
 
@@ -102,7 +103,7 @@ func (x *reports) put(s *RankStep, w wish) {
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
 		data: t.Data, forward: t.Forward, backward: t.Backward, exchanges: t.Exchanges, other: s.Other,
 		communication: t.Communication, hidden: t.Hidden, optimizer: t.Optimizer,
-		change: w.change, replaced: uint32(s.Replaced),
+		change: w.change, replaced: uint16(min(s.Replaced, math.MaxUint16)),
 		flags:    flag(w.stop, flagStop) | flag(w.timeOver, flagTimeOver) | flag(w.unready, flagUnready) | flag(w.save, flagSave),
 		throttle: s.Load.Throttle, load: s.Load.row()}
 }
@@ -110,7 +111,7 @@ func (x *reports) put(s *RankStep, w wish) {
 // read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange. The error is that of ranks whose
 // splitters disagree, which would train something else than they should.
 func (x *reports) read() ([]RankStep, wish, error) {
-	flags := uint16(0)
+	flags := uint8(0)
 	for rank := range x.rows {
 		r := &x.rows[rank]
 		if r.change != x.rows[0].change {
@@ -125,7 +126,7 @@ func (x *reports) read() ([]RankStep, wish, error) {
 	return x.all, wish{stop: flags&flagStop != 0, timeOver: flags&flagTimeOver != 0, unready: flags&flagUnready != 0, save: flags&flagSave != 0}, nil
 }
 
-func flag(set bool, bit uint16) uint16 {
+func flag(set bool, bit uint8) uint8 {
 	if set {
 		return bit
 	}
