@@ -30,6 +30,8 @@ type modelFlags struct {
 	steps      int
 	warmup     int
 	accumulate int
+	trace      string // file, "" for none
+	traceSteps int
 }
 
 func (f *modelFlags) add(cmd *cobra.Command, env environment) {
@@ -65,6 +67,9 @@ func (b *benchmark) closeAll() error {
 
 // open builds the model on the device, with a small data set that stays in memory.
 func (f *modelFlags) open() (_ *benchmark, err error) {
+	if f.trace != "" && f.traceSteps < 1 {
+		return nil, usageError("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
+	}
 	started := time.Now()
 	b := &benchmark{flags: f}
 	defer func() {
@@ -139,14 +144,19 @@ func (b *benchmark) run(ctx context.Context, each func(train.StepResult)) (first
 func newBenchTrain(a *app) *cobra.Command {
 	f := new(modelFlags)
 	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
-		Example: "  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16", Args: noArguments}
+		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
+  hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: noArguments}
 	f.add(cmd, a.env)
+	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, which ui.perfetto.dev opens")
+	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open()
 		if err != nil {
 			return err
 		}
 		defer b.closeAll()
+		runtime.LockOSThread() // for the timed steps and the traced ones: a device's threads belong to it
+		defer runtime.UnlockOSThread()
 		peak := 0.0
 		if m, ok := b.device.(device.PeakMeasurer); ok {
 			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
@@ -158,7 +168,13 @@ func newBenchTrain(a *app) *cobra.Command {
 		if err != nil {
 			return withCode(exitDevice, err)
 		}
-		return b.report(a, steps, first, peak)
+		var traced *tracedSteps
+		if f.trace != "" {
+			if traced, err = b.traceSteps(cmd.Context(), steps); err != nil {
+				return err
+			}
+		}
+		return b.report(a, steps, first, peak, traced)
 	}
 	return cmd
 }
@@ -172,7 +188,7 @@ func measurePeak(m device.PeakMeasurer, what device.Peak) (float64, error) {
 	return v, err
 }
 
-func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration, peak float64) error {
+func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration, peak float64, traced *tracedSteps) error {
 	totals := make([]time.Duration, len(steps))
 	var sum train.StepTimes
 	for i, s := range steps {
@@ -203,6 +219,9 @@ func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration
 	if peak > 0 {
 		out["share_of_peak"] = flops / median.Seconds() / peak
 	}
+	if traced != nil {
+		out["trace"] = traced
+	}
 	if b.flags.json {
 		return writeJSON(a.env.stdout, out)
 	}
@@ -214,6 +233,9 @@ func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration
 	}
 	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
 		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], gib(peakBytes), b.setup.Seconds(), first.Seconds())
+	if traced != nil {
+		lines.WriteString(traced.String())
+	}
 	_, err := fmt.Fprint(a.env.stdout, lines.String())
 	return err
 }

@@ -54,6 +54,7 @@ var layers = []layer{
 	{"engine/graph", imports("engine/tensor", "engine/device")},
 	{"engine/plan", imports("engine/tensor", "engine/device", "engine/graph")},
 
+	{"engine/timeline", imports("engine/device")},
 	{"engine/gradsync", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan")},
 
 	// Parts of a training run.
@@ -73,12 +74,12 @@ var layers = []layer{
 	// The loop, and what is trained and watched.
 	{"engine/models", imports("engine/graph", "engine/nn")},
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
-	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/nn", "engine/nn/random",
+	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},
 	{"profiler/curves", imports("balancer")},
 	{"profiler/system", nil},
 	{"profiler/runtime", nil},
-	{"profiler/trace", nil},
+	{"profiler/trace", imports("engine/timeline")},
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("profiler/analysis")},
 	{"profiler/hardware", imports("engine/device", "profiler/system")},

@@ -27,6 +27,7 @@ func (j *job) follow(ctx context.Context) error {
 		return err
 	}
 	result, err := train.Run(ctx, options)
+	j.tracing.over(err)
 	j.balancing.end()
 	if err == nil && result.Interrupted {
 		err = j.interruption(ctx)

@@ -35,6 +35,7 @@ type job struct {
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
 	records   *records        // likewise
+	tracing   *tracing        // nil where no steps are traced
 	team      *team           // nil for a run of one rank
 	lab       labRun
 	balancing *balancing   // likewise
@@ -253,6 +254,7 @@ func (j *job) train(ctx context.Context) error {
 	}
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
+	j.tracing.over(err)
 	if errors.Is(err, train.ErrFinalSave) {
 		err = j.unsaved(j.newest(result), err)
 	}
@@ -342,9 +344,7 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 			o.Enough = func() bool { return b.contest.done }
 		}
 	}
-	if j.opts.lab.weather != nil {
-		o.BeforeStep = j.lab.before
-	}
+	o.BeforeStep = j.beforeStep()
 	if c.Data.Corrupt == "skip" {
 		o.MaxReplaced = c.Data.CorruptLimit
 	}

@@ -215,6 +215,7 @@ func (j *job) facts() []rendezvous.Fact {
 		{Name: "program", Value: versionText()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
+		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.cfg.Profile.TraceSteps, j.cfg.Profile.TraceStep)},
 		{Name: "weather", Value: j.opts.lab.fact()},
 		{Name: "precision", Value: j.precision.String()},
 	}...)

@@ -5,6 +5,8 @@ type Profile struct {
 	Enabled             bool
 	Interval            int // steps
 	TensorBoardInterval int // steps; 0 = no event files
+	TraceStep           int // the first that is traced; 0 = none
+	TraceSteps          int
 	GPUProfiles         string
 }
 
@@ -17,6 +19,10 @@ func (p *Profile) Keys() []Key {
 			Doc("Steps between two records."),
 		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").
 			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: none are written."),
+		Int(&p.TraceStep, "trace_step", 0).
+			Doc("From this step on `logs/trace.json` gets a timeline of every launch, copy, wait and sum over ranks, of all ranks, which ui.perfetto.dev opens (docs/reports.md). 0: none."),
+		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).
+			Doc("How many steps it covers."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
 			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: none."),
 	}

@@ -97,6 +97,21 @@ type Launch struct {
 // Program is a list of launches that runs in one call.
 type Program interface{ Close() error }
 
+// DescribedProgram is a Program that knows what it was made of, for profilers.
+type DescribedProgram interface {
+	Program
+	// Describe is its steps, in order: those that Stream.RunTimed measures.
+	Describe() []StepInfo
+}
+
+// StepInfo describes one step of a program.
+type StepInfo struct {
+	Name    string // of the launch
+	Op      Op     // nil for steps of events
+	In, Out []TensorSpec
+	Waits   bool // for an event
+}
+
 // Stream runs work in order. A stream may run ahead of the caller (GPU) or be done when the call returns (CPU).
 type Stream interface {
 	Run(p Program) error

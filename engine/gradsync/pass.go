@@ -174,7 +174,7 @@ func (s *Sync) watch(stream device.Stream) {
 func (s *Sync) meet(ops []collective.Op, first int) error {
 	for i := range ops {
 		pt := &s.points[first+i]
-		s.exchanged += pt.span.take()
+		s.takeSpan(pt)
 		if err := errors.Join(pt.ready.Reset(), pt.done.Reset()); err != nil {
 			return err
 		}

@@ -63,6 +63,8 @@ type Sync struct {
 	modelled     bool          // device time
 	exchanged    time.Duration // in the passes of this step, but for those that points still hold
 
+	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // of operations between ranks; nil: nobody watches
+
 	stream       device.WaitingStream // of the step's passes; nil before them, or where it does not tell
 	waitedBefore time.Duration        // by it, before them
 	closer       []func() error
@@ -301,6 +303,11 @@ func (s *Sync) programs() (err error) {
 		s.closer = append(s.closer, (*p.to).Close)
 	}
 	return nil
+}
+
+// Watch tells of every operation between ranks when it is over, on the goroutine that trains; nil: of none any more.
+func (s *Sync) Watch(f func(gradients bool, name string, begun, ended time.Time, bytes int64)) {
+	s.watcher = f
 }
 
 // Bytes is the device memory that the Sync has taken.

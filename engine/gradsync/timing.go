@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
@@ -37,6 +38,7 @@ func (s *Sync) times(waited time.Duration) Times {
 	} else {
 		for _, r := range s.runs {
 			t.Busy += r.span.took()
+			s.tell(true, r.op.(collective.AllReduce).Name, &r.span, r.bytes)
 		}
 	}
 	t.Exchanges = s.takeExchanges()
@@ -51,8 +53,8 @@ func (s *Sync) times(waited time.Duration) Times {
 // Exchanges is the time of exchanges in the passes that have ended since the last Finish: Times.Exchanges, as soon as the last
 // backward pass is over.
 func (s *Sync) Exchanges() time.Duration {
-	for _, p := range s.points {
-		s.exchanged += p.span.take()
+	for i := range s.points {
+		s.takeSpan(&s.points[i])
 	}
 	if s.modelled {
 		return 0
@@ -63,6 +65,19 @@ func (s *Sync) Exchanges() time.Duration {
 		}
 	}
 	return s.exchanged
+}
+
+// takeSpan ends a point's exchange: the next may begin.
+func (s *Sync) takeSpan(p *point) {
+	s.tell(false, p.Name, p.span, int64(p.Elements)*p.DType.Size())
+	s.exchanged += p.span.take()
+}
+
+// tell the watcher of an operation that has run.
+func (s *Sync) tell(gradients bool, name string, sp *span, bytes int64) {
+	if s.watcher != nil && sp.took() > 0 {
+		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())), bytes)
+	}
 }
 
 // takeExchanges is Exchanges, which begin again at 0.

@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/optim"
 	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
 // ReplicaOptions describe a classifier and how it is trained.
@@ -63,9 +64,12 @@ type Replica struct {
 	optim  *optim.Optimizer
 	mean   *optim.Average // nil: no averages
 	norms  *optim.Norms   // nil: parameters are not measured
-	stream device.Stream
+	stream device.Stream  // while recorder records, it stands in for plain
 	arena  device.Buffer
 	now    *share // what is trained with
+
+	recorder *timeline.Recorder // of what a step does; nil: nobody records
+	plain    device.Stream      // the device's own; nil before the first Trace
 
 	copied map[string]*bytes.Buffer // what the last checkpoint in mid-run was written from, by tensor
 

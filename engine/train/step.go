@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
 // Batches hands out the micro-batches of a run, one after the other.
@@ -60,33 +61,58 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 }
 
 // clock tells parts of a step apart.
-type clock struct{ at time.Time }
+type clock struct {
+	at  time.Time
+	rec *timeline.Recorder // nil: nobody records
+}
 
-func startClock() clock { return clock{time.Now()} }
+func (r *Replica) startClock() clock { return clock{time.Now(), r.recorder} }
 
-// lap adds the time since the last one.
-func (c *clock) lap(into *time.Duration) {
+// lap adds the time since the last one to that of a part.
+func (c *clock) lap(into *time.Duration, part string) {
 	now := time.Now()
 	*into += now.Sub(c.at)
+	if c.rec != nil {
+		c.rec.Part(part, c.at, now)
+	}
 	c.at = now
+}
+
+// Trace notes from the next step on what the replica does; nil ends that. On a device that models time it is an error. Between steps only.
+func (r *Replica) Trace(rec *timeline.Recorder) error {
+	if rec != nil && r.dev.Info().Modelled {
+		return fmt.Errorf("trace: device %s models time: its launches and the host have no clock in common", r.dev.Info().Name)
+	}
+	if r.plain == nil {
+		r.plain = r.stream
+	}
+	r.recorder, r.stream = rec, r.plain
+	if rec != nil {
+		r.stream = rec.Stream(r.plain)
+	}
+	if r.sums != nil && rec != nil {
+		r.sums.Watch(func(gradients bool, name string, begun, ended time.Time, bytes int64) {
+			track := timeline.Statistics
+			if gradients {
+				track = timeline.Gradients
+			}
+			rec.Exchange(track, name, begun, ended, bytes)
+		})
+	} else if r.sums != nil {
+		r.sums.Watch(nil)
+	}
+	return nil
 }
 
 // gradient is the gradient of this rank's samples; its sum over ranks has begun.
 func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
-	clock, pass := startClock(), r.now.train
+	clock, pass := r.startClock(), r.now.train
 	for micro := range r.opts.Accumulation {
-		batch, err := batches.Next(ctx)
+		n, epoch, err := r.nextBatch(ctx, batches, out)
 		if err != nil {
 			return err
 		}
-		n, epoch := batch.N, batch.Epoch
-		out.Replaced += batch.Replaced
-		err = pass.load(r.stream, batch)
-		batch.Release()
-		if err != nil {
-			return err
-		}
-		clock.lap(&out.Times.Data)
+		clock.lap(&out.Times.Data, "data")
 		if micro == 0 {
 			if err := r.begin(epoch); err != nil {
 				return err
@@ -95,7 +121,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := pass.forward(r.stream); err != nil {
 			return fmt.Errorf("forward: %w", err)
 		}
-		clock.lap(&out.Times.Forward)
+		clock.lap(&out.Times.Forward, "forward")
 		last := micro == r.opts.Accumulation-1
 		if err := pass.backward(r.stream, last); err != nil {
 			return fmt.Errorf("backward: %w", err)
@@ -107,7 +133,7 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 			return err
 		}
 		out.Add(pass.sums(n))
-		clock.lap(&out.Times.Backward)
+		clock.lap(&out.Times.Backward, "backward")
 	}
 	if r.sums != nil {
 		out.Times.Exchanges = r.sums.Exchanges()
@@ -115,24 +141,49 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	return nil
 }
 
+// nextBatch brings this rank's part of the next micro-batch to the device.
+func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (n, epoch int, err error) {
+	begun := time.Now()
+	batch, err := batches.Next(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	if r.recorder != nil {
+		r.recorder.Host(timeline.Wait, "wait for a batch", begun)
+		begun = time.Now()
+	}
+	n, epoch = batch.N, batch.Epoch
+	out.Replaced += batch.Replaced
+	err = r.now.train.load(r.stream, batch)
+	batch.Release()
+	if r.recorder != nil {
+		r.recorder.Host(timeline.Work, "stage the batch", begun)
+	}
+	return n, epoch, err
+}
+
 // sumOverRanks waits until the gradient is that of all ranks' samples. behind goes to the other ranks with it.
 func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
 	if r.sums == nil {
 		return nil
 	}
-	clock := startClock()
+	clock := r.startClock()
+	begun := clock.at
 	times, err := r.sums.Finish(ctx, r.stream, behind...)
 	if err != nil {
 		return err
 	}
+	if r.recorder != nil {
+		r.recorder.Host(timeline.Wait, "wait for sums over ranks", begun)
+	}
 	out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
-	clock.lap(&out.Times.Communication)
+	clock.lap(&out.Times.Communication, "communication")
 	return nil
 }
 
 // update changes the parameters, and their averages where that is due. measure asks for norms of single parameters.
 func (r *Replica) update(rate float64, measure bool, out *StepResult) error {
-	clock := startClock()
+	clock := r.startClock()
 	if measure = measure && r.norms != nil; measure {
 		if err := r.norms.Before(r.stream); err != nil {
 			return err
@@ -158,7 +209,10 @@ func (r *Replica) update(rate float64, measure bool, out *StepResult) error {
 	if measure {
 		out.Norms = r.norms.Result()
 	}
-	clock.lap(&out.Times.Optimizer)
+	clock.lap(&out.Times.Optimizer, "optimizer")
+	if r.recorder != nil {
+		r.recorder.Step()
+	}
 	return nil
 }
 

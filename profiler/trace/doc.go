@@ -13,4 +13,12 @@
 // whatever a kill left half-written, so that no step is there twice for any reader. A TensorBoard that has read them already is told
 // to forget them (SessionLog START). A background goroutine hands events to the system once a second; where the disk is full they
 // wait in memory, up to 4 MiB.
+//
+// # Timeline
+//
+//	trace.Align(ranks)                       // clocks of ranks on other hosts
+//	err = trace.WriteTimeline(file, ranks, facts)
+//
+// The trace-event format that ui.perfetto.dev and chrome://tracing open: a process for each rank, a thread for each of timeline's tracks, an event
+// for each span with its kernel, operands, bytes and FLOPs.
 package trace

@@ -34,6 +34,7 @@ func runStreams(t conformance.T, open Opener, caps Caps) {
 		{"a program waits for an event", checkProgramWait},
 		{"a stream waits for an event", checkStreamWait},
 		{"timed runs add to what was measured", checkTimed},
+		{"programs say what they consist of", checkDescribed},
 		{"an empty program runs", checkEmpty},
 		{"a program runs many times and in order", checkOrder},
 		{"streams of several goroutines do not disturb each other", checkParallel},
@@ -231,6 +232,28 @@ func checkTimed(t conformance.T, r *Runner) {
 			t.Errorf("two launches took no time: %v after %v", elapsed, before)
 		}
 		copy(before, elapsed)
+	}
+}
+
+// checkDescribed: profilers learn what a program's steps are, where the device tells.
+func checkDescribed(t conformance.T, r *Runner) {
+	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
+	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)
+	launch.Launch.Name = "layer1.exp"
+	e := r.event(t)
+	p, ok := r.program(t, launch, device.Step{Record: e}, device.Step{Wait: e}).(device.DescribedProgram)
+	if !ok {
+		t.Skip("programs of this device do not describe themselves")
+	}
+	steps := p.Describe()
+	if len(steps) != 3 || steps[0].Name != "layer1.exp" || steps[0].Op != (device.Unary{Func: device.Exp}) || steps[0].Waits {
+		t.Fatalf("got %+v, want a launch and two steps of events", steps)
+	}
+	if in, out := steps[0].In, steps[0].Out; len(in) != 1 || len(out) != 1 || in[0].Size() != 8 || out[0].Size() != 8 {
+		t.Errorf("launch: got operands %v and %v, want 8 bytes each", in, out)
+	}
+	if steps[1].Op != nil || steps[1].Waits || steps[2].Op != nil || !steps[2].Waits {
+		t.Errorf("got %+v, want an event that is recorded, then waited for", steps[1:])
 	}
 }
 

@@ -71,6 +71,7 @@ func fromSpecs(list *C.ht_spec, n C.int32_t) []device.TensorSpec {
 type kernel struct {
 	dev       *Device
 	ptr       *C.ht_kernel
+	op        device.Op
 	name      string // of the op
 	in, out   []device.TensorSpec
 	workspace int64
@@ -112,7 +113,7 @@ func (d *Device) Compile(op device.Op, in, out []device.TensorSpec) (device.Kern
 		d.holds.release()
 		return nil, err
 	}
-	k := &kernel{dev: d, ptr: (*C.ht_kernel)(r.value), name: op.Kind(), aliases: device.Aliases(op)}
+	k := &kernel{dev: d, ptr: (*C.ht_kernel)(r.value), op: op, name: op.Kind(), aliases: device.Aliases(op)}
 	desc := put(&a, C.ht_kernel_desc{})
 	C.ht_do_kernel_desc(d.api, k.ptr, desc)
 	k.in, k.out, k.workspace = fromSpecs(desc.in, desc.num_in), fromSpecs(desc.out, desc.num_out), int64(desc.workspace)

@@ -16,7 +16,7 @@ import (
 type program struct {
 	dev   *Device
 	ptr   *C.ht_program
-	steps int
+	steps []device.StepInfo
 	held  []*holds // of kernels, buffers and events, one entry a use
 	holds holds    // runs under way
 }
@@ -26,11 +26,12 @@ func (d *Device) NewProgram(steps []device.Step) (device.Program, error) {
 	if err := d.hold(); err != nil {
 		return nil, err
 	}
-	p := &program{dev: d, steps: len(steps)}
+	p := &program{dev: d, steps: make([]device.StepInfo, len(steps))}
 	var a arena
 	defer a.free()
 	list := array[C.ht_step](&a, len(steps))
 	for i, s := range steps {
+		p.steps[i] = describe(s)
 		if err := p.bind(&a, &list[i], s); err != nil {
 			p.release()
 			return nil, fmt.Errorf("%s: program: step %d: %w", d.info.Name, i, err)
@@ -44,6 +45,21 @@ func (d *Device) NewProgram(steps []device.Step) (device.Program, error) {
 	p.ptr = (*C.ht_program)(r.value)
 	return p, nil
 }
+
+// describe is what a step is called, and computes.
+func describe(s device.Step) device.StepInfo {
+	info := device.StepInfo{Waits: s.Wait != nil}
+	if s.Launch != nil {
+		info.Name = s.Launch.Name
+		if k, ok := s.Launch.Kernel.(*kernel); ok && k != nil {
+			info.Op, info.In, info.Out = k.op, k.in, k.out
+		}
+	}
+	return info
+}
+
+// Describe implements device.DescribedProgram.
+func (p *program) Describe() []device.StepInfo { return p.steps }
 
 // bind checks a step and writes it for C. What it depends on is held by the program from now on.
 func (p *program) bind(a *arena, c *C.ht_step, s device.Step) error {

@@ -65,8 +65,8 @@ func (s *stream) Run(p device.Program) error {
 
 func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
 	return s.with(p, "run timed", func(prog *program) error {
-		if len(elapsed) != prog.steps {
-			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", s.dev.info.Name, len(elapsed), prog.steps)
+		if len(elapsed) != len(prog.steps) {
+			return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", s.dev.info.Name, len(elapsed), len(prog.steps))
 		}
 		// A time.Duration is an int64 of nanoseconds.
 		r := C.ht_do_stream_run_timed(s.dev.api, s.ptr, prog.ptr, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(elapsed))))

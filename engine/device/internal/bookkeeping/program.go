@@ -137,6 +137,18 @@ func shares(pairs []device.Alias, out, in int) bool {
 	return false
 }
 
+// Describe implements device.DescribedProgram.
+func (p *Program) Describe() []device.StepInfo {
+	infos := make([]device.StepInfo, len(p.Steps))
+	for i, s := range p.Steps {
+		if s.Launch != nil {
+			infos[i] = device.StepInfo{Name: s.Launch.Name, Op: s.Kernel.Op, In: s.Kernel.in, Out: s.Kernel.out}
+		}
+		infos[i].Waits = s.Wait != nil
+	}
+	return infos
+}
+
 func (p *Program) Close() error {
 	if p.closed {
 		return fmt.Errorf("%s: program closed twice", p.dev.Name)

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// traceFile is the timeline in the folder of logs.
+const traceFile = "trace.json"
+
+// What the timeline of a rank may take: it goes to rank 0 as one message, and all together are held there at once.
+const (
+	mostPacked      = 900 << 10
+	mostPackedOfAll = 24 << 20
+	packedPatience  = time.Minute
+)
+
+// tracing records a window of steps on every rank and writes the timeline of all on rank 0.
+type tracing struct {
+	job        *job
+	first, end int64 // steps
+	rec        *timeline.Recorder
+	done       bool
+}
+
+// beforeStep is what is done before each step, nil for nothing.
+func (j *job) beforeStep() func(step int64) {
+	p, weather := j.cfg.Profile, j.opts.lab.weather != nil
+	if p.TraceStep > 0 {
+		j.tracing = &tracing{job: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
+	}
+	if j.tracing == nil && !weather {
+		return nil
+	}
+	return func(step int64) {
+		if weather {
+			j.lab.before(step)
+		}
+		j.tracing.before(step)
+	}
+}
+
+// before begins and ends the window. All ranks come to it before the same steps.
+func (t *tracing) before(step int64) {
+	switch {
+	case t == nil || t.done:
+	case t.rec == nil && step >= t.first && step < t.end:
+		t.rec = timeline.New(step)
+		if err := t.job.replica.Trace(t.rec); err != nil {
+			t.done = true
+			t.job.opts.log.Warn(err.Error())
+		}
+	case t.rec != nil && step >= t.end:
+		t.finish(true)
+	}
+}
+
+// over ends the window of a run that ended within it. The ranks of a run that failed do not meet again: rank 0 writes what it has.
+func (t *tracing) over(err error) {
+	if t != nil && t.rec != nil && !t.done {
+		t.finish(err == nil)
+	}
+}
+
+// finish writes the timeline. Training does not depend on it.
+func (t *tracing) finish(together bool) {
+	t.done = true
+	log := t.job.opts.log
+	if err := t.job.replica.Trace(nil); err != nil {
+		log.Warn(err.Error())
+	}
+	ranks, err := t.gather(together)
+	if err == nil && t.job.team.leads() {
+		path := filepath.Join(t.job.run.LogDir(), traceFile)
+		if err = writeTrace(path, ranks); err == nil {
+			all := explained(ranks)
+			log.Info("timeline written", "file", path, "steps", all.steps, "ranks", len(ranks), "explained_percent", percent(all.mean), "at_least_percent", percent(all.least))
+		}
+	}
+	if err != nil {
+		log.Warn("no timeline", "error", err)
+	}
+	t.rec = nil
+}
+
+// percent rounds a share to a hundredth of a percent.
+func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
+
+// gather is every rank's timeline, on rank 0.
+func (t *tracing) gather(together bool) ([]trace.Rank, error) {
+	j := t.job
+	own := trace.Rank{Name: j.device.Info().Name + ", " + j.device.Info().Model, Spans: t.rec.Spans()}
+	if j.team == nil || !together {
+		return []trace.Rank{own}, nil
+	}
+	members := j.team.group.Members()
+	own.Rank = j.team.place.Rank
+	own.Host = members[own.Rank].Host
+	packed, err := trace.Pack(own, min(mostPacked, mostPackedOfAll/len(members)))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), packedPatience)
+	defer cancel()
+	all, err := j.team.group.Gather(ctx, "timeline", packed)
+	if err != nil || !j.team.leads() {
+		return nil, err
+	}
+	ranks := make([]trace.Rank, len(all))
+	for i, text := range all {
+		if ranks[i], err = trace.Unpack(text); err != nil {
+			return nil, fmt.Errorf("rank %d: %w", i, err)
+		}
+	}
+	trace.Align(ranks)
+	return ranks, nil
+}
+
+// writeTrace writes a timeline, in one step, with what it explains.
+func writeTrace(path string, ranks []trace.Rank) error {
+	file, err := os.Create(path + ".tmp")
+	if err != nil {
+		return err
+	}
+	all := explained(ranks)
+	facts := map[string]any{"program": versionText(), "steps": all.steps, "explained": all.mean, "explained_least": all.least, "started": startOf(ranks)}
+	for kind, share := range all.kinds {
+		facts[timeline.Kind(kind).String()+"_share"] = share
+	}
+	offsets := map[string]float64{}
+	for _, r := range ranks {
+		if r.Offset != 0 {
+			offsets[fmt.Sprint(r.Rank)] = float64(r.Offset) / 1e9
+		}
+	}
+	facts["clock_offset_seconds"] = offsets
+	err = errors.Join(trace.WriteTimeline(file, ranks, facts), file.Close())
+	if err == nil {
+		err = os.Rename(path+".tmp", path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(path+".tmp"))
+	}
+	return nil
+}
+
+// startOf is when the first span began, by rank 0's clock.
+func startOf(ranks []trace.Rank) time.Time {
+	first := int64(math.MaxInt64)
+	for _, r := range ranks {
+		for _, s := range r.Spans {
+			first = min(first, s.Begin-r.Offset)
+		}
+	}
+	return time.Unix(0, first).UTC()
+}
+
+// explanation is what timelines explain of the steps, over all ranks.
+type explanation struct {
+	steps       int // of a rank
+	mean, least float64
+	kinds       [4]float64 // shares of all steps' time, by kind
+	gap         float64
+	times       []time.Duration // of the steps, sorted
+}
+
+func explained(ranks []trace.Rank) explanation {
+	x := explanation{least: 1}
+	total, gap := int64(0), int64(0)
+	var kinds [4]int64
+	for _, r := range ranks {
+		steps := timeline.Explain(r.Spans)
+		x.steps = max(x.steps, len(steps))
+		for _, e := range steps {
+			x.least = min(x.least, e.Explained())
+			x.times = append(x.times, time.Duration(e.Total))
+			total, gap = total+e.Total, gap+e.Gap
+			for k, ns := range e.Kinds {
+				kinds[k] += ns
+			}
+		}
+	}
+	if total == 0 {
+		x.least = 0
+		return x
+	}
+	for k, ns := range kinds {
+		x.kinds[k] = float64(ns) / float64(total)
+	}
+	x.gap = float64(gap) / float64(total)
+	x.mean = 1 - x.gap
+	slices.SortFunc(x.times, cmp.Compare[time.Duration])
+	return x
+}

@@ -1,0 +1,231 @@
+package timeline
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Track is what a span happened on.
+type Track uint8
+
+// The tracks.
+const (
+	Steps      Track = iota // whole optimizer steps
+	Parts                   // of a step: data, forward, backward, communication, optimizer
+	Stream                  // of the device: launches, copies, and waiting within programs
+	Host                    // what the training thread did or waited for meanwhile
+	Gradients               // sums over ranks, on the communicator's thread
+	Statistics              // exchanges of batch normalisation, likewise
+	Tracks                  // how many there are
+)
+
+// String implements fmt.Stringer.
+func (t Track) String() string {
+	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics"}[t]
+}
+
+// Kind is what a span of Stream or Host was.
+type Kind uint8
+
+// The kinds.
+const (
+	Launch Kind = iota
+	Copy
+	Wait // for other ranks, or for data
+	Work // of the host
+)
+
+// String implements fmt.Stringer.
+func (k Kind) String() string { return [...]string{"launch", "copy", "wait", "host"}[k] }
+
+// Span is something that took time.
+type Span struct {
+	Track Track
+	Kind  Kind
+	Name  string
+	Part  string // of the step that it belongs to
+	Op    string // kind of the kernel's op
+	Specs string // of a launch: operands in, "->", and out
+	Begin int64  // ns since 1970
+	Took  int64  // ns
+	FLOPs int64
+	Bytes int64 // of all operands, of a copy, or on the wire
+}
+
+// End is when it was over, ns since 1970.
+func (s *Span) End() int64 { return s.Begin + s.Took }
+
+// Recorder collects spans.
+type Recorder struct {
+	epoch time.Time
+	spans []Span
+	part  int // first span since the last part
+	next  int64
+	begun time.Time // of the step that is under way; zero: none is
+
+	programs map[device.Program][]Span // of their steps, without times
+}
+
+// New makes a Recorder whose first step has this number.
+func New(first int64) *Recorder {
+	return &Recorder{epoch: time.Now(), next: first, programs: map[device.Program][]Span{}}
+}
+
+// Spans are those so far. They stay the Recorder's.
+func (r *Recorder) Spans() []Span { return r.spans }
+
+// at is a time on the clock of spans.
+func (r *Recorder) at(t time.Time) int64 { return r.epoch.UnixNano() + int64(t.Sub(r.epoch)) }
+
+func (r *Recorder) add(s Span, begun, ended time.Time) {
+	s.Begin = r.at(begun)
+	s.Took = r.at(ended) - s.Begin
+	r.spans = append(r.spans, s)
+}
+
+// Host notes what the training thread has done since begun.
+func (r *Recorder) Host(kind Kind, name string, begun time.Time) {
+	r.add(Span{Track: Host, Kind: kind, Name: name}, begun, time.Now())
+}
+
+// betweenSteps is the part of what is done in an evaluation, or for a checkpoint.
+const betweenSteps = "between steps"
+
+// Part ends a part of a step, to which all since the part before belongs, and before the first what began with it.
+func (r *Recorder) Part(name string, begun, ended time.Time) {
+	for i := r.part; i < len(r.spans); i++ {
+		s := &r.spans[i]
+		if s.Part = name; r.begun.IsZero() && s.Begin < r.at(begun) {
+			s.Part = betweenSteps
+		}
+	}
+	if r.begun.IsZero() {
+		r.begun = begun
+	}
+	r.add(Span{Track: Parts, Name: name, Part: name}, begun, ended)
+	r.part = len(r.spans)
+}
+
+// Step ends a step, which began with its first part.
+func (r *Recorder) Step() {
+	if r.begun.IsZero() {
+		return
+	}
+	r.add(Span{Track: Steps, Name: fmt.Sprintf("step %d", r.next)}, r.begun, time.Now())
+	r.begun, r.part = time.Time{}, len(r.spans)
+	r.next++
+}
+
+// Exchange notes what a communicator did.
+func (r *Recorder) Exchange(track Track, name string, begun, ended time.Time, bytes int64) {
+	r.add(Span{Track: track, Name: name, Bytes: bytes}, begun, ended)
+}
+
+// Stream is s, with everything that it does noted.
+func (r *Recorder) Stream(s device.Stream) device.Stream { return &stream{Stream: s, rec: r} }
+
+// stream stands in for a device's stream.
+type stream struct {
+	device.Stream
+	rec  *Recorder
+	took []time.Duration
+}
+
+// Waited implements device.WaitingStream.
+func (s *stream) Waited() (time.Duration, bool) {
+	if w, ok := s.Stream.(device.WaitingStream); ok {
+		return w.Waited()
+	}
+	return 0, false
+}
+
+// Run implements device.Stream.
+func (s *stream) Run(p device.Program) error {
+	begun := time.Now()
+	steps, err := s.rec.describe(p)
+	if err != nil {
+		return err
+	}
+	s.took = slices.Grow(s.took[:0], len(steps))[:len(steps)]
+	clear(s.took)
+	s.rec.spans = slices.Grow(s.rec.spans, len(steps)+2)
+	s.rec.add(recording, begun, time.Now())
+	begun = time.Now()
+	if err := s.Stream.RunTimed(p, s.took); err != nil {
+		return err
+	}
+	ended := time.Now()
+	at := s.rec.at(begun)
+	for i, step := range steps {
+		step.Begin, step.Took = at, int64(s.took[i])
+		at += step.Took
+		s.rec.spans = append(s.rec.spans, step)
+	}
+	s.rec.add(recording, ended, time.Now())
+	return nil
+}
+
+// recording is what a Recorder itself takes.
+var recording = Span{Track: Stream, Kind: Work, Name: "note this timeline"}
+
+// describe remembers the steps of a program.
+func (r *Recorder) describe(p device.Program) ([]Span, error) {
+	if steps, ok := r.programs[p]; ok {
+		return steps, nil
+	}
+	d, ok := p.(device.DescribedProgram)
+	if !ok {
+		return nil, fmt.Errorf("timeline: a program of type %T does not say what it consists of", p)
+	}
+	var steps []Span
+	for _, info := range d.Describe() {
+		s := Span{Track: Stream, Name: info.Name}
+		switch {
+		case info.Waits:
+			s.Kind, s.Name = Wait, "wait for other ranks"
+		case info.Op == nil: // an event: who waits for it is woken
+			s.Kind, s.Name = Work, "wake who sends this"
+		default:
+			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out), device.MovedBytes(info.In, info.Out)
+			s.Specs = specs(info.In) + " -> " + specs(info.Out)
+		}
+		steps = append(steps, s)
+	}
+	r.programs[p] = steps
+	return steps, nil
+}
+
+func specs(list []device.TensorSpec) string {
+	texts := make([]string, len(list))
+	for i, s := range list {
+		texts[i] = s.String()
+	}
+	return strings.Join(texts, " ")
+}
+
+// noted does something on the stream.
+func (s *stream) noted(kind Kind, name string, bytes int64, do func() error) error {
+	begun := time.Now()
+	err := do()
+	s.rec.add(Span{Track: Stream, Kind: kind, Name: name, Bytes: bytes}, begun, time.Now())
+	return err
+}
+
+// Copy implements device.Stream. It waits until the copy is done.
+func (s *stream) Copy(dst, src device.Region) error {
+	return s.noted(Copy, "copy", src.Bytes, func() error {
+		if err := s.Stream.Copy(dst, src); err != nil {
+			return err
+		}
+		return s.Stream.Sync()
+	})
+}
+
+// Wait implements device.Stream.
+func (s *stream) Wait(e device.Event) error {
+	return s.noted(Wait, "wait for an event", 0, func() error { return s.Stream.Wait(e) })
+}

@@ -1,0 +1,192 @@
+package trace
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/gob"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/hetero-train/hetero-train/engine/timeline"
+)
+
+// Rank is what one rank did.
+type Rank struct {
+	Rank   int
+	Name   string // of its device
+	Host   string // ranks of one host share a clock
+	Offset int64  // ns that its clock is ahead of rank 0's
+	Spans  []timeline.Span
+}
+
+// Align sets the offsets of ranks on other hosts than the first one's. A sum over ranks ends everywhere at nearly the same time: the offset is the median
+// difference of those ends. Ranks without sums keep theirs.
+func Align(ranks []Rank) {
+	if len(ranks) == 0 {
+		return
+	}
+	first := sumsOf(ranks[0].Spans)
+	for i := range ranks[1:] {
+		r := &ranks[1+i]
+		if r.Host == ranks[0].Host {
+			continue
+		}
+		var apart []int64
+		own := sumsOf(r.Spans)
+		for k := range min(len(own), len(first)) {
+			apart = append(apart, own[k].End()-first[k].End())
+		}
+		if len(apart) > 0 {
+			slices.Sort(apart)
+			r.Offset = apart[(len(apart)-1)/2]
+		}
+	}
+}
+
+// sumsOf are the sums of gradients, which come in the same order on all ranks.
+func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
+	for _, s := range spans {
+		if s.Track == timeline.Gradients {
+			sums = append(sums, s)
+		}
+	}
+	return sums
+}
+
+// Pack writes a rank for sending, in at most limit bytes: what does not fit is left out from the end.
+func Pack(r Rank, limit int) ([]byte, error) {
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, err
+	}
+	defer encoder.Close()
+	for {
+		var b bytes.Buffer
+		if err := gob.NewEncoder(&b).Encode(r); err != nil {
+			return nil, fmt.Errorf("pack the timeline of rank %d: %w", r.Rank, err)
+		}
+		packed := encoder.EncodeAll(b.Bytes(), nil)
+		if len(packed) <= limit {
+			return packed, nil
+		}
+		if len(r.Spans) == 0 {
+			return nil, fmt.Errorf("pack the timeline of rank %d: got room for %d bytes, want at least %d", r.Rank, limit, len(packed))
+		}
+		r.Spans = r.Spans[:len(r.Spans)*3/4]
+	}
+}
+
+// Unpack is its inverse.
+func Unpack(packed []byte) (r Rank, err error) {
+	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
+	if err != nil {
+		return r, err
+	}
+	defer decoder.Close()
+	plain, err := decoder.DecodeAll(packed, nil)
+	if err == nil {
+		err = gob.NewDecoder(bytes.NewReader(plain)).Decode(&r)
+	}
+	if err != nil {
+		return r, fmt.Errorf("unpack a timeline: %w", err)
+	}
+	return r, nil
+}
+
+// event is an entry of traceEvents. Times are in us.
+type event struct {
+	Name  string         `json:"name"`
+	Phase string         `json:"ph"` // X: complete, M: metadata
+	Cat   string         `json:"cat,omitempty"`
+	Time  json.Number    `json:"ts,omitempty"`
+	Took  json.Number    `json:"dur,omitempty"`
+	PID   int            `json:"pid"`
+	TID   int            `json:"tid"`
+	Args  map[string]any `json:"args,omitempty"`
+}
+
+// WriteTimeline writes the trace-event format that Perfetto and chrome://tracing open: a process a rank, a thread a track. facts go into
+// otherData.
+func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
+	start := int64(0)
+	for _, r := range ranks {
+		for _, s := range r.Spans {
+			if at := s.Begin - r.Offset; start == 0 || at < start {
+				start = at
+			}
+		}
+	}
+	other, err := json.Marshal(facts)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriterSize(w, 1<<16)
+	fmt.Fprintf(out, "{\"displayTimeUnit\":\"ms\",\"otherData\":%s,\"traceEvents\":[", other)
+	separator := "\n"
+	put := func(e event) {
+		text, marshalErr := json.Marshal(e)
+		err = cmp.Or(err, marshalErr)
+		out.WriteString(separator)
+		out.Write(text)
+		separator = ",\n"
+	}
+	for _, r := range ranks {
+		put(event{Name: "process_name", Phase: "M", PID: r.Rank, Args: map[string]any{"name": fmt.Sprintf("rank %d: %s", r.Rank, r.Name)}})
+		put(event{Name: "process_sort_index", Phase: "M", PID: r.Rank, Args: map[string]any{"sort_index": r.Rank}})
+		for track := range timeline.Tracks {
+			if !slices.ContainsFunc(r.Spans, func(s timeline.Span) bool { return s.Track == track }) {
+				continue
+			}
+			put(event{Name: "thread_name", Phase: "M", PID: r.Rank, TID: int(track) + 1, Args: map[string]any{"name": track.String()}})
+			put(event{Name: "thread_sort_index", Phase: "M", PID: r.Rank, TID: int(track) + 1, Args: map[string]any{"sort_index": int(track)}})
+		}
+		for i := range r.Spans {
+			put(complete(r.Rank, &r.Spans[i], start+r.Offset))
+		}
+	}
+	out.WriteString("\n]}\n")
+	return cmp.Or(err, out.Flush())
+}
+
+// complete is a span as an event.
+func complete(rank int, s *timeline.Span, start int64) event {
+	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start), Took: microseconds(s.Took), PID: rank, TID: int(s.Track) + 1}
+	args := map[string]any{}
+	if s.Part != "" && s.Track != timeline.Parts {
+		args["pass"] = s.Part
+	}
+	if s.Op != "" {
+		args["kernel"], args["operands"], e.Cat = s.Op, s.Specs, s.Op
+	}
+	if s.Bytes > 0 {
+		args["bytes"] = s.Bytes
+		if s.Took > 0 {
+			args["GB/s"] = float64(s.Bytes) / float64(s.Took)
+		}
+	}
+	if s.FLOPs > 0 {
+		args["FLOPs"] = s.FLOPs
+		if s.Took > 0 {
+			args["GFLOP/s"] = float64(s.FLOPs) / float64(s.Took)
+		}
+	}
+	if len(args) > 0 {
+		e.Args = args
+	}
+	return e
+}
+
+// microseconds writes whole nanoseconds: what touches in ns touches in the file.
+func microseconds(ns int64) json.Number {
+	text := strconv.FormatInt(ns/1000, 10)
+	if rest := ns % 1000; rest != 0 {
+		text += fmt.Sprintf(".%03d", rest)
+	}
+	return json.Number(text)
+}

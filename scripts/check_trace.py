@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Checks a timeline that `bench train --trace FILE` or `profile.trace_step` wrote, and takes its steps apart anew.
+
+    scripts/check_trace.py step.json
+
+Holds the file to the trace-event format: JSON, every event with a process and a thread that have names, no two events of a thread
+overlapping, launches within a part of a step and that within the step. Then it adds up, from the events alone, what they explain of each step.
+Exit 0: sound, and at least 97 % of the steps' time explained.
+"""
+import collections
+import json
+import sys
+from decimal import Decimal
+
+WANT = Decimal("0.97")
+
+
+def fail(text):
+    sys.exit(f"FAILED: {text}")
+
+
+def end(e):
+    return e["ts"] + e["dur"]
+
+
+def inside(e, others):
+    return any(o["ts"] <= e["ts"] and end(e) <= end(o) for o in others)
+
+
+def union(spans, low, high):
+    """Time within [low, high] that some span covers."""
+    covered, at = Decimal(0), low
+    for e in sorted(spans, key=lambda e: e["ts"]):
+        begin, stop = max(e["ts"], at), min(end(e), high)
+        if stop > begin:
+            covered, at = covered + stop - begin, stop
+    return covered
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    with open(sys.argv[1]) as file:
+        trace = json.load(file, parse_float=Decimal, parse_int=Decimal)
+    names, events = {}, collections.defaultdict(list)
+    for e in trace["traceEvents"]:
+        if e["ph"] == "M":
+            if e["name"] == "thread_name":
+                names[e["pid"], e["tid"]] = e["args"]["name"]
+        elif e["ph"] == "X":
+            events[e["pid"], e["tid"]].append(e)
+        else:
+            fail(f"event of phase {e['ph']!r}")
+    ranks = collections.defaultdict(dict)
+    for (rank, thread), spans in events.items():
+        if (rank, thread) not in names:
+            fail(f"thread {thread} of process {rank} has no name")
+        spans.sort(key=lambda e: e["ts"])
+        for a, b in zip(spans, spans[1:]):
+            if b["ts"] < end(a):
+                fail(f"rank {rank}, {names[rank, thread]}: {b['name']} begins at {b['ts']} us within {a['name']}")
+        ranks[rank][names[rank, thread]] = spans
+    measured = explained = Decimal(0)
+    kernels = collections.Counter()
+    for rank, tracks in sorted(ranks.items()):
+        for part in tracks["parts"]:
+            if not inside(part, tracks["steps"]):
+                fail(f"rank {rank}: part {part['name']} at {part['ts']} us lies in no step")
+        leaves = tracks["stream"] + tracks.get("host", [])
+        for leaf in tracks["stream"]:
+            args = leaf.get("args", {})
+            if "kernel" in args and args["pass"] != "between steps" and not inside(leaf, tracks["parts"]):
+                fail(f"rank {rank}: launch {leaf['name']} at {leaf['ts']} us lies in no part of a step")
+            if args.get("pass") != "between steps":
+                kernels[args.get("kernel", leaf["name"])] += leaf["dur"]
+        for step in tracks["steps"]:
+            covered = union(leaves, step["ts"], end(step))
+            measured, explained = measured + step["dur"], explained + covered
+            print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, {100 * covered / step['dur']:.2f} % explained")
+    for name, took in kernels.most_common(8):
+        print(f"  {name}: {100 * took / measured:.1f} %")
+    share = explained / measured
+    told = trace["otherData"]["explained"]
+    if abs(share - told) > Decimal("0.001"):
+        fail(f"the file says that it explains {told}, its events say {share}")
+    if share < WANT:
+        fail(f"{100 * share:.2f} % explained, want {100 * WANT} %")
+    print(f"ok: {sum(map(len, events.values()))} events of {len(ranks)} ranks explain {100 * share:.2f} % of the steps")
+
+
+if __name__ == "__main__":
+    main()
