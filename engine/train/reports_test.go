@@ -130,7 +130,7 @@ func TestAStepMeetsOnce(t *testing.T) {
 					return spies[rank]
 				},
 				change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
-					o.Eval = nil
+					o.Eval, o.CompareSteps = nil, 0
 					rec.after = func(int64) {
 						logs[rank] = append(logs[rank], strings.Join(spies[rank].log, " "))
 						spies[rank].log = nil
