@@ -43,7 +43,7 @@ func TestExplainTakesStepsApart(t *testing.T) {
 }
 
 // rig is a program of the reference device: out = relu(in), then an event.
-func rig(t *testing.T) (device.Stream, device.Program, device.Buffer, device.Buffer) {
+func rig(t testing.TB) (device.Stream, device.Program, device.Buffer, device.Buffer) {
 	t.Helper()
 	dev, err := reference.Driver{}.Open(0, device.Options{})
 	if err != nil {
@@ -119,5 +119,23 @@ func TestARecorderNotesWhatAStreamDoes(t *testing.T) {
 	}
 	if e := Explain(rec.Spans())[0]; e.Total != step.Took || e.Kinds[Launch] != layer.Took || e.Gap < 0 {
 		t.Errorf("got %+v", e)
+	}
+}
+
+// BenchmarkRun is a program of three steps, as it is and noted.
+func BenchmarkRun(b *testing.B) {
+	s, p, _, _ := rig(b)
+	rec := New(1)
+	for name, stream := range map[string]device.Stream{"plain": s, "noted": rec.Stream(s)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if err := stream.Run(p); err != nil {
+					b.Fatal(err)
+				}
+				if len(rec.spans) > 1<<16 {
+					rec.spans = rec.spans[:0]
+				}
+			}
+		})
 	}
 }

@@ -166,7 +166,7 @@ func TestStepsOfRanksAllocateNothing(t *testing.T) {
 	o.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}})
 	for rank, s := range (crew{open: openCPU, options: o, shares: []int{4, 2}, sync: true, dir: t.TempDir(), splitter: once{late, nil},
 		change: func(rank int, _ context.CancelFunc, o *Options, _ *recorder) {
-			o.Eval, o.Steps, o.Observer = nil, late, silent{func(step int64) {
+			o.Eval, o.CompareSteps, o.Steps, o.Observer = nil, 0, late, silent{func(step int64) {
 				switch {
 				case rank == 0 && step == early:
 					runtime.ReadMemStats(&before)

@@ -14,7 +14,7 @@ import (
 )
 
 // writeRecords leaves the metrics of ranks in dir/logs.
-func writeRecords(t *testing.T, dir string, ranks ...[]runtime.Record) {
+func writeRecords(t testing.TB, dir string, ranks ...[]runtime.Record) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -173,8 +173,7 @@ func TestThinnedValuesStayEvenlySpaced(t *testing.T) {
 
 func BenchmarkSummarize(b *testing.B) {
 	dir := b.TempDir()
-	t := &testing.T{}
-	writeRecords(t, dir, steadyRecords(10000, 24, 1))
+	writeRecords(b, dir, steadyRecords(10000, 24, 1))
 	for b.Loop() {
 		if _, err := Summarize(dir, ""); err != nil {
 			b.Fatal(err)

@@ -12,7 +12,7 @@ import (
 )
 
 // writeRun leaves the records of a run in which rank r takes (r+1)·10 ms a step, a little more from step to step.
-func writeRun(t *testing.T, dir string, ranks int, steps int64) {
+func writeRun(t testing.TB, dir string, ranks int, steps int64) {
 	t.Helper()
 	logs := filepath.Join(dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -74,5 +74,19 @@ func TestEveryValueIsCountedInABin(t *testing.T) {
 	}
 	if m := median(slices.Clone(values)); m != 0.0015 {
 		t.Errorf("median: got %v, want 0.0015", m)
+	}
+}
+
+func BenchmarkLatency(b *testing.B) {
+	dir := b.TempDir()
+	writeRun(b, dir, 4, 10000)
+	s, err := analysis.Summarize(dir, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if err := Latency(filepath.Join(dir, "latency_histogram.png"), s); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
