@@ -46,6 +46,7 @@ func (j *job) sumUp(screen *console, r train.Result) {
 			}
 		}
 		if bytes > mostSummedUp {
+			os.Remove(filepath.Join(j.run.LogDir(), summaryFile)) // an earlier process's, which is out of date
 			j.opts.log.Info("the records are too many to be summed up in passing: hetero-train analyze " + j.run.Dir + " does it")
 		} else {
 			var err error

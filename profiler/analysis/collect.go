@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// collector adds up the records of a run, one file after the other, in memory that grows by 24 bytes a step and 8 a rank and step, the latter
-// up to maxLatencies.
+// collector adds up the records of a run, one file after the other, in memory that grows by 32 bytes a step, and by 8 for each of the first
+// maxLatencies steps of a rank.
 type collector struct {
 	steps []stepTotal // that rank 0 has, in order
 	loss  float64     // of the last one

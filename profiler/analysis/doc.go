@@ -18,9 +18,13 @@
 // Runs of one [Comparison] have the same settings in every key but the policy and the seed, and the same scenario and machine. Scenarios
 // whose name begins with "solo-" are runs of one rank alone: they are what scaling efficiency is measured against.
 //
+// # A single run
+//
+//	summary, err := analysis.Summarize("experiments/resnet50", "")   // finished, killed or running: what its records say
+//
 // # Parts
 //
-// Reading: run.go, settings.go. Pure numbers: steps.go, bootstrap.go, compare.go, converge.go, expected.go. Text: text.go, report.go, csv.go.
+// Reading: run.go, settings.go. A single run: summary.go, collect.go. Pure numbers: steps.go, bootstrap.go, compare.go, converge.go, expected.go. Text: text.go, report.go, csv.go.
 // The same runs and options give the same text, digit by digit. Definitions of all values and of the intervals are in the report itself
 // ([Study.Report], under "Method").
 package analysis
