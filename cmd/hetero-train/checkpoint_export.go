@@ -23,14 +23,15 @@ counters of batches (num_batches_tracked) that torch keeps beside batch normalis
 A value that is not finite, or too large for the element type, is an error: nothing is written then.`
 
 const exportExample = `  hetero-train checkpoint export experiments/run --output resnet50.safetensors
-  hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16`
+  hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
+  hetero-train checkpoint export experiments/run --output resnet50.safetensors --ema`
 
 // exportTypes are the element types of --dtype.
 var exportTypes = map[string]tensor.DType{"f32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
 
 type exportFlags struct {
 	output, dtype string
-	force         bool
+	ema, force    bool
 }
 
 func newCheckpointExport(a *app) *cobra.Command {
@@ -39,6 +40,7 @@ func newCheckpointExport(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`FILE` (.safetensors) to write")
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
+	flags.BoolVar(&f.ema, "ema", false, "the averaged weights and statistics (ema.decay) in the place of the last ones")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	return onePath(a, cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(a, path) })
 }
@@ -56,7 +58,13 @@ func (f *exportFlags) run(a *app, path string) error {
 		return err
 	}
 	defer c.Close()
-	tensors, err := exported(c.Model, to, c.State.Step)
+	read := c.Model.ReadInto
+	if f.ema {
+		if read = c.ReadAverage; !c.Averaged() {
+			return usageError("checkpoint export: --ema: %s holds no averages: its run had ema.decay = 0", c.Path)
+		}
+	}
+	tensors, err := exported(c.Model, read, to, c.State.Step)
 	if err != nil {
 		return err
 	}
@@ -91,19 +99,20 @@ func checkOutput(path string, force bool) error {
 	return nil
 }
 
-// exported are the tensors of a model's file in the given type, and torch's counters of batches, which no computation reads.
-func exported(f *checkpoint.File, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
+// exported are the tensors of a model's file, with the values that read gives, in the given type, and torch's counters of batches, which
+// no computation reads.
+func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
 	var out []checkpoint.Tensor
 	for _, t := range f.Tensors() {
 		if !t.DType.IsFloat() {
 			return nil, &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("tensor %q: got %s, want real numbers", t.Name, t.Wire)}
 		}
-		src, err := f.Read(t.Name)
-		if err != nil {
+		src := make([]byte, t.Bytes())
+		if err := read(t.Name, src); err != nil {
 			return nil, err
 		}
 		dst := checkpoint.Tensor{Name: t.Name, DType: to, Shape: t.Shape, Data: make([]byte, t.Shape.Elements()*to.Size())}
-		if err := weights.Convert(dst.Data, to, src.Data, t.DType); err != nil {
+		if err := weights.Convert(dst.Data, to, src, t.DType); err != nil {
 			return nil, withCode(exitData, fmt.Errorf("%s: tensor %q: %w", f.Path(), t.Name, err))
 		}
 		out = append(out, dst)

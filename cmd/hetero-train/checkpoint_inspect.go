@@ -36,6 +36,7 @@ type inspection struct {
 	State    *checkpoint.State `json:"state,omitempty"` // nil for a file by itself
 	Model    *modelSummary     `json:"model,omitempty"`
 	Moments  []string          `json:"moments,omitempty"` // of the optimizer, sorted
+	Averaged bool              `json:"averaged"`          // averages of the weights are beside them
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Files    []fileSummary     `json:"files"`
 }
@@ -92,7 +93,7 @@ func inspect(a *app, path string) (*inspection, error) {
 	} else {
 		out.Model = &modelSummary{Name: cfg.Model.Name, Classes: classesOf(c.Model, cfg)}
 	}
-	out.Moments = moments(c)
+	out.Moments, out.Averaged = moments(c), c.Averaged()
 	return out, nil
 }
 
@@ -113,7 +114,7 @@ func moments(c *checkpoint.Checkpoint) []string {
 	var list []string
 	for _, t := range c.Optimizer.Tensors() {
 		at := strings.LastIndexByte(t.Name, '.')
-		if _, ok := c.Model.Info(t.Name[:max(at, 0)]); ok && !slices.Contains(list, t.Name[at+1:]) {
+		if _, ok := c.Model.Info(t.Name[:max(at, 0)]); ok && !t.IsAverage() && !slices.Contains(list, t.Name[at+1:]) {
 			list = append(list, t.Name[at+1:])
 		}
 	}
@@ -183,6 +184,9 @@ func (s *inspection) printState(row func(title, format string, args ...any)) {
 		keeps = strings.Join(s.Moments, ", ")
 	}
 	row("optimizer", "%s: %s", state.Optimizer.Name, keeps)
+	if s.Averaged {
+		row("averages", "of weights and statistics, NAME.ema")
+	}
 	row("seed", "%d", state.Seed)
 	for _, name := range slices.Sorted(maps.Keys(state.Counters)) {
 		if n := state.Counters[name]; n != 0 {

@@ -207,3 +207,43 @@ func TestImportLeavesOutAHeadOfOtherClasses(t *testing.T) {
 		t.Errorf("got a head %v of %v, want random values for 7 classes", head.Shape, head.Data[:4])
 	}
 }
+
+func TestExportOfAverages(t *testing.T) {
+	dir := t.TempDir()
+	in := filepath.Join(dir, "in.safetensors")
+	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 10)...), "-o", in}, smallCNN...)); o.code != exitDone {
+		t.Fatal(o.stderr)
+	}
+	// The first step's weights begin the averages, which hardly move after it.
+	start := []string{"model.init_from=" + in, "model.channels=[3]", "schedule.name=constant"}
+	for name, more := range map[string][]string{"one": {"train.steps=1"}, "three": {"train.steps=3", "ema.decay=0.999999"}} {
+		if o := trainIn(t, filepath.Join(dir, name), append(more, start...)...); o.code != exitDone {
+			t.Fatal(o.stderr)
+		}
+	}
+	exported := func(name string, args ...string) []byte {
+		out := filepath.Join(t.TempDir(), "out.safetensors")
+		if o := execute(append([]string{"checkpoint", "export", filepath.Join(dir, name, "run"), "-o", out}, args...)); o.code != exitDone {
+			t.Fatal(o.stderr)
+		}
+		return contents(t, out)["fc.weight"].Data
+	}
+	after1, after3, averaged := exported("one"), exported("three"), exported("three", "--ema")
+	distance := func(a, b []byte) (d float64) {
+		for i := 0; i < len(a); i += 4 {
+			at := func(d []byte) float64 { return float64(math.Float32frombits(binary.LittleEndian.Uint32(d[i:]))) }
+			d = max(d, math.Abs(at(a)-at(b)))
+		}
+		return d
+	}
+	if near, far := distance(averaged, after1), distance(after3, after1); near > 1e-6 || far < 1e-4 {
+		t.Errorf("from the weights after one step the averages are off by up to %g, the weights after three by %g", near, far)
+	}
+	if o := execute([]string{"checkpoint", "inspect", filepath.Join(dir, "three", "run")}); !strings.Contains(o.stdout, "adamw: exp_avg, exp_avg_sq\naverages ") {
+		t.Errorf("got %s", o.stdout)
+	}
+	without := saveCheckpoint(t, values("fc.weight", []int{2}, 1))
+	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exitUsage || !strings.Contains(o.stderr, "holds no averages") {
+		t.Errorf("got exit code %d and %s", o.code, o.stderr)
+	}
+}

@@ -10,6 +10,7 @@ import (
 
 // FillWeights sets parameters and statistics to what read gives: it fills dst with the plain values of tensor t, little endian and in its
 // element type, or returns false to leave the tensor as it is.
+// Averages begin anew.
 func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, error)) error {
 	fill := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
@@ -28,5 +29,5 @@ func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, er
 		}
 		return nil
 	}
-	return errors.Join(fill(r.state.Values, r.state.Params.Params), fill(r.state.States, r.state.Params.States))
+	return errors.Join(fill(r.state.Values, r.state.Params.Params), fill(r.state.States, r.state.Params.States), r.resetAverages())
 }
