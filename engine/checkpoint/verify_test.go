@@ -156,3 +156,23 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	}
 	compareFaults(t, "moved", v.Faults, []string{"it holds step 10, the folder is named for step 11"})
 }
+
+// testdata/format1 was written by version 0.1.0-dev of the program. Whatever format comes later, it still loads.
+func TestACheckpointOfFormat1StillLoads(t *testing.T) {
+	path := filepath.Join("testdata", "format1", "step-00000020")
+	c, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if s := c.State; s.Step != 20 || s.Optimizer.Name != "adamw" || s.SamplesSeen != 160 || s.Config == "" {
+		t.Errorf("got %+v", s)
+	}
+	w, err := c.Model.Read("fc.weight")
+	if err != nil || !w.Shape.Equal(tensor.Shape{10, 4}) || len(c.Model.Tensors()) != 22 || len(c.Optimizer.Tensors()) != 28 {
+		t.Errorf("got %v of %d and %d tensors, %v", w.Shape, len(c.Model.Tensors()), len(c.Optimizer.Tensors()), err)
+	}
+	if v, err := Verify(path); err != nil || len(v.Faults) > 0 || v.Tensors != 50 {
+		t.Errorf("got %+v, %v", v, err)
+	}
+}
