@@ -2,7 +2,8 @@
 #
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ with that sanitizer, into build/<sanitizer>
-#   CUDA=on                      fail, saying why, where CUDA would stay off
+#   CUDA=on                      build the GPU kernels; fail, saying why, where that cannot be
+#   CUDA_ARCHS=75;80;86;89;90    compute capabilities to build them for, ascending
 #   WERROR=on                    C++ warnings are errors
 #   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 installed there instead of the pinned one
 #   HETERO_ONEDNN=off            build without oneDNN: plain kernels, which are slow
@@ -10,6 +11,7 @@
 
 SANITIZE ?= off
 CUDA     ?= auto
+CUDA_ARCHS ?= 75;80;86;89;90
 WERROR   ?= off
 export HETERO_ONEDNN     ?= auto
 export HETERO_ONEDNN_DIR ?=
@@ -46,7 +48,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build native deps test test-race lint bench clean distclean help
+.PHONY: build native native-test cuda-toolchain deps test test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
 	@$(GO_BUILD) -o hetero-train ./cmd/hetero-train
@@ -57,7 +59,7 @@ native: ## Build the native libraries alone, into build/lib
 	@mkdir -p $(BUILD)
 	@cmake -S . -B $(BUILD) --log-level=NOTICE \
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
-		-DHETERO_CUDA='$(CUDA)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
+		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
 	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES) >$(BUILD)/build.log 2>&1 || \
 		{ cat $(BUILD)/build.log; exit 1; }
 	@grep -i 'warning:' $(BUILD)/build.log || true
@@ -69,13 +71,20 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
+native-test: native # what only tests need: the GPU's kernels, compiled for the host
+	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
+		{ cat $(BUILD)/build-test.log; exit 1; }
+
+cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root), for make CUDA=on
+	@python3 third_party/cuda.py
+
 deps: ## Install or fetch what the build needs: system packages as root, oneDNN always
 	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
 
-test: build ## Build, then run every test; a test skipped for want of the CPU library fails
+test: build native-test ## Build, then run every test; a test skipped for want of the CPU library fails
 	$(TEST_ENV) $(GO_TEST) ./...
 
-test-race: build ## The same under Go's race detector
+test-race: build native-test ## The same under Go's race detector
 	$(TEST_ENV) $(GO_TEST) -race ./...
 
 lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format where installed
@@ -101,7 +110,7 @@ clean: ## Remove what was built; what was fetched stays
 	rm -rf build hetero-train
 
 distclean: clean ## Remove what was fetched too
-	rm -rf third_party/onednn third_party/.download
+	rm -rf third_party/onednn third_party/.cuda third_party/.download
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -248,7 +248,14 @@ func (b *Board) flushRegularly() {
 	for {
 		select {
 		case <-tick.C:
-			b.Flush() // what fails is told to OnFault
+			err := b.Flush()
+			b.disk.Lock()
+			changed := b.failing != (err != nil)
+			b.failing = err != nil
+			b.disk.Unlock()
+			if changed && b.onFault != nil {
+				b.onFault(err)
+			}
 		case <-b.stop:
 			return
 		}
@@ -256,19 +263,10 @@ func (b *Board) flushRegularly() {
 }
 
 // Flush hands all events to the system. After an error they are kept and the next Flush tries again.
-func (b *Board) Flush() error { return b.tell(b.flush) }
-
-// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
-func (b *Board) tell(do func() error) error {
+func (b *Board) Flush() error {
 	b.disk.Lock()
-	err := do()
-	changed := b.failing != (err != nil)
-	b.failing = err != nil
-	b.disk.Unlock()
-	if changed && b.onFault != nil {
-		b.onFault(err)
-	}
-	return err
+	defer b.disk.Unlock()
+	return b.flush()
 }
 
 // flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
@@ -295,12 +293,12 @@ func (b *Board) writeWaiting() error {
 
 // Sync is Flush, then waits until the disk has the events.
 func (b *Board) Sync() error {
-	return b.tell(func() error {
-		if err := b.flush(); err != nil {
-			return err
-		}
-		return b.file.Sync()
-	})
+	b.disk.Lock()
+	defer b.disk.Unlock()
+	if err := b.flush(); err != nil {
+		return err
+	}
+	return b.file.Sync()
 }
 
 // Restart drops events of steps above keep, which come again.

@@ -125,11 +125,11 @@ func runArguments(t conformance.T, open Opener, caps Caps) {
 			}, c.says...)
 		})
 	}
-	t.Run("program", func(t conformance.T) { badPrograms(t, dev) })
+	t.Run("program", func(t conformance.T) { badPrograms(t, dev, caps) })
 	t.Run("stream", func(t conformance.T) { badCalls(t, dev) })
 }
 
-func badPrograms(t conformance.T, dev device.Device) {
+func badPrograms(t conformance.T, dev device.Device, caps Caps) {
 	r := NewRunner(t, dev)
 	defer r.Close()
 	x := r.Upload(Of(tensor.F32, tensor.Shape{4}, 1, 2, 3, 4))
@@ -178,12 +178,13 @@ func badPrograms(t conformance.T, dev device.Device) {
 		})
 	}
 	must(t, event.Close())
-	t.Run("too little workspace", func(t conformance.T) { badWorkspace(t, dev) })
+	t.Run("too little workspace", func(t conformance.T) { badWorkspace(t, dev, caps) })
 }
 
 // badWorkspace looks for a kernel that needs one.
-func badWorkspace(t conformance.T, dev device.Device) {
+func badWorkspace(t conformance.T, dev device.Device, caps Caps) {
 	r := NewRunner(t, dev)
+	r.Lacks = caps.Lacks
 	defer r.Close()
 	for _, s := range convShapes {
 		src, weight := f32(s.n, s.c, s.h, s.w), f32(s.o, s.c/s.op().Groups, s.kernel[0], s.kernel[1])

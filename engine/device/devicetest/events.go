@@ -99,13 +99,13 @@ func checkComplete(t conformance.T, r *Runner) {
 	if err := done.WaitHost(moment); err == nil {
 		t.Error("the program went on before the event was completed")
 	}
+	completed := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // a thread of its own, which ends with the goroutine
-		if err := gate.Complete(); err != nil {
-			t.Error(err)
-		}
+		completed <- gate.Complete()
 	}()
 	must(t, done.WaitHost(patience))
+	must(t, <-completed) // before the gate is closed
 	for range cap(waited) {
 		must(t, <-waited)
 	}

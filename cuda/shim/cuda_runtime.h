@@ -1,0 +1,110 @@
+// cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
+//
+// A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. Streams are done when a call
+// returns. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1).
+#pragma once
+
+#include <math.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static thread_local
+
+struct dim3 {
+  unsigned x, y, z;
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+namespace shim {
+// Of the thread that runs now.
+extern thread_local dim3 block_index, thread_index, block_size, grid_size;
+void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
+void barrier();
+// Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
+uint64_t exchange(uint64_t value, unsigned lane);
+unsigned lane();
+
+template <class T> T shuffle(T value, unsigned from) {
+  uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = exchange(bits, from);
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+} // namespace shim
+
+#define blockIdx shim::block_index
+#define threadIdx shim::thread_index
+#define blockDim shim::block_size
+#define gridDim shim::grid_size
+
+inline void __syncthreads() { shim::barrier(); }
+template <class T> T __shfl_xor_sync(unsigned, T value, int mask) {
+  return shim::shuffle(value, shim::lane() ^ unsigned(mask));
+}
+template <class T> T __shfl_down_sync(unsigned, T value, unsigned delta) {
+  return shim::shuffle(value, shim::lane() + delta);
+}
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorNotSupported = 801
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
+constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStreamNonBlocking = 1,
+                   cudaEventDisableTiming = 2;
+constexpr unsigned cudaEnableDefault = 0;
+
+using cudaStream_t = struct shimStream *;
+using cudaEvent_t = struct shimEvent *;
+using cudaGraph_t = struct shimGraph *;
+using cudaGraphExec_t = struct shimGraph *;
+
+struct cudaDeviceProp {
+  char name[256];
+  size_t totalGlobalMem;
+  int major, minor;
+};
+
+cudaError_t cudaDriverGetVersion(int *);
+cudaError_t cudaRuntimeGetVersion(int *);
+cudaError_t cudaGetDeviceCount(int *);
+cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *, int);
+cudaError_t cudaGetLastError();
+const char *cudaGetErrorName(cudaError_t);
+const char *cudaGetErrorString(cudaError_t);
+cudaError_t cudaMalloc(void **, size_t);
+cudaError_t cudaFree(void *);
+cudaError_t cudaHostAlloc(void **, size_t, unsigned);
+cudaError_t cudaFreeHost(void *);
+cudaError_t cudaMemcpy(void *, const void *, size_t, cudaMemcpyKind);
+cudaError_t cudaMemcpyAsync(void *, const void *, size_t, cudaMemcpyKind, cudaStream_t);
+cudaError_t cudaMemsetAsync(void *, int, size_t, cudaStream_t);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *, unsigned);
+cudaError_t cudaStreamDestroy(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
+cudaError_t cudaGraphDestroy(cudaGraph_t);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);
+cudaError_t cudaEventCreate(cudaEvent_t *);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *, unsigned);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float *, cudaEvent_t, cudaEvent_t);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *, void **, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *);

@@ -1,0 +1,260 @@
+// shim.cc: fibers for the threads of a block, and the part of the CUDA run-time library that the device uses, on the host.
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include <cstdlib>
+#include <deque>
+#include <stdexcept>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+namespace shim {
+
+thread_local dim3 block_index, thread_index, block_size, grid_size;
+
+namespace {
+
+constexpr size_t kStack = 64 << 10;
+constexpr unsigned kWarp = 32;
+
+// A block in progress: fibers take turns until each has ended. A fiber that waits, for all or for its warp, gives the turn away.
+// A fiber outlives its block and is taken for the next one. setjmp and longjmp switch without a system call.
+struct Block {
+  struct Fiber {
+    ucontext_t context;
+    jmp_buf place; // where it gave the turn away
+    char *stack = nullptr;
+    bool begun = false, ended = false;
+    unsigned barriers = 0, exchanges = 0; // passed or waited for
+    uint64_t value = 0;                   // given to the warp
+    void *fake = nullptr;                 // of the address sanitizer
+  };
+  std::deque<Fiber> fibers; // they do not move
+  jmp_buf scheduler;
+  ucontext_t origin;
+  void *scheduler_fake = nullptr;
+  const void *scheduler_stack = nullptr;
+  size_t scheduler_size = 0;
+  unsigned current = 0;
+  const std::function<void()> *thread = nullptr;
+
+  ~Block() {
+    for (Fiber &f : fibers)
+      if (f.stack) munmap(f.stack, kStack);
+  }
+};
+
+thread_local Block block;
+
+// Gives the turn back to the scheduler; returns when it is this fiber's again. Every switch between stacks is told to the
+// address sanitizer.
+void leave(Block::Fiber &f) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&f.fake, block.scheduler_stack, block.scheduler_size);
+#endif
+  if (!_setjmp(f.place)) _longjmp(block.scheduler, 1);
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(f.fake, &block.scheduler_stack, &block.scheduler_size);
+#endif
+}
+
+void fiber_main() {
+  Block::Fiber &f = block.fibers[block.current];
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(nullptr, &block.scheduler_stack, &block.scheduler_size);
+#endif
+  for (;;) {
+    (*block.thread)();
+    f.ended = true;
+    leave(f);
+  }
+}
+
+void enter(Block::Fiber &f) {
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_start_switch_fiber(&block.scheduler_fake, f.stack, kStack);
+#endif
+  if (!_setjmp(block.scheduler)) {
+    if (f.begun) _longjmp(f.place, 1);
+    f.begun = true;
+    swapcontext(&block.origin, &f.context);
+  }
+#if defined(__SANITIZE_ADDRESS__)
+  __sanitizer_finish_switch_fiber(block.scheduler_fake, nullptr, nullptr);
+#endif
+}
+
+// Waits until the fibers first … end have come as far as this one; those that have ended do not count. count is one of
+// Fiber's counters.
+void wait_for(unsigned first, unsigned end, unsigned Block::Fiber::*count) {
+  Block::Fiber &self = block.fibers[block.current];
+  const unsigned mine = ++(self.*count);
+  for (;;) {
+    bool all = true;
+    for (unsigned i = first; i < end; i++) all = all && (block.fibers[i].ended || block.fibers[i].*count >= mine);
+    if (all) return;
+    leave(self);
+  }
+}
+
+void run_block(unsigned threads) {
+  for (unsigned i = 0; i < threads; i++) {
+    block.fibers[i].ended = false;
+    block.fibers[i].barriers = block.fibers[i].exchanges = 0;
+  }
+  for (unsigned left = threads; left > 0;) {
+    for (unsigned i = 0; i < threads; i++) {
+      if (block.fibers[i].ended) continue;
+      block.current = i;
+      thread_index = dim3(i, 0, 0);
+      enter(block.fibers[i]);
+      if (block.fibers[i].ended) left--;
+    }
+  }
+}
+
+} // namespace
+
+void run(dim3 grid, unsigned threads, const std::function<void()> &thread) {
+  while (block.fibers.size() < threads) {
+    void *stack = mmap(nullptr, kStack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (stack == MAP_FAILED) throw std::runtime_error("no memory for the stack of a fiber");
+    Block::Fiber &f = block.fibers.emplace_back();
+    f.stack = static_cast<char *>(stack);
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = stack;
+    f.context.uc_stack.ss_size = kStack;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, fiber_main, 0);
+  }
+  block.thread = &thread;
+  block_size = dim3(threads);
+  grid_size = grid;
+  for (unsigned z = 0; z < grid.z; z++)
+    for (unsigned y = 0; y < grid.y; y++)
+      for (unsigned x = 0; x < grid.x; x++) {
+        block_index = dim3(x, y, z);
+        run_block(threads);
+      }
+}
+
+unsigned lane() { return thread_index.x % kWarp; }
+
+void barrier() {
+  const dim3 self = thread_index;
+  wait_for(0, block_size.x, &Block::Fiber::barriers);
+  thread_index = self; // another fiber's meanwhile
+}
+
+uint64_t exchange(uint64_t value, unsigned from) {
+  const dim3 self = thread_index;
+  const unsigned first = self.x / kWarp * kWarp, end = first + kWarp < block_size.x ? first + kWarp : block_size.x;
+  block.fibers[self.x].value = value;
+  wait_for(first, end, &Block::Fiber::exchanges);
+  thread_index = self;
+  const unsigned other = from < kWarp && first + from < end ? first + from : self.x;
+  const uint64_t got = block.fibers[other].value;
+  wait_for(first, end, &Block::Fiber::exchanges); // nobody gives the next value before all have read this one
+  thread_index = self;
+  return got;
+}
+
+} // namespace shim
+
+// --- the run-time library ------------------------------------------------------------------------
+
+struct shimStream {};
+struct shimEvent {
+  int64_t ns = 0;
+};
+
+namespace {
+
+int64_t now_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
+}
+
+int setting(const char *name, int otherwise) {
+  const char *text = std::getenv(name);
+  return text && *text ? std::atoi(text) : otherwise;
+}
+
+} // namespace
+
+cudaError_t cudaDriverGetVersion(int *v) { return *v = setting("HETERO_SHIM_DRIVER", 13000), cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int *v) { return *v = 13000, cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int *n) { return *n = setting("HETERO_SHIM_GPUS", 1), cudaSuccess; }
+cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
+  *p = {};
+  std::strcpy(p->name, "host shim");
+  p->totalGlobalMem = size_t{2} << 30;
+  const int arch = setting("HETERO_SHIM_ARCH", 90);
+  p->major = arch / 10;
+  p->minor = arch % 10;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char *cudaGetErrorName(cudaError_t e) {
+  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+}
+const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "out of memory" : "an error"; }
+cudaError_t cudaMalloc(void **p, size_t n) {
+  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
+  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaFree(void *p) { return std::free(p), cudaSuccess; }
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
+cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
+  return std::memmove(dst, src, n), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind k, cudaStream_t) {
+  return cudaMemcpy(dst, src, n, k);
+}
+cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t) { return std::memset(p, v, n), cudaSuccess; }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) { return *s = new shimStream, cudaSuccess; }
+cudaError_t cudaStreamDestroy(cudaStream_t s) { return delete s, cudaSuccess; }
+cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
+cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
+cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
+cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
+cudaError_t cudaEventDestroy(cudaEvent_t e) { return delete e, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) { return e->ns = now_ns(), cudaSuccess; }
+cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+  return *ms = static_cast<float>(1e-6 * static_cast<double>(to->ns - from->ns)), cudaSuccess;
+}
+
+CUresult cuStreamWriteValue32(CUstream, CUdeviceptr at, uint32_t value, unsigned) {
+  __atomic_store_n(reinterpret_cast<uint32_t *>(at), value, __ATOMIC_RELEASE);
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32(CUstream, CUdeviceptr at, uint32_t value, unsigned) {
+  while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value) {
+    const timespec nap{0, 20'000};
+    nanosleep(&nap, nullptr);
+  }
+  return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *found) {
+  *found = cudaDriverEntryPointSuccess;
+  *f = std::strcmp(name, "cuStreamWriteValue32") == 0 ? reinterpret_cast<void *>(cuStreamWriteValue32)
+                                                      : reinterpret_cast<void *>(cuStreamWaitValue32);
+  return cudaSuccess;
+}

@@ -1,0 +1,79 @@
+package cuda_test
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/native"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// shimLibrary holds the sources of the CUDA device, compiled for the host (shim/).
+const shimLibrary = "libhetero_cuda_shim.so"
+
+// loadShim loads it. A test binary lies elsewhere than the program, so without HETERO_LIB_DIR the library is taken from the source
+// tree's build/lib.
+func loadShim(t *testing.T) *native.Library {
+	t.Helper()
+	dir := os.Getenv(nativelib.DirVariable)
+	if dir == "" {
+		dir = filepath.Join("..", "build", "lib")
+	}
+	path, err := filepath.Abs(filepath.Join(dir, shimLibrary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skipf("no %s: run make native-test first", path)
+	}
+	lib, err := native.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+// Convolutions and linear layers are cuDNN's and cuBLASLt's: they need a GPU.
+var lacksOnHost = []string{"conv2d", "conv2d_diff_src", "conv2d_diff_weights", "linear", "linear_diff_src", "linear_diff_weights"}
+
+// TestKernelsConformOnTheHost: the very kernels of the GPU, their threads as fibers.
+func TestKernelsConformOnTheHost(t *testing.T) {
+	lib := loadShim(t)
+	open := func(t conformance.TB, opts device.Options) device.Device {
+		t.Helper()
+		dev, err := lib.Open(0, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return dev
+	}
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}, Lacks: lacksOnHost})
+}
+
+func TestOpenSaysWhyThereIsNoDevice(t *testing.T) {
+	lib := loadShim(t)
+	for _, c := range []struct{ variable, value, want string }{
+		{"HETERO_SHIM_DRIVER", "0", "cuda: no driver"},
+		{"HETERO_SHIM_DRIVER", "12080", "the driver supports CUDA 12.8, this program was built with CUDA 13.0"},
+		{"HETERO_SHIM_GPUS", "0", "cuda: no GPU: the driver shows none"},
+		{"HETERO_SHIM_ARCH", "61", "host shim has compute capability 6.1, want at least 7.5"},
+	} {
+		t.Setenv(c.variable, c.value)
+		dev, err := lib.Open(0, device.Options{})
+		if err == nil {
+			dev.Close()
+		}
+		if !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s=%s: got %v, want %q", c.variable, c.value, err, c.want)
+		}
+		os.Unsetenv(c.variable)
+	}
+}

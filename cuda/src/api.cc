@@ -1,0 +1,288 @@
+// api.cc: the C ABI of the CUDA device: checks arguments, turns exceptions into statuses.
+//
+// It works in the device's primary context, which the run-time library, cuDNN and NCCL share. A context belongs to an OS thread, so
+// every call that comes from any thread says first which device it means.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "gpu.h"
+#include "ops.h"
+#include "program.h"
+#include "requests.h"
+#include "status.h"
+
+using namespace hetero;
+
+struct ht_device {
+  int index;
+  cudaDeviceProp facts;
+  std::atomic<int64_t> allocated{0}, peak{0};
+};
+struct ht_stream {
+  ht_device *device;
+  cudaStream_t stream = nullptr;
+};
+
+namespace {
+
+void use(const ht_device *d) { check(cudaSetDevice(d->index), "choosing the device"); }
+
+std::string version_text(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
+
+// Says why there is no such device, if there is none.
+void want_device(int index) {
+  int driver = 0, runtime = 0, count = 0;
+  cudaRuntimeGetVersion(&runtime);
+  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) throw Unavailable("cuda: no driver");
+  if (driver / 1000 < runtime / 1000)
+    throw Unavailable("cuda: the driver supports CUDA " + version_text(driver) + ", this program was built with CUDA " +
+                      version_text(runtime) + ": install a newer driver, or build with a CUDA " +
+                      std::to_string(driver / 1000) + " toolkit");
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess || count == 0)
+    throw Unavailable(std::string("cuda: no GPU: ") +
+                      (found == cudaSuccess ? "the driver shows none" : cudaGetErrorString(found)));
+  if (index < 0 || index >= count)
+    throw Unavailable("cuda:" + std::to_string(index) + ": got index " + std::to_string(index) + ", want one of the " +
+                      std::to_string(count) + " GPUs that the driver shows");
+}
+
+ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
+  return guarded(error, [&] {
+    if (!options || !device) throw Invalid("open: no options or no place for the device");
+    want_device(options->index);
+    auto d = std::make_unique<ht_device>();
+    d->index = options->index;
+    check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
+    const int arch = d->facts.major * 10 + d->facts.minor;
+    if (arch < HETERO_CUDA_LOWEST_ARCH)
+      throw Unavailable("cuda:" + std::to_string(d->index) + ": " + d->facts.name + " has compute capability " +
+                        std::to_string(d->facts.major) + "." + std::to_string(d->facts.minor) + ", want at least " +
+                        std::to_string(HETERO_CUDA_LOWEST_ARCH / 10) + "." +
+                        std::to_string(HETERO_CUDA_LOWEST_ARCH % 10) +
+                        ", the lowest that this program was built for (make CUDA_ARCHS=...)");
+    use(d.get());
+    *device = d.release();
+  });
+}
+
+void cuda_close(ht_device *d) { delete d; }
+
+void cuda_info(const ht_device *d, ht_info *info) {
+  *info = {};
+  std::strncpy(info->model, d->facts.name, sizeof info->model - 1);
+  std::snprintf(info->isa, sizeof info->isa, "sm_%d%d", d->facts.major, d->facts.minor);
+  info->fast_bf16 = d->facts.major >= 8;
+  info->memory_bytes = static_cast<int64_t>(d->facts.totalGlobalMem);
+}
+
+void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
+  *allocated = d->allocated;
+  *peak = d->peak;
+}
+
+void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
+  if (name_bytes == 0) return;
+  std::strncpy(name, layout_name(layout).c_str(), name_bytes - 1);
+  name[name_bytes - 1] = 0;
+}
+
+ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
+  return guarded(error, [&] {
+    if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
+    use(d);
+    const size_t size = bytes > 0 ? static_cast<size_t>(bytes) : 1;
+    if (host) {
+      check(cudaHostAlloc(p, size, cudaHostAllocPortable), "page-locked memory");
+      return;
+    }
+    if (bytes > static_cast<int64_t>(d->facts.totalGlobalMem) - d->allocated)
+      throw OutOfMemory("got " + std::to_string(d->allocated.load()) + " bytes, want " + std::to_string(bytes) +
+                        " more, of " + std::to_string(d->facts.totalGlobalMem));
+    check(cudaMalloc(p, size), "device memory");
+    const int64_t now = d->allocated += bytes;
+    for (int64_t most = d->peak; most < now && !d->peak.compare_exchange_weak(most, now);) {
+    }
+  });
+}
+
+void cuda_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
+  cudaSetDevice(d->index);
+  if (host) {
+    cudaFreeHost(p);
+    return;
+  }
+  cudaFree(p);
+  d->allocated -= bytes;
+}
+
+ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
+                       int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
+  return guarded(error, [&] {
+    const std::string name = op_name(op);
+    try {
+      const Request r = checked_request(op, params, params_bytes, in, num_in, out, num_out, 0);
+      const Factory make = factory_of(r.op);
+      if (!make) throw Unsupported("no kernel");
+      use(d);
+      auto k = std::make_unique<ht_kernel>(ht_kernel{r.op, make(r)});
+      check_kernel(*k->impl, r);
+      *kernel = k.release();
+    } catch (const Invalid &e) {
+      throw Invalid(name + ": " + e.what());
+    } catch (const Unsupported &e) {
+      throw Unsupported(name + ": " + e.what());
+    } catch (const std::bad_alloc &) {
+      throw;
+    } catch (const OutOfMemory &) {
+      throw;
+    } catch (const std::exception &e) {
+      throw std::runtime_error(name + ": " + e.what());
+    }
+  });
+}
+
+void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) {
+  const Kernel &k = *kernel->impl;
+  *desc = {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
+           k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
+}
+
+void cuda_kernel_free(ht_kernel *k) { delete k; }
+
+ht_status cuda_program_create(ht_device *d, const ht_step *steps, int32_t count, ht_program **program,
+                              ht_error *error) {
+  return guarded(error, [&] {
+    use(d);
+    *program = new ht_program(steps, count);
+  });
+}
+
+void cuda_program_free(ht_program *p) { delete p; }
+
+ht_status cuda_event_create(ht_device *d, ht_event **event, ht_error *error) {
+  return guarded(error, [&] {
+    use(d);
+    *event = new ht_event;
+  });
+}
+
+int32_t cuda_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
+
+ht_status cuda_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
+  return guarded(error, [&] {
+    switch (e->impl.wait(timeout_ns)) {
+    case Event::complete: break;
+    case Event::pending: throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
+    case Event::failed: throw std::runtime_error("event: the program that was to record it failed");
+    }
+  });
+}
+
+void cuda_event_free(ht_event *e) { delete e; }
+
+ht_status cuda_event_reset(ht_event *e, ht_error *) {
+  e->impl.announce();
+  return HT_OK;
+}
+
+ht_status cuda_event_complete(ht_event *e, ht_error *) {
+  e->impl.settle(Event::complete);
+  return HT_OK;
+}
+
+ht_status cuda_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
+  return guarded(error, [&] {
+    use(d);
+    auto s = std::make_unique<ht_stream>(ht_stream{d});
+    check(cudaStreamCreateWithFlags(&s->stream, cudaStreamNonBlocking), "stream");
+    *stream = s.release();
+  });
+}
+
+// Runs body with the stream's device chosen.
+template <class Body> ht_status on(ht_stream *s, ht_error *error, Body body) {
+  return guarded(error, [&] {
+    use(s->device);
+    body(s->stream);
+  });
+}
+
+ht_status cuda_stream_run(ht_stream *s, ht_program *p, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) { p->impl.run(stream); });
+}
+
+ht_status cuda_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) { p->impl.run_timed(stream, elapsed_ns); });
+}
+
+ht_status cuda_stream_copy(ht_stream *s, void *dst, const void *src, int64_t bytes, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) {
+    if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes");
+    if (bytes > 0) check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copy");
+  });
+}
+
+ht_status cuda_stream_record(ht_stream *s, ht_event *e, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) { e->impl.enqueue_record(stream); });
+}
+
+ht_status cuda_stream_wait(ht_stream *s, ht_event *e, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) { e->impl.enqueue_wait(stream); });
+}
+
+ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) { check(cudaStreamSynchronize(stream), "synchronising"); });
+}
+
+void cuda_stream_free(ht_stream *s) {
+  cudaSetDevice(s->device->index);
+  cudaStreamDestroy(s->stream);
+  delete s;
+}
+
+ht_status cuda_measure_peak(ht_device *, int32_t, double, double *, ht_error *error) {
+  return guarded(error, [&] { throw Unsupported("peaks of a GPU are not measured yet"); });
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
+  static const ht_api api = [] {
+    ht_api a{};
+    a.abi_version = HT_ABI_VERSION;
+    a.table_bytes = sizeof(ht_api);
+    a.kind = "cuda";
+    a.build = HETERO_CUDA_BUILD;
+    a.open = cuda_open;
+    a.close = cuda_close;
+    a.info = cuda_info;
+    a.memory = cuda_memory;
+    a.layout_name = cuda_layout_name;
+    a.alloc = cuda_alloc;
+    a.free = cuda_free;
+    a.compile = cuda_compile;
+    a.kernel_desc = cuda_kernel_desc;
+    a.kernel_free = cuda_kernel_free;
+    a.program_create = cuda_program_create;
+    a.program_free = cuda_program_free;
+    a.event_create = cuda_event_create;
+    a.event_done = cuda_event_done;
+    a.event_wait = cuda_event_wait;
+    a.event_free = cuda_event_free;
+    a.stream_create = cuda_stream_create;
+    a.stream_run = cuda_stream_run;
+    a.stream_run_timed = cuda_stream_run_timed;
+    a.stream_copy = cuda_stream_copy;
+    a.stream_record = cuda_stream_record;
+    a.stream_wait = cuda_stream_wait;
+    a.stream_sync = cuda_stream_sync;
+    a.stream_free = cuda_stream_free;
+    a.measure_peak = cuda_measure_peak;
+    a.event_reset = cuda_event_reset;
+    a.event_complete = cuda_event_complete;
+    return a;
+  }();
+  return abi_version == HT_ABI_VERSION ? &api : nullptr;
+}

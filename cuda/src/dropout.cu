@@ -1,0 +1,78 @@
+// dropout.cu: zeroes elements by a counter-based generator, the same ones as every other device.
+//
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key (key[0], key[1]) and
+// counter (position/4, stream, low half of the sample id, high half); word position%4 decides. One thread, one counter, four
+// elements.
+#include <cmath>
+
+#include "gpu.h"
+#include "ops.h"
+
+namespace hetero {
+namespace {
+
+__device__ void philox(uint32_t key0, uint32_t key1, uint32_t w[4]) {
+  for (int round = 0; round < 10; round++, key0 += 0x9E3779B9u, key1 += 0xBB67AE85u) {
+    const uint64_t a = uint64_t{0xD2511F53u} * w[0], b = uint64_t{0xCD9E8D57u} * w[2];
+    w[0] = static_cast<uint32_t>(b >> 32) ^ w[1] ^ key0;
+    w[1] = static_cast<uint32_t>(b);
+    w[2] = static_cast<uint32_t>(a >> 32) ^ w[3] ^ key1;
+    w[3] = static_cast<uint32_t>(a);
+  }
+}
+
+struct Dropout {
+  int64_t samples, size; // size: elements of a sample
+  uint64_t threshold;    // round(P·2³²)
+  float factor;          // 1/(1-P)
+  uint32_t stream;
+  int64_t
+      channels; // of images that lie as (N, H, W, C), whose position is still that of (C, H, W); 0: positions in memory order
+};
+
+template <class T> __global__ void dropout(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
+  const int64_t counters = (d.size + 3) / 4;
+  for (int64_t i = first_index(); i < d.samples * counters; i += index_stride()) {
+    const int64_t n = i / counters, from = i % counters * 4;
+    const auto id = static_cast<uint64_t>(ids[n]);
+    uint32_t w[4] = {static_cast<uint32_t>(from / 4), d.stream, static_cast<uint32_t>(id),
+                     static_cast<uint32_t>(id >> 32)};
+    philox(key[0], key[1], w);
+    for (int k = 0; k < 4 && from + k < d.size; k++) {
+      int64_t at = from + k;
+      if (d.channels) {
+        const int64_t pixels = d.size / d.channels;
+        at = at % pixels * d.channels + at / pixels;
+      }
+      at += n * d.size;
+      store(dst + at, w[k] >= d.threshold ? load(src + at) * d.factor : 0);
+    }
+  }
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_dropout(const Request &request) {
+  const auto &p = *static_cast<const ht_dropout_params *>(request.params);
+  if (!(p.p >= 0 && p.p < 1)) throw Invalid("probability: got " + std::to_string(p.p) + ", want 0 <= p < 1");
+  Specced k;
+  take_plain(k, request);
+  choose_shared_layout(k, request, {0}, {0});
+  k.inplace = {{0, 0}};
+  const ht_spec &src = k.in[0];
+  const Dropout d{src.dims[0],
+                  elements(src) / src.dims[0],
+                  static_cast<uint64_t>(std::round(p.p * 4294967296.0)),
+                  static_cast<float>(1 / (1 - p.p)),
+                  p.stream,
+                  src.layout == kNhwc ? src.dims[1] : 0};
+  return with_float(src, [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [d](const Args &x) {
+      launch(dropout<T>, over(d.samples * ((d.size + 3) / 4)), x.queue, d, static_cast<const T *>(x.in[0]),
+             static_cast<const int64_t *>(x.in[1]), static_cast<const uint32_t *>(x.in[2]), static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+} // namespace hetero

@@ -1,0 +1,238 @@
+// elementwise.cu: unary, unary_diff, binary, scale and fill.
+//
+//   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
+//   binary      dst = f(a, b), b repeated along dimensions where it is 1 or missing
+//   scale       dst = src·factor              fill         dst = value
+//
+// Operands of one shape are taken in memory order, in whatever layout they share, 16 bytes at a time where their addresses
+// allow it. Arithmetic is f32, rounded once when it is stored.
+#include "gpu.h"
+#include "ops.h"
+
+namespace hetero {
+namespace {
+
+__device__ float unary(int func, float x) {
+  constexpr float kRoot2 = 0.70710678118654752440f, kGelu = 0.79788456080286535588f;
+  switch (func) {
+  case HT_RELU: return x < 0 ? 0.0f : x; // NaN stays
+  case HT_SIGMOID: return 1 / (1 + expf(-x));
+  case HT_TANH: return tanhf(x);
+  case HT_GELU: return 0.5f * x * (1 + erff(x * kRoot2));
+  case HT_GELU_TANH: return 0.5f * x * (1 + tanhf(kGelu * (x + 0.044715f * x * x * x)));
+  case HT_EXP: return expf(x);
+  case HT_LOG: return logf(x);
+  case HT_SQRT: return sqrtf(x);
+  case HT_SQUARE: return x * x;
+  case HT_NEG: return -x;
+  default: return fabsf(x);
+  }
+}
+
+__device__ float derivative(int func, float x) {
+  constexpr float kRoot2 = 0.70710678118654752440f, kDensity = 0.39894228040143267794f, kGelu = 0.79788456080286535588f;
+  switch (func) {
+  case HT_RELU: return x > 0 ? 1.0f : x == x ? 0.0f : x;
+  case HT_SIGMOID: {
+    const float s = 1 / (1 + expf(-x));
+    return s * (1 - s);
+  }
+  case HT_TANH: {
+    const float t = tanhf(x);
+    return 1 - t * t;
+  }
+  case HT_GELU: return 0.5f * (1 + erff(x * kRoot2)) + x * kDensity * expf(-0.5f * x * x);
+  case HT_GELU_TANH: {
+    const float t = tanhf(kGelu * (x + 0.044715f * x * x * x));
+    return 0.5f * (1 + t) + 0.5f * x * (1 - t * t) * kGelu * (1 + 3 * 0.044715f * x * x);
+  }
+  case HT_EXP: return expf(x);
+  case HT_LOG: return 1 / x;
+  case HT_SQRT: return 0.5f / sqrtf(x);
+  case HT_SQUARE: return 2 * x;
+  case HT_NEG: return -1;
+  default: return x > 0 ? 1.0f : x < 0 ? -1.0f : x == x ? 0.0f : x;
+  }
+}
+
+__device__ float binary(int func, float a, float b) {
+  switch (func) {
+  case HT_ADD: return a + b;
+  case HT_SUB: return a - b;
+  case HT_MUL: return a * b;
+  case HT_DIV: return a / b;
+  case HT_MAX: return a > b || a != a ? a : b; // NaN wins
+  default: return a < b || a != a ? a : b;
+  }
+}
+
+// The function is a number at run time, the same for all threads: memory is what these kernels wait for, and there are eleven times
+// fewer of them to compile.
+struct Apply {
+  int func;
+  __device__ float operator()(float x, float) const { return unary(func, x); }
+};
+struct Diff { // diff_dst, src
+  int func;
+  __device__ float operator()(float d, float x) const { return d * derivative(func, x); }
+};
+struct Combine {
+  int func;
+  __device__ float operator()(float a, float b) const { return binary(func, a, b); }
+};
+
+// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). pieces of size elements, then the rest one by one.
+template <class T, class F, bool two> __global__ void map_packs(int64_t n, const T *a, const T *b, T *dst, F f) {
+  constexpr int size = Pack<T>::size;
+  const int64_t packs = n / size;
+  for (int64_t i = first_index(); i < packs; i += index_stride()) {
+    const Pack<T> pa = reinterpret_cast<const Pack<T> *>(a)[i];
+    Pack<T> pb{}, out;
+    if (two) pb = reinterpret_cast<const Pack<T> *>(b)[i];
+    for (int k = 0; k < size; k++) store(&out.v[k], f(load(&pa.v[k]), two ? load(&pb.v[k]) : 0));
+    reinterpret_cast<Pack<T> *>(dst)[i] = out;
+  }
+  for (int64_t i = packs * size + first_index(); i < n; i += index_stride())
+    store(dst + i, f(load(a + i), two ? load(b + i) : 0));
+}
+
+template <class T, class F, bool two> __global__ void map_each(int64_t n, const T *a, const T *b, T *dst, F f) {
+  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, f(load(a + i), two ? load(b + i) : 0));
+}
+
+// A kernel over operands of one shape: request.in of f, then dst.
+template <bool two, class F> std::unique_ptr<Kernel> mapped(const Request &request, F f) {
+  Specced k;
+  k.in = request.in;
+  k.out = request.out;
+  if (two)
+    choose_shared_layout(k, request, {0, 1}, {0}), k.inplace = {{0, 0}, {0, 1}};
+  else
+    choose_shared_layout(k, request, {0}, {0}), k.inplace = {{0, 0}};
+  const int64_t n = elements(k.out[0]);
+  return with_float(k.out[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [n, f](const Args &x) {
+      const auto *a = static_cast<const T *>(x.in[0]), *b = two ? static_cast<const T *>(x.in[1]) : nullptr;
+      auto *dst = static_cast<T *>(x.out[0]);
+      if (aligned({a, b, dst}))
+        launch(map_packs<T, F, two>, over(n / Pack<T>::size + 1), x.queue, n, a, b, dst, f);
+      else
+        launch(map_each<T, F, two>, over(n), x.queue, n, a, b, dst, f);
+    });
+  });
+}
+
+int func_of(const Request &request, int last) {
+  const int func = static_cast<const ht_elementwise_params *>(request.params)->func;
+  if (func < 0 || func > last) throw Invalid("got function " + std::to_string(func));
+  return func;
+}
+
+// b is repeated: its stride is 0 where its extent is 1.
+struct Repeat {
+  int ndim;
+  int64_t dims[HT_MAX_DIMS], stride[HT_MAX_DIMS];
+};
+
+template <class T> __global__ void map_repeated(int64_t n, Repeat r, const T *a, const T *b, T *dst, Combine f) {
+  for (int64_t i = first_index(); i < n; i += index_stride()) {
+    int64_t rest = i, at = 0;
+    for (int d = r.ndim - 1; d >= 0; d--) {
+      at += rest % r.dims[d] * r.stride[d];
+      rest /= r.dims[d];
+    }
+    store(dst + i, f(load(a + i), load(b + at)));
+  }
+}
+
+// The factory of binary where b is repeated.
+std::unique_ptr<Kernel> repeated(const Request &request, Combine f) {
+  Specced k;
+  take_plain(k, request);
+  k.inplace = {{0, 0}};
+  const ht_spec &a = k.in[0], &b = k.in[1];
+  Repeat r{a.ndim, {}, {}};
+  int64_t stride = 1;
+  for (int d = a.ndim - 1, e = b.ndim - 1; d >= 0; d--, e--) {
+    r.dims[d] = a.dims[d];
+    if (e < 0) continue;
+    r.stride[d] = b.dims[e] == 1 ? 0 : stride;
+    stride *= b.dims[e];
+  }
+  const int64_t n = elements(a);
+  return with_float(a, [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [n, r, f](const Args &x) {
+      launch(map_repeated<T>, over(n), x.queue, n, r, static_cast<const T *>(x.in[0]), static_cast<const T *>(x.in[1]),
+             static_cast<T *>(x.out[0]), f);
+    });
+  });
+}
+
+template <class T> __global__ void scale_all(int64_t n, const T *src, const float *factor, T *dst) {
+  const float f = *factor;
+  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, load(src + i) * f);
+}
+
+template <class T> __global__ void fill_all(int64_t n, T *dst, T value) {
+  for (int64_t i = first_index(); i < n; i += index_stride()) dst[i] = value;
+}
+
+template <class T> std::unique_ptr<Kernel> filled(const Specced &k, T value) {
+  const int64_t n = elements(k.out[0]);
+  return launcher(
+      k, [n, value](const Args &x) { launch(fill_all<T>, over(n), x.queue, n, static_cast<T *>(x.out[0]), value); });
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_unary(const Request &request) {
+  return mapped<false>(request, Apply{func_of(request, HT_ABS)});
+}
+
+std::unique_ptr<Kernel> make_unary_diff(const Request &request) {
+  return mapped<true>(request, Diff{func_of(request, HT_ABS)});
+}
+
+std::unique_ptr<Kernel> make_binary(const Request &request) {
+  const Combine f{func_of(request, HT_MIN)};
+  return same_dims(request.in[0], request.in[1]) ? mapped<true>(request, f) : repeated(request, f);
+}
+
+std::unique_ptr<Kernel> make_scale(const Request &request) {
+  Specced k;
+  take_plain(k, request);
+  choose_shared_layout(k, request, {0}, {0});
+  want_f32(k.in[1]);
+  k.inplace = {{0, 0}};
+  const int64_t n = elements(k.out[0]);
+  return with_float(k.out[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [n](const Args &x) {
+      launch(scale_all<T>, over(n), x.queue, n, static_cast<const T *>(x.in[0]), static_cast<const float *>(x.in[1]),
+             static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_fill(const Request &request) {
+  Specced k;
+  take_plain(k, request);
+  choose_shared_layout(k, request, {}, {0});
+  const double value = static_cast<const ht_fill_params *>(request.params)->value;
+  switch (k.out[0].dtype) {
+  case HT_I32: return filled(k, static_cast<int32_t>(value));
+  case HT_I64: return filled(k, static_cast<int64_t>(value));
+  case HT_U32: return filled(k, static_cast<uint32_t>(value));
+  case HT_U8: return filled(k, static_cast<uint8_t>(value));
+  case HT_F64: return filled(k, value);
+  }
+  return with_float(k.out[0], [&](auto type) {
+    decltype(type) rounded;
+    store(&rounded, static_cast<float>(value));
+    return filled(k, rounded);
+  });
+}
+
+} // namespace hetero

@@ -1,0 +1,145 @@
+// gpu.h: what every file of the CUDA device stands on: checked calls, launches, element types.
+//
+// The same sources are compiled by nvcc, and for tests by the host's compiler with the headers of ../shim in front of CUDA's:
+// CONTRIBUTING.md lists the constructs that work in both. No <<<>>>: launch() stands for it.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "kernel.h"
+#include "specs.h"
+
+namespace hetero {
+
+// Throws std::runtime_error, OutOfMemory where memory was short, unless a call of the CUDA run-time library went well.
+void check(cudaError_t error, const char *what);
+
+// Images (N, C, H, W) lie plain or as (N, H, W, C), which this device prefers.
+constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE;
+
+// Threads of a block, unless a kernel says otherwise: a multiple of a warp. On the host, where a thread is a fiber, few are faster.
+#ifdef __CUDACC__
+constexpr int kThreads = 256;
+#else
+constexpr int kThreads = 64;
+#endif
+
+struct Grid {
+  int64_t x, y = 1, z = 1; // blocks
+  int threads = kThreads;
+};
+
+// Blocks of a grid-stride loop over n pieces of work: enough to fill any GPU some times over, no more.
+inline Grid over(int64_t n) {
+  const int64_t blocks = (n + kThreads - 1) / kThreads;
+  return {blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks};
+}
+
+template <class... Params, class... Args> void launch(void (*kernel)(Params...), Grid grid, void *queue, Args... args) {
+  const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
+#ifdef __CUDACC__
+  kernel<<<blocks, static_cast<unsigned>(grid.threads), 0, static_cast<cudaStream_t>(queue)>>>(
+      static_cast<Params>(args)...);
+  check(cudaGetLastError(), "launch");
+#else
+  shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
+  (void)queue;
+#endif
+}
+
+// The index of this thread in the grid, and how far the next element of a grid-stride loop is.
+__device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
+__device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
+
+using bf16 = __nv_bfloat16;
+using f16 = __half;
+
+__host__ __device__ inline float load(const float *p) { return *p; }
+__host__ __device__ inline float load(const bf16 *p) { return __bfloat162float(*p); }
+__host__ __device__ inline float load(const f16 *p) { return __half2float(*p); }
+__host__ __device__ inline void store(float *p, float v) { *p = v; }
+__host__ __device__ inline void store(bf16 *p, float v) { *p = __float2bfloat16_rn(v); }
+__host__ __device__ inline void store(f16 *p, float v) { *p = __float2half_rn(v); }
+
+// 16 bytes of T, moved at once. p must be a multiple of 16.
+template <class T> struct alignas(16) Pack {
+  static constexpr int size = 16 / sizeof(T);
+  T v[size];
+};
+
+// Calls body with a value of the type that dtype names; throws Unsupported for others.
+template <class Body> auto with_float(const ht_spec &spec, Body body) {
+  switch (spec.dtype) {
+  case HT_F32: return body(float{});
+  case HT_BF16: return body(bf16{});
+  case HT_F16: return body(f16{});
+  }
+  throw Unsupported("element type of " + describe(spec) + ", want f32, bf16 or f16");
+}
+
+void want_f32(const ht_spec &spec); // throws Unsupported
+
+// Starts a kernel's specs: every operand plain, sizes filled, opaque ones as they came.
+void take_plain(Kernel &kernel, const Request &request);
+
+// Gives images at these positions one layout, plain or nhwc, and says whether it is nhwc. A bound output decides, then what an
+// opaque input at made_for (-1: none) was made for, then the first input that lies in either, else it is nhwc.
+bool choose_image_layout(Kernel &kernel, const Request &request, std::initializer_list<int> in,
+                         std::initializer_list<int> out, int made_for = -1);
+
+// As above for elementwise work on tensors of one shape: any layout will do if all share it.
+void choose_shared_layout(Kernel &kernel, const Request &request, std::initializer_list<int> in,
+                          std::initializer_list<int> out);
+
+// What a factory fills in before it has a kernel.
+struct Specced : Kernel {
+  void run(const Args &) override {}
+};
+
+// A kernel that runs a function object: body(const Args &).
+template <class Body> struct Launcher : Kernel {
+  Body body;
+  explicit Launcher(Body b) : body(std::move(b)) {}
+  void run(const Args &args) override { body(args); }
+};
+
+// Makes a kernel of specs, workspace and in-place pairs as filled in, and a body.
+template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Body body) {
+  auto k = std::make_unique<Launcher<Body>>(std::move(body));
+  k->in = specs.in;
+  k->out = specs.out;
+  k->workspace = specs.workspace;
+  k->inplace = specs.inplace;
+  return k;
+}
+
+// Data that a kernel keeps on the device.
+class Table {
+public:
+  Table(const void *data, size_t bytes);
+  template <class T> explicit Table(const std::vector<T> &list) : Table(list.data(), list.size() * sizeof(T)) {}
+  template <class T> const T *as() const { return static_cast<const T *>(memory_.get()); }
+
+private:
+  std::shared_ptr<void> memory_;
+};
+
+// Whether all addresses are multiples of 16.
+inline bool aligned(std::initializer_list<const void *> addresses) {
+  for (const void *p : addresses)
+    if (reinterpret_cast<uintptr_t>(p) % 16) return false;
+  return true;
+}
+
+} // namespace hetero

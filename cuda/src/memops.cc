@@ -1,0 +1,38 @@
+// memops.cc
+#include "memops.h"
+
+#include <cuda.h>
+
+#include "gpu.h"
+
+namespace hetero {
+namespace {
+
+template <class Function> Function entry(const char *name) {
+  void *p = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  check(cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &found), name);
+  if (found != cudaDriverEntryPointSuccess || !p) throw std::runtime_error(std::string("the driver has no ") + name);
+  return reinterpret_cast<Function>(p);
+}
+
+void check_driver(CUresult result, const char *what) {
+  if (result != CUDA_SUCCESS)
+    throw std::runtime_error(std::string(what) + ": the driver answers " + std::to_string(result));
+}
+
+} // namespace
+
+void stream_write(cudaStream_t stream, uint32_t *word, uint32_t value) {
+  static const auto write = entry<decltype(&cuStreamWriteValue32)>("cuStreamWriteValue32");
+  check_driver(write(stream, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WRITE_VALUE_DEFAULT),
+               "recording an event");
+}
+
+void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value) {
+  static const auto wait = entry<decltype(&cuStreamWaitValue32)>("cuStreamWaitValue32");
+  check_driver(wait(stream, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WAIT_VALUE_EQ),
+               "waiting for an event");
+}
+
+} // namespace hetero

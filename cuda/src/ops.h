@@ -1,0 +1,57 @@
+// ops.h: the kernel factories of the CUDA device, one an op; each lies in the file named above it. ops.cc binds them to op numbers.
+//
+// A factory checks what it needs of the specs and throws Invalid for a wrong argument, Unsupported where it has no
+// kernel. The number and the shapes of operands were checked before by the engine, from the same op.
+#pragma once
+
+#include <memory>
+
+#include "kernel.h"
+
+namespace hetero {
+
+// elementwise.cu
+std::unique_ptr<Kernel> make_unary(const Request &);
+std::unique_ptr<Kernel> make_unary_diff(const Request &);
+std::unique_ptr<Kernel> make_binary(const Request &);
+std::unique_ptr<Kernel> make_scale(const Request &);
+std::unique_ptr<Kernel> make_fill(const Request &);
+// dropout.cu
+std::unique_ptr<Kernel> make_dropout(const Request &);
+// move.cu
+std::unique_ptr<Kernel> make_reorder(const Request &);
+std::unique_ptr<Kernel> make_transpose(const Request &);
+std::unique_ptr<Kernel> make_reshape(const Request &);
+std::unique_ptr<Kernel> make_concat(const Request &);
+std::unique_ptr<Kernel> make_slice(const Request &);
+std::unique_ptr<Kernel> make_pad(const Request &);
+std::unique_ptr<Kernel> make_broadcast(const Request &);
+// reduce.cu
+std::unique_ptr<Kernel> make_reduce(const Request &);
+// batchnorm.cu
+std::unique_ptr<Kernel> make_batch_norm_stats(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_merge(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_apply(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_diff_apply(const Request &);
+std::unique_ptr<Kernel> make_batch_norm_running(const Request &);
+// pool.cu
+std::unique_ptr<Kernel> make_max_pool2d(const Request &);
+std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &);
+std::unique_ptr<Kernel> make_avg_pool2d(const Request &);
+std::unique_ptr<Kernel> make_avg_pool2d_diff(const Request &);
+std::unique_ptr<Kernel> make_global_avg_pool(const Request &);
+std::unique_ptr<Kernel> make_global_avg_pool_diff(const Request &);
+// loss.cu
+std::unique_ptr<Kernel> make_softmax_cross_entropy(const Request &);
+std::unique_ptr<Kernel> make_softmax_cross_entropy_diff(const Request &);
+// image_normalize.cu
+std::unique_ptr<Kernel> make_image_normalize(const Request &);
+// optim.cu
+std::unique_ptr<Kernel> make_sum_squares(const Request &);
+std::unique_ptr<Kernel> make_grad_control(const Request &);
+std::unique_ptr<Kernel> make_sgd(const Request &);
+std::unique_ptr<Kernel> make_adamw(const Request &);
+std::unique_ptr<Kernel> make_moving_average(const Request &);
+
+} // namespace hetero

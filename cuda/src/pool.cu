@@ -1,0 +1,252 @@
+// pool.cu: max, average and global average pooling.
+//
+// Gradients are gathered: a thread sums what the windows over its pixel send it, in the order of the windows, and writes it once:
+// no atomics, the same bits every time. argmax holds the number of the winning tap in its window, 2 bytes each, in dst's order.
+#include "gpu.h"
+#include "ops.h"
+
+namespace hetero {
+namespace {
+
+struct Pool {
+  int64_t n, c, h, w, oh, ow; // src (N, C, H, W), dst (N, C, OH, OW)
+  int kh, kw, sy, sx, py, px, dy, dx;
+  bool nhwc, count_padding;
+
+  // Where element (n, c, y, x) of an image of height and width lies.
+  __device__ int64_t at(int64_t in, int64_t ic, int64_t y, int64_t x, int64_t height, int64_t width) const {
+    return nhwc ? ((in * height + y) * width + x) * c + ic : ((in * c + ic) * height + y) * width + x;
+  }
+  // The element that thread i of the image's order in memory takes.
+  __device__ void split(int64_t i, int64_t height, int64_t width, int64_t &in, int64_t &ic, int64_t &y,
+                        int64_t &x) const {
+    if (nhwc) {
+      ic = i % c, i /= c, x = i % width, i /= width, y = i % height, in = i / height;
+    } else {
+      x = i % width, i /= width, y = i % height, i /= height, ic = i % c, in = i / c;
+    }
+  }
+  __device__ bool inside(int64_t y, int64_t x) const { return y >= 0 && y < h && x >= 0 && x < w; }
+  // What the sum of window (oy, ox) is divided by; a window wholly in the padding has the mean 0.
+  __device__ float count(int64_t oy, int64_t ox) const {
+    if (count_padding) return static_cast<float>(kh * kw);
+    int taps = 0;
+    for (int ky = 0; ky < kh; ky++)
+      for (int kx = 0; kx < kw; kx++) taps += inside(oy * sy - py + ky * dy, ox * sx - px + kx * dx);
+    return static_cast<float>(taps > 1 ? taps : 1);
+  }
+};
+
+constexpr int16_t kNone = -1;
+
+template <class T> __global__ void max_pool(Pool p, const T *src, T *dst, int16_t *argmax) {
+  for (int64_t i = first_index(); i < p.n * p.c * p.oh * p.ow; i += index_stride()) {
+    int64_t n, c, oy, ox;
+    p.split(i, p.oh, p.ow, n, c, oy, ox);
+    float best = -INFINITY;
+    int16_t winner = kNone;
+    for (int ky = 0; ky < p.kh; ky++)
+      for (int kx = 0; kx < p.kw; kx++) {
+        const int64_t y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
+        if (!p.inside(y, x)) continue;
+        const float v = load(src + p.at(n, c, y, x, p.h, p.w));
+        if (winner == kNone || v > best || (v != v && best == best)) { // NaN wins, so that it is not lost
+          best = v;
+          winner = static_cast<int16_t>(ky * p.kw + kx);
+        }
+      }
+    store(dst + i, best);
+    if (argmax) argmax[i] = winner;
+  }
+}
+
+// Calls body(window's place in dst, oy, ox, tap) for the windows over pixel (y, x), in their order.
+template <class Body>
+__device__ void each_window(const Pool &p, int64_t n, int64_t c, int64_t y, int64_t x, Body body) {
+  int64_t first_y = (y + p.py - int64_t{p.kh - 1} * p.dy + p.sy - 1) / p.sy, last_y = (y + p.py) / p.sy;
+  int64_t first_x = (x + p.px - int64_t{p.kw - 1} * p.dx + p.sx - 1) / p.sx, last_x = (x + p.px) / p.sx;
+  if (y + p.py < int64_t{p.kh - 1} * p.dy) first_y = 0; // division rounds towards zero
+  if (x + p.px < int64_t{p.kw - 1} * p.dx) first_x = 0;
+  if (last_y >= p.oh) last_y = p.oh - 1;
+  if (last_x >= p.ow) last_x = p.ow - 1;
+  for (int64_t oy = first_y; oy <= last_y; oy++) {
+    const int64_t ty = y + p.py - oy * p.sy;
+    if (ty % p.dy) continue;
+    for (int64_t ox = first_x; ox <= last_x; ox++) {
+      const int64_t tx = x + p.px - ox * p.sx;
+      if (tx % p.dx) continue;
+      body(p.at(n, c, oy, ox, p.oh, p.ow), oy, ox, static_cast<int>(ty / p.dy * p.kw + tx / p.dx));
+    }
+  }
+}
+
+template <class T> __global__ void max_pool_diff(Pool p, const T *diff_dst, const int16_t *argmax, T *diff_src) {
+  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
+    int64_t n, c, y, x;
+    p.split(i, p.h, p.w, n, c, y, x);
+    float sum = 0;
+    each_window(p, n, c, y, x, [&](int64_t at, int64_t, int64_t, int tap) {
+      if (argmax[at] == tap) sum += load(diff_dst + at);
+    });
+    store(diff_src + i, sum);
+  }
+}
+
+template <class T> __global__ void avg_pool(Pool p, const T *src, T *dst) {
+  for (int64_t i = first_index(); i < p.n * p.c * p.oh * p.ow; i += index_stride()) {
+    int64_t n, c, oy, ox;
+    p.split(i, p.oh, p.ow, n, c, oy, ox);
+    float sum = 0;
+    for (int ky = 0; ky < p.kh; ky++)
+      for (int kx = 0; kx < p.kw; kx++) {
+        const int64_t y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
+        if (p.inside(y, x)) sum += load(src + p.at(n, c, y, x, p.h, p.w));
+      }
+    store(dst + i, sum / p.count(oy, ox));
+  }
+}
+
+template <class T> __global__ void avg_pool_diff(Pool p, const T *diff_dst, T *diff_src) {
+  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
+    int64_t n, c, y, x;
+    p.split(i, p.h, p.w, n, c, y, x);
+    float sum = 0;
+    each_window(p, n, c, y, x,
+                [&](int64_t at, int64_t oy, int64_t ox, int) { sum += load(diff_dst + at) / p.count(oy, ox); });
+    store(diff_src + i, sum);
+  }
+}
+
+// A thread an image and channel: neighbours take neighbouring channels.
+template <class T> __global__ void global_avg(Pool p, const T *src, T *dst) {
+  const int64_t pixels = p.h * p.w;
+  for (int64_t i = first_index(); i < p.n * p.c; i += index_stride()) {
+    const T *from = p.nhwc ? src + i / p.c * pixels * p.c + i % p.c : src + i * pixels;
+    float sum = 0;
+    for (int64_t pixel = 0; pixel < pixels; pixel++) sum += load(from + pixel * (p.nhwc ? p.c : 1));
+    store(dst + i, sum / static_cast<float>(pixels));
+  }
+}
+
+template <class T> __global__ void global_avg_diff(Pool p, const T *diff_dst, T *diff_src) {
+  const float pixels = static_cast<float>(p.h * p.w);
+  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
+    int64_t n, c, y, x;
+    p.split(i, p.h, p.w, n, c, y, x);
+    store(diff_src + i, load(diff_dst + n * p.c + c) / pixels);
+  }
+}
+
+void set_images(Pool &p, const ht_spec &src, const ht_spec *dst) {
+  p.n = src.dims[0], p.c = src.dims[1], p.h = src.dims[2], p.w = src.dims[3];
+  if (dst) p.oh = dst->dims[2], p.ow = dst->dims[3];
+}
+
+Pool pool_of(const Request &request, const ht_spec &src, const ht_spec &dst) {
+  const auto &q = *static_cast<const ht_pool2d_params *>(request.params);
+  Pool p{};
+  set_images(p, src, &dst);
+  p.kh = q.kernel[0], p.kw = q.kernel[1], p.sy = q.stride[0], p.sx = q.stride[1];
+  p.py = q.padding[0], p.px = q.padding[1], p.dy = q.dilation[0], p.dx = q.dilation[1];
+  p.count_padding = q.count_padding != 0;
+  if (int64_t{p.kh} * p.kw > 32767) throw Unsupported("windows of more than 32767 pixels");
+  return p;
+}
+
+Specced given(const Request &request) {
+  Specced k;
+  k.in = request.in;
+  k.out = request.out;
+  return k;
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_max_pool2d(const Request &request) {
+  Specced k = given(request);
+  Pool p = pool_of(request, k.in[0], k.out[0]);
+  p.nhwc = choose_image_layout(k, request, {0}, {0});
+  const bool train = k.out.size() == 2;
+  if (train) {
+    k.out[1] = opaque_spec(elements(k.out[0]) * 2);
+    k.out[1].layout = k.out[0].layout;
+  }
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p, train](const Args &x) {
+      launch(max_pool<T>, over(p.n * p.c * p.oh * p.ow), x.queue, p, static_cast<const T *>(x.in[0]),
+             static_cast<T *>(x.out[0]), train ? static_cast<int16_t *>(x.out[1]) : nullptr);
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &request) {
+  Specced k = given(request);
+  Pool p = pool_of(request, k.out[0], k.in[0]);
+  p.nhwc = choose_image_layout(k, request, {0}, {0}, 1);
+  if (k.in[1].bytes != elements(k.in[0]) * 2) throw Invalid("argmax: got " + std::to_string(k.in[1].bytes) + " bytes");
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p](const Args &x) {
+      launch(max_pool_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
+             static_cast<const int16_t *>(x.in[1]), static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_avg_pool2d(const Request &request) {
+  Specced k = given(request);
+  Pool p = pool_of(request, k.in[0], k.out[0]);
+  p.nhwc = choose_image_layout(k, request, {0}, {0});
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p](const Args &x) {
+      launch(avg_pool<T>, over(p.n * p.c * p.oh * p.ow), x.queue, p, static_cast<const T *>(x.in[0]),
+             static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_avg_pool2d_diff(const Request &request) {
+  Specced k = given(request);
+  Pool p = pool_of(request, k.out[0], k.in[0]);
+  p.nhwc = choose_image_layout(k, request, {0}, {0});
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p](const Args &x) {
+      launch(avg_pool_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
+             static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_global_avg_pool(const Request &request) {
+  Specced k = given(request);
+  Pool p{};
+  set_images(p, k.in[0], nullptr);
+  p.nhwc = choose_image_layout(k, request, {0}, {});
+  k.out[0] = with_layout(k.out[0], HT_LAYOUT_PLAIN);
+  return with_float(k.in[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p](const Args &x) {
+      launch(global_avg<T>, over(p.n * p.c), x.queue, p, static_cast<const T *>(x.in[0]), static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+std::unique_ptr<Kernel> make_global_avg_pool_diff(const Request &request) {
+  Specced k = given(request);
+  Pool p{};
+  set_images(p, k.out[0], nullptr);
+  p.nhwc = choose_image_layout(k, request, {}, {0});
+  k.in[0] = with_layout(k.in[0], HT_LAYOUT_PLAIN);
+  return with_float(k.out[0], [&](auto type) {
+    using T = decltype(type);
+    return launcher(k, [p](const Args &x) {
+      launch(global_avg_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
+             static_cast<T *>(x.out[0]));
+    });
+  });
+}
+
+} // namespace hetero

@@ -1,0 +1,60 @@
+// program.h: lists of launches, and running them: as one CUDA graph, captured when the program first runs.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "event.h"
+#include "kernel.h"
+
+namespace hetero {
+
+class Program {
+public:
+  // Copies the steps with their address lists. Throws Invalid naming the step that is wrong.
+  Program(const ht_step *steps, int32_t count);
+  ~Program();
+  Program(const Program &) = delete;
+
+  void run(cudaStream_t stream);
+  // As run, then waits; elapsed_ns[i] += time of step i.
+  void run_timed(cudaStream_t stream, int64_t *elapsed_ns);
+
+private:
+  struct Step {
+    int32_t kind;
+    ht_kernel *kernel;
+    size_t in, out; // first address in addresses_
+    void *workspace;
+    ht_event *event;
+  };
+  Step checked(const ht_step &step);
+  void announce();
+  void enqueue(const Step &step, cudaStream_t stream);
+  void enqueue_all(cudaStream_t stream);
+  bool capture(cudaStream_t stream);
+
+  std::vector<Step> steps_;
+  std::vector<void *> addresses_;
+  cudaGraphExec_t graph_ = nullptr;
+  bool captured_ = false;      // or it was tried
+  cudaEvent_t done_ = nullptr; // of the last run
+};
+
+} // namespace hetero
+
+// The objects of the C ABI.
+struct ht_kernel {
+  ht_op op;
+  std::unique_ptr<hetero::Kernel> impl;
+};
+struct ht_event {
+  hetero::Event impl;
+};
+struct ht_program {
+  hetero::Program impl;
+  ht_program(const ht_step *steps, int32_t count) : impl(steps, count) {}
+};

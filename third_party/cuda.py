@@ -1,0 +1,38 @@
+#!/usr/bin/env python3
+"""Brings a CUDA 13.0 toolkit with cuBLAS, cuDNN and NCCL for x86-64 Linux into third_party/.cuda; wheels.py says how.
+
+What lies there afterwards, as in the site-packages of a Python that has PyTorch:
+
+  nvidia/cu13/{bin/nvcc,include,lib,nvvm}   nvidia/{cudnn,nccl}/{include,lib}
+
+Running it again is free. The wheels are removed once they are unpacked: they take 1.2 GB.
+"""
+import os
+import sys
+
+import wheels
+
+PINS = os.path.join(wheels.HERE, "cuda.sha256")
+
+
+def place(parts):
+    return parts if parts[0] == "nvidia" and parts[-1] != "__init__.py" else None
+
+
+def make_programs_executable(tree):
+    for folder, _, names in os.walk(tree):
+        if os.path.basename(folder) == "bin":
+            for name in names:
+                os.chmod(os.path.join(folder, name), 0o755)
+
+
+def make():
+    if not wheels.make_tree(PINS, os.path.join(wheels.HERE, ".cuda"), "the CUDA toolkit", "1.2 GB, 1.9 GB unpacked", place, make_programs_executable):
+        return False
+    for _, wheel in wheels.read_pins(PINS):
+        os.remove(os.path.join(wheels.DOWNLOAD, wheel))
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(wheels.run(make, "the CUDA toolkit is in third_party/.cuda"))
