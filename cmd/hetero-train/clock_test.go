@@ -18,6 +18,8 @@ import (
 // time.Now gives, whose differences are monotonic: a clock that is set, in either direction, moves no timeout and no duration. Whoever adds a file
 // makes sure that no decision of a running program rests on it.
 var wallClock = map[string]string{
+	"cmd/hetero-train/tracing.go":       "when a trace began, for its reader",
+	"engine/timeline/recorder.go":       "when a trace began; what follows is measured from there",
 	"cmd/hetero-train/profile_show.go":  "when a profile was made, for its reader",
 	"engine/cluster/rendezvous/join.go": "a deadline that has passed",
 	"engine/data/archive/plain.go":      "the time of a file, as part of a name",
@@ -34,8 +36,8 @@ var wallClock = map[string]string{
 // stripping are the methods and functions whose results carry no monotonic reading, or are no times at all.
 var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse", "ParseInLocation", "Date"}
 
-// TestDurationsAreMonotonic is the static rule of row M6.
-func TestDurationsAreMonotonic(t *testing.T) {
+// TestTableOfWhatFollowsTheWallClock is the static rule of row M6: all else is monotonic.
+func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
 	root := filepath.Join("..", "..")
 	var found []string
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {

@@ -22,6 +22,7 @@ checkpoint and -c FILE the file's settings are taken instead. With the same devi
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json
+  hetero-train eval experiments/resnet50 --ema                 of the averages of the weights
   hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
   hetero-train eval -c configs/resnet50.toml --split train
   hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
@@ -80,6 +81,7 @@ type evalReport struct {
 	Parameters int64             `json:"parameters"`
 	Dataset    string            `json:"dataset"`
 	Split      string            `json:"split"`
+	Averaged   bool              `json:"averaged"`       // of the averages of the weights
 	Note       string            `json:"note,omitempty"` // what a reader of the figures must know
 	Samples    int               `json:"samples"`
 	Classes    int               `json:"classes"`
@@ -123,7 +125,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	}
 	s, count := m.checkpoint.State, float64(sums.Samples)
 	return evalReport{Program: versionText(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.data.name, Split: split, Note: m.data.note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
+		Dataset: m.data.name, Split: split, Averaged: m.averaged, Note: m.data.note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
 		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: perSecond(int64(sums.Samples), took),
 		Device: m.device.Info().Name, Precision: m.precision.String(), BatchSize: n}, nil
 }
@@ -154,7 +156,11 @@ func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums,
 
 func (r evalReport) write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters, %d classes\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, r.Classes)
-	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device)
+	weights := ""
+	if r.Averaged {
+		weights = ", averages of the weights"
+	}
+	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device, weights)
 	_, err := fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
 	if r.Note != "" {
 		_, err = fmt.Fprintf(w, "NOTE %s\n", r.Note)

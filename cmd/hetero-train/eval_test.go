@@ -54,6 +54,24 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 	}
 }
 
+func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
+	dir, printed := trainSmall(t, "ema.decay=0.9")
+	var got [2]evalReport
+	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}} {
+		o := execute(append([]string{"eval", dir}, args...))
+		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exitDone {
+			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
+		}
+	}
+	if want := fmt.Sprintf("eval after step 20 (epoch 1) | loss %.4f", float64(got[1].Loss)); !got[1].Averaged || !strings.Contains(printed, want) || got[0].Loss == got[1].Loss {
+		t.Errorf("got %+v and %+v, want that the second is what the run said:\n%s", got[0], got[1], printed)
+	}
+	without, _ := trainSmall(t)
+	if o := execute([]string{"eval", without, "--ema"}); o.code != exitUsage || !strings.Contains(o.stderr, "holds no averages") {
+		t.Errorf("without averages: got exit code %d and %q", o.code, o.stderr)
+	}
+}
+
 func TestEvalSaysWhyItCannot(t *testing.T) {
 	dir, _ := trainSmall(t)
 	newest := filepath.Join(dir, "checkpoints", "step-00000020")

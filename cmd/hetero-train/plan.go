@@ -317,7 +317,7 @@ func (r planReport) write(w io.Writer) error {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%s\n", f.Samples, mib(u.Activations), mib(u.Copies), mib(u.Workspace), mib(u.Inputs), mib(f.Arena-u.Activations-u.Copies-u.Workspace-u.Inputs), mib(f.Bytes()), strings.Join(marks, ", "))
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, mib(u.Activations), mib(u.Copies), mib(u.Workspace), mib(u.Inputs), mib(f.Arena-u.Activations-u.Copies-u.Workspace-u.Inputs), mib(f.Bytes()), strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -97,7 +97,7 @@ func TestProfileRefusesWhatItCannotDo(t *testing.T) {
 	}{
 		{[]string{"--set", "device.kind=null"}, exitUsage, "computes nothing"},
 		{[]string{"--output-dir", ""}, exitUsage, "--output-dir"},
-		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exitIO, "not a directory"},
+		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exitUsage, "not a directory"},
 		{[]string{"more"}, exitUsage, "takes no arguments"},
 	} {
 		var log bytes.Buffer

@@ -26,6 +26,7 @@ import (
 // savedFlags choose a checkpoint, and how it is run.
 type savedFlags struct {
 	best  bool
+	ema   bool
 	batch int
 	json  bool
 }
@@ -33,6 +34,7 @@ type savedFlags struct {
 // add adds them. Those that stand for keys take precedence over the settings that the checkpoint was made with.
 func (f *savedFlags) add(cmd *cobra.Command, a *app) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "the run's best checkpoint so far, not its newest")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: as many as a micro-batch of the training had")
 	cmd.Flags().BoolVar(&f.json, "json", false, "JSON, one object a line, on standard output")
 	for _, k := range []struct{ flag, key, kind, usage string }{
@@ -56,6 +58,7 @@ type savedModel struct {
 	checkpoint *checkpoint.Checkpoint
 	trained    trained // on what; its classes may be unknown
 	classes    int     // of the model
+	averaged   bool    // its averages are asked for
 	predictor  *train.Predictor
 }
 
@@ -91,6 +94,9 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 		return nil, err
 	}
 	j.later(m.checkpoint.Close)
+	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
+		return nil, usageError("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+	}
 	if j.cfg, err = a.savedSettings(m.checkpoint, j.opts.log); err != nil {
 		return nil, err
 	}
@@ -221,6 +227,9 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.cfg.Model.Name, m.cfg.Data.ImageSize, err)
 	}
 	m.later(m.predictor.Close)
+	if m.averaged {
+		return m.predictor.LoadAverages(m.checkpoint)
+	}
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 

@@ -175,12 +175,8 @@ func (o *board) RolledBack(step int64) {
 	}
 }
 
-// Saving implements train.Observer: a run that resumes from the checkpoint has the points of every step before it.
-func (o *board) Saving() {
-	if err := o.out.Sync(); err != nil {
-		o.job.opts.log.Warn("TensorBoard events", "error", err)
-	}
-}
+// Saving implements train.Observer: a run that resumes from the checkpoint has the points of every step before it. What fails is told once, by OnFault.
+func (o *board) Saving() { o.out.Sync() }
 
 // Saved implements train.Observer.
 func (o *board) Saved(checkpoint.Saved, time.Duration) {}

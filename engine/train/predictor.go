@@ -66,7 +66,15 @@ func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err err
 }
 
 // LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences.
-func (p *Predictor) LoadWeights(f *checkpoint.File) error {
+func (p *Predictor) LoadWeights(f *checkpoint.File) error { return p.load(f, f.ReadInto) }
+
+// LoadAverages sets them to the averages that a checkpoint holds beside its weights: see checkpoint.Checkpoint.Averaged.
+func (p *Predictor) LoadAverages(c *checkpoint.Checkpoint) error {
+	return p.load(c.Model, c.ReadAverage)
+}
+
+// load checks names and shapes by f and takes the values from read.
+func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) error) error {
 	params := p.state.Params
 	var want []checkpoint.Info
 	for _, list := range [][]plan.ParamInfo{params.Params, params.States} {
@@ -84,7 +92,7 @@ func (p *Predictor) LoadWeights(f *checkpoint.File) error {
 	}{{p.state.Values, params.Params}, {p.state.States, params.States}} {
 		for _, t := range part.list {
 			bytes := make([]byte, t.Spec.Shape.Elements()*t.Spec.DType.Size())
-			if err := f.ReadInto(t.Name, bytes); err != nil {
+			if err := read(t.Name, bytes); err != nil {
 				return err
 			}
 			if err := p.state.Write(part.flat, t, bytes); err != nil {

@@ -248,14 +248,7 @@ func (b *Board) flushRegularly() {
 	for {
 		select {
 		case <-tick.C:
-			err := b.Flush()
-			b.disk.Lock()
-			changed := b.failing != (err != nil)
-			b.failing = err != nil
-			b.disk.Unlock()
-			if changed && b.onFault != nil {
-				b.onFault(err)
-			}
+			b.Flush() // what fails is told to OnFault
 		case <-b.stop:
 			return
 		}
@@ -263,10 +256,19 @@ func (b *Board) flushRegularly() {
 }
 
 // Flush hands all events to the system. After an error they are kept and the next Flush tries again.
-func (b *Board) Flush() error {
+func (b *Board) Flush() error { return b.tell(b.flush) }
+
+// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
+func (b *Board) tell(do func() error) error {
 	b.disk.Lock()
-	defer b.disk.Unlock()
-	return b.flush()
+	err := do()
+	changed := b.failing != (err != nil)
+	b.failing = err != nil
+	b.disk.Unlock()
+	if changed && b.onFault != nil {
+		b.onFault(err)
+	}
+	return err
 }
 
 // flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
@@ -293,12 +295,12 @@ func (b *Board) writeWaiting() error {
 
 // Sync is Flush, then waits until the disk has the events.
 func (b *Board) Sync() error {
-	b.disk.Lock()
-	defer b.disk.Unlock()
-	if err := b.flush(); err != nil {
-		return err
-	}
-	return b.file.Sync()
+	return b.tell(func() error {
+		if err := b.flush(); err != nil {
+			return err
+		}
+		return b.file.Sync()
+	})
 }
 
 // Restart drops events of steps above keep, which come again.

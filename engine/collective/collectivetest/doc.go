@@ -1,7 +1,7 @@
 // Package collectivetest is the conformance suite of communicators: what package collective promises, checked on any
 // implementation.
 //
-//	func TestConformance(t *testing.T) { collectivetest.Run(t, open) }
+//	func TestConformance(t *testing.T) { collectivetest.Run(conformance.Go(t), open) }
 //
 // open makes a group whose ranks are all in the test's process. Every rank is then driven by a goroutine of its own. Values are
 // compared, bit for bit, with a dumb twin: one loop over elements and ranks, in the order that the group claims.

@@ -1,7 +1,7 @@
 // Package devicetest is the conformance suite that every device passes, and small means to try single ops.
 //
 //	func TestConformance(t *testing.T) {
-//		devicetest.Run(t, open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}})
+//		devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}})
 //	}
 //
 // # What is checked
