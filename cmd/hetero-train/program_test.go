@@ -51,7 +51,7 @@ var builtProgram = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(builtVariable); path != "" {
 		return path, nil
 	}
-	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "hetero-train")
+	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train") // beside the cache of the program itself
 	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, ".").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
 	}
