@@ -176,7 +176,7 @@ __global__ void apply(Norm b, const T *x, const float *mean, const float *var, c
   const Span<V> s = span_of<V>(b);
   if (!s.any) return;
   const Channels<V> of(b, s, mean, var, gamma, beta);
-  float row[V], other[V];
+  float row[V], other[V] = {};
   for (int64_t r = s.first; r < s.end; r += s.step) {
     const int64_t at = place(b, r, s.c);
     load_row<V>(x, at, row);
@@ -199,7 +199,7 @@ __global__ void diff_reduce(Norm b, const T *x, const float *mean, const float *
                             float *partial) {
   const Span<V> s = span_of<V>(b);
   const Channels<V> of(b, s, mean, var, gamma, beta);
-  float by_x[V] = {}, sum[V] = {}, row[V], diff[V], other[V];
+  float by_x[V] = {}, sum[V] = {}, row[V], diff[V], other[V] = {};
   for (int64_t r = s.first; s.any && r < s.end; r += s.step) {
     const int64_t at = place(b, r, s.c);
     load_row<V>(x, at, row);
