@@ -91,7 +91,7 @@ def make_tree(pins, tree, what, size, place, finish):
         download(what, size, missing)
     for digest, wheel in wheels:
         verify(os.path.join(DOWNLOAD, wheel), digest)
-    partial = f"{tree}.partial.{os.getpid()}"
+    partial = os.path.join(DOWNLOAD, f"{os.path.basename(tree)}.partial.{os.getpid()}")
     shutil.rmtree(partial, ignore_errors=True)
     try:
         for _, wheel in wheels:

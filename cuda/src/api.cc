@@ -4,7 +4,7 @@
 // every call that comes from any thread says first which device it means.
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <cstdio>
 
 #include "gpu.h"
 #include "ops.h"
@@ -71,7 +71,7 @@ void cuda_close(ht_device *d) { delete d; }
 
 void cuda_info(const ht_device *d, ht_info *info) {
   *info = {};
-  std::strncpy(info->model, d->facts.name, sizeof info->model - 1);
+  std::snprintf(info->model, sizeof info->model, "%.127s", d->facts.name);
   std::snprintf(info->isa, sizeof info->isa, "sm_%d%d", d->facts.major, d->facts.minor);
   info->fast_bf16 = d->facts.major >= 8;
   info->memory_bytes = static_cast<int64_t>(d->facts.totalGlobalMem);
@@ -84,8 +84,7 @@ void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
 
 void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
   if (name_bytes == 0) return;
-  std::strncpy(name, layout_name(layout).c_str(), name_bytes - 1);
-  name[name_bytes - 1] = 0;
+  std::snprintf(name, name_bytes, "%s", layout_name(layout).c_str());
 }
 
 ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {

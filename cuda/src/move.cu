@@ -118,7 +118,7 @@ std::unique_ptr<Kernel> make_reorder(const Request &request) {
   set_bytes(dst);
   Box b;
   b.ndim = dst.ndim;
-  int64_t from[HT_MAX_DIMS], to[HT_MAX_DIMS];
+  int64_t from[HT_MAX_DIMS] = {}, to[HT_MAX_DIMS] = {};
   strides(src, from);
   strides(dst, to);
   const bool nhwc = dst.layout == kNhwc;
@@ -147,7 +147,7 @@ std::unique_ptr<Kernel> make_transpose(const Request &request) {
   Specced k = plain(request);
   if (p.num_axes != k.in[0].ndim) throw Invalid("got a permutation of " + std::to_string(p.num_axes) + " dimensions");
   Box b = box_of(k.out[0]);
-  int64_t from[HT_MAX_DIMS];
+  int64_t from[HT_MAX_DIMS] = {};
   plain_strides(k.in[0], from);
   for (int d = 0; d < b.ndim; d++) b.src_stride[d] = from[p.axes[d]];
   return mover(k, {b}, false);
@@ -204,7 +204,7 @@ std::unique_ptr<Kernel> make_broadcast(const Request &request) {
   const ht_move_params &p = params_of(request);
   Specced k = plain(request);
   Box b = box_of(k.out[0]);
-  int64_t from[HT_MAX_DIMS];
+  int64_t from[HT_MAX_DIMS] = {};
   plain_strides(k.in[0], from);
   for (int d = 0, e = 0, a = 0; d < b.ndim; d++) {
     if (a < p.num_axes && p.axes[a] == d)

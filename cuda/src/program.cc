@@ -78,13 +78,22 @@ void Program::enqueue(const Step &step, cudaStream_t stream) {
   }
 }
 
+template <class Body> void Program::guarded_run(Body body) {
+  announce();
+  try {
+    body();
+  } catch (...) {
+    for (const Step &s : steps_)
+      if (s.kind == HT_STEP_RECORD && s.event->impl.state() == Event::pending) s.event->impl.settle(Event::failed);
+    throw;
+  }
+}
+
 void Program::enqueue_all(cudaStream_t stream) {
   for (size_t i = 0; i < steps_.size(); i++) {
     try {
       enqueue(steps_[i], stream);
     } catch (const std::exception &e) {
-      for (size_t j = i; j < steps_.size(); j++)
-        if (steps_[j].kind == HT_STEP_RECORD) steps_[j].event->impl.settle(Event::failed);
       const std::string name = steps_[i].kernel ? op_name(steps_[i].kernel->op) : "event";
       throw std::runtime_error("step " + std::to_string(i) + " (" + name + "): " + e.what());
     }
@@ -98,11 +107,11 @@ bool Program::capture(cudaStream_t stream) {
   cudaGraph_t graph = nullptr;
   try {
     enqueue_all(stream);
-  } catch (...) {
+  } catch (const std::exception &) { // enqueued one by one, it says so again if it is no matter of capturing
     cudaStreamEndCapture(stream, &graph);
     if (graph) cudaGraphDestroy(graph);
     cudaGetLastError();
-    throw;
+    return false;
   }
   if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) return cudaGetLastError(), false;
   const cudaError_t made = cudaGraphInstantiate(&graph_, graph, 0);
@@ -114,41 +123,43 @@ bool Program::capture(cudaStream_t stream) {
 }
 
 void Program::run(cudaStream_t stream) {
-  announce();
-  if (!captured_ && steps_.size() > 1) capture(stream);
-  if (graph_)
-    check(cudaGraphLaunch(graph_, stream), "graph");
-  else
-    enqueue_all(stream);
-  check(cudaEventRecord(done_, stream), "the end of a program");
+  guarded_run([&] {
+    if (!captured_ && steps_.size() > 1) capture(stream);
+    if (graph_)
+      check(cudaGraphLaunch(graph_, stream), "graph");
+    else
+      enqueue_all(stream);
+    check(cudaEventRecord(done_, stream), "the end of a program");
+  });
 }
 
 void Program::run_timed(cudaStream_t stream, int64_t *elapsed_ns) {
-  announce();
-  struct Marks {
-    std::vector<cudaEvent_t> list;
-    ~Marks() {
-      for (cudaEvent_t e : list) cudaEventDestroy(e);
-    }
-  } marks;
-  auto mark = [&] {
-    cudaEvent_t e = nullptr;
-    check(cudaEventCreate(&e), "an event for timing");
-    marks.list.push_back(e);
-    check(cudaEventRecord(e, stream), "timing");
-  };
-  mark();
-  for (const Step &s : steps_) {
-    enqueue(s, stream);
+  guarded_run([&] {
+    struct Marks {
+      std::vector<cudaEvent_t> list;
+      ~Marks() {
+        for (cudaEvent_t e : list) cudaEventDestroy(e);
+      }
+    } marks;
+    auto mark = [&] {
+      cudaEvent_t e = nullptr;
+      check(cudaEventCreate(&e), "an event for timing");
+      marks.list.push_back(e);
+      check(cudaEventRecord(e, stream), "timing");
+    };
     mark();
-  }
-  check(cudaEventRecord(done_, stream), "the end of a program");
-  check(cudaStreamSynchronize(stream), "a timed program");
-  for (size_t i = 0; i < steps_.size(); i++) {
-    float ms = 0;
-    check(cudaEventElapsedTime(&ms, marks.list[i], marks.list[i + 1]), "timing");
-    elapsed_ns[i] += static_cast<int64_t>(1e6 * static_cast<double>(ms));
-  }
+    for (const Step &s : steps_) {
+      enqueue(s, stream);
+      mark();
+    }
+    check(cudaEventRecord(done_, stream), "the end of a program");
+    check(cudaStreamSynchronize(stream), "a timed program");
+    for (size_t i = 0; i < steps_.size(); i++) {
+      float ms = 0;
+      check(cudaEventElapsedTime(&ms, marks.list[i], marks.list[i + 1]), "timing");
+      elapsed_ns[i] += static_cast<int64_t>(1e6 * static_cast<double>(ms));
+    }
+  });
 }
 
 } // namespace hetero

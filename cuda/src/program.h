@@ -33,6 +33,8 @@ private:
   };
   Step checked(const ht_step &step);
   void announce();
+  // Announces, then runs body; where that throws, the events it was to record have failed: nobody waits for ever.
+  template <class Body> void guarded_run(Body body);
   void enqueue(const Step &step, cudaStream_t stream);
   void enqueue_all(cudaStream_t stream);
   bool capture(cudaStream_t stream);
