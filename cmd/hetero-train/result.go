@@ -19,7 +19,7 @@ func (j *job) writeResult(r train.Result, err error) error {
 		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
 		Dataset: j.data.name, Device: j.device.Info().Name, Precision: j.precision.String(), BatchSize: int64(j.cfg.Data.BatchSize), Ranks: max(j.opts.place.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(j.started).Seconds()),
-		OutOfTime: r.OutOfTime, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // sayOpened tells what opening the run's folder has brought to light.
@@ -99,7 +100,7 @@ func (j *job) trainedOn() map[string]json.RawMessage {
 	return map[string]json.RawMessage{dataKey: text}
 }
 
-// checkData refuses to go on with other data than before unless the user has changed it; then the best evaluation so far means nothing.
+// checkData refuses to go on with other data than before unless the user has changed it; then evaluations so far mean nothing.
 func (j *job) checkData(state *checkpoint.State, changed bool) error {
 	var before trained
 	raw, ok := state.Extra[dataKey]
@@ -110,8 +111,7 @@ func (j *job) checkData(state *checkpoint.State, changed bool) error {
 		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
 	}
 	if changed {
-		state.Best = nil
-		return nil
+		return train.Forget(state)
 	}
 	if before.Name != j.data.name {
 		return withCode(exitData, fmt.Errorf("the run was trained on %s so far, now it would go on with %s: set data.dataset = %q to go on as before, or --resume none to start anew and keep that run aside",

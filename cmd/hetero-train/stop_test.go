@@ -3,6 +3,9 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -11,6 +14,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 // ended is what a process left behind.
@@ -197,5 +203,37 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	}
 	if saved, err := filepath.Glob(filepath.Join(dir, "run", "checkpoints", "step-*")); err != nil || len(saved) < 2 {
 		t.Errorf("got the checkpoints %v (%v), want one in mid-run and one at the end", saved, err)
+	}
+}
+
+// TestARunThatStoppedEarlyGoesOnWithMorePatience: also where neither steps nor epochs say how much there is to do.
+func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
+	dir, config := t.TempDir(), writeFile(t, smallRun)
+	for _, c := range []struct {
+		patience int
+		steps    int64
+	}{{1, 20}, {1, 20}, {3, 40}} {
+		var out, messages bytes.Buffer
+		args := []string{"-c", config}
+		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300", "train.eval_interval=1", "train.early_stop_min_delta=1", fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
+			args = append(args, "--set", s)
+		}
+		code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain})
+		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
+		if err != nil || code != exitDone || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
+			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
+		}
+	}
+}
+
+// TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
+func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
+	j := &job{data: &dataSet{name: "cifar10"}}
+	for _, changed := range []bool{false, true} {
+		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{dataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
+		err := j.checkData(&state, changed)
+		if err != nil || (state.Best == nil) != changed || strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
+			t.Errorf("changed %v: got %v, best %v, %s", changed, err, state.Best, state.Extra["train"])
+		}
 	}
 }

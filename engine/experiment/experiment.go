@@ -44,7 +44,7 @@ type Options struct {
 
 // done reports whether a run that ended so has nothing left to do.
 func (o Options) done(r Result) bool {
-	if r.Exit != 0 || r.OutOfTime {
+	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
 		return false
 	}
 	if o.Steps > 0 {

@@ -189,19 +189,21 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		name          string
 		steps, epochs int64
 		exit          int
+		gaveUp        string
 		finished      bool
 	}{
-		{"same steps", 100, 0, 0, true},
-		{"fewer steps asked for", 50, 0, 0, true},
-		{"neither steps nor epochs known", 0, 0, 0, true},
-		{"more steps asked for", 101, 0, 0, false},
-		{"same epochs", 0, 4, 0, true},
-		{"more epochs asked for", 0, 5, 0, false},
-		{"steps count, not epochs", 100, 5, 0, true},
-		{"interrupted", 100, 0, 130, false},
+		{"same steps", 100, 0, 0, "", true},
+		{"fewer steps asked for", 50, 0, 0, "", true},
+		{"neither steps nor epochs known", 0, 0, 0, "", true},
+		{"more steps asked for", 101, 0, 0, "", false},
+		{"same epochs", 0, 4, 0, "", true},
+		{"more epochs asked for", 0, 5, 0, "", false},
+		{"steps count, not epochs", 100, 5, 0, "", true},
+		{"interrupted", 100, 0, 130, "", false},
+		{"stopped early", 0, 0, 0, "no better for 3 evaluations", false},
 	}
 	for _, c := range cases {
-		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit))), 1)
+		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp))), 1)
 		if err := os.WriteFile(resultPath, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

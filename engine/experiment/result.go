@@ -23,6 +23,7 @@ type Result struct {
 	Exit             int    `json:"exit"`               // exit code
 	Error            string `json:"error,omitempty"`
 	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended it: it can go on
+	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended it: with more patience it goes on
 
 	Program      string    `json:"program"` // version
 	Model        string    `json:"model"`

@@ -3,11 +3,13 @@ package train
 import (
 	"bytes"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
@@ -36,6 +38,46 @@ func TestTheAveragedWeightsAreEvaluatedAndTheOthersTrained(t *testing.T) {
 		}
 		if a := average.evals[i]; !a.Averaged || a.Loss == e.Loss {
 			t.Errorf("evaluation of averaged weights: got %+v, that of the trained ones is %+v", a, e)
+		}
+	}
+}
+
+// stuck is a stream that fails to put weights back once their averages stood in their place.
+type stuck struct {
+	device.Stream
+	averages  device.Region
+	exchanges int
+}
+
+func (s *stuck) Copy(dst, src device.Region) error {
+	if src == s.averages {
+		if s.exchanges++; s.exchanges == 2 {
+			return errors.New("the device is lost")
+		}
+	}
+	return s.Stream.Copy(dst, src)
+}
+
+// TestAveragesAreNeverSavedAsWeights: an interruption in an evaluation of averages is a clean end, but not where the weights do not come back.
+func TestAveragesAreNeverSavedAsWeights(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		ctx, cancel := context.WithCancel(context.Background())
+		s := start(ctx, t, openReference(t), t.TempDir(), averagedOptions(1), &recorder{}, func(o *Options) {
+			o.Observer.(*recorder).after = func(step int64) {
+				if step == 4 { // the end of an epoch: an evaluation follows
+					if lost {
+						o.Replica.stream = &stuck{Stream: o.Replica.stream, averages: o.Replica.mean.Values()}
+					}
+					cancel()
+				}
+			}
+		})
+		cancel()
+		switch {
+		case !lost && (s.err != nil || !s.result.Interrupted || s.saved != 1):
+			t.Errorf("interrupted: got %v, %+v, %d checkpoints, want a saved run", s.err, s.result, s.saved)
+		case lost && (s.err == nil || errors.Is(s.err, context.Canceled) || !strings.Contains(s.err.Error(), "the device is lost") || s.saved != 0):
+			t.Errorf("weights that did not come back: got %v, %d checkpoints, want that error and none", s.err, s.saved)
 		}
 	}
 }

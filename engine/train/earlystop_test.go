@@ -68,6 +68,26 @@ func TestARunThatDoesNotImproveEndsAlsoAfterAResume(t *testing.T) {
 	}
 }
 
+// TestEvaluationsOfOtherDataAreForgotten: neither their best nor their count holds for the data that the run goes on with.
+func TestEvaluationsOfOtherDataAreForgotten(t *testing.T) {
+	dir := t.TempDir()
+	change := func(o *Options) { o.EarlyStop = never }
+	if s := start(context.Background(), t, openReference(t), dir, testOptions(), &recorder{}, change); s.err != nil || s.result.Steps != 8 || s.result.Best == nil {
+		t.Fatalf("got %v, %+v, want an end at step 8", s.err, s.result)
+	}
+	rec := &recorder{}
+	s := start(context.Background(), t, openReference(t), dir, testOptions(), rec, func(o *Options) {
+		change(o)
+		before := o.Resume.Extra
+		if err := Forget(o.Resume); err != nil || o.Resume.Best != nil || string(before[loopKey]) == string(o.Resume.Extra[loopKey]) {
+			t.Errorf("got %v, best %v, %s, want that the state alone is changed", err, o.Resume.Best, o.Resume.Extra[loopKey])
+		}
+	})
+	if len(rec.evals) == 0 || rec.evals[0].Step != 8 || !rec.evals[0].Best || s.result.Steps != testSteps || s.result.GaveUp != "" {
+		t.Errorf("got evaluations %+v, %+v, want that step 8 is evaluated anew and counts as the first", rec.evals, s.result)
+	}
+}
+
 func TestRanksGiveUpTogether(t *testing.T) {
 	for rank, s := range (crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.EarlyStop = never }}).start(t) {

@@ -60,7 +60,11 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		if err := r.Replica.exchangeAverages(); err != nil {
 			return Evaluation{}, err
 		}
-		defer func() { err = errors.Join(err, r.Replica.exchangeAverages()) }()
+		defer func() {
+			if back := r.Replica.exchangeAverages(); back != nil { // not joined: an interruption would be answered with a save, of averages in the weights' place
+				err = fmt.Errorf("put the weights back in place of their averages: %w (the evaluation's own error: %v)", back, err)
+			}
+		}()
 	}
 	if err := errors.Join(r.Eval.JumpTo(0), r.Replica.PrepareEvaluation()); err != nil {
 		return Evaluation{}, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
@@ -49,7 +50,7 @@ func (r *run) restore(s checkpoint.State) error {
 	r.nanRow = int(s.Counters["nan_row"])
 	r.savedStep = s.Step
 	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
-	if raw, ok := s.Extra["train"]; ok {
+	if raw, ok := s.Extra[loopKey]; ok {
 		var last lastResults
 		if err := json.Unmarshal(raw, &last); err != nil {
 			return fmt.Errorf("checkpoint of step %d: state of the loop: %w", s.Step, err)
@@ -74,12 +75,36 @@ func (r *run) settleEnd() {
 	}
 }
 
+// loopKey is where a checkpoint keeps lastResults.
+const loopKey = "train"
+
 // lastResults are what a resumed run shows if it has nothing left to do, and whether it owes an evaluation first.
 type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
 	EvalOwed bool             `json:"eval_owed"`
 	Stopping stopping         `json:"early_stop"`
+}
+
+// Forget takes out of a checkpoint's state what evaluations said: of other data than the run goes on with, it means nothing.
+func Forget(state *checkpoint.State) error {
+	state.Best = nil
+	raw, ok := state.Extra[loopKey]
+	if !ok {
+		return nil
+	}
+	var last lastResults
+	if err := json.Unmarshal(raw, &last); err != nil {
+		return fmt.Errorf("checkpoint of step %d: state of the loop: %w", state.Step, err)
+	}
+	last.Eval, last.Stopping = nil, stopping{}
+	text, err := json.Marshal(last)
+	if err != nil {
+		return fmt.Errorf("state of the loop: %w", err)
+	}
+	state.Extra = maps.Clone(state.Extra) // the checkpoint's own stays
+	state.Extra[loopKey] = text
+	return nil
 }
 
 // rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see

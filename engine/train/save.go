@@ -161,7 +161,7 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	if state.Extra == nil {
 		state.Extra = map[string]json.RawMessage{}
 	}
-	state.Extra["train"] = last
+	state.Extra[loopKey] = last
 	best := r.KeepBest && r.result.Best != nil && r.result.Best.Step == r.step
 	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }

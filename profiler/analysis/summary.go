@@ -24,7 +24,7 @@ type Number = experiment.Number
 type Summary struct {
 	SchemaVersion int    `json:"schema_version"`
 	Run           string `json:"run"`    // its folder's name
-	Status        string `json:"status"` // finished, out_of_time, interrupted, failed, or killed_or_running: it has not written a result
+	Status        string `json:"status"` // finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running: it has not written a result
 	Program       string `json:"program,omitempty"`
 	Model         string `json:"model,omitempty"`
 	Dataset       string `json:"dataset,omitempty"`
@@ -183,6 +183,8 @@ func (s *Summary) addResult(dir string) error {
 	switch {
 	case r.Exit == 0 && r.OutOfTime:
 		s.Status = "out_of_time"
+	case r.Exit == 0 && r.GaveUp != "":
+		s.Status = "stopped_early"
 	case r.Exit == 0:
 		s.Status = "finished"
 	case r.Exit == 75 || r.Exit == 130:
