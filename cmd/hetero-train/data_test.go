@@ -84,6 +84,11 @@ func TestVerifyListsWhatCannotBeRead(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 || got.Samples != 300 {
 		t.Errorf("JSON: %v: %s", err, o.stdout)
 	}
+	few := append(args, "--json", "--set", "data.num_samples=290")
+	o = execute(few)
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Samples != 290 || len(got.Bad) == 0 || got.Bad[len(got.Bad)-1].Index >= 250 {
+		t.Errorf("of fewer samples: %v: %s, want the places among them", err, o.stdout)
+	}
 	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitDone {
 		t.Errorf("sound data: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
 	}

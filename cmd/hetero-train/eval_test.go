@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/color"
@@ -13,9 +14,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
 )
 
 // trainSmall trains the small run, with settings changed, in this process and returns its folder and what it printed.
@@ -255,5 +258,27 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 		case err == nil && cfg.Model.Name != c.want:
 			t.Errorf("%s: got the model %s, want %s", c.name, cfg.Model.Name, c.want)
 		}
+	}
+}
+
+// exhaustedSet is a data set that cannot be read for want of file handles.
+type exhaustedSet struct{ data.Dataset }
+
+func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
+
+type exhaustedReader struct{ data.Reader }
+
+func (exhaustedReader) Read(i int, _ data.Sizer, _ *data.Image) error {
+	return &data.Fault{Op: "read image", Index: i, Err: syscall.EMFILE}
+}
+
+func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
+	set := &lenient{Dataset: exhaustedSet{}, failed: map[int]error{}}
+	r, err := set.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(0, nil, new(data.Image)); !errors.Is(err, syscall.EMFILE) || len(set.failed) != 0 {
+		t.Errorf("got %v and %d images told as damaged, want the error", err, len(set.failed))
 	}
 }

@@ -265,8 +265,8 @@ type lenientReader struct {
 // Read implements data.Reader.
 func (r *lenientReader) Read(i int, sizer data.Sizer, img *data.Image) error {
 	err := r.Reader.Read(i, sizer, img)
-	if err == nil {
-		return nil
+	if err == nil || data.Exhausted(err) {
+		return err
 	}
 	r.set.mu.Lock()
 	defer r.set.mu.Unlock()

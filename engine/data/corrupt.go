@@ -28,7 +28,8 @@ type Skipping struct {
 	bad   map[int]int // unreadable sample -> its replacement; -1 while none has been looked for
 }
 
-// Skip returns ds without its unreadable samples. More than limit of them are the error of the one that is too many.
+// Skip returns ds without its unreadable samples. More than limit of them are the error of the one that is too many; 0: any
+// number are replaced. Readers read ahead, each rank its own samples: the limit of a run is counted where steps are (train.Options).
 // report, if not nil, is called once for each when it is found, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 	return &Skipping{Dataset: ds, limit: limit, report: report, bad: map[int]int{}}
@@ -105,14 +106,14 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 		}
 	}()
 	err = r.Reader.Read(i, sizer, img)
-	if !errors.As(err, &fault) || exhausted(err) {
+	if !errors.As(err, &fault) || Exhausted(err) {
 		return nil, err
 	}
 	return fault, nil
 }
 
-// exhausted tells whether the machine, not the sample, lacks something: another rank would read it.
-func exhausted(err error) bool {
+// Exhausted tells whether the machine, not the sample, lacks something: another rank, or a later read, would read it.
+func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
 		if errors.Is(err, e) {
 			return true
@@ -152,12 +153,12 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("none of %d others can be read", maxTries)}
 }
 
-// note counts an unreadable sample, once.
+// note counts an unreadable sample, once. A replacement that another reader has settled since stays.
 func (s *Skipping) note(i int, fault *Fault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.bad[i]; !known {
-		if len(s.bad) >= s.limit {
+		if s.limit > 0 && len(s.bad) >= s.limit {
 			over := *fault
 			over.Advice = fmt.Sprintf("more than data.corrupt_limit = %d samples cannot be read; hetero-train data verify lists them", s.limit)
 			return &over
@@ -166,8 +167,8 @@ func (s *Skipping) note(i int, fault *Fault) error {
 		if s.report != nil {
 			s.report(fault)
 		}
+		s.bad[i] = -1
 	}
-	s.bad[i] = -1
 	return nil
 }
 

@@ -3,7 +3,10 @@ package data
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -108,6 +111,8 @@ func TestTooManyUnreadableSamplesAreAnError(t *testing.T) {
 // exhaustedReader fails for want of files.
 type exhaustedReader struct{ Reader }
 
+func (exhaustedReader) Close() error { return nil }
+
 func (exhaustedReader) Read(i int, _ Sizer, _ *Image) error {
 	return &Fault{Op: "read sample", Index: i, Err: syscall.EMFILE}
 }
@@ -152,5 +157,99 @@ func TestASubsetHasTheFirstClassesAndSomeOfEach(t *testing.T) {
 	}
 	if got := Subset(all, 0, 1); got.Len() != 10 {
 		t.Errorf("one sample of each class: got %d, want 10", got.Len())
+	}
+}
+
+// hooked is a data set that calls before and after each read.
+type hooked struct {
+	*fake
+	before, after func(i int)
+}
+
+func (h hooked) NewReader() (Reader, error) {
+	r, err := h.fake.NewReader()
+	return &hookedReader{r, h}, err
+}
+
+type hookedReader struct {
+	Reader
+	h hooked
+}
+
+func (r *hookedReader) Read(i int, sizer Sizer, img *Image) error {
+	r.h.before(i)
+	defer r.h.after(i)
+	return r.Reader.Read(i, sizer, img)
+}
+
+// TestASettledReplacementStays: eight readers find out together that a sample is unreadable; none may undo what another has settled.
+func TestASettledReplacementStays(t *testing.T) {
+	const readers, bad = 8, 2
+	var meet sync.WaitGroup
+	meet.Add(readers)
+	turn := make(chan struct{}, 1) // to go on from the unreadable sample
+	settled := atomic.Bool{}
+	var ds *Skipping
+	set := hooked{fake: &fake{samples: 30, size: 1, classes: 7, broken: map[int]bool{bad: true}}}
+	set.before = func(i int) {
+		if i == bad { // all are within the read before the first of them goes on
+			meet.Done()
+			meet.Wait()
+			<-turn
+		}
+	}
+	set.after = func(i int) {
+		if k, ok := ds.replacement(bad); i != bad && settled.Load() && (!ok || k != i || ds.Label(bad) != ds.Dataset.Label(i)) {
+			t.Errorf("while sample %d is read in its place, sample %d has replacement %d and label %d, want those settled", i, bad, k, ds.Label(bad))
+		}
+	}
+	ds = Skip(set, 0, nil)
+	turn <- struct{}{}
+	var all sync.WaitGroup
+	for range readers {
+		all.Go(func() {
+			r, err := ds.NewReader()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer r.Close()
+			var img Image
+			err = r.Read(bad, nil, &img)
+			if err != nil || ds.Label(bad) != ds.Dataset.Label(int(img.Pix[0])) {
+				t.Errorf("image %d has label %d, %v", img.Pix[0], ds.Label(bad), err)
+			}
+			settled.Store(true)
+			turn <- struct{}{}
+		})
+	}
+	all.Wait()
+	if ds.Skipped() != 1 {
+		t.Errorf("%d samples are unreadable, want 1", ds.Skipped())
+	}
+}
+
+func TestASubsetsFaultNamesItsOwnSample(t *testing.T) {
+	few := Limited(&fake{samples: 40, size: 1, classes: 4, broken: map[int]bool{39: true, 38: true, 37: true, 36: true, 35: true, 34: true}}, 20)
+	index := few.(*subset).index
+	want := map[int]bool{}
+	for i, k := range index {
+		if k >= 34 {
+			want[i] = true
+		}
+	}
+	found := map[int]bool{}
+	if err := Verify(t.Context(), few, 2, nil, func(f *Fault) { found[f.Index] = true }); err != nil {
+		t.Fatal(err)
+	}
+	if len(want) == 0 || !maps.Equal(found, want) {
+		t.Errorf("unreadable samples %v, want %v", found, want)
+	}
+}
+
+func TestWantOfFilesEndsVerification(t *testing.T) {
+	err := Verify(t.Context(), exhaustedSet{&fake{samples: 4, size: 1}}, 2, nil, func(f *Fault) { t.Errorf("%v is told as damage", f) })
+	if !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("got %v, want the error", err)
 	}
 }

@@ -123,12 +123,25 @@ type subsetReader struct {
 
 // Contents implements Encoded where the data set's own Reader does.
 func (r *subsetReader) Contents(i int) ([]byte, error) {
-	if e, ok := r.Reader.(Encoded); ok {
-		return e.Contents(int(r.index[i]))
+	e, ok := r.Reader.(Encoded)
+	if !ok {
+		return nil, ErrNotEncoded
 	}
-	return nil, ErrNotEncoded
+	contents, err := e.Contents(int(r.index[i]))
+	return contents, renumber(err, i)
 }
 
 func (r *subsetReader) Read(i int, sizer Sizer, img *Image) error {
-	return r.Reader.Read(int(r.index[i]), sizer, img)
+	return renumber(r.Reader.Read(int(r.index[i]), sizer, img), i)
+}
+
+// renumber makes a sample's fault that of sample i.
+func renumber(err error, i int) error {
+	fault, ok := err.(*Fault)
+	if !ok || fault.Index < 0 {
+		return err
+	}
+	own := *fault // the Reader may keep its own
+	own.Index = i
+	return &own
 }

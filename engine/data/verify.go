@@ -10,7 +10,7 @@ import (
 
 // Verify reads and decodes every sample of ds with several workers. found is called for each that cannot be read, by
 // one goroutine at a time; progress, if not nil, now and then with the samples done. The error is one that is not the
-// data's, or that of ctx.
+// data's, such as a want of memory or file handles, or that of ctx.
 func Verify(ctx context.Context, ds Dataset, workers int, progress func(done int), found func(*Fault)) error {
 	var next, done atomic.Int64
 	var mu sync.Mutex
@@ -34,7 +34,7 @@ func Verify(ctx context.Context, ds Dataset, workers int, progress func(done int
 				var fault *Fault
 				err := readWhole(r, i)
 				switch {
-				case errors.As(err, &fault):
+				case errors.As(err, &fault) && !Exhausted(err):
 					mu.Lock()
 					found(fault)
 					mu.Unlock()
