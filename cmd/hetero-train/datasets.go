@@ -24,15 +24,16 @@ type dataSet struct {
 }
 
 // openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
-// data that is damaged, or a path that does not exist, never falls back.
-func openData(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
+// data that is damaged, or a path that does not exist, never falls back. limit is how many unreadable samples this process replaces, 0 any
+// number: training counts those of the steps that are done, over all ranks.
+func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*dataSet, error) {
 	out, err := openStored(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(cfg.Data.CorruptLimit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
+		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
 	}
 	return out, nil
 }

@@ -97,7 +97,7 @@ type evalReport struct {
 
 // evaluate runs all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r evalReport, err error) {
-	if m.data, err = openData(ctx, m.cfg, m.opts.log); err != nil {
+	if m.data, err = openData(ctx, m.cfg, m.cfg.Data.CorruptLimit, m.opts.log); err != nil {
 		return r, err
 	}
 	m.later(m.data.Splits.Close)

@@ -172,7 +172,7 @@ func (p *planning) classesOfData(ctx context.Context) (int, error) {
 	case "cifar100":
 		return 100, nil
 	}
-	set, err := openData(ctx, p.cfg, p.opts.log)
+	set, err := openData(ctx, p.cfg, 0, p.opts.log)
 	if err != nil {
 		return 0, fmt.Errorf("%w; plan needs the data only to count classes: set model.num_classes instead", err)
 	}

@@ -148,7 +148,7 @@ func precisionFor(name string, info device.Info) (tensor.DType, error) {
 
 // openData opens the data set and the training loader, which knows how many steps an epoch has.
 func (j *job) openData(ctx context.Context) (err error) {
-	if j.data, err = openData(ctx, j.cfg, j.opts.log); err != nil {
+	if j.data, err = openData(ctx, j.cfg, 0, j.opts.log); err != nil {
 		return err
 	}
 	j.later(j.data.Splits.Close)

@@ -34,7 +34,7 @@ type Result struct {
 	Ranks        int       `json:"ranks"`
 	SamplesSeen  int64     `json:"samples_seen"`
 	SkippedSteps int64     `json:"skipped_steps"`      // because of NaN or infinite gradients
-	Unreadable   int64     `json:"unreadable_samples"` // replaced, in this process's steps over all ranks; a sample counts in each epoch
+	Unreadable   int64     `json:"unreadable_samples"` // replaced, over the whole run and all ranks; a sample counts in each epoch
 	Seconds      Number    `json:"seconds"`            // wall time of this process's training
 	Started      time.Time `json:"started"`            // of this process
 	Ended        time.Time `json:"ended"`

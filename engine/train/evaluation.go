@@ -28,6 +28,10 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 		r.savedStep = -1 // so that the debt is saved, too
 		return nil
 	}
+	if errors.Is(err, errUnreadable) {
+		r.savedStep = -1
+		err = r.leaveWith(context.WithoutCancel(ctx), err)
+	}
 	if err != nil {
 		return fmt.Errorf("evaluation after step %d: %w", r.step, err)
 	}
@@ -75,6 +79,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		}
 	}
 	var all Sums
+	replaced := 0
 	for {
 		b, err := r.Eval.Next(one)
 		if errors.Is(err, io.EOF) {
@@ -83,12 +88,13 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 		if err != nil {
 			return Evaluation{}, err
 		}
-		s, err := r.Replica.Evaluate(b)
+		own := RankStep{Replaced: b.Replaced}
+		own.Sums, err = r.Replica.Evaluate(b)
 		b.Release()
 		if err != nil {
 			return Evaluation{}, err
 		}
-		ranks, err := r.evaluated(ctx, whole, s)
+		ranks, err := r.evaluated(ctx, whole, own)
 		if err != nil {
 			return Evaluation{}, err
 		}
@@ -96,6 +102,12 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 			return Evaluation{}, context.Canceled
 		}
 		all.Add(total(ranks))
+		for _, rank := range ranks {
+			replaced += rank.Replaced
+		}
+		if r.MaxReplaced > 0 && replaced > r.MaxReplaced {
+			return Evaluation{}, r.unreadable(replaced, "those held out")
+		}
 	}
 	n := float64(all.Samples)
 	return Evaluation{Averaged: averaged, Step: r.step, Epoch: int((r.position() - 1) / r.epochSteps), Samples: all.Samples, Loss: all.Loss / n,

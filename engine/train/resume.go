@@ -48,6 +48,7 @@ func (r *run) restore(s checkpoint.State) error {
 	r.result.Skipped = s.Counters["skipped_steps"]
 	r.result.RollBacks = max(r.result.RollBacks, s.Counters["roll_backs"])
 	r.nanRow = int(s.Counters["nan_row"])
+	r.replaced, r.result.Replaced = int(s.Counters["epoch_replaced"]), s.Counters["replaced"]
 	r.savedStep = s.Step
 	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
 	if raw, ok := s.Extra[loopKey]; ok {

@@ -17,6 +17,8 @@ var (
 	ErrDiverged = errors.New("training diverged")
 	// ErrFinalSave ends a run that could not be saved at its end.
 	ErrFinalSave = errors.New("the final save failed")
+
+	errUnreadable = errors.New("cannot be read")
 )
 
 // Options are what a run needs beside its replica. Zero intervals switch off what they time.
@@ -61,8 +63,8 @@ type Options struct {
 	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
 	Load func() Load
 
-	// MaxReplaced is how many samples of an epoch, over all ranks, may be replaced because they cannot be read (data.Skip); more end the run with a
-	// *data.Fault. 0: any number.
+	// MaxReplaced is how many samples of an epoch or of an evaluation, over all ranks, may be replaced because they cannot be read (data.Skip); more
+	// end the run with a *data.Fault, on all ranks after the same step, saved; resumed it ends at once. 0: any number.
 	MaxReplaced int
 
 	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew. With peers it is rank 0's that
@@ -101,7 +103,7 @@ type Result struct {
 	TrainTime   time.Duration // of those steps, evaluation and saving left out
 	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
 	RollBacks   int64
-	Replaced    int64 // samples that could not be read, in this process's steps, over all ranks
+	Replaced    int64 // samples that could not be read, over the whole run and all ranks; a step that a roll-back repeats counts once
 }
 
 // run is the state of Run.
@@ -152,7 +154,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 		err = r.train(ctx)
 	}
 	r.settleSave()
-	if err != nil {
+	if err != nil && !errors.Is(err, errUnreadable) { // which all ranks know, and have left together
 		o.Replica.opts.Peers.Abort(err)
 		o.Replica.opts.Peers.Drain()
 	}
@@ -167,6 +169,9 @@ func (r *run) position() int64 { return r.step + r.skew }
 func (r *run) train(ctx context.Context) error {
 	whole := context.WithoutCancel(ctx) // for what is not cancelled: interrupting a run finishes the step
 	if err := r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation)); err != nil {
+		return err
+	}
+	if err := r.tooManyReplaced(); err != nil {
 		return err
 	}
 	if err := r.evaluateIfOwed(ctx); err != nil {
@@ -225,6 +230,15 @@ func (r *run) leave(ctx context.Context) error {
 	return r.finalSave()
 }
 
+// leaveWith leaves with an error that all ranks have. None of them is gone before rank 0 has saved: that would end rank 0, too.
+func (r *run) leaveWith(ctx context.Context, cause error) error {
+	err := errors.Join(cause, r.leave(ctx))
+	if r.peers() != nil {
+		err = errors.Join(err, r.Replica.checkReplicas(ctx))
+	}
+	return err
+}
+
 // oneStep trains one step and deals with gradients that are not finite, in the end by going back to an earlier step.
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	rate := r.Schedule.Rate(int(r.position()))
@@ -257,10 +271,8 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
-	if r.MaxReplaced > 0 && r.replaced > r.MaxReplaced {
-		fault := &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of epoch %d so far cannot be read, want at most %d", r.replaced, r.record.Epoch, r.MaxReplaced),
-			Advice: "hetero-train data verify lists them"}
-		return false, errors.Join(fault, r.leave(whole))
+	if err := r.tooManyReplaced(); err != nil {
+		return false, r.leaveWith(whole, err)
 	}
 	if r.nanRow >= r.NaNPatience {
 		return true, r.rollBack(whole)
@@ -278,6 +290,19 @@ func (r *run) countReplaced() {
 		r.result.Replaced += int64(rank.Replaced)
 	}
 	r.record.EpochReplaced = r.replaced
+}
+
+// tooManyReplaced is the error of an epoch with more unreadable samples than MaxReplaced.
+func (r *run) tooManyReplaced() error {
+	if r.MaxReplaced == 0 || r.replaced <= r.MaxReplaced {
+		return nil
+	}
+	return r.unreadable(r.replaced, fmt.Sprintf("epoch %d up to step %d", (r.position()-1)/r.epochSteps, r.step))
+}
+
+func (r *run) unreadable(n int, of string) error {
+	return &data.Fault{Op: "read samples", Index: -1, Err: fmt.Errorf("%d of %s %w, want at most %d", n, of, errUnreadable, r.MaxReplaced),
+		Advice: "hetero-train data verify lists them, a larger data.corrupt_limit goes on"}
 }
 
 // passes trains one step on this rank's samples and sums over ranks.

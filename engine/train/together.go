@@ -74,16 +74,16 @@ func (r *run) together(own RankStep, out *StepResult) []RankStep {
 }
 
 // evaluated is all ranks' parts of a batch of an evaluation.
-func (r *run) evaluated(ctx, whole context.Context, own Sums) ([]RankStep, error) {
+func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, error) {
 	if r.peers() == nil {
-		r.alone[0].Sums = own
+		r.alone[0].Sums, r.alone[0].Replaced = own.Sums, own.Replaced
 		return r.alone[:], nil
 	}
 	want, err := r.own(ctx)
 	if err != nil {
 		return nil, err
 	}
-	all, asked, err := r.Replica.reports.exchange(whole, RankStep{Sums: own}, want)
+	all, asked, err := r.Replica.reports.exchange(whole, own, want)
 	r.asked = asked
 	return all, err
 }
