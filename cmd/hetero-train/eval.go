@@ -18,7 +18,8 @@ const evalLong = `Evaluate a trained model: loss, top-1 and top-5 on the samples
 
 What is evaluated is the newest valid checkpoint of a run's folder, one checkpoint's folder, or with -c FILE the run that the file describes. The
 model is rebuilt from the settings that the checkpoint holds; --set and flags change them, as data.path where the data now lie elsewhere. With a
-checkpoint and -c FILE the file's settings are taken instead. With the same device, precision and batch the figures are those of the training, to the bit.`
+checkpoint and -c FILE the file's settings are taken instead. With the same device, precision and batch the figures are those of the training, to the bit:
+with --ema where it averaged weights (ema.decay) and evaluated the averages (ema.evaluate), as it also did to choose the best checkpoint.`
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json
@@ -43,6 +44,9 @@ func newEval(a *app) *cobra.Command {
 			return classify(cmd.Context(), err)
 		}
 		defer m.closeAll()
+		if m.checkpoint.Averaged() && m.cfg.EMA.Evaluate && !m.averaged {
+			m.opts.log.Warn("the training evaluated the averages of the weights, and chose its best checkpoint by them: these figures are of the weights, --ema gives the training's own", "checkpoint", m.checkpoint.Path)
+		}
 		r, err := m.evaluate(cmd.Context(), f, split)
 		if err != nil {
 			return classify(cmd.Context(), err)

@@ -59,11 +59,14 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 
 func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 	dir, printed := trainSmall(t, "ema.decay=0.9")
-	var got [2]evalReport
-	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}} {
+	var got [5]evalReport
+	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"}, {"--json", "--best", "--ema"}, {"--json", "--set", "ema.evaluate=false"}} {
 		o := execute(append([]string{"eval", dir}, args...))
 		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exitDone {
 			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
+		}
+		if said := strings.Contains(o.stderr, "--ema gives the training's own"); said != (i%2 == 0 && i < 4) {
+			t.Errorf("%q: told that the figures are not the training's: %v\n%s", args, said, o.stderr)
 		}
 	}
 	if want := fmt.Sprintf("eval after step 20 (epoch 1) | loss %.4f", float64(got[1].Loss)); !got[1].Averaged || !strings.Contains(printed, want) || got[0].Loss == got[1].Loss {

@@ -56,8 +56,7 @@ func (t *tracing) before(step int64) {
 	case t == nil || t.done:
 	case t.rec == nil && step >= t.first && step < t.end:
 		t.rec = timeline.New(step)
-		if err := t.job.replica.Trace(t.rec); err != nil {
-			t.done = true
+		if err := t.job.replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
 			t.job.opts.log.Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
@@ -96,7 +95,7 @@ func (t *tracing) finish(together bool) {
 // percent rounds a share to a hundredth of a percent.
 func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
 
-// gather is every rank's timeline, on rank 0.
+// gather is the timelines of all ranks that have one, on rank 0.
 func (t *tracing) gather(together bool) ([]trace.Rank, error) {
 	j := t.job
 	own := trace.Rank{Name: j.device.Info().Name + ", " + j.device.Info().Model, Spans: t.rec.Spans()}
@@ -106,21 +105,38 @@ func (t *tracing) gather(together bool) ([]trace.Rank, error) {
 	members := j.team.group.Members()
 	own.Rank = j.team.place.Rank
 	own.Host = members[own.Rank].Host
-	packed, err := trace.Pack(own, min(mostPacked, mostPackedOfAll/len(members)))
-	if err != nil {
-		return nil, err
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), packedPatience)
 	defer cancel()
-	all, err := j.team.group.Gather(ctx, "timeline", packed)
-	if err != nil || !j.team.leads() {
+	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), j.team.group.Gather)
+	if !j.team.leads() {
 		return nil, err
 	}
-	ranks := make([]trace.Rank, len(all))
+	for i := range members {
+		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
+			j.opts.log.Warn("a rank sent no timeline", "rank", i)
+		}
+	}
+	return ranks, err
+}
+
+// meetTimelines sends a rank's timeline, in at most limit bytes, and is those of all on rank 0. A rank that cannot pack its own sends an empty message, which is
+// left out: the others wait for it.
+func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
+	packed, err := trace.Pack(own, limit)
+	all, gatherErr := gather(ctx, "timeline", packed)
+	if err = errors.Join(err, gatherErr); err != nil || own.Rank != 0 {
+		return nil, err
+	}
+	var ranks []trace.Rank
 	for i, text := range all {
-		if ranks[i], err = trace.Unpack(text); err != nil {
+		if len(text) == 0 {
+			continue
+		}
+		r, err := trace.Unpack(text)
+		if err != nil {
 			return nil, fmt.Errorf("rank %d: %w", i, err)
 		}
+		ranks = append(ranks, r)
 	}
 	trace.Align(ranks)
 	return ranks, nil
