@@ -2,6 +2,7 @@ package trace
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,6 +49,8 @@ type Board struct {
 	name    string
 	end     int64 // of the file
 	waiting []byte
+	cutting bool  // the files are to be cut off and the next one begun before anything is written
+	keep    int64 // the last step that stays then
 	serial  int
 	failing bool
 	closed  bool
@@ -118,7 +121,7 @@ func moveAside(dir string) error {
 	}
 }
 
-// begin cuts the files of a run off behind a step and begins the next one.
+// begin cuts the files of a run off behind a step and begins the next one. After an error the Board has the file that it had.
 func (b *Board) begin(names []string, keep int64) error {
 	newest := int64(0)
 	for _, name := range names {
@@ -136,21 +139,21 @@ func (b *Board) begin(names []string, keep int64) error {
 		host = "localhost"
 	}
 	// Readers take files in the order of their names, whatever the clock does.
-	b.name = fmt.Sprintf("%s%010d.%s.%d.%d", eventFileMark, max(now.Unix(), newest+1), host, os.Getpid(), b.serial)
+	next := fmt.Sprintf("%s%010d.%s.%d.%d", eventFileMark, max(now.Unix(), newest+1), host, os.Getpid(), b.serial)
 	b.serial++
-	file, err := os.OpenFile(filepath.Join(b.dir, b.name), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	file, err := os.OpenFile(filepath.Join(b.dir, next), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	b.file, b.end = file, 0
 	first := appendRecord(nil, versionEvent(now))
 	if len(names) > 0 {
 		first = appendRecord(first, startEvent(keep+1, now))
 	}
-	b.mu.Lock()
-	b.pending = append(first, b.pending...)
-	b.mu.Unlock()
-	return b.flush()
+	if _, err := file.WriteAt(first, 0); err != nil {
+		return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	}
+	b.file, b.name, b.end = file, next, int64(len(first))
+	return nil
 }
 
 // cutFile cuts an event file off before its first event of a step above keep, or its first damage. Damage at its very start is that of
@@ -273,6 +276,11 @@ func (b *Board) tell(do func() error) error {
 
 // flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
 func (b *Board) flush() error {
+	if b.cutting {
+		if err := b.cut(); err != nil {
+			return err
+		}
+	}
 	err := b.writeWaiting()
 	if err == nil {
 		b.mu.Lock()
@@ -303,21 +311,44 @@ func (b *Board) Sync() error {
 	})
 }
 
-// Restart drops events of steps above keep, which come again.
+// Restart drops events of steps above keep, which come again. After an error the files are as they were, or cut off; events are kept, nothing is
+// written behind a cut, and the next Flush tries again.
 func (b *Board) Restart(keep int64) error {
 	b.disk.Lock()
 	defer b.disk.Unlock()
-	if err := b.flush(); err != nil {
-		return err
+	b.mu.Lock()
+	b.waiting, b.pending = upToStep(b.waiting, keep), upToStep(b.pending, keep)
+	b.mu.Unlock()
+	if b.cutting {
+		keep = min(keep, b.keep)
 	}
+	b.cutting, b.keep = true, keep
+	return b.flush()
+}
+
+// upToStep is the records before the first of a step above keep.
+func upToStep(records []byte, keep int64) []byte {
+	n, _ := soundUpTo(bytes.NewReader(records), keep) // memory is always readable
+	return records[:n]
+}
+
+// cut does what Restart asked for.
+func (b *Board) cut() error {
 	names, err := eventFiles(b.dir)
 	if err != nil {
 		return err
 	}
-	old := b.file
-	if err := b.begin(names, keep); err != nil {
-		return err
+	current := filepath.Join(b.dir, b.name)
+	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // what a full disk took of records that wait
+		if err := os.Truncate(current, b.end); err != nil {
+			return err
+		}
 	}
+	old := b.file
+	if err := b.begin(names, b.keep); err != nil {
+		return fmt.Errorf("cut TensorBoard events in %s off behind step %d: %w", b.dir, b.keep, err)
+	}
+	b.cutting = false
 	return old.Close()
 }
 

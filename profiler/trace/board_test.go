@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -319,6 +320,56 @@ func TestAFreshRunMovesOthersAside(t *testing.T) {
 		if got := stepsOf(t, d); !slices.Equal(got, upTo(3)) {
 			t.Errorf("%s: got steps %v", d, got)
 		}
+	}
+}
+
+// TestARestartThatFailsIsTriedAgain: until it succeeds nothing is written behind what was cut off, and no file stays open for nothing.
+func TestARestartThatFailsIsTriedAgain(t *testing.T) {
+	dir := t.TempDir()
+	const far = 9_000_000_000 // seconds: the next file's name does not depend on the clock
+	b := openBoard(t, dir, BoardOptions{})
+	addSteps(b, 1, 5)
+	closeBoard(t, b)
+	if err := os.Rename(filepath.Join(dir, b.name), filepath.Join(dir, fmt.Sprintf("%s%d.host.1.0", eventFileMark, int64(far)))); err != nil {
+		t.Fatal(err)
+	}
+	b = openBoard(t, dir, BoardOptions{Keep: 5})
+	addSteps(b, 6, 15)
+	if err := b.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	addSteps(b, 16, 20) // in memory alone
+	b.disk.Lock()
+	_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
+	next := filepath.Join(dir, fmt.Sprintf("%s%d.%s%d", eventFileMark, int64(far+2), strings.TrimSuffix(rest, "0"), b.serial))
+	b.disk.Unlock()
+	if err := os.Mkdir(next, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Restart(12); !errors.Is(err, fs.ErrExist) {
+		t.Fatalf("got %v, want that the name of the next file is taken", err)
+	}
+	addSteps(b, 13, 25)
+	if err := b.Flush(); err != nil {
+		t.Error(err)
+	}
+	b.disk.Lock()
+	b.file = &fullDisk{b.file, 1} // the old file's last write fails; the next one is another file
+	b.disk.Unlock()
+	addSteps(b, 26, 30)
+	if err := b.Flush(); err == nil {
+		t.Error("a full disk took events")
+	}
+	if err := b.Restart(27); err != nil {
+		t.Error(err)
+	}
+	addSteps(b, 28, 40)
+	closeBoard(t, b)
+	if err := os.Remove(next); err != nil {
+		t.Fatal(err)
+	}
+	if got := stepsOf(t, dir); !slices.Equal(got, upTo(40)) {
+		t.Errorf("got steps %v, want each up to 40 once", got)
 	}
 }
 
