@@ -63,6 +63,7 @@ var layers = []layer{
 	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
+	{"engine/data/regular", nil},
 	{"engine/data", imports("engine/data/pixels", "engine/data/jpeg")},
 	{"engine/data/...", imports("engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},

@@ -16,6 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // Compressed tells from its first bytes whether r is compressed, with gzip or zstd.
@@ -41,15 +42,11 @@ func (e *CacheError) Unwrap() error { return e.Err }
 // same one at a time wait for the first. Members are checked as Index does it. progress, if not nil, is told the
 // compressed bytes read of how many, a few times a second. What is wrong with cacheDir is a *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
-	f, err := os.Open(source)
+	f, info, err := regular.Open(source)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	info, err := f.Stat()
-	if err != nil {
-		return "", err
-	}
 	absolute, err := filepath.Abs(source)
 	if err != nil {
 		return "", err

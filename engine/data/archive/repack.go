@@ -2,6 +2,7 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -13,10 +14,13 @@ import (
 // repackBytes is the size of the frames that Repack makes.
 const repackBytes = 1 << 20
 
+// ErrWrite is wrapped by the errors of writing what Repack makes, as opposed to reading what it is given.
+var ErrWrite = errors.New("write")
+
 // Repack writes the tar in r, of size bytes, compressed or not, to w as zstd frames of 1 MiB, so that it can be read at
-// random. It returns the size of the plain tar.
+// random. It returns the size of the plain tar. What is no tar, or one that Scan would refuse, is an error.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64, error) {
-	limits := Limits{}.withDefaults()
+	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // what may be large is decided where it is read
 	in := &counterAt{at: r, counter: counter{stopped: ctx.Err, total: size, progress: progress}}
 	compression, err := Detect(r)
 	if err != nil {
@@ -34,37 +38,49 @@ func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progres
 		defer z.close()
 		plain = z
 	}
-	bounded := &bound{r: plain, in: &in.counter, limits: limits}
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return 0, err
 	}
 	defer e.Close()
-	frame, packed := make([]byte, repackBytes), []byte(nil)
-	for {
-		n, err := fill(bounded, frame)
-		if n > 0 {
-			packed = e.EncodeAll(frame[:n], packed[:0])
-			if _, err := w.Write(packed); err != nil {
-				return bounded.n, fmt.Errorf("write: %w", err)
-			}
-		}
-		if err == io.EOF {
-			return bounded.n, nil
-		}
-		if err != nil {
-			return bounded.n, err
-		}
+	out := &framer{w: w, encoder: e, frame: make([]byte, 0, repackBytes)}
+	total, err := scanStream(io.TeeReader(plain, out), in, limits, func(Member, io.Reader) error { return nil })
+	if err == nil {
+		err = out.flush()
 	}
+	return total, err
 }
 
-// fill reads until p is full or r ends. Unlike io.ReadFull it leaves the reader's own error, so that a stream that ends
-// too early is not taken for its end.
-func fill(r io.Reader, p []byte) (n int, err error) {
-	for n < len(p) && err == nil {
-		var k int
-		k, err = r.Read(p[n:])
-		n += k
+// framer compresses what is written to it, a frame at a time.
+type framer struct {
+	w             io.Writer
+	encoder       *zstd.Encoder
+	frame, packed []byte
+}
+
+// Write implements io.Writer.
+func (f *framer) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		n := min(len(rest), repackBytes-len(f.frame))
+		f.frame, rest = append(f.frame, rest[:n]...), rest[n:]
+		if len(f.frame) == repackBytes {
+			if err := f.flush(); err != nil {
+				return 0, err
+			}
+		}
 	}
-	return n, err
+	return len(p), nil
+}
+
+// flush ends a frame.
+func (f *framer) flush() error {
+	if len(f.frame) == 0 {
+		return nil
+	}
+	f.packed = f.encoder.EncodeAll(f.frame, f.packed[:0])
+	f.frame = f.frame[:0]
+	if _, err := f.w.Write(f.packed); err != nil {
+		return fmt.Errorf("%w: %w", ErrWrite, err)
+	}
+	return nil
 }

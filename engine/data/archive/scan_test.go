@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
@@ -242,6 +243,23 @@ func TestRepackedIsTheSame(t *testing.T) {
 			if _, err := Repack(t.Context(), bytes.NewReader(b[:len(b)/2]), int64(len(b)/2), io.Discard, nil); err == nil {
 				t.Errorf("%s: cut to half: no error", name)
 			}
+		}
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+func TestRepackTellsReadingFromWriting(t *testing.T) {
+	plain := photos(t, 60)
+	if _, err := Repack(t.Context(), bytes.NewReader(plain), int64(len(plain)), fullDisk{}, nil); !errors.Is(err, ErrWrite) || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("a full disk: got %v", err)
+	}
+	text := bytes.Repeat([]byte("text"), 1000)
+	for name, b := range map[string][]byte{"plain": text, "gzip": gzipped(t, text), "cut": plain[:len(plain)/2]} {
+		if _, err := Repack(t.Context(), bytes.NewReader(b), int64(len(b)), io.Discard, nil); err == nil || errors.Is(err, ErrWrite) {
+			t.Errorf("%s: got %v, want that it is no tar", name, err)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // The files of ImageNet as its makers and Kaggle give them out.
@@ -53,16 +54,12 @@ type tars struct {
 }
 
 func (t *tars) add(name string) (io.ReaderAt, int64, error) {
-	f, err := os.Open(name)
+	f, info, err := regular.Open(name)
 	if err != nil {
 		return nil, 0, err
 	}
 	t.files = append(t.files, f)
 	t.start = append(t.start, t.end)
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, err
-	}
 	t.end += info.Size()
 	return f, info.Size(), nil
 }
@@ -86,15 +83,11 @@ func (t *tars) Close() error {
 
 // isTarOfTars tells whether a tar begins with a tar of a class.
 func isTarOfTars(name string) bool {
-	f, err := os.Open(name)
+	f, info, err := regular.Open(name)
 	if err != nil {
 		return false
 	}
 	defer f.Close() // is only read
-	info, err := f.Stat()
-	if err != nil {
-		return false
-	}
 	found, seen := false, errors.New("seen")
 	_ = archive.Index(f, info.Size(), archive.Limits{MemberBytes: maxClassTar}, func(m archive.Member) error {
 		if m.Folder {
@@ -201,7 +194,7 @@ func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...)
 
 // eachLine visits the lines of a text that are not empty. What cannot be shown on a terminal is refused.
 func eachLine(name string, visit func(line string) error) error {
-	f, err := os.Open(name)
+	f, _, err := regular.Open(name)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 const (
@@ -109,7 +110,7 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 	if isTarOfTars(path) {
 		return openOfficial(ctx, path, "", o.Limits)
 	}
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return nil, listing{}, err
 	}

@@ -10,9 +10,9 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // source holds the files of a data set. Its methods may be called from several goroutines at a time.
@@ -26,13 +26,9 @@ type source interface {
 type tarSource struct{ f *os.File }
 
 func openTar(ctx context.Context, name string, limits archive.Limits) (source, listing, error) {
-	f, err := os.Open(name)
+	f, info, err := regular.Open(name)
 	if err != nil {
 		return nil, listing{}, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return tarSource{f}, listing{}, err
 	}
 	var l listing
 	err = archive.Index(f, info.Size(), limits, func(m archive.Member) error {
@@ -123,18 +119,13 @@ func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *li
 }
 
 func (s folderSource) read(f file, buf []byte) (_ []byte, err error) {
-	// Without O_NONBLOCK, opening a pipe that took the file's place would wait for a writer.
-	in, err := s.root.OpenFile(f.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	in, info, err := regular.OpenIn(s.root, f.name)
 	if err != nil {
 		return buf, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	info, err := in.Stat()
-	if err != nil {
-		return buf, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > s.maxSize {
-		return buf, fmt.Errorf("%v of %d bytes, want a regular file of at most %d", info.Mode(), info.Size(), s.maxSize)
+	if info.Size() > s.maxSize {
+		return buf, fmt.Errorf("%d bytes, want a regular file of at most %d", info.Size(), s.maxSize)
 	}
 	buf = grow(buf, int(info.Size()))
 	_, err = io.ReadFull(in, buf)

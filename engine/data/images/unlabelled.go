@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
-	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // Input is an image that belongs to no data set.
@@ -41,18 +40,13 @@ func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
 	if contents, ok := s[f.name]; ok {
 		return append(buf[:0], contents...), nil
 	}
-	// Without O_NONBLOCK, opening a pipe would wait for a writer.
-	in, err := os.OpenFile(f.name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	in, info, err := regular.Open(f.name)
 	if err != nil {
 		return buf, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	info, err := in.Stat()
-	if err != nil {
-		return buf, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > MaxFileBytes {
-		return buf, fmt.Errorf("%v of %d bytes, want a regular file of at most %d", info.Mode(), info.Size(), MaxFileBytes)
+	if info.Size() > MaxFileBytes {
+		return buf, fmt.Errorf("%d bytes, want a regular file of at most %d", info.Size(), MaxFileBytes)
 	}
 	buf = grow(buf, int(info.Size()))
 	_, err = io.ReadFull(in, buf)

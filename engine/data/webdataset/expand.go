@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // maxShards bounds what braces may stand for.
@@ -74,7 +76,7 @@ const maxListLine = 64 << 10 // bytes
 
 // fromList reads a list of patterns.
 func fromList(path string) ([]string, error) {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // maxOpen is how many shards are open at a time.
@@ -43,20 +45,15 @@ func (p *pool) take(number int) (*handle, error) {
 		return h, nil
 	}
 	id := p.shards[number]
-	// Without O_NONBLOCK, opening a pipe that took the shard's place would wait for a writer.
-	const flags = os.O_RDONLY | syscall.O_NONBLOCK
-	f, err := os.OpenFile(id.path, flags, 0)
+	f, info, err := regular.Open(id.path)
 	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // a limit below maxOpen
-		f, err = os.OpenFile(id.path, flags, 0)
+		f, info, err = regular.Open(id.path)
 	}
 	if err != nil {
 		return nil, err
 	}
-	info, err := f.Stat()
-	if err == nil && (info.Size() != id.size || info.ModTime().UnixNano() != id.time) {
+	if info.Size() != id.size || info.ModTime().UnixNano() != id.time {
 		err = fmt.Errorf("the shard has changed since it was indexed: %d bytes of %v, want %d", info.Size(), info.ModTime(), id.size)
-	}
-	if err != nil {
 		f.Close() // was only read
 		return nil, err
 	}

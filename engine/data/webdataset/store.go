@@ -30,9 +30,6 @@ func identify(path string, f *os.File) (identity, error) {
 	if err != nil {
 		return identity{}, err
 	}
-	if !info.Mode().IsRegular() {
-		return identity{}, fmt.Errorf("%v, want a regular file", info.Mode())
-	}
 	absolute, err := filepath.Abs(path)
 	if err != nil {
 		return identity{}, err

@@ -22,6 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // Options say where the shards are and what is allowed.
@@ -211,7 +212,7 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 }
 
 func open(path string, use func(f *os.File) error) error {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return err
 	}
