@@ -243,6 +243,35 @@ func TestOpenClearsLeftoversOfCrashes(t *testing.T) {
 	}
 }
 
+// TestOpenRemovesOnlyWhatIsDamaged: a checkpoint that only a later program reads, or that cannot be read now, gives way to none that it has replaced.
+func TestOpenRemovesOnlyWhatIsDamaged(t *testing.T) {
+	for name, spoil := range map[string]func(t *testing.T, path string){
+		"later format": func(t *testing.T, path string) { edit(t, filepath.Join(path, "MANIFEST"), laterFormat) },
+		"unreadable": func(t *testing.T, path string) { // no regular file: the system's refusal, not damage
+			file := filepath.Join(path, "MANIFEST")
+			if err := errors.Join(os.Remove(file), os.Mkdir(file, 0o755)); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		dir := t.TempDir()
+		saveOnDisk(t, dir, 3, save{step: 20}.snapshot())
+		path := filepath.Join(dir, "step-00000020")
+		if err := os.CopyFS(path+".old", os.DirFS(path)); err != nil {
+			t.Fatal(err)
+		}
+		spoil(t, path)
+		store, err := Open(dir, Options{Keep: 3})
+		if err == nil {
+			store.Close()
+			t.Errorf("%s: no error", name)
+		}
+		if got, want := list(t, dir), []string{"latest", "step-00000020", "step-00000020.old"}; !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
 func TestSaveStopsWhenCancelled(t *testing.T) {
 	dir := t.TempDir()
 	store, err := Open(dir, Options{Keep: 1})

@@ -37,6 +37,9 @@ type readFile interface {
 type folder struct{ root *os.Root }
 
 func openFolder(path string) (folder, error) {
+	if info, err := os.Stat(path); err == nil && !info.IsDir() { // OpenRoot would wait for the writer of a named pipe
+		return folder{}, &os.PathError{Op: "open", Path: path, Err: syscall.ENOTDIR}
+	}
 	root, err := os.OpenRoot(path)
 	return folder{root}, err
 }

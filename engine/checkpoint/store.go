@@ -117,6 +117,9 @@ func (s *Store) finishReplacement(replaced candidate) error {
 		c.Close()
 		return s.remove(replaced.name)
 	}
+	if !errors.As(err, new(*CorruptError)) { // it may be sound, and the newer one
+		return err
+	}
 	if err := s.remove(name); err != nil {
 		return err
 	}

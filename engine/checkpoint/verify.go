@@ -191,7 +191,8 @@ func (v *verifier) names(f *File) {
 
 // tensors verifies the data of all tensors of a file.
 func (v *verifier) tensors(f *File) error {
-	if f.sums == nil { // not read for a hash before
+	single := v.fsys == nil // not read for a hash before
+	if single {
 		v.Bytes += f.data
 	}
 	for _, t := range f.tensors {
@@ -200,7 +201,7 @@ func (v *verifier) tensors(f *File) error {
 		if err != nil {
 			return err
 		}
-		if f.sums == nil {
+		if single {
 			v.Bytes += t.bytes
 		}
 		at := Fault{Path: f.path, Tensor: t.Name, Offset: f.data + t.offset, Bytes: t.bytes}

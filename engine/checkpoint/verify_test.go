@@ -123,15 +123,32 @@ func TestVerifyFindsNumbersThatAreNotFinite(t *testing.T) {
 	}
 }
 
+// laterFormat makes a manifest that of a later program.
+func laterFormat(b []byte) []byte {
+	last := strings.LastIndex(string(b), "manifest ")
+	text := strings.Replace(string(b[:last]), manifestTitle+"1", manifestTitle+"99", 1)
+	return []byte(text + "manifest " + hexSum([]byte(text)) + "\n")
+}
+
+func TestVerifyCountsEveryByteOnce(t *testing.T) {
+	dir := t.TempDir()
+	saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", 1, 2)}})
+	dir = filepath.Join(dir, "step-00000010")
+	sound, err := Verify(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit(t, filepath.Join(dir, "MANIFEST"), func(b []byte) []byte { b[len(b)-3] ^= 1; return b })
+	if v, err := Verify(dir); err != nil || len(v.Faults) != 1 || v.Bytes != sound.Bytes {
+		t.Errorf("damaged manifest: got %d bytes, %v, %v, want %d bytes and a fault", v.Bytes, v.Faults, err, sound.Bytes)
+	}
+}
+
 func TestVerifyRefusesALaterFormatAndMissingFolders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "checkpoints")
 	saveOnDisk(t, dir, 1, Snapshot{State: fullState(10)})
 	path := filepath.Join(dir, "step-00000010")
-	edit(t, filepath.Join(path, "MANIFEST"), func(b []byte) []byte {
-		last := strings.LastIndex(string(b), "manifest ")
-		text := strings.Replace(string(b[:last]), manifestTitle+"1", manifestTitle+"99", 1)
-		return []byte(text + "manifest " + hexSum([]byte(text)) + "\n")
-	})
+	edit(t, filepath.Join(path, "MANIFEST"), laterFormat)
 	if _, err := Verify(path); !errors.As(err, new(*FormatError)) {
 		t.Errorf("got %v, want a *FormatError", err)
 	}
