@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -50,6 +51,8 @@ func (r *Result) Count() (passed, failed, skipped int) {
 
 // Options say what runs and who is told.
 type Options struct {
+	// Context, once it has ended, lets no more checks begin; nil never ends.
+	Context context.Context
 	// Match are regular expressions for names at each depth, as `go test -run` has them: a check runs if every one that there is for its
 	// depth matches. See ParseMatch.
 	Match []*regexp.Regexp
@@ -109,7 +112,7 @@ func (r *runner) run(parent *node, name string, f func(T)) *node {
 	if parent != nil {
 		n.path = append(n.path, parent.path...)
 	}
-	if n.path = append(n.path, name); r.stuck.Load() || !r.matches(n.path) {
+	if n.path = append(n.path, name); r.stuck.Load() || r.Context != nil && r.Context.Err() != nil || !r.matches(n.path) {
 		return nil
 	}
 	if parent != nil {

@@ -98,11 +98,12 @@ func TestRanksGiveUpTogether(t *testing.T) {
 }
 
 func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
-	asked := make([]int64, 2)
+	asked, agreed := make([]int64, 2), make([]int64, 2)
 	var savedAt []int64
 	ranks := crew{open: openReference, options: testOptions(), shares: []int{4, 2}, sync: true, dir: t.TempDir(),
 		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
 			o.SaveRequests, o.KeepBest = func() int64 { return asked[rank] }, false
+			o.SaveAgreed = func() { agreed[rank]++ }
 			rec.after = func(step int64) {
 				if rank == 1 && step == 2 {
 					asked[1]++ // the other rank learns it with the next step
@@ -119,6 +120,9 @@ func TestACheckpointThatOneRankAsksForIsSavedAndTheRunGoesOn(t *testing.T) {
 	}
 	if !slices.Equal(savedAt, []int64{3}) || ranks[0].saved != 2 {
 		t.Errorf("saved behind steps %v and %d times, want behind 3 and at the end", savedAt, ranks[0].saved)
+	}
+	if !slices.Equal(agreed, []int64{1, 1}) {
+		t.Errorf("the ranks were told %v times that they save because one was asked, want once each", agreed)
 	}
 	alone, rec := int64(0), &recorder{}
 	rec.after = func(step int64) {

@@ -45,8 +45,10 @@ type Options struct {
 	SaveInterval time.Duration
 	// SaveRequests counts what asked for a checkpoint so far, on this rank: a signal. One rank that was asked has the run saved. nil: nothing does.
 	SaveRequests func() int64
-	Beside       bool // checkpoints in mid-run are written while training goes on
-	KeepBest     bool
+	// SaveAgreed is told on every rank that a checkpoint is made because one of them was asked for it; may be nil.
+	SaveAgreed func()
+	Beside     bool // checkpoints in mid-run are written while training goes on
+	KeepBest   bool
 
 	NaNPatience  int // skipped steps in a row before a roll-back
 	NaNRollbacks int // roll-backs before ErrDiverged

@@ -24,6 +24,9 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 		return nil // not a state to go back to
 	}
 	r.answered = r.requests()
+	if want.save && r.SaveAgreed != nil {
+		r.SaveAgreed()
+	}
 	defer r.leaveOut()
 	return r.saveBeside()
 }
