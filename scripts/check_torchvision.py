@@ -98,7 +98,11 @@ def run(program, *args):
 
 
 def check(args):
-    work = pathlib.Path(tempfile.mkdtemp(prefix="check_torchvision_"))
+    with tempfile.TemporaryDirectory(prefix="check_torchvision_") as work:
+        return check_in(pathlib.Path(work), args)
+
+
+def check_in(work, args):
     source, faults = args.checkpoint, 0
     if source is None:
         theirs = random_model(args.model, args.classes, args.seed)

@@ -111,12 +111,12 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 		f.workers = runtime.GOMAXPROCS(0)
 	}
 	loader, err := data.NewLoader(data.Options{Dataset: splits.Train, Transform: view, Mix: mixing(cfg.Augment), Seed: 1,
-		BatchSize: f.batch, Workers: f.workers, Depth: 8, Stages: stages})
+		BatchSize: f.batch, Workers: f.workers, Depth: benchDepth, Stages: stages})
 	if err != nil {
 		return dataResult{}, withCode(exitUsage, err)
 	}
 	closing.add(loader.Close)
-	if err := consume(ctx, loader, min(f.seconds, 1)); err != nil { // buffers grow, files come into memory
+	if err := consume(ctx, loader, min(f.seconds, 1), 1); err != nil { // buffers grow, files come into memory
 		return dataResult{}, err
 	}
 	return f.measure(ctx, loader, stages)
@@ -163,7 +163,7 @@ func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *d
 		return [6]int64{stages.Read.Load(), stages.Decode.Load(), stages.Resample.Load(), stages.Augment.Load(), stages.Images.Load(), stages.EncodedBytes.Load()}
 	}
 	before, cpu, started := read(), processCPU(), time.Now()
-	if err := consume(ctx, loader, f.seconds); err != nil {
+	if err := consume(ctx, loader, f.seconds, benchDepth+1); err != nil {
 		return r, err
 	}
 	after := read()
@@ -175,15 +175,18 @@ func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *d
 	return r, nil
 }
 
-// consume takes batches for so many seconds, at least one.
-func consume(ctx context.Context, loader *data.Loader, seconds float64) error {
-	for started := time.Now(); ; {
+// benchDepth is how many batches are ready ahead. One more than that must be taken before what is measured has surely been decoded meanwhile.
+const benchDepth = 8
+
+// consume takes batches for so many seconds, and at least so many batches.
+func consume(ctx context.Context, loader *data.Loader, seconds float64, least int) error {
+	for started, n := time.Now(), 1; ; n++ {
 		b, err := loader.Next(ctx)
 		if err != nil {
 			return err
 		}
 		b.Release()
-		if time.Since(started).Seconds() >= seconds {
+		if n >= least && time.Since(started).Seconds() >= seconds {
 			return nil
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 	o := execute([]string{"bench", "data", "--dataset", "synthetic_image", "--image-size", "16", "--batch-size", "8", "--workers", "1",
-		"--seconds", "0.02", "--crop", "padded", "--augment", "randaugment,jitter,erase,mixup,cutmix", "--json"})
+		"--seconds", "0.000001", "--crop", "padded", "--augment", "randaugment,jitter,erase,mixup,cutmix", "--json"})
 	if o.code != exitDone {
 		t.Fatalf("exit %d: %s", o.code, o.stderr)
 	}

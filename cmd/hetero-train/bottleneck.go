@@ -33,7 +33,7 @@ func (j *job) watchers(screen *console, records *records, resume *checkpoint.Sta
 	if j.cfg.Profile.TensorBoardInterval > 0 {
 		board, err := j.openBoard(resume)
 		if err != nil {
-			return nil, withCode(exitUsage, err)
+			return nil, withCode(folderCode(err), err)
 		}
 		all = append(all, board)
 	}

@@ -17,7 +17,7 @@ Exit codes: 0 done; 2 bad flags, no checkpoint there, or another model; 3 damage
 func newCheckpoint(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights", Long: checkpointLong, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), newCheckpointExport(a), newCheckpointImport(a))
+	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), tidied(newCheckpointExport(a)), tidied(newCheckpointImport(a)))
 	return cmd
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -42,10 +44,10 @@ func newCheckpointExport(a *app) *cobra.Command {
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
 	flags.BoolVar(&f.ema, "ema", false, "the averaged weights and statistics (ema.decay) in the place of the last ones")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
-	return onePath(a, cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(a, path) })
+	return onePath(a, cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
 
-func (f *exportFlags) run(a *app, path string) error {
+func (f *exportFlags) run(ctx context.Context, a *app, path string) error {
 	to, ok := exportTypes[f.dtype]
 	if !ok {
 		return usageError("checkpoint export: --dtype: got %q, want f32, bf16 or fp16", f.dtype)
@@ -72,7 +74,7 @@ func (f *exportFlags) run(a *app, path string) error {
 	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), catalog); err == nil {
 		metadata["model"] = cfg.Model.Name
 	}
-	if err := writeTensors(f.output, tensors, metadata); err != nil {
+	if err := writeTensors(ctx, f.output, tensors, metadata); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.env.stdout, "%s: %d tensors in %s of %s, step %d\n", f.output, len(tensors), f.dtype, c.Path, c.State.Step)
@@ -125,7 +127,7 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 }
 
 // writeTensors writes a safetensors file so that at any moment there is either the whole file at path or what was there before.
-func writeTensors(path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
+func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return withCode(folderCode(err), err)
@@ -135,7 +137,7 @@ func writeTensors(path string, tensors []checkpoint.Tensor, metadata map[string]
 			err = withCode(exitIO, errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
 		}
 	}()
-	err = checkpoint.Write(f, tensors, metadata)
+	err = checkpoint.Write(stoppable{ctx, f}, tensors, metadata)
 	if err == nil {
 		err = f.Chmod(0o644)
 	}
@@ -146,6 +148,20 @@ func writeTensors(path string, tensors []checkpoint.Tensor, metadata map[string]
 		return err
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// stoppable writes until its context ends.
+type stoppable struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write implements io.Writer.
+func (s stoppable) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.Writer.Write(p)
 }
 
 func ignoreMissing(err error) error {

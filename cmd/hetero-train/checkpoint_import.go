@@ -86,7 +86,7 @@ func (f *importFlags) run(ctx context.Context, a *app, path string) error {
 	}
 	f.tell(a, net, fit)
 	if filepath.Ext(f.output) == ".safetensors" {
-		err = f.writeFile(net, fit, path)
+		err = f.writeFile(ctx, net, fit, path)
 	} else {
 		err = f.writeCheckpoint(ctx, cfg, fit)
 	}
@@ -170,7 +170,7 @@ func (f *importFlags) tell(a *app, net network, fit *weights.Fit) {
 }
 
 // writeFile writes what the file gives, in f32.
-func (f *importFlags) writeFile(net network, fit *weights.Fit, from string) error {
+func (f *importFlags) writeFile(ctx context.Context, net network, fit *weights.Fit, from string) error {
 	var tensors []checkpoint.Tensor
 	for _, t := range net.tensors {
 		data := make([]byte, t.Bytes())
@@ -182,7 +182,7 @@ func (f *importFlags) writeFile(net network, fit *weights.Fit, from string) erro
 			tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data})
 		}
 	}
-	return writeTensors(f.output, tensors, map[string]string{"format": "pt", "program": versionText(), "imported_from": filepath.Base(from)})
+	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": versionText(), "imported_from": filepath.Base(from)})
 }
 
 // writeCheckpoint makes a checkpoint of a run that has not begun: the optimizer's state is that of a replica before its first step.

@@ -278,7 +278,7 @@ func (c *console) Saving() {}
 // Saved implements train.Observer.
 func (c *console) Saved(s checkpoint.Saved, took time.Duration) {
 	say := c.job.opts.log.Debug
-	if asked := c.job.saves.Load(); asked > c.savesSaid {
+	if asked := c.job.agreed.Load(); asked > c.savesSaid {
 		say, c.savesSaid = c.job.opts.log.Info, asked
 	}
 	say("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)

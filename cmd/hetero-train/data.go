@@ -3,8 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -15,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
@@ -52,7 +55,6 @@ func addDataFlags(cmd *cobra.Command, a *app, f *dataFlags) {
 		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, k.usage)
 	}
 	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
-	cmd.Flags().IntVar(&f.workers, "workers", 0, "goroutines that read; 0: one for each CPU")
 }
 
 // openNamed opens the data set that the arguments, or the configuration, name.
@@ -155,35 +157,35 @@ file, of which no sample can be read without decompressing all before it. Any zs
 
 // repack writes to a temporary file beside the result, which appears complete or not at all.
 func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
-	in, err := os.Open(from)
+	in, info, err := regular.Open(from)
 	if err != nil {
 		return withCode(exitData, err)
 	}
 	defer in.Close() // is only read
-	info, err := in.Stat()
-	if err != nil {
-		return withCode(exitData, err)
-	}
-	if _, err := os.Stat(to); err == nil {
-		return usageError("data repack: %s exists", to)
+	taken := usageError("data repack: %s exists", to)
+	if _, err := os.Lstat(to); err == nil {
+		return taken
 	}
 	f, err := os.CreateTemp(filepath.Dir(to), ".repack-*")
 	if err != nil {
 		return withCode(folderCode(err), err)
 	}
 	defer func() {
-		f.Close() // after Sync: nothing is left to lose
-		if err != nil {
-			os.Remove(f.Name()) // the first error is the one to tell
-		}
+		f.Close()           // after Sync: nothing is left to lose
+		os.Remove(f.Name()) // the first error is the one to tell
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
 	size, err := archive.Repack(ctx, in, info.Size(), w, progressLog(log, "repacking "+from))
+	if errors.Is(err, archive.ErrWrite) {
+		return withCode(exitIO, fmt.Errorf("repack %s into %s: %w", from, to, err))
+	}
 	if err != nil {
 		return withCode(exitData, fmt.Errorf("repack %s: %w", from, err))
 	}
-	for _, step := range []func() error{w.Flush, f.Sync, func() error { return os.Chmod(f.Name(), 0o644) }, func() error { return os.Rename(f.Name(), to) }} {
-		if err := step(); err != nil {
+	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return syncFolder(filepath.Dir(to)) }} {
+		if err := step(); errors.Is(err, fs.ErrExist) {
+			return taken
+		} else if err != nil {
 			return withCode(exitIO, err)
 		}
 	}
@@ -193,4 +195,22 @@ func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logge
 	}
 	_, err = fmt.Fprintf(out, "%s: a tar of %d bytes in %d\n", to, size, packed.Size())
 	return err
+}
+
+// nameAnew gives a file a second name, which nothing else may have. Where the file system knows no second names it is renamed.
+func nameAnew(from, to string) error {
+	err := os.Link(from, to)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		return os.Rename(from, to)
+	}
+	return err
+}
+
+// syncFolder makes the names in a folder survive a power failure.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }

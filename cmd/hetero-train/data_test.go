@@ -4,13 +4,19 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"image"
 	"image/png"
+	"io"
+	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 )
 
 // shard writes a shard of n samples in 3 classes, some of them damaged, and returns its path.
@@ -122,6 +128,119 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, "*again*"))
 	if hidden, _ := filepath.Glob(filepath.Join(dir, ".repack*")); err != nil || len(left)+len(hidden) > 0 {
 		t.Errorf("left behind: %q %q", left, hidden)
+	}
+}
+
+// hugeShard is a sound tar with so much padding, which takes no room, that it is not repacked at once.
+func hugeShard(t *testing.T) string {
+	t.Helper()
+	path := shard(t, t.TempDir(), "huge.tar", 1)
+	if err := os.Truncate(path, 64<<30); err != nil {
+		t.Skipf("needs a file system with sparse files: %v", err)
+	}
+	return path
+}
+
+func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
+	in := hugeShard(t)
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+		dir := t.TempDir()
+		ended := make(chan outcome)
+		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
+		for { // it catches signals before it makes that file
+			if left, err := os.ReadDir(dir); err != nil {
+				t.Fatal(err)
+			} else if len(left) > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+			t.Fatal(err)
+		}
+		if o := <-ended; o.code != code || !strings.Contains(o.stderr, "stopped by SIG") {
+			t.Errorf("%v: got exit code %d, want %d: %s", sig, o.code, code, o.stderr)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v: left behind: %v %v", sig, left, err)
+		}
+	}
+}
+
+func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	dir, in := smallDisk(t, "size=64k"), filepath.Join(t.TempDir(), "noise.tar")
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	noise := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}), writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exitIO || !strings.Contains(o.stderr, "no space left on device; make room") {
+		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exitIO)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func writeAll(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
+}
+
+func TestOnlySoundTarsAreRepacked(t *testing.T) {
+	dir := t.TempDir()
+	text, to := filepath.Join(dir, "text.tar"), filepath.Join(dir, "out.tar.zst")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("no archive\n"), 1000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", text, to}); o.code != exitData || !strings.Contains(o.stderr, "not a tar archive") {
+		t.Errorf("a text: got exit code %d and %s", o.code, o.stderr)
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("a text was repacked")
+	}
+}
+
+func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for _, path := range []string{from, to} {
+		if err := os.WriteFile(path, []byte(path), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(readFile(t, to)) != to {
+		t.Errorf("got %v, and the file holds %q", err, readFile(t, to))
+	}
+}
+
+// TestNamedPipesAreRefused: whoever opened one would wait for ever.
+func TestNamedPipesAreRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "shard.tar")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},
+		{"data", "inspect", "@" + pipe}, {"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
+		late := time.AfterFunc(patience, func() { panic(fmt.Sprintf("%v waits for ever", args)) })
+		if o := execute(args); o.code == exitDone || o.code == exitUnexpected {
+			t.Errorf("%v: got exit code %d: %s%s", args, o.code, o.stdout, o.stderr)
+		}
+		late.Stop()
+	}
+}
+
+func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
+	path := shard(t, t.TempDir(), "a.tar", 3)
+	for _, args := range [][]string{{"data", "verify", path, "--workers", "-1"}, {"data", "inspect", path, "--workers", "1"}} {
+		if o := execute(args); o.code != exitUsage || !strings.Contains(o.stderr, "--workers") {
+			t.Errorf("%v: got exit code %d and %s", args, o.code, o.stderr)
+		}
 	}
 }
 

@@ -39,9 +39,15 @@ func newDataVerify(a *app) *cobra.Command {
 stop at, or replace with data.corrupt = "skip". Exit code 3 if there are any.`,
 		Example: `  hetero-train data verify /data/imagenet
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return a.verifyData(cmd.Context(), args, f) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.workers < 0 {
+				return usageError("--workers: got %d, want at least 0", f.workers)
+			}
+			return a.verifyData(cmd.Context(), args, f)
+		},
 	}
 	addDataFlags(cmd, a, f)
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "goroutines that read; 0: one for each CPU")
 	return cmd
 }
 

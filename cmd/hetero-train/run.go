@@ -41,7 +41,8 @@ type job struct {
 	balancing *balancing   // likewise
 	steps     int64        // of the whole run; 0: train.max_seconds ends it
 	stepsPer  int64        // of an epoch
-	saves     atomic.Int64 // SIGUSR1s so far
+	saves     atomic.Int64 // SIGUSR1s of this rank so far
+	agreed    atomic.Int64 // saves that a SIGUSR1 to any rank has brought
 }
 
 func (j *job) later(f func() error) { j.close = append(j.close, f) }
@@ -334,7 +335,7 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 	c := j.cfg
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
-		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
 		o.Load = j.openLoad()
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -69,7 +70,7 @@ func newSelftest(a *app) *cobra.Command {
 		}
 		return nil
 	}
-	cmd.RunE = func(*cobra.Command, []string) error { return a.selftest(f, proofs()) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.selftest(cmd.Context(), f, proofs()) }
 	return cmd
 }
 
@@ -77,6 +78,15 @@ func newSelftest(a *app) *cobra.Command {
 func (e environment) required() []string {
 	text, _ := e.lookup("HETERO_REQUIRE")
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// namesOf lists what there are proofs for.
+func namesOf(all []proof) string {
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.name
+	}
+	return strings.Join(names, ", ")
 }
 
 // chosen reports whether the flags ask for p.
@@ -101,7 +111,7 @@ type selfReport struct {
 }
 
 // selftest runs the suites that were asked for. A single one that has failed decides the exit code.
-func (a *app) selftest(f *selftestFlags, all []proof) error {
+func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error {
 	match, err := conformance.ParseMatch(f.run)
 	if err != nil {
 		return usageError("--run: %w", err)
@@ -111,6 +121,11 @@ func (a *app) selftest(f *selftestFlags, all []proof) error {
 		out = a.env.stderr
 	}
 	required := a.env.required()
+	for _, name := range required {
+		if !slices.ContainsFunc(all, func(p proof) bool { return p.name == name }) {
+			return usageError("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
+		}
+	}
 	r := selfReport{Program: versionText(), Started: time.Now(), Missing: map[string]string{}, Suites: []*conformance.Result{}}
 	var failed, broken []string // devices, communicators
 	for _, p := range all {
@@ -122,7 +137,7 @@ func (a *app) selftest(f *selftestFlags, all []proof) error {
 		if why := p.missing(); why != nil {
 			good, r.Missing[p.name] = !must, why.Error()
 			fmt.Fprintf(out, "%-10s not there: %v\n", p.name, why)
-		} else if result := p.prove(out, conformance.Options{Match: match, Limit: f.limit, Short: f.short}); result != nil {
+		} else if result := p.prove(out, conformance.Options{Context: ctx, Match: match, Limit: f.limit, Short: f.short}); result != nil {
 			passed, wrong, skipped := result.Count()
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
@@ -134,6 +149,9 @@ func (a *app) selftest(f *selftestFlags, all []proof) error {
 		default:
 			failed = append(failed, p.name)
 		}
+	}
+	if err := ctx.Err(); err != nil { // what has not begun has not passed
+		return err
 	}
 	r.Seconds = time.Since(r.Started).Seconds()
 	if f.json != "" {

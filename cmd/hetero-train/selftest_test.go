@@ -47,6 +47,12 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	if o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE=shm,local"); o.code != exitCommunication || !strings.Contains(o.stderr, "selftest: failed: shm") {
 		t.Errorf("HETERO_REQUIRE=shm,local: got exit code %d and\n%s", o.code, o.stderr)
 	}
+	for _, names := range []string{"gpu", "local,cppu"} {
+		o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE="+names)
+		if o.code != exitUsage || !strings.Contains(o.stderr, "HETERO_REQUIRE: nothing proves") {
+			t.Errorf("HETERO_REQUIRE=%s: got exit code %d and\n%s", names, o.code, o.stderr)
+		}
+	}
 	for _, c := range []struct {
 		args []string
 		says string
@@ -78,13 +84,13 @@ func TestSelftestTellsFailuresInFull(t *testing.T) {
 	}}
 	var out, messages strings.Builder
 	a := &app{env: environment{stdout: &out, stderr: &messages}}
-	err := a.selftest(&selftestFlags{devices: []string{"wrong"}, run: "/values/elementwise/neg"}, []proof{wrong})
+	err := a.selftest(t.Context(), &selftestFlags{devices: []string{"wrong"}, run: "/values/elementwise/neg"}, []proof{wrong})
 	if exitCode(err) != exitDevice || !strings.Contains(out.String(), "wrong      values     FAILED") || !strings.Contains(out.String(), "wrong/values/elementwise/neg") ||
 		!strings.Contains(out.String(), "element 0: got ") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 	wrong.missing = func() error { return errors.New("gone") }
-	if err := a.selftest(&selftestFlags{devices: []string{"all"}}, []proof{wrong}); exitCode(err) != exitUsage {
+	if err := a.selftest(t.Context(), &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exitCode(err) != exitUsage {
 		t.Errorf("nothing there: got %v, want exit code 2", err)
 	}
 }

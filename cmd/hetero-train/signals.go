@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"sync/atomic"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,6 +77,57 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 	return ctx, func() {
 		signal.Stop(signals)
 		signal.Reset(syscall.SIGPIPE)
+		close(done)
+		cancel(nil)
+	}
+}
+
+// tidyTime is how long a command that saves nothing may take to end once a signal has come.
+const tidyTime = 5 * time.Second
+
+// tidied makes cmd and the commands below it end by a signal with what is temporary removed, and the exit code of that signal.
+func tidied(cmd *cobra.Command) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		tidied(sub)
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, release := untilSignal(cmd.Context())
+		defer release()
+		cmd.SetContext(ctx)
+		err := run(cmd, args)
+		var s stopped
+		if err != nil && errors.As(context.Cause(ctx), &s) {
+			return withCode(s.saved(), s) // whatever it interrupted
+		}
+		return err
+	}
+	return cmd
+}
+
+// untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with a stopped as cause. A second signal ends the process at once, and so does
+// the first after tidyTime: what waits for standard input hears of no context.
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-done:
+		case got := <-signals:
+			signal.Stop(signals)
+			s := stopped{got.(syscall.Signal)}
+			cancel(s)
+			select {
+			case <-done:
+			case <-time.After(tidyTime):
+				os.Exit(s.saved())
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
 		close(done)
 		cancel(nil)
 	}
