@@ -28,7 +28,7 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
 		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},
 		{[]string{"--inputdir", empty}, "unknown flag: --inputdir"},
-		{[]string{"now"}, `takes no arguments, got "now"`},
+		{[]string{"now"}, "--output-dir is for comparisons; runs named as arguments are summed up where they are"},
 		{[]string{"--set", "train.epochs=3"}, "analyze reads finished ones"},
 		{[]string{"--confidence", "95"}, "confidence: got 95, want a number above 0 and below 1"},
 		{[]string{"--replicates", "5"}, "got 5, want 100 to 1000000"},

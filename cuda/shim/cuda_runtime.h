@@ -4,6 +4,8 @@
 // returns. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1).
 #pragma once
 
+#define HETERO_CUDA_SHIM 1
+
 #include <math.h>
 
 #include <cstddef>

@@ -46,6 +46,9 @@ inline Grid over(int64_t n) {
   return {blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks};
 }
 
+// What follows is for files with kernels: nvcc's, and the host's with the shim.
+#if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
+
 template <class... Params, class... Args> void launch(void (*kernel)(Params...), Grid grid, void *queue, Args... args) {
   const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
 #ifdef __CUDACC__
@@ -61,6 +64,8 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
 // The index of this thread in the grid, and how far the next element of a grid-stride loop is.
 __device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
+
+#endif
 
 using bf16 = __nv_bfloat16;
 using f16 = __half;

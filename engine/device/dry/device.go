@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 )
@@ -59,13 +58,14 @@ func (d *Device) Alloc(bytes int64) (device.Buffer, error) {
 
 // AllocHost implements device.Device.
 func (d *Device) AllocHost(bytes int64) (device.Buffer, error) {
-	const align = 64
 	if bytes < 0 {
 		return nil, fmt.Errorf("dry: alloc host memory: got %d bytes, want at least 0", bytes)
 	}
-	memory := make([]byte, bytes+align)
-	start := int(-uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % align)
-	return &buffer{dev: d, bytes: bytes, host: memory[start : start+int(bytes) : start+int(bytes)]}, nil
+	host, err := reserve(bytes)
+	if err != nil {
+		return nil, fmt.Errorf("dry: alloc %d bytes of host memory: %w: %w", bytes, device.ErrOutOfMemory, err)
+	}
+	return &buffer{dev: d, bytes: bytes, host: host}, nil
 }
 
 // Memory implements device.Device.
@@ -100,7 +100,13 @@ type buffer struct {
 }
 
 func (b *buffer) Bytes() int64 { return b.bytes }
-func (b *buffer) Host() []byte { return b.host }
+
+func (b *buffer) Host() []byte {
+	if b.host == nil {
+		return nil
+	}
+	return b.host[:b.bytes:b.bytes]
+}
 
 func (b *buffer) Free() error {
 	b.dev.mu.Lock()
@@ -110,9 +116,11 @@ func (b *buffer) Free() error {
 	}
 	if b.freed = true; b.host == nil {
 		b.dev.allocated -= b.bytes
+		return nil
 	}
+	host := b.host
 	b.host = nil
-	return nil
+	return giveBack(host)
 }
 
 // nothing is a program, a stream and an event: always done.

@@ -143,6 +143,8 @@ ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t param
       throw Invalid(name + ": " + e.what());
     } catch (const Unsupported &e) {
       throw Unsupported(name + ": " + e.what());
+    } catch (const OutOfMemory &e) {
+      throw OutOfMemory(name + ": " + e.what());
     } catch (const std::bad_alloc &) {
       throw;
     } catch (const std::exception &e) {

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "layout.h"
+#include "status.h"
 
 namespace hetero {
 
@@ -143,7 +144,19 @@ void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int6
   set_bytes(r.out[0]);
 }
 
+// oneDNN counts the pixels of a batch, and the rows of a matrix, in 32 bits; beyond that it divides by zero.
+static void want_countable(const Request &r) {
+  for (const Specs *side : {&r.in, &r.out})
+    for (const ht_spec &s : *side) {
+      const int64_t counted = s.ndim == 4 ? s.dims[0] * s.dims[2] * s.dims[3] : s.ndim > 0 ? s.dims[0] : 1;
+      if (counted > INT32_MAX)
+        throw OutOfMemory(describe(s) + ": got " + std::to_string(counted) + (s.ndim == 4 ? " pixels" : " rows") +
+                      " in a batch, want at most 2147483647: fewer samples at a time");
+    }
+}
+
 std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build) {
+  want_countable(r);
   Choice c = choose(build, p);
   if (c.rank < 0) return nullptr;
   if (p.pass == Pass::diff_weights) {
