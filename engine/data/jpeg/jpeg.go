@@ -51,10 +51,14 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
 	h, err := d.size(data)
-	if err == nil && scans > 1 && scans*h.Width*h.Height > maxScanPixels { // how large one scan may be, the data set says
-		return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, max(maxScanPixels/(h.Width*h.Height), 1))
+	pixels := h.Width * h.Height
+	switch {
+	case err != nil || scans*pixels <= maxScanPixels:
+		return h, err
+	case pixels > maxScanPixels:
+		return Header{}, fmt.Errorf("jpeg: %d x %d pixels, want at most %d in all", h.Width, h.Height, maxScanPixels)
 	}
-	return h, err
+	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, maxScanPixels/pixels)
 }
 
 // size reads the size with the library that is going to decode.
