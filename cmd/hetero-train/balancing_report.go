@@ -2,10 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math"
 	"os"
 	"path/filepath"
@@ -29,9 +26,9 @@ type balanceReport struct {
 	balancing *balancing
 	console   *console
 	dir       string
-	file      *os.File
+	lines     *stepLines
 	health    []balancer.Kind // of each rank, as last told
-	failed    bool            // to write, and it was said
+	failed    bool            // to write the curves, and it was said
 	last      decisionLine    // as written
 }
 
@@ -81,45 +78,12 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	}
 	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.file, err = openLines(filepath.Join(r.dir, decisionsFile), kept); err != nil {
-		return withCode(folderCode(err), fmt.Errorf("decisions of the balancer: %w", err))
+	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.log); err != nil {
+		return withCode(folderCode(err), err)
 	}
-	j.later(func() error { return r.file.Close() })
+	j.later(r.lines.close)
 	b.report = r
 	return nil
-}
-
-// openLines opens a file of one JSON object a line behind those of the first steps; later ones are of steps that come again.
-func openLines(path string, steps int64) (*os.File, error) {
-	text, err := os.ReadFile(path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	var kept []byte
-	for line := range bytes.Lines(text) {
-		var d struct{ Step int64 }
-		if json.Unmarshal(line, &d) == nil && d.Step <= steps && bytes.HasSuffix(line, []byte("\n")) {
-			kept = append(kept, line...)
-		}
-	}
-	temporary := path + ".tmp"
-	if err := os.WriteFile(temporary, kept, 0o644); err != nil {
-		return nil, err
-	}
-	if err := os.Rename(temporary, path); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o644)
-}
-
-// rolledBack drops what was decided in steps that come again.
-func (r *balanceReport) rolledBack(step int64) {
-	file, err := openLines(filepath.Join(r.dir, decisionsFile), step)
-	if err == nil {
-		err = r.file.Close()
-		r.file = file
-	}
-	r.warn(err)
 }
 
 // decided tells of one decision.
@@ -158,11 +122,7 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 		line.Ranks = append(line.Ranks, l)
 	}
 	r.last = line
-	text, err := json.Marshal(line)
-	if err == nil {
-		_, err = r.file.Write(append(text, '\n'))
-	}
-	r.warn(err)
+	r.lines.add(line)
 }
 
 // waited is how long a rank waited for slower ones, and all others for it, in s a step of the window.
@@ -174,11 +134,11 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
 
-// warn tells of the first failure to write; training goes on.
+// warn tells of the first failure to write curves; training goes on.
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
-		r.balancing.job.opts.log.Warn("what the balancer decides is not kept", "error", err)
+		r.balancing.job.opts.log.Warn("the curves that the balancer fits are not kept", "error", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"math"
 	"os"
 	"os/exec"
@@ -179,12 +180,16 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 	if err := os.WriteFile(path, []byte(`{"step":10}`+"\n"+`{"step":20}`+"\n"+`{"step":5}`+"\n"+`{"step":1`), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	f, err := openLines(path, 10)
+	l, err := openLines("decisions", path, 10, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.WriteString(`{"step":15}` + "\n")
-	f.Close()
+	l.add(map[string]int{"step": 15})
+	l.add(map[string]int{"step": 16})
+	l.rolledBack(15)
+	if err := l.close(); err != nil {
+		t.Error(err)
+	}
 	if got, want := string(readFile(t, path)), `{"step":10}`+"\n"+`{"step":5}`+"\n"+`{"step":15}`+"\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -17,11 +14,8 @@ const normsFile = "norms.jsonl"
 
 // norms is the observer that writes it.
 type norms struct {
-	job    *job
-	path   string
-	file   *os.File
-	failed bool // to write, and it was said
-	line   normsLine
+	*stepLines
+	line normsLine
 }
 
 // normsLine is a line of the file.
@@ -43,13 +37,12 @@ func (j *job) openNorms(resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	n := &norms{job: j, path: filepath.Join(j.run.LogDir(), normsFile), line: normsLine{Params: map[string]normsPart{}}}
-	var err error
-	if n.file, err = openLines(n.path, kept); err != nil {
-		return nil, fmt.Errorf("norms of parameters: %w", err)
+	file, err := openLines("norms of parameters", filepath.Join(j.run.LogDir(), normsFile), kept, j.opts.log)
+	if err != nil {
+		return nil, err
 	}
-	j.later(func() error { return n.file.Close() })
-	return n, nil
+	j.later(file.close)
+	return &norms{stepLines: file, line: normsLine{Params: map[string]normsPart{}}}, nil
 }
 
 // StepDone implements train.Observer.
@@ -61,36 +54,17 @@ func (n *norms) StepDone(r *train.StepRecord) {
 	for _, p := range r.Norms {
 		n.line.Params[p.Name] = normsPart{experiment.Number(p.Gradient), experiment.Number(p.Weight), experiment.Number(p.Update)}
 	}
-	text, err := json.Marshal(n.line)
-	if err == nil {
-		_, err = n.file.Write(append(text, '\n'))
-	}
-	n.tell(err)
-}
-
-// tell warns once until writing succeeds again.
-func (n *norms) tell(err error) {
-	if err != nil && !n.failed {
-		n.job.opts.log.Warn("norms of parameters are not written", "error", err)
-	}
-	n.failed = err != nil
+	n.add(n.line)
 }
 
 // RolledBack implements train.Observer: lines of steps that come again go.
-func (n *norms) RolledBack(step int64) {
-	file, err := openLines(n.path, step)
-	if err == nil {
-		err = n.file.Close()
-		n.file = file
-	}
-	n.tell(err)
-}
+func (n *norms) RolledBack(step int64) { n.rolledBack(step) }
 
 // EvalDone implements train.Observer.
 func (*norms) EvalDone(train.Evaluation) {}
 
 // Saving implements train.Observer: a run that resumes from the checkpoint has the lines of every step before it.
-func (n *norms) Saving() { n.tell(n.file.Sync()) }
+func (n *norms) Saving() { n.sync() }
 
 // Saved implements train.Observer.
 func (*norms) Saved(checkpoint.Saved, time.Duration) {}

@@ -105,7 +105,7 @@ func (o *records) each(do func(*runtime.Writer) error) {
 func (o *records) RolledBack(step int64) {
 	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
 	if b := o.job.balancing; b != nil && b.report != nil {
-		b.report.rolledBack(step)
+		b.report.lines.rolledBack(step)
 	}
 }
 

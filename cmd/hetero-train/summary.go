@@ -2,8 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"path/filepath"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -73,20 +74,20 @@ func (j *job) files(s *analysis.Summary) string {
 	return fmt.Sprintf("%s (%s, %s)", j.run.Dir, filepath.Join(j.run.LogDir(), summaryFile), filepath.Join(j.run.Dir, "results", "results.md"))
 }
 
-// writeSummary writes logs/summary.json, in one step, and logs/latency_histogram.png.
+// writeSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.
 func writeSummary(logs string, s *analysis.Summary) error {
 	text, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(logs, summaryFile)
-	if err := os.WriteFile(path+".tmp", append(text, '\n'), 0o644); err != nil {
-		return errors.Join(err, os.Remove(path+".tmp"))
-	}
-	if err := os.Rename(path+".tmp", path); err != nil {
+	err = experiment.Replace(filepath.Join(logs, summaryFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
 		return err
 	}
-	return figures.Latency(filepath.Join(logs, latencyFile), s)
+	return experiment.Replace(filepath.Join(logs, latencyFile), func(w io.Writer) error { return figures.Latency(w, s) })
 }
 
 // sumUp is analyze for single runs.

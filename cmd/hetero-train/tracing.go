@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
@@ -144,10 +145,6 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 
 // writeTrace writes a timeline, in one step, with what it explains.
 func writeTrace(path string, ranks []trace.Rank) error {
-	file, err := os.Create(path + ".tmp")
-	if err != nil {
-		return err
-	}
 	all := explained(ranks)
 	facts := map[string]any{"program": versionText(), "steps": all.steps, "explained": all.mean, "explained_least": all.least, "started": startOf(ranks)}
 	for kind, share := range all.kinds {
@@ -160,14 +157,7 @@ func writeTrace(path string, ranks []trace.Rank) error {
 		}
 	}
 	facts["clock_offset_seconds"] = offsets
-	err = errors.Join(trace.WriteTimeline(file, ranks, facts), file.Close())
-	if err == nil {
-		err = os.Rename(path+".tmp", path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(path+".tmp"))
-	}
-	return nil
+	return experiment.Replace(path, func(w io.Writer) error { return trace.WriteTimeline(w, ranks, facts) })
 }
 
 // startOf is when the first span began, by rank 0's clock.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -470,5 +471,27 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	}
 	if entries, _ := os.ReadDir(outside); len(entries) != 0 {
 		t.Errorf("written outside: %v", entries)
+	}
+}
+
+// TestAFileIsReplacedWholeOrNotAtAll: also where what writes it fails half-way.
+func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "summary.json")
+	refused := errors.New("no")
+	for _, c := range []struct {
+		text string
+		fail error
+		want string
+	}{{"first", nil, "first"}, {"half of the sec", refused, "first"}, {"second", nil, "second"}} {
+		err := Replace(path, func(w io.Writer) error {
+			_, err := io.WriteString(w, c.text)
+			return errors.Join(err, c.fail)
+		})
+		text, readErr := os.ReadFile(path)
+		list, listErr := os.ReadDir(dir)
+		if !errors.Is(err, c.fail) || readErr != nil || listErr != nil || string(text) != c.want || len(list) != 1 {
+			t.Errorf("write %q: got %v, file %q, %d files, want %q alone", c.text, err, text, len(list), c.want)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 )
 
@@ -54,44 +53,4 @@ func (r *Run) keepPreviousConfig() error {
 		}
 		return r.root.Rename(filepath.Join(configsFolder, resolvedFile), name)
 	}
-}
-
-// replace makes the file name, relative to the run's folder, hold text: atomically and durably.
-func (r *Run) replace(name string, text []byte) (err error) {
-	temporary := name + ".tmp"
-	defer func() {
-		if err != nil {
-			err = errors.Join(folderError("write", filepath.Join(r.Dir, name), err), r.removeIfThere(temporary))
-		}
-	}()
-	file, err := r.root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(text)
-	if err == nil {
-		err = file.Sync()
-	}
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return err
-	}
-	if err := r.root.Rename(temporary, name); err != nil {
-		return err
-	}
-	dir, err := r.root.Open(filepath.Dir(name))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return dir.Sync()
-}
-
-func (r *Run) removeIfThere(name string) error {
-	if err := r.root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package figures
 import (
 	"fmt"
 	"image/color"
+	"io"
 	"math"
 	"slices"
 
@@ -16,9 +17,9 @@ import (
 // latencyBins is how many bins a histogram has.
 const latencyBins = 60
 
-// Latency draws the histogram of a run's step times into the PNG file path, one colour a rank, with that of its all-reduces below where
+// Latency draws the histogram of a run's step times as a PNG, one colour a rank, with that of its all-reduces below where
 // there are several ranks.
-func Latency(path string, s *analysis.Summary) error {
+func Latency(w io.Writer, s *analysis.Summary) error {
 	steps := make([][]float32, len(s.PerRank))
 	sums := make([][]float32, len(s.PerRank))
 	for i := range s.PerRank {
@@ -26,17 +27,20 @@ func Latency(path string, s *analysis.Summary) error {
 	}
 	top, err := histogram(fmt.Sprintf("%s: step latency", s.Run), "time of a step as each rank measured it (ms)", steps)
 	if err != nil {
-		return fmt.Errorf("draw %s: %w", path, err)
+		return fmt.Errorf("draw the histogram of latencies: %w", err)
 	}
 	plots := []*plot.Plot{top}
 	if s.Ranks > 1 {
 		below, err := histogram("All-reduce latency", "time of a step's sums of gradients, hidden or not (ms)", sums)
 		if err != nil {
-			return fmt.Errorf("draw %s: %w", path, err)
+			return fmt.Errorf("draw the histogram of latencies: %w", err)
 		}
 		plots = append(plots, below)
 	}
-	return savePNG(path, width, vg.Length(len(plots))*height, plots...)
+	if _, err := pngOf(width, vg.Length(len(plots))*height, plots...).WriteTo(w); err != nil {
+		return fmt.Errorf("draw the histogram of latencies: %w", err)
+	}
+	return nil
 }
 
 // histogram counts the times of each rank in common bins. The slowest half percent, which would make the rest a single bar, is counted in

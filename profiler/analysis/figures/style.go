@@ -84,17 +84,17 @@ func newPlot(title, x, y string) *plot.Plot {
 func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
 	svg := vgsvg.NewWith(vgsvg.UseWH(w, h), vgsvg.EmbedFonts(true))
 	drawColumn(svg, plots)
-	if err := savePNG(filepath.Join(dir, name+".png"), w, h, plots...); err != nil {
+	if err := write(filepath.Join(dir, name+".png"), pngOf(w, h, plots...)); err != nil {
 		return err
 	}
 	return write(filepath.Join(dir, name+".svg"), svg)
 }
 
-// savePNG is save for one file.
-func savePNG(path string, w, h vg.Length, plots ...*plot.Plot) error {
+// pngOf draws them for a PNG file.
+func pngOf(w, h vg.Length, plots ...*plot.Plot) vgimg.PngCanvas {
 	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
 	drawColumn(png, plots)
-	return write(path, png)
+	return png
 }
 
 func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {

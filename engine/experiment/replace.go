@@ -1,0 +1,67 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Replace makes the file path hold what write writes: all of it or what it held before, also over a loss of power.
+func Replace(path string, write func(io.Writer) error) error {
+	dir, err := os.OpenRoot(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err := replaceIn(dir, filepath.Base(path), write); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return nil
+}
+
+// replace is Replace for the file name, relative to the run's folder.
+func (r *Run) replace(name string, text []byte) error {
+	err := replaceIn(r.root, name, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+	return folderError("write", filepath.Join(r.Dir, name), err)
+}
+
+func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err error) {
+	temporary := name + ".tmp"
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeIfThere(root, temporary))
+		}
+	}()
+	file, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	if err != nil {
+		return err
+	}
+	if err = write(file); err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err != nil {
+		return err
+	}
+	if err := root.Rename(temporary, name); err != nil {
+		return err
+	}
+	dir, err := root.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return dir.Sync()
+}
+
+func removeIfThere(root *os.Root, name string) error {
+	if err := root.Remove(name); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
