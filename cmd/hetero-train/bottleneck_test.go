@@ -2,12 +2,16 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -92,5 +96,20 @@ func TestBottleneckSettingsAreThoseInEffect(t *testing.T) {
 	want.Policy, want.DataWorkers, want.AutoBuckets = "fixed", 3, false
 	if got := bottleneckSettings(c, 6, "f32"); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// TestEventsThatFindNoRoomAreExitCode7: the user's folder is as it should be, the disk is full.
+func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	j := &job{cfg: &config.Config{}, run: &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}}
+	if err := os.Mkdir(j.run.LogDir(), 0o755); err != nil { // with the disk's own folder the last that it takes
+		t.Fatal(err)
+	}
+	j.cfg.Profile.TensorBoardInterval = 1
+	if _, err := j.watchers(nil, nil, nil); exitCode(err) != exitIO || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, exit code %d, want %d", err, exitCode(err), exitIO)
 	}
 }

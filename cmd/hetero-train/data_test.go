@@ -226,7 +226,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},
-		{"data", "inspect", "@" + pipe}, {"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
+		{"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
 		late := time.AfterFunc(patience, func() { panic(fmt.Sprintf("%v waits for ever", args)) })
 		if o := execute(args); o.code == exitDone || o.code == exitUnexpected {
 			t.Errorf("%v: got exit code %d: %s%s", args, o.code, o.stdout, o.stderr)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -92,5 +94,19 @@ func TestSelftestTellsFailuresInFull(t *testing.T) {
 	wrong.missing = func() error { return errors.New("gone") }
 	if err := a.selftest(t.Context(), &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exitCode(err) != exitUsage {
 		t.Errorf("nothing there: got %v, want exit code 2", err)
+	}
+}
+
+func TestAStoppedSelftestBeginsNothing(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	begun := 0
+	p := proof{name: "two", missing: func() error { return nil }, check: func(t conformance.T) {
+		for _, name := range []string{"first", "second"} {
+			t.Run(name, func(conformance.T) { begun++; cancel() })
+		}
+	}}
+	a := &app{env: environment{stdout: io.Discard, stderr: io.Discard}}
+	if err := a.selftest(ctx, &selftestFlags{devices: []string{"all"}}, []proof{p, p}); !errors.Is(err, context.Canceled) || begun != 1 {
+		t.Errorf("got %v and %d checks begun, want the first alone", err, begun)
 	}
 }

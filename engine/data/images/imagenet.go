@@ -194,7 +194,7 @@ func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...)
 
 // eachLine visits the lines of a text that are not empty. What cannot be shown on a terminal is refused.
 func eachLine(name string, visit func(line string) error) error {
-	f, _, err := regular.Open(name)
+	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}

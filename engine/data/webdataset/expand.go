@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // maxShards bounds what braces may stand for.
@@ -76,7 +74,7 @@ const maxListLine = 64 << 10 // bytes
 
 // fromList reads a list of patterns.
 func fromList(path string) ([]string, error) {
-	f, _, err := regular.Open(path)
+	f, err := os.Open(path) // perhaps what another program writes: it is read once, from its beginning
 	if err != nil {
 		return nil, err
 	}
