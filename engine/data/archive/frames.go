@@ -18,7 +18,9 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type frames struct {
 	r       io.ReaderAt
 	size    int64 // bytes of r
-	next    int64 // place of the frame after this one
+	start   int64 // place of this frame
+	next    int64 // and of the one after it
+	given   int64 // bytes handed out of this frame
 	decoder *zstd.Decoder
 	open    bool // a frame is being read
 	chunks  []Chunk
@@ -47,16 +49,36 @@ func (f *frames) Read(p []byte) (int, error) {
 			continue
 		}
 		n, err := f.decoder.Read(p)
+		if n > 0 {
+			f.note(p[:n])
+		}
 		if err == io.EOF {
-			f.open, err = false, nil
+			f.open, err = false, f.checkSize()
 		}
 		if n > 0 || err != nil {
-			last := &f.chunks[len(f.chunks)-1]
-			last.Sum = crc32.Update(last.Sum, castagnoli, p[:n])
-			f.out += int64(n)
 			return n, err
 		}
 	}
+}
+
+// note takes in what a frame gives. Its first bytes make it part of a chunk: frames that hold nothing are in none.
+func (f *frames) note(out []byte) {
+	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes || f.start-f.chunks[n-1].In >= storedBytes) {
+		f.chunks = append(f.chunks, Chunk{Out: f.out, In: f.start})
+	}
+	last := &f.chunks[len(f.chunks)-1]
+	last.End = f.next
+	last.Sum = crc32.Update(last.Sum, castagnoli, out)
+	f.given += int64(len(out))
+	f.out += int64(len(out))
+}
+
+// checkSize refuses a frame that is stored in far more bytes than it holds: a chunk is read in one go.
+func (f *frames) checkSize() error {
+	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
+		return fmt.Errorf("zstd frame at byte %d: %d bytes that hold %d: %w", f.start, stored, f.given, ErrRefused)
+	}
+	return nil
 }
 
 // begin opens the next frame that holds data; io.EOF says that there is none.
@@ -66,16 +88,12 @@ func (f *frames) begin() error {
 		if err != nil {
 			return fmt.Errorf("zstd frame at byte %d: %w", f.next, err)
 		}
-		start := f.next
-		f.next = end
+		f.start, f.next = f.next, end
 		if skippable {
 			continue
 		}
-		if n := len(f.chunks); n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes {
-			f.chunks = append(f.chunks, Chunk{Out: f.out, In: start})
-		}
-		f.open = true
-		return f.decoder.Reset(io.NewSectionReader(f.r, start, end-start))
+		f.open, f.given = true, 0
+		return f.decoder.Reset(io.NewSectionReader(f.r, f.start, end-f.start))
 	}
 	return io.EOF
 }

@@ -19,10 +19,12 @@ import (
 type Random struct {
 	limit int64 // bytes
 
-	mu     sync.Mutex
-	chunks map[chunkKey]*chunk
-	recent *list.List // of *chunk, the last used first
-	held   int64      // bytes
+	mu       sync.Mutex
+	room     sync.Cond // told whenever a chunk has been decompressed
+	chunks   map[chunkKey]*chunk
+	recent   *list.List // of *chunk, the last used first
+	held     int64      // bytes, those of chunks in flight included
+	inFlight int        // chunks that are being decompressed
 
 	inflaters sync.Pool
 }
@@ -34,6 +36,7 @@ type chunkKey struct {
 
 type chunk struct {
 	key   chunkKey
+	size  int64         // bytes
 	ready chan struct{} // closed when out and err are set
 	out   []byte
 	err   error
@@ -42,7 +45,9 @@ type chunk struct {
 
 // NewRandom keeps up to limit bytes of decompressed chunks in memory.
 func NewRandom(limit int64) *Random {
-	return &Random{limit: limit, chunks: map[chunkKey]*chunk{}, recent: list.New()}
+	c := &Random{limit: limit, chunks: map[chunkKey]*chunk{}, recent: list.New()}
+	c.room.L = &c.mu
+	return c
 }
 
 // ReadAt fills p with the bytes from offset on of the archive that l describes and r holds. number tells archives
@@ -73,48 +78,62 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 	return nil
 }
 
-// chunk returns a decompressed chunk, from memory where it is kept.
+// chunk returns a decompressed chunk, from memory where it is kept. One for which there is no room beside those in flight waits for them;
+// alone it may be larger than the limit.
 func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
+	size := l.chunkSize(key.number)
 	c.mu.Lock()
-	if e, ok := c.chunks[key]; ok {
-		c.recent.MoveToFront(e.at)
-		c.mu.Unlock()
-		<-e.ready
-		return e.out, e.err
+	for {
+		if e, ok := c.chunks[key]; ok {
+			c.recent.MoveToFront(e.at)
+			c.mu.Unlock()
+			<-e.ready
+			return e.out, e.err
+		}
+		if c.makeRoom(size); c.held+size <= c.limit || c.inFlight == 0 {
+			break
+		}
+		c.room.Wait()
 	}
-	e := &chunk{key: key, ready: make(chan struct{})}
+	e := &chunk{key: key, size: size, ready: make(chan struct{})}
 	e.at = c.recent.PushFront(e)
 	c.chunks[key] = e
-	size := l.chunkSize(key.number)
 	c.held += size
+	c.inFlight++
 	c.mu.Unlock()
 
 	e.out, e.err = c.decode(r, l, key.number)
-	close(e.ready)
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.inFlight--
+	close(e.ready)
 	if e.err != nil {
-		c.forget(e, size) // the next read tries again
+		c.forget(e) // the next read tries again
 	}
-	for c.held > c.limit && c.recent.Len() > 0 {
-		last := c.recent.Back().Value.(*chunk)
-		select {
-		case <-last.ready:
-		default:
-			return e.out, e.err // still being decompressed; whoever does that makes room
-		}
-		c.forget(last, int64(len(last.out)))
-	}
+	c.makeRoom(0)
+	c.room.Broadcast()
 	return e.out, e.err
 }
 
-// forget drops a chunk; readers that hold it keep it. The lock is held.
-func (c *Random) forget(e *chunk, size int64) {
-	if c.chunks[e.key] == e {
-		delete(c.chunks, e.key)
-		c.recent.Remove(e.at)
-		c.held -= size
+// makeRoom drops the chunks used longest ago until size more bytes fit, or all others are in flight. The lock is held.
+func (c *Random) makeRoom(size int64) {
+	for at := c.recent.Back(); at != nil && c.held+size > c.limit; {
+		e, before := at.Value.(*chunk), at.Prev()
+		select {
+		case <-e.ready:
+			c.forget(e)
+		default:
+		}
+		at = before
 	}
+}
+
+// forget drops a chunk; readers that hold it keep it. The lock is held.
+func (c *Random) forget(e *chunk) {
+	delete(c.chunks, e.key)
+	c.recent.Remove(e.at)
+	c.held -= e.size
 }
 
 // decode decompresses chunk k and compares its checksum with that of the scan.
@@ -162,11 +181,7 @@ var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 const maxChunk = 8 << 30
 
 func (c *Random) unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
-	end := l.Stored // the frames of a chunk, and what is skipped between them
-	if k+1 < len(l.Chunks) {
-		end = l.Chunks[k+1].In
-	}
-	in := make([]byte, end-l.Chunks[k].In)
+	in := make([]byte, l.Chunks[k].End-l.Chunks[k].In)
 	if n, err := r.ReadAt(in, l.Chunks[k].In); n < len(in) {
 		return nil, err
 	}

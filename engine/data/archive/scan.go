@@ -48,12 +48,18 @@ type Layout struct {
 type Chunk struct {
 	Out    int64  // place in the plain tar, bytes; the chunk ends where the next begins
 	In     int64  // place in the file; gzip: bits, zstd: bytes
+	End    int64  // zstd: end of its last frame in the file, bytes
 	Window []byte // gzip: output before Out that is copied from
 	Sum    uint32 // CRC-32C of the output
 }
 
-// chunkBytes is the least size of a chunk. Reading a sample costs decompressing the chunks it lies in.
-const chunkBytes = 256 << 10
+const (
+	// chunkBytes is the least size of a chunk. Reading a sample costs decompressing the chunks it lies in.
+	chunkBytes = 256 << 10
+	// storedBytes is how far behind the begin of a zstd chunk another of its frames may begin in the file: what lies between frames is
+	// read with them.
+	storedBytes = 1 << 20
+)
 
 // Largest is the size of the largest chunk in bytes; 0 where nothing is compressed.
 func (l *Layout) Largest() int64 {
@@ -128,10 +134,19 @@ func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("layout without chunks")
 	}
+	most := l.Stored
+	if l.Compression == Gzip {
+		most *= 8 // bits
+	}
+	last := int64(0)
 	for k, c := range l.Chunks {
-		if c.In < 0 || k == 0 && c.Out != 0 || l.chunkSize(k) < 0 {
+		if k == 0 && c.Out != 0 || l.chunkSize(k) < 0 {
 			return fmt.Errorf("chunk %d at %d of %d bytes", k, c.Out, l.Size)
 		}
+		if c.In < last || c.In > most || l.Compression == Zstd && (c.End <= c.In || c.End > most) {
+			return fmt.Errorf("chunk %d is stored at %d to %d of %d bytes", k, c.In, c.End, l.Stored)
+		}
+		last = max(c.In, c.End)
 	}
 	return nil
 }

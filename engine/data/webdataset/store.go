@@ -46,7 +46,7 @@ func identify(path string, f *os.File) (identity, error) {
 }
 
 // An index file is this line, the SHA-256 of what follows, and a gob of index, compressed with zstd.
-const indexFormat = "hetero-train shard index 1\n"
+const indexFormat = "hetero-train shard index 2\n"
 
 const maxIndexBytes = 1 << 30 // of the gob
 
