@@ -33,7 +33,7 @@ func (d *Data) Keys() []Key {
 		Choice(&d.Dataset, "dataset", "synthetic_image").
 			Doc("Which data set, see the list of data sets below."),
 		String(&d.Path, "path", "").
-			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar` / `.tar.gz` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
+			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
 		Choice(&d.Fallback, "fallback", "", "", "synthetic_image", "synthetic_text").
 			Doc("Synthetic data to train on where the download of the data set cannot be had, said loudly at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
 		Choice(&d.Download, "download", "auto", "auto", "never").

@@ -1,4 +1,4 @@
-// Package images reads a folder of class folders that hold JPEG and PNG files, or a tar or tar.gz of one.
+// Package images reads a folder of class folders that hold JPEG and PNG files, or a tar, tar.gz or tar.zst of one.
 //
 // Two arrangements are known, with or without one more folder around them:
 //

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/regular"
@@ -155,14 +156,13 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 func readValLabels(name string) (map[string]string, error) {
 	labels := map[string]string{}
 	err := eachLine(name, func(line string) error {
-		image, rest, ok := strings.Cut(strings.ReplaceAll(line, ",", " "), " ")
-		fields := strings.Fields(rest)
-		if !ok || len(fields) == 0 {
+		fields := strings.FieldsFunc(line, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
+		if len(fields) < 2 {
 			return fmt.Errorf("%.100q, want an image and its class", line)
 		}
-		if image != "ImageId" { // the title
-			image = path.Base(image)
-			labels[strings.TrimSuffix(image, path.Ext(image))] = fields[0]
+		if fields[0] != "ImageId" { // the title
+			image := path.Base(fields[0])
+			labels[strings.TrimSuffix(image, path.Ext(image))] = fields[1]
 		}
 		return nil
 	})
@@ -179,8 +179,7 @@ type ClassName struct {
 func ReadClassNames(name string) ([]ClassName, error) {
 	var names []ClassName
 	err := eachLine(name, func(line string) error {
-		first, _, _ := strings.Cut(line, " ")
-		names = append(names, ClassName{first, line})
+		names = append(names, ClassName{strings.Fields(line)[0], line})
 		return nil
 	})
 	if err == nil && len(names) == 0 {
@@ -199,8 +198,14 @@ func eachLine(name string, visit func(line string) error) error {
 		return err
 	}
 	defer f.Close() // is only read
-	lines := bufio.NewScanner(io.LimitReader(f, maxTextBytes))
-	for n := 1; lines.Scan(); n++ {
+	return eachLineOf(f, name, maxTextBytes, visit)
+}
+
+// eachLineOf visits the lines of r; more than most bytes are an error.
+func eachLineOf(r io.Reader, name string, most int64, visit func(line string) error) error {
+	in := &io.LimitedReader{R: r, N: most + 1}
+	lines := bufio.NewScanner(in)
+	for n := 1; lines.Scan() && in.N > 0; n++ {
 		line := strings.TrimSpace(lines.Text())
 		if line == "" {
 			continue
@@ -212,5 +217,11 @@ func eachLine(name string, visit func(line string) error) error {
 			return fmt.Errorf("%s, line %d: %w", name, n, err)
 		}
 	}
-	return lines.Err()
+	if in.N <= 0 {
+		return fmt.Errorf("%s: more than the %d bytes that a list may have", name, most)
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
 }

@@ -151,3 +151,26 @@ func TestAClassTarThatIsCutIsDamage(t *testing.T) {
 		t.Error("cut to half: no error")
 	}
 }
+
+func TestAListThatIsTooLongIsAnError(t *testing.T) {
+	for text, want := range map[string]bool{"a 1\nb 2\n": true, "a 1\nb 2\nc": false, "a 1\nb 2\nc 3\nd 4\n": false} {
+		n := 0
+		err := eachLineOf(strings.NewReader(text), "list", 8, func(string) error { n++; return nil })
+		if want && (err != nil || n != 2) || !want && (err == nil || !strings.Contains(err.Error(), "list: more than the 8 bytes")) {
+			t.Errorf("%q: %d lines, %v", text, n, err)
+		}
+	}
+}
+
+func TestListsMayHaveTabs(t *testing.T) {
+	dir := t.TempDir()
+	writeText(t, filepath.Join(dir, "val.txt"), "val/a.JPEG\tn02\nb.JPEG \t 7\nc.JPEG,n01 1 2 3 4\n")
+	labels, err := readValLabels(filepath.Join(dir, "val.txt"))
+	if err != nil || labels["a"] != "n02" || labels["b"] != "7" || labels["c"] != "n01" || len(labels) != 3 {
+		t.Errorf("got %q, %v", labels, err)
+	}
+	writeText(t, filepath.Join(dir, "names"), "n01\ttench\n")
+	if names, err := ReadClassNames(filepath.Join(dir, "names")); err != nil || names[0].Folder != "n01" {
+		t.Errorf("got %q, %v", names, err)
+	}
+}

@@ -21,7 +21,7 @@ const (
 	defaultMaxPixels = 64 << 20
 	maxValFraction   = 0.9
 
-	layoutAdvice = "want a folder, tar or tar.gz with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
+	layoutAdvice = "want a folder, tar, tar.gz or tar.zst with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
 	cacheAdvice  = "set data.cache_dir to a folder that can be written and has room for the expanded archive, or unpack the archive and give data.path the folder"
 )
 
@@ -34,7 +34,7 @@ type Options struct {
 	// ValFraction is the share of each class that is held out where the data have no val/ or test/; 0 … 0.9. At least
 	// one sample of each class stays for training, and one is held out of each class of two and more if it is above 0.
 	ValFraction float64
-	CacheDir    string // where a tar.gz is expanded
+	CacheDir    string // where a tar.gz or tar.zst is expanded
 
 	DecodeOptions
 	Limits archive.Limits // of an archive; MemberBytes bounds the files of a folder, too
