@@ -30,6 +30,6 @@ func (d *DataInput) Keys() []Key {
 		Choice(&d.Corrupt, "corrupt", "error", "error", "skip").
 			Doc("What an image that cannot be read or decoded does. `error`: it ends the run (exit 3). `skip`: another sample takes its place, the same on every rank and after every resume, and it is counted."),
 		Int(&d.CorruptLimit, "corrupt_limit", 100).Unit("samples").AtLeast(1).
-			Doc("With `corrupt = \"skip\"`: more unreadable samples than this, in one epoch over all ranks, end the run (exit 3)."),
+			Doc("With `corrupt = \"skip\"`: more unreadable samples than this, in one epoch or evaluation over all ranks, end the run (exit 3)."),
 	}
 }
