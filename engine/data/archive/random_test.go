@@ -42,7 +42,7 @@ func (h holes) ReadAt(p []byte, offset int64) (int, error) {
 // TestSkippedBytesOfAShardAreNotRead: frames that decoders skip may be as large as their writer likes, and cost nothing in a sparse file.
 func TestSkippedBytesOfAShardAreNotRead(t *testing.T) {
 	plain := photos(t, 20)
-	const few = 10_000 // in the same chunk as what follows the gap, were there none
+	const few = 10_000                                    // in the same chunk as what follows the gap, were there none
 	skip := []byte{0x50, 0x2A, 0x4D, 0x18, 0, 0, 0, 0x40} // 1 GiB
 	h := holes{gap: 1 << 30, parts: [][]byte{append(zstds(t, plain[:few], few), skip...), append(zstds(t, plain[few:], 100_000), skip...), zstds(t, nil, 1)}}
 	var l Layout
