@@ -106,30 +106,30 @@ func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.
 		return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
 			Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
 	case "webdataset":
-		names, err := shardClassNames(d)
+		names, found, err := shardClassNames(d)
 		if err != nil {
 			return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
 		}
-		return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
+		return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
 			Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
 	}
 	return data.Splits{}, usageError("data.dataset: this program was built without data set %q", name)
 }
 
-// shardClassNames reads the names of numeric labels: the configured list, or one that lies beside the shards.
-func shardClassNames(d config.Data) ([]string, error) {
+// shardClassNames reads the names of numeric labels: the configured list, or one that was found beside the shards.
+func shardClassNames(d config.Data) (names []string, found string, err error) {
 	file := d.ClassNames
 	if file == "" {
-		if file = images.FindClassNames(d.Path, filepath.Dir(d.Path)); file == "" {
-			return nil, nil
+		found = images.FindClassNames(d.Path, filepath.Dir(d.Path))
+		if file = found; file == "" {
+			return nil, "", nil
 		}
 	}
 	lines, err := images.ReadClassNames(file)
-	names := make([]string, len(lines))
-	for i, l := range lines {
-		names[i] = l.Line
+	for _, l := range lines {
+		names = append(names, l.Line)
 	}
-	return names, err
+	return names, found, err
 }
 
 func decodeOptions(d config.Data) images.DecodeOptions {

@@ -1,6 +1,7 @@
 package webdataset
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 )
 
 const (
-	maxLabelBytes = 256     // of a class name or number
-	maxJSONBytes  = 1 << 20 // of a .json member
+	maxLabelBytes = 256       // of a class name or number
+	maxJSONBytes  = 1 << 20   // of a .json member
+	maxNamesBytes = 256 << 20 // of all keys and labels of a shard
 )
 
 // index is what is known of a shard. Its fields are exported so that it can be stored.
@@ -34,7 +36,8 @@ type index struct {
 type grouper struct {
 	out   index
 	texts map[string]int32
-	seen  map[string]bool // keys of all samples
+	seen  map[keyHash]struct{} // of the keys of all samples
+	names int64                // bytes of keys and labels that are kept
 
 	open     bool
 	key      string
@@ -44,10 +47,18 @@ type grouper struct {
 	rank     int // of what label is from, in labelEnds; len(labelEnds) while there is none
 }
 
+// keyHash is the first half of a SHA-256: keys may be long, and whoever writes a shard chooses them.
+type keyHash [sha256.Size / 2]byte
+
+func hashKey(key string) keyHash {
+	sum := sha256.Sum256([]byte(key))
+	return keyHash(sum[:sha256.Size/2])
+}
+
 var labelEnds = []string{"cls", "json", "txt"}
 
 func newGrouper() *grouper {
-	return &grouper{texts: map[string]int32{}, seen: map[string]bool{}}
+	return &grouper{texts: map[string]int32{}, seen: map[keyHash]struct{}{}}
 }
 
 // split cuts a member's name into key and extension.
@@ -83,11 +94,10 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 		if err := g.finish(); err != nil {
 			return err
 		}
-		if g.seen[key] {
+		if _, seen := g.seen[hashKey(key)]; seen {
 			return fmt.Errorf("sample %.200q appears twice, or its files do not follow one another", key)
 		}
 		g.open, g.key, g.imageEnd, g.label, g.rank = true, key, "", "", len(labelEnds)
-		g.seen[key] = true
 	}
 	switch end {
 	case "jpg", "jpeg", "png":
@@ -186,11 +196,17 @@ func (g *grouper) finish() error {
 	if g.rank == len(labelEnds) {
 		return fmt.Errorf("sample %.200q has no label: want .cls, .json with \"label\", or .txt", g.key)
 	}
+	g.seen[hashKey(g.key)] = struct{}{}
+	g.names += int64(len(g.key))
 	text, ok := g.texts[g.label]
 	if !ok {
+		g.names += int64(len(g.label))
 		text = int32(len(g.out.Texts))
 		g.texts[g.label] = text
 		g.out.Texts = append(g.out.Texts, g.label)
+	}
+	if g.names > maxNamesBytes {
+		return fmt.Errorf("names of samples of more than %d MiB: %w", maxNamesBytes>>20, archive.ErrRefused)
 	}
 	o := &g.out
 	o.Keys, o.Ends = append(o.Keys, g.key), append(o.Ends, g.imageEnd)

@@ -1,6 +1,7 @@
 package webdataset
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -8,6 +9,8 @@ import (
 
 // maxClasses bounds numeric labels.
 const maxClasses = 1 << 16
+
+var errFewNames = errors.New("too few class names")
 
 // classes sorts the labels of all shards into classes: the names, and for each shard the class of each of its texts.
 // names, if not nil, are those of numeric classes.
@@ -64,7 +67,7 @@ func numbered(byText map[string]int32, names []string) ([]string, error) {
 	}
 	if names != nil {
 		if largest >= int64(len(names)) {
-			return nil, fmt.Errorf("label %d, but only %d class names", largest, len(names))
+			return nil, fmt.Errorf("label %d, but %w: %d", largest, errFewNames, len(names))
 		}
 		return names, nil
 	}

@@ -32,6 +32,9 @@ type Options struct {
 	// ValFraction is the share of the samples that is held out where there are no shards of them; 0 … 0.9.
 	ValFraction float64
 	ClassNames  []string // of numeric labels; nil: the numbers
+	// NamesFound is the list that ClassNames are from where it was merely found beside the shards: one that is too short is of other data,
+	// and is not used. "": too few names are an error.
+	NamesFound string
 
 	CacheDir   string // where indices are kept; "" keeps none
 	CacheBytes int64  // of decompressed parts of shards that are kept in memory
@@ -168,15 +171,20 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, len(paths))
+	each, cancel := context.WithCancel(ctx)
+	defer cancel()
 	for range min(runtime.GOMAXPROCS(0), 8, missing) {
 		wg.Go(func() {
 			for {
 				k := int(next.Add(1)) - 1
-				if k >= len(paths) || ctx.Err() != nil {
+				if k >= len(paths) || each.Err() != nil {
 					return
 				}
 				if indices[k] == nil {
-					indices[k], errs[k] = o.index(ctx, ids[k], dir, p)
+					indices[k], errs[k] = o.index(each, ids[k], dir, p)
+				}
+				if errs[k] != nil {
+					cancel() // hours of the others would be for nothing
 				}
 			}
 		})
@@ -186,7 +194,7 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 		return nil, nil, err
 	}
 	for k, err := range errs {
-		if err != nil {
+		if err != nil && !errors.Is(err, context.Canceled) { // those end because of another
 			return nil, nil, &data.Fault{Op: "index shard", Path: paths[k], Index: -1, Err: err}
 		}
 	}
@@ -276,6 +284,10 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
 	}
 	names, labels, err := classes(indices, o.ClassNames)
+	if errors.Is(err, errFewNames) && o.NamesFound != "" {
+		o.Logger.Warn("webdataset: a list of class names is not used", "list", o.NamesFound, "reason", err)
+		names, labels, err = classes(indices, nil)
+	}
 	if err != nil {
 		return fault(err)
 	}

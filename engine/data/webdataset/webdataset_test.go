@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +88,13 @@ func gzipOf(t testing.TB, b []byte) []byte {
 		t.Fatal(err)
 	}
 	return out.Bytes()
+}
+
+// commented gives a gzip file without header fields a comment that makes it more bytes longer than commented(b, 0) is; none take 0.
+func commented(b []byte, more int) []byte {
+	out := bytes.Clone(b[:10])
+	out[3] |= 1 << 4 // FCOMMENT
+	return append(append(append(out, strings.Repeat("c", max(more, 0))...), 0), b[10:]...)
 }
 
 // write stores a shard and returns its path.
@@ -170,7 +178,12 @@ func TestShardsOfAnyKindAreOneDataSet(t *testing.T) {
 
 func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	path := write(t, dir, "a.tar.gz", gzipOf(t, tarOf(t, samples(0, 10))))
+	one, other := gzipOf(t, tarOf(t, samples(0, 10))), gzipOf(t, tarOf(t, samples(1000, 10)))
+	one, other = commented(one, len(other)-len(one)), commented(other, len(one)-len(other))
+	if len(one) != len(other) {
+		t.Fatalf("shards of %d and %d bytes, want the same", len(one), len(other))
+	}
+	path := write(t, dir, "a.tar.gz", one)
 	indexed := 0
 	open := func() data.Splits {
 		indexed = 0
@@ -191,16 +204,12 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := gzipOf(t, tarOf(t, samples(1000, 10)))
-	for int64(len(other)) < info.Size() {
-		other = append(other, 0)
+	write(t, dir, "a.tar.gz", other)
+	if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
 	}
-	write(t, dir, "a.tar.gz", other[:info.Size()])
-	os.Chtimes(path, info.ModTime(), info.ModTime())
-	if int64(len(other)) == info.Size() {
-		if got, err := number(t, open().Train, 0); err != nil || got != 1000 || indexed == 0 {
-			t.Errorf("after a change that keeps size and time: sample 0 is %d, %v, want 1000", got, err)
-		}
+	if got, err := number(t, open().Train, 0); err != nil || got != 1000 || indexed == 0 {
+		t.Errorf("after a change that keeps size and time: sample 0 is %d, %v, want 1000", got, err)
 	}
 	// A damaged index is made anew.
 	kept, err := filepath.Glob(filepath.Join(cache, "shards", "*.idx"))
@@ -271,7 +280,10 @@ func TestNumericClassesHaveTheNamesOfAList(t *testing.T) {
 	if err != nil || strings.Join(s.Train.Classes(), "") != "abcdef" || s.Train.Label(3) != 3 {
 		t.Errorf("got %v, want the six names", err)
 	}
-	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "only 2 class names") {
+	if s, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}, NamesFound: "names"}); err != nil || strings.Join(s.Train.Classes(), "") != "01234" {
+		t.Errorf("too few names of a list that was found: got %v, want the numbers", err)
+	}
+	if _, err := quiet(t, Options{Path: path, ClassNames: []string{"a", "b"}}); err == nil || !strings.Contains(err.Error(), "label 4, but too few class names: 2") {
 		t.Errorf("too few names: got %v", err)
 	}
 }
@@ -405,6 +417,53 @@ func TestHeldOutSamplesDoNotDependOnTheShards(t *testing.T) {
 	}
 	if !slices.Equal(keys[0], keys[1]) || len(keys[0]) < 20 || len(keys[0]) > 60 {
 		t.Errorf("held out %v of one shard and %v of two, want the same, about 40", keys[0], keys[1])
+	}
+}
+
+func TestOnlySamplesAreRemembered(t *testing.T) {
+	g := newGrouper()
+	add := func(name string) error { return g.add(member(name, "1"), strings.NewReader("1")) }
+	for i := range 1000 {
+		if err := add(fmt.Sprintf("no sample %d.bin", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a.png", "a.cls", "b.png", "b.cls", "rest.bin"} {
+		if err := add(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(g.seen) != 2 || len(g.out.Keys) != 2 || g.out.Ignored != 1000 {
+		t.Errorf("%d keys, %d samples, %d ignored, want 2, 2 and 1000", len(g.seen), len(g.out.Keys), g.out.Ignored)
+	}
+	if err := add("a.bin"); err == nil || !strings.Contains(err.Error(), "appears twice") {
+		t.Errorf("a sample's files apart: got %v", err)
+	}
+	g.names = maxNamesBytes - 2
+	for _, name := range []string{"c.png", "c.cls", "dd.png", "dd.cls"} {
+		if err := add(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := add("e.png"); !errors.Is(err, archive.ErrRefused) {
+		t.Errorf("too many names: got %v", err)
+	}
+}
+
+func TestTheFirstDamagedShardEndsIndexing(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // one shard at a time
+	dir, cache := t.TempDir(), t.TempDir()
+	write(t, dir, "a.tar", []byte(strings.Repeat("no tar ", 200)))
+	for i := range 3 {
+		write(t, dir, fmt.Sprintf("b%d.tar", i), tarOf(t, samples(i, 1)))
+	}
+	_, err := quiet(t, Options{Path: dir, CacheDir: cache})
+	var fault *data.Fault
+	if !errors.As(err, &fault) || filepath.Base(fault.Path) != "a.tar" {
+		t.Errorf("got %v, want the fault of a.tar", err)
+	}
+	if kept, err := filepath.Glob(filepath.Join(cache, "shards", "*.idx")); err != nil || len(kept) != 0 {
+		t.Errorf("indexed %q after the damaged one, %v", kept, err)
 	}
 }
 
