@@ -301,7 +301,8 @@ func (r planReport) write(w io.Writer) error {
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
-		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, other %.1f\n\n", mib(f.Fixed()), mib(f.Weights), mib(f.Gradients), mib(f.Moments), mib(f.Statistics), mib(f.Other))
+		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", mib(f.Fixed()), mib(f.Weights), mib(f.Gradients), mib(f.Moments), mib(f.Statistics),
+			mib(f.Averages), mib(f.Norms), mib(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tin all, MiB\t")
@@ -317,7 +318,7 @@ func (r planReport) write(w io.Writer) error {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, mib(u.Activations), mib(u.Copies), mib(u.Workspace), mib(u.Inputs), mib(f.Arena-u.Activations-u.Copies-u.Workspace-u.Inputs), mib(f.Bytes()), strings.Join(marks, ", "))
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, mib(u.Activations), mib(u.Copies), mib(u.Workspace), mib(u.Inputs), mib(u.Gaps), mib(f.Bytes()), strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err

@@ -53,9 +53,8 @@ type Average struct {
 
 	values, states device.Buffer // beside the state's, as far as those are trained and updated
 	spare          device.Buffer // as large as states
-	weight, host   device.Buffer // f32, and its host twin
-	program        device.Program
-	memory         []device.Buffer
+	weight         device.Buffer // f32; held.host is its host twin
+	held
 }
 
 // NewAverage makes averages of the state that opt updates. They begin with Reset.
@@ -174,26 +173,3 @@ func (a *Average) Values() device.Region { return a.regions()[0].average }
 
 // States are those of the statistics that are updated.
 func (a *Average) States() device.Region { return a.regions()[1].average }
-
-// Bytes is the device memory of the averages.
-func (a *Average) Bytes() (n int64) {
-	for _, b := range a.memory {
-		if b != a.host {
-			n += b.Bytes()
-		}
-	}
-	return n
-}
-
-// Close frees the averages.
-func (a *Average) Close() error {
-	var errs []error
-	if a.program != nil {
-		errs = append(errs, a.program.Close())
-	}
-	for _, b := range a.memory {
-		errs = append(errs, b.Free())
-	}
-	a.program, a.memory = nil, nil
-	return errors.Join(errs...)
-}

@@ -27,9 +27,7 @@ type Norms struct {
 	stride   int64         // bytes of the partial sums of all parameters, of one kind
 	before   device.Buffer // values as they were, then what the step changed
 	partials device.Buffer // f64: of gradients, of values, of updates; those of a parameter start on a cache line
-	host     device.Buffer
-	program  device.Program
-	memory   []device.Buffer
+	held
 }
 
 // NewNorms measures the steps of the optimizer that updates state from grads.
@@ -128,27 +126,4 @@ func (n *Norms) Result() []ParamNorms {
 		at += (int64(chunks)*8 + 63) / 64 * 64
 	}
 	return n.all
-}
-
-// Bytes is the device memory that measuring takes.
-func (n *Norms) Bytes() (bytes int64) {
-	for _, b := range n.memory {
-		if b != n.host {
-			bytes += b.Bytes()
-		}
-	}
-	return bytes
-}
-
-// Close frees it.
-func (n *Norms) Close() error {
-	var errs []error
-	if n.program != nil {
-		errs = append(errs, n.program.Close())
-	}
-	for _, b := range n.memory {
-		errs = append(errs, b.Free())
-	}
-	n.program, n.memory = nil, nil
-	return errors.Join(errs...)
 }

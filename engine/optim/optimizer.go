@@ -46,9 +46,7 @@ type Optimizer struct {
 	modelled bool // the device computes nothing, so nothing can be wrong with its gradients
 
 	scalars device.Buffer // device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
-	host    device.Buffer // host twin of hyper, unscale and control
-	memory  []device.Buffer
-	program device.Program
+	held                  // its host is the twin of hyper, unscale and control
 }
 
 // The places of scalars, in bytes; control and partial sums start on a cache line of their own.
@@ -238,27 +236,3 @@ func (o *Optimizer) Steps() int { return o.steps }
 
 // SetSteps continues from a checkpoint.
 func (o *Optimizer) SetSteps(n int) { o.steps = n }
-
-// Bytes is the device memory of moments, scalars and scratch.
-func (o *Optimizer) Bytes() int64 {
-	var n int64
-	for _, b := range o.memory {
-		if b != o.host {
-			n += b.Bytes()
-		}
-	}
-	return n
-}
-
-// Close frees the moments and scalars.
-func (o *Optimizer) Close() error {
-	var errs []error
-	if o.program != nil {
-		errs = append(errs, o.program.Close())
-	}
-	for _, b := range o.memory {
-		errs = append(errs, b.Free())
-	}
-	o.program, o.memory, o.moments = nil, nil, nil
-	return errors.Join(errs...)
-}

@@ -16,9 +16,12 @@ type Footprint struct {
 	Statistics int64 `json:"statistics_bytes"`
 	Gradients  int64 `json:"gradients_bytes"` // with the sum of micro-batches
 	Moments    int64 `json:"moments_bytes"`
-	Other      int64 `json:"other_bytes"` // sums over ranks, staging, scratch of the optimizer
+	Averages   int64 `json:"averages_bytes"` // of weights and statistics (ema.decay)
+	Norms      int64 `json:"norms_bytes"`    // the copy of the weights that norms of single parameters take
+	Other      int64 `json:"other_bytes"`    // sums over ranks, staging, scratch of the optimizer
 
-	// What a pass needs, evaluation included: Arena, and what lies in it where most of it is in use.
+	// What a pass needs, evaluation included: Arena, and what lies in it where most of it is in use. Gaps are all the rest of it: what evaluation needs
+	// beyond training is among them.
 	Arena int64      `json:"arena_bytes"`
 	Usage plan.Usage `json:"usage"`
 
@@ -29,7 +32,7 @@ type Footprint struct {
 
 // Fixed is the bytes that do not depend on the samples.
 func (f Footprint) Fixed() int64 {
-	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Other
+	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Averages + f.Norms + f.Other
 }
 
 // Bytes is all of it.
@@ -54,7 +57,15 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	for _, m := range r.optim.Moments() {
 		f.Moments += m.Flat.Bytes()
 	}
-	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Weights - f.Statistics - f.Gradients - f.Moments
+	if r.mean != nil {
+		f.Averages = r.mean.Bytes()
+	}
+	if r.norms != nil {
+		f.Norms = r.norms.Bytes()
+	}
+	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Fixed()
+	u := &f.Usage
+	u.Gaps = f.Arena - u.Activations - u.Copies - u.Inputs - u.Workspace
 	for _, l := range s.train.plan.Launches() {
 		switch l.Phase {
 		case "forward":

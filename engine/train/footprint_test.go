@@ -22,6 +22,7 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 				{"adamw in two micro-batches", func(o *ReplicaOptions) {
 					o.Optimizer, o.Accumulation = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8}, 2
 				}},
+				{"averages and norms", func(o *ReplicaOptions) { o.Average, o.Norms = averagedOptions(1).Average, true }},
 				{"groups of batch normalisation", func(o *ReplicaOptions) { o.GhostGroup = 2 }},
 			} {
 				o := testOptions()
@@ -44,8 +45,11 @@ func TestFootprintIsWhatTrainingTakes(t *testing.T) {
 					t.Errorf("%s: planned %d bytes, footprint %d, the device gave out %d", c.name, got, f.Bytes(), after-before)
 				}
 				u := f.Usage
-				if sum := u.Activations + u.Copies + u.Inputs + u.Workspace + u.Gaps; u.Gaps < 0 || u.Activations <= 0 || u.Inputs <= 0 || sum > f.Arena || u.At == "" {
+				if sum := u.Activations + u.Copies + u.Inputs + u.Workspace + u.Gaps; u.Gaps < 0 || u.Activations <= 0 || u.Inputs <= 0 || sum != f.Arena || u.At == "" {
 					t.Errorf("%s: usage %+v of %d bytes", c.name, u, f.Arena)
+				}
+				if extra := c.name == "averages and norms"; (f.Averages >= f.Weights) != extra || (f.Norms >= f.Weights) != extra || f.Other < 0 || f.Other > f.Weights {
+					t.Errorf("%s: weights of %d bytes, averages %d, norms %d, other %d", c.name, f.Weights, f.Averages, f.Norms, f.Other)
 				}
 				if f.ForwardFLOPs <= 0 || f.BackwardFLOPs < f.ForwardFLOPs {
 					t.Errorf("%s: forward %d, backward %d operations", c.name, f.ForwardFLOPs, f.BackwardFLOPs)
