@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 func main() {
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR1) // before there is anything to save it changes nothing, rather than ending the program
 	// A crash ends with SIGABRT, which says so. The runtime's own exit code for it, 2, means bad configuration here.
 	debug.SetTraceback("crash")
 	os.Exit(run(context.Background(), os.Args[1:], environment{

@@ -237,27 +237,3 @@ func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 		}
 	}
 }
-
-// TestSIGUSR1BeforeThereIsAHandlerEndsNothing: the program waits for its configuration, which comes through a named pipe.
-func TestSIGUSR1BeforeThereIsAHandlerEndsNothing(t *testing.T) {
-	p := buildProgram(t)
-	for _, command := range []string{"train", "profile"} {
-		pipe := filepath.Join(t.TempDir(), "run.toml")
-		if err := syscall.Mkfifo(pipe, 0o644); err != nil {
-			t.Fatal(err)
-		}
-		w := watch(t, exec.Command(p.path, command, "-c", pipe))
-		to, err := os.OpenFile(pipe, os.O_WRONLY, 0) // waits for the program to open it
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := w.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := to.WriteString("[model]\nnam = 1\n"); err != nil {
-			t.Fatal(err)
-		}
-		to.Close()
-		w.end(t, exitUsage, "model.nam")
-	}
-}

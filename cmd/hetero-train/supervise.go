@@ -31,18 +31,19 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 			return j.sayFinished()
 		}
 	}
-	return startRanks(ctx, opts)
+	return startRanks(ctx, opts, syscall.SIGUSR1)
 }
 
-// startRanks is what a run and a profile have in common: the same command line, once for each rank.
-func startRanks(ctx context.Context, opts trainOptions) error {
+// startRanks is what a run and a profile have in common: the same command line, once for each rank. Signals that end ranks are passed on to them, and
+// those in more: a rank that is only being loaded dies of any that it does not catch.
+func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error {
 	place := opts.place
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGUSR1)
+	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
 	others := &lines{out: opts.screen}
 	err = supervisor.Run(ctx, supervisor.Options{
