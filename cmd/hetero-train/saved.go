@@ -90,7 +90,7 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 		}
 		path = filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name)
 	}
-	if m.checkpoint, err = findCheckpoint(path, f.best, j.opts.log); err != nil {
+	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { j.opts.log.Warn(err.Error()) }); err != nil {
 		return nil, err
 	}
 	j.later(m.checkpoint.Close)
@@ -118,22 +118,17 @@ func (a *app) quieter() string {
 }
 
 // findCheckpoint opens what path means, with best the best of a run.
-func findCheckpoint(path string, best bool, log *slog.Logger) (*checkpoint.Checkpoint, error) {
-	if best {
-		if filepath.Base(path) != "checkpoints" {
-			path = filepath.Join(path, "checkpoints")
-		}
-		path = filepath.Join(path, "best")
+func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
+	if !best {
+		return openCheckpoint(path, warn)
 	}
-	c, skipped, err := experiment.FindCheckpoint(path)
-	for _, s := range skipped {
-		log.Warn(s.String())
+	if filepath.Base(path) != "checkpoints" {
+		path = filepath.Join(path, "checkpoints")
 	}
-	switch {
-	case best && errors.Is(err, fs.ErrNotExist):
+	path = filepath.Join(path, "best")
+	c, err := openCheckpoint(path, warn)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usageError("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, checkpoint.ErrNone):
-		return nil, usageError("%s: no checkpoint: %w", path, err)
 	}
 	return c, err
 }

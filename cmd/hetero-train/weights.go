@@ -129,7 +129,7 @@ func openCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 		warn(errors.New(s.String()))
 	}
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrNone) {
-		return nil, usageError("%s: %w", path, err)
+		return nil, usageError("%s: no checkpoint: %w", path, err)
 	}
 	return c, err
 }

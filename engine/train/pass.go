@@ -51,48 +51,25 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 	if err != nil {
 		return err
 	}
-	type slot struct {
-		transfer
-		offset int64
-	}
-	slots, total := map[string]slot{}, int64(0)
-	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
-		if err == nil {
-			slots[name] = slot{transfer{dev: region, spec: spec}, total}
-			total += (region.Bytes + 63) / 64 * 64
-		}
+	twins, total, err := p.twins()
+	if err != nil {
 		return err
-	}
-	for _, name := range p.plan.InputNames() {
-		if name == gradsync.SamplesInput {
-			continue // gradsync writes it
-		}
-		region, spec, err := p.plan.Input(name)
-		if err := add(name, region, spec, err); err != nil {
-			return err
-		}
-	}
-	for _, name := range p.outputs() {
-		region, spec, err := p.plan.Output(name)
-		if err := add(name, region, spec, err); err != nil {
-			return err
-		}
 	}
 	if p.host, err = dev.AllocHost(max(total, 1)); err != nil {
 		return fmt.Errorf("replica: host memory of %d bytes: %w", total, err)
 	}
 	p.inputs = map[string]transfer{}
-	for name, s := range slots {
-		s.host = device.Region{Buffer: p.host, Offset: s.offset, Bytes: s.dev.Bytes}
+	for name, t := range twins {
+		t.host.Buffer = p.host
 		switch name {
 		case "loss":
-			p.loss = s.transfer
+			p.loss = t
 		case "rank":
-			p.rank = s.transfer
+			p.rank = t
 		case "logits":
-			p.logits = s.transfer
+			p.logits = t
 		default:
-			p.inputs[name] = s.transfer
+			p.inputs[name] = t
 		}
 	}
 	if !p.idle {
@@ -103,6 +80,34 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 		p.n = p.loss.spec.Shape[0]
 	}
 	return nil
+}
+
+// twins are the plan's inputs and outputs with the places of their host twins in a buffer, which takes total bytes.
+func (p *pass) twins() (all map[string]transfer, total int64, err error) {
+	all = map[string]transfer{}
+	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
+		if err == nil {
+			all[name] = transfer{dev: region, host: device.Region{Offset: total, Bytes: region.Bytes}, spec: spec}
+			total += (region.Bytes + 63) / 64 * 64
+		}
+		return err
+	}
+	for _, name := range p.plan.InputNames() {
+		if name == gradsync.SamplesInput {
+			continue // gradsync writes it
+		}
+		region, spec, err := p.plan.Input(name)
+		if err := add(name, region, spec, err); err != nil {
+			return nil, 0, err
+		}
+	}
+	for _, name := range p.outputs() {
+		region, spec, err := p.plan.Output(name)
+		if err := add(name, region, spec, err); err != nil {
+			return nil, 0, err
+		}
+	}
+	return all, total, nil
 }
 
 func (p *pass) outputs() []string {
