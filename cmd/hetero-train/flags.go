@@ -112,10 +112,11 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
 // configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
-// reported when the configuration is loaded with the batch size. Shares are left out: they have to match that.
+// reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
 func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
-	whole := config.Override{Key: "balance.fixed_shares", Value: "[]"}
-	cfg, err := config.Load(a.file, catalog, append(slices.Clone(overrides), whole)...)
+	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
+		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
+	cfg, err := config.Load(a.file, catalog, overrides...)
 	if err != nil {
 		return 1
 	}

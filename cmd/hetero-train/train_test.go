@@ -55,6 +55,8 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 		{[]string{"--num-samples", "1000"}, "data.num_samples", "1000"},
 		{[]string{"--batch-size", "32"}, "data.batch_size", "32"},
 		{[]string{"--batch-size=32", "--nproc-per-node=1"}, "data.batch_size", "32"},
+		{[]string{"--batch-size=7", "--nproc-per-node=2", "--set=augment.mixup=0.2"}, "data.batch_size", "14"},
+		{[]string{"--batch-size=9", "--nproc-per-node=2", "--set=train.grad_accumulation=2"}, "data.batch_size", "18"},
 		{[]string{"--epochs", "2"}, "train.epochs", "2"},
 		{[]string{"--lr", "0.001"}, "optimizer.lr", "0.001"},
 		{[]string{"--backend", "gloo"}, "parallel.backend", `"gloo"`},
