@@ -21,6 +21,16 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Reason: fmt.Sprintf(format, args...)}
 }
 
+// pyTorchError is a CorruptError of which is known how it came about: the file is what torch.save writes, a zip archive or a bare pickle.
+type pyTorchError struct{ path string }
+
+func (e *pyTorchError) Error() string {
+	return fmt.Sprintf("%s is a file of PyTorch (torch.save), want a .safetensors file: load it in Python and write safetensors.torch.save_file(model.state_dict(), \"NAME.safetensors\")", e.path)
+}
+
+// Unwrap says that it is no file of this format.
+func (e *pyTorchError) Unwrap() error { return corrupt(e.path, "a file of PyTorch") }
+
 // FormatError says that a checkpoint was written in a format this program does not know.
 type FormatError struct {
 	Path      string

@@ -60,6 +60,9 @@ func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	}
 	headerBytes := binary.LittleEndian.Uint64(prefix[:])
 	if headerBytes > maxHeaderBytes {
+		if string(prefix[:4]) == "PK\x03\x04" || prefix[0] == 0x80 && prefix[1] >= 2 && prefix[1] <= 5 {
+			return nil, &pyTorchError{path}
+		}
 		return nil, corrupt(path, "header of %d bytes, want at most %d", headerBytes, maxHeaderBytes)
 	}
 	data := int64(headerBytes) + int64(len(prefix))

@@ -119,6 +119,8 @@ func TestHeaderRefusals(t *testing.T) {
 	}{
 		{"empty file", nil, "want at least 8"},
 		{"length only half there", []byte{1, 0, 0}, "want at least 8"},
+		{"zip of torch.save", []byte("PK\x03\x04\x00\x00\x08\x08\x00\x00"), "safetensors.torch.save_file(model.state_dict()"},
+		{"pickle of torch.save", []byte("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"), "safetensors.torch.save_file(model.state_dict()"},
 		{"header of 2^63 bytes", binary.LittleEndian.AppendUint64(nil, 1<<63), "want at most 100000000"},
 		{"header over the cap", append(binary.LittleEndian.AppendUint64(nil, maxHeaderBytes+1), one...), "want at most"},
 		{"header over the file's end", binary.LittleEndian.AppendUint64(nil, 9), "header ends at byte 17"},
