@@ -24,6 +24,8 @@ type listing struct {
 	files   []file
 	folders []string
 	ignored int // files that are neither images nor hidden
+	// brokenLinks has links that cannot be followed listed as files, where they would else be an error.
+	brokenLinks bool
 	// heldClasses are the classes of validation images that lie in no class folders, by name without extension; nil
 	// where no list of them was found.
 	heldClasses map[string]string

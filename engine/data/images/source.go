@@ -98,6 +98,10 @@ func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *li
 		mode := e.Type()
 		if mode&fs.ModeSymlink != 0 {
 			info, err := root.Stat(name)
+			if err != nil && l.brokenLinks {
+				l.add(file{name: name})
+				continue
+			}
 			if err != nil {
 				return fmt.Errorf("follow a link (links that lead out of the folder are refused): %w", err)
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"slices"
 
@@ -58,11 +59,14 @@ func (inputSource) Close() error { return nil }
 // MaxFileBytes is the most that one image's file may hold.
 const MaxFileBytes = 64 << 20
 
-// List names the images in a folder and those below it, sorted. Hidden ones, and what is no .jpg, .jpeg or .png, are passed over.
+// List names the images in a folder and those below it, sorted. Hidden ones, and what is no .jpg, .jpeg or .png, are passed over. A link that
+// cannot be followed is named as well: whoever reads it learns why.
 func List(ctx context.Context, folder string) ([]string, error) {
-	src, l, err := openFolder(ctx, folder, MaxFileBytes)
-	if src != nil {
-		src.Close() // was only read
+	l := listing{brokenLinks: true}
+	root, err := os.OpenRoot(folder)
+	if err == nil {
+		err = walkFolder(ctx, root, ".", 0, &l)
+		root.Close() // was only read
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list images in %s: %w", folder, err)
