@@ -101,6 +101,9 @@ type evalReport struct {
 
 // evaluate runs all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r evalReport, err error) {
+	if m.noData {
+		return r, usageError("eval: %s was imported and names no data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+	}
 	if m.data, err = openData(ctx, m.cfg, m.cfg.Data.CorruptLimit, m.opts.log); err != nil {
 		return r, err
 	}

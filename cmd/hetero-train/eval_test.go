@@ -88,10 +88,12 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	}{
 		{nil, exitUsage, "want a checkpoint's folder, a run's folder, or -c FILE"},
 		{[]string{dir + "x"}, exitUsage, "no checkpoint"},
-		{[]string{filepath.Dir(dir)}, exitUsage, "neither a checkpoint nor a folder of checkpoints"},
+		{[]string{filepath.Dir(dir)}, exitUsage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
 		{[]string{dir, newest}, exitUsage, "takes one argument"},
 		{[]string{dir, "--split", "test"}, exitUsage, "want val or train"},
 		{[]string{dir, "--batch-size", "-1"}, exitUsage, "--batch-size: got -1"},
+		{[]string{dir, "--device", "nosuch"}, exitUsage, "configuration\n  --device: device.kind: unknown value"},
+		{[]string{dir, "--set", "model.name=resnet50"}, exitUsage, "the checkpoint's settings do not go with --set model.name"},
 		{[]string{dir, "--set", "model.channels=[3, 5]"}, exitUsage, "belongs to another model"},
 		{[]string{dir, "--set", "data.num_classes=7"}, exitUsage, `the first 7 of the 10 classes`},
 		{[]string{dir, "--set", "data.num_classes=12"}, exitUsage, "12 classes, the model of"},
@@ -117,6 +119,28 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	}
 	if o := execute([]string{"eval", dir}); o.code != exitDone || !strings.Contains(o.stderr, "skipped") {
 		t.Errorf("a run whose newest checkpoint is damaged: got exit code %d and %q, want the one before, and that it was skipped", o.code, o.stderr)
+	}
+}
+
+// What an imported checkpoint was trained on is not known: nothing is made up in its place.
+func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "imported")
+	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exitDone {
+		t.Fatal(o.stderr)
+	}
+	data := []string{"--set", "data.dataset=synthetic_image", "--set", "data.num_samples=20", "--set", "data.val_fraction=0.5", "--device", "reference"}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "names no data: want -c FILE, or --set data.dataset=NAME"},
+		{append(data, "--set", "data.num_classes=3"), exitUsage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " 4 outputs"},
+		{append(data, "--set", "data.num_classes=4"), exitDone, ""},
+	} {
+		if o := execute(append([]string{"eval", dir}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
+		}
 	}
 }
 
@@ -158,7 +182,10 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("no picture"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	red := filepath.Join(pictures, "red", "c.png")
+	red, gone := filepath.Join(pictures, "red", "c.png"), filepath.Join(pictures, "blue", "zz.png")
+	if err := os.Symlink(filepath.Join(pictures, "none.png"), gone); err != nil {
+		t.Fatal(err)
+	}
 	o := execute([]string{"predict", dir, "--json", "--batch-size", "3", red, bad, filepath.Join(pictures, "blue")})
 	var got []prediction
 	for line := range strings.Lines(o.stdout) {
@@ -168,8 +195,8 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 		}
 		got = append(got, p)
 	}
-	if o.code != exitData || len(got) != 22 || !strings.Contains(o.stderr, "1 of 22 images could not be read") {
-		t.Fatalf("got exit code %d, %d predictions and %q, want %d, 22 and that one could not be read", o.code, len(got), o.stderr, exitData)
+	if o.code != exitData || len(got) != 23 || !strings.Contains(o.stderr, "2 of 23 images could not be read") {
+		t.Fatalf("got exit code %d, %d predictions and %q, want %d, 23 and that two could not be read", o.code, len(got), o.stderr, exitData)
 	}
 	for i, p := range got {
 		want := "blue"
@@ -177,9 +204,11 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 			want = "red"
 		}
 		switch {
+		case i == 22 && (p.File != gone || p.Error == "" || p.Top != nil):
+			t.Errorf("got %+v, want why %s could not be read", p, gone)
 		case i == 1 && (p.File != bad || p.Error == "" || p.Top != nil):
 			t.Errorf("got %+v, want why %s could not be read", p, bad)
-		case i != 1 && (len(p.Top) != 2 || p.Top[0].Class != want || p.Top[0].Probability < p.Top[1].Probability || math.Abs(p.Top[0].Probability+p.Top[1].Probability-1) > 1e-9):
+		case i != 1 && i != 22 && (len(p.Top) != 2 || p.Top[0].Class != want || p.Top[0].Probability < p.Top[1].Probability || math.Abs(p.Top[0].Probability+p.Top[1].Probability-1) > 1e-9):
 			t.Errorf("%s: got %+v, want %s first, and probabilities that sum to 1", p.File, p.Top, want)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,6 +60,8 @@ type savedModel struct {
 	trained    trained // on what; its classes may be unknown
 	classes    int     // of the model
 	averaged   bool    // its averages are asked for
+	imported   bool    // it was never trained here: on what is not known
+	noData     bool    // nobody has named data: those of the settings are the default
 	predictor  *train.Predictor
 }
 
@@ -105,6 +108,10 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 			return nil, withCode(exitData, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
 		}
 	}
+	if _, known := m.checkpoint.State.Extra[dataKey]; !known && m.checkpoint.State.Step == 0 {
+		named := slices.ContainsFunc(a.overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
+		m.imported, m.noData = true, !named && a.file == "" && j.cfg.Data.Dataset == defaults().Data.Dataset
+	}
 	m.classes, err = m.countClasses()
 	return m, err
 }
@@ -145,6 +152,9 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 		if err == nil {
 			return cfg, nil
 		}
+		if readable(text) {
+			return nil, a.typedWrong(err)
+		}
 		faults = append(faults, err)
 	}
 	text, err := experiment.Settings(c.Path)
@@ -157,12 +167,33 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 			log.Warn("the checkpoint's own settings cannot be read: those of its run are taken", "error", errors.Join(faults...))
 			return cfg, nil
 		}
+		if readable(text) {
+			return nil, a.typedWrong(err)
+		}
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 {
 		return nil, usageError("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
 	}
 	return nil, withCode(exitUsage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+}
+
+// readable reports whether settings are sound by themselves, without what was typed.
+func readable(settings string) bool {
+	_, err := config.Parse("", []byte(settings), catalog)
+	return err == nil
+}
+
+// typedWrong tells what is wrong with flags on settings that are sound by themselves. Where the faults lie in those, the flags are named.
+func (a *app) typedWrong(err error) error {
+	if !a.overrode(err) {
+		var typed []string
+		for _, o := range a.overrides {
+			typed = append(typed, o.Origin)
+		}
+		err = fmt.Errorf("the checkpoint's settings do not go with %s:\n%w", strings.Join(typed, ", "), err)
+	}
+	return withCode(exitUsage, err)
 }
 
 // countClasses is how many classes the model has: as the settings say, else the names that the checkpoint knows, else what the last layer gives.
@@ -246,6 +277,9 @@ func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {
 		return usageError("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
+	}
+	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
+		return usageError("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
 	}
 	if want == nil || slices.Equal(have, want) {
 		return nil
