@@ -64,6 +64,12 @@ func newAnalyze(a *app) *cobra.Command {
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap: the same gives the same intervals")
 	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if they are not where its settings say")
 	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
+		if err := f.options.Check(); err != nil {
+			return usageError("analyze: %w", err)
+		}
+		if f.options.WarmUpSteps < -1 {
+			return usageError("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
+		}
 		if len(runs) > 0 {
 			return f.sumUp(a, cmd, runs)
 		}
@@ -73,12 +79,6 @@ func newAnalyze(a *app) *cobra.Command {
 }
 
 func (f *analyzeFlags) run(a *app) error {
-	if err := f.options.Check(); err != nil {
-		return usageError("analyze: %w", err)
-	}
-	if f.options.WarmUpSteps < -1 {
-		return usageError("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
-	}
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
 		return usageError("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or name the folder that holds them with --input-dir", f.input)

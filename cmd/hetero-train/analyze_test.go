@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
 func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
@@ -42,6 +44,28 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 		if exists(output) {
 			t.Errorf("%v: the output folder was made", c.args)
 		}
+	}
+}
+
+func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{filepath.Join(dir, "none")}, "there is no folder " + filepath.Join(dir, "none")},
+		{[]string{dir, "--confidence", "2"}, "confidence: got 2, want a number above 0 and below 1"},
+		{[]string{dir, "--confidence", "0.9"}, "--confidence is for comparisons"},
+		{[]string{dir, "--warmup-steps", "-7"}, "--warmup-steps: got -7, want -1 or more"},
+		{[]string{dir, "--seed", "3"}, "--seed is for comparisons"},
+	} {
+		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
+		}
+	}
+	err := writeSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as where nothing may be written
+	if err == nil || strings.Contains(err.Error(), "remove") {
+		t.Errorf("got %v, want only why it cannot be written", err)
 	}
 }
 

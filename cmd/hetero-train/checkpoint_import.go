@@ -67,8 +67,10 @@ func (f *importFlags) run(ctx context.Context, a *app, path string) error {
 	if err != nil {
 		return err
 	}
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
-		return usageError("checkpoint import: there is no file %s", path)
+	if info, err := os.Stat(path); err != nil {
+		return usageError("checkpoint import: there is no file %s: %w", path, err)
+	} else if !info.Mode().IsRegular() {
+		return usageError("checkpoint import: %s is no regular file, want a .safetensors file", path)
 	}
 	file, err := checkpoint.OpenFile(path)
 	if err != nil {
@@ -129,6 +131,9 @@ func checkFolder(path string) error {
 	entries, err := os.ReadDir(path)
 	if err == nil && len(entries) > 0 {
 		return fmt.Errorf("the folder %s is not empty", path)
+	}
+	if parent := filepath.Dir(path); !isFolder(parent) {
+		return fmt.Errorf("there is no folder %s", parent)
 	}
 	return ignoreMissing(err)
 }

@@ -161,6 +161,8 @@ func TestImportRefusesWhatItCannotUse(t *testing.T) {
 	}{
 		{"no model", []string{sound, "-o", out}, exitUsage, "which model is it?"},
 		{"no file", append([]string{filepath.Join(dir, "none"), "-o", out}, smallCNN...), exitUsage, "there is no file"},
+		{"a folder", append([]string{dir, "-o", out}, smallCNN...), exitUsage, "is no regular file, want a .safetensors file"},
+		{"folder in none", append([]string{sound, "-o", filepath.Join(dir, "a", "b")}, smallCNN...), exitUsage, "there is no folder " + filepath.Join(dir, "a")},
 		{"no output", append([]string{sound}, smallCNN...), exitUsage, "--output: want"},
 		{"folder in use", append([]string{sound, "-o", filepath.Dir(sound)}, smallCNN...), exitUsage, "is not empty"},
 		{"bad rule", append([]string{sound, "-o", out, "--rename", "("}, smallCNN...), exitUsage, "want PATTERN=REPLACEMENT"},

@@ -107,7 +107,7 @@ interrupted goes on where it stopped; a file whose SHA-256 is not the official o
 account: see docs/data.md.`,
 		Example: `  hetero-train data download cifar10
   hetero-train data download cifar100 --set data.cache_dir=/data/cache`,
-		Args:      cobra.ExactArgs(1),
+		Args:      exactly("cifar10 or cifar100"),
 		ValidArgs: []string{"cifar10", "cifar100"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, known := variants[args[0]]

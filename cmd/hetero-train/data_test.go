@@ -245,6 +245,9 @@ func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
 }
 
 func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
+	if o := execute([]string{"data", "download"}); o.code != exitUsage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
+		t.Errorf("no name: got exit code %d and %q", o.code, o.stderr)
+	}
 	if o := execute([]string{"data", "download", "imagenet"}); o.code != exitUsage || !strings.Contains(o.stderr, "account") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}

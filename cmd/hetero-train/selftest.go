@@ -63,6 +63,9 @@ func newSelftest(a *app) *cobra.Command {
 		if a.file != "" || len(a.overrides) > 0 {
 			return usageError("selftest: -c and --set describe runs; what is checked does not depend on them")
 		}
+		if f.limit <= 0 {
+			return usageError("--limit: got %s, want more than 0s", f.limit)
+		}
 		for _, d := range f.devices {
 			if !slices.Contains(names, d) {
 				return usageError("--device: got %q, want %s", d, strings.Join(names, ", "))

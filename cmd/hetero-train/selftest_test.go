@@ -61,6 +61,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	}{
 		{[]string{"--device", "gpu"}, `--device: got "gpu", want auto, all, cpu, reference, null, local, shm, gloo`},
 		{[]string{"--run", "("}, "--run"},
+		{[]string{"--limit", "-1s"}, "--limit: got -1s, want more than 0s"},
 		{[]string{"--device", "null", "--run", "nothing"}, "nothing was checked"},
 		{[]string{"--set", "train.epochs=3"}, "describe runs"},
 	} {

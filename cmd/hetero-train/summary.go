@@ -92,7 +92,7 @@ func writeSummary(logs string, s *analysis.Summary) error {
 
 // sumUp is analyze for single runs.
 func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
-	for _, other := range []string{"input-dir", "output-dir"} {
+	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
 			return usageError("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
 		}
@@ -101,6 +101,9 @@ func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
 		return usageError("analyze: --log-dir: got %d runs, want one", len(runs))
 	}
 	for i, dir := range runs {
+		if f.logDir == "" && !isFolder(dir) {
+			return usageError("analyze: there is no folder %s", dir)
+		}
 		s, err := analysis.Summarize(dir, f.logDir)
 		if err != nil {
 			return usageError("analyze %s: %w", dir, err)
