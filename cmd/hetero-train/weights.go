@@ -128,7 +128,10 @@ func openCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, erro
 	for _, s := range skipped {
 		warn(errors.New(s.String()))
 	}
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, checkpoint.ErrNone) {
+	switch {
+	case errors.Is(err, checkpoint.ErrNone): // says that there is none
+		return nil, usageError("%s: %w", path, err)
+	case errors.Is(err, os.ErrNotExist):
 		return nil, usageError("%s: no checkpoint: %w", path, err)
 	}
 	return c, err
