@@ -144,7 +144,12 @@ func newDataRepack(a *app) *cobra.Command {
 		Long: `Write the tar in SHARD (plain, gzip or zstd) anew, byte for byte, as zstd frames of about 1 MiB. Plain zstd makes one frame of a whole
 file, of which no sample can be read without decompressing all before it. Any zstd tool reads the result.`,
 		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
-		Args:    cobra.ExactArgs(2),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return usageError("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(), len(args), args)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			log, err := newLogger(a.env.stderr, &screen{w: io.Discard}, a.logLevel, a.hide)
 			if err != nil {

@@ -248,6 +248,9 @@ func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
 	if o := execute([]string{"data", "download"}); o.code != exitUsage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
 		t.Errorf("no name: got exit code %d and %q", o.code, o.stderr)
 	}
+	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exitUsage || !strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
+		t.Errorf("repack to nowhere: got exit code %d and %q", o.code, o.stderr)
+	}
 	if o := execute([]string{"data", "download", "imagenet"}); o.code != exitUsage || !strings.Contains(o.stderr, "account") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
