@@ -196,13 +196,24 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 
 func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	e := finish(t, p.command(dir, "train.steps=300", "train.log_interval=1", "checkpoint.interval_steps=0"), syscall.SIGUSR1)
-	e.check(t, exitDone, "SIGUSR1: saving after this step, training goes on")
-	if !strings.Contains(e.stderr, `"msg":"saved"`) || !strings.Contains(e.stdout, "step 300/300") {
-		t.Errorf("want a checkpoint named in the log, and all steps:\n%s%s", e.stdout, e.stderr)
+	cmd := p.command(dir, "train.steps=1000000", "train.eval_interval=0", "checkpoint.interval_steps=0")
+	saved := func() []string {
+		list, _ := filepath.Glob(filepath.Join(dir, "run", "checkpoints", "step-*"))
+		return list
 	}
-	if saved, err := filepath.Glob(filepath.Join(dir, "run", "checkpoints", "step-*")); err != nil || len(saved) < 2 {
-		t.Errorf("got the checkpoints %v (%v), want one in mid-run and one at the end", saved, err)
+	e := finishAfterStep(t, cmd, func() {
+		cmd.Process.Signal(syscall.SIGUSR1)
+		for end := time.Now().Add(30 * time.Second); len(saved()) == 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+	})
+	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, training goes on")
+	if !strings.Contains(e.stderr, `"msg":"saved"`) {
+		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
+	}
+	if list := saved(); len(list) != 2 {
+		t.Errorf("got the checkpoints %v, want one in mid-run and one of the end", list)
 	}
 }
 
