@@ -1,6 +1,7 @@
 package gradsync
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -353,8 +354,17 @@ func hops(err error) (n int) {
 	return n
 }
 
+// letGo is far longer than a thread takes between two instructions on a loaded machine.
+const letGo = 2 * time.Second
+
 // Close frees events, programs and memory. Close the plans before, or bind them to something else.
 func (s *Sync) Close() error {
+	// An operation's last event is complete a moment before its thread lets go of it. What cannot end is not waited for: it has failed.
+	ctx, cancel := context.WithTimeout(context.Background(), letGo)
+	defer cancel()
+	for _, c := range s.communicators() {
+		_ = c.Sync(ctx) // why a communicator ended was said before
+	}
 	var errs []error
 	for i := len(s.closer) - 1; i >= 0; i-- {
 		errs = append(errs, s.closer[i]())
