@@ -150,10 +150,9 @@ func TestMixingThatCannotBeIsRefused(t *testing.T) {
 
 // The share of a mixed batch whose partner cannot be read is lost with it; the fault names the partner.
 func TestABrokenPartnerIsNamed(t *testing.T) {
-	f := &fake{samples: 4, size: 4}
-	o := Options{Dataset: f, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
+	o := Options{Dataset: &fake{samples: 4, size: 4}, Transform: Transform{Size: 4}, Mix: Mix{MixupAlpha: 1, Probability: 1}, BatchSize: 4, Workers: 1}
 	b := take(t, newLoader(t, o), 1)[0]
-	f.broken = map[int]bool{int(b.IDs[3]): true}
+	o.Dataset = &fake{samples: 4, size: 4, broken: map[int]bool{int(b.IDs[3]): true}} // the first loader still reads ahead of the other
 	for _, share := range []Share{{0, 4}, {2, 1}} {
 		o.Share = &share
 		if _, err := newLoader(t, o).Next(t.Context()); err == nil || !strings.Contains(err.Error(), "broken") {
