@@ -1,0 +1,5 @@
+//go:build !race
+
+package archive
+
+const raceEnabled = false // the race detector allocates, and drops what pools hold
