@@ -2,22 +2,19 @@
 //
 // It works in the device's primary context, which the run-time library, cuDNN and NCCL share. A context belongs to an OS thread, so
 // every call that comes from any thread says first which device it means.
-#include <algorithm>
-#include <atomic>
 #include <cstdio>
 
+#include "account.h"
+#include "compile.h"
 #include "gpu.h"
-#include "ops.h"
 #include "program.h"
-#include "requests.h"
-#include "status.h"
 
 using namespace hetero;
 
 struct ht_device {
   int index;
   cudaDeviceProp facts;
-  std::atomic<int64_t> allocated{0}, peak{0};
+  Account account;
 };
 struct ht_stream {
   ht_device *device;
@@ -78,8 +75,8 @@ void cuda_info(const ht_device *d, ht_info *info) {
 }
 
 void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
-  *allocated = d->allocated;
-  *peak = d->peak;
+  *allocated = d->account.allocated();
+  *peak = d->account.peak();
 }
 
 void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
@@ -96,13 +93,11 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
       check(cudaHostAlloc(p, size, cudaHostAllocPortable), "page-locked memory");
       return;
     }
-    if (bytes > static_cast<int64_t>(d->facts.totalGlobalMem) - d->allocated)
-      throw OutOfMemory("got " + std::to_string(d->allocated.load()) + " bytes, want " + std::to_string(bytes) +
+    if (bytes > static_cast<int64_t>(d->facts.totalGlobalMem) - d->account.allocated())
+      throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) +
                         " more, of " + std::to_string(d->facts.totalGlobalMem));
     check(cudaMalloc(p, size), "device memory");
-    const int64_t now = d->allocated += bytes;
-    for (int64_t most = d->peak; most < now && !d->peak.compare_exchange_weak(most, now);) {
-    }
+    d->account.add(bytes);
   });
 }
 
@@ -113,40 +108,16 @@ void cuda_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
     return;
   }
   cudaFree(p);
-  d->allocated -= bytes;
+  d->account.remove(bytes);
 }
 
 ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
                        int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
-  return guarded(error, [&] {
-    const std::string name = op_name(op);
-    try {
-      const Request r = checked_request(op, params, params_bytes, in, num_in, out, num_out, 0);
-      const Factory make = factory_of(r.op);
-      if (!make) throw Unsupported("no kernel");
-      use(d);
-      auto k = std::make_unique<ht_kernel>(ht_kernel{r.op, make(r)});
-      check_kernel(*k->impl, r);
-      *kernel = k.release();
-    } catch (const Invalid &e) {
-      throw Invalid(name + ": " + e.what());
-    } catch (const Unsupported &e) {
-      throw Unsupported(name + ": " + e.what());
-    } catch (const std::bad_alloc &) {
-      throw;
-    } catch (const OutOfMemory &) {
-      throw;
-    } catch (const std::exception &e) {
-      throw std::runtime_error(name + ": " + e.what());
-    }
-  });
+  return guarded(error,
+                 [&] { *kernel = compiled(op, params, params_bytes, in, num_in, out, num_out, 0, [d] { use(d); }); });
 }
 
-void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) {
-  const Kernel &k = *kernel->impl;
-  *desc = {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
-           k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
-}
+void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
 void cuda_kernel_free(ht_kernel *k) { delete k; }
 
@@ -170,13 +141,7 @@ ht_status cuda_event_create(ht_device *d, ht_event **event, ht_error *error) {
 int32_t cuda_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
 
 ht_status cuda_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
-  return guarded(error, [&] {
-    switch (e->impl.wait(timeout_ns)) {
-    case Event::complete: break;
-    case Event::pending: throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
-    case Event::failed: throw std::runtime_error("event: the program that was to record it failed");
-    }
-  });
+  return guarded(error, [&] { want_complete(e->impl, timeout_ns); });
 }
 
 void cuda_event_free(ht_event *e) { delete e; }

@@ -3,20 +3,11 @@
 
 #include <time.h>
 
+#include "clock.h"
 #include "gpu.h"
 #include "memops.h"
 
 namespace hetero {
-
-namespace {
-
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
-}
-
-} // namespace
 
 Event::Event() {
   void *p = nullptr;

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "operands.h"
 #include "specs.h"
 
 namespace hetero {
@@ -93,19 +94,10 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type of " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-void want_f32(const ht_spec &spec); // throws Unsupported
-
-// Starts a kernel's specs: every operand plain, sizes filled, opaque ones as they came.
-void take_plain(Kernel &kernel, const Request &request);
-
 // Gives images at these positions one layout, plain or nhwc, and says whether it is nhwc. A bound output decides, then what an
 // opaque input at made_for (-1: none) was made for, then the first input that lies in either, else it is nhwc.
-bool choose_image_layout(Kernel &kernel, const Request &request, std::initializer_list<int> in,
-                         std::initializer_list<int> out, int made_for = -1);
-
-// As above for elementwise work on tensors of one shape: any layout will do if all share it.
-void choose_shared_layout(Kernel &kernel, const Request &request, std::initializer_list<int> in,
-                          std::initializer_list<int> out);
+bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
+                         int made_for = -1);
 
 // What a factory fills in before it has a kernel.
 struct Specced : Kernel {

@@ -4,17 +4,14 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <memory>
-#include <vector>
 
 #include "event.h"
-#include "kernel.h"
+#include "steps.h"
 
 namespace hetero {
 
 class Program {
 public:
-  // Copies the steps with their address lists. Throws Invalid naming the step that is wrong.
   Program(const ht_step *steps, int32_t count);
   ~Program();
   Program(const Program &) = delete;
@@ -24,14 +21,6 @@ public:
   void run_timed(cudaStream_t stream, int64_t *elapsed_ns);
 
 private:
-  struct Step {
-    int32_t kind;
-    ht_kernel *kernel;
-    size_t in, out; // first address in addresses_
-    void *workspace;
-    ht_event *event;
-  };
-  Step checked(const ht_step &step);
   void announce();
   // Announces, then runs body; where that throws, the events it was to record have failed: nobody waits for ever.
   template <class Body> void guarded_run(Body body);
@@ -39,8 +28,7 @@ private:
   void enqueue_all(cudaStream_t stream);
   bool capture(cudaStream_t stream);
 
-  std::vector<Step> steps_;
-  std::vector<void *> addresses_;
+  Steps steps_;
   cudaGraphExec_t graph_ = nullptr;
   bool captured_ = false;      // or it was tried
   cudaEvent_t done_ = nullptr; // of the last run
@@ -49,10 +37,6 @@ private:
 } // namespace hetero
 
 // The objects of the C ABI.
-struct ht_kernel {
-  ht_op op;
-  std::unique_ptr<hetero::Kernel> impl;
-};
 struct ht_event {
   hetero::Event impl;
 };

@@ -7,16 +7,15 @@
 #include <algorithm>
 #include <cstring>
 
+#include "account.h"
+#include "compile.h"
 #include "isa.h"
 #include "layout.h"
 #include "machine.h"
 #include "memory.h"
-#include "ops.h"
 #include "pace.h"
 #include "peak.h"
 #include "program.h"
-#include "requests.h"
-#include "status.h"
 #if HT_HAVE_ONEDNN
 #include "onednn.h"
 #endif
@@ -130,34 +129,11 @@ void cpu_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
 ht_status cpu_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
                       int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
   return guarded(error, [&] {
-    std::string name = op_name(op);
-    try {
-      Request r = checked_request(op, params, params_bytes, in, num_in, out, num_out, d->threads);
-      Factory make = factory_of(r.op);
-      if (!make) throw Unsupported("no kernel");
-      use_team(d);
-      auto k = std::make_unique<ht_kernel>(ht_kernel{r.op, make(r)});
-      check_kernel(*k->impl, r);
-      *kernel = k.release();
-    } catch (const Invalid &e) {
-      throw Invalid(name + ": " + e.what());
-    } catch (const Unsupported &e) {
-      throw Unsupported(name + ": " + e.what());
-    } catch (const OutOfMemory &e) {
-      throw OutOfMemory(name + ": " + e.what());
-    } catch (const std::bad_alloc &) {
-      throw;
-    } catch (const std::exception &e) {
-      throw std::runtime_error(name + ": " + e.what());
-    }
+    *kernel = compiled(op, params, params_bytes, in, num_in, out, num_out, d->threads, [d] { use_team(d); });
   });
 }
 
-void cpu_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) {
-  const Kernel &k = *kernel->impl;
-  *desc = {k.in.data(), k.out.data(),     static_cast<int32_t>(k.in.size()),     static_cast<int32_t>(k.out.size()),
-           k.workspace, k.inplace.data(), static_cast<int32_t>(k.inplace.size())};
-}
+void cpu_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
 void cpu_kernel_free(ht_kernel *k) { delete k; }
 
@@ -173,16 +149,8 @@ ht_status cpu_event_create(ht_device *, ht_event **event, ht_error *error) {
 
 int32_t cpu_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
 
-void wait_for(ht_event *e, int64_t timeout_ns) {
-  switch (e->impl.wait(timeout_ns)) {
-  case Event::complete: break;
-  case Event::pending: throw Timeout("event: not complete after " + std::to_string(timeout_ns / 1000000) + " ms");
-  case Event::failed: throw std::runtime_error("event: the program that was to record it failed");
-  }
-}
-
 ht_status cpu_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
-  return guarded(error, [&] { wait_for(e, timeout_ns); });
+  return guarded(error, [&] { want_complete(e->impl, timeout_ns); });
 }
 
 void cpu_event_free(ht_event *e) { delete e; }
@@ -228,7 +196,7 @@ ht_status cpu_stream_record(ht_stream *, ht_event *e, ht_error *) {
 }
 
 ht_status cpu_stream_wait(ht_stream *, ht_event *e, ht_error *error) {
-  return guarded(error, [&] { wait_for(e, -1); });
+  return guarded(error, [&] { want_complete(e->impl, -1); });
 }
 
 ht_status cpu_stream_sync(ht_stream *, ht_error *) { return HT_OK; }

@@ -11,8 +11,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 #include "rows.h"
 #include "simd_table.h"

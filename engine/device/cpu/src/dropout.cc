@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "bf16.h"
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 #include "simd_table.h"
 

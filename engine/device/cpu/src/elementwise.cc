@@ -10,8 +10,8 @@
 #include <cstring>
 
 #include "bf16.h"
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 #include "simd_table.h"
 

@@ -3,22 +3,13 @@
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <climits>
 
+#include "clock.h"
+
 namespace hetero {
-
-namespace {
-
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
-}
-
-} // namespace
 
 void Event::announce() {
   uint32_t word = word_.load();

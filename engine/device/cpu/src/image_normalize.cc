@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "bf16.h"
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 
 namespace hetero {

@@ -17,12 +17,6 @@ size_t round_up(size_t n, size_t unit) { return (n + unit - 1) / unit * unit; }
 
 } // namespace
 
-void Account::add(int64_t bytes) {
-  int64_t now = allocated_ += bytes, most = peak_;
-  while (most < now && !peak_.compare_exchange_weak(most, now)) {
-  }
-}
-
 void *allocate(int64_t bytes) {
   size_t n = static_cast<size_t>(bytes);
   if (n < kBig) return std::aligned_alloc(64, round_up(n ? n : 1, 64));

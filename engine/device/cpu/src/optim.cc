@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 #include "simd_table.h"
 
@@ -204,8 +204,6 @@ std::unique_ptr<Kernel> make_adamw(const Request &request) {
   return std::make_unique<AdamW>(request);
 }
 
-std::unique_ptr<Kernel> make_moving_average(const Request &request) {
-  return std::make_unique<MovingAverage>(request);
-}
+std::unique_ptr<Kernel> make_moving_average(const Request &request) { return std::make_unique<MovingAverage>(request); }
 
 } // namespace hetero

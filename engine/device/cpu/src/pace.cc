@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "clock.h"
+
 namespace hetero {
 
 namespace {
@@ -12,12 +14,6 @@ namespace {
 constexpr double chunk_ns = 1e6;
 // A process that was stopped while it slept has not worked ahead.
 constexpr double most_credit_ns = 20e6;
-
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
-}
 
 } // namespace
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "bf16.h"
+#include "images.h"
 #include "layout.h"
-#include "operands.h"
 #include "ops.h"
 #include "rows.h"
 #include "simd_table.h"

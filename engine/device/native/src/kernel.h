@@ -50,7 +50,13 @@ struct Request {
 
 using Factory = std::unique_ptr<Kernel> (*)(const Request &);
 
-// The factory of each op, nullptr where the device has none. Defined in ops.cc: one line an op.
+// The factory of each op. Defined in ops.cc: one line an op.
 Factory factory_of(ht_op op);
 
 } // namespace hetero
+
+// The object of the C ABI.
+struct ht_kernel {
+  ht_op op;
+  std::unique_ptr<hetero::Kernel> impl;
+};

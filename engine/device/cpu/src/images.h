@@ -1,23 +1,12 @@
-// operands.h: what factories ask of the specs they get, and how they choose layouts.
+// images.h: what factories of this device ask of the specs they get besides operands.h, and where images lie.
 #pragma once
 
-#include <vector>
-
-#include "kernel.h"
+#include "operands.h"
 
 namespace hetero {
 
-using Positions = std::vector<int>;
-
-// Throws Invalid unless the request has so many operands.
-void want_operands(const Request &request, size_t inputs, size_t outputs);
-
 // Throws Unsupported unless the spec is f32 or bf16 (and then says which).
 bool is_bf16(const ht_spec &spec);
-void want_f32(const ht_spec &spec);
-
-// Starts a kernel's specs: every operand plain, sizes filled, opaque ones as they came.
-void take_plain(Kernel &kernel, const Request &request);
 
 // Gives images at these positions one layout among plain, nhwc, nChw8c and nChw16c, and says which. A bound output
 // decides, else the first input that lies in one of the four, else what suits the instruction set. Opaque inputs
@@ -25,9 +14,6 @@ void take_plain(Kernel &kernel, const Request &request);
 // decides first.
 uint32_t choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                              int made_for = -1);
-
-// As above for elementwise work on tensors of one shape: any layout will do if all share it.
-uint32_t choose_shared_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out);
 
 // Sets the padding of a blocked image to zero again.
 void clear_padding(const ht_spec &image, void *data);

@@ -1,4 +1,5 @@
-// ops.h: the kernel factories of the CPU device, one an op. ops.cc binds them to op numbers.
+// ops.h: the kernel factories of a native device, one an op; each library defines them all, in the file named above them (.cc or .cu).
+// ops.cc binds them to op numbers.
 //
 // A factory checks what it needs of the specs and throws Invalid for a wrong argument, Unsupported where it has no
 // kernel. The number and the shapes of operands were checked before by the engine, from the same op.
@@ -10,39 +11,39 @@
 
 namespace hetero {
 
-// conv.cc
+// conv
 std::unique_ptr<Kernel> make_conv2d(const Request &);
 std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &);
 std::unique_ptr<Kernel> make_conv2d_diff_weights(const Request &);
-// linear.cc
+// linear
 std::unique_ptr<Kernel> make_linear(const Request &);
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &);
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &);
-// reorder.cc
+// reorder, or move
 std::unique_ptr<Kernel> make_reorder(const Request &);
-// batchnorm.cc
+// batchnorm
 std::unique_ptr<Kernel> make_batch_norm_stats(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_merge(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_apply(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_diff_apply(const Request &);
 std::unique_ptr<Kernel> make_batch_norm_running(const Request &);
-// pool.cc
+// pool
 std::unique_ptr<Kernel> make_max_pool2d(const Request &);
 std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &);
 std::unique_ptr<Kernel> make_avg_pool2d(const Request &);
 std::unique_ptr<Kernel> make_avg_pool2d_diff(const Request &);
 std::unique_ptr<Kernel> make_global_avg_pool(const Request &);
 std::unique_ptr<Kernel> make_global_avg_pool_diff(const Request &);
-// elementwise.cc
+// elementwise
 std::unique_ptr<Kernel> make_unary(const Request &);
 std::unique_ptr<Kernel> make_unary_diff(const Request &);
 std::unique_ptr<Kernel> make_binary(const Request &);
 std::unique_ptr<Kernel> make_scale(const Request &);
 std::unique_ptr<Kernel> make_fill(const Request &);
-// dropout.cc
+// dropout
 std::unique_ptr<Kernel> make_dropout(const Request &);
-// move.cc
+// move
 std::unique_ptr<Kernel> make_transpose(const Request &);
 std::unique_ptr<Kernel> make_reshape(const Request &);
 std::unique_ptr<Kernel> make_concat(const Request &);
@@ -50,12 +51,12 @@ std::unique_ptr<Kernel> make_slice(const Request &);
 std::unique_ptr<Kernel> make_pad(const Request &);
 std::unique_ptr<Kernel> make_reduce(const Request &);
 std::unique_ptr<Kernel> make_broadcast(const Request &);
-// loss.cc
+// loss
 std::unique_ptr<Kernel> make_softmax_cross_entropy(const Request &);
 std::unique_ptr<Kernel> make_softmax_cross_entropy_diff(const Request &);
-// image_normalize.cc
+// image_normalize
 std::unique_ptr<Kernel> make_image_normalize(const Request &);
-// optim.cc
+// optim
 std::unique_ptr<Kernel> make_sum_squares(const Request &);
 std::unique_ptr<Kernel> make_grad_control(const Request &);
 std::unique_ptr<Kernel> make_sgd(const Request &);

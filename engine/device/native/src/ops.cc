@@ -1,4 +1,4 @@
-// ops.cc: the table from op numbers to factories. An op that is not here is HT_UNSUPPORTED.
+// ops.cc: the table from op numbers to factories.
 #include "ops.h"
 
 namespace hetero {
@@ -45,8 +45,9 @@ Factory factory_of(ht_op op) {
   case HT_SGD: return make_sgd;
   case HT_ADAMW: return make_adamw;
   case HT_MOVING_AVERAGE: return make_moving_average;
-  default: return nullptr;
+  case HT_OP_END: break;
   }
+  throw Unsupported("no such op");
 }
 
 } // namespace hetero
