@@ -1,7 +1,8 @@
 // cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
 //
 // A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. Streams are done when a call
-// returns. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1).
+// returns. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
+// memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run.
 #pragma once
 
 #define HETERO_CUDA_SHIM 1
@@ -27,6 +28,7 @@ namespace shim {
 // Of the thread that runs now.
 extern thread_local dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
+void pass(void *stream); // the time of one launch, copy or memset
 void barrier();
 // Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
 uint64_t exchange(uint64_t value, unsigned lane);
@@ -67,7 +69,10 @@ constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStrea
                    cudaEventDisableTiming = 2;
 constexpr unsigned cudaEnableDefault = 0;
 
-using cudaStream_t = struct shimStream *;
+struct shimStream {
+  int64_t ns = 0; // the pretended time
+};
+using cudaStream_t = shimStream *;
 using cudaEvent_t = struct shimEvent *;
 using cudaGraph_t = struct shimGraph *;
 using cudaGraphExec_t = struct shimGraph *;
@@ -75,13 +80,14 @@ using cudaGraphExec_t = struct shimGraph *;
 struct cudaDeviceProp {
   char name[256];
   size_t totalGlobalMem;
-  int major, minor;
+  int major, minor, multiProcessorCount, l2CacheSize;
 };
 
 cudaError_t cudaDriverGetVersion(int *);
 cudaError_t cudaRuntimeGetVersion(int *);
 cudaError_t cudaGetDeviceCount(int *);
 cudaError_t cudaSetDevice(int);
+cudaError_t cudaGetDevice(int *);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *, int);
 cudaError_t cudaGetLastError();
 const char *cudaGetErrorName(cudaError_t);

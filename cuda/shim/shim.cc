@@ -169,18 +169,17 @@ uint64_t exchange(uint64_t value, unsigned from) {
 
 // --- the run-time library ------------------------------------------------------------------------
 
-struct shimStream {};
 struct shimEvent {
   int64_t ns = 0;
 };
 
-namespace {
-
-int64_t now_ns() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
+namespace shim {
+void pass(void *stream) {
+  if (stream) static_cast<cudaStream_t>(stream)->ns += 1000;
 }
+} // namespace shim
+
+namespace {
 
 int setting(const char *name, int otherwise) {
   const char *text = std::getenv(name);
@@ -193,6 +192,7 @@ cudaError_t cudaDriverGetVersion(int *v) { return *v = setting("HETERO_SHIM_DRIV
 cudaError_t cudaRuntimeGetVersion(int *v) { return *v = 13000, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int *n) { return *n = setting("HETERO_SHIM_GPUS", 1), cudaSuccess; }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+cudaError_t cudaGetDevice(int *d) { return *d = 0, cudaSuccess; }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   *p = {};
   std::strcpy(p->name, "host shim");
@@ -200,6 +200,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   const int arch = setting("HETERO_SHIM_ARCH", 90);
   p->major = arch / 10;
   p->minor = arch % 10;
+  p->multiProcessorCount = 1;
+  p->l2CacheSize = 1 << 20;
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
@@ -217,10 +219,12 @@ cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
   return std::memmove(dst, src, n), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind k, cudaStream_t) {
-  return cudaMemcpy(dst, src, n, k);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind k, cudaStream_t s) {
+  return shim::pass(s), cudaMemcpy(dst, src, n, k);
 }
-cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t) { return std::memset(p, v, n), cudaSuccess; }
+cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s) {
+  return shim::pass(s), std::memset(p, v, n), cudaSuccess;
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) { return *s = new shimStream, cudaSuccess; }
 cudaError_t cudaStreamDestroy(cudaStream_t s) { return delete s, cudaSuccess; }
 cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
@@ -233,7 +237,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
 cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 cudaError_t cudaEventDestroy(cudaEvent_t e) { return delete e, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t) { return e->ns = now_ns(), cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return e->ns = s ? s->ns : 0, cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   return *ms = static_cast<float>(1e-6 * static_cast<double>(to->ns - from->ns)), cudaSuccess;

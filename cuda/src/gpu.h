@@ -58,7 +58,7 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
   check(cudaGetLastError(), "launch");
 #else
   shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
-  (void)queue;
+  shim::pass(queue);
 #endif
 }
 

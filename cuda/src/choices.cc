@@ -1,0 +1,262 @@
+// choices.cc: times candidates with events.
+//
+// Each launch that is timed finds a cold level-2 cache: in a step all other tensors pass through it between two runs of one kernel, and
+// operands that are still there would favour candidates that read them twice. Overwriting the cache also keeps the GPU busy while the
+// host enqueues, so that what the events measure holds no gap. Candidates take turns, which spreads a change of clocks over all of them.
+#include "choices.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <tuple>
+
+#include "gpu.h"
+#include "status.h"
+
+namespace hetero {
+namespace {
+
+constexpr int kTurns = 7;                      // timed launches of a candidate, of which the median counts
+constexpr float kHopeless = 3;                 // times the best: out after its first launch
+constexpr size_t kMostBytes = size_t{1} << 20; // of a file: a few thousand choices
+constexpr int kLockSeconds = 120;              // longer than any contest
+const char *const kHeader = "hetero-train choices 1";
+
+// --- timing ---------------------------------------------------------------------------------------
+
+// What is needed to time, given back at the end.
+class Stopwatch {
+public:
+  explicit Stopwatch(int64_t bytes) {
+    cudaDeviceProp facts{};
+    int device = 0;
+    check(cudaGetDevice(&device), "the device in use");
+    check(cudaGetDeviceProperties(&facts, device), "facts of the device");
+    flush_bytes_ = 2 * static_cast<size_t>(std::max(facts.l2CacheSize, 1 << 20));
+    try {
+      check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "scratch memory to time on");
+      check(cudaMalloc(&flush_, flush_bytes_), "scratch memory to time on");
+      check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream to time on");
+      check(cudaEventCreate(&begin_), "an event to time with");
+      check(cudaEventCreate(&end_), "an event to time with");
+      // Small numbers in every float type: zeros draw less power than data do, and the clock is higher.
+      check(cudaMemsetAsync(scratch_, 0x3c, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_), "scratch");
+    } catch (...) {
+      release();
+      throw;
+    }
+  }
+  ~Stopwatch() { release(); }
+  Stopwatch(const Stopwatch &) = delete;
+
+  float milliseconds(const Attempt &attempt) {
+    check(cudaMemsetAsync(flush_, 0, flush_bytes_, stream_), "emptying the cache");
+    check(cudaEventRecord(begin_, stream_), "timing");
+    attempt(scratch_, stream_);
+    check(cudaEventRecord(end_, stream_), "timing");
+    check(cudaEventSynchronize(end_), "timing");
+    float ms = 0;
+    check(cudaEventElapsedTime(&ms, begin_, end_), "timing");
+    return ms;
+  }
+
+private:
+  void release() {
+    if (end_) cudaEventDestroy(end_);
+    if (begin_) cudaEventDestroy(begin_);
+    if (stream_) cudaStreamDestroy(stream_);
+    cudaFree(flush_);
+    cudaFree(scratch_);
+  }
+
+  void *scratch_ = nullptr, *flush_ = nullptr;
+  size_t flush_bytes_ = 0;
+  cudaStream_t stream_ = nullptr;
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+struct Runner {
+  size_t index;
+  Attempt attempt;
+  std::vector<float> ms;
+  float median() {
+    std::nth_element(ms.begin(), ms.begin() + static_cast<std::ptrdiff_t>(ms.size() / 2), ms.end());
+    return ms[ms.size() / 2];
+  }
+};
+
+// The index of the fastest, and its time.
+std::pair<size_t, float> race(const Contest &contest) {
+  Stopwatch watch(contest.bytes);
+  std::vector<Runner> field;
+  std::string reason = "no candidates";
+  float best = 0;
+  for (size_t i = 0; i < contest.candidates.size(); i++) {
+    try {
+      Runner r{i, contest.candidates[i].prepare(), {}};
+      watch.milliseconds(r.attempt); // loads code, and is not counted
+      r.ms.push_back(watch.milliseconds(r.attempt));
+      best = field.empty() ? r.ms[0] : std::min(best, r.ms[0]);
+      field.push_back(std::move(r));
+    } catch (const OutOfMemory &) {
+      throw;
+    } catch (const std::exception &e) {
+      reason = contest.candidates[i].name + ": " + e.what();
+      cudaGetLastError();
+    }
+  }
+  if (field.empty())
+    throw Unsupported("none of " + std::to_string(contest.candidates.size()) + " ways works: " + reason);
+  field.erase(std::remove_if(field.begin(), field.end(), [&](const Runner &r) { return r.ms[0] > kHopeless * best; }),
+              field.end());
+  for (int turn = 1; turn < kTurns && field.size() > 1; turn++)
+    for (Runner &r : field) r.ms.push_back(watch.milliseconds(r.attempt));
+  auto first =
+      std::min_element(field.begin(), field.end(), [](Runner &a, Runner &b) { return a.median() < b.median(); });
+  return {first->index, first->median()};
+}
+
+// --- memory of the process and of the disk ----------------------------------------------------------
+
+// One line a choice: key, name, microseconds, separated by tabs.
+using Choices = std::map<std::string, std::pair<std::string, std::string>>; // key -> name, microseconds
+
+// Where the user's caches lie; "" where that is not known.
+std::string cache_folder() {
+  const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  if (xdg && *xdg == '/') return xdg;
+  return home && *home ? std::string(home) + "/.cache" : "";
+}
+
+std::string make_folders() {
+  std::string folder = cache_folder();
+  if (folder.empty()) return folder;
+  mkdir(folder.c_str(), 0755);
+  for (const char *part : {"/hetero-train", "/choices"}) mkdir((folder += part).c_str(), 0755);
+  return folder;
+}
+
+// What choices depend on besides their key, as part of a file's name.
+std::string this_machine() {
+  cudaDeviceProp facts{};
+  int device = 0, driver = 0;
+  check(cudaGetDevice(&device), "the device in use");
+  check(cudaGetDeviceProperties(&facts, device), "facts of the device");
+  check(cudaDriverGetVersion(&driver), "the driver's version");
+  std::ostringstream text;
+  text << facts.name << " sm_" << facts.major << facts.minor << ' ' << facts.multiProcessorCount << " SMs driver "
+       << driver;
+  std::string name = text.str();
+  for (char &c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
+  return name;
+}
+
+// A file that is damaged, or another version's, counts as empty and is replaced with the next choice; a damaged line counts as none.
+Choices read(const std::string &path) {
+  Choices list;
+  std::ifstream in(path, std::ios::binary);
+  std::string text(kMostBytes, 0);
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(in.gcount()));
+  if (!in.eof()) return list;
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end was cut off
+  std::istringstream lines(text);
+  std::string line;
+  if (!std::getline(lines, line) || line != kHeader) return list;
+  while (std::getline(lines, line)) {
+    const size_t a = line.find('\t'), b = a == std::string::npos ? a : line.find('\t', a + 1);
+    if (b == std::string::npos || line.find('\t', b + 1) != std::string::npos) continue;
+    list[line.substr(0, a)] = {line.substr(a + 1, b - a - 1), line.substr(b + 1)};
+  }
+  return list;
+}
+
+// Replaces the file as a whole. What fails is left: the choice is made anew in the next process.
+void write(const std::string &path, const Choices &list) {
+  const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
+  {
+    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
+    out << kHeader << '\n';
+    for (const auto &[key, choice] : list) out << key << '\t' << choice.first << '\t' << choice.second << '\n';
+    out.flush();
+    if (!out) {
+      unlink(temporary.c_str());
+      return;
+    }
+  }
+  if (rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
+}
+
+// Keeps other processes of this machine from timing at the same time, for a while at most: one that hangs holds up nobody for ever.
+class Lock {
+public:
+  explicit Lock(const std::string &path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    const timespec nap{0, 10'000'000};
+    for (int i = 0; file_ >= 0 && i < kLockSeconds * 100 && flock(file_, LOCK_EX | LOCK_NB) != 0; i++)
+      nanosleep(&nap, nullptr);
+  }
+  ~Lock() {
+    if (file_ >= 0) close(file_);
+  }
+  Lock(const Lock &) = delete;
+
+private:
+  int file_;
+};
+
+// The index of the candidate of that name; the number of candidates where there is none.
+size_t named(const Contest &contest, const std::string &name) {
+  size_t i = 0;
+  while (i < contest.candidates.size() && contest.candidates[i].name != name) i++;
+  return i;
+}
+
+} // namespace
+
+size_t fastest(const Contest &contest) {
+  if (contest.candidates.size() == 1) return 0;
+  static std::mutex one_at_a_time;
+  static std::map<std::string, Choices> known; // by file
+  const std::lock_guard<std::mutex> hold(one_at_a_time);
+
+  const std::string machine = this_machine(), key = contest.library + " " + contest.key;
+  Choices &mine = known[machine];
+  auto chosen = [&](const Choices &list) {
+    const auto found = list.find(key);
+    return found == list.end() ? contest.candidates.size() : named(contest, found->second.first);
+  };
+  if (const size_t i = chosen(mine); i < contest.candidates.size()) return i;
+
+  const std::string folder = make_folders(), path = folder + "/" + machine + ".tsv";
+  const Lock lock(folder.empty() ? "" : folder + "/lock");
+  Choices stored = folder.empty() ? Choices{} : read(path);
+  size_t i = chosen(stored);
+  if (i < contest.candidates.size()) {
+    mine[key] = stored[key];
+    return i;
+  }
+  try {
+    float ms = 0;
+    std::tie(i, ms) = race(contest);
+    stored[key] = mine[key] = {contest.candidates[i].name, std::to_string(1000 * ms)};
+    if (!folder.empty()) write(path, stored);
+  } catch (const OutOfMemory &) {
+    cudaGetLastError();
+    i = 0;
+  }
+  return i;
+}
+
+} // namespace hetero
