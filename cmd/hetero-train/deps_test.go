@@ -45,10 +45,9 @@ var layers = []layer{
 
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},
-	{"engine/collective/internal/...", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/collective")},
 	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective", "engine/conformance")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective")},
-	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/internal/...")},
+	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
 
 	// What to compute, and how.
 	{"engine/graph", imports("engine/tensor", "engine/device")},

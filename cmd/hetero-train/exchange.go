@@ -12,6 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 // offer is what a rank brings to the choice of communicators.
@@ -28,6 +30,7 @@ type exchange struct {
 	hosts  [][]int // ranks of each machine
 	shared bool    // memory, within each machine
 	offers []offer
+	staged bool // the host cannot see the memory of this rank's device
 }
 
 // communicators joins all ranks twice: for gradients, and for what passes exchange.
@@ -62,6 +65,9 @@ func (j *job) agreeOnExchange(ctx context.Context) (*exchange, error) {
 		return nil, err
 	}
 	x := &exchange{job: j, hosts: t.hosts(), shared: j.cfg.Parallel.SharedMemory != "off", offers: make([]offer, len(words))}
+	if x.staged, err = staged.Needs(j.device); err != nil {
+		return nil, err
+	}
 	for rank, text := range words {
 		if err := json.Unmarshal(text, &x.offers[rank]); err != nil {
 			return nil, fmt.Errorf("communicators, as rank %d tells: %w", rank, err)
@@ -100,8 +106,22 @@ func (x *exchange) open(ctx context.Context, name string, at int) (c collective.
 	if err != nil {
 		return nil, err
 	}
+	if x.staged {
+		if c, err = behindDevice(c, x.job.device); err != nil {
+			return nil, err
+		}
+	}
 	x.job.later(c.Close)
 	return c, nil
+}
+
+// behindDevice lets a communicator of the host carry what lies in a GPU's memory.
+func behindDevice(c collective.Communicator, dev device.Device) (collective.Communicator, error) {
+	s, err := staged.New(c, dev)
+	if err != nil { // and no communicator that is a nil pointer
+		return nil, err
+	}
+	return s, nil
 }
 
 // both shares memory within each machine; the first ranks of the machines speak for them in the network.

@@ -46,8 +46,19 @@ type goTest struct {
 // Run implements T.
 func (t goTest) Run(name string, f func(T)) bool { return t.run(name, f) }
 
-// Long is called first by a check that takes seconds: it is skipped where Options.Short asks for that.
+// Brief is t without the checks that take seconds.
+func Brief(t T) T { return brief{t} }
+
+type brief struct{ T }
+
+// Run implements T.
+func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub T) { f(brief{sub}) }) }
+
+// Long is called first by a check that takes seconds: it is skipped where Options.Short or Brief asks for that.
 func Long(t TB) {
+	if _, ok := t.(brief); ok {
+		t.Skip("takes long, and short is asked for")
+	}
 	if n, ok := t.(*node); ok && n.Short {
 		t.Skip("takes long, and short is asked for")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
 // Benchmark times all-reduces (f32, sum) of 1 KiB to 256 MiB among ranks of this process, one after the other, each waited for.
@@ -38,7 +39,7 @@ func measure(b *testing.B, comms []collective.Communicator, bytes int64) (median
 	var wg sync.WaitGroup
 	for rank, c := range comms {
 		wg.Go(func() {
-			memory, err := newDevice().Alloc(bytes)
+			memory, err := reference.New().Alloc(bytes)
 			if err != nil {
 				b.Error(err)
 				return

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/conformance"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -281,9 +280,7 @@ func checkOrderlyClose(t conformance.T, open Opener) {
 	for range 20 { // the race between the first to close and the last to finish
 		g := open(t, 3, 0)
 		r := &rig{Group: g, t: t, size: 3}
-		for range r.size {
-			r.devs = append(r.devs, newDevice())
-		}
+		r.openDevices()
 		r.each(func(rank int) {
 			for range 3 {
 				r.enqueue(rank, r.sum(rank, "last"))
@@ -314,7 +311,8 @@ func (l *lingering) Complete() error {
 }
 
 func checkCloseWhenDone(t conformance.T, open Opener) {
-	r := &rig{Group: open(t, 2, 0), t: t, size: 2, devs: []device.Device{newDevice(), newDevice()}}
+	r := &rig{Group: open(t, 2, 0), t: t, size: 2}
+	r.openDevices()
 	r.each(func(rank int) {
 		done := &lingering{}
 		r.enqueue(rank, collective.AllReduce{Buffer: r.memory(rank, make([]byte, 20)), DType: tensor.F32, Done: done})

@@ -63,7 +63,7 @@ func (r *rig) stayFree(rank int, op collective.Op) {
 		_ = r.Comms[rank].Enqueue(op) // fails once the communicator has, which Sync tells
 	}
 	region, _, _ := op.Memory()
-	host, pattern := region.Host(), bytes.Repeat([]byte{0xa5}, 1<<20)
+	host, pattern := r.host(region), bytes.Repeat([]byte{0xa5}, 1<<20)
 	for rest := host; len(rest) > 0; rest = rest[min(len(rest), len(pattern)):] {
 		copy(rest, pattern)
 	}

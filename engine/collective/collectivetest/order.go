@@ -66,14 +66,14 @@ func checkEvents(t conformance.T, open Opener) {
 			if errors.Join(ready.Reset(), done.Reset()) != nil {
 				t.Error("reset failed")
 			}
-			clear(m.Host())
+			clear(r.host(m))
 			r.enqueue(rank, op)
 			if step == 0 {
 				if err := done.WaitHost(moment); err == nil {
 					t.Errorf("rank %d: done before its After event was complete", rank)
 				}
 			}
-			copy(m.Host(), in[rank]) // what a program writes before it records the event
+			copy(r.host(m), in[rank]) // what a program writes before it records the event
 			if err := ready.Complete(); err != nil {
 				t.Error(err)
 			}
@@ -81,7 +81,7 @@ func checkEvents(t conformance.T, open Opener) {
 				t.Errorf("rank %d: %v", rank, err)
 				return
 			}
-			if !bytes.Equal(m.Host(), want) {
+			if !bytes.Equal(r.host(m), want) {
 				t.Errorf("rank %d, step %d: wrong sums when Done was complete", rank, step)
 				return
 			}
@@ -131,8 +131,8 @@ func checkProgram(t conformance.T, open Opener) {
 			if err := stream.Run(p); err != nil {
 				t.Error(err)
 			}
-			if want := values(3, 4, 6, 8); !bytes.Equal(result.Host(), want) {
-				t.Errorf("rank %d, step %d: got % x, want % x", rank, step, result.Host(), want)
+			if want := values(3, 4, 6, 8); !bytes.Equal(r.host(result), want) {
+				t.Errorf("rank %d, step %d: got % x, want % x", rank, step, r.host(result), want)
 			}
 		}
 	})
@@ -173,7 +173,7 @@ func checkUnequalSpeed(t conformance.T, open Opener) {
 				}
 			}
 			for _, m := range buffers {
-				results[rank] = append(results[rank], m.Host()...)
+				results[rank] = append(results[rank], r.host(m)...)
 			}
 		})
 		if t.Failed() {

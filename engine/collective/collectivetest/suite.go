@@ -31,6 +31,10 @@ type Group struct {
 	Kill func(rank int)
 	// Hosts, where not nil, are ranks whose values are reduced, and rounded, with each other first, and then one host after the other.
 	Hosts [][]int
+	// Device, where not nil, opens the device of a rank, of which the group carries the memory; Host is that memory as the suite sees it,
+	// nil: as the host does.
+	Device func(rank int) device.Device
+	Host   func(device.Region) []byte
 }
 
 // Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.
@@ -79,8 +83,8 @@ func newRig(t conformance.T, open Opener, size int, limit time.Duration) *rig {
 		if c.Rank() != rank || c.Size() != size {
 			t.Fatalf("communicator %d: got rank %d of %d, want %d of %d", rank, c.Rank(), c.Size(), rank, size)
 		}
-		r.devs = append(r.devs, newDevice())
 	}
+	r.openDevices()
 	t.Cleanup(func() {
 		r.each(func(rank int) {
 			if err := r.Comms[rank].Close(); err != nil && r.Comms[rank].Err() == nil {
@@ -91,7 +95,24 @@ func newRig(t conformance.T, open Opener, size int, limit time.Duration) *rig {
 	return r
 }
 
-func newDevice() device.Device { return reference.New() }
+// openDevices gives each rank one.
+func (r *rig) openDevices() {
+	for rank := range r.size {
+		if r.Device != nil {
+			r.devs = append(r.devs, r.Device(rank))
+			continue
+		}
+		r.devs = append(r.devs, reference.New())
+	}
+}
+
+// host is memory of a rank as the suite sees it.
+func (r *rig) host(m device.Region) []byte {
+	if r.Host != nil {
+		return r.Host(m)
+	}
+	return m.Host()
+}
 
 // each runs f for every rank, in goroutines.
 func (r *rig) each(f func(rank int)) {
@@ -109,8 +130,9 @@ func (r *rig) memory(rank int, data []byte) device.Region {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	copy(b.Host(), data)
-	return device.Whole(b)
+	m := device.Whole(b)
+	copy(r.host(m), data)
+	return m
 }
 
 // event of a rank.

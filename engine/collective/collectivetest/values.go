@@ -135,7 +135,7 @@ func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 	out := make([][]byte, r.size)
 	r.do(func(rank int) collective.Op {
 		m := r.memory(rank, in[rank])
-		out[rank] = m.Host()
+		out[rank] = r.host(m)
 		return collective.AllReduce{Buffer: m, DType: dt, Reduce: f}
 	})
 	want := r.oracle(dt, f, in)
@@ -234,7 +234,7 @@ func checkPart(t conformance.T, open Opener) {
 			out := make([][]byte, r.size)
 			r.do(func(rank int) collective.Op {
 				m := r.memory(rank, in[rank])
-				out[rank] = m.Host()
+				out[rank] = r.host(m)
 				m.Offset, m.Bytes = int64(from), int64(to-from)
 				return collective.AllReduce{Buffer: m, DType: dt}
 			})
@@ -273,7 +273,7 @@ func checkBroadcast(t conformance.T, open Opener) {
 				out := make([][]byte, r.size)
 				r.do(func(rank int) collective.Op {
 					m := r.memory(rank, in[rank])
-					out[rank] = m.Host()
+					out[rank] = r.host(m)
 					return collective.Broadcast{Buffer: m, Root: root}
 				})
 				for rank, got := range out {
@@ -320,7 +320,7 @@ func (r *rig) gather(dt tensor.DType, counts []int64, seed uint64) {
 	out := make([][]byte, r.size)
 	r.do(func(rank int) collective.Op {
 		m := r.memory(rank, in[rank])
-		out[rank] = m.Host()
+		out[rank] = r.host(m)
 		return collective.AllGather{Buffer: m, DType: dt, Counts: counts}
 	})
 	for rank, got := range out {
@@ -337,7 +337,7 @@ func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, seed
 	out := make([][]byte, r.size)
 	r.do(func(rank int) collective.Op {
 		m := r.memory(rank, in[rank])
-		out[rank] = m.Host()
+		out[rank] = r.host(m)
 		return collective.ReduceScatter{Buffer: m, DType: dt, Reduce: f, Counts: counts}
 	})
 	want := r.oracle(dt, f, in)

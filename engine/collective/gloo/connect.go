@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/internal/queue"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
 // Available says why Connect cannot work in this program, nil if it can.

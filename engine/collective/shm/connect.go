@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/internal/queue"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
 // Available says why Connect cannot work on this machine, nil if it can.

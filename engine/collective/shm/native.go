@@ -38,8 +38,8 @@ import (
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/internal/native"
-	"github.com/hetero-train/hetero-train/engine/collective/internal/signature"
+	"github.com/hetero-train/hetero-train/engine/collective/native"
+	"github.com/hetero-train/hetero-train/engine/collective/signature"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/internal/queue"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
 // transport implements queue.Transport.

@@ -20,6 +20,7 @@ import (
 type Device struct {
 	api     *C.ht_api
 	ptr     *C.ht_device
+	index   int
 	info    device.Info
 	slowed  atomic.Pointer[device.Info] // info while the device is slowed down, else nil
 	holds   holds                       // buffers, kernels, programs, streams, events, and calls under way
@@ -44,7 +45,7 @@ func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 	if err := check(r, name); err != nil {
 		return nil, err
 	}
-	d := &Device{api: l.api, ptr: (*C.ht_device)(r.value)}
+	d := &Device{api: l.api, ptr: (*C.ht_device)(r.value), index: index}
 	var info C.ht_info
 	C.ht_do_info(l.api, d.ptr, &info)
 	d.info = device.Info{
@@ -142,6 +143,15 @@ func (d *Device) Close() error {
 	return nil
 }
 
+// Addressed is a device.Buffer that other native libraries reach by its address: those that move data between devices.
+type Addressed interface {
+	// Address is where the buffer begins in the device's memory; nil for memory of the host, and after Free. It holds nothing open.
+	Address() unsafe.Pointer
+}
+
+// Index is the device's among those of its kind, as given to Open.
+func (d *Device) Index() int { return d.index }
+
 // buffer is device or page-locked host memory.
 type buffer struct {
 	dev   *Device
@@ -179,6 +189,14 @@ func (b *buffer) Host() []byte {
 		return nil
 	}
 	return unsafe.Slice((*byte)(b.ptr), b.bytes)
+}
+
+// Address implements Addressed.
+func (b *buffer) Address() unsafe.Pointer {
+	if b.host || b.holds.closed() {
+		return nil
+	}
+	return b.ptr
 }
 
 func (b *buffer) Free() error {

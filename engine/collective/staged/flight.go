@@ -1,0 +1,295 @@
+package staged
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// flight is an operation on its way to the host's memory and back. It is kept, with its page-locked memory, for when the same operation
+// comes again.
+type flight struct {
+	comm      *Communicator
+	op        collective.Op
+	parts     []int64 // those of op when the flight was made
+	pinned    device.Buffer
+	travel    collective.Op // op on the page-locked memory
+	out, back stage
+	arrived   link // from fetch to inner
+	returned  link // from inner to bring
+	in, outgo []device.Region
+
+	// The communicator's lock holds these.
+	number uint64
+	busy   bool
+}
+
+// keepFlights is how many are kept at most when one more is made.
+const keepFlights = 512
+
+// begin takes a flight for op and counts it.
+func (c *Communicator) begin(op collective.Op) (*flight, error) {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return nil, c.err
+	}
+	select {
+	case <-c.stop:
+		return nil, fmt.Errorf("collective: rank %d: %s: %w", c.Rank(), collective.Describe(op), collective.ErrClosed)
+	default:
+	}
+	f, err := c.flightOf(op)
+	if err != nil {
+		return nil, fmt.Errorf("collective: rank %d: %s: page-locked memory: %w", c.Rank(), collective.Describe(op), err)
+	}
+	c.count++
+	f.number, f.busy = c.count, true
+	f.arrived.clear()
+	f.returned.clear()
+	c.under = append(c.under, f)
+	return f, nil
+}
+
+// flightOf finds or makes one; the lock is held.
+func (c *Communicator) flightOf(op collective.Op) (*flight, error) {
+	for _, f := range c.flights {
+		if !f.busy && f.serves(op) {
+			return f, nil
+		}
+	}
+	if len(c.flights) >= keepFlights {
+		var kept []*flight
+		for _, f := range c.flights {
+			if f.busy {
+				kept = append(kept, f)
+			} else if err := f.pinned.Free(); err != nil {
+				return nil, err
+			}
+		}
+		c.flights = kept
+	}
+	region, _, _ := op.Memory()
+	pinned, err := c.dev.AllocHost(region.Bytes)
+	if err != nil {
+		return nil, err
+	}
+	f := &flight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned}
+	f.arrived.prepare()
+	f.returned.prepare()
+	tags := op.Tags()
+	f.out = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: &f.arrived}}
+	f.back = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: &f.returned, Done: tags.Done}}
+	f.lay(region)
+	c.flights = append(c.flights, f)
+	return f, nil
+}
+
+// serves says whether the flight is that of an operation like op, memory and events included.
+func (f *flight) serves(op collective.Op) bool {
+	a, at, ar := f.op.Memory()
+	b, bt, br := op.Memory()
+	x, y := f.op.Tags(), op.Tags()
+	if a.Offset != b.Offset || a.Bytes != b.Bytes || at != bt || ar != br || x.Name != y.Name || !slices.Equal(f.parts, op.Parts()) || f.op.Kind() != op.Kind() {
+		return false
+	}
+	if was, rooted := f.op.(collective.Broadcast); rooted && was.Root != op.(collective.Broadcast).Root {
+		return false
+	}
+	return same(a.Buffer, b.Buffer) && same(x.After, y.After) && same(x.Done, y.Done)
+}
+
+func same(a, b any) bool {
+	return a == nil && b == nil || a != nil && reflect.TypeOf(a).Comparable() && a == b
+}
+
+// lay says what is copied where, and makes the operation on the page-locked memory.
+func (f *flight) lay(region device.Region) {
+	rank := f.comm.Rank()
+	whole := []device.Region{{Bytes: region.Bytes}}
+	there := device.Region{Buffer: f.pinned, Bytes: region.Bytes}
+	own, others := parts(f.op, rank, region.Bytes)
+	switch op := f.op.(type) {
+	case collective.AllReduce:
+		f.in, f.outgo = whole, whole
+		op.Buffer, op.After, op.Done = there, &f.arrived, &f.returned
+		f.travel = op
+	case collective.Broadcast:
+		if op.Root == rank {
+			f.in = whole
+		} else {
+			f.outgo = whole
+		}
+		op.Buffer, op.After, op.Done = there, &f.arrived, &f.returned
+		f.travel = op
+	case collective.AllGather:
+		f.in, f.outgo = own, others
+		op.Buffer, op.After, op.Done, op.Counts = there, &f.arrived, &f.returned, f.parts
+		f.travel = op
+	case collective.ReduceScatter:
+		f.in, f.outgo = whole, own
+		op.Buffer, op.After, op.Done, op.Counts = there, &f.arrived, &f.returned, f.parts
+		f.travel = op
+	}
+}
+
+// parts are where a rank's own part lies in a buffer of one part a rank, and what lies around it.
+func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region) {
+	counts := op.Parts()
+	if counts == nil {
+		return nil, nil
+	}
+	_, dt, _ := op.Memory()
+	var from int64
+	for _, n := range counts[:rank] {
+		from += n * dt.Size()
+	}
+	to := from + counts[rank]*dt.Size()
+	return []device.Region{{Offset: from, Bytes: to - from}}, []device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
+}
+
+// stage is what a copier's queue holds: the operation, with the events between which it copies.
+type stage struct {
+	collective.Op
+	flight *flight
+	tags   collective.Tags
+}
+
+func (s *stage) Tags() collective.Tags { return s.tags }
+func (s *stage) Check(int) error       { return nil } // Enqueue has
+
+// copier moves data between a device and page-locked memory; it implements queue.Transport.
+type copier struct {
+	comm   *Communicator
+	stream device.Stream
+	copy   func(*flight, device.Stream) error
+}
+
+// Do implements queue.Transport.
+func (t *copier) Do(op collective.Op, _ uint64, _ time.Duration) (time.Duration, error) {
+	return 0, t.copy(op.(*stage).flight, t.stream)
+}
+
+// Fail implements queue.Transport.
+func (t *copier) Fail(err error) { t.comm.fail(err) }
+
+// Close implements queue.Transport.
+func (t *copier) Close(bool) error { return t.stream.Close() }
+
+// carryOut copies to the host's memory, when no earlier operation uses the device's.
+func (f *flight) carryOut(stream device.Stream) error {
+	if err := f.comm.awaitTurn(f); err != nil {
+		return err
+	}
+	return f.carry(stream, f.in, true)
+}
+
+// carryBack copies to the device's memory, unless anything has failed by then.
+func (f *flight) carryBack(stream device.Stream) error {
+	defer f.comm.end(f)
+	if err := f.comm.Err(); err != nil {
+		return err
+	}
+	return f.carry(stream, f.outgo, false)
+}
+
+func (f *flight) carry(stream device.Stream, pieces []device.Region, out bool) error {
+	region, _, _ := f.op.Memory()
+	for _, p := range pieces {
+		if p.Bytes == 0 {
+			continue
+		}
+		there := device.Region{Buffer: region.Buffer, Offset: region.Offset + p.Offset, Bytes: p.Bytes}
+		here := device.Region{Buffer: f.pinned, Offset: p.Offset, Bytes: p.Bytes}
+		if !out {
+			here, there = there, here
+		}
+		if err := stream.Copy(here, there); err != nil {
+			return fmt.Errorf("collective: rank %d: %s: copy: %w", f.comm.Rank(), collective.Describe(f.op), err)
+		}
+	}
+	if err := stream.Sync(); err != nil {
+		return fmt.Errorf("collective: rank %d: %s: copy: %w", f.comm.Rank(), collective.Describe(f.op), err)
+	}
+	return nil
+}
+
+// awaitTurn returns when no earlier flight uses the memory of f. It ends, since the end of a flight does not wait for a later one.
+func (c *Communicator) awaitTurn(f *flight) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.err == nil && slices.ContainsFunc(c.under, func(o *flight) bool { return o.number < f.number && overlap(o.op, f.op) }) {
+		c.turn.Wait()
+	}
+	return c.err
+}
+
+func overlap(a, b collective.Op) bool {
+	x, _, _ := a.Memory()
+	y, _, _ := b.Memory()
+	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes && y.Offset < x.Offset+x.Bytes
+}
+
+// end is the end of a flight: its memory is free.
+func (c *Communicator) end(f *flight) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.busy = false
+	if at := slices.Index(c.under, f); at >= 0 {
+		c.under = slices.Delete(c.under, at, at+1)
+	}
+	c.turn.Broadcast()
+}
+
+// link joins two stages: one completes it, one waits for it.
+type link struct {
+	over  atomic.Bool
+	token chan struct{} // holds one when over, until it is waited for
+	timer *time.Timer
+}
+
+func (l *link) prepare() {
+	l.token, l.timer = make(chan struct{}, 1), time.NewTimer(time.Hour)
+	l.timer.Stop()
+}
+
+// clear makes it ready for the next flight.
+func (l *link) clear() {
+	l.over.Store(false)
+	select {
+	case <-l.token:
+	default:
+	}
+}
+
+func (l *link) Complete() error {
+	l.over.Store(true)
+	select {
+	case l.token <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+func (l *link) WaitHost(limit time.Duration) error {
+	l.timer.Reset(limit)
+	select {
+	case <-l.token:
+		l.timer.Stop()
+		return nil
+	case <-l.timer.C:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+func (l *link) Done() bool   { return l.over.Load() }
+func (l *link) Reset() error { return errors.New("staged: nobody resets a link") }
+func (l *link) Close() error { return nil }

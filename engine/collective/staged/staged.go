@@ -1,0 +1,189 @@
+package staged
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// lookEvery is how often the inner communicator is asked whether it has failed while nothing runs.
+const lookEvery = 20 * time.Millisecond
+
+// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+type Communicator struct {
+	inner        collective.Communicator
+	dev          device.Device
+	fetch, bring *queue.Queue
+	stop         chan struct{} // closed by Close
+	looking      sync.WaitGroup
+
+	enqueuing sync.Mutex // the three get their operations in one order
+
+	mu      sync.Mutex
+	turn    sync.Cond // a flight has ended, or err is set
+	flights []*flight // kept
+	under   []*flight // under way, in order
+	count   uint64    // flights begun
+	err     error     // the first failure
+}
+
+// New puts a communicator of the host behind a device. The communicator owns inner from then on, also where New fails.
+func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err error) {
+	c := &Communicator{inner: inner, dev: dev, stop: make(chan struct{})}
+	c.turn.L = &c.mu
+	out, err := dev.NewStream()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("staged: rank %d: %w", inner.Rank(), err), inner.Close())
+	}
+	back, err := dev.NewStream()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("staged: rank %d: %w", inner.Rank(), err), out.Close(), inner.Close())
+	}
+	opts := queue.Options{Rank: inner.Rank(), Size: inner.Size(), OwnThread: true}
+	c.fetch = queue.New(&copier{c, out, (*flight).carryOut}, opts)
+	c.bring = queue.New(&copier{c, back, (*flight).carryBack}, opts)
+	c.looking.Go(c.watch)
+	return c, nil
+}
+
+// Rank implements collective.Communicator.
+func (c *Communicator) Rank() int { return c.inner.Rank() }
+
+// Size implements collective.Communicator.
+func (c *Communicator) Size() int { return c.inner.Size() }
+
+// Position implements collective.Positioner: that of the inner communicator, where it tells.
+func (c *Communicator) Position() collective.Progress {
+	if p, ok := c.inner.(collective.Positioner); ok {
+		return p.Position()
+	}
+	return collective.Progress{Rank: c.Rank()}
+}
+
+// Enqueue implements collective.Communicator.
+func (c *Communicator) Enqueue(op collective.Op) error {
+	c.enqueuing.Lock()
+	defer c.enqueuing.Unlock()
+	if err := collective.Check(op, c.Size()); err != nil || seen(op) {
+		return c.inner.Enqueue(op) // which says what is wrong, or can do without help
+	}
+	f, err := c.begin(op)
+	if err != nil {
+		return err
+	}
+	if err = c.inner.Enqueue(f.travel); err == nil {
+		err = errors.Join(c.fetch.Enqueue(&f.out), c.bring.Enqueue(&f.back))
+	}
+	if err != nil {
+		c.look()
+		c.fail(fmt.Errorf("collective: rank %d: %s: %w", c.Rank(), collective.Describe(op), err))
+		c.end(f)
+		return c.Err()
+	}
+	return nil
+}
+
+// seen says whether the host sees the memory of op.
+func seen(op collective.Op) bool {
+	buffer, _, _ := op.Memory()
+	return buffer.Bytes == 0 || buffer.Host() != nil
+}
+
+// Sync implements collective.Communicator.
+func (c *Communicator) Sync(ctx context.Context) error {
+	for _, part := range []collective.Communicator{c.fetch, c.inner, c.bring} {
+		if err := part.Sync(ctx); err != nil && part.Err() == nil {
+			return err
+		}
+	}
+	return c.Err()
+}
+
+// Err implements collective.Communicator.
+func (c *Communicator) Err() error {
+	c.look()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Abort implements collective.Communicator.
+func (c *Communicator) Abort(cause error) {
+	c.inner.Abort(cause)
+	c.look()
+}
+
+// Close implements collective.Communicator.
+func (c *Communicator) Close() error {
+	c.look()
+	select {
+	case <-c.stop:
+		return fmt.Errorf("collective: rank %d: closed twice", c.Rank())
+	default:
+		close(c.stop)
+	}
+	c.looking.Wait()
+	faults := []error{c.inner.Close()}
+	c.look() // what it left unfinished is given up
+	faults = append(faults, c.fetch.Close(), c.bring.Close())
+	for _, f := range c.flights {
+		faults = append(faults, f.pinned.Free())
+	}
+	c.flights = nil
+	return errors.Join(faults...)
+}
+
+// watch notices failures while nothing runs.
+func (c *Communicator) watch() {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			c.look()
+		case <-c.stop:
+			return
+		}
+	}
+}
+
+// look takes over the inner communicator's failure.
+func (c *Communicator) look() {
+	if err := c.inner.Err(); err != nil {
+		c.fail(err)
+	}
+}
+
+// fail makes err the first failure, if there is none yet, and ends everything.
+func (c *Communicator) fail(err error) {
+	c.mu.Lock()
+	first := c.err == nil
+	if first {
+		c.err = err
+		c.turn.Broadcast()
+	}
+	c.mu.Unlock()
+	if first {
+		c.inner.Abort(err)
+		c.fetch.Fail(err)
+		c.bring.Fail(err)
+	}
+}
+
+// Needs says whether the host cannot see the memory of a device that computes.
+func Needs(dev device.Device) (bool, error) {
+	if dev.Info().Modelled {
+		return false, nil
+	}
+	b, err := dev.Alloc(64)
+	if err != nil {
+		return false, err
+	}
+	return b.Host() == nil, b.Free()
+}
