@@ -1,7 +1,7 @@
 // cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
 //
-// A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. Streams are done when a call
-// returns. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
+// A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. A stream is a thread that comes
+// later. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
 // memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run.
 #pragma once
 
@@ -28,7 +28,9 @@ namespace shim {
 // Of the thread that runs now.
 extern thread_local dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
-void pass(void *stream); // the time of one launch, copy or memset
+// Does work when it is its turn on the stream, at once without one; it pretends to take ns.
+void enqueue(void *stream, int64_t ns, std::function<void()> work);
+constexpr int64_t kLaunch = 1000; // ns that a launch, copy or memset pretends to take
 void barrier();
 // Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
 uint64_t exchange(uint64_t value, unsigned lane);
@@ -60,6 +62,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorNotReady = 600,
   cudaErrorNotSupported = 801
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
@@ -69,10 +72,7 @@ constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStrea
                    cudaEventDisableTiming = 2;
 constexpr unsigned cudaEnableDefault = 0;
 
-struct shimStream {
-  int64_t ns = 0; // the pretended time
-};
-using cudaStream_t = shimStream *;
+using cudaStream_t = struct shimStream *;
 using cudaEvent_t = struct shimEvent *;
 using cudaGraph_t = struct shimGraph *;
 using cudaGraphExec_t = struct shimGraph *;

@@ -3,7 +3,6 @@
 #include <cuda_runtime.h>
 #include <setjmp.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <ucontext.h>
 
 #include <cstdlib>
@@ -169,16 +168,6 @@ uint64_t exchange(uint64_t value, unsigned from) {
 
 // --- the run-time library ------------------------------------------------------------------------
 
-struct shimEvent {
-  int64_t ns = 0;
-};
-
-namespace shim {
-void pass(void *stream) {
-  if (stream) static_cast<cudaStream_t>(stream)->ns += 1000;
-}
-} // namespace shim
-
 namespace {
 
 int setting(const char *name, int otherwise) {
@@ -213,48 +202,13 @@ cudaError_t cudaMalloc(void **p, size_t n) {
   *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-cudaError_t cudaFree(void *p) { return std::free(p), cudaSuccess; }
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
-cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
-cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
-  return std::memmove(dst, src, n), cudaSuccess;
-}
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind k, cudaStream_t s) {
-  return shim::pass(s), cudaMemcpy(dst, src, n, k);
-}
-cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s) {
-  return shim::pass(s), std::memset(p, v, n), cudaSuccess;
-}
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) { return *s = new shimStream, cudaSuccess; }
-cudaError_t cudaStreamDestroy(cudaStream_t s) { return delete s, cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) { return cudaErrorNotSupported; }
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
-cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { return delete e, cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) { return e->ns = s ? s->ns : 0, cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
-  return *ms = static_cast<float>(1e-6 * static_cast<double>(to->ns - from->ns)), cudaSuccess;
-}
-
-CUresult cuStreamWriteValue32(CUstream, CUdeviceptr at, uint32_t value, unsigned) {
-  __atomic_store_n(reinterpret_cast<uint32_t *>(at), value, __ATOMIC_RELEASE);
-  return CUDA_SUCCESS;
-}
-CUresult cuStreamWaitValue32(CUstream, CUdeviceptr at, uint32_t value, unsigned) {
-  while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value) {
-    const timespec nap{0, 20'000};
-    nanosleep(&nap, nullptr);
-  }
-  return CUDA_SUCCESS;
-}
-
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned, unsigned long long,
                                              cudaDriverEntryPointQueryResult *found) {
   *found = cudaDriverEntryPointSuccess;

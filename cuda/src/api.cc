@@ -19,6 +19,7 @@ struct ht_device {
 struct ht_stream {
   ht_device *device;
   cudaStream_t stream = nullptr;
+  std::vector<cudaEvent_t> marks{}; // nullptr where one was never set
 };
 
 namespace {
@@ -200,8 +201,42 @@ ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
   return on(s, error, [&](cudaStream_t stream) { check(cudaStreamSynchronize(stream), "synchronising"); });
 }
 
+void want_mark(int32_t mark) {
+  if (mark < 0 || mark >= HT_MAX_MARKS)
+    throw Invalid("mark: got " + std::to_string(mark) + ", want 0 to " + std::to_string(HT_MAX_MARKS - 1));
+}
+
+ht_status cuda_stream_mark(ht_stream *s, int32_t mark, ht_error *error) {
+  return on(s, error, [&](cudaStream_t stream) {
+    want_mark(mark);
+    const auto i = static_cast<size_t>(mark);
+    if (i >= s->marks.size()) s->marks.resize(i + 1);
+    if (!s->marks[i]) check(cudaEventCreate(&s->marks[i]), "a mark");
+    check(cudaEventRecord(s->marks[i], stream), "a mark");
+  });
+}
+
+ht_status cuda_stream_between(ht_stream *s, int32_t from, int32_t to, int64_t *ns, ht_error *error) {
+  return on(s, error, [&](cudaStream_t) {
+    for (int32_t mark : {from, to}) {
+      want_mark(mark);
+      const auto i = static_cast<size_t>(mark);
+      if (i >= s->marks.size() || !s->marks[i]) throw Invalid("mark " + std::to_string(mark) + " was never set");
+    }
+    float ms = 0;
+    const cudaError_t e = cudaEventElapsedTime(&ms, s->marks[size_t(from)], s->marks[size_t(to)]);
+    if (e == cudaErrorNotReady)
+      throw Invalid("marks " + std::to_string(from) + " and " + std::to_string(to) +
+                    ": the stream has not passed both yet");
+    check(e, "the time between marks");
+    *ns = static_cast<int64_t>(1e6 * static_cast<double>(ms));
+  });
+}
+
 void cuda_stream_free(ht_stream *s) {
   cudaSetDevice(s->device->index);
+  for (cudaEvent_t e : s->marks)
+    if (e) cudaEventDestroy(e);
   cudaStreamDestroy(s->stream);
   delete s;
 }
@@ -246,6 +281,8 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
     a.measure_peak = cuda_measure_peak;
     a.event_reset = cuda_event_reset;
     a.event_complete = cuda_event_complete;
+    a.stream_mark = cuda_stream_mark;
+    a.stream_between = cuda_stream_between;
     return a;
   }();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;

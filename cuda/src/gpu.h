@@ -57,8 +57,9 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
       static_cast<Params>(args)...);
   check(cudaGetLastError(), "launch");
 #else
-  shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
-  shim::pass(queue);
+  shim::enqueue(queue, shim::kLaunch, [=] {
+    shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
+  });
 #endif
 }
 

@@ -47,6 +47,7 @@ type Info struct {
 	Threads     int    // worker threads of a CPU device, 0 elsewhere
 	MemoryBytes int64  // total memory
 	FastBF16    bool   // bf16 matrix products in hardware
+	Behind      bool   // streams run behind the caller, so its clock does not tell their time; they are MarkingStreams
 	Modelled    bool   // computes nothing: only its times mean something, every result is zero
 }
 
@@ -160,6 +161,18 @@ type WaitingStream interface {
 	Stream
 	// Waited is how long programs have stood at steps that wait for events, since the stream was made; known is false where the device cannot tell.
 	Waited() (waited time.Duration, known bool)
+}
+
+// MaxMarks is how many marks a MarkingStream has.
+const MaxMarks = 1024
+
+// MarkingStream is a Stream that runs behind the caller: it tells afterwards how long it took between moments in it.
+type MarkingStream interface {
+	Stream
+	// Mark names a moment, from 0 to MaxMarks-1: when all that was enqueued before is complete. One that is set again is where it was set last.
+	Mark(mark int) error
+	// Between is the time from one mark to another. Both have been passed, as after Sync.
+	Between(from, to int) (time.Duration, error)
 }
 
 // Slowable is a device that can be made slower than it is, for experiments with unequal workers on equal machines: after each

@@ -8,7 +8,7 @@ hetero_sources(cuda_sources cuda/src)
 set(cuda_includes "${PROJECT_SOURCE_DIR}/cuda/src" "${PROJECT_SOURCE_DIR}/engine/device/native" "${PROJECT_SOURCE_DIR}/engine/device/native/src")
 list(GET HETERO_CUDA_ARCHS 0 cuda_lowest)
 
-add_library(hetero_cuda_shim SHARED EXCLUDE_FROM_ALL ${cuda_kernels} ${cuda_sources} ${native_sources} "${PROJECT_SOURCE_DIR}/cuda/shim/shim.cc")
+add_library(hetero_cuda_shim SHARED EXCLUDE_FROM_ALL ${cuda_kernels} ${cuda_sources} ${native_sources} "${PROJECT_SOURCE_DIR}/cuda/shim/shim.cc" "${PROJECT_SOURCE_DIR}/cuda/shim/streams.cc")
 target_include_directories(hetero_cuda_shim PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LOWEST_ARCH=75 HETERO_CUDA_BUILD="CUDA kernels compiled for the host")
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")

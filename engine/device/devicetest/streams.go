@@ -34,6 +34,7 @@ func runStreams(t conformance.T, open Opener, caps Caps) {
 		{"a program waits for an event", checkProgramWait},
 		{"a stream waits for an event", checkStreamWait},
 		{"timed runs add to what was measured", checkTimed},
+		{"marks tell the time between moments", checkMarks},
 		{"programs say what they consist of", checkDescribed},
 		{"an empty program runs", checkEmpty},
 		{"a program runs many times and in order", checkOrder},
@@ -236,6 +237,37 @@ func checkTimed(t conformance.T, r *Runner) {
 }
 
 // checkDescribed: profilers learn what a program's steps are, where the device tells.
+// checkMarks: streams that run behind the caller, and no others, have marks.
+func checkMarks(t conformance.T, r *Runner) {
+	s, ok := r.stream.(device.MarkingStream)
+	if behind := r.dev.Info().Behind; ok != behind {
+		t.Fatalf("Info.Behind is %v, streams with marks: %v", behind, ok)
+	}
+	if !ok {
+		return
+	}
+	for _, mark := range []int{-1, device.MaxMarks} {
+		if s.Mark(mark) == nil {
+			t.Errorf("mark %d: no error, want 0 to %d", mark, device.MaxMarks-1)
+		}
+	}
+	must(t, s.Mark(0))
+	if _, err := s.Between(0, 3); err == nil {
+		t.Error("the time to a mark that was never set: no error")
+	}
+	_, step := r.prepare(device.Unary{Func: device.Square}, r.Upload(Of(tensor.F32, tensor.Shape{1}, 1)))
+	p := r.program(t, step)
+	for range 2 { // the second time they are moved
+		must(t, s.Mark(0))
+		must(t, s.Run(p))
+		must(t, s.Mark(3))
+		must(t, s.Sync())
+		if took, err := s.Between(0, 3); err != nil || took <= 0 || took > patience {
+			t.Errorf("a launch took %v, %v", took, err)
+		}
+	}
+}
+
 func checkDescribed(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)

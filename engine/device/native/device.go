@@ -51,6 +51,7 @@ func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 	d.info = device.Info{
 		Name: name, Kind: l.Kind(), Model: C.GoString(&info.model[0]), ISA: C.GoString(&info.isa[0]),
 		Threads: int(info.threads), MemoryBytes: int64(info.memory_bytes), FastBF16: info.fast_bf16 != 0,
+		Behind: C.ht_has_marks(l.api) != 0,
 	}
 	return d, nil
 }

@@ -269,6 +269,8 @@ typedef enum ht_peak {
   HT_PEAK_WRITE_BYTES = 5,
 } ht_peak;
 
+#define HT_MAX_MARKS 1024
+
 typedef struct ht_api {
   uint32_t abi_version;
   uint32_t table_bytes; /* sizeof(ht_api) as the library was built */
@@ -327,6 +329,12 @@ typedef struct ht_api {
 
   /* How long programs on the stream have stood at steps that wait, in ns since it was created. NULL: the device does not tell. */
   int64_t (*stream_waited)(const ht_stream *);
+
+  /* Of a device whose streams run behind the caller: moments in a stream, numbered from 0 to HT_MAX_MARKS - 1. A mark that is set again
+   * is where it was set last. stream_between is the time from one to another, once the stream has passed both. NULL: streams run on
+   * the calling thread, whose clock tells. */
+  ht_status (*stream_mark)(ht_stream *, int32_t mark, ht_error *);
+  ht_status (*stream_between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

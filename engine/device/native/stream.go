@@ -30,7 +30,11 @@ func (d *Device) NewStream() (device.Stream, error) {
 		d.holds.release()
 		return nil, err
 	}
-	return &stream{dev: d, ptr: (*C.ht_stream)(r.value)}, nil
+	s := stream{dev: d, ptr: (*C.ht_stream)(r.value)}
+	if d.info.Behind {
+		return &markingStream{stream: s}, nil
+	}
+	return &s, nil
 }
 
 // alone does call as the only one on the stream.
@@ -81,6 +85,25 @@ func (s *stream) Waited() (waited time.Duration, known bool) {
 		return nil
 	})
 	return max(waited, 0), waited >= 0
+}
+
+// markingStream implements device.MarkingStream, too.
+type markingStream struct {
+	stream
+	ns C.int64_t
+}
+
+func (s *markingStream) Mark(mark int) error {
+	return s.alone("mark", func() error {
+		return check(C.ht_do_stream_mark(s.dev.api, s.ptr, C.int32_t(mark)), s.dev.info.Name)
+	})
+}
+
+func (s *markingStream) Between(from, to int) (took time.Duration, err error) {
+	err = s.alone("between", func() error {
+		return check(C.ht_do_stream_between(s.dev.api, s.ptr, C.int32_t(from), C.int32_t(to), &s.ns), s.dev.info.Name)
+	})
+	return time.Duration(s.ns), err
 }
 
 func (s *stream) Copy(dst, src device.Region) error {

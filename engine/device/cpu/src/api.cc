@@ -242,41 +242,43 @@ const char *build_text() {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
-  static const ht_api api = {
-      HT_ABI_VERSION,
-      sizeof(ht_api),
-      "cpu",
-      build_text(),
-      cpu_open,
-      cpu_close,
-      cpu_info,
-      cpu_memory,
-      cpu_layout_name,
-      cpu_alloc,
-      cpu_free,
-      cpu_compile,
-      cpu_kernel_desc,
-      cpu_kernel_free,
-      cpu_program_create,
-      cpu_program_free,
-      cpu_event_create,
-      cpu_event_done,
-      cpu_event_wait,
-      cpu_event_free,
-      cpu_stream_create,
-      cpu_stream_run,
-      cpu_stream_run_timed,
-      cpu_stream_copy,
-      cpu_stream_record,
-      cpu_stream_wait,
-      cpu_stream_sync,
-      cpu_stream_free,
-      cpu_measure_peak,
-      cpu_event_reset,
-      cpu_event_complete,
-      cpu_set_slowdown,
-      cpu_slowdown,
-      cpu_stream_waited,
-  };
+  static const ht_api api = [] {
+    ht_api a{};
+    a.abi_version = HT_ABI_VERSION;
+    a.table_bytes = sizeof(ht_api);
+    a.kind = "cpu";
+    a.build = build_text();
+    a.open = cpu_open;
+    a.close = cpu_close;
+    a.info = cpu_info;
+    a.memory = cpu_memory;
+    a.layout_name = cpu_layout_name;
+    a.alloc = cpu_alloc;
+    a.free = cpu_free;
+    a.compile = cpu_compile;
+    a.kernel_desc = cpu_kernel_desc;
+    a.kernel_free = cpu_kernel_free;
+    a.program_create = cpu_program_create;
+    a.program_free = cpu_program_free;
+    a.event_create = cpu_event_create;
+    a.event_done = cpu_event_done;
+    a.event_wait = cpu_event_wait;
+    a.event_free = cpu_event_free;
+    a.stream_create = cpu_stream_create;
+    a.stream_run = cpu_stream_run;
+    a.stream_run_timed = cpu_stream_run_timed;
+    a.stream_copy = cpu_stream_copy;
+    a.stream_record = cpu_stream_record;
+    a.stream_wait = cpu_stream_wait;
+    a.stream_sync = cpu_stream_sync;
+    a.stream_free = cpu_stream_free;
+    a.measure_peak = cpu_measure_peak;
+    a.event_reset = cpu_event_reset;
+    a.event_complete = cpu_event_complete;
+    a.set_slowdown = cpu_set_slowdown;
+    a.slowdown = cpu_slowdown;
+    a.stream_waited = cpu_stream_waited;
+    return a;
+  }();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

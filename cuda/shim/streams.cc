@@ -1,0 +1,167 @@
+// streams.cc: streams and events of the stand-in for the CUDA run-time library. A stream has a thread of its own, which does what was enqueued some
+// time after the call has returned: what is read or written too early, or freed too soon, shows in tests.
+#include <cuda.h>
+#include <cuda_runtime.h>
+#include <time.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace {
+
+void nap() {
+  const timespec t{0, 20'000};
+  nanosleep(&t, nullptr);
+}
+
+} // namespace
+
+struct shimStream {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<std::function<void()>> work; // the first is under way
+  bool closing = false;
+  std::atomic<bool> closed{false}, stuck{false}; // stuck: waits for a word
+  int64_t ns = 0;                                // the pretended time; its thread's
+  std::thread thread{[this] { serve(); }};
+
+  void serve() {
+    std::unique_lock<std::mutex> lock(mutex);
+    for (;;) {
+      changed.wait(lock, [this] { return closing || !work.empty(); });
+      if (work.empty()) return;
+      lock.unlock();
+      work.front()();
+      lock.lock();
+      work.pop_front();
+      changed.notify_all();
+    }
+  }
+  void add(std::function<void()> f) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    work.push_back(std::move(f));
+    changed.notify_all();
+  }
+  void drain() {
+    std::unique_lock<std::mutex> lock(mutex);
+    changed.wait(lock, [this] { return work.empty(); });
+  }
+  ~shimStream() {
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      closing = true;
+    }
+    closed = true;
+    changed.notify_all();
+    thread.join();
+  }
+};
+
+struct shimEvent {
+  std::atomic<int64_t> ns{0};
+  std::atomic<int> pending{0}; // recordings that are still to come
+  void wait() const {
+    while (pending) nap();
+  }
+};
+
+namespace {
+
+std::mutex streams_mutex;
+std::set<cudaStream_t> streams;
+
+// Freeing memory waits for the GPU, as far as that goes by itself.
+void drain_all() {
+  const std::lock_guard<std::mutex> lock(streams_mutex);
+  for (cudaStream_t s : streams) {
+    for (;;) {
+      {
+        const std::lock_guard<std::mutex> held(s->mutex);
+        if (s->work.empty() || s->stuck) break;
+      }
+      nap();
+    }
+  }
+}
+
+void move_on(cudaStream_t s, int64_t ns) {
+  if (s) s->ns += ns;
+}
+
+} // namespace
+
+namespace shim {
+
+void enqueue(void *queue, int64_t ns, std::function<void()> work) {
+  const auto s = static_cast<cudaStream_t>(queue);
+  if (!s) return work();
+  s->add([=] {
+    work();
+    move_on(s, ns);
+  });
+}
+
+} // namespace shim
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
+  const std::lock_guard<std::mutex> lock(streams_mutex);
+  return streams.insert(*s = new shimStream), cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+  {
+    const std::lock_guard<std::mutex> lock(streams_mutex);
+    streams.erase(s);
+  }
+  return delete s, cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (s) s->drain();
+  return cudaSuccess;
+}
+
+cudaError_t cudaFree(void *p) { return drain_all(), std::free(p), cudaSuccess; }
+cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
+  return std::memmove(dst, src, n), cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind, cudaStream_t s) {
+  return shim::enqueue(s, shim::kLaunch, [=] { std::memmove(dst, src, n); }), cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s) {
+  return shim::enqueue(s, shim::kLaunch, [=] { std::memset(p, v, n); }), cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
+cudaError_t cudaEventDestroy(cudaEvent_t e) { return e->wait(), delete e, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+  e->pending++;
+  shim::enqueue(s, 0, [=] {
+    if (s) e->ns = s->ns;
+    e->pending--;
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t e) { return e->wait(), cudaSuccess; }
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
+  if (from->pending || to->pending) return cudaErrorNotReady;
+  return *ms = static_cast<float>(1e-6 * static_cast<double>(to->ns - from->ns)), cudaSuccess;
+}
+
+CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigned) {
+  shim::enqueue(s, 0, [=] { __atomic_store_n(reinterpret_cast<uint32_t *>(at), value, __ATOMIC_RELEASE); });
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigned) {
+  shim::enqueue(s, 0, [=] {
+    if (s) s->stuck = true;
+    while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value && !(s && s->closed)) nap();
+    if (s) s->stuck = false;
+  });
+  return CUDA_SUCCESS;
+}
