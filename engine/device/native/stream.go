@@ -30,11 +30,11 @@ func (d *Device) NewStream() (device.Stream, error) {
 		d.holds.release()
 		return nil, err
 	}
-	s := stream{dev: d, ptr: (*C.ht_stream)(r.value)}
+	ptr := (*C.ht_stream)(r.value)
 	if d.info.Behind {
-		return &markingStream{stream: s}, nil
+		return &markingStream{stream: stream{dev: d, ptr: ptr}}, nil
 	}
-	return &s, nil
+	return &stream{dev: d, ptr: ptr}, nil
 }
 
 // alone does call as the only one on the stream.
