@@ -72,28 +72,25 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lost finds out why a connection broke: the rank left in order, or Control knows who is gone and why. A rank that
-// fails closes its connections too, so the first connection to break is not always that of the rank at fault.
+// lost finds out why a connection broke: a rank left in order, or Control knows who is gone and why. A rank that fails, be it because
+// another has left, closes its connections too, so the first connection to break is not always that of the rank at fault.
 func (t *transport) lost(r result) error {
 	if r.rank == t.config.Rank {
 		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), afterwards)
 	defer cancel()
-	left := make(chan error, 1)
-	go func() {
-		_, err := t.config.Control.Get(ctx, t.leftKey(r.rank))
-		left <- err
-	}()
-	select {
-	case err := <-left:
-		if err == nil {
-			return &collective.PeerError{Rank: r.rank, Cause: collective.ErrClosed}
-		}
-	case <-t.config.Control.Broken():
-		return t.config.broken()
+	left := make(chan int, t.config.Size)
+	for rank := range t.config.Size {
+		go func() {
+			if _, err := t.config.Control.Get(ctx, t.leftKey(rank)); err == nil {
+				left <- rank
+			}
+		}()
 	}
 	select {
+	case rank := <-left:
+		return &collective.PeerError{Rank: rank, Cause: collective.ErrClosed}
 	case <-t.config.Control.Broken():
 		return t.config.broken()
 	case <-ctx.Done():
