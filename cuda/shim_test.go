@@ -64,7 +64,7 @@ func TestOpenSaysWhyThereIsNoDevice(t *testing.T) {
 		{"HETERO_SHIM_DRIVER", "0", "cuda: no driver"},
 		{"HETERO_SHIM_DRIVER", "12080", "the driver supports CUDA 12.8, this program was built with CUDA 13.0"},
 		{"HETERO_SHIM_GPUS", "0", "cuda: no GPU: the driver shows none"},
-		{"HETERO_SHIM_ARCH", "61", "host shim has compute capability 6.1, want at least 7.5"},
+		{"HETERO_SHIM_ARCH", "61", "GPU 0 (host shim) has compute capability 6.1, want at least 7.5"},
 	} {
 		t.Setenv(c.variable, c.value)
 		dev, err := lib.Open(0, device.Options{})

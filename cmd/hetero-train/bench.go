@@ -75,7 +75,7 @@ type deviceFlags struct {
 
 func (f *deviceFlags) add(cmd *cobra.Command, env environment) {
 	f.env = env
-	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|reference|null`")
+	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|cuda|reference|null`")
 	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota allows")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
 }
@@ -89,7 +89,7 @@ func (f *deviceFlags) open() (device.Device, error) {
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	dev, err := openDevice(f.kind, f.threads)
+	dev, err := openDevice(f.kind, alone(f.threads))
 	if err != nil {
 		return nil, err
 	}

@@ -196,7 +196,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	if err != nil {
 		return err
 	}
-	dev, err := openDevice(reference.Driver{}.Kind(), 0)
+	dev, err := openDevice(reference.Driver{}.Kind(), alone(0))
 	if err != nil {
 		return err
 	}

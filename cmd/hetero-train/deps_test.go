@@ -27,7 +27,6 @@ var layers = []layer{
 	{"balancer/simulate", imports("balancer")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
-	{"cuda", nil},
 	{"nccl", nil},
 
 	{"engine/conformance", nil},
@@ -42,6 +41,7 @@ var layers = []layer{
 	{"engine/lab", imports("engine/weather", "engine/device")},
 	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
 	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
+	{"cuda", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
 
 	// Communication.
 	{"engine/collective", imports("engine/tensor", "engine/device")},

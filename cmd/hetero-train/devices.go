@@ -79,7 +79,7 @@ func newDevices(a *app) *cobra.Command {
 	return cmd
 }
 
-// findDevices opens and closes one device of each kind.
+// findDevices opens and closes each device.
 func findDevices() deviceReport {
 	r := deviceReport{Program: versionText(), GPUs: []hardware.GPU{}}
 	host, err := system.Detect()
@@ -95,18 +95,25 @@ func findDevices() deviceReport {
 	r.Notes = append(r.Notes, gpus.Warnings()...)
 	auto := false
 	for _, d := range drivers {
-		choice := describeDevice(d.Driver)
-		choice.Auto = d.automatic && choice.Available && !auto
-		auto = auto || choice.Auto
-		r.Devices = append(r.Devices, choice)
+		count := 1
+		if all, ok := d.Driver.(device.Counter); ok {
+			n, _ := all.Count() // why there is none, opening the first tells
+			count = max(n, 1)
+		}
+		for index := range count {
+			choice := describeDevice(d.Driver, index)
+			choice.Auto = d.automatic && choice.Available && !auto
+			auto = auto || choice.Auto
+			r.Devices = append(r.Devices, choice)
+		}
 	}
 	return r
 }
 
-// describeDevice opens the first device of a kind.
-func describeDevice(d device.Driver) deviceChoice {
+// describeDevice opens a device of a kind.
+func describeDevice(d device.Driver, index int) deviceChoice {
 	choice := deviceChoice{Name: d.Kind(), Kind: d.Kind()}
-	dev, err := d.Open(0, device.Options{})
+	dev, err := d.Open(index, device.Options{})
 	if err != nil {
 		choice.Reason = err.Error()
 		return choice

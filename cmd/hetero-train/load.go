@@ -44,7 +44,7 @@ func (j *job) openProbe() *hardware.Probe {
 	}
 	gpus := hardware.Open()
 	j.later(func() error { gpus.Close(); return nil })
-	card, err := cardOf(j.device.Info(), gpus, j.opts.env)
+	card, err := cardOf(j.device.Info(), gpus)
 	if err == nil && card != nil {
 		var probe *hardware.Probe
 		if probe, err = gpus.Probe(card.Index); err == nil {

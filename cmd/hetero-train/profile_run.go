@@ -129,7 +129,7 @@ func (p *profiling) find() (err error) {
 		j.opts.log.Info("no GPU found", "why", why)
 	}
 	info, place := j.device.Info(), j.opts.place
-	gpu, err := cardOf(info, p.gpus, j.opts.env)
+	gpu, err := cardOf(info, p.gpus)
 	if err != nil {
 		return withCode(exitDevice, err)
 	}
@@ -160,7 +160,7 @@ func (j *job) identity() (hardware.Identity, error) {
 		gpus = hardware.Open()
 		defer gpus.Close()
 	}
-	gpu, err := cardOf(info, gpus, j.opts.env)
+	gpu, err := cardOf(info, gpus)
 	if err != nil {
 		return hardware.Identity{}, err
 	}
@@ -168,13 +168,11 @@ func (j *job) identity() (hardware.Identity, error) {
 }
 
 // cardOf is the GPU behind a device, nil for a device that is none.
-func cardOf(info device.Info, gpus *hardware.GPUs, env environment) (*hardware.GPU, error) {
-	var number int
-	if _, err := fmt.Sscanf(info.Name, "cuda:%d", &number); info.Kind != "cuda" || err != nil {
+func cardOf(info device.Info, gpus *hardware.GPUs) (*hardware.GPU, error) {
+	if info.Kind != "cuda" {
 		return nil, nil
 	}
-	visible, set := env.lookup("CUDA_VISIBLE_DEVICES")
-	gpu, err := gpus.Visible(visible, set, number)
+	gpu, err := gpus.At(info.BusID)
 	if err != nil {
 		return nil, fmt.Errorf("device %s: %w", info.Name, err)
 	}

@@ -161,10 +161,10 @@ func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 }
 
 func TestADeviceWithoutItsCardIsAnError(t *testing.T) {
-	if gpu, err := cardOf(device.Info{Name: "cpu:0", Kind: "cpu"}, hardware.None("none"), environment{}); gpu != nil || err != nil {
+	if gpu, err := cardOf(device.Info{Name: "cpu:0", Kind: "cpu"}, hardware.None("none")); gpu != nil || err != nil {
 		t.Errorf("a CPU: got %v, %v", gpu, err)
 	}
-	if _, err := cardOf(device.Info{Name: "cuda:1", Kind: "cuda"}, hardware.None("none"), environment{}); err == nil || !strings.Contains(err.Error(), "cuda:1") {
+	if _, err := cardOf(device.Info{Name: "cuda:1", Kind: "cuda"}, hardware.None("none")); err == nil || !strings.Contains(err.Error(), "cuda:1") {
 		t.Errorf("a GPU that NVML does not know: got %v", err)
 	}
 }

@@ -37,6 +37,7 @@ type job struct {
 	records   *records        // likewise
 	tracing   *tracing        // nil where no steps are traced
 	team      *team           // nil for a run of one rank
+	sharers   int             // ranks on this rank's GPU; 0: it is not known to be one
 	lab       labRun
 	balancing *balancing   // likewise
 	steps     int64        // of the whole run; 0: train.max_seconds ends it
@@ -122,7 +123,8 @@ func (j *job) openDevice(context.Context) (err error) {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
 		threads = most
 	}
-	if j.device, err = openDevice(j.cfg.Device.Kind, threads); err != nil {
+	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.log}
+	if j.device, err = openDevice(j.cfg.Device.Kind, own); err != nil {
 		return err
 	}
 	j.later(j.device.Close)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -50,7 +51,7 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
 		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
 		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
-		RankEnv: func(int) []string { return []string{supervisedVariable + "=1"} },
+		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
 		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
@@ -66,6 +67,15 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		return withCode(failed.Code, err)
 	}
 	return withCode(exitCommunication, err) // killed: the others have lost a rank
+}
+
+// rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.
+func rankEnvironment(env environment, local int) []string {
+	own := []string{supervisedVariable + "=1"}
+	if text := cuda.ReadVisible(env.lookup(cuda.VisibleVariable)).Of(local); text != "" {
+		own = append(own, cuda.VisibleVariable+"="+text)
+	}
+	return own
 }
 
 // lines is where whole lines of several ranks go.

@@ -39,7 +39,7 @@ func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discove
 		return place, withCode(exitUsage, err)
 	}
 	p := cfg.Parallel
-	o := discovery.Options{Devices: 1, Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
+	o := discovery.Options{Devices: localDevices(cfg.Device, env), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
@@ -116,10 +116,13 @@ func usableCPUs() int {
 	return n
 }
 
-// memoryBytes is the memory that this rank may use, 0 where that is not known: a device's own; of the host's what its limit allows, divided among the ranks of
+// memoryBytes is the memory that this rank may use, 0 where that is not known: of a device's own what was free when it was opened; of the host's what its limit allows, divided among the ranks of
 // the machine where it is no limit of their own.
 func (j *job) memoryBytes() int64 {
 	info := j.device.Info()
+	if info.FreeBytes > 0 {
+		return info.FreeBytes / int64(max(j.sharers, 1))
+	}
 	host, _ := system.Detect() // with what it could not read left out
 	if info.Threads == 0 || host.Memory.Limit <= 0 {
 		return info.MemoryBytes
@@ -172,7 +175,7 @@ func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
 		return err
 	}
 	j.later(j.team.group.Close)
-	return nil
+	return j.refuseSharing(ctx)
 }
 
 // readToken is the secret that ranks show each other, "" where there is none.

@@ -62,6 +62,7 @@ enum cudaError_t {
   cudaSuccess = 0,
   cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
+  cudaErrorNoDevice = 100,
   cudaErrorNotReady = 600,
   cudaErrorNotSupported = 801
 };
@@ -88,6 +89,8 @@ cudaError_t cudaRuntimeGetVersion(int *);
 cudaError_t cudaGetDeviceCount(int *);
 cudaError_t cudaSetDevice(int);
 cudaError_t cudaGetDevice(int *);
+cudaError_t cudaDeviceGetPCIBusId(char *, int, int);
+cudaError_t cudaMemGetInfo(size_t *, size_t *);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *, int);
 cudaError_t cudaGetLastError();
 const char *cudaGetErrorName(cudaError_t);

@@ -5,9 +5,13 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
@@ -175,13 +179,65 @@ int setting(const char *name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
+// A GPU that this process sees: a card, or a slice of one.
+struct Visible {
+  int card, slice;
+};
+
+// Those that CUDA_VISIBLE_DEVICES leaves: numbers up to the first that is no card's; of slices ("MIG-3") the first alone.
+std::vector<Visible> visible() {
+  const int cards = setting("HETERO_SHIM_GPUS", 1);
+  std::vector<Visible> list;
+  const char *text = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (!text) {
+    for (int i = 0; i < cards; i++) list.push_back({i, 0});
+    return list;
+  }
+  std::stringstream names(text);
+  for (std::string name; std::getline(names, name, ',');) {
+    if (name.rfind("MIG-", 0) == 0) {
+      if (list.empty()) list.push_back({0, 1 + std::atoi(name.c_str() + 4)});
+      break;
+    }
+    char *end = nullptr;
+    const long card = std::strtol(name.c_str(), &end, 10);
+    if (end == name.c_str() || *end || card < 0 || card >= cards) break;
+    list.push_back({static_cast<int>(card), 0});
+  }
+  return list;
+}
+
+CUresult uuid_of(CUuuid *uuid, int card, int slice) {
+  std::memset(uuid, 0x5a, sizeof *uuid);
+  uuid->bytes[14] = static_cast<char>(slice);
+  uuid->bytes[15] = static_cast<char>(card);
+  return CUDA_SUCCESS;
+}
+CUresult card_uuid(CUuuid *uuid, CUdevice i) { return uuid_of(uuid, visible()[size_t(i)].card, 0); }
+CUresult slice_uuid(CUuuid *uuid, CUdevice i) {
+  const Visible v = visible()[size_t(i)];
+  return uuid_of(uuid, v.card, v.slice);
+}
+
 } // namespace
 
 cudaError_t cudaDriverGetVersion(int *v) { return *v = setting("HETERO_SHIM_DRIVER", 13000), cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int *v) { return *v = 13000, cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int *n) { return *n = setting("HETERO_SHIM_GPUS", 1), cudaSuccess; }
+cudaError_t cudaGetDeviceCount(int *n) {
+  *n = static_cast<int>(visible().size());
+  return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
+}
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaGetDevice(int *d) { return *d = 0, cudaSuccess; }
+cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int i) {
+  std::snprintf(text, size_t(size), "0000:%02x:00.0", visible()[size_t(i)].card + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+  *total = size_t{2} << 30;
+  *free = *total - (size_t{64} << 20);
+  return cudaSuccess;
+}
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   *p = {};
   std::strcpy(p->name, "host shim");
@@ -209,10 +265,14 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long l
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t) { return cudaErrorNotSupported; }
 cudaError_t cudaGraphDestroy(cudaGraph_t) { return cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t) { return cudaSuccess; }
-cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned, unsigned long long,
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult *found) {
   *found = cudaDriverEntryPointSuccess;
-  *f = std::strcmp(name, "cuStreamWriteValue32") == 0 ? reinterpret_cast<void *>(cuStreamWriteValue32)
-                                                      : reinterpret_cast<void *>(cuStreamWaitValue32);
+  const std::string wanted = name;
+  if (wanted == "cuDeviceGetUuid")
+    *f = reinterpret_cast<void *>(version < 11040 ? card_uuid : slice_uuid);
+  else
+    *f = wanted == "cuStreamWriteValue32" ? reinterpret_cast<void *>(cuStreamWriteValue32)
+                                          : reinterpret_cast<void *>(cuStreamWaitValue32);
   return cudaSuccess;
 }

@@ -7,6 +7,7 @@
 #include "account.h"
 #include "compile.h"
 #include "gpu.h"
+#include "presence.h"
 #include "program.h"
 
 using namespace hetero;
@@ -14,6 +15,7 @@ using namespace hetero;
 struct ht_device {
   int index;
   cudaDeviceProp facts;
+  ht_identity identity;
   Account account;
 };
 struct ht_stream {
@@ -26,41 +28,16 @@ namespace {
 
 void use(const ht_device *d) { check(cudaSetDevice(d->index), "choosing the device"); }
 
-std::string version_text(int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); }
-
-// Says why there is no such device, if there is none.
-void want_device(int index) {
-  int driver = 0, runtime = 0, count = 0;
-  cudaRuntimeGetVersion(&runtime);
-  if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) throw Unavailable("cuda: no driver");
-  if (driver / 1000 < runtime / 1000)
-    throw Unavailable("cuda: the driver supports CUDA " + version_text(driver) + ", this program was built with CUDA " +
-                      version_text(runtime) + ": install a newer driver, or build with a CUDA " +
-                      std::to_string(driver / 1000) + " toolkit");
-  const cudaError_t found = cudaGetDeviceCount(&count);
-  if (found != cudaSuccess || count == 0)
-    throw Unavailable(std::string("cuda: no GPU: ") +
-                      (found == cudaSuccess ? "the driver shows none" : cudaGetErrorString(found)));
-  if (index < 0 || index >= count)
-    throw Unavailable("cuda:" + std::to_string(index) + ": got index " + std::to_string(index) + ", want one of the " +
-                      std::to_string(count) + " GPUs that the driver shows");
-}
-
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
     if (!options || !device) throw Invalid("open: no options or no place for the device");
-    want_device(options->index);
+    want_gpu(options->index);
     auto d = std::make_unique<ht_device>();
     d->index = options->index;
     check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
-    const int arch = d->facts.major * 10 + d->facts.minor;
-    if (arch < HETERO_CUDA_LOWEST_ARCH)
-      throw Unavailable("cuda:" + std::to_string(d->index) + ": " + d->facts.name + " has compute capability " +
-                        std::to_string(d->facts.major) + "." + std::to_string(d->facts.minor) + ", want at least " +
-                        std::to_string(HETERO_CUDA_LOWEST_ARCH / 10) + "." +
-                        std::to_string(HETERO_CUDA_LOWEST_ARCH % 10) +
-                        ", the lowest that this program was built for (make CUDA_ARCHS=...)");
+    want_architecture(d->index, d->facts);
     use(d.get());
+    d->identity = identify(d->index);
     *device = d.release();
   });
 }
@@ -245,6 +222,12 @@ ht_status cuda_measure_peak(ht_device *, int32_t, double, double *, ht_error *er
   return guarded(error, [&] { throw Unsupported("peaks of a GPU are not measured yet"); });
 }
 
+ht_status cuda_count(int32_t *count, ht_error *error) {
+  return guarded(error, [&] { *count = visible_gpus(); });
+}
+
+void cuda_identity(const ht_device *d, ht_identity *identity) { *identity = d->identity; }
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
@@ -283,6 +266,8 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
     a.event_complete = cuda_event_complete;
     a.stream_mark = cuda_stream_mark;
     a.stream_between = cuda_stream_between;
+    a.count = cuda_count;
+    a.identity = cuda_identity;
     return a;
   }();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;

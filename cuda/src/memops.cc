@@ -1,17 +1,15 @@
 // memops.cc
 #include "memops.h"
 
-#include <cuda.h>
-
 #include "gpu.h"
 
 namespace hetero {
 namespace {
 
-template <class Function> Function entry(const char *name) {
+template <class Function> Function entry(const char *name, unsigned version = 12000) {
   void *p = nullptr;
   cudaDriverEntryPointQueryResult found{};
-  check(cudaGetDriverEntryPointByVersion(name, &p, 12000, cudaEnableDefault, &found), name);
+  check(cudaGetDriverEntryPointByVersion(name, &p, version, cudaEnableDefault, &found), name);
   if (found != cudaDriverEntryPointSuccess || !p) throw std::runtime_error(std::string("the driver has no ") + name);
   return reinterpret_cast<Function>(p);
 }
@@ -27,6 +25,12 @@ void stream_write(cudaStream_t stream, uint32_t *word, uint32_t value) {
   static const auto write = entry<decltype(&cuStreamWriteValue32)>("cuStreamWriteValue32");
   check_driver(write(stream, reinterpret_cast<CUdeviceptr>(word), value, CU_STREAM_WRITE_VALUE_DEFAULT),
                "recording an event");
+}
+
+void device_uuid(CUuuid *uuid, int index, bool second) {
+  using Ask = CUresult (*)(CUuuid *, CUdevice);
+  static const auto first = entry<Ask>("cuDeviceGetUuid", 9020), later = entry<Ask>("cuDeviceGetUuid", 11040);
+  check_driver((second ? later : first)(uuid, index), "the UUID of a GPU"); // a device's handle is its index
 }
 
 void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value) {

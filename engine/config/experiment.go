@@ -24,8 +24,10 @@ func (e *Experiment) Keys() []Key {
 
 // Device is the [device] table.
 type Device struct {
-	Kind    string // auto, cpu, cuda, reference, null
-	Threads int    // 0 = as many as the CPU quota allows
+	Kind     string // auto, cpu, cuda, reference, null
+	Index    int    // -1: by the rank's number on its machine
+	ShareGPU bool
+	Threads  int // 0 = as many as the CPU quota allows
 }
 
 // Keys lists the table's keys.
@@ -33,6 +35,10 @@ func (d *Device) Keys() []Key {
 	return []Key{
 		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").
 			Doc("`auto`: the GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow and obviously right. `null`: no memory and no maths, for tests of everything around them."),
+		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).
+			Doc("Number of the GPU that this process takes, among those that it sees (`CUDA_VISIBLE_DEVICES`), from 0. -1: a rank takes the one with its number on its machine; the only one where it sees one."),
+		Bool(&d.ShareGPU, "share_gpu", false).
+			Doc("Lets several ranks compute on one GPU, which divide its memory. For tests: it is refused otherwise, since such ranks are slower than one."),
 		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
 			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows."),
 	}

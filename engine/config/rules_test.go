@@ -85,7 +85,8 @@ func TestRules(t *testing.T) {
 		{"least channels alone", "nccl.min_nchannels = 8", ""},
 		{"block of 100 threads", "nccl.nthreads = 100", "nccl.nthreads"},
 
-		{"CUDA device", "device.kind = \"cuda\"", "device.kind"},
+		{"CUDA device", "device.kind = \"cuda\"", ""},
+		{"number of a GPU", "device.index = -2", "device.index"},
 		{"fp16 where no GPU can be used", "train.precision = \"fp16\"", "train.precision"},
 		{"model of later", "model.name = \"bert_base\"", "model.name"},
 		{"data set of later", "data.dataset = \"text\"", "data.dataset"},

@@ -17,6 +17,14 @@ var (
 	ErrUnavailable = errors.New("device unavailable")
 )
 
+// AbsentError is an ErrUnavailable, as a reason, where nothing is wrong: this machine has no such hardware, or was told to hide it.
+type AbsentError string
+
+func (e AbsentError) Error() string { return string(e) }
+
+// Is makes it an ErrUnavailable.
+func (AbsentError) Is(target error) bool { return target == ErrUnavailable }
+
 // Device computes. See the package comment for who may call what when.
 type Device interface {
 	Info() Info
@@ -46,6 +54,9 @@ type Info struct {
 	ISA         string // instruction set in use ("avx512_bf16") or compute capability ("sm_90")
 	Threads     int    // worker threads of a CPU device, 0 elsewhere
 	MemoryBytes int64  // total memory
+	FreeBytes   int64  // of it, when the device was opened; 0 where that means nothing
+	UUID        string // what tells it from all others of its kind on any machine; "" where there is one for each process
+	BusID       string // where it sits in its machine, "00000000:65:00.0"; "" elsewhere than on a bus
 	FastBF16    bool   // bf16 matrix products in hardware
 	Behind      bool   // streams run behind the caller, so its clock does not tell their time; they are MarkingStreams
 	Modelled    bool   // computes nothing: only its times mean something, every result is zero
@@ -56,6 +67,13 @@ type Driver interface {
 	Kind() string
 	// Open returns the index-th device. It answers ErrUnavailable where this machine has none.
 	Open(index int, opts Options) (Device, error)
+}
+
+// Counter is a Driver whose machine may have several devices, or other numbers of them for each process.
+type Counter interface {
+	Driver
+	// Count is how many devices this process sees. It opens none; ErrUnavailable says why there is none.
+	Count() (int, error)
 }
 
 // Options for opening a device.

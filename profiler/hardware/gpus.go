@@ -3,7 +3,6 @@ package hardware
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -42,40 +41,13 @@ func (g *GPUs) Close() {
 	}
 }
 
-// Visible tells which GPU CUDA calls by number index. visible is the environment variable CUDA_VISIBLE_DEVICES (set is whether it
-// exists): numbers or UUIDs, of which one may be shortened; CUDA ignores what follows the first that does not exist. Its numbers are those of NVML
-// only with CUDA_DEVICE_ORDER=PCI_BUS_ID; by default CUDA counts the fastest first, which matters where GPUs differ.
-func (g *GPUs) Visible(visible string, set bool, index int) (GPU, error) {
-	list := g.list
-	if set {
-		list = nil
-		for _, name := range strings.Split(visible, ",") {
-			at := g.named(strings.TrimSpace(name))
-			if at < 0 {
-				break
-			}
-			list = append(list, g.list[at])
-		}
+// At is the GPU in a place on the bus, as CUDA or NVML writes it: "0000:65:00.0", "00000000:65:00.0". CUDA's numbers are of no use here: by
+// default it counts the fastest first, and CUDA_VISIBLE_DEVICES leaves GPUs out. All slices of a GPU share its place.
+func (g *GPUs) At(busID string) (GPU, error) {
+	place := func(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
+	i := slices.IndexFunc(g.list, func(gpu GPU) bool { return busID != "" && place(gpu.BusID) == place(busID) })
+	if i < 0 {
+		return GPU{}, fmt.Errorf("no GPU at %q among the %d that NVML knows%s", busID, len(g.list), because(g.reason))
 	}
-	if index < 0 || index >= len(list) {
-		return GPU{}, fmt.Errorf("GPU %d: this process sees %d of %d GPUs (CUDA_VISIBLE_DEVICES=%q)", index, len(list), len(g.list), visible)
-	}
-	return list[index], nil
-}
-
-// named finds a GPU by its number or the beginning of its UUID; -1 if there is none, or several.
-func (g *GPUs) named(name string) int {
-	if n, err := strconv.Atoi(name); err == nil {
-		return slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == n })
-	}
-	found := -1
-	for i, gpu := range g.list {
-		if name != "" && strings.HasPrefix(gpu.UUID, name) {
-			if found >= 0 {
-				return -1
-			}
-			found = i
-		}
-	}
-	return found
+	return g.list[i], nil
 }

@@ -234,29 +234,19 @@ func TestSamplingACardIsBounded(t *testing.T) {
 	})
 }
 
-func TestVisibleDevices(t *testing.T) {
+func TestGPUsAreFoundByTheirPlaceOnTheBus(t *testing.T) {
 	gpus := hardware.OpenNVML(hardwaretest.Machine(hardwaretest.GTX1650(), hardwaretest.RTX3060(), hardwaretest.H100()))
 	defer gpus.Close()
-	for _, c := range []struct {
-		visible string
-		set     bool
-		index   int
-		want    int // -1: an error
-	}{
-		{"", false, 2, 2},
-		{"", false, 3, -1},
-		{"", true, 0, -1},
-		{"2,0", true, 0, 2},
-		{"2,0", true, 1, 0},
-		{"2, 0", true, 2, -1},
-		{"GPU-00000002", true, 0, 1},
-		{"GPU-0000000", true, 0, -1},
-		{"0,7,1", true, 1, -1},
-		{"-1", true, 0, -1},
-	} {
-		g, err := gpus.Visible(c.visible, c.set, c.index)
-		if c.want < 0 && err == nil || c.want >= 0 && (err != nil || g.Index != c.want) {
-			t.Errorf("CUDA_VISIBLE_DEVICES=%q (set: %v), device %d: got GPU %d, %v, want %d", c.visible, c.set, c.index, g.Index, err, c.want)
+	for _, g := range gpus.All() {
+		for _, id := range []string{g.BusID, strings.ToLower(g.BusID), strings.TrimPrefix(g.BusID, "0000")} { // NVML's, CUDA's
+			if got, err := gpus.At(id); err != nil || got.Index != g.Index {
+				t.Errorf("%q: got GPU %d, %v, want %d", id, got.Index, err, g.Index)
+			}
+		}
+	}
+	for _, id := range []string{"", "0000:7f:00.0"} {
+		if g, err := gpus.At(id); err == nil {
+			t.Errorf("%q: got GPU %d, want an error", id, g.Index)
 		}
 	}
 }

@@ -170,5 +170,14 @@ static inline ht_result ht_do_stream_mark(const ht_api *api, ht_stream *s, int32
 static inline ht_result ht_do_stream_between(const ht_api *api, ht_stream *s, int32_t from, int32_t to, int64_t *ns) {
   HT_CALL(void, api->stream_between(s, from, to, ns, &error));
 }
+static inline ht_result ht_do_count(const ht_api *api, int32_t *count) {
+  *count = 1;
+  if (!api->count) return ht_result_of(HT_OK, NULL, "");
+  HT_CALL(void, api->count(count, &error));
+}
+static inline void ht_do_identity(const ht_api *api, ht_device *d, ht_identity *identity) {
+  memset(identity, 0, sizeof *identity);
+  if (api->identity) api->identity(d, identity);
+}
 
 #endif

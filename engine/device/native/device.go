@@ -53,7 +53,17 @@ func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 		Threads: int(info.threads), MemoryBytes: int64(info.memory_bytes), FastBF16: info.fast_bf16 != 0,
 		Behind: C.ht_has_marks(l.api) != 0,
 	}
+	var identity C.ht_identity
+	C.ht_do_identity(l.api, d.ptr, &identity)
+	d.info.UUID, d.info.BusID, d.info.FreeBytes = C.GoString(&identity.uuid[0]), C.GoString(&identity.bus_id[0]), int64(identity.free_bytes)
 	return d, nil
+}
+
+// Count is how many devices of the library's kind this process sees. The error is device.ErrUnavailable where there is none.
+func (l *Library) Count() (int, error) {
+	var n C.int32_t
+	r := C.ht_do_count(l.api, &n)
+	return int(n), check(r, l.Kind())
 }
 
 // hold keeps the device open until release.

@@ -35,6 +35,7 @@ typedef enum ht_status {
   HT_DEVICE_FAILURE = 4,
   HT_TIMEOUT = 5,
   HT_UNAVAILABLE = 6, /* no such device on this machine */
+  HT_ABSENT = 7,      /* likewise, and nothing is wrong: the text says all */
 } ht_status;
 
 typedef struct ht_error {
@@ -239,6 +240,13 @@ typedef struct ht_alias {
   int32_t out, in;
 } ht_alias;
 
+/* What tells a device from all others of its kind, on any machine. */
+typedef struct ht_identity {
+  char uuid[64],
+      bus_id[32];     /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "00000000:65:00.0"; "" where there is none */
+  int64_t free_bytes; /* of its memory, when it was opened; 0: not known */
+} ht_identity;
+
 /* What a kernel wants; arrays are the library's, valid until kernel_free. */
 typedef struct ht_kernel_desc {
   const ht_spec *in, *out;
@@ -335,6 +343,11 @@ typedef struct ht_api {
    * the calling thread, whose clock tells. */
   ht_status (*stream_mark)(ht_stream *, int32_t mark, ht_error *);
   ht_status (*stream_between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
+
+  /* How many devices this process sees; HT_UNAVAILABLE says why there is none. It opens none, and may be called in a process that
+   * never does. NULL: one. */
+  ht_status (*count)(int32_t *count, ht_error *);
+  void (*identity)(const ht_device *, ht_identity *); /* NULL: all are alike */
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

@@ -88,6 +88,9 @@ func check(r C.ht_result, what string) error {
 		text = C.GoString(r.error)
 		C.free(unsafe.Pointer(r.error))
 	}
+	if r.status == C.HT_ABSENT {
+		return device.AbsentError(text)
+	}
 	sentinel := sentinels[r.status]
 	if sentinel == nil {
 		return errors.New(what + ": " + text)

@@ -28,5 +28,8 @@ func (*Library) Build() string { return "" }
 // Path is where the library was loaded from.
 func (*Library) Path() string { return "" }
 
+// Count answers device.ErrUnavailable.
+func (*Library) Count() (int, error) { return 0, device.ErrUnavailable }
+
 // Open answers device.ErrUnavailable.
 func (*Library) Open(int, device.Options) (device.Device, error) { return nil, device.ErrUnavailable }

@@ -18,6 +18,10 @@ struct Unavailable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct Absent : Unavailable { // and nothing is wrong
+  using Unavailable::Unavailable;
+};
+
 inline ht_status fail(ht_error *error, ht_status status, const char *text) {
   if (error) {
     std::strncpy(error->text, text, sizeof error->text - 1);
@@ -41,6 +45,8 @@ template <class Body> ht_status guarded(ht_error *error, Body body) {
     return fail(error, HT_OUT_OF_MEMORY, "no memory for the library's own objects");
   } catch (const Timeout &e) {
     return fail(error, HT_TIMEOUT, e.what());
+  } catch (const Absent &e) {
+    return fail(error, HT_ABSENT, e.what());
   } catch (const Unavailable &e) {
     return fail(error, HT_UNAVAILABLE, e.what());
   } catch (const std::exception &e) {

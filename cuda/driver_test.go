@@ -1,0 +1,38 @@
+package cuda
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+)
+
+func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
+	t.Setenv(nativelib.DirVariable, t.TempDir())
+	os.Unsetenv(VisibleVariable)
+	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "CUDA device") {
+		t.Errorf("open: got %v, want that the build has none", err)
+	}
+	if _, err := (Driver{}).Count(); !errors.Is(err, device.ErrUnavailable) {
+		t.Errorf("count: got %v, want %v", err, device.ErrUnavailable)
+	}
+}
+
+// TestDriverWithoutLibraryIsSomethingToMend: a machine with a driver is told how to build.
+func TestDriverWithoutLibraryIsSomethingToMend(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "version")
+	if err := notBuilt(fs.ErrNotExist, []string{file}); !errors.Is(err, ErrNotBuilt) {
+		t.Errorf("without driver: got %v, want %v", err, ErrNotBuilt)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := notBuilt(fs.ErrNotExist, []string{file}); errors.As(err, new(device.AbsentError)) || !strings.Contains(err.Error(), "make cuda-toolchain && make CUDA=on") {
+		t.Errorf("with a driver: got %v, want how to build", err)
+	}
+}

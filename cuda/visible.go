@@ -1,0 +1,107 @@
+package cuda
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// VisibleVariable is the environment variable by which CUDA is told which GPUs a process may see, in which order.
+const VisibleVariable = "CUDA_VISIBLE_DEVICES"
+
+// Visible is what the variable says.
+type Visible struct {
+	Set   bool     // it exists
+	Names []string // numbers, "GPU-…" and "MIG-…", up to the first that CUDA does not take for a name: it hides what follows
+	Rest  []string // that one, and what follows
+}
+
+// ReadVisible reads the variable's text.
+func ReadVisible(text string, set bool) Visible {
+	v := Visible{Set: set}
+	if !set || strings.TrimSpace(text) == "" {
+		return v
+	}
+	for _, name := range strings.Split(text, ",") {
+		name = strings.TrimSpace(name)
+		if len(v.Rest) > 0 || !isName(name) {
+			v.Rest = append(v.Rest, name)
+			continue
+		}
+		v.Names = append(v.Names, name)
+	}
+	return v
+}
+
+// isName tells a name from what ends the list: "-1", "NoDevFiles", a word.
+func isName(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 0 || len(text) > 4 && (strings.HasPrefix(text, "GPU-") || strings.HasPrefix(text, "MIG-"))
+}
+
+func readEnvironment() Visible { return ReadVisible(os.LookupEnv(VisibleVariable)) }
+
+// Slices is how many MIG slices it names. A process sees the first alone.
+func (v Visible) Slices() int {
+	n := 0
+	for _, name := range v.Names {
+		if strings.HasPrefix(name, "MIG-") {
+			n++
+		}
+	}
+	return n
+}
+
+// Of is the variable's text for the local-th of several processes, "" where it needs none of its own: slices of one GPU are dealt out, one each.
+func (v Visible) Of(local int) string {
+	if v.Slices() < 2 || local >= len(v.Names) {
+		return ""
+	}
+	return v.Names[local]
+}
+
+func (v Visible) String() string {
+	return fmt.Sprintf("%s=%q", VisibleVariable, strings.Join(append(slices.Clone(v.Names), v.Rest...), ","))
+}
+
+// hidden is the error of a list that hides all GPUs, or names one twice.
+func (v Visible) hidden() error {
+	if v.Set && len(v.Names) == 0 {
+		if len(v.Rest) > 0 && v.Rest[0] != "-1" {
+			return fmt.Errorf("%w: cuda: %v hides all GPUs: %q is no number, GPU-… or MIG-…", device.ErrUnavailable, v, v.Rest[0])
+		}
+		return device.AbsentError(fmt.Sprintf("cuda: %v hides all GPUs", v))
+	}
+	for i, name := range v.Names {
+		if slices.Contains(v.Names[:i], name) {
+			return fmt.Errorf("%w: cuda: %v names %s twice, want each GPU once", device.ErrUnavailable, v, name)
+		}
+	}
+	return nil
+}
+
+// check is the error of a list that names more than the count GPUs that the driver then shows.
+func (v Visible) check(count int) error {
+	want := len(v.Names)
+	if n := v.Slices(); n > 0 {
+		want -= n - 1
+	}
+	if !v.Set || count >= want && len(v.Rest) == 0 {
+		return nil
+	}
+	if count >= want && v.Rest[0] == "-1" { // the way to end a list that NVIDIA documents
+		return nil
+	}
+	culprit := ""
+	switch {
+	case count >= want:
+		culprit = fmt.Sprintf(": there is no GPU %q, and CUDA hides what follows it", v.Rest[0])
+	case v.Slices() == 0:
+		culprit = fmt.Sprintf(": there is no GPU %q, and CUDA hides what follows it", v.Names[count])
+	}
+	return fmt.Errorf("%w: cuda: %v names %d GPUs, the driver shows %d%s", device.ErrUnavailable, v, len(v.Names)+len(v.Rest), count, culprit)
+}
