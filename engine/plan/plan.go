@@ -186,6 +186,14 @@ func (p *Plan) Input(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("input", p.inputs, name)
 }
 
+// InputBytes is the size of an input on the device, 0 where there is none of that name. The plan need not be bound.
+func (p *Plan) InputBytes(name string) int64 {
+	if v := p.inputs[name]; v != nil {
+		return v.spec.Size()
+	}
+	return 0
+}
+
 // Output is where the host finds an output, in plain layout, after a run.
 func (p *Plan) Output(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("output", p.outputs, name)

@@ -1,6 +1,7 @@
 package train
 
 import (
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"runtime"
@@ -99,7 +100,7 @@ func (r *run) goOver() error {
 	c := r.change
 	r.change = nil
 	defer r.Replica.shelf.release(c.own)
-	if err := r.Replica.SetShares(c.shares); err != nil {
+	if err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares)); err != nil {
 		return fmt.Errorf("shares %v from step %d on: %w", c.shares, r.step+1, err)
 	}
 	r.changed = true

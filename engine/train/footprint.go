@@ -65,6 +65,7 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	}
 	f.Other = r.PredictedBytes() - r.arena.Bytes() - f.Fixed()
 	u := &f.Usage
+	u.Inputs += s.staging
 	u.Gaps = f.Arena - u.Activations - u.Copies - u.Inputs - u.Workspace
 	for _, l := range s.train.plan.Launches() {
 		switch l.Phase {

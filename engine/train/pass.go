@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"unsafe"
 
 	"github.com/hetero-train/hetero-train/engine/data"
@@ -25,13 +26,16 @@ type pass struct {
 
 	predicts bool // its graph gives logits
 
-	host    device.Buffer
-	inputs  map[string]transfer
-	results []transfer // device to host: loss, rank, and logits where they are asked for
-	loss    transfer
-	rank    transfer
-	logits  transfer
-	n       int // samples of a full micro-batch
+	slots       int // micro-batches whose results the host holds at a time
+	host        device.Buffer
+	batchBytes  int64 // of host, at its beginning: the inputs that a batch is
+	resultBytes int64 // of a slot
+	inputs      map[string]transfer
+	results     []transfer // device to the first slot: loss, rank, and logits where they are asked for
+	loss        transfer
+	rank        transfer
+	logits      transfer
+	n           int // samples of a full micro-batch
 }
 
 // transfer pairs a region on the device with its host twin.
@@ -39,6 +43,9 @@ type transfer struct {
 	dev, host device.Region
 	spec      device.TensorSpec
 }
+
+// in is the place of the host twin in memory that is laid out like the pass's.
+func (t transfer) in(host []byte) []byte { return host[t.host.Offset:][:t.host.Bytes] }
 
 // bind gives the plan its memory, joined to other ranks where sync is not nil, and lays out the host twins, each
 // 64-byte aligned.
@@ -82,32 +89,40 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 	return nil
 }
 
-// twins are the plan's inputs and outputs with the places of their host twins in a buffer, which takes total bytes.
+// twins are the plan's inputs and outputs with the places of their host twins in a buffer, which takes total bytes: first what a batch is, at the end the
+// slots of results.
 func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	all = map[string]transfer{}
 	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
 		if err == nil {
 			all[name] = transfer{dev: region, host: device.Region{Offset: total, Bytes: region.Bytes}, spec: spec}
-			total += (region.Bytes + 63) / 64 * 64
+			total += roundUp(region.Bytes, 64)
 		}
 		return err
 	}
-	for _, name := range p.plan.InputNames() {
-		if name == gradsync.SamplesInput {
-			continue // gradsync writes it
+	for _, ofBatch := range []bool{true, false} {
+		for _, name := range p.plan.InputNames() {
+			if name == gradsync.SamplesInput || slices.Contains(batchInputs[:], name) != ofBatch {
+				continue // gradsync writes its own
+			}
+			region, spec, err := p.plan.Input(name)
+			if err := add(name, region, spec, err); err != nil {
+				return nil, 0, err
+			}
 		}
-		region, spec, err := p.plan.Input(name)
-		if err := add(name, region, spec, err); err != nil {
-			return nil, 0, err
+		if ofBatch {
+			p.batchBytes = total
 		}
 	}
+	inputs := total
 	for _, name := range p.outputs() {
 		region, spec, err := p.plan.Output(name)
 		if err := add(name, region, spec, err); err != nil {
 			return nil, 0, err
 		}
 	}
-	return all, total, nil
+	p.resultBytes = total - inputs
+	return all, inputs + p.resultBytes*int64(max(p.slots, 1)), nil
 }
 
 func (p *pass) outputs() []string {
@@ -145,16 +160,28 @@ func (p *pass) free() error {
 	return err
 }
 
-// load brings a batch to the device. A batch of fewer samples than the plan's is filled up with ignored rows.
+// batchInputs are the inputs that a batch is.
+var batchInputs = [...]string{"images", "labels", "ids", "second_labels", "share"}
+
+// load brings a batch to the device.
 func (p *pass) load(s device.Stream, b *data.Batch) error {
+	if err := p.fill(b, p.host.Host()); err != nil || p.idle {
+		return err
+	}
+	return p.send(s, batchInputs[:]...)
+}
+
+// fill writes a batch to host memory as this pass lays out the host twins of its inputs. One of fewer samples than the plan's is filled up with ignored
+// rows.
+func (p *pass) fill(b *data.Batch, host []byte) error {
 	if b.N > p.n {
 		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
 	}
 	if p.idle {
 		return nil
 	}
-	copy(p.inputs["images"].host.Host(), b.Images)
-	labels := p.inputs["labels"].host.Host()
+	copy(p.inputs["images"].in(host), b.Images)
+	labels := p.inputs["labels"].in(host)
 	for i := range p.n {
 		label := int32(ignored)
 		if i < b.N {
@@ -163,20 +190,17 @@ func (p *pass) load(s device.Stream, b *data.Batch) error {
 		binary.LittleEndian.PutUint32(labels[4*i:], uint32(label))
 	}
 	if ids, ok := p.inputs["ids"]; ok {
-		mem := ids.host.Host()
+		mem := ids.in(host)
 		for i, id := range b.IDs {
 			binary.LittleEndian.PutUint64(mem[8*i:], uint64(id))
 		}
 	}
-	if err := p.loadMixed(b); err != nil {
-		return err
-	}
-	return p.send(s, "images", "labels", "ids", "second_labels", "share")
+	return p.fillMixed(b, host)
 }
 
-// loadMixed writes what samples with two labels have beside the first. Rows that are no samples are left as they are: they are
+// fillMixed writes what samples with two labels have beside the first. Rows that are no samples are left as they are: they are
 // ignored.
-func (p *pass) loadMixed(b *data.Batch) error {
+func (p *pass) fillMixed(b *data.Batch, host []byte) error {
 	second, ok := p.inputs["second_labels"]
 	if ok != (b.SecondLabels != nil) {
 		return fmt.Errorf("replica: got a batch with second labels: %v, want %v", b.SecondLabels != nil, ok)
@@ -185,7 +209,7 @@ func (p *pass) loadMixed(b *data.Batch) error {
 		return nil
 	}
 	share := p.inputs["share"]
-	labels, shares := second.host.Host(), share.host.Host()
+	labels, shares := second.in(host), share.in(host)
 	for i := range b.N {
 		binary.LittleEndian.PutUint32(labels[4*i:], uint32(b.SecondLabels[i]))
 		if share.spec.DType == tensor.F64 {
@@ -224,9 +248,13 @@ func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
 	return p.send(s, "scale", "key")
 }
 
-// fetch brings the results to the host; they are there after the stream's Sync.
-func (p *pass) fetch(s device.Stream) error {
+// roundUp is the next multiple of unit.
+func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
+
+// fetch brings the results to a slot of the host; they are there after the stream's Sync.
+func (p *pass) fetch(s device.Stream, slot int) error {
 	for _, t := range p.results {
+		t.host.Offset += int64(slot) * p.resultBytes
 		if err := s.Copy(t.host, t.dev); err != nil {
 			return fmt.Errorf("replica: results: %w", err)
 		}
@@ -234,14 +262,15 @@ func (p *pass) fetch(s device.Stream) error {
 	return nil
 }
 
-// sums adds up the fetched results of the first n samples.
-func (p *pass) sums(n int) Sums {
+// sums adds up the fetched results of the first n samples in a slot.
+func (p *pass) sums(n, slot int) Sums {
 	out := Sums{Samples: n}
 	if n == 0 {
 		return out
 	}
-	loss := p.loss.host.Host()
-	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.host.Host()))), p.n)
+	host := p.host.Host()[int64(slot)*p.resultBytes:]
+	loss := p.loss.in(host)
+	ranks := unsafe.Slice((*int32)(unsafe.Pointer(unsafe.SliceData(p.rank.in(host)))), p.n)
 	for i := range n {
 		var l float64
 		if p.loss.spec.DType == tensor.F64 {

@@ -117,10 +117,10 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	if err := p.pass.plan.Forward(p.stream); err != nil {
 		return Sums{}, fmt.Errorf("forward: %w", err)
 	}
-	if err := errors.Join(p.pass.fetch(p.stream), p.stream.Sync()); err != nil {
+	if err := errors.Join(p.pass.fetch(p.stream, 0), p.stream.Sync()); err != nil {
 		return Sums{}, fmt.Errorf("forward: %w", err)
 	}
-	return p.pass.sums(b.N), nil
+	return p.pass.sums(b.N, 0), nil
 }
 
 // Probabilities writes the softmax of sample i's logits in the last batch to out, one number for each class.

@@ -66,7 +66,10 @@ type Replica struct {
 	norms  *optim.Norms   // nil: parameters are not measured
 	stream device.Stream  // while recorder records, it stands in for plain
 	arena  device.Buffer
+	feed   *feed  // nil where streams do not run behind the caller: batches go where they are read
 	now    *share // what is trained with
+	clock  clock
+	unread []int // samples of the step's micro-batches whose results have not been read yet
 
 	recorder *timeline.Recorder // of what a step does; nil: nobody records
 	plain    device.Stream      // the device's own; nil before the first Trace
@@ -247,7 +250,14 @@ func (r *Replica) allocateArena() (err error) {
 		return tooLarge(r.dev, largest.samples, bytes, err)
 	}
 	r.closer.add(r.arena.Free)
-	return nil
+	r.unread = make([]int, 0, r.opts.Accumulation)
+	if !r.dev.Info().Behind {
+		return nil
+	}
+	if r.feed, err = newFeed(r.dev, r.arena, max(largest.staging, r.now.staging)); err == nil {
+		r.closer.add(r.feed.close)
+	}
+	return err
 }
 
 // MemoryError says that the activations of a micro-batch do not fit into the device.

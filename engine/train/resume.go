@@ -136,7 +136,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	r.result.RollBacks++
 	r.nanRow = 0
 	r.Observer.RolledBack(r.step)
-	return r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation))
+	return r.jump()
 }
 
 // loadNewest brings the newest sound checkpoint into the replica, and sets those of later steps aside.

@@ -168,9 +168,14 @@ func Run(ctx context.Context, o Options) (Result, error) {
 // position is where the run stands in its epochs, in steps of the batch size that it has now.
 func (r *run) position() int64 { return r.step + r.skew }
 
+// jump goes to the batches of the step that follows.
+func (r *run) jump() error {
+	return errors.Join(r.Replica.forget(), r.Train.JumpTo(r.position()*int64(r.Replica.opts.Accumulation)))
+}
+
 func (r *run) train(ctx context.Context) error {
 	whole := context.WithoutCancel(ctx) // for what is not cancelled: interrupting a run finishes the step
-	if err := r.Train.JumpTo(r.position() * int64(r.Replica.opts.Accumulation)); err != nil {
+	if err := r.jump(); err != nil {
 		return err
 	}
 	if err := r.tooManyReplaced(); err != nil {
@@ -315,16 +320,27 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	if err := r.Replica.gradient(whole, r.Train, &out); err != nil {
 		return own, out, err
 	}
+	if r.peers() != nil {
+		r.describe(&own, &out)
+		if err := r.sum(ctx, whole, &own, &out); err != nil {
+			return own, out, err
+		}
+	}
+	err = r.Replica.update(whole, r.Train, rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, &out)
+	if r.peers() == nil {
+		r.describe(&own, &out)
+		r.reported = append(r.reported[:0], own)
+	}
+	r.leaveOut()
+	return own, out, err
+}
+
+// describe fills in this rank's part of a step, as far as it is known.
+func (r *run) describe(own *RankStep, out *StepResult) {
 	own.Sums, own.Times, own.Load, own.Replaced = out.Sums, out.Times, UnknownLoad(), out.Replaced
 	if r.Load != nil {
 		own.Load = r.Load()
 	}
-	if err := r.sum(ctx, whole, &own, &out); err != nil {
-		return own, out, err
-	}
-	err = r.Replica.update(rate, r.NormsInterval > 0 && (r.step+1)%r.NormsInterval == 0, &out)
-	r.leaveOut()
-	return own, out, err
 }
 
 // leaveOut makes what was done up to now no part of RankStep.Other.

@@ -17,6 +17,7 @@ type share struct {
 	train   *pass
 	eval    *pass // nil without samples
 	flops   int64 // of one optimizer step on this rank
+	staging int64 // bytes behind the activations, for the next batch; 0 where batches are not staged
 
 	// The shelf's lock guards these.
 	bound bool  // ready to run
@@ -29,7 +30,18 @@ func (s *share) arenaBytes() int64 {
 	if s.eval != nil {
 		bytes = max(bytes, s.eval.plan.ArenaBytes())
 	}
-	return bytes
+	if s.staging == 0 {
+		return bytes
+	}
+	return roundUp(bytes, stagingUnit) + s.staging
+}
+
+// stagingUnit is what the staging place starts at a multiple of, so that copies from it go at full speed.
+const stagingUnit = 256
+
+// stagingAt is the staging place in the arena.
+func (s *share) stagingAt(arena device.Buffer) device.Region {
+	return device.Region{Buffer: arena, Offset: s.arenaBytes() - s.staging, Bytes: s.staging}
 }
 
 // free frees the plans, their programs and the kernels that no other plan uses.
@@ -89,7 +101,7 @@ func (r *Replica) compile(n int) (_ *share, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &share{samples: n, train: &pass{idle: n == 0}}
+	s := &share{samples: n, train: &pass{idle: n == 0, slots: r.opts.Accumulation}}
 	if n == 0 {
 		s.train.plan, err = plan.CompileIdle(r.cache, training, r.params)
 		return s, err
@@ -97,6 +109,11 @@ func (r *Replica) compile(n int) (_ *share, err error) {
 	s.flops = training.FLOPs() * int64(r.opts.Accumulation)
 	if s.train.plan, err = plan.Compile(r.cache, training, r.params); err != nil {
 		return nil, err
+	}
+	if r.dev.Info().Behind {
+		for _, name := range batchInputs {
+			s.staging += roundUp(s.train.plan.InputBytes(name), 64)
+		}
 	}
 	evaluation, err := r.opts.graph(false, n)
 	if err == nil {

@@ -2,6 +2,7 @@ package train
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -57,25 +58,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	if err := r.sumOverRanks(ctx, &out); err != nil {
 		return out, err
 	}
-	return out, r.update(rate, false, &out)
-}
-
-// clock tells parts of a step apart.
-type clock struct {
-	at  time.Time
-	rec *timeline.Recorder // nil: nobody records
-}
-
-func (r *Replica) startClock() clock { return clock{time.Now(), r.recorder} }
-
-// lap adds the time since the last one to that of a part.
-func (c *clock) lap(into *time.Duration, part string) {
-	now := time.Now()
-	*into += now.Sub(c.at)
-	if c.rec != nil {
-		c.rec.Part(part, c.at, now)
-	}
-	c.at = now
+	return out, r.update(ctx, batches, rate, false, &out)
 }
 
 // Trace notes from the next step on what the replica does; nil ends that. On a device that models time it is an error. Between steps only.
@@ -104,15 +87,20 @@ func (r *Replica) Trace(rec *timeline.Recorder) error {
 	return nil
 }
 
-// gradient is the gradient of this rank's samples; its sum over ranks has begun.
+// gradient is the gradient of this rank's samples; its sum over ranks has begun. Without other ranks the device may still be at it.
 func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
-	clock, pass := r.startClock(), r.now.train
+	if err := r.startStep(); err != nil {
+		return err
+	}
+	pass := r.now.train
 	for micro := range r.opts.Accumulation {
-		n, epoch, err := r.nextBatch(ctx, batches, out)
+		epoch, err := r.nextBatch(ctx, batches, out)
 		if err != nil {
 			return err
 		}
-		clock.lap(&out.Times.Data, "data")
+		if err := r.lap(&out.Times, dataPart); err != nil {
+			return err
+		}
 		if micro == 0 {
 			if err := r.begin(epoch); err != nil {
 				return err
@@ -121,7 +109,9 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := pass.forward(r.stream); err != nil {
 			return fmt.Errorf("forward: %w", err)
 		}
-		clock.lap(&out.Times.Forward, "forward")
+		if err := r.lap(&out.Times, forwardPart); err != nil {
+			return err
+		}
 		last := micro == r.opts.Accumulation-1
 		if err := pass.backward(r.stream, last); err != nil {
 			return fmt.Errorf("backward: %w", err)
@@ -129,46 +119,93 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		if err := r.accumulate(micro, last); err != nil {
 			return err
 		}
-		if err := r.finishPass(pass); err != nil {
+		if err := pass.fetch(r.stream, micro); err != nil {
 			return err
 		}
-		out.Add(pass.sums(n))
-		clock.lap(&out.Times.Backward, "backward")
+		if err := r.lap(&out.Times, backwardPart); err != nil {
+			return err
+		}
+		if !last || r.sums != nil {
+			if err := r.stageNext(ctx, batches, &out.Times); err != nil {
+				return err
+			}
+		}
 	}
-	if r.sums != nil {
-		out.Times.Exchanges = r.sums.Exchanges()
+	if r.sums == nil {
+		return nil
 	}
-	return nil
+	out.Times.Exchanges = r.sums.Exchanges()
+	return r.settle(out) // the others are told how it went
 }
 
-// nextBatch brings this rank's part of the next micro-batch to the device.
-func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (n, epoch int, err error) {
+// settle waits for all that was enqueued, and reads what came of it.
+func (r *Replica) settle(out *StepResult) error {
+	if err := r.stream.Sync(); err != nil {
+		return err
+	}
+	for micro, n := range r.unread {
+		out.Add(r.now.train.sums(n, micro))
+	}
+	r.unread = r.unread[:0]
+	return r.clock.read(&out.Times)
+}
+
+// nextBatch brings this rank's part of the next micro-batch to where the pass reads it.
+func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (epoch int, err error) {
+	var batch batchFacts
+	if pass := r.now.train; r.feed != nil {
+		batch, err = r.feed.take(ctx, batches, pass, r.now.stagingAt(r.arena), r.stream)
+	} else {
+		batch, err = r.loadBatch(ctx, batches, pass)
+	}
+	r.unread = append(r.unread, batch.n)
+	out.Replaced += batch.replaced
+	return batch.epoch, err
+}
+
+func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batchFacts, error) {
 	begun := time.Now()
 	batch, err := batches.Next(ctx)
 	if err != nil {
-		return 0, 0, err
+		return batchFacts{}, err
 	}
+	defer batch.Release()
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Wait, "wait for a batch", begun)
 		begun = time.Now()
 	}
-	n, epoch = batch.N, batch.Epoch
-	out.Replaced += batch.Replaced
-	err = r.now.train.load(r.stream, batch)
-	batch.Release()
+	err = p.load(r.stream, batch)
 	if r.recorder != nil {
 		r.recorder.Host(timeline.Work, "stage the batch", begun)
 	}
-	return n, epoch, err
+	return batchFacts{batch.N, batch.Epoch, batch.Replaced}, err
 }
+
+// stageNext reads the next micro-batch while the device is busy with this one. What the device has to wait for it is time of data.
+func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTimes) error {
+	if r.feed == nil {
+		return nil
+	}
+	begun := time.Now()
+	r.feed.stage(ctx, batches, r.now.train, r.now.stagingAt(r.arena), r.stream)
+	if r.recorder != nil {
+		r.recorder.Host(timeline.Work, "stage the next batch", begun)
+	}
+	return r.lap(times, dataPart)
+}
+
+// forget drops what was read ahead: the next batch comes from another place in the data.
+func (r *Replica) forget() error { return r.feed.discard() }
 
 // sumOverRanks waits until the gradient is that of all ranks' samples. behind goes to the other ranks with it.
 func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
 	if r.sums == nil {
 		return nil
 	}
-	clock := r.startClock()
-	begun := clock.at
+	begun := time.Now()
+	if err := r.lap(&out.Times, noPart); err != nil {
+		return err
+	}
 	times, err := r.sums.Finish(ctx, r.stream, behind...)
 	if err != nil {
 		return err
@@ -177,13 +214,15 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 		r.recorder.Host(timeline.Wait, "wait for sums over ranks", begun)
 	}
 	out.Times.Hidden, out.Buckets, out.Bytes = times.Hidden, times.Buckets, times.Bytes
-	clock.lap(&out.Times.Communication, "communication")
-	return nil
+	return r.lap(&out.Times, communicationPart)
 }
 
-// update changes the parameters, and their averages where that is due. measure asks for norms of single parameters.
-func (r *Replica) update(rate float64, measure bool, out *StepResult) error {
-	clock := r.startClock()
+// update changes the parameters, and their averages where that is due. measure asks for norms of single parameters. The batch after this step's comes from
+// batches.
+func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, out *StepResult) error {
+	if err := r.lap(&out.Times, noPart); err != nil {
+		return err
+	}
 	if measure = measure && r.norms != nil; measure {
 		if err := r.norms.Before(r.stream); err != nil {
 			return err
@@ -202,14 +241,21 @@ func (r *Replica) update(rate float64, measure bool, out *StepResult) error {
 			return err
 		}
 	}
-	if err := r.stream.Sync(); err != nil {
+	if err := r.lap(&out.Times, optimizerPart); err != nil {
+		return err
+	}
+	if r.sums == nil {
+		if err := r.stageNext(ctx, batches, &out.Times); err != nil {
+			return err
+		}
+	}
+	if err := r.settle(out); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
 	out.GradNorm, out.Updated = r.optim.Result()
 	if measure {
 		out.Norms = r.norms.Result()
 	}
-	clock.lap(&out.Times.Optimizer, "optimizer")
 	if r.recorder != nil {
 		r.recorder.Step()
 	}
@@ -246,14 +292,6 @@ func (r *Replica) accumulate(micro int, last bool) error {
 	return nil
 }
 
-// finishPass waits for the results of a pass.
-func (r *Replica) finishPass(p *pass) error {
-	if err := p.fetch(r.stream); err != nil {
-		return err
-	}
-	return r.stream.Sync()
-}
-
 // PrepareEvaluation makes the working copies of the parameters for Evaluate.
 func (r *Replica) PrepareEvaluation() error {
 	if r.now.eval == nil {
@@ -274,8 +312,8 @@ func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
 	if err := eval.plan.Forward(r.stream); err != nil {
 		return Sums{}, fmt.Errorf("evaluation: %w", err)
 	}
-	if err := r.finishPass(eval); err != nil {
+	if err := errors.Join(eval.fetch(r.stream, 0), r.stream.Sync()); err != nil {
 		return Sums{}, fmt.Errorf("evaluation: %w", err)
 	}
-	return eval.sums(b.N), nil
+	return eval.sums(b.N, 0), nil
 }

@@ -42,10 +42,6 @@ func (r *run) wishes(ctx context.Context) wish {
 
 // sum sums the gradient over ranks. With it every rank learns of every other's part of the step, and of what it wants.
 func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) error {
-	if r.peers() == nil {
-		r.reported = append(r.reported[:0], *own)
-		return nil
-	}
 	told := *own // what is not known yet is that of the step before
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
 	want, err := r.own(ctx)

@@ -1,0 +1,106 @@
+package train
+
+import (
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/timeline"
+)
+
+// part is what the time of a step is spent on.
+type part int
+
+const (
+	noPart part = iota // between parts
+	dataPart
+	forwardPart
+	backwardPart
+	communicationPart
+	optimizerPart
+)
+
+var partNames = [...]string{"", "data", "forward", "backward", "communication", "optimizer"}
+
+// add adds to the time of a part.
+func (t *StepTimes) add(p part, took time.Duration) {
+	switch p {
+	case dataPart:
+		t.Data += took
+	case forwardPart:
+		t.Forward += took
+	case backwardPart:
+		t.Backward += took
+	case communicationPart:
+		t.Communication += took
+	case optimizerPart:
+		t.Optimizer += took
+	}
+}
+
+// clock tells the parts of a step apart. Where streams run behind the caller the device keeps time: a part ends at a mark, and the marks are read once the
+// stream has passed them.
+type clock struct {
+	at    time.Time
+	rec   *timeline.Recorder // nil: nobody records
+	marks device.MarkingStream
+	laps  []part // between marks 0, 1, …
+}
+
+// startStep begins the first part.
+func (r *Replica) startStep() error {
+	r.unread = r.unread[:0]
+	c := &r.clock
+	c.marks, _ = r.stream.(device.MarkingStream) // not while it records: then every launch is waited for
+	c.rec = r.recorder
+	return c.restart()
+}
+
+func (c *clock) restart() error {
+	c.at, c.laps = time.Now(), c.laps[:0]
+	if c.marks == nil {
+		return nil
+	}
+	return c.marks.Mark(0)
+}
+
+// lap ends a part: the time since the last one ended is its.
+func (r *Replica) lap(times *StepTimes, p part) error {
+	c := &r.clock
+	if c.marks != nil {
+		if len(c.laps) == device.MaxMarks-1 { // of very many micro-batches
+			if err := r.stream.Sync(); err != nil {
+				return err
+			}
+			if err := c.read(times); err != nil {
+				return err
+			}
+		}
+		c.laps = append(c.laps, p)
+		return c.marks.Mark(len(c.laps))
+	}
+	now := time.Now()
+	times.add(p, now.Sub(c.at))
+	if c.rec != nil && p != noPart {
+		c.rec.Part(partNames[p], c.at, now)
+	}
+	c.at = now
+	return nil
+}
+
+// read adds up the parts whose marks the stream has passed, and begins the next one.
+func (c *clock) read(times *StepTimes) error {
+	if c.marks == nil {
+		return nil
+	}
+	for i, p := range c.laps {
+		if p == noPart {
+			continue
+		}
+		took, err := c.marks.Between(i, i+1)
+		if err != nil {
+			return err
+		}
+		times.add(p, took)
+	}
+	return c.restart()
+}

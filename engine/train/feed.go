@@ -1,0 +1,152 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// feed brings micro-batches to a device whose streams run behind the caller: while it computes with one, the next is read, written to page-locked memory
+// and copied to the end of the arena, on a stream of its own. Within the computing stream it then goes to where the pass reads it.
+type feed struct {
+	stream device.Stream
+	host   device.Buffer // laid out like the host twins of a pass's batch
+	arena  device.Buffer
+	ready  device.Event // the batch lies in the arena
+	taken  device.Event // and has gone on from there
+
+	staged  bool
+	batches Batches // it came from, for pass
+	pass    *pass
+	at      device.Region // in the arena
+	batch   batchFacts
+	err     error // why there is none
+}
+
+// batchFacts are what a step needs to know of its batch.
+type batchFacts struct{ n, epoch, replaced int }
+
+// patience is how long the host waits for a copy before it asks the device whether it still works.
+const patience = 10 * time.Second
+
+func newFeed(dev device.Device, arena device.Buffer, bytes int64) (_ *feed, err error) {
+	f := &feed{arena: arena}
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("replica: staging of batches: %w", err), f.close())
+		}
+	}()
+	if f.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	if f.host, err = dev.AllocHost(max(bytes, 1)); err != nil {
+		return nil, err
+	}
+	if f.ready, err = dev.NewEvent(); err != nil {
+		return nil, err
+	}
+	if f.taken, err = dev.NewEvent(); err != nil {
+		return nil, err
+	}
+	return f, f.taken.Complete() // nothing lies there yet
+}
+
+func (f *feed) close() error {
+	var errs []error
+	if f.stream != nil {
+		errs = append(errs, f.stream.Sync(), f.stream.Close())
+	}
+	for _, e := range []device.Event{f.ready, f.taken} {
+		if e != nil {
+			errs = append(errs, e.Close())
+		}
+	}
+	if f.host != nil {
+		errs = append(errs, f.host.Free())
+	}
+	return errors.Join(errs...)
+}
+
+// wait blocks until e is complete, or the device has failed.
+func (f *feed) wait(e device.Event, stream device.Stream) error {
+	for {
+		err := e.WaitHost(patience)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := stream.Sync(); err != nil {
+			return err
+		}
+	}
+}
+
+// stage reads the next batch for a pass whose staging place is at, and begins to copy it. An error is told to who takes the batch. computes is the stream
+// on which the last one was taken.
+func (f *feed) stage(ctx context.Context, batches Batches, p *pass, at device.Region, computes device.Stream) {
+	f.staged, f.batches, f.pass, f.at = true, batches, p, at
+	f.err = f.begin(ctx, computes)
+}
+
+func (f *feed) begin(ctx context.Context, computes device.Stream) error {
+	batch, err := f.batches.Next(ctx)
+	if err != nil {
+		return err
+	}
+	defer batch.Release()
+	f.batch = batchFacts{batch.N, batch.Epoch, batch.Replaced}
+	if err := f.wait(f.taken, computes); err != nil {
+		return fmt.Errorf("replica: the batch before: %w", err)
+	}
+	if err := f.pass.fill(batch, f.host.Host()); err != nil || f.pass.batchBytes == 0 {
+		return err
+	}
+	if err := errors.Join(f.ready.Reset(), f.taken.Reset()); err != nil {
+		return err
+	}
+	err = f.stream.Copy(f.at, device.Region{Buffer: f.host, Bytes: f.pass.batchBytes})
+	return errors.Join(err, f.stream.Record(f.ready))
+}
+
+// take has the stream copy the batch to where p reads it, staging it first where that has not been done.
+func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Region, stream device.Stream) (batchFacts, error) {
+	if f.staged && (f.batches != batches || f.pass != p) {
+		if err := f.discard(); err != nil {
+			return batchFacts{}, err
+		}
+	}
+	if !f.staged {
+		f.stage(ctx, batches, p, at, stream)
+	}
+	f.staged = false
+	if f.err != nil || p.batchBytes == 0 {
+		return f.batch, f.err
+	}
+	if err := stream.Wait(f.ready); err != nil {
+		return f.batch, err
+	}
+	for _, name := range batchInputs {
+		if t, ok := p.inputs[name]; ok {
+			from := device.Region{Buffer: f.arena, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
+			if err := stream.Copy(t.dev, from); err != nil {
+				return f.batch, fmt.Errorf("replica: input %s: %w", name, err)
+			}
+		}
+	}
+	return f.batch, stream.Record(f.taken)
+}
+
+// discard forgets the batch that is staged, if there is one: the next comes from another place.
+func (f *feed) discard() error {
+	if f == nil || !f.staged {
+		return nil
+	}
+	f.staged = false
+	if f.err != nil || f.pass.batchBytes == 0 {
+		return nil
+	}
+	return errors.Join(f.wait(f.ready, f.stream), f.taken.Complete())
+}
