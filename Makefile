@@ -48,7 +48,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build native native-test cuda-toolchain deps test test-race lint bench clean distclean help
+.PHONY: build native native-test cuda-toolchain gpu-bundle gpu-check deps test test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
 	@$(GO_BUILD) -o hetero-train ./cmd/hetero-train
@@ -99,6 +99,22 @@ lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format whe
 	@files="$(NATIVE_FILES)"; if [ -z "$$files" ]; then :; \
 		elif command -v clang-format >/dev/null; then echo clang-format --dry-run; clang-format --dry-run -Werror $$files; \
 		else echo "lint: clang-format is not installed, skipped"; fi
+
+# What a GPU machine needs, which may have neither Go nor a network: program, libraries, scripts, and the test that follows PyTorch's runs.
+BUNDLE := $(BUILD)/gpu-bundle/hetero-train
+
+gpu-bundle: ## Pack what proves and measures a GPU into build/hetero-train-gpu.tar.gz: unpack it there, run scripts/gpu_check.sh
+	@$(MAKE) --no-print-directory build CUDA=on
+	@rm -rf $(BUNDLE) && mkdir -p $(BUNDLE)/build $(BUNDLE)/tests/engine/train $(BUNDLE)/tests/engine/models
+	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -f $(BUNDLE)/build/lib/*_shim.so
+	@cp -r scripts configs $(BUNDLE)/ && cp -r engine/models/testdata $(BUNDLE)/tests/engine/models/
+	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/train.test ./engine/train
+	@strip --strip-unneeded $(BUNDLE)/build/lib/*.so*
+	@tar -C $(BUILD)/gpu-bundle -czf $(BUILD)/hetero-train-gpu.tar.gz hetero-train
+	@echo "gpu-bundle: $(BUILD)/hetero-train-gpu.tar.gz, $$(($$(stat -c %s $(BUILD)/hetero-train-gpu.tar.gz) >> 20)) MiB"
+
+gpu-check: gpu-bundle ## Prove and measure the GPU of this machine, in under eight minutes
+	@$(BUNDLE)/scripts/gpu_check.sh --output $(CURDIR)/$(BUILD)/gpu_check
 
 bench: build ## Measure this machine's peak, every op against it, and ResNet-50 training steps
 	./hetero-train bench peak

@@ -18,7 +18,8 @@ usage() {
 		  --model NAME         simple_cnn, resnet18 ... resnet152      (resnet50)
 		  --image-size PIXELS                                          (32)
 		  --batch-size SAMPLES                                         (128)
-		  --precision LIST     f32,bf16 or one of them                 (f32,bf16)
+		  --precision LIST     of f32, bf16, fp16 (on a GPU)           (f32,bf16)
+		  --device NAME        cpu or cuda, of both                    (cpu)
 		  --classes N          outputs of the model                    (1000)
 		  --rounds N                                                   (5)
 		  --steps N            timed steps of each run                 (20)
@@ -27,7 +28,7 @@ usage() {
 		  --ranks N            processes that share the batch: of ours, and of DistributedDataParallel over Gloo (1)
 		  --modes LIST         eager,compile or one of them; compile needs a C++ compiler   (eager,compile)
 		  --binary PATH        the program                             (./hetero-train)
-		  --output FILE        JSON                                    (build/compare_pytorch/MODEL-SIZE-BATCH.json)
+		  --output FILE        JSON                                    (build/compare_pytorch/DEVICE-MODEL-SIZE-BATCH-RANKS.json)
 	TEXT
 }
 
@@ -62,12 +63,12 @@ cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
 peer=scripts/peers/pytorch_step.py
 model=resnet50 image=32 batch=128 precisions=f32,bf16 classes=1000 rounds=5 steps=20 warmup=3 threads=$(default_threads)
-modes=eager,compile binary=./hetero-train output= ranks=1
+modes=eager,compile binary=./hetero-train output= ranks=1 device=cpu
 
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--model | --image-size | --batch-size | --precision | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
+	--model | --image-size | --batch-size | --precision | --device | --classes | --rounds | --steps | --warmup | --threads | --ranks | --modes | --binary | --output)
 		(($# > 1)) || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
@@ -75,7 +76,8 @@ while (($#)); do
 	--model) model=$2 ;;
 	--image-size) number "$1" "$2" && image=$2 ;;
 	--batch-size) number "$1" "$2" && batch=$2 ;;
-	--precision) members "$1" "$2" "f32 bf16" && precisions=$2 ;;
+	--precision) members "$1" "$2" "f32 bf16 fp16" && precisions=$2 ;;
+	--device) members "$1" "$2" "cpu cuda" && device=$2 ;;
 	--classes) number "$1" "$2" && classes=$2 ;;
 	--rounds) number "$1" "$2" && rounds=$2 ;;
 	--steps) number "$1" "$2" && steps=$2 ;;
@@ -88,7 +90,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-output=${output:-build/compare_pytorch/$model-$image-$batch-$ranks.json}
+output=${output:-build/compare_pytorch/$device-$model-$image-$batch-$ranks.json}
 
 # What must be there.
 command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python that has torch and torchvision"
@@ -96,7 +98,7 @@ command -v "$PYTHON" >/dev/null || fail 2 "no '$PYTHON': set PYTHON to a Python 
 "$PYTHON" -c 'import torch, torchvision' 2>/dev/null || fail 2 "$PYTHON has no torch and torchvision. Install them:
     python3 -m venv .venv && .venv/bin/pip install torch torchvision
     PYTHON=.venv/bin/python $0"
-if [[ $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'* ]]; then
+if [[ $device == cpu && $("$PYTHON" "$peer" --check) != *'"malloc": "tcmalloc"'* ]]; then
 	cat >&2 <<-'TEXT'
 		*******************************************************************************************************
 		WARNING: tcmalloc was not found. Without it PyTorch loses up to a third of its time to page faults, so
@@ -107,7 +109,7 @@ fi
 cpus=$(env -u OMP_NUM_THREADS nproc)
 ((threads <= cpus)) || fail 2 "--threads: got $threads, want at most the $cpus CPUs of this machine"
 load=$(cut -d ' ' -f 1 /proc/loadavg)
-if awk "BEGIN { exit !($load > 0.5) }"; then
+if [[ $device == cpu ]] && awk "BEGIN { exit !($load > 0.5) }"; then
 	echo "WARNING: the machine is busy (load average $load). PyTorch's threads wait for each other at every operation and" >&2
 	echo "         lose more to other work than ours do, up to ten times: publish nothing measured like this" >&2
 fi
@@ -131,7 +133,7 @@ record() {
 	"$PYTHON" -c 'import json, sys; print("  {:8}{:10.2f} samples/s".format(sys.argv[1], json.loads(sys.argv[2])["samples_per_second"]))' "$who" "$line" >&2
 }
 
-settings=(--model "$model" --image-size "$image" --batch-size "$batch" --classes "$classes" --steps "$steps" --warmup "$warmup" --threads "$threads")
+settings=(--model "$model" --image-size "$image" --batch-size "$batch" --classes "$classes" --steps "$steps" --warmup "$warmup" --threads "$threads" --device "$device")
 ours=("$binary" bench train)
 if ((ranks > 1)); then
 	ours=("$PYTHON" scripts/peers/ranks_step.py --binary "$binary" --ranks "$ranks")

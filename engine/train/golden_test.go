@@ -17,10 +17,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/nn/random"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -142,6 +144,25 @@ func openCPU(t *testing.T) device.Device {
 	return dev
 }
 
+// openLibrary opens the first device of libhetero_<kind>.so.
+func openLibrary(t *testing.T, kind string) device.Device {
+	t.Helper()
+	path, err := nativelib.Find("libhetero_" + kind + ".so")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lib, err := native.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := lib.Open(0, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { dev.Close() })
+	return dev
+}
+
 func loadGolden(t *testing.T, path string) *golden {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -167,6 +188,9 @@ func TestRunsFollowPyTorch(t *testing.T) {
 		g := loadGolden(t, path)
 		name := strings.TrimSuffix(filepath.Base(path), ".json")
 		t.Run(name+"/cpu", func(t *testing.T) { followGolden(t, openCPU(t), g, tensor.F32, g.Config.Steps) })
+		if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" {
+			t.Run(name+"/"+kind, func(t *testing.T) { followGolden(t, openLibrary(t, kind), g, tensor.F32, g.Config.Steps) })
+		}
 		if (name == "simple_cnn_sgd" || name == "simple_cnn_finetune") && !testing.Short() {
 			t.Run(name+"/reference in f64", func(t *testing.T) { followGolden(t, openReference(t), g, tensor.F64, 6) })
 		}

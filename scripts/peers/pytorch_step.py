@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times PyTorch's training step on the CPU: the peer of `hetero-train bench train`.
+"""Times PyTorch's training step: the peer of `hetero-train bench train`.
 
     python3 scripts/peers/pytorch_step.py --model resnet50 --image-size 32 --batch-size 128 --precision bf16 [--compile]
 
@@ -11,6 +11,10 @@ channels_last, the fused optimizer, autocast for bf16 (weights stay f32), torch.
 allocator gives large blocks back to the system and faults them in again at each step, up to a third of its time; so the
 program starts itself again with libtcmalloc_minimal.so.4 (Debian: libtcmalloc-minimal4) preloaded where it finds it.
 `malloc` in the result says which allocator was really in the process.
+
+With --device cuda it gets what is known to be best there: channels_last, cuDNN's search for the fastest algorithms, the fused
+optimizer, autocast (with a scaled loss for fp16), torch.compile on request. f32 is real f32, without TF32, as ours is. A GPU
+runs ahead of the clock, so ten steps are timed together there.
 
 With --ranks N it starts N processes of DistributedDataParallel over Gloo, which divide batch and threads among them; the
 result is rank 0's, with the samples of all. Each rank normalises by its own samples: on the CPU PyTorch has no other way.
@@ -59,12 +63,13 @@ def loaded_allocator():
 
 
 def parse_arguments():
-    p = argparse.ArgumentParser(description="Times PyTorch's training step on the CPU.")
+    p = argparse.ArgumentParser(description="Times PyTorch's training step.")
     p.add_argument("--model", default="resnet50", help="simple_cnn, or a ResNet of torchvision (default resnet50)")
     p.add_argument("--image-size", type=int, default=32, help="pixels (default 32)")
     p.add_argument("--batch-size", type=int, default=128, help="samples (default 128)")
     p.add_argument("--classes", type=int, default=1000, help="outputs (default 1000)")
-    p.add_argument("--precision", choices=["f32", "bf16"], default="f32", help="(default f32)")
+    p.add_argument("--precision", choices=["f32", "bf16", "fp16"], default="f32", help="(default f32; fp16 on a GPU only)")
+    p.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="(default cpu)")
     p.add_argument("--compile", action="store_true", help="torch.compile the model")
     p.add_argument("--steps", type=int, default=20, help="timed steps (default 20)")
     p.add_argument("--warmup", type=int, default=3, help="steps before them (default 3)")
@@ -72,7 +77,12 @@ def parse_arguments():
     p.add_argument("--ranks", type=int, default=1, help="processes that share the batch (default 1)")
     p.add_argument("--check", action="store_true", help="time nothing: print the versions and the allocator")
     p.add_argument("--malloc", choices=["tcmalloc", "system"], default="tcmalloc", help="system: preload nothing")
-    return p.parse_args()
+    a = p.parse_args()
+    if a.device == "cpu" and a.precision == "fp16":
+        p.error("--precision fp16 needs --device cuda")
+    if a.device == "cuda" and a.ranks > 1:
+        p.error("--ranks: the ranks of --device cuda are not timed by this script")
+    return a
 
 
 def make_model(a):
@@ -94,20 +104,26 @@ def make_step(a):
 
     torch.set_num_threads(a.threads)
     torch.manual_seed(0)
-    model = make_model(a).to(memory_format=torch.channels_last).train()
-    images = torch.randn(a.batch_size, 3, a.image_size, a.image_size).to(memory_format=torch.channels_last)
-    labels = torch.randint(0, a.classes, (a.batch_size,))
+    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    model = make_model(a).to(a.device, memory_format=torch.channels_last).train()
+    images = torch.randn(a.batch_size, 3, a.image_size, a.image_size).to(a.device, memory_format=torch.channels_last)
+    labels = torch.randint(0, a.classes, (a.batch_size,)).to(a.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4, fused=True)
     run = torch.compile(model) if a.compile else model
     if a.ranks > 1:
         run = torch.nn.parallel.DistributedDataParallel(run, gradient_as_bucket_view=True, broadcast_buffers=False)
 
+    scaler = torch.amp.GradScaler(a.device, enabled=a.precision == "fp16")
+    narrow = {"f32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[a.precision]
+
     def step():
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=a.precision == "bf16"):
+        with torch.autocast(a.device, dtype=narrow, enabled=a.precision != "f32"):
             logits = run(images)
         loss = torch.nn.functional.cross_entropy(logits.float(), labels)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         optimizer.zero_grad(set_to_none=True)
         return loss
 
@@ -144,18 +160,23 @@ def main():
         print(json.dumps(identity))
         return
     step = make_step(a)
-    for _ in range(a.warmup):
+    together, wait = (10, torch.cuda.synchronize) if a.device == "cuda" else (1, lambda: None)
+    for _ in range(a.warmup * together):
         step()
     seconds = []
-    for _ in range(a.steps):
+    for _ in range(-(-a.steps // together)):
+        wait()
         start = time.perf_counter()
-        loss = step()
-        seconds.append(time.perf_counter() - start)
+        for _ in range(together):
+            loss = step()
+        wait()
+        seconds.append((time.perf_counter() - start) / together)
     median = statistics.median(seconds)
     print(json.dumps({
         **identity,
         "model": a.model,
-        "device": "cpu",
+        "device": a.device,
+        "device_name": torch.cuda.get_device_name() if a.device == "cuda" else "",
         "precision": a.precision,
         "image_size": a.image_size,
         "batch_size": samples,
@@ -163,12 +184,12 @@ def main():
         "classes": a.classes,
         "compile": a.compile,
         "threads": torch.get_num_threads(),
-        "steps": a.steps,
+        "steps": len(seconds) * together,
         "step_seconds_median": median,
         "step_seconds_min": min(seconds),
         "step_seconds_max": max(seconds),
         "samples_per_second": samples / median,
-        "peak_memory_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_memory_bytes": torch.cuda.max_memory_allocated() if a.device == "cuda" else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "loss": loss.item(),
     }))
 

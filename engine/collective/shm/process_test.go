@@ -295,7 +295,7 @@ func leftovers(t *testing.T) (names []string) {
 
 func TestStoppedProcessIsNamed(t *testing.T) {
 	r := endless
-	r.Config.Timeout = time.Second
+	r.Config.Timeout = 4 * time.Second // a loaded machine needs more than one for a round
 	children := startAll(t, 3, r)
 	const victim = 1
 	children[victim].signal(syscall.SIGSTOP)
@@ -308,8 +308,8 @@ func TestStoppedProcessIsNamed(t *testing.T) {
 			t.Errorf("rank %d: got %+v, want a time-out that names rank %d and the operation", rank, r, victim)
 		}
 	}
-	if took := time.Since(start); took > 10*time.Second {
-		t.Errorf("it took %v to be told, with a limit of a second", took)
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("it took %v to be told, with a limit of 4", took)
 	}
 	children[victim].signal(syscall.SIGCONT)
 	if r := children[victim].report(); r.Error == "" {

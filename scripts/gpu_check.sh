@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Proves and measures on a GPU what only a GPU can show, in one go of under eight minutes: `make gpu-check` where the program was built, or this
+# script where `make gpu-bundle` was unpacked (neither Go nor a network needed there; the CUDA libraries are its toolkit's or its Python's).
+#
+# Each part has its own time limit, so that one that fails or hangs leaves the others' results. What they print goes to OUTPUT/PART.log, their figures
+# to OUTPUT/PART.json, and all of it into OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
+#
+# exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+	cat <<-'TEXT'
+		usage: [PYTHON=python3] scripts/gpu_check.sh [options]
+		  --parts LIST    only these, of the parts below, in this order
+		  --output DIR                                     (build/gpu_check)
+		  --binary PATH   the program                      (./hetero-train)
+		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
+
+		parts, with their time limits in seconds
+		  selftest  100  the conformance suite of the device, nothing skipped
+		  goldens    60  whole runs against PyTorch's; needs tests/train.test, which the bundle has
+		  memcheck   60  compute-sanitizer over short cases, where it is installed
+		  nccl       50  ranks on one GPU: links, and a run of two against a run of one
+		  peak       20  bandwidth and arithmetic
+		  ops        45  every op of ResNet-50 at 224 against them
+		  resnet224  85  ResNet-50 224, batch 256, bf16 and fp16, beside PyTorch
+		  resnet32   45  ResNet-50 32x32, batch 512, bf16, beside PyTorch
+		  gaps       15  what a step takes beyond its launches
+	TEXT
+}
+
+fail() { # exit code, message
+	echo "gpu_check: $2" >&2
+	exit "$1"
+}
+
+parts=selftest,goldens,memcheck,nccl,peak,ops,resnet224,resnet32,gaps output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+while (($#)); do
+	case $1 in
+	-h | --help) usage && exit 0 ;;
+	--parts | --output | --binary | --scale) (($# > 1)) || fail 2 "$1: want a value" ;;
+	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
+	esac
+	case $1 in
+	--parts) parts=$2 ;;
+	--output) output=$2 ;;
+	--binary) binary=$2 ;;
+	--scale) [[ $2 =~ ^[1-9][0-9]*$ ]] && scale=$2 || fail 2 "--scale: got '$2', want a whole number above 0" ;;
+	esac
+	shift 2
+done
+declare -A limits=([selftest]=100 [goldens]=60 [memcheck]=60 [nccl]=50 [peak]=20 [ops]=45 [resnet224]=85 [resnet32]=45 [gaps]=15)
+for part in ${parts//,/ }; do
+	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
+done
+[[ -x $binary ]] || fail 2 "no $binary: run make, or unpack the bundle"
+mkdir -p "$output" || exit 2
+export HETERO_LIB_DIR=${HETERO_LIB_DIR:-$PWD/build/lib} PYTHON
+
+# --- the parts: each prints to its log, and writes its figures as JSON to $1 ---------------------------------------------------
+
+part_selftest() { HETERO_REQUIRE=cuda "$binary" selftest --device cuda --json "$1" --limit 60s; }
+
+part_goldens() {
+	[[ -x tests/train.test ]] || {
+		echo "no tests/train.test: make gpu-bundle makes it"
+		return 1
+	}
+	(cd tests/engine/train && HETERO_TEST_DEVICE=cuda ../../train.test -test.run 'TestRunsFollowPyTorch/.*/cuda' -test.v)
+}
+
+part_memcheck() {
+	command -v compute-sanitizer >/dev/null || {
+		echo "compute-sanitizer is not installed"
+		return 77
+	}
+	compute-sanitizer --tool memcheck --error-exitcode 9 --target-processes all "$binary" selftest --device cuda --short --run 'cuda/values' --limit 50s
+}
+
+part_nccl() {
+	"$binary" nccl check --nproc-per-node 2 --set device.share_gpu=true --json >"$1" || return
+	local small=(train --model simple_cnn --dataset synthetic_image --num-samples 512 --batch-size 64 --epochs 1 --set device.kind=cuda --set train.precision=f32)
+	"$binary" "${small[@]}" --set output.dir="$output/one" &&
+		"$binary" "${small[@]}" --set output.dir="$output/two" --nproc-per-node 2 --set device.share_gpu=true --set parallel.backend=nccl
+}
+
+part_peak() { "$binary" bench peak --device cuda --json >"$1"; }
+
+part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --json >"$1"; }
+
+# compare SIZE BATCH PRECISIONS: ours beside PyTorch's best mode, in turns.
+compare() {
+	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model resnet50 --image-size "$1" --batch-size "$2" --precision "$3" --modes compile \
+		--rounds 2 --steps 40 --warmup 2 --output "$4"
+}
+
+part_resnet224() { compare 224 $((256 / scale)) bf16,fp16 "$1"; }
+part_resnet32() { compare 32 $((512 / scale)) bf16 "$1"; }
+
+# A step as one number, beside the sum of its launches timed one by one: what is left are the gaps between them.
+part_gaps() {
+	"$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"
+}
+
+# --- running them ----------------------------------------------------------------------------------------------------------------
+
+json_text() { # a text as a JSON string
+	local text=${1//\\/\\\\}
+	text=${text//\"/\\\"}
+	text=${text//$'\t'/ }
+	printf '"%s"' "${text//$'\n'/\\n}"
+}
+
+facts() {
+	local gpu
+	gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader 2>&1 | head -n 8)
+	printf '{"program": %s, "gpus": %s, "torch": %s, "started": "%s"}' "$(json_text "$("$binary" version 2>&1)")" "$(json_text "$gpu")" \
+		"$(json_text "$("$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())' 2>&1 | tail -n 1)")" "$(date -u +%FT%TZ)"
+}
+
+export -f part_selftest part_goldens part_memcheck part_nccl part_peak part_ops part_resnet224 part_resnet32 part_gaps compare
+export binary output scale
+result=$output/gpu_check.json failed=0 separator=
+{
+	printf '{"facts": %s,\n "parts": {' "$(facts)"
+	for part in ${parts//,/ }; do
+		rm -f "$output/$part.json"
+		begun=$SECONDS
+		timeout --kill-after=5 "${limits[$part]}" bash -c "part_$part '$output/$part.json'" >"$output/$part.log" 2>&1
+		code=$? said=passed
+		case $code in
+		0) ;;
+		77) said=skipped ;;
+		124 | 137) said="out of time (${limits[$part]} s)" failed=1 ;;
+		*) said="FAILED (exit code $code)" failed=1 ;;
+		esac
+		printf '%-10s %4d s  %s\n' "$part" "$((SECONDS - begun))" "$said" >&2
+		((code == 0 || code == 77)) || tail -n 5 "$output/$part.log" | sed 's/^/    /' >&2
+		printf '%s\n  "%s": {"exit": %d, "seconds": %d, "result": ' "$separator" "$part" "$code" "$((SECONDS - begun))"
+		if [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(tail -n 3 "$output/$part.log" | tr -d '\000-\010\013-\037')"; fi
+		printf '}'
+		separator=,
+	done
+	printf '\n }\n}\n'
+} >"$result"
+echo "written: $result" >&2
+exit $failed
