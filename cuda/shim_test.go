@@ -41,8 +41,8 @@ func loadShim(t *testing.T) *native.Library {
 	return lib
 }
 
-// Convolutions and linear layers are cuDNN's and cuBLASLt's: they need a GPU.
-var lacksOnHost = []string{"conv2d", "conv2d_diff_src", "conv2d_diff_weights", "linear", "linear_diff_src", "linear_diff_weights"}
+// Linear layers are cuBLASLt's: they need a GPU.
+var lacksOnHost = []string{"linear", "linear_diff_src", "linear_diff_weights"}
 
 // TestKernelsConformOnTheHost: the very kernels of the GPU, their threads as fibers.
 func TestKernelsConformOnTheHost(t *testing.T) {

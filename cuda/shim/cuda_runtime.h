@@ -73,7 +73,15 @@ constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStrea
                    cudaEventDisableTiming = 2;
 constexpr unsigned cudaEnableDefault = 0;
 
-using cudaStream_t = struct shimStream *;
+// What fakes of libraries see of a stream.
+struct shimStream {
+  // Does work when it is its turn; it pretends to take ns.
+  virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
+
+protected:
+  ~shimStream() = default;
+};
+using cudaStream_t = shimStream *;
 using cudaEvent_t = struct shimEvent *;
 using cudaGraph_t = struct shimGraph *;
 using cudaGraphExec_t = struct shimGraph *;

@@ -34,11 +34,21 @@ struct Block {
     jmp_buf place; // where it gave the turn away
     char *stack = nullptr;
     bool begun = false, ended = false;
-    unsigned barriers = 0, exchanges = 0; // passed or waited for
-    uint64_t value = 0;                   // given to the warp
-    void *fake = nullptr;                 // of the address sanitizer
+    uint64_t value = 0;   // given to the warp
+    void *fake = nullptr; // of the address sanitizer
+  };
+  // Fibers that wait for one another: a warp, or the block.
+  struct Group {
+    unsigned size = 0, arrived = 0, ended = 0, turn = 0;
+    void check() {
+      if (arrived == 0 || arrived + ended < size) return;
+      arrived = 0;
+      turn++;
+    }
   };
   std::deque<Fiber> fibers; // they do not move
+  Group all;
+  std::vector<Group> warps;
   jmp_buf scheduler;
   ucontext_t origin;
   void *scheduler_fake = nullptr;
@@ -93,31 +103,31 @@ void enter(Block::Fiber &f) {
 #endif
 }
 
-// Waits until the fibers first … end have come as far as this one; those that have ended do not count. count is one of
-// Fiber's counters.
-void wait_for(unsigned first, unsigned end, unsigned Block::Fiber::*count) {
-  Block::Fiber &self = block.fibers[block.current];
-  const unsigned mine = ++(self.*count);
-  for (;;) {
-    bool all = true;
-    for (unsigned i = first; i < end; i++) all = all && (block.fibers[i].ended || block.fibers[i].*count >= mine);
-    if (all) return;
-    leave(self);
-  }
+// Waits until all fibers of the group have come here; those that have ended do not count.
+void wait_for(Block::Group &group) {
+  const unsigned turn = group.turn;
+  group.arrived++;
+  group.check();
+  while (group.turn == turn) leave(block.fibers[block.current]);
 }
 
 void run_block(unsigned threads) {
-  for (unsigned i = 0; i < threads; i++) {
-    block.fibers[i].ended = false;
-    block.fibers[i].barriers = block.fibers[i].exchanges = 0;
-  }
+  block.all = {threads};
+  block.warps.clear();
+  for (unsigned i = 0; i < threads; i += kWarp) block.warps.push_back({threads - i < kWarp ? threads - i : kWarp});
+  for (unsigned i = 0; i < threads; i++) block.fibers[i].ended = false;
   for (unsigned left = threads; left > 0;) {
     for (unsigned i = 0; i < threads; i++) {
       if (block.fibers[i].ended) continue;
       block.current = i;
       thread_index = dim3(i, 0, 0);
       enter(block.fibers[i]);
-      if (block.fibers[i].ended) left--;
+      if (!block.fibers[i].ended) continue;
+      left--;
+      for (Block::Group *g : {&block.all, &block.warps[i / kWarp]}) {
+        g->ended++;
+        g->check();
+      }
     }
   }
 }
@@ -151,7 +161,7 @@ unsigned lane() { return thread_index.x % kWarp; }
 
 void barrier() {
   const dim3 self = thread_index;
-  wait_for(0, block_size.x, &Block::Fiber::barriers);
+  wait_for(block.all);
   thread_index = self; // another fiber's meanwhile
 }
 
@@ -159,11 +169,11 @@ uint64_t exchange(uint64_t value, unsigned from) {
   const dim3 self = thread_index;
   const unsigned first = self.x / kWarp * kWarp, end = first + kWarp < block_size.x ? first + kWarp : block_size.x;
   block.fibers[self.x].value = value;
-  wait_for(first, end, &Block::Fiber::exchanges);
+  wait_for(block.warps[self.x / kWarp]);
   thread_index = self;
   const unsigned other = from < kWarp && first + from < end ? first + from : self.x;
   const uint64_t got = block.fibers[other].value;
-  wait_for(first, end, &Block::Fiber::exchanges); // nobody gives the next value before all have read this one
+  wait_for(block.warps[self.x / kWarp]); // nobody gives the next value before all have read this one
   thread_index = self;
   return got;
 }

@@ -19,9 +19,7 @@ void nap() {
   nanosleep(&t, nullptr);
 }
 
-} // namespace
-
-struct shimStream {
+struct Stream final : shimStream {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> work; // the first is under way
@@ -42,16 +40,19 @@ struct shimStream {
       changed.notify_all();
     }
   }
-  void add(std::function<void()> f) {
+  void enqueue(int64_t takes, std::function<void()> f) override {
     const std::lock_guard<std::mutex> lock(mutex);
-    work.push_back(std::move(f));
+    work.push_back([this, takes, f = std::move(f)] {
+      f();
+      ns += takes;
+    });
     changed.notify_all();
   }
   void drain() {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [this] { return work.empty(); });
   }
-  ~shimStream() {
+  ~Stream() {
     {
       const std::lock_guard<std::mutex> lock(mutex);
       closing = true;
@@ -61,6 +62,10 @@ struct shimStream {
     thread.join();
   }
 };
+
+Stream *own(cudaStream_t s) { return static_cast<Stream *>(s); }
+
+} // namespace
 
 struct shimEvent {
   std::atomic<int64_t> ns{0};
@@ -73,12 +78,12 @@ struct shimEvent {
 namespace {
 
 std::mutex streams_mutex;
-std::set<cudaStream_t> streams;
+std::set<Stream *> streams;
 
 // Freeing memory waits for the GPU, as far as that goes by itself.
 void drain_all() {
   const std::lock_guard<std::mutex> lock(streams_mutex);
-  for (cudaStream_t s : streams) {
+  for (Stream *s : streams) {
     for (;;) {
       {
         const std::lock_guard<std::mutex> held(s->mutex);
@@ -89,38 +94,32 @@ void drain_all() {
   }
 }
 
-void move_on(cudaStream_t s, int64_t ns) {
-  if (s) s->ns += ns;
-}
-
 } // namespace
 
 namespace shim {
 
 void enqueue(void *queue, int64_t ns, std::function<void()> work) {
-  const auto s = static_cast<cudaStream_t>(queue);
-  if (!s) return work();
-  s->add([=] {
-    work();
-    move_on(s, ns);
-  });
+  if (!queue) return work();
+  static_cast<cudaStream_t>(queue)->enqueue(ns, std::move(work));
 }
 
 } // namespace shim
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
   const std::lock_guard<std::mutex> lock(streams_mutex);
-  return streams.insert(*s = new shimStream), cudaSuccess;
+  const auto made = new Stream;
+  streams.insert(made);
+  return *s = made, cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   {
     const std::lock_guard<std::mutex> lock(streams_mutex);
-    streams.erase(s);
+    streams.erase(own(s));
   }
-  return delete s, cudaSuccess;
+  return delete own(s), cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
-  if (s) s->drain();
+  if (s) own(s)->drain();
   return cudaSuccess;
 }
 
@@ -142,7 +141,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) { return e->wait(), delete e, cudaSu
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   e->pending++;
   shim::enqueue(s, 0, [=] {
-    if (s) e->ns = s->ns;
+    if (s) e->ns = own(s)->ns;
     e->pending--;
   });
   return cudaSuccess;
@@ -159,9 +158,10 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr at, uint32_t value, unsign
 }
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigned) {
   shim::enqueue(s, 0, [=] {
-    if (s) s->stuck = true;
-    while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value && !(s && s->closed)) nap();
-    if (s) s->stuck = false;
+    if (s) own(s)->stuck = true;
+    while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value && !(s && own(s)->closed))
+      nap();
+    if (s) own(s)->stuck = false;
   });
   return CUDA_SUCCESS;
 }

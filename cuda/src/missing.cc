@@ -3,9 +3,6 @@
 
 namespace hetero {
 
-std::unique_ptr<Kernel> make_conv2d(const Request &) { throw Unsupported("no kernel"); }
-std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &) { throw Unsupported("no kernel"); }
-std::unique_ptr<Kernel> make_conv2d_diff_weights(const Request &) { throw Unsupported("no kernel"); }
 std::unique_ptr<Kernel> make_linear(const Request &) { throw Unsupported("no kernel"); }
 std::unique_ptr<Kernel> make_linear_diff_src(const Request &) { throw Unsupported("no kernel"); }
 std::unique_ptr<Kernel> make_linear_diff_weights(const Request &) { throw Unsupported("no kernel"); }

@@ -12,6 +12,15 @@ add_library(hetero_cuda_shim SHARED EXCLUDE_FROM_ALL ${cuda_kernels} ${cuda_sour
 target_include_directories(hetero_cuda_shim PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LOWEST_ARCH=75 HETERO_CUDA_BUILD="CUDA kernels compiled for the host")
 set_source_files_properties(${cuda_kernels} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+# The libraries that the device opens, as fakes: under other names than the real ones, which must never meet the shim.
+get_directory_property(fake_link_options LINK_OPTIONS)
+list(FILTER fake_link_options EXCLUDE REGEX "version-script")
+add_library(hetero_fake_cudnn SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cuda/shim/cudnn.cc" "${PROJECT_SOURCE_DIR}/cuda/shim/cudnn_engines.cc")
+set_target_properties(hetero_fake_cudnn PROPERTIES OUTPUT_NAME cudnn_fake SUFFIX ".so.9" NO_SONAME ON LINK_OPTIONS "${fake_link_options}")
+target_include_directories(hetero_fake_cudnn PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim")
+target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LIBRARIES="_fake")
+target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
+add_dependencies(hetero_cuda_shim hetero_fake_cudnn)
 
 string(APPEND hetero_parts "nccl: off (this version has no NCCL sources)\n")
 if(NOT HETERO_CUDA STREQUAL "on")
@@ -35,6 +44,11 @@ string(REGEX REPLACE ".*release ([0-9.]+),.*" "\\1" cuda_version "${cuda_version
 find_library(HETERO_CUDART libcudart_static.a PATHS "${cuda_root}/lib64" "${cuda_root}/lib" "${cuda_root}/targets/x86_64-linux/lib" NO_DEFAULT_PATH)
 if(NOT HETERO_CUDART)
   message(FATAL_ERROR "the CUDA toolkit in ${cuda_root} has no libcudart_static.a")
+endif()
+find_path(HETERO_CUDNN cudnn.h PATHS "${cuda_root}/include" "${cuda_root}/../cudnn/include" "${cuda_python}/nvidia/cudnn/include"
+  "${PROJECT_SOURCE_DIR}/third_party/.cuda/nvidia/cudnn/include")
+if(NOT HETERO_CUDNN)
+  message(FATAL_ERROR "CUDA=on, but there is no cudnn.h beside the toolkit in ${cuda_root}: install cuDNN 9 (pip install nvidia-cudnn-cu13), or run: make cuda-toolchain")
 endif()
 
 # Code for each architecture, and for the newest one PTX as well, which later GPUs translate.
@@ -61,8 +75,8 @@ foreach(kernel IN LISTS cuda_kernels)
 endforeach()
 add_library(hetero_cuda SHARED ${cuda_objects} ${cuda_sources} ${native_sources})
 target_include_directories(hetero_cuda PRIVATE ${cuda_includes})
-target_include_directories(hetero_cuda SYSTEM PRIVATE "${cuda_root}/include")
-target_compile_definitions(hetero_cuda PRIVATE HETERO_CUDA_LOWEST_ARCH=${cuda_lowest} HETERO_CUDA_BUILD="CUDA ${cuda_version}")
+target_include_directories(hetero_cuda SYSTEM PRIVATE "${cuda_root}/include" "${HETERO_CUDNN}")
+target_compile_definitions(hetero_cuda PRIVATE HETERO_CUDA_LOWEST_ARCH=${cuda_lowest} HETERO_CUDA_BUILD="CUDA ${cuda_version}" HETERO_CUDA_LIBRARIES="")
 target_link_libraries(hetero_cuda PRIVATE "${HETERO_CUDART}" dl rt pthread)
 set_target_properties(hetero_cuda PROPERTIES LINK_DEPENDS "${hetero_exports}")
 string(REPLACE ";" ", sm_" cuda_archs "${HETERO_CUDA_ARCHS}")

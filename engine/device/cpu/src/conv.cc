@@ -1,6 +1,7 @@
 // conv.cc: Conv2D and its gradients: small images on kernels of our own, the rest on oneDNN's convolution primitives,
 // plain kernels where it has none.
 #include "block_conv.h"
+#include "convolution.h"
 #include "layout.h"
 #include "ops.h"
 #include "plain.h"
@@ -9,29 +10,6 @@
 namespace hetero {
 
 namespace {
-
-// Checks what the engine's own checks cannot have missed unless the caller is not the engine.
-const ht_conv2d_params &params_of(const Request &r) {
-  auto &p = *static_cast<const ht_conv2d_params *>(r.params);
-  for (int d = 0; d < 2; d++)
-    if (p.stride[d] < 1 || p.padding[d] < 0 || p.dilation[d] < 1)
-      throw Invalid("stride and dilation: want at least 1, padding: at least 0");
-  if (p.groups < 1) throw Invalid("groups: got " + std::to_string(p.groups) + ", want at least 1");
-  return p;
-}
-
-void check_shapes(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
-  bool ok = src.ndim == 4 && weight.ndim == 4 && dst.ndim == 4;
-  ok = ok && src.dims[0] == dst.dims[0] && src.dims[1] == weight.dims[1] * p.groups && dst.dims[1] == weight.dims[0] &&
-       weight.dims[0] % p.groups == 0;
-  for (int d = 2; ok && d < 4; d++) {
-    int64_t free = src.dims[d] + 2 * p.padding[d - 2] - (weight.dims[d] - 1) * p.dilation[d - 2] - 1;
-    ok = free >= 0 && free / p.stride[d - 2] + 1 == dst.dims[d];
-  }
-  if (!ok)
-    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
-                  " do not fit");
-}
 
 #if HT_HAVE_ONEDNN
 
@@ -60,9 +38,9 @@ PrimitiveDesc build(const ht_conv2d_params &c, const Product &p, const Formats &
 }
 
 std::unique_ptr<Kernel> make(Request r, Pass pass) {
-  const ht_conv2d_params &c = params_of(r);
+  const ht_conv2d_params &c = conv2d_params(r);
   Product p = product_of(r, pass, c.groups);
-  check_shapes(c, p.src, p.weight, p.dst);
+  check_conv2d(c, p.src, p.weight, p.dst);
   Builder builder = [c](const Product &q, const Formats &f) { return build(c, q, f); };
   if (pass == Pass::diff_weights) bind_weight_gradient(r, c.groups, builder, kCanonicalBatch);
   if (auto k = make_block_conv(r)) return k;
@@ -74,10 +52,10 @@ std::unique_ptr<Kernel> make(Request r, Pass pass) {
 enum class Pass { forward, diff_src, diff_weights };
 
 std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
-  const ht_conv2d_params &c = params_of(r);
-  if (pass == Pass::forward) check_shapes(c, r.in[0], r.in[1], r.out[0]);
-  if (pass == Pass::diff_src) check_shapes(c, r.out[0], r.in[1], r.in[0]);
-  if (pass == Pass::diff_weights) check_shapes(c, r.in[0], r.out[0], r.in[1]);
+  const ht_conv2d_params &c = conv2d_params(r);
+  if (pass == Pass::forward) check_conv2d(c, r.in[0], r.in[1], r.out[0]);
+  if (pass == Pass::diff_src) check_conv2d(c, r.out[0], r.in[1], r.in[0]);
+  if (pass == Pass::diff_weights) check_conv2d(c, r.in[0], r.out[0], r.in[1]);
   return nullptr;
 }
 

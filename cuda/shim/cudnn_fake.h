@@ -1,0 +1,71 @@
+// cudnn_fake.h: what the fake cuDNN's two files share.
+//
+// HETERO_SHIM_CUDNN makes it behave otherwise, words separated by commas:
+//
+//	version8     it is a cuDNN 8
+//	no-engines   heuristics offer nothing
+//	narrow       no result is of another type than the operands
+//	aligned      every engine wants channels that are multiples of 16 bytes
+//	fail         every execution fails
+#pragma once
+
+#include <cudnn.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace fake {
+
+struct Object;
+using Handle = std::shared_ptr<Object>;
+
+struct Attribute {
+  cudnnBackendAttributeType_t type{};
+  std::vector<int64_t> numbers; // of every type but the next two
+  std::vector<float> floats;
+  std::vector<Handle> objects;
+};
+
+// A descriptor: attributes, and whether it is finalised.
+struct Object {
+  cudnnBackendDescriptorType_t type;
+  bool final = false;
+  std::map<cudnnBackendAttributeName_t, Attribute> attributes;
+
+  bool has(cudnnBackendAttributeName_t n) const { return attributes.count(n) > 0; }
+  const std::vector<int64_t> &list(cudnnBackendAttributeName_t n) const { return attributes.at(n).numbers; }
+  int64_t number(cudnnBackendAttributeName_t n) const { return list(n).at(0); }
+  const Object &object(cudnnBackendAttributeName_t n, size_t i = 0) const { return *attributes.at(n).objects.at(i); }
+  size_t size(cudnnBackendAttributeName_t n) const { return attributes.at(n).objects.size(); }
+  void put(cudnnBackendAttributeName_t n, cudnnBackendAttributeType_t t, std::vector<int64_t> numbers) {
+    attributes[n] = {t, std::move(numbers), {}, {}};
+  }
+};
+
+struct Refused {
+  cudnnStatus_t status;
+  std::string why;
+};
+
+bool setting(const char *word); // whether HETERO_SHIM_CUDNN holds it
+
+// One convolution operation by the roles of its tensors in y = x * w, whatever it computes.
+struct Conv {
+  const Object *conv, *x, *w, *y, *bias = nullptr, *out; // out: the result, after the bias
+  cudnnBackendDescriptorType_t pass;
+};
+Conv conv_of_operation(const Object &operation);
+void check_conv(const Conv &c);          // throws Refused where shapes do not fit
+Conv conv_of_graph(const Object &graph); // throws Refused where it is no pattern that engines know
+
+// cudnn_engines.cc
+constexpr int64_t kEngines = 6;
+std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine, const Object &graph);
+std::vector<int64_t> offered(cudnnBackendHeurMode_t mode);         // engines, best first
+std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine); // type, largest value
+int64_t plan_workspace(int64_t engine, const Object &graph);       // throws Refused where it does not take the graph
+void execute(const Handle &plan, const Handle &pack, cudaStream_t stream); // throws Refused where an address is missing
+
+} // namespace fake

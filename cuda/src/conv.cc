@@ -1,0 +1,323 @@
+// conv.cc: Conv2D and its gradients on cuDNN.
+//
+// One request can be computed in several ways: what cuDNN is asked for may have its channels padded with zeros to what tensor cores
+// take, give its result in another type, or add the bias itself; kernels of our own do the rest, in workspace. Ways and engines compete
+// by time (choices.h), but never a way that rounds twice with one that does not: where there is choice, results decide first.
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+
+#include "channels.h"
+#include "choices.h"
+#include "conv_plan.h"
+#include "convolution.h"
+#include "gpu.h"
+#include "ops.h"
+#include "status.h"
+
+namespace hetero {
+namespace {
+
+// cuDNN's part of a kernel's workspace at most; engines that want more are out of the race.
+#ifdef HETERO_CUDA_SHIM
+constexpr int64_t kMostWorkspace = int64_t{1} << 20; // tests touch all of it
+#else
+constexpr int64_t kMostWorkspace = int64_t{512} << 20;
+#endif
+// Engines of one graph that are timed at most: heuristics name the best first.
+constexpr size_t kMostEngines = 8;
+
+constexpr int64_t kAlign = 256; // of what lies in workspace
+int64_t align_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
+
+// What is to be computed.
+struct Convolution {
+  Pass pass;
+  bool nhwc, bias_gradient;
+  int groups;
+  std::array<int64_t, 2> stride, padding, dilation;
+  Dense own[kRoles]; // as the request has them
+
+  Role result() const { return pass == Pass::forward ? kY : pass == Pass::diff_src ? kX : kW; }
+  std::vector<Role> inputs() const {
+    if (pass == Pass::diff_src) return {kY, kW};
+    if (pass == Pass::diff_weights) return {kX, kY};
+    return own[kBias].dtype ? std::vector<Role>{kX, kW, kBias} : std::vector<Role>{kX, kW};
+  }
+};
+
+// A way to compute it.
+struct Way {
+  bool padded;    // channels, to a multiple of 16 bytes
+  bool fused;     // cuDNN adds the bias
+  int32_t result; // the type of cuDNN's result
+};
+
+std::string text(const Way &w) {
+  return std::string(w.padded ? "padded " : "") + (w.fused ? "fused " : "") + "result " +
+         describe(make_spec(w.result, {}));
+}
+
+Block block_of(const Dense &d, bool nhwc) {
+  const int64_t pixels = d.dims[2] * d.dims[3];
+  return nhwc ? Block{d.dtype, d.dims[0], pixels, d.dims[1], true}
+              : Block{d.dtype, d.dims[0], d.dims[1], pixels, false};
+}
+
+int64_t channels_for(int64_t n, int32_t dtype) {
+  const int64_t unit = 16 / dtype_size(dtype);
+  return (n + unit - 1) / unit * unit;
+}
+
+// An operand as cuDNN gets it.
+Dense asked(const Convolution &c, const Way &way, int role) {
+  Dense d = c.own[role];
+  if (role == kBias && !way.fused) return {};
+  if (role == c.result()) d.dtype = way.result;
+  if (way.padded) {
+    d.dims[1] = channels_for(d.dims[1], c.own[kX].dtype);
+    if (role == kW) d.dims[0] = channels_for(d.dims[0], c.own[kX].dtype);
+  }
+  return d;
+}
+
+ConvGraph graph_of(const Convolution &c, const Way &way) {
+  ConvGraph g{c.pass, c.nhwc, {}, c.stride, c.padding, c.dilation};
+  for (int role = 0; role < kRoles; role++) g.operand[role] = asked(c, way, role);
+  return g;
+}
+
+// The ways to compute it, in ranks: one rank is tried where cuDNN offers nothing for those before it.
+std::vector<std::vector<Way>> ways_of(const Convolution &c) {
+  const int32_t type = c.own[kX].dtype;
+  const bool odd = channels_for(c.own[kX].dims[1], type) != c.own[kX].dims[1] ||
+                   channels_for(c.own[kY].dims[1], type) != c.own[kY].dims[1];
+  std::vector<Way> ranks;
+  if (c.pass == Pass::forward && c.own[kBias].dtype) {
+    ranks.push_back({false, true, type});
+    if (type != HT_F32) ranks.push_back({false, false, HT_F32}); // rounded once, after the bias is added
+  }
+  if (c.pass == Pass::diff_weights && type != HT_F32) ranks.push_back({false, false, HT_F32});
+  ranks.push_back({false, false, type});
+  std::vector<std::vector<Way>> out;
+  for (Way w : ranks) {
+    out.push_back({w});
+    w.padded = true;
+    if (odd && c.groups == 1 && c.nhwc) out.back().push_back(w);
+  }
+  return out;
+}
+
+class ConvKernel : public Kernel {
+public:
+  ConvKernel(const Convolution &c, const Way &way, ConvPlan plan) : c_(c), way_(way), plan_(std::move(plan)) {
+    for (int role = 0; role < kRoles; role++) {
+      asked_[role] = asked(c, way, role);
+      offset_[role] = -1;
+      if (asked_[role].dtype == 0 || asked_[role] == c.own[role]) continue;
+      offset_[role] = take(asked_[role].bytes());
+    }
+    if (c.bias_gradient) partial_ = take(channel_sums_workspace(block(c.own[kY])));
+    dnn_ = take(plan_.workspace());
+    if (workspace > 0) workspace += kAlign; // the caller aligns to 64 only
+  }
+
+  // Bytes without what cuDNN wants for itself.
+  static int64_t staging(const Convolution &c, const Way &way) {
+    int64_t bytes = 2 * kAlign + align_up(c.bias_gradient ? channel_sums_workspace(block_of(c.own[kY], c.nhwc)) : 0);
+    for (int role = 0; role < kRoles; role++) bytes += align_up(asked(c, way, role).bytes());
+    return bytes;
+  }
+
+  void run(const Args &args) override {
+    auto *base =
+        reinterpret_cast<uint8_t *>(align_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(args.workspace))));
+    void *own[kRoles] = {}, *given[kRoles] = {};
+    const std::vector<Role> &inputs = inputs_;
+    for (size_t i = 0; i < inputs.size(); i++) own[inputs[i]] = args.in[i];
+    const Role result = c_.result();
+    own[result] = args.out[0];
+    for (int role = 0; role < kRoles; role++) {
+      if (asked_[role].dtype == 0) continue;
+      given[role] = offset_[role] < 0 ? own[role] : base + offset_[role];
+      if (reinterpret_cast<uintptr_t>(given[role]) % 16)
+        throw std::runtime_error("cuDNN wants multiples of 16 as addresses");
+      if (offset_[role] >= 0 && role != result)
+        refit(block(c_.own[role]), own[role], block(asked_[role]), given[role], nullptr, args.queue);
+    }
+    plan_.run(given, base + dnn_, args.queue);
+    const float *bias = way_.fused ? nullptr : static_cast<const float *>(own[kBias]);
+    if (offset_[result] >= 0 || bias)
+      refit(block(asked_[result]), given[result], block(c_.own[result]), own[result], bias, args.queue);
+    if (c_.bias_gradient)
+      channel_sums(block(c_.own[kY]), own[kY], static_cast<float *>(args.out[1]), base + partial_, args.queue);
+  }
+
+private:
+  Block block(const Dense &d) const { return block_of(d, c_.nhwc); }
+  int64_t take(int64_t bytes) {
+    const int64_t at = workspace;
+    workspace += align_up(bytes);
+    return at;
+  }
+
+  Convolution c_;
+  std::vector<Role> inputs_ = c_.inputs();
+  Way way_;
+  ConvPlan plan_;
+  Dense asked_[kRoles];
+  int64_t offset_[kRoles]; // in workspace, of an operand that cuDNN gets otherwise than it lies; else -1
+  int64_t partial_ = 0, dnn_ = 0;
+};
+
+// --- choosing -------------------------------------------------------------------------------------
+
+// One engine for one way, and the kernel once it is made.
+struct Option {
+  Way way;
+  std::shared_ptr<BuiltGraph> graph;
+  EngineChoice engine;
+  std::unique_ptr<ConvKernel> kernel;
+
+  ConvKernel &made(const Convolution &c) {
+    if (kernel) return *kernel;
+    ConvPlan plan(*graph, engine);
+    if (plan.workspace() > kMostWorkspace)
+      throw Unsupported("a workspace of " + std::to_string(plan.workspace()) + " bytes, want at most " +
+                        std::to_string(kMostWorkspace));
+    kernel = std::make_unique<ConvKernel>(c, way, std::move(plan));
+    return *kernel;
+  }
+};
+
+// What cuDNN offers for these ways. reasons collects why it offers nothing.
+std::vector<Option> options_of(const Convolution &c, const std::vector<Way> &ways, std::string &reasons) {
+  std::vector<Option> out;
+  for (const Way &way : ways) {
+    std::string why;
+    try {
+      auto graph = std::make_shared<BuiltGraph>(graph_of(c, way));
+      const std::vector<EngineChoice> engines = graph->choices(why);
+      for (size_t i = 0; i < engines.size() && i < kMostEngines; i++) out.push_back({way, graph, engines[i], nullptr});
+    } catch (const DnnError &e) {
+      why = e.what();
+    }
+    reasons += "; " + text(way) + ": " + (why.empty() ? "nothing" : why);
+  }
+  return out;
+}
+
+std::string key_of(const Convolution &c, const Way &way) {
+  static const char *const names[] = {"forward", "diff_src", "diff_weights"};
+  std::string s = std::string("conv2d ") + names[static_cast<int>(c.pass)] + (c.nhwc ? " nhwc" : " plain");
+  for (const Dense &d : c.own)
+    if (d.dtype) s += " " + describe(make_spec(d.dtype, {d.dims[0], d.dims[1], d.dims[2], d.dims[3]}));
+  for (const auto &list : {c.stride, c.padding, c.dilation})
+    s += " " + std::to_string(list[0]) + "x" + std::to_string(list[1]);
+  return s + (c.bias_gradient ? " bias, " : ", ") + (way.fused ? "fused " : "") + "result " +
+         describe(make_spec(way.result, {}));
+}
+
+// Runs a kernel on operands that lie one behind the other in scratch memory.
+Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
+  return [&kernel, &specs](void *scratch, cudaStream_t stream) {
+    auto *at = static_cast<uint8_t *>(scratch);
+    std::vector<void *> in, out;
+    for (const ht_spec &s : specs.in) in.push_back(at), at += align_up(s.bytes);
+    for (const ht_spec &s : specs.out) out.push_back(at), at += align_up(s.bytes);
+    kernel.run({in.data(), out.data(), at, stream});
+  };
+}
+
+// The fastest kernel of one rank of ways. Throws Unsupported where none works.
+std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, std::vector<Option> &options) {
+  Contest contest{"cuDNN " + std::to_string(Dnn::get().version), key_of(c, options[0].way), kMostWorkspace, {}};
+  int64_t staging = 0;
+  for (Option &o : options) {
+    staging = std::max(staging, ConvKernel::staging(c, o.way));
+    contest.candidates.push_back({text(o.way) + " " + o.engine.text(), [&] { return attempt_of(o.made(c), specs); }});
+  }
+  contest.bytes += staging;
+  for (const Specs *side : {&specs.in, &specs.out})
+    for (const ht_spec &s : *side) contest.bytes += align_up(s.bytes);
+  std::rotate(options.begin(), options.begin() + static_cast<std::ptrdiff_t>(fastest(contest)), options.end());
+  std::string why;
+  for (Option &o : options) { // the first, unless it was not tried
+    try {
+      o.made(c);
+      return std::move(o.kernel);
+    } catch (const DnnError &e) {
+      why += "; " + o.engine.text() + ": " + e.what();
+    } catch (const Unsupported &e) {
+      why += "; " + o.engine.text() + ": " + e.what();
+    }
+  }
+  throw Unsupported(why.substr(2));
+}
+
+std::unique_ptr<Kernel> choose(const Convolution &c, const Specced &specs) {
+  std::string reasons;
+  for (const std::vector<Way> &ways : ways_of(c)) {
+    std::vector<Option> options = options_of(c, ways, reasons);
+    if (options.empty()) continue;
+    try {
+      std::unique_ptr<ConvKernel> k = best_of(c, specs, options);
+      k->in = specs.in;
+      k->out = specs.out;
+      return k;
+    } catch (const Unsupported &e) {
+      reasons += std::string("; ") + e.what();
+    }
+  }
+  throw Unsupported("cuDNN " + std::to_string(Dnn::get().version) + " has no engine for " +
+                    key_of(c, {false, false, c.own[c.result()].dtype}) + reasons);
+}
+
+// --- requests -------------------------------------------------------------------------------------
+
+Dense dense(const ht_spec &s) { return {s.dtype, {s.dims[0], s.dims[1], s.dims[2], s.dims[3]}}; }
+
+std::unique_ptr<Kernel> make(const Request &r, Pass pass) {
+  const ht_conv2d_params &p = conv2d_params(r);
+  const ht_spec &x = pass == Pass::diff_src ? r.out[0] : r.in[0], &w = pass == Pass::diff_weights ? r.out[0] : r.in[1],
+                &y = pass == Pass::forward    ? r.out[0]
+                     : pass == Pass::diff_src ? r.in[0]
+                                              : r.in[1];
+  check_conv2d(p, x, w, y);
+  with_float(x, [](auto) {});
+  if (y.dtype != x.dtype || w.dtype != (pass == Pass::diff_weights ? HT_F32 : x.dtype))
+    throw Unsupported("src " + describe(x) + ", weight " + describe(w) + " and dst " + describe(y));
+
+  Specced k;
+  k.in = r.in;
+  k.out = r.out;
+  if (r.in.size() == 3) k.in[2] = with_layout(r.in[2], HT_LAYOUT_PLAIN);
+  if (r.out.size() == 2) k.out[1] = with_layout(r.out[1], HT_LAYOUT_PLAIN);
+  uint32_t layout = bound_layout(r, {0});
+  if (layout == HT_LAYOUT_ANY) layout = kNhwc;
+  if (layout != HT_LAYOUT_PLAIN && layout != kNhwc) throw Unsupported("images in layout " + layout_name(layout));
+  give_layout(k, r, {0, 1}, {0}, layout);
+
+  Convolution c{pass, layout == kNhwc, r.out.size() == 2, p.groups, {}, {}, {}, {}};
+  for (size_t d = 0; d < 2; d++) {
+    c.stride[d] = p.stride[d];
+    c.padding[d] = p.padding[d];
+    c.dilation[d] = p.dilation[d];
+  }
+  c.own[kX] = dense(x);
+  c.own[kW] = dense(w);
+  c.own[kY] = dense(y);
+  if (r.in.size() == 3) {
+    want_f32(r.in[2]);
+    c.own[kBias] = {HT_F32, {1, y.dims[1], 1, 1}};
+  }
+  return choose(c, k);
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_conv2d(const Request &r) { return make(r, Pass::forward); }
+std::unique_ptr<Kernel> make_conv2d_diff_src(const Request &r) { return make(r, Pass::diff_src); }
+std::unique_ptr<Kernel> make_conv2d_diff_weights(const Request &r) { return make(r, Pass::diff_weights); }
+
+} // namespace hetero

@@ -1,0 +1,309 @@
+// conv_plan.cc: descriptors, heuristics, plans.
+#include "conv_plan.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "gpu.h"
+#include "specs.h"
+
+namespace hetero {
+namespace {
+
+// The numbers by which the operands of a graph are known.
+constexpr int64_t kVirtual = 100; // a convolution's result that a bias is added to
+int64_t uid(int role) { return role + 1; }
+
+cudnnDataType_t type_of(int32_t dtype) {
+  switch (dtype) {
+  case HT_F32: return CUDNN_DATA_FLOAT;
+  case HT_BF16: return CUDNN_DATA_BFLOAT16;
+  case HT_F16: return CUDNN_DATA_HALF;
+  default: throw Unsupported("element type " + std::to_string(dtype) + ", want f32, bf16 or f16");
+  }
+}
+
+Descriptor tensor(const Dense &t, bool nhwc, int64_t id, bool is_virtual) {
+  const auto &d = t.dims;
+  const std::vector<int64_t> dims(d.begin(), d.end());
+  const std::vector<int64_t> nchw{d[1] * d[2] * d[3], d[2] * d[3], d[3], 1};
+  const std::vector<int64_t> nhwc_strides{d[1] * d[2] * d[3], 1, d[1] * d[3], d[1]};
+  Descriptor out(CUDNN_BACKEND_TENSOR_DESCRIPTOR, "cuDNN tensor");
+  out.set(CUDNN_ATTR_TENSOR_DATA_TYPE, type_of(t.dtype))
+      .set(CUDNN_ATTR_TENSOR_DIMENSIONS, dims)
+      .set(CUDNN_ATTR_TENSOR_STRIDES, nhwc ? nhwc_strides : nchw)
+      .set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id)
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, int64_t{16})
+      .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, is_virtual);
+  out.finalize();
+  return out;
+}
+
+Descriptor convolution(const ConvGraph &g) {
+  const auto list = [](const std::array<int64_t, 2> &v) { return std::vector<int64_t>(v.begin(), v.end()); };
+  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+  Descriptor out(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR, "cuDNN convolution");
+  out.set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_DATA_FLOAT)
+      .raw(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode)
+      .set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, int64_t{2})
+      .set(CUDNN_ATTR_CONVOLUTION_DILATIONS, list(g.dilation))
+      .set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, list(g.stride))
+      .set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, list(g.padding))
+      .set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, list(g.padding));
+  out.finalize();
+  return out;
+}
+
+// How the attributes of each pass are called.
+struct OperationNames {
+  cudnnBackendDescriptorType_t type;
+  cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
+};
+
+OperationNames names_of(Pass pass) {
+  switch (pass) {
+  case Pass::forward:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
+  case Pass::diff_src:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
+  default:
+    return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+            CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
+  }
+}
+
+Descriptor operation(Pass pass, const Descriptor &conv, const Descriptor &x, const Descriptor &w, const Descriptor &y) {
+  const OperationNames n = names_of(pass);
+  Descriptor out(n.type, "cuDNN convolution operation");
+  out.set(n.conv, conv).set(n.x, x).set(n.w, w).set(n.y, y).set(n.alpha, 1.0f).set(n.beta, 0.0f).finalize();
+  return out;
+}
+
+Descriptor addition() {
+  const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
+  Descriptor out(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "cuDNN addition");
+  out.raw(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
+      .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
+      .finalize();
+  return out;
+}
+
+Descriptor bias_operation(const Descriptor &add, const Descriptor &sum, const Descriptor &bias, const Descriptor &y) {
+  Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN bias operation");
+  out.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
+      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
+      .finalize();
+  return out;
+}
+
+// Why an engine with these notes may not be used; nullptr where it may.
+const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, bool f32) {
+  for (const cudnnBackendNumericalNote_t note : notes) {
+    switch (note) {
+    case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return "nondeterministic";
+    case CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS: return "converts inputs down";
+    case CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION: return "sums in a narrower type";
+    case CUDNN_NUMERICAL_NOTE_FFT: return "FFT";
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_4x4:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
+    case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return "Winograd";
+    case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
+      if (f32) return "TF32";
+      break;
+    default: break;
+    }
+  }
+  return nullptr;
+}
+
+std::vector<cudnnBackendNumericalNote_t> notes_of(const Descriptor &engine) {
+  std::vector<cudnnBackendNumericalNote_t> notes(CUDNN_NUMERICAL_NOTE_TYPE_COUNT);
+  const int64_t count = engine.read(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                    CUDNN_NUMERICAL_NOTE_TYPE_COUNT, notes.data());
+  notes.resize(static_cast<size_t>(std::min<int64_t>(count, CUDNN_NUMERICAL_NOTE_TYPE_COUNT)));
+  return notes;
+}
+
+std::vector<Descriptor> blank(int64_t count, cudnnBackendDescriptorType_t type, const char *what) {
+  std::vector<Descriptor> list;
+  for (int64_t i = 0; i < count; i++) list.emplace_back(type, what);
+  return list;
+}
+
+EngineChoice choice_of(const Descriptor &config, const Descriptor &engine) {
+  EngineChoice out;
+  out.engine = engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  std::vector<Descriptor> knobs = blank(CUDNN_KNOB_TYPE_COUNTS, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "cuDNN knob");
+  config.read(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
+  for (const Descriptor &k : knobs) {
+    cudnnBackendKnobType_t type{};
+    k.read(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &type);
+    out.knobs.emplace_back(static_cast<int32_t>(type), k.number(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE));
+  }
+  std::sort(out.knobs.begin(), out.knobs.end());
+  return out;
+}
+
+} // namespace
+
+int64_t Dense::bytes() const { return dtype == 0 ? 0 : elements() * dtype_size(dtype); }
+
+std::string EngineChoice::text() const {
+  std::string s = "engine " + std::to_string(engine) + " knobs";
+  for (const auto &[type, value] : knobs) s += " " + std::to_string(type) + "=" + std::to_string(value);
+  return s;
+}
+
+std::optional<EngineChoice> EngineChoice::parse(const std::string &text) {
+  std::istringstream in(text);
+  EngineChoice out;
+  std::string engine, knobs;
+  if (!(in >> engine >> out.engine >> knobs) || engine != "engine" || knobs != "knobs") return std::nullopt;
+  int32_t type;
+  char equals;
+  int64_t value;
+  while (in >> type) {
+    if (!(in >> equals >> value) || equals != '=') return std::nullopt;
+    out.knobs.emplace_back(type, value);
+  }
+  if (!in.eof()) return std::nullopt;
+  return out;
+}
+
+BuiltGraph::BuiltGraph(const ConvGraph &g)
+    : f32_(g.operand[kX].dtype == HT_F32), graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "cuDNN graph") {
+  const bool bias = g.operand[kBias].dtype != 0;
+  Dense sum = g.operand[kY]; // in f32, never in memory
+  sum.dtype = HT_F32;
+  parts_.reserve(16); // what refers to them is finalised before they move, but the list keeps its order
+  for (int role : {kX, kW, kY}) parts_.push_back(tensor(g.operand[role], g.nhwc, uid(role), false));
+  parts_.push_back(convolution(g));
+  std::vector<const Descriptor *> operations;
+  if (!bias) {
+    parts_.push_back(operation(g.pass, parts_[3], parts_[kX], parts_[kW], parts_[kY]));
+    operations = {&parts_[4]};
+  } else {
+    parts_.push_back(tensor(sum, g.nhwc, kVirtual, true));
+    parts_.push_back(tensor(g.operand[kBias], g.nhwc, uid(kBias), false));
+    parts_.push_back(addition());
+    parts_.push_back(operation(g.pass, parts_[3], parts_[kX], parts_[kW], parts_[4]));
+    parts_.push_back(bias_operation(parts_[6], parts_[4], parts_[5], parts_[kY]));
+    operations = {&parts_[7], &parts_[8]};
+  }
+  DnnHandle &h = building_handle();
+  std::lock_guard<std::mutex> guard(h.lock);
+  graph_.set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, h.handle).set(CUDNN_ATTR_OPERATIONGRAPH_OPS, operations).finalize();
+}
+
+void BuiltGraph::offer(cudnnBackendHeurMode_t mode, std::vector<EngineChoice> &list, std::string &turned_down) const {
+  constexpr int64_t kMost = 32;
+  Descriptor heuristics(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "cuDNN heuristics");
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_)
+      .raw(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode)
+      .finalize();
+  std::vector<Descriptor> configs = blank(kMost, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "cuDNN engine configuration");
+  heuristics.read(CUDNN_ATTR_ENGINEHEUR_RESULTS, configs);
+  for (const Descriptor &config : configs) {
+    std::vector<Descriptor> engine = blank(1, CUDNN_BACKEND_ENGINE_DESCRIPTOR, "cuDNN engine");
+    config.read(CUDNN_ATTR_ENGINECFG_ENGINE, engine);
+    if (engine.empty()) continue;
+    const EngineChoice choice = choice_of(config, engine[0]);
+    const std::string text = choice.text();
+    if (const char *why = objection(notes_of(engine[0]), f32_)) {
+      turned_down += (turned_down.empty() ? "" : ", ") + text + " " + why;
+      continue;
+    }
+    const auto same = [&](const EngineChoice &c) { return c.text() == text; };
+    if (std::none_of(list.begin(), list.end(), same)) list.push_back(choice);
+  }
+}
+
+std::vector<EngineChoice> BuiltGraph::choices(std::string &turned_down) const {
+  std::vector<EngineChoice> list;
+  DnnHandle &h = building_handle();
+  std::lock_guard<std::mutex> guard(h.lock);
+  for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    try {
+      offer(mode, list, turned_down);
+    } catch (const DnnError &e) { // it knows nothing of this graph; the other one may
+      turned_down += (turned_down.empty() ? "" : ", ") + std::string(e.what());
+    }
+  }
+  return list;
+}
+
+ConvPlan::ConvPlan(const BuiltGraph &graph, const EngineChoice &choice)
+    : engine_(CUDNN_BACKEND_ENGINE_DESCRIPTOR, "cuDNN engine"),
+      config_(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "cuDNN engine configuration"),
+      plan_(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "cuDNN plan") {
+  std::vector<const Descriptor *> list;
+  for (const auto &[type, value] : choice.knobs) {
+    const cudnnBackendKnobType_t t = static_cast<cudnnBackendKnobType_t>(type);
+    knobs_.emplace_back(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "cuDNN knob");
+    knobs_.back()
+        .raw(CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &t)
+        .set(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, value)
+        .finalize();
+  }
+  for (const Descriptor &k : knobs_) list.push_back(&k);
+  DnnHandle &h = building_handle();
+  std::lock_guard<std::mutex> guard(h.lock);
+  engine_.set(CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph.graph())
+      .set(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, choice.engine)
+      .finalize();
+  config_.set(CUDNN_ATTR_ENGINECFG_ENGINE, engine_);
+  if (!list.empty()) config_.set(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, list);
+  config_.finalize();
+  plan_.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, h.handle)
+      .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_)
+      .finalize();
+  workspace_ = plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+}
+
+void ConvPlan::run(void *const (&operand)[kRoles], void *workspace, void *queue) {
+  std::array<void *, kRoles + 1> addresses{};
+  for (int i = 0; i < kRoles; i++) addresses[size_t(i)] = operand[i];
+  addresses[kRoles] = workspace;
+  DnnHandle &h = running_handle();
+  std::lock_guard<std::mutex> guard(h.lock);
+  if (!pack_ || packed_ != addresses) {
+    std::vector<void *> pointers;
+    std::vector<int64_t> ids;
+    for (int i = 0; i < kRoles; i++) {
+      if (!operand[i]) continue;
+      pointers.push_back(operand[i]);
+      ids.push_back(uid(i));
+    }
+    Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, "cuDNN variant pack");
+    pack.set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, pointers)
+        .set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids)
+        .set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace)
+        .finalize();
+    pack_ = std::move(pack);
+    packed_ = addresses;
+  }
+  check_dnn(Dnn::get().set_stream(h.handle, static_cast<cudaStream_t>(queue)), "cuDNN stream");
+  check_dnn(Dnn::get().execute(h.handle, plan_.get(), pack_->get()), "cuDNN convolution");
+}
+
+} // namespace hetero
