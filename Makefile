@@ -71,8 +71,8 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
-native-test: native # what only tests need: the GPU's kernels, compiled for the host
-	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
+native-test: native # what only tests need: the GPU's kernels and the communicator, compiled for the host, and a fake NCCL
+	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim hetero_nccl_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
 		{ cat $(BUILD)/build-test.log; exit 1; }
 
 cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root), for make CUDA=on

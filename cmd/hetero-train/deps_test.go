@@ -27,7 +27,6 @@ var layers = []layer{
 	{"balancer/simulate", imports("balancer")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
-	{"nccl", nil},
 
 	{"engine/conformance", nil},
 
@@ -48,6 +47,8 @@ var layers = []layer{
 	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective", "engine/conformance")},
 	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective")},
 	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
+
+	{"nccl", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
 
 	// What to compute, and how.
 	{"engine/graph", imports("engine/tensor", "engine/device")},

@@ -52,6 +52,10 @@ struct Stream final : shimStream {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [this] { return work.empty(); });
   }
+  bool idle() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return work.empty();
+  }
   ~Stream() {
     {
       const std::lock_guard<std::mutex> lock(mutex);
@@ -111,6 +115,13 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
   streams.insert(made);
   return *s = made, cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(s, flags);
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+  return *least = 0, *greatest = -1, cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t s) { return own(s)->idle() ? cudaSuccess : cudaErrorNotReady; }
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
   {
     const std::lock_guard<std::mutex> lock(streams_mutex);
@@ -146,6 +157,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   });
   return cudaSuccess;
 }
+cudaError_t cudaEventQuery(cudaEvent_t e) { return e->pending ? cudaErrorNotReady : cudaSuccess; }
 cudaError_t cudaEventSynchronize(cudaEvent_t e) { return e->wait(), cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   if (from->pending || to->pending) return cudaErrorNotReady;

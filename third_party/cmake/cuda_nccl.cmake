@@ -22,7 +22,6 @@ target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LIBRARIES="_fake
 target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
 add_dependencies(hetero_cuda_shim hetero_fake_cudnn)
 
-string(APPEND hetero_parts "nccl: off (this version has no NCCL sources)\n")
 if(NOT HETERO_CUDA STREQUAL "on")
   string(APPEND hetero_parts "cuda: off (its kernels are there, convolutions are not yet; make CUDA=on builds what there is)\n")
   return()

@@ -128,7 +128,7 @@ func checkProgram(t conformance.T, open Opener) {
 				t.Errorf("rank %d, step %d: %v", rank, step, err)
 				return // the program would wait for ever
 			}
-			if err := stream.Run(p); err != nil {
+			if err := errors.Join(stream.Run(p), stream.Sync()); err != nil {
 				t.Error(err)
 			}
 			if want := values(3, 4, 6, 8); !bytes.Equal(r.host(result), want) {

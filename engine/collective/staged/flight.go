@@ -1,15 +1,13 @@
 package staged
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"reflect"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
@@ -22,8 +20,8 @@ type flight struct {
 	pinned    device.Buffer
 	travel    collective.Op // op on the page-locked memory
 	out, back stage
-	arrived   link // from fetch to inner
-	returned  link // from inner to bring
+	arrived   *queue.Link // from fetch to inner
+	returned  *queue.Link // from inner to bring
 	in, outgo []device.Region
 
 	// The communicator's lock holds these.
@@ -53,8 +51,8 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	}
 	c.count++
 	f.number, f.busy = c.count, true
-	f.arrived.clear()
-	f.returned.clear()
+	f.arrived.Clear()
+	f.returned.Clear()
 	c.under = append(c.under, f)
 	return f, nil
 }
@@ -82,12 +80,10 @@ func (c *Communicator) flightOf(op collective.Op) (*flight, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &flight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned}
-	f.arrived.prepare()
-	f.returned.prepare()
+	f := &flight{comm: c, op: op, parts: slices.Clone(op.Parts()), pinned: pinned, arrived: queue.NewLink(), returned: queue.NewLink()}
 	tags := op.Tags()
-	f.out = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: &f.arrived}}
-	f.back = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: &f.returned, Done: tags.Done}}
+	f.out = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: tags.After, Done: f.arrived}}
+	f.back = stage{Op: op, flight: f, tags: collective.Tags{Name: tags.Name, After: f.returned, Done: tags.Done}}
 	f.lay(region)
 	c.flights = append(c.flights, f)
 	return f, nil
@@ -120,7 +116,7 @@ func (f *flight) lay(region device.Region) {
 	switch op := f.op.(type) {
 	case collective.AllReduce:
 		f.in, f.outgo = whole, whole
-		op.Buffer, op.After, op.Done = there, &f.arrived, &f.returned
+		op.Buffer, op.After, op.Done = there, f.arrived, f.returned
 		f.travel = op
 	case collective.Broadcast:
 		if op.Root == rank {
@@ -128,15 +124,15 @@ func (f *flight) lay(region device.Region) {
 		} else {
 			f.outgo = whole
 		}
-		op.Buffer, op.After, op.Done = there, &f.arrived, &f.returned
+		op.Buffer, op.After, op.Done = there, f.arrived, f.returned
 		f.travel = op
 	case collective.AllGather:
 		f.in, f.outgo = own, others
-		op.Buffer, op.After, op.Done, op.Counts = there, &f.arrived, &f.returned, f.parts
+		op.Buffer, op.After, op.Done, op.Counts = there, f.arrived, f.returned, f.parts
 		f.travel = op
 	case collective.ReduceScatter:
 		f.in, f.outgo = whole, own
-		op.Buffer, op.After, op.Done, op.Counts = there, &f.arrived, &f.returned, f.parts
+		op.Buffer, op.After, op.Done, op.Counts = there, f.arrived, f.returned, f.parts
 		f.travel = op
 	}
 }
@@ -248,48 +244,3 @@ func (c *Communicator) end(f *flight) {
 	}
 	c.turn.Broadcast()
 }
-
-// link joins two stages: one completes it, one waits for it.
-type link struct {
-	over  atomic.Bool
-	token chan struct{} // holds one when over, until it is waited for
-	timer *time.Timer
-}
-
-func (l *link) prepare() {
-	l.token, l.timer = make(chan struct{}, 1), time.NewTimer(time.Hour)
-	l.timer.Stop()
-}
-
-// clear makes it ready for the next flight.
-func (l *link) clear() {
-	l.over.Store(false)
-	select {
-	case <-l.token:
-	default:
-	}
-}
-
-func (l *link) Complete() error {
-	l.over.Store(true)
-	select {
-	case l.token <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-func (l *link) WaitHost(limit time.Duration) error {
-	l.timer.Reset(limit)
-	select {
-	case <-l.token:
-		l.timer.Stop()
-		return nil
-	case <-l.timer.C:
-		return os.ErrDeadlineExceeded
-	}
-}
-
-func (l *link) Done() bool   { return l.over.Load() }
-func (l *link) Reset() error { return errors.New("staged: nobody resets a link") }
-func (l *link) Close() error { return nil }

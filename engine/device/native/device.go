@@ -33,6 +33,9 @@ var (
 	_ device.LayoutNamer  = (*Device)(nil)
 	_ device.PeakMeasurer = (*Device)(nil)
 	_ device.Slowable     = (*Device)(nil)
+
+	_ device.AddressedDevice = (*Device)(nil)
+	_ device.AddressedBuffer = (*buffer)(nil)
 )
 
 // Open opens the index-th device of the library's kind.
@@ -154,13 +157,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Addressed is a device.Buffer that other native libraries reach by its address: those that move data between devices.
-type Addressed interface {
-	// Address is where the buffer begins in the device's memory; nil for memory of the host, and after Free. It holds nothing open.
-	Address() unsafe.Pointer
-}
-
-// Index is the device's among those of its kind, as given to Open.
+// Index implements device.AddressedDevice.
 func (d *Device) Index() int { return d.index }
 
 // buffer is device or page-locked host memory.
@@ -202,7 +199,7 @@ func (b *buffer) Host() []byte {
 	return unsafe.Slice((*byte)(b.ptr), b.bytes)
 }
 
-// Address implements Addressed.
+// Address implements device.AddressedBuffer.
 func (b *buffer) Address() unsafe.Pointer {
 	if b.host || b.holds.closed() {
 		return nil

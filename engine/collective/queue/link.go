@@ -1,0 +1,63 @@
+package queue
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Link is an event between two communicators of one rank: one completes it, the other waits for it. It is used again after Clear, and
+// allocates nothing then.
+type Link struct {
+	over  atomic.Bool
+	token chan struct{} // holds one when over, until it is waited for
+	timer *time.Timer
+}
+
+// NewLink makes one that is pending.
+func NewLink() *Link {
+	l := &Link{token: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
+	l.timer.Stop()
+	return l
+}
+
+// Clear makes it pending again. Nobody uses it at that time.
+func (l *Link) Clear() {
+	l.over.Store(false)
+	select {
+	case <-l.token:
+	default:
+	}
+}
+
+// Complete implements device.Event.
+func (l *Link) Complete() error {
+	l.over.Store(true)
+	select {
+	case l.token <- struct{}{}:
+	default:
+	}
+	return nil
+}
+
+// WaitHost implements device.Event, for one goroutine, once.
+func (l *Link) WaitHost(limit time.Duration) error {
+	l.timer.Reset(limit)
+	select {
+	case <-l.token:
+		l.timer.Stop()
+		return nil
+	case <-l.timer.C:
+		return os.ErrDeadlineExceeded
+	}
+}
+
+// Done implements device.Event.
+func (l *Link) Done() bool { return l.over.Load() }
+
+// Reset implements device.Event: it is Clear that its owner calls.
+func (l *Link) Reset() error { return errors.New("queue: nobody resets a link") }
+
+// Close implements device.Event.
+func (l *Link) Close() error { return nil }

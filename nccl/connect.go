@@ -1,0 +1,178 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Available is nil if NCCL can be used, else an [UnavailableError].
+func Available() error {
+	_, _, err := Loaded()
+	return err
+}
+
+// Loaded is the version of NCCL and where it was found. The first call opens it: the environment is to be settled before ([Settings.Apply]).
+func Loaded() (version Version, path string, err error) {
+	lib, err := openLibrary("")
+	if err != nil {
+		return 0, "", UnavailableError(err.Error() + "; it is built where a CUDA toolkit with NCCL is found (make cuda-toolchain, then make CUDA=on)")
+	}
+	if version, path, err = lib.facts(); err != nil {
+		return 0, "", UnavailableError(err.Error())
+	}
+	return version, path, nil
+}
+
+// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+type Communicator struct {
+	*queue.Queue
+	transport *transport
+}
+
+// connectTime is how long joining may take where the context has no deadline.
+const connectTime = 5 * time.Minute
+
+// controlOps is how many operations of Control joining takes.
+const controlOps = 3
+
+// Connect joins all ranks and returns when that is done. All ranks call it; it gives up when ctx ends or Control fails. The error is
+// ErrUnusable where these ranks cannot have such a communicator, the same on all of them.
+func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
+	dev, err := c.check()
+	if err != nil {
+		if c.Control != nil {
+			err = errors.Join(err, c.Control.Close())
+		}
+		return nil, fmt.Errorf("nccl: %w", err)
+	}
+	rank, size := c.Control.Rank(), c.Control.Size()
+	e, err := join(ctx, c, dev)
+	if err != nil {
+		if failed := c.Control.Err(); failed != nil {
+			err = failed // which names who began it
+		}
+		if !errors.Is(err, ErrUnusable) { // which every rank finds for itself
+			c.Control.Abort(err)
+		}
+		return nil, errors.Join(fmt.Errorf("nccl: rank %d of %d: join: %w", rank, size, err), c.Control.Close())
+	}
+	t := newTransport(c, e)
+	t.queue = queue.New(t, queue.Options{Rank: rank, Size: size, OwnThread: true})
+	t.background.Go(t.watch)
+	return &Communicator{t.queue, t}, nil
+}
+
+// join makes this rank's end.
+func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, error) {
+	lib, own := c.introduce(dev)
+	all, err := meet(ctx, c.Control, own)
+	if err == nil {
+		err = agree(all)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.ShareGPU {
+		if err := shareGPU(own.Version, c.Control.Rank()); err != nil {
+			return nil, err
+		}
+	}
+	id := newMemory(idBytes)
+	if c.Control.Rank() == 0 {
+		if err := lib.uniqueID(id.bytes); err != nil {
+			return nil, err
+		}
+	}
+	if err := perform(ctx, c.Control, collective.Broadcast{Name: "nccl id", Buffer: device.Whole(id)}); err != nil {
+		return nil, err
+	}
+	e, err := lib.create(c.Control.Rank(), c.Control.Size(), dev.Index(), c.MinCTAs, c.MaxCTAs, id.bytes)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.joinAll(ctx, c.Control); err != nil {
+		e.close(false)
+		return nil, err
+	}
+	return e, nil
+}
+
+// introduce is what this rank tells the others.
+func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) {
+	own = hello{Host: c.Host, Share: c.ShareGPU}
+	lib, err := openLibrary(c.library)
+	if err == nil {
+		own.Version, own.Path, err = lib.facts()
+	}
+	if err == nil {
+		own.GPU, err = lib.busID(dev.Index())
+	}
+	if err != nil {
+		own.Fault = err.Error()
+	}
+	if c.pretend != nil {
+		c.pretend(&own)
+	}
+	return lib, own
+}
+
+// joinAll returns when all ranks have joined, and know that all have.
+func (e *end) joinAll(ctx context.Context, control collective.Communicator) error {
+	limit := connectTime
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = time.Until(deadline)
+	}
+	joined := make(chan struct{})
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		ticker := time.NewTicker(lookEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-joined:
+				return
+			case <-ctx.Done():
+				e.stop()
+				return
+			case <-ticker.C:
+				if control.Err() != nil {
+					e.stop()
+					return
+				}
+			}
+		}
+	})
+	s, err := e.connect(max(limit, time.Millisecond))
+	close(joined)
+	watching.Wait()
+	switch {
+	case s == timedOut || ctx.Err() != nil:
+		return fmt.Errorf("not all ranks have come within %v: %w", limit.Round(time.Millisecond), context.DeadlineExceeded)
+	case err != nil:
+		return err
+	}
+	return perform(ctx, control, collective.Barrier{Name: "nccl joined"})
+}
+
+// shareGPU lets NCCL put several ranks on one GPU. Before it could, ranks had to look as if they were on several machines: they then talk
+// through the network.
+func shareGPU(v Version, rank int) error {
+	if v.Has(MultiRankGPU) {
+		return os.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	return os.Setenv("NCCL_HOSTID", fmt.Sprintf("%s-%d", host, rank))
+}

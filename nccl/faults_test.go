@@ -1,0 +1,268 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// faults is what the fake NCCL is told to do (nccl/shim/fake.cc).
+const faults = "HETERO_FAKE_NCCL"
+
+// patience is longer than anything here takes on a loaded machine.
+const patience = time.Minute
+
+func TestRanksThatCannotJoinAreTold(t *testing.T) {
+	lib := shim(t)
+	for _, c := range []struct {
+		name   string
+		change func(r *ranks)
+		want   []string
+	}{
+		{"another version of NCCL", func(r *ranks) {
+			r.config[1].pretend = func(h *hello) { h.Version, h.Path = 22703, "/other/libnccl.so.2" }
+		}, []string{"rank 0 has NCCL 2.28.9", "rank 1 has NCCL 2.27.3 (/other/libnccl.so.2)"}},
+		{"no NCCL on a rank", func(r *ranks) { r.config[1].library = "libhetero_none.so" }, []string{"rank 1: no libhetero_none.so"}},
+		{"two ranks on one GPU", func(r *ranks) { r.config[1].Device = r.devs[0] },
+			[]string{"ranks 0 and 1 are on one GPU (0000:01:00.0 of here)", "device.share_gpu"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := prepare(conformance.Go(t), lib, 2, 0)
+			c.change(r)
+			_, errs := r.connect(patience)
+			for rank, err := range errs {
+				if !errors.Is(err, ErrUnusable) {
+					t.Errorf("rank %d: got %v, want %v", rank, err, ErrUnusable)
+					continue
+				}
+				for _, want := range c.want {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d: got %v, want %q in it", rank, err, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
+	t.Setenv("NCCL_HOSTID", "") // set by joining, taken back after the test
+	r := prepare(conformance.Go(t), shim(t), 2, 0)
+	for rank := range r.config {
+		r.config[rank].Device, r.config[rank].ShareGPU = r.devs[0], true
+	}
+	for _, c := range r.joined(conformance.Go(t)) {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := os.Getenv("NCCL_HOSTID"); !strings.HasSuffix(got, "-0") && !strings.HasSuffix(got, "-1") {
+		t.Errorf("NCCL_HOSTID: got %q, want one of each rank's own", got)
+	}
+}
+
+func TestJoiningEnds(t *testing.T) {
+	lib := shim(t)
+	for _, c := range []struct {
+		name, fault string
+		limit       time.Duration
+		want        string // of some rank
+	}{
+		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks have come within"},
+		{"a rank whose NCCL refuses", "refuse:1", patience, "ncclCommInitRankConfig: "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv(faults, c.fault)
+			r := prepare(conformance.Go(t), lib, 3, 0)
+			_, errs := r.connect(c.limit)
+			said := false
+			for rank, err := range errs {
+				if err == nil {
+					t.Errorf("rank %d: no error", rank)
+					continue
+				}
+				said = said || strings.Contains(err.Error(), c.want)
+			}
+			if !said {
+				t.Errorf("got %v, want %q in one of them", errs, c.want)
+			}
+		})
+	}
+}
+
+// sums enqueues all-reduces on every rank and returns what Sync says.
+func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
+	t.Helper()
+	errs := make([]error, len(comms))
+	var wg sync.WaitGroup
+	for rank, c := range comms {
+		b, err := r.devs[rank].Alloc(4 * 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			for i := range n {
+				if err := c.Enqueue(collective.AllReduce{Name: fmt.Sprintf("bucket %d", i), Buffer: device.Whole(b), DType: tensor.F32}); err != nil {
+					break // Sync says why
+				}
+			}
+			errs[rank] = c.Sync(ctx)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// TestOperationsEnd: whatever NCCL does not do ends in an error on all ranks, within the time-out.
+func TestOperationsEnd(t *testing.T) {
+	lib := shim(t)
+	const limit = 400 * time.Millisecond
+	for _, c := range []struct {
+		name, fault string
+		limit       time.Duration
+		meanwhile   func(r *ranks, comms []*Communicator)
+		check       func(errs []error) error
+	}{
+		{"an operation that hangs", "hang:1@2", limit, nil, func(errs []error) error {
+			var late *collective.TimeoutError
+			for _, err := range errs {
+				if errors.As(err, &late) && late.Number == 2 && late.Limit == limit && strings.Contains(late.Op, "bucket 1") {
+					return nil
+				}
+			}
+			return errors.New("want a TimeoutError of operation 2")
+		}},
+		{"a rank that dies while the others are in an operation", "hang:1@2", 0, func(r *ranks, _ []*Communicator) { r.inner[1].Die() }, func(errs []error) error {
+			for _, rank := range []int{0, 2} {
+				var peer *collective.PeerError
+				if !errors.As(errs[rank], &peer) || peer.Rank != 1 || !errors.Is(errs[rank], collective.ErrDied) {
+					return fmt.Errorf("rank %d: want that rank 1 died", rank)
+				}
+			}
+			return nil
+		}},
+		{"an abort while an operation runs", "hang:1@2", 0, func(_ *ranks, comms []*Communicator) { comms[2].Abort(errors.New("a whim")) }, func(errs []error) error {
+			var peer *collective.PeerError
+			if !errors.As(errs[0], &peer) || peer.Rank != 2 || !strings.Contains(errs[0].Error(), "a whim") || !errors.Is(errs[2], collective.ErrAborted) {
+				return errors.New("want that rank 2 aborted of a whim")
+			}
+			return nil
+		}},
+		{"NCCL finds another rank gone, nobody else does", "lost:0@1,hang:1@1", 0, nil, func(errs []error) error {
+			if !strings.Contains(errs[0].Error(), "remote process exited or there was a network error") {
+				return errors.New("want NCCL's own words on rank 0")
+			}
+			return nil
+		}},
+		{"a call that NCCL refuses", "reject:2@1", limit, nil, func(errs []error) error {
+			if !strings.Contains(errs[2].Error(), "ncclAllReduce: invalid usage: it was asked to fail") {
+				return errors.New("want NCCL's own words on rank 2")
+			}
+			return nil
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Setenv(faults, c.fault)
+			r := prepare(conformance.Go(t), lib, 3, c.limit)
+			comms := r.joined(conformance.Go(t))
+			if c.meanwhile != nil {
+				go func() {
+					for comms[0].Position().Entered < 2 { // hangs in it
+						time.Sleep(time.Millisecond)
+					}
+					c.meanwhile(r, comms)
+				}()
+			}
+			errs := sums(t, r, comms, 2)
+			for rank, err := range errs {
+				if err == nil {
+					t.Errorf("rank %d: no error", rank)
+				}
+			}
+			if err := c.check(errs); err != nil {
+				t.Errorf("got %v: %v", errs, err)
+			}
+			for rank, c := range comms {
+				if err := c.Close(); err != nil {
+					t.Errorf("rank %d: close: %v", rank, err)
+				}
+			}
+		})
+	}
+}
+
+// TestGPUMemoryGoesThroughNCCL: what NCCL can do as the contract wants it does not go through the host.
+func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
+	t.Setenv(faults, "reject:0@3") // counts NCCL's operations
+	r := prepare(conformance.Go(t), shim(t), 1, 0)
+	c := r.joined(conformance.Go(t))[0]
+	b, err := r.devs[0].Alloc(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, err := r.devs[0].AllocHost(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range []collective.Op{
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32}, // 1
+		collective.AllReduce{Buffer: device.Whole(host), DType: tensor.F32},
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.F32, Reduce: collective.Max}, // NCCL's forgets NaN
+		collective.Barrier{},
+		collective.AllReduce{Buffer: device.Whole(b), DType: tensor.I64, Reduce: collective.Max}, // 2
+	} {
+		if err := errors.Join(c.Enqueue(op), c.Sync(t.Context())); err != nil {
+			t.Fatalf("%s: %v", collective.Signature(op), err)
+		}
+	}
+	if err := errors.Join(c.Enqueue(collective.Broadcast{Buffer: device.Whole(b)}), c.Sync(t.Context())); err == nil {
+		t.Error("the third operation on GPU memory did not reach NCCL")
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOldNCCLIsRefused: in a process of its own, since a process opens NCCL once.
+func TestOldNCCLIsRefused(t *testing.T) {
+	lib := shim(t)
+	if os.Getenv(faults) == "" {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestOldNCCLIsRefused$", "-test.v")
+		cmd.Env = append(os.Environ(), faults+"=version=21703")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return
+	}
+	r := prepare(conformance.Go(t), lib, 1, 0)
+	_, errs := r.connect(patience)
+	if !errors.Is(errs[0], ErrUnusable) || !strings.Contains(errs[0].Error(), "is NCCL 2.17.3, want 2.18.0 or later") {
+		t.Errorf("got %v", errs[0])
+	}
+}
+
+func TestDeviceThatIsNoGPUIsRefused(t *testing.T) {
+	r := prepare(conformance.Go(t), shim(t), 1, 0)
+	r.config[0].Device = struct{ device.Device }{r.devs[0]}
+	if _, errs := r.connect(patience); !errors.Is(errs[0], ErrUnusable) {
+		t.Errorf("got %v, want %v", errs[0], ErrUnusable)
+	}
+}
+
+var _ collective.Communicator = (*staged.Communicator)(nil)

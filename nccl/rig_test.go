@@ -1,0 +1,141 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/collective/local"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+)
+
+// shimLibrary holds the sources of src/, compiled for the host.
+const shimLibrary = "libhetero_nccl_shim.so"
+
+// shim is the GPU device compiled for the host; the fake NCCL moves data in its memory.
+func shim(t *testing.T) *native.Library {
+	t.Helper()
+	dir := os.Getenv(nativelib.DirVariable)
+	if dir == "" { // a test binary lies elsewhere than the program
+		dir = filepath.Join("..", "build", "lib")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"libhetero_cuda_shim.so", shimLibrary} {
+		if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+			t.Skipf("no %s: run make native-test first", file)
+		}
+	}
+	t.Setenv(nativelib.DirVariable, dir)
+	t.Setenv("HETERO_CUDA_LIBS", dir)
+	t.Setenv("HETERO_SHIM_GPUS", "16")
+	lib, err := native.Load(filepath.Join(dir, "libhetero_cuda_shim.so"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lib
+}
+
+// ranks are those of one group, with what is under them.
+type ranks struct {
+	devs   []device.Device
+	inner  []*local.Communicator
+	config []Config
+}
+
+// prepare opens a GPU for each rank. The devices stay open: the memory of tests does too.
+func prepare(t conformance.TB, lib *native.Library, size int, limit time.Duration) *ranks {
+	t.Helper()
+	inner, err := local.New(size, local.Options{Timeout: limit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &ranks{inner: inner}
+	for rank := range size {
+		dev, err := lib.Open(rank, device.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		control, err := staged.New(inner[rank], dev)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.devs = append(r.devs, dev)
+		r.config = append(r.config, Config{Control: control, Device: dev, Timeout: limit, Host: "here", library: shimLibrary})
+	}
+	return r
+}
+
+// seen is GPU memory as the test sees it: it is the host's.
+func seen(m device.Region) []byte {
+	if at, ok := addressOf(m); ok {
+		return unsafe.Slice((*byte)(at), m.Bytes)
+	}
+	return m.Host()
+}
+
+func (r *ranks) group(comms []*Communicator) collectivetest.Group {
+	g := collectivetest.GroupOf(comms, func(rank int) { r.inner[rank].Die() })
+	g.Device = func(rank int) device.Device { return r.devs[rank] }
+	g.Host = seen
+	return g
+}
+
+// connect joins the ranks, and answers what each got.
+func (r *ranks) connect(limit time.Duration) (comms []*Communicator, errs []error) {
+	comms, errs = make([]*Communicator, len(r.config)), make([]error, len(r.config))
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	ended := make(chan struct{})
+	for rank := range r.config {
+		go func() {
+			comms[rank], errs[rank] = Connect(ctx, r.config[rank])
+			ended <- struct{}{}
+		}()
+	}
+	for range r.config {
+		<-ended
+	}
+	return comms, errs
+}
+
+// joined wants all to have joined.
+func (r *ranks) joined(t conformance.TB) []*Communicator {
+	t.Helper()
+	comms, errs := r.connect(time.Minute)
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+	return comms
+}
+
+func TestConformance(t *testing.T) {
+	lib := shim(t)
+	suite := conformance.Go(t)
+	if os.Getenv("HETERO_HOSTILE") == "" {
+		suite = conformance.Brief(suite)
+	}
+	collectivetest.Run(suite, func(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+		t.Helper()
+		r := prepare(t, lib, size, limit)
+		return r.group(r.joined(t))
+	})
+}
+
+var _ collective.Positioner = (*Communicator)(nil)

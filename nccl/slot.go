@@ -1,0 +1,125 @@
+package nccl
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
+	"github.com/hetero-train/hetero-train/engine/collective/signature"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// slot is an operation under way and what the control communicator does for it: a gather of what the ranks are about to do, or the operation
+// itself where NCCL cannot do it as the contract wants it. It is used again and again.
+type slot struct {
+	op     collective.Op
+	number uint64
+	sig    signature.Signature
+	byGPU  bool // NCCL does it
+	word   collective.Op
+
+	gather  collective.Op // of words
+	words   *memory       // one a rank
+	rank    int
+	started *queue.Link // what word waits for, where it is the operation itself
+	agreed  *queue.Link // word is done
+}
+
+// wordBytes is a signature as ranks exchange it.
+const wordBytes = 48
+
+func newSlot(rank, size int) *slot {
+	s := &slot{words: newMemory(wordBytes * size), rank: rank, started: queue.NewLink(), agreed: queue.NewLink()}
+	counts := make([]int64, size)
+	for i := range counts {
+		counts[i] = wordBytes
+	}
+	s.gather = collective.AllGather{Name: "nccl agreement", Buffer: device.Whole(s.words), DType: tensor.U8, Counts: counts, Done: s.agreed}
+	return s
+}
+
+// take makes it that of an operation.
+func (s *slot) take(op collective.Op, number uint64) {
+	s.started.Clear()
+	s.agreed.Clear()
+	s.op, s.number, s.sig = op, number, signature.Of(op, number)
+	s.sig.Parts = hashOf(op.Parts())
+	buffer, _, _ := op.Memory()
+	_, onGPU := addressOf(buffer)
+	s.byGPU = onGPU && exact(s.sig)
+	if buffer.Bytes == 0 || s.byGPU {
+		s.encode()
+		s.word = s.gather
+		return
+	}
+	s.word = moved(op, s.started, s.agreed)
+}
+
+// exact says whether NCCL does what the contract promises. It does not find the NaN among the largest and smallest real numbers.
+func exact(sig signature.Signature) bool {
+	if sig.Reduce == collective.Sum {
+		return true
+	}
+	return sig.DType == tensor.I32 || sig.DType == tensor.I64 || sig.DType == tensor.U8
+}
+
+// moved is op between other events.
+func moved(op collective.Op, after, done device.Event) collective.Op {
+	switch op := op.(type) {
+	case collective.AllReduce:
+		op.After, op.Done = after, done
+		return op
+	case collective.Broadcast:
+		op.After, op.Done = after, done
+		return op
+	case collective.AllGather:
+		op.After, op.Done = after, done
+		return op
+	case collective.ReduceScatter:
+		op.After, op.Done = after, done
+		return op
+	}
+	return collective.Barrier{Name: op.Tags().Name, After: after, Done: done}
+}
+
+// encode writes this rank's word.
+func (s *slot) encode() {
+	b := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
+	for i, v := range [...]uint64{s.sig.Number, uint64(s.sig.Kind), uint64(s.sig.DType)<<32 | uint64(s.sig.Reduce), uint64(s.sig.Root), uint64(s.sig.Elements), s.sig.Parts} {
+		binary.LittleEndian.PutUint64(b[8*i:], v)
+	}
+}
+
+// differing is the first rank whose word is another, and what it is about to do; -1 if all are alike.
+func (s *slot) differing() (rank int, theirs signature.Signature) {
+	own := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
+	for rank := range len(s.words.bytes) / wordBytes {
+		b := s.words.bytes[wordBytes*rank : wordBytes*(rank+1)]
+		if bytes.Equal(b, own) {
+			continue
+		}
+		var v [6]uint64
+		for i := range v {
+			v[i] = binary.LittleEndian.Uint64(b[8*i:])
+		}
+		return rank, signature.Signature{Number: v[0], Kind: signature.Kind(v[1]), DType: tensor.DType(v[2] >> 32), Reduce: collective.Reduce(v[2]),
+			Root: int(v[3]), Elements: int64(v[4]), Parts: v[5]}
+	}
+	return -1, theirs
+}
+
+// hashOf is FNV-1a of the counts, 0 without.
+func hashOf(counts []int64) uint64 {
+	if counts == nil {
+		return 0
+	}
+	h := uint64(14695981039346656037)
+	for _, c := range counts {
+		for shift := 0; shift < 64; shift += 8 {
+			h = (h ^ uint64(c)>>shift&0xff) * 1099511628211
+		}
+	}
+	return h
+}

@@ -1,0 +1,248 @@
+// comm.cc: NCCL's calls never block here (blocking = 0): each is begun and then asked after, so that a rank that waits for another one can
+// always be stopped. All calls of an operation, groups included, are made by one thread, in one call from outside.
+#include "comm.h"
+
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+
+#include "clock.h"
+#include "gpu_check.h"
+
+namespace hetero {
+
+namespace {
+
+// While it waits the thread first looks again and again, since most operations take microseconds, then between short naps.
+constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
+constexpr int64_t kAskEvery = 1'000'000;     // ns between two questions whether a running operation has failed
+constexpr int64_t kFinalize = 2'000'000'000; // ns
+constexpr int64_t kDrain = 10'000'000'000;   // ns that an aborted operation may take to leave the GPU
+
+void nap(int64_t ns) {
+  const timespec t{0, ns};
+  nanosleep(&t, nullptr);
+}
+
+// Naps are as short as they are asked for: Linux adds 50 us otherwise.
+void wake_promptly() {
+  thread_local bool set = false;
+  if (!set) prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
+  set = true;
+}
+
+struct Type {
+  ncclDataType_t type;
+  size_t bytes;
+};
+
+Type type_of(int dtype) {
+  switch (dtype) { // as tensor.DType
+  case 1: return {ncclFloat32, 4};
+  case 2: return {ncclFloat64, 8};
+  case 3: return {ncclBfloat16, 2};
+  case 4: return {ncclFloat16, 2};
+  case 5: return {ncclInt64, 8};
+  case 6: return {ncclInt32, 4};
+  case 7: return {ncclUint32, 4};
+  case 8: return {ncclUint8, 1};
+  }
+  throw Ended{HETERO_NCCL_FAILED, "element type " + std::to_string(dtype) + " is unknown to NCCL"};
+}
+
+ncclRedOp_t op_of(int reduce) { return reduce == 0 ? ncclSum : reduce == 1 ? ncclMax : ncclMin; }
+
+} // namespace
+
+Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()) {
+  check(cudaSetDevice(options_.device), "choosing the device");
+  int least = 0, greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
+  // The greatest: blocks of an all-reduce are to start as soon as any of the computation's end.
+  check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "stream");
+  check(cudaEventCreate(&begun_), "event");
+  check(cudaEventCreate(&done_), "event");
+}
+
+Comm::~Comm() {
+  cudaSetDevice(options_.device);
+  abort();
+  if (begun_) cudaEventDestroy(begun_);
+  if (done_) cudaEventDestroy(done_);
+  if (stream_) cudaStreamDestroy(stream_);
+}
+
+// Runs body within the time; whatever it throws ends the communicator.
+template <class Body> void Comm::guarded_call(int64_t timeout_ns, Body body) {
+  wake_promptly();
+  deadline_ns_ = timeout_ns > 0 ? now_ns() + timeout_ns : 0;
+  check(cudaSetDevice(options_.device), "choosing the device");
+  try {
+    body();
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+void Comm::connect(int64_t timeout_ns) {
+  guarded_call(timeout_ns, [&] {
+    ncclUniqueId id;
+    static_assert(sizeof id == HETERO_NCCL_ID_BYTES, "an id is 128 bytes");
+    std::copy(options_.id, options_.id + sizeof id, reinterpret_cast<uint8_t *>(&id));
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (options_.min_ctas > 0) config.minCTAs = options_.min_ctas;
+    if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
+    settle(nccl_.CommInitRankConfig(&comm_, options_.size, id, options_.rank, &config), "ncclCommInitRankConfig");
+  });
+}
+
+void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
+  guarded_call(call.timeout_ns, [&] {
+    if (!comm_) throw Ended{HETERO_NCCL_FAILED, "the communicator has ended"};
+    if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
+    check(cudaEventRecord(begun_, stream_), "the begin of an operation");
+    launch(call, static_cast<char *>(buffer), counts);
+    check(cudaEventRecord(done_, stream_), "the end of an operation");
+    int64_t asked = now_ns();
+    wait([&] {
+      const cudaError_t state = cudaEventQuery(done_);
+      if (state == cudaSuccess) return true;
+      if (state != cudaErrorNotReady) check(state, "an operation");
+      if (const int64_t now = now_ns(); now - asked > kAskEvery) {
+        asked = now;
+        look_for_failure();
+      }
+      return false;
+    });
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, begun_, done_) == cudaSuccess)
+      call.busy_ns = static_cast<int64_t>(1e6 * static_cast<double>(ms));
+  });
+}
+
+void Comm::launch(const hetero_nccl_call &call, char *buffer, const int64_t *counts) {
+  const Type t = type_of(call.dtype);
+  const auto n = static_cast<size_t>(call.elements);
+  const ncclRedOp_t op = op_of(call.reduce);
+  switch (call.kind) {
+  case HETERO_NCCL_ALL_REDUCE:
+    return settle(nccl_.AllReduce(buffer, buffer, n, t.type, op, comm_, stream_), "ncclAllReduce");
+  case HETERO_NCCL_BROADCAST:
+    return settle(nccl_.Broadcast(buffer, buffer, n * t.bytes, ncclUint8, call.root, comm_, stream_), "ncclBroadcast");
+  case HETERO_NCCL_ALL_GATHER: return gather(buffer, counts, t.bytes);
+  case HETERO_NCCL_REDUCE_SCATTER: return scatter(buffer, counts, t.bytes, t.type, op);
+  }
+  throw Ended{HETERO_NCCL_FAILED, "an operation of kind " + std::to_string(call.kind) + " is unknown"};
+}
+
+// Parts of one size are NCCL's own all-gather; parts of several sizes are a broadcast from each rank, all at once.
+void Comm::gather(char *buffer, const int64_t *counts, size_t element) {
+  const int64_t *end = counts + options_.size;
+  if (std::all_of(counts, end, [&](int64_t c) { return c == counts[0]; })) {
+    const size_t part = static_cast<size_t>(counts[0]) * element;
+    const char *own = buffer + static_cast<size_t>(options_.rank) * part;
+    return settle(nccl_.AllGather(own, buffer, part, ncclUint8, comm_, stream_), "ncclAllGather");
+  }
+  grouped([&] {
+    char *part = buffer;
+    for (int root = 0; root < options_.size; root++) {
+      const size_t bytes = static_cast<size_t>(counts[root]) * element;
+      if (bytes > 0) noted(nccl_.Broadcast(part, part, bytes, ncclUint8, root, comm_, stream_), "ncclBroadcast");
+      part += bytes;
+    }
+  });
+}
+
+void Comm::scatter(char *buffer, const int64_t *counts, size_t element, ncclDataType_t type, ncclRedOp_t op) {
+  const int64_t *end = counts + options_.size;
+  if (std::all_of(counts, end, [&](int64_t c) { return c == counts[0]; })) {
+    const auto n = static_cast<size_t>(counts[0]);
+    char *own = buffer + static_cast<size_t>(options_.rank) * n * element;
+    return settle(nccl_.ReduceScatter(buffer, own, n, type, op, comm_, stream_), "ncclReduceScatter");
+  }
+  grouped([&] {
+    char *part = buffer;
+    for (int root = 0; root < options_.size; root++) {
+      const auto n = static_cast<size_t>(counts[root]);
+      if (n > 0) noted(nccl_.Reduce(part, part, n, type, op, root, comm_, stream_), "ncclReduce");
+      part += n * element;
+    }
+  });
+}
+
+// Within a group calls are only noted; its end begins them. A group that was begun is ended, whatever happens within.
+void Comm::grouped(const std::function<void()> &calls) {
+  settle(nccl_.GroupStart(), "ncclGroupStart");
+  try {
+    calls();
+  } catch (...) {
+    nccl_.GroupEnd();
+    throw;
+  }
+  settle(nccl_.GroupEnd(), "ncclGroupEnd");
+}
+
+// Takes the answer of a call within a group, which has begun nothing yet.
+void Comm::noted(ncclResult_t result, const char *what) {
+  if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
+}
+
+// Returns when what a call began is on the stream.
+void Comm::settle(ncclResult_t result, const char *what) {
+  if (result == ncclInProgress)
+    wait([&] {
+      const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &result);
+      if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
+      return result != ncclInProgress;
+    });
+  if (result != ncclSuccess) fail(result, what);
+}
+
+// Looks until ready answers true, somebody stops it, or the time is over.
+template <class Ready> void Comm::wait(Ready ready) {
+  const int64_t begin = now_ns();
+  while (!ready()) {
+    if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
+    const int64_t now = now_ns();
+    if (deadline_ns_ > 0 && now > deadline_ns_) throw Ended{HETERO_NCCL_TIMEOUT, "the time is over"};
+    if (const int64_t passed = now - begin; passed > kSpin) nap(passed < kLong ? kShortNap : kLongNap);
+  }
+}
+
+void Comm::look_for_failure() {
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
+  if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
+  if (state != ncclSuccess && state != ncclInProgress) fail(state, "an operation under way");
+}
+
+void Comm::fail(ncclResult_t result, const std::string &what) {
+  const char *more = nccl_.GetLastError(comm_);
+  const bool others = result == ncclRemoteError || result == ncclSystemError;
+  throw Ended{others ? HETERO_NCCL_PEER : HETERO_NCCL_FAILED,
+              what + ": " + nccl_.GetErrorString(result) + (more && *more ? std::string(": ") + more : "")};
+}
+
+// Ends what runs and waits until the GPU has let go of its memory. Of an operation that does not leave nothing more can be done here:
+// what comes after it on this GPU will say so.
+void Comm::abort() {
+  if (!comm_) return;
+  nccl_.CommAbort(comm_);
+  comm_ = nullptr;
+  for (const int64_t begin = now_ns(); now_ns() - begin < kDrain && cudaStreamQuery(stream_) == cudaErrorNotReady;)
+    nap(kLongNap);
+}
+
+void Comm::finalize() {
+  if (!comm_ || stopped_) return;
+  deadline_ns_ = now_ns() + kFinalize;
+  check(cudaSetDevice(options_.device), "choosing the device");
+  settle(nccl_.CommFinalize(comm_), "ncclCommFinalize");
+  nccl_.CommDestroy(comm_);
+  comm_ = nullptr;
+}
+
+} // namespace hetero

@@ -1,0 +1,236 @@
+//go:build cgo && linux
+
+package nccl
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
+)
+
+const (
+	// lookEvery is how often the control communicator is asked whether it has failed while nothing runs.
+	lookEvery = 20 * time.Millisecond
+	// agreeSlice is how often a rank that waits for the others' words looks whether the communicator has failed.
+	agreeSlice = 50 * time.Millisecond
+	// afterwards is how long a rank that learns from NCCL that another one is gone waits for the control communicator to say which.
+	afterwards = 2 * time.Second
+)
+
+// transport implements queue.Transport.
+type transport struct {
+	config     Config
+	control    collective.Communicator
+	queue      *queue.Queue
+	background sync.WaitGroup
+	ended      chan struct{} // closed by Close
+
+	enqueuing sync.Mutex // the queue and Control get their operations in one order
+	number    uint64
+
+	// mu is held for reading by whoever uses the end beside the communicator's thread, for writing to end that.
+	mu     sync.RWMutex
+	end    *end
+	closed bool
+
+	slots  sync.Mutex
+	flying []*slot // in order
+	free   []*slot
+}
+
+func newTransport(c Config, e *end) *transport {
+	return &transport{config: c, control: c.Control, end: e, ended: make(chan struct{})}
+}
+
+// Enqueue implements collective.Communicator. The ranks agree on an operation as soon as all have enqueued it, long before its turn.
+func (c *Communicator) Enqueue(op collective.Op) error {
+	t := c.transport
+	t.enqueuing.Lock()
+	defer t.enqueuing.Unlock()
+	if err := collective.Check(op, c.Size()); err != nil || c.Err() != nil || t.isClosed() {
+		return c.Queue.Enqueue(op) // which says so
+	}
+	t.number++
+	s := t.begin(op)
+	if err := t.control.Enqueue(s.word); err != nil {
+		t.look()
+		t.queue.Fail(fmt.Errorf("collective: rank %d: %s: %w", c.Rank(), collective.Describe(op), err))
+		return c.Err()
+	}
+	return c.Queue.Enqueue(op)
+}
+
+func (t *transport) isClosed() bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.closed
+}
+
+// begin takes a slot for the next operation.
+func (t *transport) begin(op collective.Op) *slot {
+	t.slots.Lock()
+	defer t.slots.Unlock()
+	var s *slot
+	if n := len(t.free); n > 0 {
+		s, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		s = newSlot(t.control.Rank(), t.control.Size())
+	}
+	s.take(op, t.number)
+	t.flying = append(t.flying, s)
+	return s
+}
+
+// Do implements queue.Transport.
+func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.Duration, error) {
+	s := t.first(number)
+	if s == nil {
+		return 0, fmt.Errorf("nccl: rank %d: %s: nobody agreed on operation %d", t.control.Rank(), collective.Describe(op), number)
+	}
+	defer t.give(s)
+	if err := s.started.Complete(); err != nil {
+		return 0, err
+	}
+	for s.agreed.WaitHost(agreeSlice) != nil {
+		if err := t.queue.Err(); err != nil {
+			return 0, err
+		}
+	}
+	if err := t.control.Err(); err != nil {
+		return 0, t.translate(err)
+	}
+	if !s.byGPU && s.sig.Elements > 0 {
+		return 0, nil // Control has done it
+	}
+	if rank, theirs := s.differing(); rank >= 0 {
+		return 0, &collective.MismatchError{Rank: rank, Number: number, Got: theirs.String(), Want: s.sig.String()}
+	}
+	if s.sig.Elements == 0 {
+		return 0, nil
+	}
+	return 0, t.run(s)
+}
+
+// run lets NCCL do it.
+func (t *transport) run(s *slot) error {
+	buffer, _, _ := s.op.Memory()
+	at, ok := addressOf(buffer)
+	if !ok {
+		return fmt.Errorf("nccl: rank %d: %s: its buffer was freed", t.control.Rank(), collective.Describe(s.op))
+	}
+	result := t.end.run(s.op, &s.sig, t.config.Timeout, at)
+	switch result {
+	case completed:
+		return nil
+	case timedOut:
+		return &collective.TimeoutError{Op: collective.Describe(s.op), Number: s.number, Limit: t.config.Timeout}
+	case stopped:
+		if err := t.queue.Err(); err != nil {
+			return err // what stopped it
+		}
+	}
+	why := fmt.Errorf("nccl: rank %d: %s: %s", t.control.Rank(), collective.Describe(s.op), t.end.why())
+	for begin := time.Now(); result == peerGone && time.Since(begin) < afterwards; time.Sleep(lookEvery / 4) {
+		if err := t.control.Err(); err != nil {
+			return t.translate(err)
+		}
+	}
+	return why
+}
+
+// first is the slot of an operation whose turn it is. What came before it and was not done, after a failure, is given back.
+func (t *transport) first(number uint64) *slot {
+	t.slots.Lock()
+	defer t.slots.Unlock()
+	at := slices.IndexFunc(t.flying, func(s *slot) bool { return s.number == number })
+	if at < 0 {
+		return nil
+	}
+	return t.flying[at]
+}
+
+func (t *transport) give(s *slot) {
+	t.slots.Lock()
+	defer t.slots.Unlock()
+	if t.queue.Err() != nil {
+		return // Control may still be at it
+	}
+	if at := slices.Index(t.flying, s); at >= 0 {
+		t.flying = slices.Delete(t.flying, at, at+1)
+	}
+	t.free = append(t.free, s)
+}
+
+// translate is an error of the control communicator in operations of this one.
+func (t *transport) translate(err error) error {
+	switch e := err.(type) { //nolint:errorlint // one inside an abort's cause is another group's
+	case *collective.PeerError:
+		return &collective.PeerError{Rank: e.Rank, Cause: t.translate(e.Cause)}
+	case *collective.TimeoutError:
+		late := *e
+		late.Number, late.Ranks = t.numbered(e.Number), nil
+		t.slots.Lock()
+		defer t.slots.Unlock()
+		for _, s := range t.flying {
+			if s.number == late.Number {
+				late.Op = collective.Describe(s.op)
+			}
+		}
+		return &late
+	case *collective.MismatchError:
+		m := *e
+		m.Number = t.numbered(e.Number)
+		return &m
+	}
+	return err
+}
+
+// numbered is the number here of the control communicator's operation.
+func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
+
+// watch notices failures while nothing runs.
+func (t *transport) watch() {
+	ticker := time.NewTicker(lookEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			t.look()
+		case <-t.ended:
+			return
+		}
+	}
+}
+
+// look takes over the control communicator's failure.
+func (t *transport) look() {
+	if err := t.control.Err(); err != nil {
+		t.queue.Fail(t.translate(err))
+	}
+}
+
+// Fail implements queue.Transport.
+func (t *transport) Fail(err error) {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	if t.closed {
+		return
+	}
+	t.end.stop()
+	t.control.Abort(err) // nothing happens where it has failed itself
+}
+
+// Close implements queue.Transport.
+func (t *transport) Close(orderly bool) error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	close(t.ended)
+	t.background.Wait()
+	t.end.close(orderly)
+	return t.control.Close()
+}
