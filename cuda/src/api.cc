@@ -8,6 +8,7 @@
 #include "compile.h"
 #include "gpu.h"
 #include "presence.h"
+#include "product.h"
 #include "program.h"
 
 using namespace hetero;
@@ -37,6 +38,7 @@ ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error
     check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
     want_architecture(d->index, d->facts);
     use(d.get());
+    products_by(); // says why there is no cuBLASLt now rather than in the middle of a plan
     d->identity = identify(d->index);
     *device = d.release();
   });

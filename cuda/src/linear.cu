@@ -1,0 +1,233 @@
+// linear.cu: Linear and its gradients: products through cuBLASLt, and what it does not do: casts, a bias on narrow results, sums of rows.
+//
+// Legend: src (N, I), weight (O, I), dst (N, O), row by row. T is the type of src and weight. In columns, as the library sees them,
+//
+//   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if dst is f32
+//   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
+//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass where that is faster
+//
+// A gradient of another type than T is rounded to T first. A narrow dst with a bias is rounded once, behind the bias.
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include "choices.h"
+#include "gpu.h"
+#include "ops.h"
+#include "product.h"
+
+namespace hetero {
+namespace {
+
+constexpr int kAlign = 16;   // what addresses commonly are multiples of
+constexpr int kColumns = 32; // of a block that sums rows: neighbouring threads read neighbouring elements
+
+template <class From, class To> __global__ void cast(int64_t n, const From *src, To *dst) {
+  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, load(src + i));
+}
+
+// dst (N, O) = sums (N, O) + bias (O); they may be one.
+template <class D> __global__ void add_bias(int64_t n, int64_t columns, const float *sums, const float *bias, D *dst) {
+  for (int64_t i = first_index(); i < n; i += index_stride())
+    store(dst + i, bias ? sums[i] + bias[i % columns] : sums[i]);
+}
+
+// sums (O) of src (N, O) over N: a thread takes every kThreads/32nd row of a column, then those of one column are added in pairs.
+template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const E *src, float *sums) {
+  __shared__ float part[kThreads];
+  const int lane = threadIdx.x % kColumns;
+  const int64_t column = int64_t{blockIdx.x} * kColumns + lane;
+  float sum = 0;
+  if (column < columns)
+    for (int64_t r = threadIdx.x / kColumns; r < rows; r += kThreads / kColumns)
+      sum += load(src + r * columns + column);
+  part[threadIdx.x] = sum;
+  __syncthreads();
+  for (int half = kThreads / 2; half >= kColumns; half /= 2) {
+    if (static_cast<int>(threadIdx.x) < half) part[threadIdx.x] += part[threadIdx.x + half];
+    __syncthreads();
+  }
+  if (threadIdx.x < kColumns && column < columns) sums[column] = part[threadIdx.x];
+}
+
+using Work = std::function<void(const void *from, const void *bias, void *to, void *queue)>;
+
+Work casting(const ht_spec &from, const ht_spec &to) {
+  return with_float(from, [&](auto f) {
+    return with_float(to, [&](auto t) -> Work {
+      const int64_t n = elements(from);
+      return [n](const void *src, const void *, void *dst, void *queue) {
+        launch(cast<decltype(f), decltype(t)>, over(n), queue, n, static_cast<const decltype(f) *>(src),
+               static_cast<decltype(t) *>(dst));
+      };
+    });
+  });
+}
+
+Work adding_bias(const ht_spec &dst) {
+  return with_float(dst, [&](auto d) -> Work {
+    const int64_t n = elements(dst), columns = dst.dims[1];
+    return [n, columns](const void *sums, const void *bias, void *to, void *queue) {
+      launch(add_bias<decltype(d)>, over(n), queue, n, columns, static_cast<const float *>(sums),
+             static_cast<const float *>(bias), static_cast<decltype(d) *>(to));
+    };
+  });
+}
+
+Work summing_rows(const ht_spec &src) {
+  return with_float(src, [&](auto e) -> Work {
+    const int64_t rows = src.dims[0], columns = src.dims[1];
+    return [rows, columns](const void *from, const void *, void *sums, void *queue) {
+      launch(sum_rows<decltype(e)>, Grid{(columns + kColumns - 1) / kColumns}, queue, rows, columns,
+             static_cast<const decltype(e) *>(from), static_cast<float *>(sums));
+    };
+  });
+}
+
+int64_t padded(int64_t bytes) { return (bytes + kProductAlign - 1) / kProductAlign * kProductAlign; }
+char *padded(void *p) { return reinterpret_cast<char *>(padded(static_cast<int64_t>(reinterpret_cast<intptr_t>(p)))); }
+
+struct Way {
+  ProductShape shape;
+  Algorithm algorithm;
+};
+
+// A product with what goes before and behind it. The operands are A = in[a] and B = in[1 - a].
+struct LinearKernel : Kernel {
+  int a;
+  Way fast;                    // for operands at multiples of 16
+  std::optional<Way> anywhere; // where they are not
+  Work cast_b, finish, sums;   // empty where there is nothing to do
+  int64_t cast_bytes = 0, wide_bytes = 0;
+
+  void run(const Args &x) override {
+    const auto stream = static_cast<cudaStream_t>(x.queue);
+    char *space = padded(x.workspace);
+    ProductOperands p{x.in[a], x.in[1 - a], x.out[0], nullptr, nullptr};
+    if (cast_b) {
+      cast_b(p.b, nullptr, space, stream);
+      p.b = space;
+      space += cast_bytes;
+    }
+    if (wide_bytes) {
+      p.d = space;
+      space += wide_bytes;
+    }
+    p.workspace = space;
+    void *bias = in.size() == 3 ? x.in[2] : out.size() == 2 ? x.out[1] : nullptr;
+    const bool well = aligned({p.a, p.b, p.d, bias});
+    if (!well && !anywhere) throw std::runtime_error("an operand's address is not a multiple of 16");
+    const Way &way = well ? fast : *anywhere;
+    const bool in_one = way.shape.epilogue != ProductShape::none;
+    p.bias = in_one ? bias : nullptr;
+    run_product(way.shape, way.algorithm, p, stream);
+    if (finish && !in_one) finish(p.d, bias, x.out[0], stream);
+    if (sums && !in_one) sums(x.in[1 - a], nullptr, bias, stream);
+  }
+};
+
+// Chooses among all ways to compute shapes, which differ in their epilogues. Where there is more to do behind those without, apart does
+// it, from B to the bias.
+Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
+  const ProductShape &s = shapes.back();
+  const int64_t a = padded(s.m * s.k * dtype_size(s.factors)), b = padded(s.k * s.n * dtype_size(s.factors)),
+                d = padded(s.m * s.n * dtype_size(s.result)),
+                bias = padded(std::max(s.m, s.n) * int64_t{sizeof(float)});
+  Contest contest{products_by(), s.text() + (apart ? " and sums" : ""), a + b + d + bias, {}};
+  std::vector<Way> ways;
+  int64_t workspace = 0;
+  for (const ProductShape &shape : shapes)
+    for (const Algorithm &algorithm : algorithms_for(shape, kAlign)) {
+      const bool in_one = shape.epilogue != ProductShape::none;
+      auto attempt = [=](void *scratch, cudaStream_t stream) {
+        char *p = static_cast<char *>(scratch);
+        run_product(shape, algorithm, {p, p + a, p + a + b, p + a + b + d, p + a + b + d + bias}, stream);
+        if (apart && !in_one) apart(p + a, nullptr, p + a + b + d, stream);
+      };
+      contest.candidates.push_back({(in_one ? "one pass " : "") + algorithm.name, [attempt] { return attempt; }});
+      workspace = std::max(workspace, algorithm.workspace);
+      ways.push_back({shape, algorithm});
+    }
+  if (ways.empty()) throw Unsupported("cuBLASLt has no algorithm for " + s.text());
+  contest.bytes += workspace;
+  return ways[fastest(contest)];
+}
+
+// Fills in how the product is computed; shapes: all that will do, the last for operands wherever they lie.
+std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
+  k->fast = choose(shapes, k->sums);
+  const ProductShape &last = shapes.back();
+  const auto careful = algorithms_for(last, static_cast<int>(dtype_size(last.factors)));
+  if (!careful.empty()) k->anywhere = Way{last, careful[0]};
+  const int64_t products = std::max(k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0);
+  k->workspace = k->cast_bytes + k->wide_bytes + products;
+  if (k->workspace > 0) k->workspace += kProductAlign - 64; // it comes at a multiple of 64
+  return k;
+}
+
+void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
+  if (src.ndim != 2 || weight.ndim != 2 || dst.ndim != 2 || src.dims[0] != dst.dims[0] ||
+      src.dims[1] != weight.dims[1] || dst.dims[1] != weight.dims[0])
+    throw Invalid("src " + describe(src) + ", weight " + describe(weight) + " and dst " + describe(dst) +
+                  " do not fit");
+}
+
+// Starts a kernel whose B is a gradient: it is cast where it has another type than A.
+std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a) {
+  auto k = std::make_unique<LinearKernel>();
+  take_plain(*k, r);
+  k->a = a;
+  const ht_spec &factor = k->in[size_t(a)], &gradient = k->in[size_t(1 - a)];
+  if (gradient.dtype == factor.dtype) return k;
+  ht_spec to = gradient;
+  to.dtype = factor.dtype;
+  k->cast_b = casting(gradient, to);
+  k->cast_bytes = padded(elements(to) * dtype_size(to.dtype));
+  return k;
+}
+
+} // namespace
+
+std::unique_ptr<Kernel> make_linear(const Request &r) {
+  auto k = std::make_unique<LinearKernel>();
+  take_plain(*k, r);
+  k->a = 1;
+  const ht_spec &src = k->in[0], &weight = k->in[1], &dst = k->out[0];
+  want_fit(src, weight, dst);
+  const bool bias = k->in.size() == 3;
+  if (bias) want_f32(k->in[2]);
+  const bool direct = dst.dtype == HT_F32 || (dst.dtype == src.dtype && !bias);
+  ProductShape plain{dst.dims[1], dst.dims[0], src.dims[1], src.dtype, direct ? dst.dtype : HT_F32, true, false};
+  if (!direct) k->wide_bytes = padded(elements(dst) * int64_t{sizeof(float)});
+  if (bias || !direct) k->finish = adding_bias(dst);
+  if (!bias || !direct) return finished(std::move(k), {plain});
+  ProductShape in_one = plain;
+  in_one.epilogue = ProductShape::bias;
+  const bool can = !algorithms_for(in_one, kAlign).empty();
+  return finished(std::move(k), {can ? in_one : plain});
+}
+
+std::unique_ptr<Kernel> make_linear_diff_src(const Request &r) {
+  auto k = with_gradient(r, 1);
+  const ht_spec &diff_dst = k->in[0], &weight = k->in[1], &diff_src = k->out[0];
+  want_fit(diff_src, weight, diff_dst);
+  return finished(std::move(k),
+                  {{diff_src.dims[1], diff_src.dims[0], diff_dst.dims[1], weight.dtype, diff_src.dtype, false, false}});
+}
+
+std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
+  auto k = with_gradient(r, 0);
+  const ht_spec &src = k->in[0], &diff_dst = k->in[1], &diff_weight = k->out[0];
+  want_fit(src, diff_weight, diff_dst);
+  want_f32(diff_weight);
+  ProductShape plain{src.dims[1], diff_dst.dims[1], src.dims[0], src.dtype, HT_F32, false, true};
+  if (k->out.size() != 2) return finished(std::move(k), {plain});
+  want_f32(k->out[1]);
+  k->sums = summing_rows(diff_dst);
+  if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before it is rounded
+  ProductShape in_one = plain;
+  in_one.epilogue = ProductShape::sums_of_b;
+  return finished(std::move(k), {in_one, plain});
+}
+
+} // namespace hetero

@@ -1,0 +1,53 @@
+// product.h: matrix products through cuBLASLt.
+//
+// The library thinks in columns: what lies row by row as (r, c) is a column-major (c, r) matrix to it, and is named so here.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace hetero {
+
+// D (m, n) = op(A) (m, k) · op(B) (k, n), op being the identity or the transpose; sums are f32, f32 factors are not rounded.
+struct ProductShape {
+  enum Epilogue {
+    none,
+    bias,     // + bias (m), of D's type
+    sums_of_b // bias (n), of D's type: the sums over k of op(B)
+  };
+  int64_t m, n, k;
+  int32_t factors, result; // ht_dtype of A and B, of D
+  bool transpose_a, transpose_b;
+  Epilogue epilogue = none;
+
+  std::string text() const; // all of it, as choices are remembered by
+};
+
+// One way to compute a product.
+struct Algorithm {
+  std::string name;             // the same in every process with this version of the library
+  int64_t workspace;            // bytes
+  std::array<uint64_t, 8> data; // the library's own
+};
+
+struct ProductOperands {
+  const void *a, *b;
+  void *d, *bias;  // bias is read or written, as the epilogue says
+  void *workspace; // at a multiple of kProductAlign
+};
+
+constexpr int64_t kProductAlign = 256;
+
+std::string products_by(); // the library, with its version
+
+// What the library offers for operands at multiples of so many bytes, best guess first; nothing where it cannot. All give the same bits
+// in every run.
+std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align);
+
+void run_product(const ProductShape &shape, const Algorithm &algorithm, const ProductOperands &x, cudaStream_t stream);
+
+} // namespace hetero
