@@ -16,8 +16,8 @@ import (
 // connect opens the communicators. A rank that is lost meanwhile ends it at once.
 func (j *job) connect(ctx context.Context) error {
 	t := j.team
-	if t == nil {
-		return nil
+	if err := j.wantNCCL(); err != nil || t == nil {
+		return err
 	}
 	var err error
 	if j.balancing, err = j.newBalancing(ctx); err != nil {

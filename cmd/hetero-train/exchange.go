@@ -13,7 +13,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
-	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 // offer is what a rank brings to the choice of communicators.
@@ -22,6 +21,7 @@ type offer struct {
 	// within the host and for what comes back to it from the others.
 	Shared   [4]string `json:"shared"`
 	NoShared string    `json:"no_shared"` // why this rank cannot share memory
+	NoNCCL   string    `json:"no_nccl"`   // why it cannot use NCCL
 }
 
 // exchange is how the ranks reach each other: all of them choose alike.
@@ -31,6 +31,7 @@ type exchange struct {
 	shared bool    // memory, within each machine
 	offers []offer
 	staged bool // the host cannot see the memory of this rank's device
+	nccl   bool // what lies in the GPUs' memory goes from one to the other
 }
 
 // communicators joins all ranks twice: for gradients, and for what passes exchange.
@@ -56,6 +57,10 @@ func (j *job) agreeOnExchange(ctx context.Context) (*exchange, error) {
 	if err := shm.Available(); err != nil {
 		own.NoShared = err.Error()
 	}
+	var err error
+	if own.NoNCCL, err = j.noNCCL(); err != nil {
+		return nil, err
+	}
 	word, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
@@ -76,6 +81,13 @@ func (j *job) agreeOnExchange(ctx context.Context) (*exchange, error) {
 			x.shared = false
 			j.opts.log.Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
 		}
+	}
+	var noNCCL []string
+	for _, o := range x.offers {
+		noNCCL = append(noNCCL, o.NoNCCL)
+	}
+	if x.nccl, err = choosesNCCL(j.cfg.Parallel.Backend, j.cfg.Device.ShareGPU, noNCCL); err != nil {
+		return nil, err
 	}
 	return x, nil
 }
@@ -111,17 +123,13 @@ func (x *exchange) open(ctx context.Context, name string, at int) (c collective.
 			return nil, err
 		}
 	}
+	if x.nccl {
+		if c, err = x.overNCCL(ctx, c); err != nil {
+			return nil, err
+		}
+	}
 	x.job.later(c.Close)
 	return c, nil
-}
-
-// behindDevice lets a communicator of the host carry what lies in a GPU's memory.
-func behindDevice(c collective.Communicator, dev device.Device) (collective.Communicator, error) {
-	s, err := staged.New(c, dev)
-	if err != nil { // and no communicator that is a nil pointer
-		return nil, err
-	}
-	return s, nil
 }
 
 // both shares memory within each machine; the first ranks of the machines speak for them in the network.

@@ -265,7 +265,7 @@ func chooser(table string) string {
 
 func loadsCode(ncclKey string) bool {
 	name := strings.ToLower(ncclKey)
-	return strings.HasSuffix(name, "_plugin") || strings.HasSuffix(name, "_file")
+	return strings.Contains(name, "plugin") || strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_path") || strings.HasSuffix(name, "_dir")
 }
 
 // error sorts the faults as a reader meets them and names the nearest key of each unknown one.

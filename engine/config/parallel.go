@@ -1,5 +1,10 @@
 package config
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Parallel is the [parallel] table.
 type Parallel struct {
 	Backend                  string // auto, nccl, gloo
@@ -102,6 +107,41 @@ type NCCL struct {
 	Buffsize       int // bytes
 	SocketNthreads int
 	NsocksPerTh    int
+
+	MinCTAs, MaxCTAs                                             int // of each communicator: no variables
+	DebugSubsys, Net, P2PLevel, NetGDRLevel                      string
+	IBGIDIndex                                                   int // -1 = not passed on
+	IBTC, IBSL, IBQPS, IBTimeout, IBRetries, NetPeer             int
+	CrossNIC, NetGDRRead, NVLS, PAT, CuMem, RAS, Order, SplitQPs string
+	AdaptiveRouting                                              string
+	PXNDisable                                                   bool
+}
+
+// Variables are the settings that are not at their defaults, as NCCL's environment has them: name and value. Settings of communicators are
+// not among them.
+func (n *NCCL) Variables() (list [][2]string) {
+	for _, k := range n.Keys() {
+		if k.name == "min_ctas" || k.name == "max_ctas" {
+			continue
+		}
+		value := ""
+		switch field := k.field.(type) {
+		case *string:
+			value = *field
+		case *int:
+			if *field != k.def.(int) {
+				value = strconv.Itoa(*field)
+			}
+		case *bool:
+			if *field {
+				value = "1"
+			}
+		}
+		if value != "" {
+			list = append(list, [2]string{"NCCL_" + strings.ToUpper(k.name), value})
+		}
+	}
+	return list
 }
 
 // Keys lists the table's keys: the allow-list.
@@ -121,5 +161,28 @@ func (n *NCCL) Keys() []Key {
 		Int(&n.Buffsize, "buffsize", 0).Unit("bytes").AtMost(1 << 30).Doc("Buffer between a pair of GPUs."),
 		Int(&n.SocketNthreads, "socket_nthreads", 0).Unit("threads").AtMost(16).Doc("CPU threads of a socket connection."),
 		Int(&n.NsocksPerTh, "nsocks_perthread", 0).AtMost(16).Doc("Sockets of such a thread."),
+		Int(&n.MinCTAs, "min_ctas", 0).Unit("thread blocks").AtMost(64).Doc("Least number of multiprocessors that a communicator takes of a GPU. 0: NCCL's choice. Not a variable: set for each communicator."),
+		Int(&n.MaxCTAs, "max_ctas", 16).Unit("thread blocks").AtMost(64).Doc("Largest number of them, so that sums of gradients leave the backward pass beside them enough. 0: NCCL's choice. Not a variable either."),
+		String(&n.DebugSubsys, "debug_subsys", "").Doc("What it says that of, as `INIT,COLL`."),
+		Choice(&n.Net, "net", "", "", "IB", "Socket").Doc("Network that is forced. Networks of plugins are refused."),
+		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB", "SYS").Doc("Up to which distance GPUs of one machine copy directly."),
+		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB", "SYS").Doc("Up to which distance a network adapter reads the GPU's memory directly."),
+		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("Whether it does so when it sends."),
+		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc("Global id of RoCE adapters. -1: not passed on."),
+		Int(&n.IBTC, "ib_tc", 0).AtMost(255).Doc("InfiniBand traffic class."),
+		Int(&n.IBSL, "ib_sl", 0).AtMost(15).Doc("InfiniBand service level."),
+		Int(&n.IBQPS, "ib_qps_per_connection", 0).AtMost(128).Doc("Queue pairs of a connection."),
+		Choice(&n.SplitQPs, "ib_split_data_on_qps", "", "", "0", "1").Doc("Whether a message is divided among them."),
+		Int(&n.IBTimeout, "ib_timeout", 0).AtMost(22).Doc("InfiniBand time-out: 4.096 µs times 2 to this power."),
+		Int(&n.IBRetries, "ib_retry_cnt", 0).AtMost(7).Doc("InfiniBand retries."),
+		Choice(&n.AdaptiveRouting, "ib_adaptive_routing", "", "", "0", "1").Doc("Whether adapters may reorder."),
+		Int(&n.NetPeer, "nchannels_per_net_peer", 0).AtMost(64).Doc("Channels to each peer in the network."),
+		Choice(&n.CrossNIC, "cross_nic", "", "", "0", "1", "2").Doc("Whether rings may use another adapter on each machine. `2`: where it pays."),
+		Bool(&n.PXNDisable, "pxn_disable", false).Doc("Whether data never goes over another GPU to its adapter."),
+		Choice(&n.NVLS, "nvls_enable", "", "", "0", "1", "2").Doc("Sums within NVLink switches. `2`: where it pays."),
+		Choice(&n.PAT, "pat_enable", "", "", "0", "1", "2").Doc("The algorithm PAT. `2`: where it pays."),
+		Choice(&n.CuMem, "cumem_enable", "", "", "0", "1").Doc("Memory by CUDA's virtual memory functions."),
+		Choice(&n.RAS, "ras_enable", "", "", "0", "1").Doc("NCCL's own service that tells of lost ranks, which opens a port."),
+		Choice(&n.Order, "launch_order_implicit", "", "", "0", "1").Doc("Whether kernels of several communicators start in the order of the calls."),
 	}
 }

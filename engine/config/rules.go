@@ -100,6 +100,10 @@ var rules = []rule{
 		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",
 			fmt.Sprint(c.NCCL.MaxNchannels), fmt.Sprintf("0 or at least nccl.min_nchannels = %d", c.NCCL.MinNchannels))
 	}},
+	{key: "nccl.max_ctas", with: []string{"nccl.min_ctas"}, check: func(c *Config) *Fault {
+		return unless(c.NCCL.MaxCTAs == 0 || c.NCCL.MaxCTAs >= c.NCCL.MinCTAs, "less than the least number of thread blocks",
+			fmt.Sprint(c.NCCL.MaxCTAs), fmt.Sprintf("0 or at least nccl.min_ctas = %d", c.NCCL.MinCTAs))
+	}},
 	{key: "nccl.nthreads", check: func(c *Config) *Fault {
 		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "not a size of a block",
 			fmt.Sprint(c.NCCL.Nthreads), "0, 64, 128, 256 or 512")

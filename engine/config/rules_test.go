@@ -82,6 +82,7 @@ func TestRules(t *testing.T) {
 		{"policy of four", "balance.policy = \"proportional\"", ""},
 
 		{"channels the wrong way round", "nccl = {min_nchannels = 8, max_nchannels = 4}", "nccl.max_nchannels"},
+		{"thread blocks the wrong way round", "nccl = {min_ctas = 8, max_ctas = 4}", "nccl.max_ctas"},
 		{"least channels alone", "nccl.min_nchannels = 8", ""},
 		{"block of 100 threads", "nccl.nthreads = 100", "nccl.nthreads"},
 
@@ -90,7 +91,6 @@ func TestRules(t *testing.T) {
 		{"fp16 where no GPU can be used", "train.precision = \"fp16\"", "train.precision"},
 		{"model of later", "model.name = \"bert_base\"", "model.name"},
 		{"data set of later", "data.dataset = \"text\"", "data.dataset"},
-		{"NCCL", "parallel.backend = \"nccl\"", "parallel.backend"},
 		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
 		{"two ranks", "parallel.ranks = 2", ""},
 		{"gradients in fp16", "parallel.wire_dtype = \"fp16\"", "parallel.wire_dtype"},

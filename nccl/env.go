@@ -1,0 +1,153 @@
+package nccl
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Setting is one of NCCL's settings.
+type Setting struct {
+	Name  string `json:"name"` // of the variable: "NCCL_ALGO"
+	Value string `json:"value"`
+	From  string `json:"from"` // "[nccl]" or "environment"
+}
+
+// Settings are those with which NCCL runs, by name.
+type Settings []Setting
+
+// rule is what a variable may be: one of words, or text of a form, or a number.
+type rule struct {
+	words    []string
+	text     bool // names of interfaces, adapters, subsystems, algorithms
+	min, max int
+	since    Version
+}
+
+var onOff = []string{"0", "1"}
+
+// allowed is the list of settings that are passed on. Nothing in it makes NCCL load code or write files.
+var allowed = map[string]rule{
+	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}}, "NCCL_DEBUG_SUBSYS": {text: true},
+	"NCCL_ALGO": {text: true}, "NCCL_PROTO": {text: true},
+	"NCCL_SOCKET_IFNAME": {text: true}, "NCCL_SOCKET_FAMILY": {words: []string{"AF_INET", "AF_INET6"}}, "NCCL_IB_HCA": {text: true},
+	"NCCL_NET": {words: []string{"IB", "Socket"}}, "NCCL_IB_DISABLE": {words: onOff}, "NCCL_P2P_DISABLE": {words: onOff}, "NCCL_SHM_DISABLE": {words: onOff},
+	"NCCL_MIN_NCHANNELS": {min: 1, max: 64}, "NCCL_MAX_NCHANNELS": {min: 1, max: 64}, "NCCL_MIN_CTAS": {min: 1, max: 64, since: MaxCTAs}, "NCCL_MAX_CTAS": {min: 1, max: 64, since: MaxCTAs},
+	"NCCL_NTHREADS": {words: []string{"64", "128", "256", "512"}}, "NCCL_BUFFSIZE": {min: 1, max: 1 << 30},
+	"NCCL_SOCKET_NTHREADS": {min: 1, max: 16}, "NCCL_NSOCKS_PERTHREAD": {min: 1, max: 16},
+	"NCCL_P2P_LEVEL":     {words: []string{"LOC", "NVL", "PIX", "PXB", "PHB", "SYS"}},
+	"NCCL_NET_GDR_LEVEL": {words: []string{"LOC", "PIX", "PXB", "PHB", "SYS"}}, "NCCL_NET_GDR_READ": {words: onOff},
+	"NCCL_IB_GID_INDEX": {min: 0, max: 255}, "NCCL_IB_TC": {min: 0, max: 255}, "NCCL_IB_SL": {min: 0, max: 15},
+	"NCCL_IB_QPS_PER_CONNECTION": {min: 1, max: 128}, "NCCL_IB_SPLIT_DATA_ON_QPS": {words: onOff},
+	"NCCL_IB_TIMEOUT": {min: 1, max: 22}, "NCCL_IB_RETRY_CNT": {min: 0, max: 7}, "NCCL_IB_ADAPTIVE_ROUTING": {words: onOff},
+	"NCCL_NCHANNELS_PER_NET_PEER": {min: 1, max: 64}, "NCCL_CROSS_NIC": {words: []string{"0", "1", "2"}}, "NCCL_PXN_DISABLE": {words: onOff},
+	"NCCL_NVLS_ENABLE": {words: []string{"0", "1", "2"}, since: MaxCTAs}, "NCCL_PAT_ENABLE": {words: []string{"0", "1", "2"}, since: Profiler},
+	"NCCL_CUMEM_ENABLE": {words: onOff}, "NCCL_RAS_ENABLE": {words: onOff, since: StrictChoice}, "NCCL_LAUNCH_ORDER_IMPLICIT": {words: onOff, since: 22600},
+	"NCCL_HOSTID": {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
+}
+
+// Settle joins what a configuration sets, as name and value, with the environment, whose variables hold as well: where both set one the
+// configuration wins. Variables that load code or write files are an error, others that are not on the list stay as they are and are told
+// as warnings. The errors name every faulty variable.
+func Settle(table [][2]string, environ []string) (s Settings, warnings []string, err error) {
+	var faults []string
+	for _, v := range table {
+		if fault := check(v[0], v[1]); fault != "" {
+			faults = append(faults, fmt.Sprintf("[nccl]: %s: %s", v[0], fault))
+			continue
+		}
+		s = append(s, Setting{v[0], v[1], "[nccl]"})
+	}
+	for _, entry := range environ {
+		name, value, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(name, "NCCL_") || value == "" {
+			continue
+		}
+		_, known := allowed[name]
+		at := slices.IndexFunc(s, func(o Setting) bool { return o.Name == name })
+		switch {
+		case refused(name):
+			faults = append(faults, fmt.Sprintf("%s: it makes NCCL load code or write files, which is refused: unset it", name))
+		case !known:
+			warnings = append(warnings, fmt.Sprintf("%s=%s is not on the list of known settings: NCCL gets it as it is", name, printable(value)))
+		case at >= 0 && s[at].Value != value:
+			warnings = append(warnings, fmt.Sprintf("%s=%s of the environment is replaced by %s of [nccl]", name, printable(value), s[at].Value))
+		case at >= 0:
+		default:
+			if fault := check(name, value); fault != "" {
+				faults = append(faults, fmt.Sprintf("environment: %s: %s", name, fault))
+				continue
+			}
+			s = append(s, Setting{name, value, "environment"})
+		}
+	}
+	slices.SortFunc(s, func(a, b Setting) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(warnings)
+	if len(faults) > 0 {
+		slices.Sort(faults)
+		return nil, nil, fmt.Errorf("settings of NCCL: %s", strings.Join(faults, "; "))
+	}
+	return s, warnings, nil
+}
+
+// refused says whether a variable names code to load or a file to write, by the words that NCCL uses for such.
+func refused(name string) bool {
+	return strings.Contains(name, "PLUGIN") || strings.Contains(name, "_DUMP") ||
+		slices.ContainsFunc([]string{"_FILE", "_PATH", "_DIR", "_LIB"}, func(end string) bool { return strings.HasSuffix(name, end) })
+}
+
+// check says what is wrong with a value, "" if nothing is.
+func check(name, value string) string {
+	r, known := allowed[name]
+	n, notNumber := strconv.Atoi(value)
+	switch {
+	case refused(name) || !known:
+		return "it is not on the list of settings that are passed on"
+	case len(r.words) > 0:
+		if !slices.Contains(r.words, value) {
+			return fmt.Sprintf("got %s, want %s", printable(value), strings.Join(r.words, ", "))
+		}
+	case r.text:
+		if len(value) > 256 || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' }) {
+			return fmt.Sprintf("got %s, want at most 256 printable characters without blanks", printable(value))
+		}
+	case notNumber != nil || n < r.min || n > r.max:
+		return fmt.Sprintf("got %s, want a whole number from %d to %d", printable(value), r.min, r.max)
+	}
+	return ""
+}
+
+func printable(value string) string { return strconv.Quote(value[:min(len(value), 80)]) }
+
+// Apply sets the environment of this process. NCCL reads it when it is opened, so that comes later.
+func (s Settings) Apply() error {
+	for _, one := range s {
+		if err := os.Setenv(one.Name, one.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// TooNew are those that an NCCL is too old for: it takes no notice of them.
+func (s Settings) TooNew(v Version) (names []string) {
+	for _, one := range s {
+		if since := allowed[one.Name].since; !v.Has(since) {
+			names = append(names, fmt.Sprintf("%s (from %v on)", one.Name, since))
+		}
+	}
+	return names
+}
+
+func (s Settings) String() string {
+	if len(s) == 0 {
+		return "none"
+	}
+	var words []string
+	for _, one := range s {
+		words = append(words, one.Name+"="+one.Value)
+	}
+	return strings.Join(words, " ")
+}
