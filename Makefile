@@ -2,7 +2,7 @@
 #
 # Variables, on the command line or in the environment:
 #   SANITIZE=address|undefined   build the C++ with that sanitizer, into build/<sanitizer>
-#   CUDA=on                      build the GPU kernels; fail, saying why, where that cannot be
+#   CUDA=auto|on|off             build the GPU device where there is a CUDA toolkit; on: fail, saying why, where there is none
 #   CUDA_ARCHS=75;80;86;89;90    compute capabilities to build them for, ascending
 #   WERROR=on                    C++ warnings are errors
 #   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 installed there instead of the pinned one
@@ -30,6 +30,9 @@ GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X main.v
 # go-nvml binds every function of NVIDIA's library, also those that are deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 
+# Where the GPU device is built, so is what asks the driver: the environment that go needs for it. The program starts without a driver all the same.
+CUDA_ENV := [ ! -f '$(CURDIR)/$(BUILD)/cuda.env' ] || . '$(CURDIR)/$(BUILD)/cuda.env';
+
 # What tests need to find the libraries just built; a test that would skip because the CPU library is missing fails.
 # -count=1: Go's test cache does not see a rebuilt C++ library.
 TEST_ENV := HETERO_LIB_DIR='$(LIBS)' HETERO_REQUIRE=cpu,shm
@@ -48,18 +51,20 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build native native-test cuda-toolchain gpu-bundle gpu-check deps test test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-toolchain gpu-bundle gpu-check deps test test-kernels test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
-	@$(GO_BUILD) -o hetero-train ./cmd/hetero-train
+	@$(CUDA_ENV) $(GO_BUILD) -o hetero-train ./cmd/hetero-train
 	@echo "hetero-train: $(or $(VERSION),built outside git)"
 
-native: ## Build the native libraries alone, into build/lib
+configure:
 	@third_party/deps.sh
 	@mkdir -p $(BUILD)
 	@cmake -S . -B $(BUILD) --log-level=NOTICE \
 		-DHETERO_ONEDNN='$(HETERO_ONEDNN)' -DHETERO_ONEDNN_DIR='$(HETERO_ONEDNN_DIR)' \
 		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
+
+native: configure ## Build the native libraries alone, into build/lib
 	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES) >$(BUILD)/build.log 2>&1 || \
 		{ cat $(BUILD)/build.log; exit 1; }
 	@grep -i 'warning:' $(BUILD)/build.log || true
@@ -71,25 +76,28 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
-native-test: native # what only tests need: the GPU's kernels and the communicator, compiled for the host, and a fake NCCL
+native-test: configure # what only tests need: the GPU's kernels and the communicator, compiled for the host, and a fake NCCL
 	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim hetero_nccl_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
 		{ cat $(BUILD)/build-test.log; exit 1; }
 
-cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root), for make CUDA=on
+cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root); make then finds it
 	@python3 third_party/cuda.py
 
 deps: ## Install or fetch what the build needs: system packages as root, oneDNN always
 	@third_party/deps.sh --force && echo "deps: everything the build needs is here"
 
 test: build native-test ## Build, then run every test; a test skipped for want of the CPU library fails
-	$(TEST_ENV) $(GO_TEST) ./...
+	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) ./...
+
+test-kernels: native-test # the GPU's kernels alone, compiled for the host
+	@set -x; $(TEST_ENV) $(GO_TEST) ./cuda
 
 test-race: build native-test ## The same under Go's race detector
-	$(TEST_ENV) $(GO_TEST) -race ./...
+	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race ./...
 
 lint: ## gofmt, go vet, go.mod, symbol check; golangci-lint and clang-format where installed
 	@unformatted=$$(gofmt -l $(GO_FILES)); [ -z "$$unformatted" ] || { echo "not gofmt-ed:"; echo "$$unformatted"; exit 1; }
-	go vet ./...
+	@$(CUDA_ENV) set -x; go vet ./...
 	@mkdir -p $(BUILD); diff=$$(go mod tidy -diff 2>$(BUILD)/tidy.log) || [ -n "$$diff" ] || \
 		echo "lint: go mod tidy -diff could not be checked (offline?), skipped: $$(tail -n 1 $(BUILD)/tidy.log)"; \
 		[ -z "$$diff" ] || { echo "go.mod or go.sum is not tidy; go mod tidy would change:"; echo "$$diff"; exit 1; }
@@ -106,7 +114,7 @@ BUNDLE := $(BUILD)/gpu-bundle/hetero-train
 gpu-bundle: ## Pack what proves and measures a GPU into build/hetero-train-gpu.tar.gz: unpack it there, run scripts/gpu_check.sh
 	@$(MAKE) --no-print-directory build CUDA=on
 	@rm -rf $(BUNDLE) && mkdir -p $(BUNDLE)/build $(BUNDLE)/tests/engine/train $(BUNDLE)/tests/engine/models
-	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -f $(BUNDLE)/build/lib/*_shim.so
+	@cp hetero-train LICENSE $(BUNDLE)/ && cp -r $(BUILD)/lib $(BUNDLE)/build/ && rm -rf $(BUNDLE)/build/lib/*_shim.so $(BUNDLE)/build/lib/*_fake.so* $(BUNDLE)/build/lib/fake_driver
 	@cp -r scripts configs $(BUNDLE)/ && cp -r engine/models/testdata $(BUNDLE)/tests/engine/models/
 	@go test -c -ldflags '-s -w $(LAZY)' -o $(BUNDLE)/tests/train.test ./engine/train
 	@strip --strip-unneeded $(BUNDLE)/build/lib/*.so*

@@ -14,7 +14,8 @@ type Driver struct{}
 
 var _ device.Counter = Driver{}
 
-const libraryName = "libhetero_cuda.so"
+// LibraryName is the file of the device's library.
+const LibraryName = "libhetero_cuda.so"
 
 // ErrNotBuilt is why a program without the device's library uses no GPU, on a machine that has none either.
 const ErrNotBuilt device.AbsentError = "cuda: this build contains no CUDA device"
@@ -28,29 +29,26 @@ func (d Driver) Open(index int, opts device.Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lib.Open(index, opts)
+	return opened(lib, index, opts)
 }
 
-// Count implements device.Counter.
-func (d Driver) Count() (int, error) {
-	lib, err := load()
+// Count implements device.Counter. The driver is asked itself where that can be done: the library brings cuDNN and cuBLAS, which are large.
+func (Driver) Count() (int, error) {
+	path, err := find()
 	if err != nil {
 		return 0, err
 	}
-	n, err := lib.Count()
+	n, asked, err := seen()
+	if err == nil && !asked {
+		var lib *native.Library
+		if lib, err = native.Load(path, nil); err == nil {
+			n, err = lib.Count()
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
 	return n, readEnvironment().check(n)
-}
-
-// Library is where the device's library was found and what is inside.
-func Library() (path, build string, err error) {
-	lib, err := load()
-	if err != nil {
-		return "", "", err
-	}
-	return lib.Path(), lib.Build(), nil
 }
 
 // Available says why no GPU can be used, nil if one can.
@@ -59,16 +57,28 @@ func Available() error {
 	return err
 }
 
-// load finds and loads the library, unless it is clear without it that there is no GPU: cuDNN and cuBLAS, which come with it, are large.
+// load finds and loads the library, unless the driver says that it would be of no use.
 func load() (*native.Library, error) {
-	if err := readEnvironment().hidden(); err != nil {
+	path, err := find()
+	if err != nil {
 		return nil, err
 	}
-	path, err := nativelib.Find(libraryName)
-	if err != nil {
-		return nil, notBuilt(err, driverFiles)
+	if _, _, err := seen(); err != nil {
+		return nil, err
 	}
 	return native.Load(path, nil)
+}
+
+// find finds the library, unless the environment hides all GPUs.
+func find() (string, error) {
+	if err := readEnvironment().hidden(); err != nil {
+		return "", err
+	}
+	path, err := nativelib.Find(LibraryName)
+	if err != nil {
+		return "", notBuilt(err, driverFiles)
+	}
+	return path, nil
 }
 
 // driverFiles are there where a driver is, on a machine of its own and in WSL.

@@ -76,7 +76,7 @@ func openDevice(kind string, p placement) (device.Device, error) {
 		dev, err := p.open(d.Driver)
 		if err == nil {
 			for _, why := range reasons {
-				passedOver(p.log, why)
+				p.passedOver(why)
 			}
 			return dev, nil
 		}
@@ -95,16 +95,18 @@ func openDevice(kind string, p placement) (device.Device, error) {
 	return nil, withCode(exitUsage, err)
 }
 
-// passedOver says why "auto" did not take a device.
-func passedOver(log *slog.Logger, why error) {
+// passedOver says why "auto" did not take a device. What is to be mended is a warning, of one rank of a machine.
+func (p placement) passedOver(why error) {
 	var absent device.AbsentError
 	switch {
 	case errors.Is(why, cuda.ErrNotBuilt):
-		log.Debug(why.Error())
+		p.log.Debug(why.Error())
 	case errors.As(why, &absent):
-		log.Info(absent.Error())
+		p.log.Info(absent.Error())
+	case p.localRank > 0:
+		p.log.Info("device.kind = \"auto\" leaves out a device", "reason", why)
 	default:
-		log.Warn("device.kind = \"auto\" leaves out a device", "reason", why)
+		p.log.Warn("device.kind = \"auto\" leaves out a device", "reason", why)
 	}
 }
 

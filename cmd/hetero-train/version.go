@@ -85,7 +85,7 @@ func parts() []part {
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
 		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
 		{Name: "null device", For: "planning and simulation", Available: true, Version: "computes nothing"},
-		reasonedPart("cuda", "NVIDIA GPUs", cuda.Available()), reasonedPart("nccl", "ranks on NVIDIA GPUs", nccl.Available())}
+		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), reasonedPart("nccl", "ranks on NVIDIA GPUs", nccl.Available())}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	nvml := part{Name: "nvml", For: "figures of NVIDIA GPUs", Reason: gpus.Reason()}

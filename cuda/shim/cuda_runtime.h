@@ -29,6 +29,7 @@ namespace shim {
 extern thread_local dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
 // Does work when it is its turn on the stream, at once without one; it pretends to take ns.
+bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
 constexpr int64_t kLaunch = 1000; // ns that a launch, copy or memset pretends to take
 void barrier();
@@ -64,7 +65,8 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorNoDevice = 100,
   cudaErrorNotReady = 600,
-  cudaErrorNotSupported = 801
+  cudaErrorNotSupported = 801,
+  cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };

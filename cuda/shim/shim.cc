@@ -259,9 +259,10 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   p->l2CacheSize = 1 << 20;
   return cudaSuccess;
 }
-cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char *cudaGetErrorName(cudaError_t e) {
-  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaError";
+  return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
+         : e == cudaErrorUnknown        ? "cudaErrorUnknown"
+                                        : "cudaError";
 }
 const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "out of memory" : "an error"; }
 cudaError_t cudaMalloc(void **p, size_t n) {

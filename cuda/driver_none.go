@@ -1,0 +1,19 @@
+//go:build !(cuda && cgo && linux)
+
+package cuda
+
+import (
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
+)
+
+// Binding is who asks the driver.
+const Binding = "leaves the driver to the device's library (built without -tags cuda, which make sets where it finds a CUDA toolkit)"
+
+// seen knows nothing.
+func seen() (count int, asked bool, err error) { return 0, false, nil }
+
+// opened opens a GPU in whatever context the library makes.
+func opened(lib *native.Library, index int, opts device.Options) (device.Device, error) {
+	return lib.Open(index, opts)
+}
