@@ -1,12 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"fmt"
-	"io"
 	"path/filepath"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,19 +37,7 @@ func newProfile(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "under 10 s: rougher figures")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output instead of the table")
 	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`DIR` for the two files; otherwise the experiment's folder configs")
-	for _, k := range []struct{ flag, key, kind, usage string }{
-		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
-		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
-		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
-	} {
-		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
-	}
-	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
-		a.overrides = append(a.overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
-		return nil
-	})
-	cmd.Flags().StringVar(&f.place.nodes, "nnodes", "", "`machines` that are profiled, each of which starts its own ranks")
-	cmd.Flags().StringVar(&f.place.nodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+	f.place.addTo(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {
 			return usageError("--output-dir: got an empty name, want a folder")
@@ -63,45 +47,11 @@ func newProfile(a *app) *cobra.Command {
 	return cmd
 }
 
-// profile resolves the configuration and measures, or starts the ranks that do.
+// profile measures, or starts the ranks that do.
 func (a *app) profile(ctx context.Context, f *profileFlags) error {
-	cfg, err := a.load()
-	if err != nil {
-		return err
-	}
-	place, err := findPlace(cfg, &f.place, a.env.environ)
-	if err != nil {
-		return err
-	}
-	setup, err := readLab(cfg, a.env)
-	if err != nil {
-		return err
-	}
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
-	level := a.logLevel
-	if place.Rank > 0 && level == "info" {
-		level = "warn"
-	}
-	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
-		return err
-	}
-	if place.Rank == 0 {
-		for _, w := range place.Warnings {
-			opts.log.Warn(w)
-		}
-	}
-	if place.Launch && place.LocalWorldSize > 1 {
-		return startRanks(ctx, opts)
-	}
-	ctx, release := withSignals(ctx, io.Discard, nil)
-	defer release()
-	p := &profiling{flags: f, job: &job{cfg: cfg, opts: opts, started: time.Now()}, model: a.modelToProfile(cfg)}
-	defer p.job.closeAll()
-	err = classify(ctx, p.run(ctx))
-	if err != nil {
-		p.job.team.abort(err)
-	}
-	return err
+	return a.onRanks(ctx, &f.place, func(ctx context.Context, j *job) error {
+		return (&profiling{flags: f, job: j, model: a.modelToProfile(j.cfg)}).run(ctx)
+	})
 }
 
 // modelToProfile is the model of which the score depends, "" where neither file nor flag has chosen one.

@@ -81,6 +81,7 @@ func newRoot(a *app) *cobra.Command {
 		newBalance(a),
 		newConfig(a),
 		tidied(newBench(a)),
+		tidied(newNCCL(a)),
 		tidied(newData(a)),
 		newAnalyze(a),
 		newCheckpoint(a),

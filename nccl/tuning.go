@@ -1,0 +1,209 @@
+package nccl
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Combination is how NCCL may carry an operation. Empty and 0 leave the choice to NCCL.
+type Combination struct {
+	Algo     string `json:"algo"`
+	Proto    string `json:"proto"`
+	Channels int    `json:"channels"` // as the cap on thread blocks
+}
+
+func (c Combination) String() string {
+	words := []string{cmp.Or(c.Algo, "any"), cmp.Or(c.Proto, "any")}
+	if c.Channels > 0 {
+		words = append(words, fmt.Sprintf("%d channels", c.Channels))
+	}
+	return strings.Join(words, ", ")
+}
+
+// Variables are a combination's settings, its channels apart; an empty one is taken back.
+func (c Combination) Variables() map[string]string {
+	return map[string]string{"NCCL_ALGO": c.Algo, "NCCL_PROTO": c.Proto}
+}
+
+// Combinations are those that are worth trying for all-reduce, NCCL's own choice first.
+func Combinations(channels []int) []Combination {
+	list := []Combination{{}}
+	for _, n := range channels {
+		if n > 0 {
+			list = append(list, Combination{Channels: n})
+		}
+		for _, algo := range []string{"Ring", "Tree"} {
+			for _, proto := range []string{"LL", "LL128", "Simple"} {
+				list = append(list, Combination{algo, proto, n})
+			}
+		}
+		list = append(list, Combination{"NVLS", "Simple", n}) // sums within NVLink switches
+	}
+	return list
+}
+
+// Trial is what one combination takes for one size.
+type Trial struct {
+	Combination
+	Bytes     int64   `json:"bytes"`
+	Seconds   float64 `json:"seconds"` // of the slowest rank
+	BusGBytes float64 `json:"bus_gbytes_per_second"`
+}
+
+// Fastest has the best trial of each size, ascending; the first listed of equal ones.
+func Fastest(trials []Trial) (best []Trial) {
+	for _, t := range trials {
+		at := slices.IndexFunc(best, func(b Trial) bool { return b.Bytes == t.Bytes })
+		switch {
+		case at < 0:
+			best = append(best, t)
+		case t.Seconds < best[at].Seconds:
+			best[at] = t
+		}
+	}
+	slices.SortFunc(best, func(a, b Trial) int { return cmp.Compare(a.Bytes, b.Bytes) })
+	return best
+}
+
+// worthwhile is by how much a combination must beat NCCL's own choice to be worth forcing: less is noise.
+const worthwhile = 0.97
+
+// Recommend is the combination with the least time over the sizes of gradient buckets, from to to bytes, if it is worth forcing. The
+// zero combination is NCCL's own choice.
+func Recommend(trials []Trial, from, to int64) (best Combination, gain float64) {
+	type sum struct {
+		seconds float64
+		sizes   int
+	}
+	sums, order, most := map[Combination]sum{}, []Combination(nil), 0
+	for _, t := range trials {
+		if t.Bytes < from || t.Bytes > to {
+			continue
+		}
+		if _, known := sums[t.Combination]; !known {
+			order = append(order, t.Combination)
+		}
+		s := sums[t.Combination]
+		sums[t.Combination] = sum{s.seconds + t.Seconds, s.sizes + 1}
+		most = max(most, s.sizes+1)
+	}
+	own, measured := sums[Combination{}]
+	if !measured || own.sizes < most {
+		return Combination{}, 1
+	}
+	least := own.seconds
+	for _, c := range order {
+		if s := sums[c]; s.sizes == most && s.seconds < least {
+			best, least = c, s.seconds
+		}
+	}
+	if least > worthwhile*own.seconds {
+		return Combination{}, 1
+	}
+	return best, own.seconds / least
+}
+
+// Table is a combination as a [nccl] table.
+func (c Combination) Table() string {
+	var b strings.Builder
+	b.WriteString("[nccl]\n")
+	for _, line := range []struct{ key, value string }{{"algo", c.Algo}, {"proto", c.Proto}} {
+		if line.value != "" {
+			fmt.Fprintf(&b, "%s = %q\n", line.key, line.value)
+		}
+	}
+	if c.Channels > 0 {
+		fmt.Fprintf(&b, "max_ctas = %d\n", c.Channels)
+	}
+	return b.String()
+}
+
+// TunerCSV is the fastest combination of each size in the format of NCCL's example tuner plugin. A size stands for those up to the middle, in
+// powers, between it and the next.
+func TunerCSV(best []Trial, nodes, ranks int) string {
+	var b strings.Builder
+	b.WriteString("# collective,min_bytes,max_bytes,algo,proto,channels,nNodes,nRanks,numPipeOps,regBuff\n")
+	from := int64(0)
+	for i, t := range best {
+		to := int64(1) << 40
+		if i+1 < len(best) {
+			to = middle(t.Bytes, best[i+1].Bytes)
+		}
+		if t.Algo != "" && t.Proto != "" { // else NCCL's own choice was the fastest
+			channels := t.Channels
+			if channels == 0 {
+				channels = -1
+			}
+			fmt.Fprintf(&b, "allreduce,%d,%d,%s,%s,%d,%d,%d,-1,-1\n", from, to-1, strings.ToLower(t.Algo), strings.ToLower(t.Proto), channels, nodes, ranks)
+		}
+		from = to
+	}
+	return b.String()
+}
+
+// middle is the power of two that is nearest to the geometric mean.
+func middle(a, b int64) int64 {
+	m := a
+	for m*m < a*b {
+		m *= 2
+	}
+	return m
+}
+
+// Pair is what two ranks measure between them.
+type Pair struct {
+	Ranks          [2]int  `json:"ranks"`
+	LatencySeconds float64 `json:"latency_seconds"` // of an all-reduce of one number
+	BusGBytes      float64 `json:"bus_gbytes_per_second"`
+}
+
+// mostRanks is up to how many ranks every pair is measured; of more a ring is.
+const mostRanks = 16
+
+// Pairs are those of a group that are measured.
+func Pairs(size int) (list [][2]int) {
+	if size > mostRanks {
+		for rank := range size {
+			list = append(list, [2]int{min(rank, (rank+1)%size), max(rank, (rank+1)%size)})
+		}
+		return list
+	}
+	for a := range size {
+		for b := a + 1; b < size; b++ {
+			list = append(list, [2]int{a, b})
+		}
+	}
+	return list
+}
+
+// slowShare is below which share of the median rank's bandwidth, each rank's over its best link, a rank is slow.
+const slowShare = 0.7
+
+// SlowRanks are those whose links are slow without exception: even the best is far below that of the median rank. A single slow pair makes
+// neither of its ranks slow.
+func SlowRanks(size int, pairs []Pair) (slow []int) {
+	best := make([]float64, size)
+	for _, p := range pairs {
+		for _, rank := range p.Ranks {
+			best[rank] = max(best[rank], p.BusGBytes)
+		}
+	}
+	whole := median(slices.Clone(best))
+	for rank, b := range best {
+		if b < slowShare*whole {
+			slow = append(slow, rank)
+		}
+	}
+	return slow
+}
+
+// median is the upper one of an even number; it sorts the list.
+func median(list []float64) float64 {
+	if len(list) == 0 {
+		return 0
+	}
+	slices.Sort(list)
+	return list[len(list)/2]
+}
