@@ -58,6 +58,7 @@ var peaks = []struct {
 }{
 	{device.PeakF32, "f32 multiply-adds", "f32_gflops", "GFLOP/s"},
 	{device.PeakBF16, "bf16 dot products", "bf16_gflops", "GFLOP/s"},
+	{device.PeakF16, "f16 dot products", "f16_gflops", "GFLOP/s"},
 	{device.PeakRead, "memory read", "read_gbytes_per_second", "GB/s"},
 	{device.PeakWrite, "memory write", "write_gbytes_per_second", "GB/s"},
 	{device.PeakCopy, "memory copy (read + written)", "copy_gbytes_per_second", "GB/s"},

@@ -38,7 +38,8 @@ func newBenchOps(a *app) *cobra.Command {
 		Short: "Time every op of a model against the limits of the hardware",
 		Long: `Time every op of one training step. The limit of an op is the longer of its arithmetic at the peak and its
 memory traffic (every operand once) at the bandwidth of a copy, both measured in the same run. Operands that stay in
-a cache can be faster than that limit.`,
+a cache can be faster than that limit. On a GPU, times come from its own clock; an op of less than about 10 us shows
+what it takes to launch it instead.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: noArguments,
@@ -106,8 +107,11 @@ func (b *benchmark) timeOps(limits map[device.Peak]float64) ([]opTime, error) {
 
 // arithmeticPeak is the peak of the type that an op multiplies in: that of its first operand.
 func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]float64) float64 {
-	if len(l.In) > 0 && l.In[0].DType == tensor.BF16 && limits[device.PeakBF16] > 0 {
-		return limits[device.PeakBF16]
+	narrow := map[tensor.DType]device.Peak{tensor.BF16: device.PeakBF16, tensor.F16: device.PeakF16}
+	if len(l.In) > 0 {
+		if peak := limits[narrow[l.In[0].DType]]; peak > 0 {
+			return peak
+		}
 	}
 	return limits[device.PeakF32]
 }

@@ -12,6 +12,7 @@ const (
 	PeakRead                  // reading memory far beyond the caches, bytes/s
 	PeakCopy                  // copying it, bytes read and written/s
 	PeakWrite                 // writing it, bytes/s
+	PeakF16                   // as PeakBF16, of f16
 )
 
 // PeakMeasurer is what devices implement that can measure their own limits, with all their threads.

@@ -275,6 +275,7 @@ typedef enum ht_peak {
   HT_PEAK_READ_BYTES = 3, /* reading memory far beyond the caches, bytes/s */
   HT_PEAK_COPY_BYTES = 4, /* copying, read + written bytes/s */
   HT_PEAK_WRITE_BYTES = 5,
+  HT_PEAK_F16_FLOPS = 6, /* as bf16, of f16 */
 } ht_peak;
 
 #define HT_MAX_MARKS 1024

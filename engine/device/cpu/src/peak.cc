@@ -151,6 +151,7 @@ double measure_peak(int32_t what, double seconds) {
   case HT_PEAK_BF16_FLOPS:
     if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
     return measure_flops(l.bf16, seconds, threads);
+  case HT_PEAK_F16_FLOPS: throw Unsupported("measure_peak: no f16 dot products on a CPU");
   case HT_PEAK_READ_BYTES:
   case HT_PEAK_COPY_BYTES:
   case HT_PEAK_WRITE_BYTES: return measure_bytes(l, what, seconds, threads);
