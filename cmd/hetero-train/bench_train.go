@@ -40,7 +40,7 @@ func (f *modelFlags) add(cmd *cobra.Command, env environment) {
 	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
 	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
 	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples of a step")
-	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16`")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16|fp16`")
 	cmd.Flags().IntVar(&f.steps, "steps", 10, "steps that are timed")
 	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "steps before them")
 	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches of a step")

@@ -133,8 +133,11 @@ func measuredPeak(dev device.Device, precision tensor.DType) float64 {
 
 // peakOf is the limit that a network of this precision works against.
 func peakOf(dev device.Device, precision tensor.DType) device.Peak {
-	if precision == tensor.BF16 && dev.Info().FastBF16 {
+	switch {
+	case precision == tensor.BF16 && dev.Info().FastBF16:
 		return device.PeakBF16
+	case precision == tensor.F16 && dev.Info().Kind == "cuda":
+		return device.PeakF16
 	}
 	return device.PeakF32
 }
@@ -186,7 +189,10 @@ func (c *console) StepDone(r *train.StepRecord) {
 		c.bar.SetTotal(max(r.Total, r.Step+1), false) // the bar would go at its end; a changed batch size changes the total
 		c.bar.SetCurrent(r.Step)
 	}
-	if !r.Updated {
+	switch {
+	case r.Lowered:
+		fmt.Fprintf(c.out, "step %s | skipped: the gradient leaves the range of f16, the loss scale is lowered to %.0f (%d skipped so far)\n", stepOf(r), r.Scale/2, r.Skipped)
+	case !r.Updated:
 		fmt.Fprintf(c.out, "step %s | skipped: the gradient is not finite (%d skipped so far)\n", stepOf(r), r.Skipped)
 	}
 	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {

@@ -124,7 +124,7 @@ func describeDevice(d device.Driver, index int) deviceChoice {
 		return choice
 	}
 	choice.Available, choice.Name, choice.Model, choice.ISA, choice.Threads, choice.MemoryBytes = true, info.Name, info.Model, info.ISA, info.Threads, info.MemoryBytes
-	for _, name := range []string{"f32", "bf16"} {
+	for _, name := range []string{"f32", "bf16", "fp16"} {
 		if _, err := precisionFor(name, info); err == nil {
 			choice.Precisions = append(choice.Precisions, name)
 		}

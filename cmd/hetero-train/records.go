@@ -80,6 +80,7 @@ func (o *records) StepDone(r *train.StepRecord) {
 	m, n := &o.record, float64(r.Samples)
 	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
 	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = r.Loss/n, float64(r.Top1)/n, r.Rate, r.GradNorm, !r.Updated
+	m.LossScale = r.Scale
 	for rank, w := range o.writers {
 		own := &r.Ranks[rank]
 		t := &own.Times

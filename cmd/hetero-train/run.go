@@ -143,6 +143,8 @@ func precisionFor(name string, info device.Info) (tensor.DType, error) {
 	switch {
 	case name == "bf16", name == "auto" && info.FastBF16:
 		return tensor.BF16, nil
+	case name == "fp16" && (info.Kind == "cuda" || info.Kind == "reference"), name == "auto" && info.Kind == "cuda":
+		return tensor.F16, nil
 	case name == "f32", name == "auto":
 		return tensor.F32, nil
 	}

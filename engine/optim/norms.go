@@ -111,8 +111,8 @@ func (n *Norms) After(s device.Stream) error {
 	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride}, device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
 }
 
-// Result is the norms, in the order of the flat buffer, once the stream is done; valid until the next After.
-func (n *Norms) Result() []ParamNorms {
+// Result is the norms, in the order of the flat buffer, once the stream is done; valid until the next After. unscale undoes the loss scale.
+func (n *Norms) Result(unscale float64) []ParamNorms {
 	mem, at := n.host.Host(), int64(0)
 	for i, chunks := range n.chunks {
 		norm := func(kind int64) float64 {
@@ -122,7 +122,7 @@ func (n *Norms) Result() []ParamNorms {
 			}
 			return math.Sqrt(sum)
 		}
-		n.all[i].Gradient, n.all[i].Weight, n.all[i].Update = norm(0), norm(1), norm(2)
+		n.all[i].Gradient, n.all[i].Weight, n.all[i].Update = norm(0)*unscale, norm(1), norm(2)
 		at += (int64(chunks)*8 + 63) / 64 * 64
 	}
 	return n.all

@@ -32,10 +32,10 @@ func TestNormsAreThoseOfEachParameter(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := b.read(b.state.Values)
-	if len(n.Result()) != 3 {
-		t.Fatalf("got %d parameters, want 3", len(n.Result()))
+	if len(n.Result(1)) != 3 {
+		t.Fatalf("got %d parameters, want 3", len(n.Result(1)))
 	}
-	for i, got := range n.Result() {
+	for i, got := range n.Result(1) {
 		size := int(b.state.Params.Params[i].Spec.Shape.Elements())
 		change := make([]float64, size)
 		for j := range change {

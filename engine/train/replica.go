@@ -26,7 +26,7 @@ type ReplicaOptions struct {
 	Classes        int
 	ImageSize      int // height = width, pixels
 	Mean, Std      [3]float32
-	Compute        tensor.DType // of activations: F32, BF16 (F64 on the reference device)
+	Compute        tensor.DType // of activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
 	GhostGroup     int          // samples of a BatchNorm group, 0 = the whole micro-batch
 	BatchSize      int          // global, samples of an optimizer step
 	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
@@ -62,9 +62,10 @@ type Replica struct {
 	params *plan.Params // their layout
 	state  *plan.State
 	optim  *optim.Optimizer
-	mean   *optim.Average // nil: no averages
-	norms  *optim.Norms   // nil: parameters are not measured
-	stream device.Stream  // while recorder records, it stands in for plain
+	mean   *optim.Average   // nil: no averages
+	norms  *optim.Norms     // nil: parameters are not measured
+	scale  *optim.LossScale // nil: there is none
+	stream device.Stream    // while recorder records, it stands in for plain
 	arena  device.Buffer
 	feed   *feed  // nil where streams do not run behind the caller: batches go where they are read
 	now    *share // what is trained with
@@ -109,6 +110,9 @@ func (c *closer) close() error {
 // NewReplica builds graphs and plans, allocates all memory and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
 	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shelf: newShelf()}
+	if opts.Compute == tensor.F16 {
+		r.scale = optim.NewLossScale()
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, r.Close())

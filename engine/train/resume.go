@@ -51,6 +51,11 @@ func (r *run) restore(s checkpoint.State) error {
 	r.replaced, r.result.Replaced = int(s.Counters["epoch_replaced"]), s.Counters["replaced"]
 	r.savedStep = s.Step
 	r.Replica.optim.SetSteps(int(s.Optimizer.Scalars["steps"]))
+	if to, from := r.Replica.scale, s.LossScale; to != nil && from != nil {
+		if err := to.Set(float64(from.Scale), from.GoodSteps); err != nil {
+			return fmt.Errorf("checkpoint of step %d: %w", s.Step, err)
+		}
+	}
 	if raw, ok := s.Extra[loopKey]; ok {
 		var last lastResults
 		if err := json.Unmarshal(raw, &last); err != nil {

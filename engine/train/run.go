@@ -264,8 +264,10 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	if out.Updated {
 		r.nanRow = 0
 	} else {
-		r.nanRow++
 		r.result.Skipped++
+		if !out.Lowered { // else the next step has a lower scale
+			r.nanRow++
+		}
 	}
 	r.record = StepRecord{StepResult: out, Ranks: ranks, Shares: r.peers().shares(), Changed: r.changed, Step: r.step, Total: r.end, Epoch: int(at / r.epochSteps),
 		EpochStep: int(at%r.epochSteps) + 1, EpochSteps: int(r.epochSteps), Rate: rate, Skipped: r.result.Skipped, Time: time.Now()}

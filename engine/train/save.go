@@ -155,6 +155,9 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	state.Best = r.result.Best
 	state.Optimizer = checkpoint.OptimizerState{Name: r.Replica.opts.Optimizer.Name,
 		Scalars: map[string]checkpoint.Float{"steps": checkpoint.Float(r.Replica.optim.Steps())}}
+	if s := r.Replica.scale; s != nil {
+		state.LossScale = &checkpoint.LossScale{Scale: checkpoint.Float(s.Scale), GoodSteps: s.GoodSteps}
+	}
 	state.Counters = map[string]int64{"skipped_steps": r.result.Skipped, "roll_backs": r.result.RollBacks, "nan_row": int64(r.nanRow),
 		"replaced": r.result.Replaced, "epoch_replaced": int64(r.replaced)}
 	last, err := json.Marshal(lastResults{Loss: checkpoint.Float(r.result.LastLoss), Eval: r.result.LastEval, EvalOwed: r.evalOwed, Stopping: r.stopping})

@@ -38,6 +38,8 @@ type StepResult struct {
 	Sums                        // of this rank's samples
 	GradNorm float64            // of the gradient of the mean loss, before clipping
 	Updated  bool               // false: the norm was not finite and nothing was updated
+	Scale    float64            // of the loss; 1 without one
+	Lowered  bool               // not updated because of the scale, which is lower now
 	Norms    []optim.ParamNorms // of single parameters, in a step that measures them; else nil
 	Times    StepTimes
 	Buckets  int   // sums of gradients over ranks
@@ -228,7 +230,8 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 			return err
 		}
 	}
-	if err := r.optim.Step(r.stream, rate, 1); err != nil {
+	out.Scale = r.lossScale()
+	if err := r.optim.Step(r.stream, rate, 1/out.Scale); err != nil {
 		return err
 	}
 	if measure {
@@ -253,8 +256,11 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 		return fmt.Errorf("update: %w", err)
 	}
 	out.GradNorm, out.Updated = r.optim.Result()
+	if r.scale != nil {
+		out.Lowered = r.scale.Update(out.Updated)
+	}
 	if measure {
-		out.Norms = r.norms.Result()
+		out.Norms = r.norms.Result(1 / out.Scale)
 	}
 	if r.recorder != nil {
 		r.recorder.Step()
@@ -262,11 +268,19 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 	return nil
 }
 
+// lossScale is the factor of this step's gradients, a power of two.
+func (r *Replica) lossScale() float64 {
+	if r.scale == nil {
+		return 1
+	}
+	return r.scale.Scale
+}
+
 // begin makes the working copies of the parameters and sets what holds for the whole step. Dropout depends on the
 // epoch and the sample, not on the step.
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
-	if err := r.now.train.setScale(r.stream, 1/float64(r.opts.BatchSize), key); err != nil {
+	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.BatchSize), key); err != nil {
 		return err
 	}
 	if err := r.now.train.plan.Prepare(r.stream); err != nil {

@@ -158,7 +158,7 @@ func TestResumedRunIsBitEqualToOneThatNeverStopped(t *testing.T) {
 		o.Accumulation = 2
 		o.Optimizer = optim.Options{Name: "adamw", Beta1: 0.9, Beta2: 0.999, Eps: 1e-8, WeightDecay: 0.05, ClipNorm: 0.5}
 		return o
-	}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2)} {
+	}(), "frozen layers": frozenOptions(), "averaged weights": averagedOptions(2), "f16": halfOptions()} {
 		t.Run(name, func(t *testing.T) {
 			whole := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
 			if whole.err != nil || whole.result.Steps != testSteps || len(whole.losses) != testSteps {
