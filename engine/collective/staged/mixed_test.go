@@ -1,0 +1,215 @@
+//go:build cgo && linux
+
+package staged
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/collective/local"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// gpu opens the GPU device compiled for the host, and says where libraries are: a test binary lies elsewhere than the program.
+func gpu(t *testing.T) device.Device {
+	t.Helper()
+	dir := os.Getenv(nativelib.DirVariable)
+	if dir == "" {
+		dir = "../../../build/lib"
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(nativelib.DirVariable, dir)
+	file := filepath.Join(dir, "libhetero_cuda_shim.so")
+	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skipf("no %s: run make native-test first", file)
+	}
+	lib, err := native.Load(file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := lib.Open(0, device.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dev
+}
+
+// rank is one of a mixed group.
+type rank struct {
+	dev    device.Device
+	comm   collective.Communicator
+	stream device.Stream
+}
+
+const mixedRanks = 3
+
+// TestGPUAndCPURanksGetTheSameBits: over every communicator of the host ranks 0 and 2 have their buckets in the memory of a GPU, rank 1 has
+// them in the host's; steps overlap.
+func TestGPUAndCPURanksGetTheSameBits(t *testing.T) {
+	devs := [mixedRanks]device.Device{gpu(t), reference.New(), gpu(t)}
+	want := mixedRun(t, [mixedRanks]device.Device{reference.New(), reference.New(), reference.New()}, overLocal(t))
+	for name, open := range map[string]func(*testing.T) []collective.Communicator{"local": overLocal, "shm": overSharedMemory, "gloo": overGloo} {
+		t.Run(name, func(t *testing.T) {
+			got := mixedRun(t, devs, open(t))
+			for r := range got {
+				if !bytes.Equal(got[r], want[r]) {
+					t.Errorf("rank %d: got other bits than ranks that are all on the host", r)
+				}
+			}
+		})
+	}
+}
+
+func overLocal(t *testing.T) (list []collective.Communicator) {
+	comms, err := local.New(mixedRanks, local.Options{Timeout: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range comms {
+		list = append(list, c)
+	}
+	return list
+}
+
+// joined connects all ranks at once.
+func joined[C collective.Communicator](t *testing.T, connect func(ctx context.Context, r int) (C, error)) []collective.Communicator {
+	return collectivetest.GroupOf(collectivetest.Connected(t, mixedRanks, connect), nil).Comms
+}
+
+func overSharedMemory(t *testing.T) []collective.Communicator {
+	if err := shm.Available(); err != nil {
+		t.Skip(err)
+	}
+	address := shm.NewAddress()
+	return joined(t, func(ctx context.Context, r int) (*shm.Communicator, error) {
+		return shm.Connect(ctx, shm.Config{Rank: r, Size: mixedRanks, Address: address, Timeout: time.Minute})
+	})
+}
+
+func overGloo(t *testing.T) []collective.Communicator {
+	if err := gloo.Available(); err != nil {
+		t.Skip(err)
+	}
+	board := collectivetest.NewBoard()
+	return joined(t, func(ctx context.Context, r int) (*gloo.Communicator, error) {
+		return gloo.Connect(ctx, gloo.Config{Rank: r, Size: mixedRanks, Control: collectivetest.Seat{Board: board, Rank: r}, RankOf: collectivetest.LostRank,
+			Name: "mixed", Host: "127.0.0.1", Timeout: time.Minute})
+	})
+}
+
+// mixedRun does the same steps of four buckets on every rank, and answers each one's memory afterwards.
+func mixedRun(t *testing.T, devs [mixedRanks]device.Device, comms []collective.Communicator) [][]byte {
+	t.Helper()
+	out := make([][]byte, mixedRanks)
+	var wg sync.WaitGroup
+	for r, dev := range devs {
+		wg.Go(func() {
+			one := rank{dev: dev, comm: comms[r]}
+			needs, err := Needs(dev)
+			if err == nil && needs != (dev.Info().Kind == "cuda") {
+				t.Errorf("rank %d: Needs on %s: got %v", r, dev.Info().Name, needs)
+			}
+			if err == nil && needs {
+				one.comm, err = New(comms[r], dev)
+			}
+			if err == nil {
+				one.stream, err = dev.NewStream()
+			}
+			if err == nil {
+				out[r], err = one.steps(t.Context(), r)
+			}
+			if err != nil {
+				t.Errorf("rank %d: %v", r, err)
+			}
+			if err := one.comm.Close(); err != nil {
+				t.Errorf("rank %d: close: %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	return out
+}
+
+// steps sums, gathers and scatters parts of one buffer, with events as a training step has them.
+func (r rank) steps(ctx context.Context, number int) ([]byte, error) {
+	const n = 30_000 // f32
+	memory, err := r.dev.Alloc(4 * n)
+	if err != nil {
+		return nil, err
+	}
+	host, err := r.dev.AllocHost(4 * n)
+	if err != nil {
+		return nil, err
+	}
+	data := rand.New(rand.NewPCG(7, uint64(number)))
+	for i := range n {
+		bits := math.Float32bits(float32(data.NormFloat64()))
+		copy(host.Host()[4*i:], []byte{byte(bits), byte(bits >> 8), byte(bits >> 16), byte(bits >> 24)})
+	}
+	if err := errors.Join(r.stream.Copy(device.Whole(memory), device.Whole(host)), r.stream.Sync()); err != nil {
+		return nil, err
+	}
+	part := func(from, to int64) device.Region {
+		return device.Region{Buffer: memory, Offset: 4 * from, Bytes: 4 * (to - from)}
+	}
+	var events [5][2]device.Event
+	for i := range events {
+		for k := range events[i] {
+			if events[i][k], err = r.dev.NewEvent(); err != nil {
+				return nil, err
+			}
+		}
+	}
+	ops := []collective.Op{
+		collective.AllReduce{Name: "bucket 0", Buffer: part(0, 20_000), DType: tensor.F32, After: events[0][0], Done: events[0][1]},
+		collective.AllReduce{Name: "bucket 1", Buffer: part(20_000, 24_000), DType: tensor.BF16, After: events[1][0], Done: events[1][1]},
+		collective.AllGather{Name: "parts", Buffer: part(0, 9_000), DType: tensor.F32, Counts: []int64{1_000, 0, 8_000}, After: events[2][0], Done: events[2][1]},
+		collective.Broadcast{Name: "root", Buffer: part(24_000, 30_000), Root: 2, After: events[3][0], Done: events[3][1]},
+		collective.AllReduce{Name: "largest", Buffer: part(9_000, 12_000), DType: tensor.F32, Reduce: collective.Max, After: events[4][0], Done: events[4][1]},
+	}
+	for range 3 {
+		for i, op := range ops {
+			if err := errors.Join(events[i][0].Reset(), events[i][1].Reset(), r.comm.Enqueue(op)); err != nil {
+				return nil, err
+			}
+		}
+		for i := range ops { // what a pass does: a bucket is ready, later its sum is used
+			if err := r.stream.Record(events[i][0]); err != nil {
+				return nil, err
+			}
+		}
+		for i := range ops {
+			if err := events[i][1].WaitHost(time.Minute); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := errors.Join(r.comm.Sync(ctx), r.stream.Copy(device.Whole(host), device.Whole(memory)), r.stream.Sync()); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(host.Host()), nil
+}
