@@ -1,6 +1,6 @@
 // Package collective is the contract between the engine and whatever moves data between ranks: goroutines of one
-// process (package local), shared memory of one host (package shm), Gloo between hosts (package gloo), or these two together
-// (package hosts).
+// process (package local), shared memory of one host (package shm), Gloo between hosts (package gloo), these two together
+// (package hosts), or NCCL between GPUs (package nccl of this module). Package staged puts any of the former behind a GPU.
 //
 // # Use
 //
@@ -21,7 +21,8 @@
 //
 // Values are reduced in an order that is fixed by where ranks are, whatever arrives first: as a rule that of ranks,
 // ((x0 + x1) + x2) + …; in package hosts those of a host first, (x0 + x1) + (x2 + x3). Sums of bf16 are accumulated in
-// f32 and rounded once, to nearest even; in package hosts once within a host and once between hosts. Every rank receives
+// f32 and rounded once, to nearest even; in package hosts once within a host and once between hosts. NCCL takes an order of its
+// own, that of its rings and trees, and may round bf16 at every hop. Every rank receives
 // the same bits, and two runs with ranks in the same places give the same bits. Sums of integers wrap. Max and Min keep
 // the earlier of equal values, and a NaN wins over every number, so that a rank that has diverged is seen.
 //
