@@ -53,6 +53,19 @@ func loadShim(t *testing.T) *native.Library {
 	return lib
 }
 
+// captured is a device all of whose programs must have become graphs.
+type captured struct {
+	device.Device
+	t conformance.TB
+}
+
+func (d captured) Close() error {
+	if notes := d.Device.(device.Noting).Notes(); notes != "" {
+		d.t.Errorf("the device notes: %s", notes)
+	}
+	return d.Device.Close()
+}
+
 // TestKernelsConformOnTheHost: the very kernels of the GPU, their threads as fibers.
 func TestKernelsConformOnTheHost(t *testing.T) {
 	lib := loadShim(t)
@@ -62,7 +75,7 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return dev
+		return captured{dev, t}
 	}
 	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}})
 }

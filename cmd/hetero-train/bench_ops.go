@@ -60,7 +60,7 @@ what it takes to launch it instead.`,
 		if err != nil {
 			return withCode(exitDevice, err)
 		}
-		if _, err := b.run(c.Context(), func(train.StepResult) {}); err != nil { // real data and parameters are in place then
+		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil { // real data and parameters are in place then
 			return withCode(exitDevice, err)
 		}
 		ops, err := b.timeOps(limits)

@@ -122,20 +122,22 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 	return b, nil
 }
 
-// run times the steps and the first one of the warm-up.
-func (b *benchmark) run(ctx context.Context, each func(train.StepResult)) (first time.Duration, err error) {
+// run trains steps and tells of each behind the warm-up, with the time from its beginning to the next one's. first is the time of the very first.
+func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for i := range b.flags.warmup + b.flags.steps {
+		begun := time.Now()
 		r, err := b.replica.Step(ctx, b.loader, 0.01)
 		if err != nil {
 			return first, err
 		}
+		took := time.Since(begun)
 		if i == 0 {
-			first = r.Times.Total()
+			first = took
 		}
 		if i >= b.flags.warmup {
-			each(r)
+			each(r, took)
 		}
 	}
 	return first, nil
@@ -164,7 +166,8 @@ func newBenchTrain(a *app) *cobra.Command {
 			}
 		}
 		var steps []train.StepResult
-		first, err := b.run(cmd.Context(), func(r train.StepResult) { steps = append(steps, r) })
+		var took []time.Duration
+		first, err := b.run(cmd.Context(), func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) })
 		if err != nil {
 			return withCode(exitDevice, err)
 		}
@@ -174,7 +177,7 @@ func newBenchTrain(a *app) *cobra.Command {
 				return err
 			}
 		}
-		return b.report(a, steps, first, peak, traced)
+		return b.report(a, steps, took, first, peak, traced)
 	}
 	return cmd
 }
@@ -188,11 +191,12 @@ func measurePeak(m device.PeakMeasurer, what device.Peak) (float64, error) {
 	return v, err
 }
 
-func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration, peak float64, traced *tracedSteps) error {
-	totals := make([]time.Duration, len(steps))
+func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duration, first time.Duration, peak float64, traced *tracedSteps) error {
+	totals := slices.Clone(took)
 	var sum train.StepTimes
+	var between time.Duration
 	for i, s := range steps {
-		totals[i] = s.Times.Total()
+		between += took[i] - s.Times.Total()
 		sum.Data += s.Times.Data
 		sum.Forward += s.Times.Forward
 		sum.Backward += s.Times.Backward
@@ -211,6 +215,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration
 		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak / 1e9, "peak_memory_bytes": peakBytes,
 		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
 		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
+		"between_seconds": mean(between),
 		"final_loss": steps[len(steps)-1].Loss / float64(steps[len(steps)-1].Samples),
 	} {
 		out[key] = v
@@ -218,6 +223,10 @@ func (b *benchmark) report(a *app, steps []train.StepResult, first time.Duration
 	out["share_of_peak"] = nil // of a device that cannot measure its peak
 	if peak > 0 {
 		out["share_of_peak"] = flops / median.Seconds() / peak
+	}
+	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
+		out["device_notes"] = n.Notes()
+		fmt.Fprintf(a.env.stderr, "warning: device %s: %s\n", out["device"], n.Notes())
 	}
 	if traced != nil {
 		out["trace"] = traced

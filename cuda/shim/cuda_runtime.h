@@ -1,7 +1,7 @@
 // cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
 //
 // A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. A stream is a thread that comes
-// later. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
+// later, and a captured graph what it was to do. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
 // memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run.
 #pragma once
 
@@ -66,6 +66,7 @@ enum cudaError_t {
   cudaErrorNoDevice = 100,
   cudaErrorNotReady = 600,
   cudaErrorNotSupported = 801,
+  cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorUnknown = 999
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <vector>
 
 namespace {
 
@@ -19,6 +20,18 @@ void nap() {
   nanosleep(&t, nullptr);
 }
 
+} // namespace
+
+struct shimGraph {
+  struct Work {
+    int64_t takes;
+    std::function<void()> does;
+  };
+  std::vector<Work> work;
+};
+
+namespace {
+
 struct Stream final : shimStream {
   std::mutex mutex;
   std::condition_variable changed;
@@ -26,6 +39,7 @@ struct Stream final : shimStream {
   bool closing = false;
   std::atomic<bool> closed{false}, stuck{false}; // stuck: waits for a word
   int64_t ns = 0;                                // the pretended time; its thread's
+  shimGraph *captures = nullptr;                 // what is enqueued goes there
   std::thread thread{[this] { serve(); }};
 
   void serve() {
@@ -41,6 +55,7 @@ struct Stream final : shimStream {
     }
   }
   void enqueue(int64_t takes, std::function<void()> f) override {
+    if (captures) return captures->work.push_back({takes, std::move(f)});
     const std::lock_guard<std::mutex> lock(mutex);
     work.push_back([this, takes, f = std::move(f)] {
       f();
@@ -80,6 +95,8 @@ struct shimEvent {
 };
 
 namespace {
+
+thread_local cudaStream_t capturing = nullptr; // on this thread, which may neither wait nor allocate meanwhile
 
 std::mutex streams_mutex;
 std::set<Stream *> streams;
@@ -140,7 +157,35 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
   return delete own(s), cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return shim::lost() ? cudaErrorUnknown : cudaSuccess; }
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+  if (!s || own(s)->captures) return cudaErrorInvalidValue;
+  capturing = s;
+  return own(s)->captures = new shimGraph, cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
+  *g = own(s)->captures;
+  own(s)->captures = nullptr;
+  capturing = nullptr;
+  return *g ? cudaSuccess : cudaErrorInvalidValue;
+}
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long) {
+  return *e = new shimGraph(*g), cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
+  for (const auto &w : e->work) s->enqueue(w.takes, w.does);
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
+
+cudaError_t cudaMalloc(void **p, size_t n) {
+  if (capturing) return cudaErrorStreamCaptureUnsupported;
+  *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
+  return *p ? cudaSuccess : cudaErrorMemoryAllocation;
+}
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  if (capturing) return cudaErrorStreamCaptureUnsupported;
   if (s && !shim::lost()) own(s)->drain();
   return cudaGetLastError();
 }
@@ -148,6 +193,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 cudaError_t cudaFree(void *p) { return drain_all(), std::free(p), cudaSuccess; }
 cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
+  if (capturing) return cudaErrorStreamCaptureUnsupported;
   return std::memmove(dst, src, n), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind, cudaStream_t s) {
@@ -162,6 +208,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEven
 cudaError_t cudaEventDestroy(cudaEvent_t e) { return e->wait(), delete e, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (shim::lost()) return cudaErrorUnknown;
+  if (capturing) return cudaErrorStreamCaptureUnsupported;
   e->pending++;
   shim::enqueue(s, 0, [=] {
     if (s) e->ns = own(s)->ns;

@@ -19,6 +19,7 @@ struct ht_device {
   cudaDeviceProp facts;
   ht_identity identity;
   Account account;
+  Notes notes;
 };
 struct ht_stream {
   ht_device *device;
@@ -58,6 +59,10 @@ void cuda_info(const ht_device *d, ht_info *info) {
 void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
   *allocated = d->account.allocated();
   *peak = d->account.peak();
+}
+
+void cuda_notes(const ht_device *d, char *text, size_t text_bytes) {
+  if (text_bytes > 0) std::snprintf(text, text_bytes, "%s", d->notes.text().c_str());
 }
 
 void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
@@ -106,7 +111,7 @@ ht_status cuda_program_create(ht_device *d, const ht_step *steps, int32_t count,
                               ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    *program = new ht_program(steps, count);
+    *program = new ht_program(steps, count, d->notes);
   });
 }
 
@@ -272,6 +277,7 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
     a.event_complete = cuda_event_complete;
     a.stream_mark = cuda_stream_mark;
     a.stream_between = cuda_stream_between;
+    a.notes = cuda_notes;
     a.count = cuda_count;
     a.identity = cuda_identity;
     return a;

@@ -5,18 +5,31 @@
 
 namespace hetero {
 
-Program::Program(const ht_step *steps, int32_t count) : steps_(steps, count) {
-  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "a program's event");
+void Notes::add(const std::string &text) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (text_.find(text) != std::string::npos) return;
+  text_ += (text_.empty() ? "" : "; ") + text;
+}
+
+std::string Notes::text() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return text_;
+}
+
+Program::Program(const ht_step *steps, int32_t count, Notes &notes) : steps_(steps, count), notes_(notes) {
+  for (const Step &s : steps_.list) records_ = records_ || s.kind == HT_STEP_RECORD;
+  if (records_) check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "a program's event");
 }
 
 Program::~Program() {
   if (graph_) cudaGraphExecDestroy(graph_);
-  cudaEventDestroy(done_);
+  if (done_) cudaEventDestroy(done_);
 }
 
 // Who waits for an event of this run must not take the previous run's completion for it, nor must the previous run still be about
 // to write it.
 void Program::announce() {
+  if (!records_) return;
   check(cudaEventSynchronize(done_), "the last run of a program");
   for (const Step &s : steps_.list)
     if (s.kind == HT_STEP_RECORD) s.event->impl.announce();
@@ -51,26 +64,26 @@ void Program::enqueue_all(cudaStream_t stream) {
   }
 }
 
-// Makes the graph; false where the driver cannot capture, and then the steps are enqueued one by one.
-bool Program::capture(cudaStream_t stream) {
+// Makes the graph. Where that fails the steps are enqueued one by one, run after run, and the device says so.
+void Program::capture(cudaStream_t stream) {
   captured_ = true;
-  if (cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal) != cudaSuccess) return cudaGetLastError(), false;
   cudaGraph_t graph = nullptr;
   try {
-    enqueue_all(stream);
-  } catch (const std::exception &) { // enqueued one by one, it says so again if it is no matter of capturing
-    cudaStreamEndCapture(stream, &graph);
-    if (graph) cudaGraphDestroy(graph);
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
+    try {
+      enqueue_all(stream);
+    } catch (...) {
+      cudaStreamEndCapture(stream, &graph);
+      throw;
+    }
+    check(cudaStreamEndCapture(stream, &graph), "end");
+    check(cudaGraphInstantiate(&graph_, graph, 0), "instantiate");
+  } catch (const std::exception &e) {
+    graph_ = nullptr;
     cudaGetLastError();
-    return false;
+    notes_.add("steps are started one by one, since a graph of them could not be captured: " + std::string(e.what()));
   }
-  if (cudaStreamEndCapture(stream, &graph) != cudaSuccess) return cudaGetLastError(), false;
-  const cudaError_t made = cudaGraphInstantiate(&graph_, graph, 0);
-  cudaGraphDestroy(graph);
-  if (made == cudaSuccess) return true;
-  graph_ = nullptr;
-  cudaGetLastError();
-  return false;
+  if (graph) cudaGraphDestroy(graph);
 }
 
 void Program::run(cudaStream_t stream) {
@@ -80,7 +93,7 @@ void Program::run(cudaStream_t stream) {
       check(cudaGraphLaunch(graph_, stream), "graph");
     else
       enqueue_all(stream);
-    check(cudaEventRecord(done_, stream), "the end of a program");
+    if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
   });
 }
 
@@ -103,7 +116,7 @@ void Program::run_timed(cudaStream_t stream, int64_t *elapsed_ns) {
       enqueue(s, stream);
       mark();
     }
-    check(cudaEventRecord(done_, stream), "the end of a program");
+    if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
     check(cudaStreamSynchronize(stream), "a timed program");
     for (size_t i = 0; i < steps_.list.size(); i++) {
       float ms = 0;

@@ -4,15 +4,29 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <mutex>
+#include <string>
 
 #include "event.h"
 #include "steps.h"
 
 namespace hetero {
 
+// What a device does otherwise than it should, for the log. Any thread.
+class Notes {
+public:
+  void add(const std::string &text);
+  std::string text() const;
+
+private:
+  mutable std::mutex mutex_;
+  std::string text_;
+};
+
 class Program {
 public:
-  Program(const ht_step *steps, int32_t count);
+  // notes outlive the program.
+  Program(const ht_step *steps, int32_t count, Notes &notes);
   ~Program();
   Program(const Program &) = delete;
 
@@ -26,12 +40,14 @@ private:
   template <class Body> void guarded_run(Body body);
   void enqueue(const Step &step, cudaStream_t stream);
   void enqueue_all(cudaStream_t stream);
-  bool capture(cudaStream_t stream);
+  void capture(cudaStream_t stream);
 
   Steps steps_;
+  Notes &notes_;
   cudaGraphExec_t graph_ = nullptr;
   bool captured_ = false;      // or it was tried
-  cudaEvent_t done_ = nullptr; // of the last run
+  bool records_ = false;       // events
+  cudaEvent_t done_ = nullptr; // of the last run, where it records events
 };
 
 } // namespace hetero
@@ -42,5 +58,5 @@ struct ht_event {
 };
 struct ht_program {
   hetero::Program impl;
-  ht_program(const ht_step *steps, int32_t count) : impl(steps, count) {}
+  ht_program(const ht_step *steps, int32_t count, hetero::Notes &notes) : impl(steps, count, notes) {}
 };

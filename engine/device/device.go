@@ -181,6 +181,9 @@ type WaitingStream interface {
 	Waited() (waited time.Duration, known bool)
 }
 
+// Noting is a device that tells what it does otherwise than it should, slower for instance, and why: for the log. "" where there is nothing to say.
+type Noting interface{ Notes() string }
+
 // MaxMarks is how many marks a MarkingStream has.
 const MaxMarks = 1024
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/optim"
 )
 
@@ -280,6 +281,11 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
+	if d, ok := r.Replica.dev.(device.Noting); ok && r.result.Samples == int64(out.Samples) { // the first step of this process
+		if notes := d.Notes(); notes != "" {
+			r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.dev.Info().Name, notes))
+		}
+	}
 	if err := r.tooManyReplaced(); err != nil {
 		return false, r.leaveWith(whole, err)
 	}

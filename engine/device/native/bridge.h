@@ -163,6 +163,10 @@ static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
 static inline int64_t ht_do_stream_waited(const ht_api *api, ht_stream *s) {
   return api->stream_waited ? api->stream_waited(s) : -1;
 }
+static inline void ht_do_notes(const ht_api *api, ht_device *d, char *text, size_t bytes) {
+  text[0] = 0;
+  if (api->notes) api->notes(d, text, bytes);
+}
 static inline int ht_has_marks(const ht_api *api) { return api->stream_mark != NULL; }
 static inline ht_result ht_do_stream_mark(const ht_api *api, ht_stream *s, int32_t mark) {
   HT_CALL(void, api->stream_mark(s, mark, &error));

@@ -33,6 +33,7 @@ var (
 	_ device.LayoutNamer  = (*Device)(nil)
 	_ device.PeakMeasurer = (*Device)(nil)
 	_ device.Slowable     = (*Device)(nil)
+	_ device.Noting       = (*Device)(nil)
 
 	_ device.AddressedDevice = (*Device)(nil)
 	_ device.AddressedBuffer = (*buffer)(nil)
@@ -124,6 +125,17 @@ func (d *Device) Memory() (allocated, peak int64) {
 	defer d.holds.release()
 	m := C.ht_do_memory(d.api, d.ptr)
 	return int64(m.allocated), int64(m.peak)
+}
+
+// Notes implements device.Noting.
+func (d *Device) Notes() string {
+	if d.hold() != nil {
+		return ""
+	}
+	defer d.holds.release()
+	var text [1024]C.char
+	C.ht_do_notes(d.api, d.ptr, &text[0], C.size_t(len(text)))
+	return C.GoString(&text[0])
 }
 
 // LayoutName implements device.LayoutNamer.

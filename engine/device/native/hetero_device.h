@@ -345,6 +345,10 @@ typedef struct ht_api {
   ht_status (*stream_mark)(ht_stream *, int32_t mark, ht_error *);
   ht_status (*stream_between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
 
+  /* What the device does otherwise than it should, slower for instance, and why: for the log. "" where there is nothing to say. NULL:
+   * there never is. */
+  void (*notes)(const ht_device *, char *text, size_t text_bytes);
+
   /* How many devices this process sees; HT_UNAVAILABLE says why there is none. It opens none, and may be called in a process that
    * never does. NULL: one. */
   ht_status (*count)(int32_t *count, ht_error *);
