@@ -54,13 +54,11 @@ type knownRank struct {
 // newBalancing learns what every rank knows. All ranks call it.
 func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	b := &balancing{job: j, cfg: j.cfg}
-	identity, err := j.identity()
-	if err != nil {
-		return nil, err
-	}
+	identity := j.identity()
 	own := knownRank{Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
 	if b.learns() {
-		if own.Curve, err = b.openCache(own.Device); err != nil {
+		curve, err := b.openCache(own.Device)
+		if own.Curve = curve; err != nil {
 			j.opts.log.Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
 		}
 	}

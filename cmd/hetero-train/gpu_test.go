@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -105,5 +106,62 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	} {
 		set := []string{"device.kind=cuda", "parallel.ranks=2", c.set, "data.batch_size=24", "train.steps=2"}
 		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "run"), set...), c.env), 0).check(t, exitUsage, c.want)
+	}
+}
+
+// gpuRun is smallRun on a GPU, small enough for one whose threads are fibers.
+var gpuRun = []string{"device.kind=cuda", "train.steps=6", "train.log_interval=1", "train.eval_interval=0"}
+
+// TestRanksOnGPUsTrainAsOne: device memory is nowhere visible to the host, so images, labels, losses, gradients and weights travel by copies alone.
+func TestRanksOnGPUsTrainAsOne(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	var want outcomeOfRun
+	for i, c := range []struct {
+		gpus int
+		set  []string
+	}{
+		{1, nil},
+		{2, []string{"parallel.ranks=2"}},
+		{1, []string{"parallel.ranks=2", "device.share_gpu=true", "balance.fixed_shares=[5, 3]"}},
+	} {
+		output := filepath.Join(dir, fmt.Sprint(i))
+		finish(t, onGPU(t, c.gpus, p.command(output, append(c.set, gpuRun...)...)), 0).check(t, exitDone, "")
+		got := resultOf(t, filepath.Join(output, "run"))
+		if i == 0 {
+			want = got
+		}
+		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b { // bf16 in other groups of samples
+			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)
+		}
+	}
+}
+
+// TestALostGPUEndsTheRun with the device's exit code; the last checkpoint is whole, and the run that goes on from it ends where one without the fault does.
+func TestALostGPUEndsTheRun(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	whole := filepath.Join(dir, "whole")
+	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exitDone, "") // and times what algorithms are chosen by
+	lost := filepath.Join(dir, "lost")
+	set := append(gpuRun, "train.steps=60", "checkpoint.interval_steps=1")
+	first := finish(t, onGPU(t, 1, p.command(lost, set...), "HETERO_SHIM_LOST_AFTER=4000"), 0)
+	first.check(t, exitDevice, "device failure")
+	if saved, err := filepath.Glob(filepath.Join(lost, "run", "checkpoints", "step-*")); err != nil || len(saved) == 0 {
+		t.Fatalf("got checkpoints %v, %v, want one before the fault; the run said\n%s", saved, err, first.stderr)
+	}
+	finish(t, onGPU(t, 1, p.command(lost, append(set, "train.resume=auto")...)), 0).check(t, exitDone, "")
+	if got, want := resultOf(t, filepath.Join(lost, "run")), resultOf(t, filepath.Join(whole, "run")); got.Loss != want.Loss || got.Steps != want.Steps {
+		t.Errorf("after the fault: got %+v, want %+v", got, want)
+	}
+}
+
+// TestTooLittleMemoryOfAGPU is found out before the first step, with what needs how much and what would fit.
+func TestTooLittleMemoryOfAGPU(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	set := append([]string{"data.batch_size=32"}, gpuRun...)
+	got := finish(t, onGPU(t, 1, p.command(dir, set...), "HETERO_SHIM_MEMORY_KIB=128"), 0)
+	got.check(t, exitDevice, "activations of 32 samples need")
+	got.check(t, exitDevice, "samples fit; lower data.batch_size, or raise train.grad_accumulation")
+	if strings.Contains(got.stdout, "step 1/") {
+		t.Errorf("a step was done:\n%s", got.stdout)
 	}
 }

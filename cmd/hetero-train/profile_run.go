@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -129,10 +130,7 @@ func (p *profiling) find() (err error) {
 		j.opts.log.Info("no GPU found", "why", why)
 	}
 	info, place := j.device.Info(), j.opts.place
-	gpu, err := cardOf(info, p.gpus)
-	if err != nil {
-		return withCode(exitDevice, err)
-	}
+	gpu := knownCard(info, p.gpus)
 	identity := hardware.Identify(info, p.host, gpu)
 	p.report.Rank = profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: p.host.Name, GPU: gpu,
 		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: p.job.memoryBytes(),
@@ -150,7 +148,7 @@ func (p *profiling) find() (err error) {
 }
 
 // identity is the hardware under a job's device: what a profile of it is known by.
-func (j *job) identity() (hardware.Identity, error) {
+func (j *job) identity() hardware.Identity {
 	host, err := system.Detect()
 	if err != nil {
 		j.opts.log.Debug("this machine does not tell everything", "error", err)
@@ -160,11 +158,20 @@ func (j *job) identity() (hardware.Identity, error) {
 		gpus = hardware.Open()
 		defer gpus.Close()
 	}
+	return hardware.Identify(info, host, knownCard(info, gpus))
+}
+
+// knownCard is the GPU behind a device, nil for a device that is none. Where NVML does not know it, as in a container without the driver's tools, it is what CUDA
+// tells of it.
+func knownCard(info device.Info, gpus *hardware.GPUs) *hardware.GPU {
 	gpu, err := cardOf(info, gpus)
 	if err != nil {
-		return hardware.Identity{}, err
+		gpu = &hardware.GPU{Name: info.Model, Vendor: hardware.Nvidia, MemoryBytes: info.MemoryBytes, BusID: info.BusID, MIG: strings.HasPrefix(info.UUID, "MIG-")}
 	}
-	return hardware.Identify(info, host, gpu), nil
+	if gpu != nil {
+		gpu.UUID = info.UUID // of the slice, where it is one
+	}
+	return gpu
 }
 
 // cardOf is the GPU behind a device, nil for a device that is none.

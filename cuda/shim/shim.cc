@@ -189,6 +189,9 @@ int setting(const char *name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
+// Of a GPU. The system keeps a part to itself.
+size_t memory() { return static_cast<size_t>(setting("HETERO_SHIM_MEMORY_KIB", 2 << 20)) << 10; }
+
 // A GPU that this process sees: a card, or a slice of one.
 struct Visible {
   int card, slice;
@@ -244,14 +247,14 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int i) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-  *total = size_t{2} << 30;
-  *free = *total - (size_t{64} << 20);
+  *total = memory();
+  *free = *total - *total / 32;
   return cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   *p = {};
   std::strcpy(p->name, "host shim");
-  p->totalGlobalMem = size_t{2} << 30;
+  p->totalGlobalMem = memory();
   const int arch = setting("HETERO_SHIM_ARCH", 90);
   p->major = arch / 10;
   p->minor = arch % 10;

@@ -269,14 +269,15 @@ type MemoryError struct {
 	Samples   int   // of a micro-batch
 	Fit       int   // about how many samples would fit, 0 if not even one
 	NeedBytes int64 // of activations
-	FreeBytes int64 // of device memory, beside parameters and optimizer state
+	HeldBytes int64 // by parameters, optimizer state and what else is on the device already
+	FreeBytes int64 // of device memory beside that
 	Err       error // the device's own
 }
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
-	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left: about %d samples fit", e.Samples,
-		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, e.Fit)
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left beside the %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
+		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
 // Unwrap gives the device's error, device.ErrOutOfMemory in its chain.
@@ -288,7 +289,11 @@ func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
 	}
 	used, _ := dev.Memory()
-	e := &MemoryError{Samples: samples, NeedBytes: bytes, FreeBytes: dev.Info().MemoryBytes - used, Err: err}
+	most := dev.Info().MemoryBytes
+	if free := dev.Info().FreeBytes; free > 0 {
+		most = free
+	}
+	e := &MemoryError{Samples: samples, NeedBytes: bytes, HeldBytes: used, FreeBytes: max(most-used, 0), Err: err}
 	e.Fit = int(float64(e.FreeBytes) / float64(bytes) * float64(e.Samples)) // activations grow with the samples
 	return e
 }
