@@ -102,8 +102,8 @@ struct Product {
         c.columns != n || c.type != d.type)
       return CUBLAS_STATUS_INVALID_VALUE;
     const bool types = a.type == b.type && (d.type == a.type || d.type == CUDA_R_32F);
-    const bool sums = desc.epilogue == CUBLASLT_EPILOGUE_BGRADB && a.type == CUDA_R_32F;
-    return types && !sums ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
+    if (desc.epilogue == CUBLASLT_EPILOGUE_BGRADB && a.type == CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
+    return types ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   }
 
   float factor(const void *p, const Layout &l, bool transpose, uint64_t row, uint64_t column) const {

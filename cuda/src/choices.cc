@@ -147,11 +147,13 @@ std::string make_folders() {
   return folder;
 }
 
-// What choices depend on besides their key, as part of a file's name.
-std::string this_machine() {
+// What choices depend on besides their key, as part of a file's name. Asking the driver takes milliseconds, so it is done once for a device.
+const std::string &this_machine() {
+  static std::map<int, std::string> names; // whoever calls holds the lock of fastest()
   cudaDeviceProp facts{};
   int device = 0, driver = 0;
   check(cudaGetDevice(&device), "the device in use");
+  if (const auto known = names.find(device); known != names.end()) return known->second;
   check(cudaGetDeviceProperties(&facts, device), "facts of the device");
   check(cudaDriverGetVersion(&driver), "the driver's version");
   std::ostringstream text;
@@ -160,7 +162,7 @@ std::string this_machine() {
   std::string name = text.str();
   for (char &c : name)
     if (!std::isalnum(static_cast<unsigned char>(c)) && c != '.' && c != '-') c = '_';
-  return name;
+  return names[device] = name;
 }
 
 // A file that is damaged, or another version's, counts as empty and is replaced with the next choice; a damaged line counts as none.

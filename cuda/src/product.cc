@@ -123,7 +123,10 @@ std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
   int count = 0;
   const cublasStatus_t status = cublaslt().heuristic(cublaslt_handle(), &x.desc, &x.a, &x.b, &x.d, &x.d, &preference,
                                                      kMostAlgorithms, results, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED) return {};
+  // What an epilogue is not there for may be called a wrong argument.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+      (status == CUBLAS_STATUS_INVALID_VALUE && shape.epilogue != ProductShape::none))
+    return {};
   check(status, "asking for algorithms");
   std::vector<Algorithm> list;
   for (int i = 0; i < count; i++) {
