@@ -27,7 +27,7 @@ target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
 # In a folder of its own: a test names that to the loader.
 add_library(hetero_fake_driver SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cuda/shim/driver.cc")
 set_target_properties(hetero_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1" NO_SONAME ON LINK_OPTIONS "${fake_link_options}"
-  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fake_driver")
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/fake_driver" CXX_VISIBILITY_PRESET default)
 add_dependencies(hetero_cuda_shim hetero_fake_driver)
 
 file(REMOVE "${PROJECT_BINARY_DIR}/cuda.env")
