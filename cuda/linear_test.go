@@ -36,11 +36,11 @@ func copyFile(t *testing.T, name, dir string) string {
 }
 
 // freshShim is the device's library as a new process would have it: a copy has its own memory of everything, also of choices. It lies in a
-// folder with these libraries beside it.
+// folder with the fake cuDNN and these libraries beside it.
 func freshShim(t *testing.T, beside ...string) *native.Library {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range beside {
+	for _, name := range append(beside, fakeCudnn) {
 		copyFile(t, name, dir)
 	}
 	lib, err := native.Load(copyFile(t, shimLibrary, dir), nil)

@@ -21,11 +21,11 @@ struct Rule {
 
 constexpr cudnnBackendDescriptorType_t kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
                                        kConv = CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR,
-                                       kAdd = CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
+                                       kPointwise = CUDNN_BACKEND_POINTWISE_DESCRIPTOR,
                                        kForward = CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
                                        kData = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
                                        kFilter = CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-                                       kAddOperation = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
+                                       kPointwiseOperation = CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR,
                                        kGraph = CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR,
                                        kHeuristics = CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR,
                                        kEngine = CUDNN_BACKEND_ENGINE_DESCRIPTOR,
@@ -49,8 +49,8 @@ constexpr Rule kRules[] = {
     {kConv, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, 3},
     {kConv, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, 3},
     {kConv, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, 3},
-    {kAdd, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, 1},
-    {kAdd, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, 1},
+    {kPointwise, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, 1},
+    {kPointwise, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, 1},
     {kForward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, kObject, 1, 1},
     {kForward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X, kObject, 1, 1},
     {kForward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, kObject, 1, 1},
@@ -69,10 +69,10 @@ constexpr Rule kRules[] = {
     {kFilter, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY, kObject, 1, 1},
     {kFilter, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA, CUDNN_TYPE_FLOAT, 1, 1},
     {kFilter, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA, CUDNN_TYPE_FLOAT, 1, 1},
-    {kAddOperation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kObject, 1, 1},
-    {kAddOperation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kObject, 1, 1},
-    {kAddOperation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kObject, 1, 1},
-    {kAddOperation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kObject, 1, 1},
+    {kPointwiseOperation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, kObject, 1, 1},
+    {kPointwiseOperation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, kObject, 1, 1},
+    {kPointwiseOperation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, kObject, 0, 1},
+    {kPointwiseOperation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, kObject, 1, 1},
     {kGraph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, 1},
     {kGraph, CUDNN_ATTR_OPERATIONGRAPH_OPS, kObject, 1, 64},
     {kHeuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kObject, 1, 1},
@@ -175,6 +175,8 @@ void describe_engine(Object &o, int64_t engine, const Handle &graph) {
   for (const cudnnBackendNumericalNote_t n : notes_of(engine, *graph)) notes.push_back(n);
   o.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, {engine});
   o.put(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes);
+  o.put(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+        engine == 3 ? std::vector<int64_t>{CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION} : std::vector<int64_t>{});
   o.attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] = {kObject, {}, {}, {graph}};
 }
 

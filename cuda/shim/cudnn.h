@@ -25,7 +25,7 @@ enum cudnnStatus_t {
 };
 enum cudnnDataType_t { CUDNN_DATA_FLOAT = 0, CUDNN_DATA_HALF = 2, CUDNN_DATA_BFLOAT16 = 9 };
 enum cudnnConvolutionMode_t { CUDNN_CONVOLUTION = 0, CUDNN_CROSS_CORRELATION = 1 };
-enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_MUL = 1 };
+enum cudnnPointwiseMode_t { CUDNN_POINTWISE_ADD = 0, CUDNN_POINTWISE_IDENTITY = 21 };
 enum cudnnBackendHeurMode_t { CUDNN_HEUR_MODE_FALLBACK = 2, CUDNN_HEUR_MODE_A = 3 };
 enum cudnnBackendKnobType_t { CUDNN_KNOB_TYPE_TILE_SIZE = 2, CUDNN_KNOB_TYPE_COUNTS = 44 };
 enum cudnnBackendNumericalNote_t {
@@ -41,6 +41,7 @@ enum cudnnBackendNumericalNote_t {
   CUDNN_NUMERICAL_NOTE_STRICT_NAN_PROP = 9,
   CUDNN_NUMERICAL_NOTE_TYPE_COUNT = 10,
 };
+enum cudnnBackendBehaviorNote_t { CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION = 0, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT = 5 };
 enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_POINTWISE_MODE = 0,
   CUDNN_ATTR_POINTWISE_MATH_PREC = 1,
@@ -97,6 +98,7 @@ enum cudnnBackendAttributeName_t {
   CUDNN_ATTR_ENGINE_OPERATION_GRAPH = 1300,
   CUDNN_ATTR_ENGINE_GLOBAL_INDEX = 1301,
   CUDNN_ATTR_ENGINE_NUMERICAL_NOTE = 1303,
+  CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE = 1305,
 };
 enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_HANDLE = 0,
@@ -111,6 +113,7 @@ enum cudnnBackendAttributeType_t {
   CUDNN_TYPE_NUMERICAL_NOTE = 11,
   CUDNN_TYPE_POINTWISE_MODE = 14,
   CUDNN_TYPE_BACKEND_DESCRIPTOR = 15,
+  CUDNN_TYPE_BEHAVIOR_NOTE = 19,
 };
 enum cudnnBackendDescriptorType_t {
   CUDNN_BACKEND_POINTWISE_DESCRIPTOR = 0,

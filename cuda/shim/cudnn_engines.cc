@@ -1,8 +1,8 @@
 // cudnn_engines.cc: graphs, engines and execution of the fake cuDNN.
 //
-// Engines: 0 is offered and takes nothing; 1 is nondeterministic, 2 Winograd: both are fast and wrong; 3 stands for tensor cores, takes
-// channels in multiples of 16 bytes, adds biases, wants workspace, and rounds f32 operands to TF32; 4 takes all single convolutions;
-// 5 as well, slowly, and is offered as a fallback only.
+// Engines: 0 is offered and takes nothing; 1 is nondeterministic, 2 Winograd: both are fast and wrong; 3 stands for tensor cores: it takes
+// chains, channels in multiples of 16 bytes, wants workspace, and rounds f32 operands to TF32; 4 takes single convolutions; 5 as
+// well, slowly, and is offered as a fallback only. The tensors of a single convolution are of one type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -121,12 +121,21 @@ bool aligned_channels(const Conv &c) {
   return ok;
 }
 
-const Object &result(const Conv &c) {
+// The convolution's own result.
+const Object *conv_result(const Conv &c) {
   switch (c.pass) {
-  case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: return *c.out;
-  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR: return *c.x;
-  default: return *c.w;
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: return c.y;
+  case CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR: return c.x;
+  default: return c.w;
   }
+}
+
+std::vector<const Object *> operands(const Conv &c) {
+  std::vector<const Object *> list{c.out};
+  for (const Object *t : {c.x, c.w, c.y})
+    if (t != conv_result(c)) list.push_back(t);
+  if (c.bias) list.push_back(c.bias);
+  return list;
 }
 
 } // namespace
@@ -152,7 +161,7 @@ Conv conv_of_operation(const Object &o) {
   } else {
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph that begins with no convolution");
   }
-  c.out = c.y;
+  c.out = conv_result(c);
   return c;
 }
 
@@ -175,19 +184,21 @@ Conv conv_of_graph(const Object &graph) {
   Conv c = conv_of_operation(graph.object(CUDNN_ATTR_OPERATIONGRAPH_OPS, 0));
   const size_t operations = graph.size(CUDNN_ATTR_OPERATIONGRAPH_OPS);
   if (operations == 2) {
-    const Object &add = graph.object(CUDNN_ATTR_OPERATIONGRAPH_OPS, 1);
-    if (add.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ||
-        add.object(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).number(CUDNN_ATTR_POINTWISE_MODE) !=
-            CUDNN_POINTWISE_ADD ||
-        uid(add.object(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != uid(*c.y) || !is_virtual(*c.y))
-      refuse(CUDNN_STATUS_NOT_SUPPORTED, "want a convolution and an addition to its virtual result");
-    c.bias = &add.object(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
-    c.out = &add.object(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
-    if (dims(*c.bias) != std::vector<int64_t>{1, dims(*c.y)[1], 1, 1} || dims(*c.out) != dims(*c.y))
-      refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the bias or the sum does not fit");
+    const Object &next = graph.object(CUDNN_ATTR_OPERATIONGRAPH_OPS, 1), &sum = *conv_result(c);
+    if (next.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR ||
+        uid(next.object(CUDNN_ATTR_OPERATION_POINTWISE_XDESC)) != uid(sum) || !is_virtual(sum))
+      refuse(CUDNN_STATUS_NOT_SUPPORTED, "want a convolution, and something done with its virtual result");
+    const int64_t mode = next.object(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR).number(CUDNN_ATTR_POINTWISE_MODE);
+    if ((mode == CUDNN_POINTWISE_ADD) != next.has(CUDNN_ATTR_OPERATION_POINTWISE_BDESC))
+      refuse(CUDNN_STATUS_BAD_PARAM, "an addition has two operands, an identity one");
+    if (mode == CUDNN_POINTWISE_ADD) c.bias = &next.object(CUDNN_ATTR_OPERATION_POINTWISE_BDESC);
+    c.out = &next.object(CUDNN_ATTR_OPERATION_POINTWISE_YDESC);
+    if ((c.bias && dims(*c.bias) != std::vector<int64_t>{1, dims(sum)[1], 1, 1}) || dims(*c.out) != dims(sum))
+      refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "the bias or the result does not fit");
   }
-  if (operations > 2 || is_virtual(*c.x) || is_virtual(*c.w) || is_virtual(*c.out))
-    refuse(CUDNN_STATUS_NOT_SUPPORTED, "no such pattern");
+  bool plain = operations <= 2;
+  for (const Object *t : operands(c)) plain = plain && !is_virtual(*t);
+  if (!plain) refuse(CUDNN_STATUS_NOT_SUPPORTED, "no such pattern");
   if (c.conv->number(CUDNN_ATTR_CONVOLUTION_COMP_TYPE) != CUDNN_DATA_FLOAT ||
       c.conv->number(CUDNN_ATTR_CONVOLUTION_CONV_MODE) != CUDNN_CROSS_CORRELATION)
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "another compute type or mode");
@@ -216,17 +227,17 @@ std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine) {
 int64_t plan_workspace(int64_t engine, const Object &graph) {
   const Conv c = conv_of_graph(graph);
   if (engine == 0) refuse(CUDNN_STATUS_NOT_SUPPORTED, "this engine takes nothing");
-  if (setting("narrow") &&
-      type(result(c)) != type(c.pass == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR ? *c.y : *c.x))
-    refuse(CUDNN_STATUS_NOT_SUPPORTED, "a result of another type");
   if (setting("aligned") && !aligned_channels(c)) refuse(CUDNN_STATUS_NOT_SUPPORTED, "channels are not aligned");
-  if (engine != 3) {
-    if (c.bias) refuse(CUDNN_STATUS_NOT_SUPPORTED, "a single convolution is all this engine takes");
-    return 0;
+  if (c.out != conv_result(c)) {
+    if (engine != 3 || setting("single")) refuse(CUDNN_STATUS_NOT_SUPPORTED, "a convolution alone is all it takes");
+  } else {
+    for (const Object *t : operands(c))
+      if (type(*t) != type(*c.out)) refuse(CUDNN_STATUS_NOT_SUPPORTED, "tensors of several types");
   }
+  if (engine != 3) return 0;
   if (!aligned_channels(c) || !nhwc(*c.x) || dims(*c.x)[1] != dims(*c.w)[1])
     refuse(CUDNN_STATUS_NOT_SUPPORTED, "channels are not aligned, not the last dimension, or in groups");
-  return 8 * elements(result(c));
+  return 8 * elements(*c.out);
 }
 
 namespace {
@@ -241,7 +252,7 @@ void compute(int64_t engine, const Object &graph, const Object &pack) {
   if (!forward) y = read(*c.y, address(pack, *c.y));
   if (engine == 3 && type(*c.x) == CUDNN_DATA_FLOAT)
     for (std::vector<float> *v : {&x, &w, &y}) round_to_tf32(*v);
-  const Object &to = result(c);
+  const Object &to = *c.out;
   std::vector<double> sum(size_t(elements(to)));
   if (forward)
     each_product(c, [&](size_t i, size_t j, size_t k) { sum[k] += double(x[i]) * double(w[j]); });
@@ -271,8 +282,7 @@ void execute(const Handle &plan, const Handle &pack, cudaStream_t stream) {
                &graph = e.object(CUDNN_ATTR_ENGINE_OPERATION_GRAPH);
   const int64_t engine = e.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
   const Conv c = conv_of_graph(graph);
-  for (const Object *t : {c.x, c.w, c.out, c.bias})
-    if (t) address(*pack, *t);
+  for (const Object *t : operands(c)) address(*pack, *t);
   if (plan->number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE) > 0 &&
       pack->number(CUDNN_ATTR_VARIANT_PACK_WORKSPACE) == 0)
     refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");

@@ -4,7 +4,7 @@
 //
 //	version8     it is a cuDNN 8
 //	no-engines   heuristics offer nothing
-//	narrow       no result is of another type than the operands
+//	single       no engine takes more than a convolution alone
 //	aligned      every engine wants channels that are multiples of 16 bytes
 //	fail         every execution fails
 #pragma once
@@ -53,7 +53,8 @@ bool setting(const char *word); // whether HETERO_SHIM_CUDNN holds it
 
 // One convolution operation by the roles of its tensors in y = x * w, whatever it computes.
 struct Conv {
-  const Object *conv, *x, *w, *y, *bias = nullptr, *out; // out: the result, after the bias
+  const Object *conv, *x, *w, *y;
+  const Object *bias = nullptr, *out; // of a second operation; out: the result of all
   cudnnBackendDescriptorType_t pass;
 };
 Conv conv_of_operation(const Object &operation);

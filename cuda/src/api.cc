@@ -6,6 +6,7 @@
 
 #include "account.h"
 #include "compile.h"
+#include "dnn.h"
 #include "gpu.h"
 #include "peak.h"
 #include "presence.h"
@@ -41,6 +42,7 @@ ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error
     want_architecture(d->index, d->facts);
     use(d.get());
     products_by(); // says why there is no cuBLASLt now rather than in the middle of a plan
+    Dnn::get();    // cuDNN, the same; it takes the cuBLASLt that is there already
     d->identity = identify(d->index);
     *device = d.release();
   });

@@ -1,10 +1,10 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
 // One request can be computed in several ways: what cuDNN is asked for may have its channels padded with zeros to what tensor cores
-// take, give its result in another type, or add the bias itself; kernels of our own do the rest, in workspace. Ways and engines compete
-// by time (choices.h), but never a way that rounds twice with one that does not: where there is choice, results decide first.
+// take, its operands or its result in another type, or a bias to add; kernels of our own do the rest, in workspace. Every way rounds a
+// result once: sums are f32 until then. Ways and engines compete by time (choices.h).
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
 #include <functional>
 
 #include "channels.h"
@@ -24,8 +24,8 @@ constexpr int64_t kMostWorkspace = int64_t{1} << 20; // tests touch all of it
 #else
 constexpr int64_t kMostWorkspace = int64_t{512} << 20;
 #endif
-// Engines of one graph that are timed at most: heuristics name the best first.
-constexpr size_t kMostEngines = 8;
+// Engines of one graph that are timed at most: heuristics name the best first. Those that are compiled when they are made cost a second each.
+constexpr int kMostEngines = 8, kMostCompiled = 2;
 
 constexpr int64_t kAlign = 256; // of what lies in workspace
 int64_t align_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
@@ -38,7 +38,7 @@ struct Convolution {
   std::array<int64_t, 2> stride, padding, dilation;
   Dense own[kRoles]; // as the request has them
 
-  Role result() const { return pass == Pass::forward ? kY : pass == Pass::diff_src ? kX : kW; }
+  Role result() const { return result_of(pass); }
   std::vector<Role> inputs() const {
     if (pass == Pass::diff_src) return {kY, kW};
     if (pass == Pass::diff_weights) return {kX, kY};
@@ -48,14 +48,17 @@ struct Convolution {
 
 // A way to compute it.
 struct Way {
-  bool padded;    // channels, to a multiple of 16 bytes
-  bool fused;     // cuDNN adds the bias
-  int32_t result; // the type of cuDNN's result
+  int32_t operands, result; // types of what cuDNN gets and gives
+  bool fused = false;       // cuDNN adds the bias
+  bool chained = false;     // ConvGraph's
+  bool padded = false;      // channels, to a multiple of 16 bytes
 };
 
+std::string type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype == HT_BF16 ? "bf16" : "f16"; }
+
 std::string text(const Way &w) {
-  return std::string(w.padded ? "padded " : "") + (w.fused ? "fused " : "") + "result " +
-         describe(make_spec(w.result, {}));
+  return type_name(w.operands) + "-" + type_name(w.result) + (w.fused ? " fused" : "") + (w.chained ? " chained" : "") +
+         (w.padded ? " padded" : "");
 }
 
 Block block_of(const Dense &d, bool nhwc) {
@@ -72,8 +75,8 @@ int64_t channels_for(int64_t n, int32_t dtype) {
 // An operand as cuDNN gets it.
 Dense asked(const Convolution &c, const Way &way, int role) {
   Dense d = c.own[role];
-  if (role == kBias && !way.fused) return {};
-  if (role == c.result()) d.dtype = way.result;
+  if (d.dtype == 0 || (role == kBias && !way.fused)) return {};
+  if (role != kBias) d.dtype = role == c.result() ? way.result : way.operands;
   if (way.padded) {
     d.dims[1] = channels_for(d.dims[1], c.own[kX].dtype);
     if (role == kW) d.dims[0] = channels_for(d.dims[0], c.own[kX].dtype);
@@ -82,30 +85,43 @@ Dense asked(const Convolution &c, const Way &way, int role) {
 }
 
 ConvGraph graph_of(const Convolution &c, const Way &way) {
-  ConvGraph g{c.pass, c.nhwc, {}, c.stride, c.padding, c.dilation};
+  const bool tf32 = c.own[kX].dtype != HT_F32; // it holds all that bf16 and f16 do
+  ConvGraph g{c.pass, c.nhwc, way.chained, tf32, {}, c.stride, c.padding, c.dilation};
   for (int role = 0; role < kRoles; role++) g.operand[role] = asked(c, way, role);
   return g;
 }
 
-// The ways to compute it, in ranks: one rank is tried where cuDNN offers nothing for those before it.
-std::vector<std::vector<Way>> ways_of(const Convolution &c) {
+using Ways = std::vector<Way>;
+
+// HETERO_CUDA_NARROW_GRADIENTS=1: weight gradients of bf16 and f16 may be rounded to that type on their way to f32, as other frameworks do.
+bool narrow_gradients() {
+  const char *text = std::getenv("HETERO_CUDA_NARROW_GRADIENTS");
+  return text && std::string(text) == "1";
+}
+
+// The ways to compute it, in ranks: one rank is tried where nothing works of those before it.
+std::vector<Ways> ways_of(const Convolution &c) {
   const int32_t type = c.own[kX].dtype;
+  const bool bias = c.pass == Pass::forward && c.own[kBias].dtype, wide = type == HT_F32;
+  std::vector<Ways> ranks;
+  if (bias) ranks.push_back({{type, type, true}});
+  if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) ranks.push_back({{type, type}});
+  if (wide || (!bias && c.pass != Pass::diff_weights)) {
+    ranks.push_back({{type, type}});
+  } else { // the result is not rounded yet: a bias comes, or it stays f32
+    ranks.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
+    ranks.push_back({{HT_F32, HT_F32}});
+  }
   const bool odd = channels_for(c.own[kX].dims[1], type) != c.own[kX].dims[1] ||
                    channels_for(c.own[kY].dims[1], type) != c.own[kY].dims[1];
-  std::vector<Way> ranks;
-  if (c.pass == Pass::forward && c.own[kBias].dtype) {
-    ranks.push_back({false, true, type});
-    if (type != HT_F32) ranks.push_back({false, false, HT_F32}); // rounded once, after the bias is added
-  }
-  if (c.pass == Pass::diff_weights && type != HT_F32) ranks.push_back({false, false, HT_F32});
-  ranks.push_back({false, false, type});
-  std::vector<std::vector<Way>> out;
-  for (Way w : ranks) {
-    out.push_back({w});
-    w.padded = true;
-    if (odd && c.groups == 1 && c.nhwc) out.back().push_back(w);
-  }
-  return out;
+  if (!odd || c.groups > 1 || !c.nhwc) return ranks;
+  for (Ways &rank : ranks)
+    for (size_t i = 0, n = rank.size(); i < n; i++) {
+      Way w = rank[i];
+      w.padded = true;
+      rank.push_back(w);
+    }
+  return ranks;
 }
 
 class ConvKernel : public Kernel {
@@ -191,14 +207,19 @@ struct Option {
 };
 
 // What cuDNN offers for these ways. reasons collects why it offers nothing.
-std::vector<Option> options_of(const Convolution &c, const std::vector<Way> &ways, std::string &reasons) {
+std::vector<Option> options_of(const Convolution &c, const Ways &ways, std::string &reasons) {
   std::vector<Option> out;
   for (const Way &way : ways) {
     std::string why;
     try {
       auto graph = std::make_shared<BuiltGraph>(graph_of(c, way));
-      const std::vector<EngineChoice> engines = graph->choices(why);
-      for (size_t i = 0; i < engines.size() && i < kMostEngines; i++) out.push_back({way, graph, engines[i], nullptr});
+      int made = 0, compiled = 0;
+      for (const EngineChoice &e : graph->choices(why)) {
+        if (made == kMostEngines || (e.compiled && compiled == kMostCompiled)) continue;
+        made++;
+        compiled += e.compiled;
+        out.push_back({way, graph, e, nullptr});
+      }
     } catch (const DnnError &e) {
       why = e.what();
     }
@@ -207,15 +228,14 @@ std::vector<Option> options_of(const Convolution &c, const std::vector<Way> &way
   return out;
 }
 
-std::string key_of(const Convolution &c, const Way &way) {
+std::string key_of(const Convolution &c) {
   static const char *const names[] = {"forward", "diff_src", "diff_weights"};
   std::string s = std::string("conv2d ") + names[static_cast<int>(c.pass)] + (c.nhwc ? " nhwc" : " plain");
   for (const Dense &d : c.own)
     if (d.dtype) s += " " + describe(make_spec(d.dtype, {d.dims[0], d.dims[1], d.dims[2], d.dims[3]}));
   for (const auto &list : {c.stride, c.padding, c.dilation})
     s += " " + std::to_string(list[0]) + "x" + std::to_string(list[1]);
-  return s + (c.bias_gradient ? " bias, " : ", ") + (way.fused ? "fused " : "") + "result " +
-         describe(make_spec(way.result, {}));
+  return s + (c.bias_gradient ? " bias" : "");
 }
 
 // Runs a kernel on operands that lie one behind the other in scratch memory.
@@ -231,7 +251,8 @@ Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
 
 // The fastest kernel of one rank of ways. Throws Unsupported where none works.
 std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, std::vector<Option> &options) {
-  Contest contest{"cuDNN " + std::to_string(Dnn::get().version), key_of(c, options[0].way), kMostWorkspace, {}};
+  Contest contest{
+      "cuDNN " + std::to_string(Dnn::get().version), key_of(c) + ", " + text(options[0].way), kMostWorkspace, {}};
   int64_t staging = 0;
   for (Option &o : options) {
     staging = std::max(staging, ConvKernel::staging(c, o.way));
@@ -257,7 +278,7 @@ std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, 
 
 std::unique_ptr<Kernel> choose(const Convolution &c, const Specced &specs) {
   std::string reasons;
-  for (const std::vector<Way> &ways : ways_of(c)) {
+  for (const Ways &ways : ways_of(c)) {
     std::vector<Option> options = options_of(c, ways, reasons);
     if (options.empty()) continue;
     try {
@@ -269,8 +290,7 @@ std::unique_ptr<Kernel> choose(const Convolution &c, const Specced &specs) {
       reasons += std::string("; ") + e.what();
     }
   }
-  throw Unsupported("cuDNN " + std::to_string(Dnn::get().version) + " has no engine for " +
-                    key_of(c, {false, false, c.own[c.result()].dtype}) + reasons);
+  throw Unsupported("cuDNN " + std::to_string(Dnn::get().version) + " has no engine for " + key_of(c) + reasons);
 }
 
 // --- requests -------------------------------------------------------------------------------------

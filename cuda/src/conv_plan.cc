@@ -2,7 +2,6 @@
 #include "conv_plan.h"
 
 #include <algorithm>
-#include <sstream>
 
 #include "gpu.h"
 #include "specs.h"
@@ -96,27 +95,27 @@ Descriptor operation(Pass pass, const Descriptor &conv, const Descriptor &x, con
   return out;
 }
 
-Descriptor addition() {
-  const cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
-  Descriptor out(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "cuDNN addition");
+// What is done with a convolution's result.
+Descriptor pointwise(cudnnPointwiseMode_t mode) {
+  Descriptor out(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "cuDNN pointwise");
   out.raw(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
       .set(CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT)
       .finalize();
   return out;
 }
 
-Descriptor bias_operation(const Descriptor &add, const Descriptor &sum, const Descriptor &bias, const Descriptor &y) {
-  Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN bias operation");
-  out.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, add)
-      .set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, sum)
-      .set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias)
-      .set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y)
-      .finalize();
+// y = x + bias, or y = x where there is none.
+Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const Descriptor *bias,
+                               const Descriptor &y) {
+  Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN pointwise operation");
+  out.set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how).set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+  if (bias) out.set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *bias);
+  out.set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y).finalize();
   return out;
 }
 
 // Why an engine with these notes may not be used; nullptr where it may.
-const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, bool f32) {
+const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, bool tf32) {
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
     case CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC: return "nondeterministic";
@@ -128,7 +127,7 @@ const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, boo
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_6x6:
     case CUDNN_NUMERICAL_NOTE_WINOGRAD_TILE_13x13: return "Winograd";
     case CUDNN_NUMERICAL_NOTE_TENSOR_CORE:
-      if (f32) return "TF32";
+      if (!tf32) return "TF32";
       break;
     default: break;
     }
@@ -150,9 +149,18 @@ std::vector<Descriptor> blank(int64_t count, cudnnBackendDescriptorType_t type, 
   return list;
 }
 
+bool is_compiled(const Descriptor &engine) {
+  std::vector<cudnnBackendBehaviorNote_t> notes(CUDNN_BEHAVIOR_NOTE_TYPE_COUNT);
+  const int64_t count = engine.read(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+                                    CUDNN_BEHAVIOR_NOTE_TYPE_COUNT, notes.data());
+  notes.resize(static_cast<size_t>(std::min<int64_t>(count, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT)));
+  return std::find(notes.begin(), notes.end(), CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != notes.end();
+}
+
 EngineChoice choice_of(const Descriptor &config, const Descriptor &engine) {
   EngineChoice out;
   out.engine = engine.number(CUDNN_ATTR_ENGINE_GLOBAL_INDEX);
+  out.compiled = is_compiled(engine);
   std::vector<Descriptor> knobs = blank(CUDNN_KNOB_TYPE_COUNTS, CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, "cuDNN knob");
   config.read(CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, knobs);
   for (const Descriptor &k : knobs) {
@@ -174,41 +182,26 @@ std::string EngineChoice::text() const {
   return s;
 }
 
-std::optional<EngineChoice> EngineChoice::parse(const std::string &text) {
-  std::istringstream in(text);
-  EngineChoice out;
-  std::string engine, knobs;
-  if (!(in >> engine >> out.engine >> knobs) || engine != "engine" || knobs != "knobs") return std::nullopt;
-  int32_t type;
-  char equals;
-  int64_t value;
-  while (in >> type) {
-    if (!(in >> equals >> value) || equals != '=') return std::nullopt;
-    out.knobs.emplace_back(type, value);
-  }
-  if (!in.eof()) return std::nullopt;
-  return out;
-}
-
 BuiltGraph::BuiltGraph(const ConvGraph &g)
-    : f32_(g.operand[kX].dtype == HT_F32), graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "cuDNN graph") {
+    : tf32_(g.tf32 || g.operand[kX].dtype != HT_F32), graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "cuDNN graph") {
   const bool bias = g.operand[kBias].dtype != 0;
-  Dense sum = g.operand[kY]; // in f32, never in memory
-  sum.dtype = HT_F32;
-  parts_.reserve(16); // what refers to them is finalised before they move, but the list keeps its order
-  for (int role : {kX, kW, kY}) parts_.push_back(tensor(g.operand[role], g.nhwc, uid(role), false));
-  parts_.push_back(convolution(g));
-  std::vector<const Descriptor *> operations;
-  if (!bias) {
-    parts_.push_back(operation(g.pass, parts_[3], parts_[kX], parts_[kW], parts_[kY]));
-    operations = {&parts_[4]};
-  } else {
-    parts_.push_back(tensor(sum, g.nhwc, kVirtual, true));
-    parts_.push_back(tensor(g.operand[kBias], g.nhwc, uid(kBias), false));
-    parts_.push_back(addition());
-    parts_.push_back(operation(g.pass, parts_[3], parts_[kX], parts_[kW], parts_[4]));
-    parts_.push_back(bias_operation(parts_[6], parts_[4], parts_[5], parts_[kY]));
-    operations = {&parts_[7], &parts_[8]};
+  const Role result = result_of(g.pass);
+  parts_.reserve(16); // they are pointed to
+  const auto part = [&](Descriptor d) { return &parts_.emplace_back(std::move(d)); };
+  const Descriptor *t[] = {part(tensor(g.operand[kX], g.nhwc, uid(kX), false)),
+                           part(tensor(g.operand[kW], g.nhwc, uid(kW), false)),
+                           part(tensor(g.operand[kY], g.nhwc, uid(kY), false))};
+  const Descriptor *to = t[result];
+  if (bias || g.chained) {
+    Dense sum = g.operand[result]; // in f32, never in memory
+    sum.dtype = HT_F32;
+    t[result] = part(tensor(sum, g.nhwc, kVirtual, true));
+  }
+  std::vector<const Descriptor *> operations{part(operation(g.pass, *part(convolution(g)), *t[kX], *t[kW], *t[kY]))};
+  if (bias || g.chained) {
+    const Descriptor *b = bias ? part(tensor(g.operand[kBias], g.nhwc, uid(kBias), false)) : nullptr;
+    const Descriptor *how = part(pointwise(bias ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY));
+    operations.push_back(part(pointwise_operation(*how, *t[result], b, *to)));
   }
   DnnHandle &h = building_handle();
   std::lock_guard<std::mutex> guard(h.lock);
@@ -229,7 +222,7 @@ void BuiltGraph::offer(cudnnBackendHeurMode_t mode, std::vector<EngineChoice> &l
     if (engine.empty()) continue;
     const EngineChoice choice = choice_of(config, engine[0]);
     const std::string text = choice.text();
-    if (const char *why = objection(notes_of(engine[0]), f32_)) {
+    if (const char *why = objection(notes_of(engine[0]), tf32_)) {
       turned_down += (turned_down.empty() ? "" : ", ") + text + " " + why;
       continue;
     }

@@ -2,7 +2,7 @@
 //
 // What may compute it is what keeps a training reproducible and its results those of the element types: engines that cuDNN notes as
 // nondeterministic, as converting inputs down, as summing in a narrower type, and Winograd and FFT transforms are turned down; for f32
-// those on tensor cores as well, which would round to TF32.
+// those on tensor cores as well, which round to TF32, unless that changes nothing.
 #pragma once
 
 #include <array>
@@ -31,21 +31,26 @@ struct Dense {
   bool operator==(const Dense &o) const { return dtype == o.dtype && dims == o.dims; }
 };
 
+inline Role result_of(Pass pass) { return pass == Pass::forward ? kY : pass == Pass::diff_src ? kX : kW; }
+
 // What cuDNN is asked for. The number of groups follows from the channels of x and w.
 struct ConvGraph {
   Pass pass;
   bool nhwc;
+  bool
+      chained; // the result goes through an identity: where engines of single convolutions give no f32, those of chains do
+  bool tf32;             // operands are f32 and hold nothing that TF32 does not
   Dense operand[kRoles]; // a bias: it is added in the same graph
   std::array<int64_t, 2> stride, padding, dilation;
 };
 
-// An engine with its settings: all that makes a plan of a graph, and short enough to keep in a file.
+// An engine with its settings: all that makes a plan of a graph.
 struct EngineChoice {
   int64_t engine = 0;                             // its global index
+  bool compiled = false;                          // when it is made, which takes a second
   std::vector<std::pair<int32_t, int64_t>> knobs; // type, value
 
   std::string text() const; // "engine 34 knobs 2=5 13=0"
-  static std::optional<EngineChoice> parse(const std::string &text);
 };
 
 // A graph, finalised. Throws DnnError where cuDNN has no such graph.
@@ -60,7 +65,7 @@ public:
 private:
   void offer(cudnnBackendHeurMode_t mode, std::vector<EngineChoice> &list, std::string &turned_down) const;
 
-  bool f32_;
+  bool tf32_;
   std::vector<Descriptor> parts_; // what the graph is made of
   Descriptor graph_;
 };

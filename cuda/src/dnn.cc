@@ -23,11 +23,19 @@ Dnn::Dnn()
       finalize(library.function<decltype(finalize)>("cudnnBackendFinalize")),
       execute(library.function<decltype(execute)>("cudnnBackendExecute")),
       version(static_cast<int64_t>(get_version())) {
-  library.want_major(version / 10000, CUDNN_MAJOR);
+  library.want_major(version < 90000 ? version / 1000 : version / 10000, CUDNN_MAJOR);
+}
+
+// cuDNN compiles its fused engines with NVRTC, which it opens by name, and does without them where there is none.
+static void open_compiler() {
+#ifndef HETERO_CUDA_SHIM
+  const std::string file = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
+  Library({"NVRTC, which cuDNN needs", file.c_str(), "nvidia-cuda-nvrtc"});
+#endif
 }
 
 const Dnn &Dnn::get() {
-  static const Dnn *const dnn = new Dnn; // tried again where it throws
+  static const Dnn *const dnn = (open_compiler(), new Dnn); // tried again where it throws
   return *dnn;
 }
 

@@ -163,6 +163,16 @@ func openLibrary(t *testing.T, kind string) device.Device {
 	return dev
 }
 
+// openShim opens the CUDA device compiled for the host, or skips where it was not built, unless HETERO_REQUIRE names the CPU.
+func openShim(t *testing.T) device.Device {
+	t.Helper()
+	if _, err := nativelib.Find("libhetero_cuda_shim.so"); err != nil && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skip(err)
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	return openLibrary(t, "cuda_shim")
+}
+
 func loadGolden(t *testing.T, path string) *golden {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -191,9 +201,39 @@ func TestRunsFollowPyTorch(t *testing.T) {
 		if kind := os.Getenv("HETERO_TEST_DEVICE"); kind != "" {
 			t.Run(name+"/"+kind, func(t *testing.T) { followGolden(t, openLibrary(t, kind), g, tensor.F32, g.Config.Steps) })
 		}
+		if name == "simple_cnn_sgd" {
+			t.Run(name+"/cuda on the host", func(t *testing.T) { followGolden(t, openShim(t), g, tensor.F32, 2) })
+		}
 		if (name == "simple_cnn_sgd" || name == "simple_cnn_finetune") && !testing.Short() {
 			t.Run(name+"/reference in f64", func(t *testing.T) { followGolden(t, openReference(t), g, tensor.F64, 6) })
 		}
+	}
+}
+
+func (g *golden) loader(t *testing.T) *data.Loader {
+	t.Helper()
+	loader, err := data.NewLoader(data.Options{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize},
+		BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { loader.Close() })
+	return loader
+}
+
+// batch is one batch of the run.
+func (g *golden) batch(t *testing.T, index int) *data.Batch {
+	t.Helper()
+	loader := g.loader(t)
+	for i := 0; ; i++ {
+		batch, err := loader.Next(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == index {
+			return batch
+		}
+		batch.Release()
 	}
 }
 
@@ -205,12 +245,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	}
 	defer r.Close()
 	checkFirstBatch(t, g)
-	loader, err := data.NewLoader(data.Options{Dataset: goldenData{g}, Transform: data.Transform{Crop: data.CentreCrop, Size: g.Config.ImageSize},
-		BatchSize: g.Config.BatchSize, Evaluate: true, Workers: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer loader.Close()
+	loader := g.loader(t)
 	r.setResidualWeights(t, g.Config.ResidualWeight)
 	gap := 0.0 // of PyTorch's f32 runs so far: once two runs have parted they are not bound to meet again
 	schedule := optim.Schedule{Name: "constant", Base: g.Config.Optimizer.LR, Warmup: g.Config.WarmupSteps}
@@ -230,10 +265,7 @@ func followGolden(t *testing.T, dev device.Device, g *golden, compute tensor.DTy
 	if steps < g.Config.Steps {
 		return
 	}
-	batch, err := loader.Next(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	batch := g.batch(t, steps) // the loader's own may be on the device already
 	defer batch.Release()
 	if r.mean != nil {
 		if err := r.exchangeAverages(); err != nil {
