@@ -1,0 +1,96 @@
+package train
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+)
+
+// openBehind opens a device whose streams run behind the caller: the GPU's kernels, compiled for the host.
+func openBehind(t *testing.T) device.Device {
+	t.Helper()
+	dir := os.Getenv(nativelib.DirVariable)
+	if dir == "" {
+		dir = filepath.Join("..", "..", "build", "lib")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "libhetero_cuda_shim.so")); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+		t.Skip("no libhetero_cuda_shim.so: run make native-test first")
+	}
+	t.Setenv(nativelib.DirVariable, dir)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // it keeps which algorithms are fast
+	dev := openLibrary(t, "cuda_shim")
+	if !dev.Info().Behind {
+		t.Fatal("its streams do not run behind the caller")
+	}
+	return dev
+}
+
+// inStep is a stream that is done when a call returns.
+type inStep struct{ device.Stream }
+
+func (s inStep) Run(p device.Program) error { return errors.Join(s.Stream.Run(p), s.Sync()) }
+func (s inStep) Copy(dst, src device.Region) error {
+	return errors.Join(s.Stream.Copy(dst, src), s.Sync())
+}
+
+// TestBatchesStagedAheadAreTheSame: whether the next batch is staged while the device computes with one, or each is loaded when its time has come.
+func TestBatchesStagedAheadAreTheSame(t *testing.T) {
+	for _, accumulation := range []int{1, 2} {
+		o := testOptions()
+		o.Accumulation, o.Mixed = accumulation, accumulation == 1
+		var want []StepResult
+		for _, staged := range []bool{false, true} {
+			r, err := NewReplica(openBehind(t), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Close()
+			if !staged {
+				feed, stream := r.feed, r.stream
+				r.feed, r.stream = nil, inStep{stream}
+				defer func() { r.feed, r.stream = feed, stream }()
+			}
+			if allocated, _ := r.dev.Memory(); allocated != r.PredictedBytes() {
+				t.Errorf("the device gave out %d bytes, predicted were %d", allocated, r.PredictedBytes())
+			}
+			for step := range 3 {
+				if step == 2 {
+					if err := r.forget(); err != nil {
+						t.Fatal(err)
+					}
+					if staged && r.feed.staged {
+						t.Error("the batch that was read ahead was not forgotten")
+					}
+				}
+				loader := testLoader(t, o, false) // another one, from the beginning: what was read ahead of the last does not count
+				for range 2 {
+					out, err := r.Step(context.Background(), loader, 0.05)
+					if err != nil {
+						t.Fatal(err)
+					}
+					if r.feed != nil && !r.feed.staged {
+						t.Error("the next batch has not been read")
+					}
+					if out.Times.Data <= 0 || out.Times.Forward <= 0 || out.Times.Backward <= 0 || out.Times.Optimizer <= 0 || out.Times.Total() > patience {
+						t.Errorf("step %d took %+v", step, out.Times)
+					}
+					out.Times = StepTimes{}
+					if !staged {
+						want = append(want, out)
+					} else if next := want[0]; next.Sums != out.Sums || next.GradNorm != out.GradNorm {
+						t.Errorf("%d micro-batches, step %d: got %+v, want %+v", accumulation, step, out, next)
+					} else {
+						want = want[1:]
+					}
+				}
+			}
+		}
+	}
+}
