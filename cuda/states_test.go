@@ -74,7 +74,7 @@ func TestDriverStates(t *testing.T) {
 		t.Run(c.name+"/"+c.what, func(t *testing.T) {
 			contexts := filepath.Join(t.TempDir(), "contexts")
 			cmd := exec.Command(os.Args[0], "-test.run=^TestProbe$", "-test.v")
-			cmd.Env = append(os.Environ(), probeVariable+"="+c.what, nativelib.DirVariable+"="+shim, "HETERO_FAKE_DRIVER="+c.driver, "HETERO_FAKE_CONTEXTS="+contexts)
+			cmd.Env = append(os.Environ(), probeVariable+"="+c.what, nativelib.DirVariable+"="+shim, "HETERO_FAKE_DRIVER="+c.driver, "HETERO_CUDA_LIBS="+built, "HETERO_FAKE_CONTEXTS="+contexts)
 			if c.visible != "" {
 				cmd.Env = append(cmd.Env, VisibleVariable+"="+c.visible)
 			}
