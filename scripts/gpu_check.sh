@@ -18,15 +18,16 @@ usage() {
 		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
 
 		parts, with their time limits in seconds
-		  selftest  100  the conformance suite of the device, nothing skipped
-		  goldens    60  whole runs against PyTorch's; needs tests/train.test, which the bundle has
-		  memcheck   60  compute-sanitizer over short cases, where it is installed
-		  nccl       50  ranks on one GPU: links, and a run of two against a run of one
-		  peak       20  bandwidth and arithmetic
-		  ops        45  every op of ResNet-50 at 224 against them
-		  resnet224  85  ResNet-50 224, batch 256, bf16 and fp16, beside PyTorch
-		  resnet32   45  ResNet-50 32x32, batch 512, bf16, beside PyTorch
-		  gaps       15  what a step takes beyond its launches
+		  selftest   70  the conformance suite of the device, nothing skipped
+		  goldens    40  whole runs against PyTorch's; needs tests/train.test, which the bundle has
+		  nccl       40  ranks on one GPU: links, and a run of two against a run of one
+		  peak       15  bandwidth and arithmetic
+		  warm       80  ResNet-50 224, batch 256, bf16, for the first time: its algorithms are chosen by timing; and with weight gradients rounded to bf16
+		  ops        30  every op of it against the peaks
+		  resnet224  95  ResNet-50 224, batch 256, bf16, beside PyTorch
+		  half       40  the same in fp16, one round
+		  resnet32   40  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
+		  memcheck   30  compute-sanitizer over short cases, where it is installed
 	TEXT
 }
 
@@ -35,7 +36,7 @@ fail() { # exit code, message
 	exit "$1"
 }
 
-parts=selftest,goldens,memcheck,nccl,peak,ops,resnet224,resnet32,gaps output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+parts=selftest,goldens,nccl,peak,warm,ops,resnet224,half,resnet32,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
@@ -50,7 +51,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=100 [goldens]=60 [memcheck]=60 [nccl]=50 [peak]=20 [ops]=45 [resnet224]=85 [resnet32]=45 [gaps]=15)
+declare -A limits=([selftest]=70 [goldens]=40 [nccl]=40 [peak]=15 [warm]=80 [ops]=30 [resnet224]=95 [half]=40 [resnet32]=40 [memcheck]=30)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done
@@ -80,28 +81,34 @@ part_memcheck() {
 
 part_nccl() {
 	"$binary" nccl check --nproc-per-node 2 --set device.share_gpu=true --json >"$1" || return
-	local small=(train --model simple_cnn --dataset synthetic_image --num-samples 512 --batch-size 64 --epochs 1 --set device.kind=cuda --set train.precision=f32)
-	"$binary" "${small[@]}" --set output.dir="$output/one" &&
-		"$binary" "${small[@]}" --set output.dir="$output/two" --nproc-per-node 2 --set device.share_gpu=true --set parallel.backend=nccl
+	local small=(train --resume none --model simple_cnn --dataset synthetic_image --num-samples 512 --batch-size 64 --epochs 1
+		--set device.kind=cuda --set train.precision=f32 --set experiment.output_dir="$output/runs")
+	"$binary" "${small[@]}" --set experiment.name=one --set parallel.ranks=1 &&
+		"$binary" "${small[@]}" --set experiment.name=two --set parallel.ranks=2 --set device.share_gpu=true --set parallel.backend=nccl || return
+	grep -H final_train_loss "$output"/runs/{one,two}/logs/summary.json
+	awk -F'[:,]' '/"final_train_loss"/ { loss[++n] = $2 } END { d = (loss[1] - loss[2]) / loss[1]; exit !(n == 2 && d < 1e-3 && d > -1e-3) }' \
+		"$output"/runs/{one,two}/logs/summary.json
 }
 
 part_peak() { "$binary" bench peak --device cuda --json >"$1"; }
 
 part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --json >"$1"; }
 
-# compare SIZE BATCH PRECISIONS: ours beside PyTorch's best mode, in turns.
+part_warm() {
+	local step=(bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 10 --json)
+	printf '{"wide": %s, "narrow": %s}\n' "$("$binary" "${step[@]}")" "$(HETERO_CUDA_NARROW_GRADIENTS=1 "$binary" "${step[@]}")" >"$1"
+	grep -q '"wide": {.*"narrow": {' "$1"
+}
+
+# compare SIZE BATCH PRECISION ROUNDS OUTPUT: ours beside PyTorch compiled, in turns.
 compare() {
 	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model resnet50 --image-size "$1" --batch-size "$2" --precision "$3" --modes compile \
-		--rounds 2 --steps 40 --warmup 2 --output "$4"
+		--rounds "$4" --steps 40 --warmup 2 --output "$5"
 }
 
-part_resnet224() { compare 224 $((256 / scale)) bf16,fp16 "$1"; }
-part_resnet32() { compare 32 $((512 / scale)) bf16 "$1"; }
-
-# A step as one number, beside the sum of its launches timed one by one: what is left are the gaps between them.
-part_gaps() {
-	"$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"
-}
+part_resnet224() { compare 224 $((256 / scale)) bf16 2 "$1"; }
+part_half() { compare 224 $((256 / scale)) fp16 1 "$1"; }
+part_resnet32() { compare 32 $((512 / scale)) bf16 1 "$1"; }
 
 # --- running them ----------------------------------------------------------------------------------------------------------------
 
@@ -115,11 +122,11 @@ json_text() { # a text as a JSON string
 facts() {
 	local gpu
 	gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader 2>&1 | head -n 8)
-	printf '{"program": %s, "gpus": %s, "torch": %s, "started": "%s"}' "$(json_text "$("$binary" version 2>&1)")" "$(json_text "$gpu")" \
+	printf '{"program": %s, "gpus": %s, "torch": %s, "started": "%s"}' "$(json_text "$("$binary" version --short 2>&1)")" "$(json_text "$gpu")" \
 		"$(json_text "$("$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())' 2>&1 | tail -n 1)")" "$(date -u +%FT%TZ)"
 }
 
-export -f part_selftest part_goldens part_memcheck part_nccl part_peak part_ops part_resnet224 part_resnet32 part_gaps compare
+export -f part_selftest part_goldens part_nccl part_peak part_warm part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
 export binary output scale
 result=$output/gpu_check.json failed=0 separator=
 {
