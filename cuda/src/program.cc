@@ -88,7 +88,8 @@ void Program::capture(cudaStream_t stream) {
 
 void Program::run(cudaStream_t stream) {
   guarded_run([&] {
-    if (!captured_ && steps_.list.size() > 1) capture(stream);
+    if (ran_ && !captured_ && steps_.list.size() > 1) capture(stream);
+    ran_ = true;
     if (graph_)
       check(cudaGraphLaunch(graph_, stream), "graph");
     else

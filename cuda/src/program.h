@@ -1,4 +1,5 @@
-// program.h: lists of launches, and running them: as one CUDA graph, captured when the program first runs.
+// program.h: lists of launches, and running them: from the second run on as one CUDA graph. The first loads the code of kernels and libraries, which must
+// not happen in a capture.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -45,9 +46,9 @@ private:
   Steps steps_;
   Notes &notes_;
   cudaGraphExec_t graph_ = nullptr;
-  bool captured_ = false;      // or it was tried
-  bool records_ = false;       // events
-  cudaEvent_t done_ = nullptr; // of the last run, where it records events
+  bool ran_ = false, captured_ = false; // once; or it was tried
+  bool records_ = false;                // events
+  cudaEvent_t done_ = nullptr;          // of the last run, where it records events
 };
 
 } // namespace hetero

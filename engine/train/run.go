@@ -281,7 +281,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
-	if d, ok := r.Replica.dev.(device.Noting); ok && r.result.Samples == int64(out.Samples) { // the first step of this process
+	if d, ok := r.Replica.dev.(device.Noting); ok && r.result.Samples == 2*int64(out.Samples) { // the second step of this process: programs are captured then
 		if notes := d.Notes(); notes != "" {
 			r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.dev.Info().Name, notes))
 		}
