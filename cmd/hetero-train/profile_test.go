@@ -40,10 +40,17 @@ func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 
 func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "profiles")
-	stdout, stderr := profiled(t, "--json", "--output-dir", dir)
+	var stdout, stderr string
 	var got profileJSON
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
-		t.Fatalf("got %v from %q, want one line of JSON", err, stdout)
+	for range 4 { // on a loaded machine the time of --quick may be over before all is measured
+		got = profileJSON{}
+		stdout, stderr = profiled(t, "--json", "--output-dir", dir)
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
+			t.Fatalf("got %v from %q, want one line of JSON", err, stdout)
+		}
+		if len(got.Ranks.Ranks) > 0 && len(got.Ranks.Ranks[0].Skipped) == 0 {
+			break
+		}
 	}
 	if want := []string{filepath.Join(dir, "gpu_profiles.json"), filepath.Join(dir, "system_profile.json")}; !slices.Equal(got.Files, want) {
 		t.Errorf("got files %v, want %v", got.Files, want)
