@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
@@ -91,6 +93,40 @@ func TestBatchesStagedAheadAreTheSame(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestResNetOnTheGPUsKernels: a residual network, two steps, beside the CPU device. Convolutions sum in another order there; batch normalisation over few
+// values enlarges that, so losses agree to 1e-4, where one wrong gradient is 1e-2 and more.
+func TestResNetOnTheGPUsKernels(t *testing.T) {
+	if testing.Short() {
+		t.Skip("trains a large network")
+	}
+	o := testOptions()
+	o.Model = resnet.Build(resnet.Family["resnet18"], resnet.Options{CIFARStem: true})
+	o.BatchSize = 4
+	var want []StepResult
+	for _, dev := range []device.Device{openCPU(t), openBehind(t)} {
+		r, err := NewReplica(dev, o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		loader := testLoader(t, o, false)
+		for step := range 2 {
+			out, err := r.Step(context.Background(), loader, 0.01)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(want) <= step {
+				want = append(want, out)
+				continue
+			}
+			if w := want[step]; math.Abs(out.Loss-w.Loss) > 1e-4*w.Loss || math.Abs(out.GradNorm-w.GradNorm) > 1e-3*w.GradNorm {
+				t.Errorf("step %d: got loss %.7f and gradient norm %.7f, want %.7f and %.7f", step, out.Loss, out.GradNorm, w.Loss, w.GradNorm)
+			}
+			t.Logf("step %d: loss %.7f, %.7f; gradient norm %.7f, %.7f", step, out.Loss, want[step].Loss, out.GradNorm, want[step].GradNorm)
 		}
 	}
 }
