@@ -11,13 +11,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
-// maxOpen is how many shards are open at a time.
+// maxOpen is how many shards are open at a time, where the process may have many files open.
 const maxOpen = 128
+
+// mostOpen is how many shards may be open: a quarter of the files that the process may have, so that what else it opens finds room.
+func mostOpen() int {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return maxOpen
+	}
+	return int(min(max(limit.Cur/4, 1), maxOpen))
+}
 
 // pool opens shards as they are wanted and closes those that were not for longest. Its methods may be called from
 // several goroutines at a time.
 type pool struct {
 	shards []identity
+	most   int // open at a time
 
 	mu     sync.Mutex
 	open   map[int]*handle
@@ -32,7 +42,7 @@ type handle struct {
 }
 
 func newPool(shards []identity) *pool {
-	return &pool{shards: shards, open: map[int]*handle{}, recent: list.New()}
+	return &pool{shards: shards, most: mostOpen(), open: map[int]*handle{}, recent: list.New()}
 }
 
 // take returns an open shard; the caller gives it back.
@@ -46,7 +56,7 @@ func (p *pool) take(number int) (*handle, error) {
 	}
 	id := p.shards[number]
 	f, info, err := regular.Open(id.path)
-	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // a limit below maxOpen
+	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // others have taken the room
 		f, info, err = regular.Open(id.path)
 	}
 	if err != nil {
@@ -60,7 +70,7 @@ func (p *pool) take(number int) (*handle, error) {
 	h := &handle{File: f, number: number, users: 1}
 	h.at = p.recent.PushFront(h)
 	p.open[number] = h
-	for e := p.recent.Back(); e != nil && p.recent.Len() > maxOpen; {
+	for e := p.recent.Back(); e != nil && p.recent.Len() > p.most; {
 		old, before := e.Value.(*handle), e.Prev()
 		if old.users == 0 {
 			p.drop(old)

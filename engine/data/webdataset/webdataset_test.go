@@ -355,8 +355,8 @@ func TestMoreShardsThanFilesAreOpen(t *testing.T) {
 			t.Fatalf("sample %d is %d, %v", i, got, err)
 		}
 	}
-	if n := len(pool.open); n != maxOpen || pool.recent.Len() != n {
-		t.Errorf("%d shards are open, want %d", n, maxOpen)
+	if n := len(pool.open); n != min(pool.most, maxOpen) || pool.most < 1 || pool.recent.Len() != n {
+		t.Errorf("%d shards are open, want %d", n, pool.most)
 	}
 }
 
