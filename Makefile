@@ -51,7 +51,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build configure native native-test cuda-toolchain gpu-bundle gpu-check deps test test-kernels test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check deps test test-kernels test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
 	@$(CUDA_ENV) $(GO_BUILD) -o hetero-train ./cmd/hetero-train
@@ -76,9 +76,16 @@ ifeq ($(SANITIZE),address)
 	@echo "sanitizer: or the program with: LD_PRELOAD=$(ASAN_PRELOAD) ASAN_OPTIONS=detect_leaks=0 HETERO_LIB_DIR=$(LIBS) ./hetero-train ..."
 endif
 
-native-test: configure # what only tests need: the GPU's kernels and the communicator, compiled for the host, and a fake NCCL
-	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim hetero_nccl_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
+native-test: configure # what only tests need: the GPU's kernels, their lab and the communicator, compiled for the host, and a fake NCCL
+	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
 		{ cat $(BUILD)/build-test.log; exit 1; }
+
+cuda-lab: ## Build the CUDA kernel lab, build/cuda-lab: variants of kernels, checked and timed on a GPU
+	@[ '$(SANITIZE)' = off ] || { echo "cuda-lab: got SANITIZE=$(SANITIZE), want none: there is build/$(SANITIZE)/cuda-lab-host, from make native-test" >&2; exit 2; }
+	@$(MAKE) --no-print-directory configure CUDA=on
+	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target cuda-lab --parallel $(CORES) >$(BUILD)/build-lab.log 2>&1 || \
+		{ cat $(BUILD)/build-lab.log; exit 1; }
+	@echo "cuda-lab: $(BUILD)/cuda-lab --help"
 
 cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root); make then finds it
 	@python3 third_party/cuda.py

@@ -24,6 +24,14 @@ endforeach()
 target_compile_definitions(hetero_cuda_shim PRIVATE HETERO_CUDA_LIBRARIES="_fake")
 target_link_libraries(hetero_cuda_shim PRIVATE ${CMAKE_DL_LIBS})
 
+# The kernel lab: what it tries, and of the device the kernels that it compares with.
+file(GLOB cuda_lab CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cuda/lab/*.cu")
+set_source_files_properties(${cuda_lab} PROPERTIES LANGUAGE CXX COMPILE_OPTIONS "-xc++")
+add_executable(cuda-lab-host EXCLUDE_FROM_ALL ${cuda_lab} $<TARGET_OBJECTS:hetero_cuda_shim>)
+target_include_directories(cuda-lab-host PRIVATE "${PROJECT_SOURCE_DIR}/cuda/shim" ${cuda_includes})
+target_link_libraries(cuda-lab-host PRIVATE ${CMAKE_DL_LIBS} pthread)
+add_dependencies(cuda-lab-host hetero_cuda_shim)
+
 # In a folder of its own: a test names that to the loader.
 add_library(hetero_fake_driver SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cuda/shim/driver.cc")
 set_target_properties(hetero_fake_driver PROPERTIES OUTPUT_NAME cuda SUFFIX ".so.1" NO_SONAME ON LINK_OPTIONS "${fake_link_options}"
@@ -59,15 +67,21 @@ foreach(folder IN LISTS cuda_includes)
   list(APPEND cuda_flags -I "${folder}")
 endforeach()
 set(cuda_objects "")
-foreach(kernel IN LISTS cuda_kernels)
+set(cuda_lab_objects "")
+foreach(kernel IN LISTS cuda_kernels cuda_lab)
   get_filename_component(name "${kernel}" NAME)
+  set(list cuda_objects)
+  if(kernel IN_LIST cuda_lab)
+    set(list cuda_lab_objects)
+    string(PREPEND name "lab_")
+  endif()
   set(object "${PROJECT_BINARY_DIR}/cuda/${name}.o")
   # No contraction: what an optimizer computes has the bits of every other device.
   add_custom_command(OUTPUT "${object}" DEPENDS "${kernel}" DEPFILE "${object}.d" COMMENT "nvcc ${name}"
     COMMAND ${CMAKE_COMMAND} -E make_directory "${PROJECT_BINARY_DIR}/cuda"
     COMMAND "${HETERO_NVCC}" -std=c++17 -O3 --fmad=false ${cuda_code} -ccbin "${CMAKE_CXX_COMPILER}"
       -Xcompiler=-fPIC,-fvisibility=hidden,-ffp-contract=off,-fno-math-errno ${cuda_flags} -MD -MT "${object}" -MF "${object}.d" -c "${kernel}" -o "${object}")
-  list(APPEND cuda_objects "${object}")
+  list(APPEND ${list} "${object}")
 endforeach()
 add_library(hetero_cuda SHARED ${cuda_objects} ${cuda_sources} ${native_sources})
 target_include_directories(hetero_cuda PRIVATE ${cuda_includes})
@@ -75,5 +89,9 @@ target_include_directories(hetero_cuda SYSTEM PRIVATE "${cuda_root}/include" "${
 target_compile_definitions(hetero_cuda PRIVATE HETERO_CUDA_LOWEST_ARCH=${cuda_lowest} HETERO_CUDA_BUILD="CUDA ${cuda_version}" HETERO_CUDA_LIBRARIES="")
 target_link_libraries(hetero_cuda PRIVATE "${HETERO_CUDART}" dl rt pthread)
 set_target_properties(hetero_cuda PROPERTIES LINK_DEPENDS "${hetero_exports}")
+add_executable(cuda-lab EXCLUDE_FROM_ALL ${cuda_lab_objects} ${cuda_objects} $<TARGET_OBJECTS:hetero_cuda>)
+target_link_libraries(cuda-lab PRIVATE "${HETERO_CUDART}" dl rt pthread)
+set_target_properties(cuda-lab PROPERTIES LINKER_LANGUAGE CXX)
+add_dependencies(cuda-lab hetero_cuda)
 string(REPLACE ";" ", sm_" cuda_archs "${HETERO_CUDA_ARCHS}")
 string(APPEND hetero_parts "cuda: on (CUDA ${cuda_version} in ${cuda_root}, cuDNN headers in ${HETERO_CUDNN}, sm_${cuda_archs} and PTX)\n")
