@@ -41,7 +41,7 @@ ifeq ($(SANITIZE),address)
 # The sanitizer's run-time library must come first in every test binary, and finds the C++ library's throw only if that is
 # there from the start as well, not opened later with libhetero_*.so.
 ASAN_PRELOAD := $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
-TEST_ENV += ASAN_OPTIONS=detect_leaks=0
+TEST_ENV += ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1
 GO_TEST  += -asan -exec 'env LD_PRELOAD=$(ASAN_PRELOAD)'
 else ifeq ($(SANITIZE),undefined)
 TEST_ENV += UBSAN_OPTIONS=print_stacktrace=1
@@ -96,8 +96,8 @@ deps: ## Install or fetch what the build needs: system packages as root, oneDNN 
 test: build native-test ## Build, then run every test; a test skipped for want of the CPU library fails
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) ./...
 
-test-kernels: native-test # the GPU's kernels alone, compiled for the host
-	@set -x; $(TEST_ENV) $(GO_TEST) ./cuda
+test-kernels: native-test # the GPU's kernels alone, compiled for the host, without f16
+	@set -x; $(TEST_ENV) $(GO_TEST) -short ./cuda
 
 test-race: build native-test ## The same under Go's race detector
 	@$(CUDA_ENV) set -x; $(TEST_ENV) $(GO_TEST) -race ./...

@@ -86,8 +86,8 @@ func TestMissingLibraryIsToldWithWhatToDo(t *testing.T) {
 	if _, err = lib.Open(0, device.Options{}); err == nil || !strings.Contains(err.Error(), "file too short") {
 		t.Errorf("a damaged library: got %v, want that the file is too short", err)
 	}
-	copyFile(t, "libhetero_jpeg.so", elsewhere)
-	if err := os.Rename(filepath.Join(elsewhere, "libhetero_jpeg.so"), filepath.Join(elsewhere, fakeCublasLt)); err != nil {
+	copyFile(t, "libcudnn_fake.so.9", elsewhere)
+	if err := os.Rename(filepath.Join(elsewhere, "libcudnn_fake.so.9"), filepath.Join(elsewhere, fakeCublasLt)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err = lib.Open(0, device.Options{}); err == nil || !strings.Contains(err.Error(), "has no function cublasLtGetVersion") {

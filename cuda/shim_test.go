@@ -77,7 +77,11 @@ func TestKernelsConformOnTheHost(t *testing.T) {
 		}
 		return captured{dev, t}
 	}
-	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}})
+	types := []tensor.DType{tensor.F32, tensor.BF16, tensor.F16}
+	if testing.Short() {
+		types = types[:2]
+	}
+	devicetest.Run(conformance.Go(t), open, devicetest.Caps{Types: types})
 }
 
 func TestOpenSaysWhyThereIsNoDevice(t *testing.T) {
