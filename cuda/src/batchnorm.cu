@@ -3,7 +3,7 @@
 //
 // A row is the channels of one pixel. In nhwc a row is contiguous and a thread owns 16 bytes of channels, whose parameters stay
 // in registers while it walks down the rows of its chunk; plain images go element by element. Sums: a thread its rows in f32, a block
-// its threads by halves, then one thread a channel the blocks in f64: an order fixed by the shape.
+// its threads by halves, then 32 threads a channel the blocks in f64, by halves again: an order fixed by the shape.
 //
 // The mask of BN+add+ReLU has a byte for each 16 bytes of a row (a byte for each element in plain), bit v for channel v of it.
 #include <cmath>
@@ -132,15 +132,41 @@ template <class T, int V> __global__ void stats(Norm b, const T *x, float *parti
   write_partial<V>(b, s, sum, squares, partial);
 }
 
-// The two sums of channel i = g·C + c over all blocks.
+// Threads of a block that share the partial sums of one channel: there are up to thousands, and few channels.
+constexpr int kLanes = 32, kChannels = kThreads / kLanes;
+
+inline Grid one_block_each(int64_t channels) { return {(channels + kChannels - 1) / kChannels}; }
+
+// The channel i = g·C + c of this thread, of which a block has kChannels side by side: they read whole sectors of memory.
+__device__ int64_t finished_channel() { return int64_t{blockIdx.x} * kChannels + threadIdx.x % kChannels; }
+
+// The two sums of channel i over all chunks: a lane every 32nd, then the lanes by halves. For lane 0; all threads of the block call it.
 __device__ void add_up(const Norm &b, int64_t i, const float *partial, double *first, double *second) {
-  const int64_t g = i / b.channels, c = i % b.channels;
-  *first = *second = 0;
-  for (int64_t chunk = 0; chunk < b.chunks; chunk++) {
-    const float *p = partial + (chunk * b.groups + g) * 2 * b.channels + c;
-    *first += p[0];
-    *second += p[b.channels];
+  __shared__ double sums[2][kThreads];
+  const int own = static_cast<int>(threadIdx.x), lane = own / kChannels;
+  double a = 0, other = 0;
+  if (i < b.groups * b.channels) {
+    const float *p = partial + (i / b.channels) * 2 * b.channels + i % b.channels;
+    const int64_t step = b.groups * 2 * b.channels;
+    for (int64_t chunk = lane; chunk < b.chunks; chunk += kLanes) {
+      a += p[chunk * step];
+      other += p[chunk * step + b.channels];
+    }
   }
+  sums[0][own] = a;
+  sums[1][own] = other;
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    __syncthreads();
+    if (lane >= half) continue;
+    sums[0][own] += sums[0][own + half * kChannels];
+    sums[1][own] += sums[1][own + half * kChannels];
+  }
+  *first = sums[0][own];
+  *second = sums[1][own];
+}
+
+__device__ bool finishes(const Norm &b, int64_t i) {
+  return static_cast<int>(threadIdx.x) < kChannels && i < b.groups * b.channels;
 }
 
 __device__ double count_of(const Norm &b, int64_t g) {
@@ -150,24 +176,24 @@ __device__ double count_of(const Norm &b, int64_t g) {
 }
 
 template <class T> __global__ void finish_stats(Norm b, const T *x, const float *partial, float *mean, float *var) {
-  for (int64_t i = first_index(); i < b.groups * b.channels; i += index_stride()) {
-    double sum, squares;
-    add_up(b, i, partial, &sum, &squares);
-    const int64_t g = i / b.channels;
-    const double n = count_of(b, g), d = sum / n, spread = squares / n - d * d;
-    mean[i] = static_cast<float>(load(x + place(b, g * b.group * b.pixels, i % b.channels)) + d);
-    var[i] = static_cast<float>(spread < 0 ? 0 : spread); // NaN stays
-  }
+  const int64_t i = finished_channel();
+  double sum, squares;
+  add_up(b, i, partial, &sum, &squares);
+  if (!finishes(b, i)) return;
+  const int64_t g = i / b.channels;
+  const double n = count_of(b, g), d = sum / n, spread = squares / n - d * d;
+  mean[i] = static_cast<float>(load(x + place(b, g * b.group * b.pixels, i % b.channels)) + d);
+  var[i] = static_cast<float>(spread < 0 ? 0 : spread); // NaN stays
 }
 
 // The first sum is that of dz·(x - mean): what x̂ lacks, the same for all, comes here.
 __global__ void finish_sums(Norm b, const float *partial, const float *var, float *diff_gamma, float *diff_beta) {
-  for (int64_t i = first_index(); i < b.groups * b.channels; i += index_stride()) {
-    double first, second;
-    add_up(b, i, partial, &first, &second);
-    diff_gamma[i] = static_cast<float>(first / sqrt(static_cast<double>(var[i]) + static_cast<double>(b.eps)));
-    diff_beta[i] = static_cast<float>(second);
-  }
+  const int64_t i = finished_channel();
+  double first, second;
+  add_up(b, i, partial, &first, &second);
+  if (!finishes(b, i)) return;
+  diff_gamma[i] = static_cast<float>(first / sqrt(static_cast<double>(var[i]) + static_cast<double>(b.eps)));
+  diff_beta[i] = static_cast<float>(second);
 }
 
 template <class T, int V>
@@ -366,8 +392,8 @@ std::unique_ptr<Kernel> make_batch_norm_stats(const Request &request) {
       const auto *x = static_cast<const T *>(a.in[0]);
       auto *partial = static_cast<float *>(a.workspace);
       launch_rows(stats<T, V>, b, V, a.queue, b, x, partial);
-      launch(finish_stats<T>, over(b.groups * b.channels), a.queue, b, x, partial, static_cast<float *>(a.out[0]),
-             static_cast<float *>(a.out[1]));
+      launch(finish_stats<T>, one_block_each(b.groups * b.channels), a.queue, b, x, partial,
+             static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
     });
   });
 }
@@ -437,7 +463,7 @@ std::unique_ptr<Kernel> make_batch_norm_diff_reduce(const Request &request) {
                   b.two ? static_cast<const T *>(a.in[6]) : nullptr,
                   masks ? static_cast<const uint8_t *>(a.in[b.two ? 7 : 6]) : nullptr,
                   writes ? static_cast<T *>(a.out[2]) : nullptr, partial);
-      launch(finish_sums, over(b.groups * b.channels), a.queue, b, partial, floats(a.in[2]),
+      launch(finish_sums, one_block_each(b.groups * b.channels), a.queue, b, partial, floats(a.in[2]),
              static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
     });
   });

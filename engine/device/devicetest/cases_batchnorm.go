@@ -64,6 +64,9 @@ func batchNormCases() []valueCase {
 			cases = append(cases, trainingNormCase(s))
 		}
 	}
+	many := normShape{2, 16, 96, 96, 0} // so many rows that a GPU divides them among many blocks
+	cases = append(cases, valueCase{name: "stats " + many.String(), inputs: []input{many.images(Uniform(0.5, 1.5))}, run: one(device.BatchNormStats{}), tolerance: statistics})
+	cases = append(cases, diffReduceCases(many, false, false)[0])
 	return append(cases, mergeCases()...)
 }
 
