@@ -114,7 +114,7 @@ func (p *Pass) Forward(stream device.Stream) error {
 	p.sync.watch(stream)
 	err := p.sync.sendShares(stream, p.samples)
 	if err == nil {
-		err = p.sync.meet(p.forward, 0)
+		err = p.sync.meet(stream, p.forward, 0)
 	}
 	if err == nil {
 		err = p.plan.Forward(stream)
@@ -126,7 +126,7 @@ func (p *Pass) Forward(stream device.Stream) error {
 // Finish waits for them.
 func (p *Pass) Backward(stream device.Stream, last bool) error {
 	s := p.sync
-	err := s.meet(p.backward, len(p.forward))
+	err := s.meet(stream, p.backward, len(p.forward))
 	overlap := last && !s.opts.Sequential
 	if err == nil && overlap {
 		err = s.begin()
@@ -150,10 +150,10 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	s := p.sync
 	err := s.sendShares(stream, p.samples)
 	if err == nil {
-		err = s.meet(p.forward, 0)
+		err = s.meet(stream, p.forward, 0)
 	}
 	if err == nil {
-		err = s.meet(p.backward, len(p.forward))
+		err = s.meet(stream, p.backward, len(p.forward))
 	}
 	if err == nil {
 		err = p.plan.RunTimed(stream, elapsed)
@@ -170,10 +170,17 @@ func (s *Sync) watch(stream device.Stream) {
 	}
 }
 
-// meet enqueues the exchanges of one pass; first is the position of the first among all.
-func (s *Sync) meet(ops []collective.Op, first int) error {
+// meet enqueues the exchanges of one pass; first is the position of the first among all. The same pass of the micro-batch before may still
+// be under way on a device that runs behind: its events are taken back only when it is over.
+func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error {
+	if len(ops) > 0 && s.points[first].met {
+		if err := s.settle(stream); err != nil {
+			return err
+		}
+	}
 	for i := range ops {
 		pt := &s.points[first+i]
+		pt.met = true
 		s.takeSpan(pt)
 		if err := errors.Join(pt.ready.Reset(), pt.done.Reset()); err != nil {
 			return err
@@ -185,6 +192,14 @@ func (s *Sync) meet(ops []collective.Op, first int) error {
 		}
 	}
 	return nil
+}
+
+// settle waits for the stream: no pass is under way then.
+func (s *Sync) settle(stream device.Stream) error {
+	for i := range s.points {
+		s.points[i].met = false
+	}
+	return stream.Sync()
 }
 
 // begin enqueues the all-reduces of a step. In Sequential mode what they wait for is complete already.

@@ -81,7 +81,7 @@ func (s *Sync) finishStep(ctx context.Context, stream device.Stream, behind []co
 	if err := stream.Record(s.backwardEnd); err != nil {
 		return Times{}, err
 	}
-	if err := stream.Sync(); err != nil {
+	if err := s.settle(stream); err != nil {
 		return Times{}, err
 	}
 	begun := time.Now()

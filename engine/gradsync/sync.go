@@ -86,6 +86,7 @@ type point struct {
 	plan.Exchange
 	ready, done device.Event
 	span        *span
+	met         bool // by a pass that the stream was not waited for since
 }
 
 // New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads itself, or the caller's sum of

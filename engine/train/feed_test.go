@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
@@ -127,6 +129,49 @@ func TestResNetOnTheGPUsKernels(t *testing.T) {
 				t.Errorf("step %d: got loss %.7f and gradient norm %.7f, want %.7f and %.7f", step, out.Loss, out.GradNorm, w.Loss, w.GradNorm)
 			}
 			t.Logf("step %d: loss %.7f, %.7f; gradient norm %.7f, %.7f", step, out.Loss, want[step].Loss, out.GradNorm, want[step].GradNorm)
+		}
+	}
+}
+
+// lasting is a device that its user does not close.
+type lasting struct{ device.Device }
+
+func (lasting) Close() error { return nil }
+
+// TestRanksThatRunBehindTrainAsOneRank: the host gives out the next micro-batch while the device is still at the exchanges of the last.
+func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
+	o := testOptions()
+	o.Accumulation = 2
+	one := alone(t, o, openBehind)
+	devs := []device.Device{openBehind(t), openBehind(t)}
+	through := func(inner collective.Communicator, dev device.Device) collective.Communicator {
+		c, err := staged.New(inner, dev)
+		if err != nil {
+			t.Error(err)
+			return inner
+		}
+		t.Cleanup(func() { c.Close() }) // the inner one is closed already
+		return c
+	}
+	c := crew{options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir(),
+		openRank: func(rank int) device.Device { return lasting{devs[rank]} },
+		peers: func(rank int, p *Peers) {
+			p.Grads, p.Stats = through(p.Grads, devs[rank]), through(p.Stats, devs[rank])
+		}}
+	for _, dev := range devs {
+		t.Cleanup(func() {
+			if err := dev.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	ranks := c.start(t)
+	follows(t, one, ranks)
+	for rank, s := range ranks {
+		for _, step := range s.steps {
+			if step.Times.Exchanges <= 0 {
+				t.Errorf("rank %d, step %d: its exchanges took %v", rank, step.Step, step.Times.Exchanges)
+			}
 		}
 	}
 }

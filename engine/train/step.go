@@ -136,8 +136,9 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 	if r.sums == nil {
 		return nil
 	}
+	err := r.settle(out)
 	out.Times.Exchanges = r.sums.Exchanges()
-	return r.settle(out) // the others are told how it went
+	return err // none: the others are told how it went
 }
 
 // settle waits for all that was enqueued, and reads what came of it.
