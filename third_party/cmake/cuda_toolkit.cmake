@@ -45,8 +45,8 @@ endforeach()
 
 if(NOT cuda_version MATCHES "^[0-9]+\\.[0-9]+$")
   set(cuda_missing "${HETERO_NVCC} --version does not work")
-elseif(cuda_version VERSION_LESS 12.0)
-  set(cuda_missing "the toolkit in ${cuda_root} is CUDA ${cuda_version}, want 12.0 or later; ${cuda_bring}")
+elseif(cuda_version VERSION_LESS 12.5) # cudaGetDriverEntryPointByVersion
+  set(cuda_missing "the toolkit in ${cuda_root} is CUDA ${cuda_version}, want 12.5 or later; ${cuda_bring}")
 elseif(NOT HETERO_CUDART)
   set(cuda_missing "the toolkit in ${cuda_root} has no libcudart_static.a; ${cuda_bring}")
 elseif(NOT HETERO_CUDNN)
