@@ -78,7 +78,19 @@ func find() (string, error) {
 	if err != nil {
 		return "", notBuilt(err, driverFiles)
 	}
-	return path, nil
+	return path, widen()
+}
+
+// queuesVariable is how many hardware queues CUDA takes for a process's streams, 8 where it is not set.
+const queuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS"
+
+// widen asks for as many queues as there are. Streams wait for words that work enqueued later writes (src/event.h), of which CUDA knows nothing:
+// in one queue with that work they would hold it up for ever. What the user has set stays.
+func widen() error {
+	if _, set := os.LookupEnv(queuesVariable); set {
+		return nil
+	}
+	return os.Setenv(queuesVariable, "32")
 }
 
 // driverFiles are there where a driver is, on a machine of its own and in WSL.

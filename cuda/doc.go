@@ -17,6 +17,7 @@
 //
 // # Errors
 //
-// All are device.ErrUnavailable. A device.AbsentError among them says that nothing is wrong: there is no driver, no GPU, or all are hidden. What else is
-// said (a driver older than the toolkit, a GPU below the lowest architecture, a list of GPUs that do not exist) is something to mend.
+// What stands in the way of using any GPU is device.ErrUnavailable. A device.AbsentError among them says that nothing is wrong: there is no driver, no
+// GPU, or all are hidden. What else is said (a driver older than the toolkit, a GPU below the lowest architecture, a list of GPUs that do not exist) is
+// something to mend. A GPU that is there and fails while it is opened is device.ErrDevice.
 package cuda

@@ -2,6 +2,7 @@ package cuda
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 
@@ -33,6 +34,22 @@ func TestReasons(t *testing.T) {
 	for _, driver := range []int{13000, 13010, 14000} {
 		if err := versionError(driver, 13000); err != nil {
 			t.Errorf("driver %d: got %v", driver, err)
+		}
+	}
+}
+
+// TestWidenLeavesWhatTheUserSet: CUDA is asked for all hardware queues, unless the user says how many.
+func TestWidenLeavesWhatTheUserSet(t *testing.T) {
+	for _, c := range []struct {
+		set  bool
+		want string
+	}{{true, "4"}, {false, "32"}} {
+		t.Setenv(queuesVariable, "4")
+		if !c.set {
+			os.Unsetenv(queuesVariable)
+		}
+		if err := widen(); err != nil || os.Getenv(queuesVariable) != c.want {
+			t.Errorf("got %q, %v, want %q", os.Getenv(queuesVariable), err, c.want)
 		}
 	}
 }

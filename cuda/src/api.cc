@@ -1,7 +1,7 @@
 // api.cc: the C ABI of the CUDA device: checks arguments, turns exceptions into statuses.
 //
 // It works in the device's primary context, which the run-time library, cuDNN and NCCL share. A context belongs to an OS thread, so
-// every call that comes from any thread says first which device it means.
+// every call that comes from any thread says first which device it means: freeing too, else the run-time library makes a context on GPU 0.
 #include <cstdio>
 
 #include "account.h"
@@ -101,28 +101,36 @@ void cuda_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
 
 ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
                        int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
-  return guarded(error,
-                 [&] { *kernel = compiled(op, params, params_bytes, in, num_in, out, num_out, 0, [d] { use(d); }); });
+  return guarded(error, [&] {
+    *kernel = compiled(op, params, params_bytes, in, num_in, out, num_out, 0, [d] { use(d); });
+    (*kernel)->device = d->index;
+  });
 }
 
 void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
-void cuda_kernel_free(ht_kernel *k) { delete k; }
+// Deletes an object of the C ABI with its device chosen.
+template <class Object> void free_on_device(Object *o) {
+  cudaSetDevice(o->device);
+  delete o;
+}
+
+void cuda_kernel_free(ht_kernel *k) { free_on_device(k); }
 
 ht_status cuda_program_create(ht_device *d, const ht_step *steps, int32_t count, ht_program **program,
                               ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    *program = new ht_program(steps, count, d->notes);
+    *program = new ht_program(d->index, steps, count, d->notes);
   });
 }
 
-void cuda_program_free(ht_program *p) { delete p; }
+void cuda_program_free(ht_program *p) { free_on_device(p); }
 
 ht_status cuda_event_create(ht_device *d, ht_event **event, ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    *event = new ht_event;
+    *event = new ht_event{d->index, {}};
   });
 }
 
@@ -132,7 +140,7 @@ ht_status cuda_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
   return guarded(error, [&] { want_complete(e->impl, timeout_ns); });
 }
 
-void cuda_event_free(ht_event *e) { delete e; }
+void cuda_event_free(ht_event *e) { free_on_device(e); }
 
 ht_status cuda_event_reset(ht_event *e, ht_error *) {
   e->impl.announce();

@@ -42,7 +42,10 @@ Table::Table(const void *data, size_t bytes) {
   void *p = nullptr;
   check(cudaMalloc(&p, bytes ? bytes : 1), "a table of a kernel");
   memory_ = std::shared_ptr<void>(p, [](void *q) { cudaFree(q); });
-  if (bytes) check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copying a table of a kernel");
+  if (!bytes) return;
+  check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copying a table of a kernel");
+  // What is not page-locked may still be on its way when the copy returns, and the streams of kernels do not wait for this one.
+  check(cudaStreamSynchronize(nullptr), "copying a table of a kernel");
 }
 
 } // namespace hetero

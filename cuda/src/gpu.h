@@ -51,6 +51,7 @@ inline Grid over(int64_t n) {
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
 
 template <class... Params, class... Args> void launch(void (*kernel)(Params...), Grid grid, void *queue, Args... args) {
+  if (grid.x == 0) return; // nothing to do, which CUDA calls an invalid configuration
   const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
 #ifdef __CUDACC__
   kernel<<<blocks, static_cast<unsigned>(grid.threads), 0, static_cast<cudaStream_t>(queue)>>>(

@@ -69,7 +69,8 @@ void Program::capture(cudaStream_t stream) {
   captured_ = true;
   cudaGraph_t graph = nullptr;
   try {
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
+    // Relaxed: libraries may load code when a kernel of theirs is first enqueued, which the other modes refuse.
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "begin");
     try {
       enqueue_all(stream);
     } catch (...) {

@@ -55,9 +55,12 @@ private:
 
 // The objects of the C ABI.
 struct ht_event {
+  int device; // index
   hetero::Event impl;
 };
 struct ht_program {
+  int device;
   hetero::Program impl;
-  ht_program(const ht_step *steps, int32_t count, hetero::Notes &notes) : impl(steps, count, notes) {}
+  ht_program(int index, const ht_step *steps, int32_t count, hetero::Notes &notes)
+      : device(index), impl(steps, count, notes) {}
 };
