@@ -55,25 +55,6 @@ __device__ int64_t place(const Norm &b, int64_t row, int64_t c) {
   return b.nhwc ? row * b.channels + c : (row / b.pixels * b.channels + c) * b.pixels + row % b.pixels;
 }
 
-template <int V, class T> __device__ void load_row(const T *image, int64_t at, float *out) {
-  if constexpr (V == 1) {
-    out[0] = load(image + at);
-  } else {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T> *>(image + at);
-    for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
-  }
-}
-
-template <int V, class T> __device__ void store_row(T *image, int64_t at, const float *in) {
-  if constexpr (V == 1) {
-    store(image + at, in[0]);
-  } else {
-    Pack<T> pack;
-    for (int v = 0; v < V; v++) store(&pack.v[v], in[v]);
-    *reinterpret_cast<Pack<T> *>(image + at) = pack;
-  }
-}
-
 // Statistics and parameters of V channels of a group.
 template <int V> struct Channels {
   float mean[V], inverse[V], gamma[V], beta[V];

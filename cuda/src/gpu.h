@@ -86,6 +86,28 @@ template <class T> struct alignas(16) Pack {
   T v[size];
 };
 
+#if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
+// V elements from place at of an image on: one, or a Pack of them.
+template <int V, class T> __device__ void load_row(const T *image, int64_t at, float *out) {
+  if constexpr (V == 1) {
+    out[0] = load(image + at);
+  } else {
+    const Pack<T> pack = *reinterpret_cast<const Pack<T> *>(image + at);
+    for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
+  }
+}
+
+template <int V, class T> __device__ void store_row(T *image, int64_t at, const float *in) {
+  if constexpr (V == 1) {
+    store(image + at, in[0]);
+  } else {
+    Pack<T> pack;
+    for (int v = 0; v < V; v++) store(&pack.v[v], in[v]);
+    *reinterpret_cast<Pack<T> *>(image + at) = pack;
+  }
+}
+#endif
+
 // Calls body with a value of the type that dtype names; throws Unsupported for others.
 template <class Body> auto with_float(const ht_spec &spec, Body body) {
   switch (spec.dtype) {

@@ -1,7 +1,8 @@
 // pool.cu: max, average and global average pooling.
 //
 // Gradients are gathered: a thread sums what the windows over its pixel send it, in the order of the windows, and writes it once:
-// no atomics, the same bits every time. argmax holds the number of the winning tap in its window, 2 bytes each, in dst's order.
+// no atomics, the same bits every time. argmax holds the number of the winning tap in its window, 2 bytes each, in dst's order. A thread
+// of max pooling takes 16 bytes of channels where they come so.
 #include "gpu.h"
 #include "ops.h"
 
@@ -17,18 +18,28 @@ struct Pool {
   __device__ int64_t at(int64_t in, int64_t ic, int64_t y, int64_t x, int64_t height, int64_t width) const {
     return nhwc ? ((in * height + y) * width + x) * c + ic : ((in * c + ic) * height + y) * width + x;
   }
-  // The element that thread i of the image's order in memory takes.
-  __device__ void split(int64_t i, int64_t height, int64_t width, int64_t &in, int64_t &ic, int64_t &y,
-                        int64_t &x) const {
-    if (nhwc) {
-      ic = i % c, i /= c, x = i % width, i /= width, y = i % height, in = i / height;
-    } else {
-      x = i % width, i /= width, y = i % height, i /= height, ic = i % c, in = i / c;
-    }
+  // The element that thread i of the image's order in memory takes, the first of V channels. Divisions are of 32 bits where they can be: those
+  // of 64 take longer than memory does.
+  template <int V>
+  __device__ void split(int64_t i, int64_t height, int64_t width, int64_t &in, int64_t &ic, int &y, int &x) const {
+    if (i >> 32)
+      divide<V>(i, height, width, in, ic, y, x);
+    else
+      divide<V>(static_cast<uint32_t>(i), static_cast<uint32_t>(height), static_cast<uint32_t>(width), in, ic, y, x);
   }
-  __device__ bool inside(int64_t y, int64_t x) const { return y >= 0 && y < h && x >= 0 && x < w; }
+  template <int V, class Int>
+  __device__ void divide(Int i, Int height, Int width, int64_t &in, int64_t &ic, int &y, int &x) const {
+    const Int pieces = static_cast<Int>(c / V);
+    if (nhwc) ic = i % pieces * V, i /= pieces;
+    x = static_cast<int>(i % width), i /= width, y = static_cast<int>(i % height), i /= height;
+    if (!nhwc) ic = i % pieces * V, i /= pieces;
+    in = i;
+  }
+  // Whether a thread can take the channels of a pack.
+  template <class T> bool packs() const { return nhwc && c % Pack<T>::size == 0; }
+  __device__ bool inside(int y, int x) const { return y >= 0 && y < h && x >= 0 && x < w; }
   // What the sum of window (oy, ox) is divided by; a window wholly in the padding has the mean 0.
-  __device__ float count(int64_t oy, int64_t ox) const {
+  __device__ float count(int oy, int ox) const {
     if (count_padding) return static_cast<float>(kh * kw);
     int taps = 0;
     for (int ky = 0; ky < kh; ky++)
@@ -39,67 +50,77 @@ struct Pool {
 
 constexpr int16_t kNone = -1;
 
-template <class T> __global__ void max_pool(Pool p, const T *src, T *dst, int16_t *argmax) {
-  for (int64_t i = first_index(); i < p.n * p.c * p.oh * p.ow; i += index_stride()) {
-    int64_t n, c, oy, ox;
-    p.split(i, p.oh, p.ow, n, c, oy, ox);
-    float best = -INFINITY;
-    int16_t winner = kNone;
+// The winners of V channels.
+template <int V> struct alignas(2 * V) Taps { int16_t v[V]; };
+
+template <class T, int V> __global__ void max_pool(Pool p, const T *src, T *dst, int16_t *argmax) {
+  for (int64_t i = first_index(); i < p.n * p.c / V * p.oh * p.ow; i += index_stride()) {
+    int64_t n, c;
+    int oy, ox;
+    p.split<V>(i, p.oh, p.ow, n, c, oy, ox);
+    float best[V], value[V];
+    Taps<V> winner;
+    for (int v = 0; v < V; v++) best[v] = -INFINITY, winner.v[v] = kNone;
     for (int ky = 0; ky < p.kh; ky++)
       for (int kx = 0; kx < p.kw; kx++) {
-        const int64_t y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
+        const int y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
         if (!p.inside(y, x)) continue;
-        const float v = load(src + p.at(n, c, y, x, p.h, p.w));
-        if (winner == kNone || v > best || (v != v && best == best)) { // NaN wins, so that it is not lost
-          best = v;
-          winner = static_cast<int16_t>(ky * p.kw + kx);
-        }
+        load_row<V>(src, p.at(n, c, y, x, p.h, p.w), value);
+        for (int v = 0; v < V; v++)
+          if (winner.v[v] == kNone || value[v] > best[v] || (value[v] != value[v] && best[v] == best[v])) { // NaN wins
+            best[v] = value[v];
+            winner.v[v] = static_cast<int16_t>(ky * p.kw + kx);
+          }
       }
-    store(dst + i, best);
-    if (argmax) argmax[i] = winner;
+    store_row<V>(dst, i * V, best);
+    if (argmax) reinterpret_cast<Taps<V> *>(argmax)[i] = winner;
   }
 }
 
 // Calls body(window's place in dst, oy, ox, tap) for the windows over pixel (y, x), in their order.
-template <class Body>
-__device__ void each_window(const Pool &p, int64_t n, int64_t c, int64_t y, int64_t x, Body body) {
-  int64_t first_y = (y + p.py - int64_t{p.kh - 1} * p.dy + p.sy - 1) / p.sy, last_y = (y + p.py) / p.sy;
-  int64_t first_x = (x + p.px - int64_t{p.kw - 1} * p.dx + p.sx - 1) / p.sx, last_x = (x + p.px) / p.sx;
-  if (y + p.py < int64_t{p.kh - 1} * p.dy) first_y = 0; // division rounds towards zero
-  if (x + p.px < int64_t{p.kw - 1} * p.dx) first_x = 0;
-  if (last_y >= p.oh) last_y = p.oh - 1;
-  if (last_x >= p.ow) last_x = p.ow - 1;
-  for (int64_t oy = first_y; oy <= last_y; oy++) {
-    const int64_t ty = y + p.py - oy * p.sy;
+template <class Body> __device__ void each_window(const Pool &p, int64_t n, int64_t c, int y, int x, Body body) {
+  int first_y = (y + p.py - (p.kh - 1) * p.dy + p.sy - 1) / p.sy, last_y = (y + p.py) / p.sy;
+  int first_x = (x + p.px - (p.kw - 1) * p.dx + p.sx - 1) / p.sx, last_x = (x + p.px) / p.sx;
+  if (y + p.py < (p.kh - 1) * p.dy) first_y = 0; // division rounds towards zero
+  if (x + p.px < (p.kw - 1) * p.dx) first_x = 0;
+  if (last_y >= p.oh) last_y = static_cast<int>(p.oh) - 1;
+  if (last_x >= p.ow) last_x = static_cast<int>(p.ow) - 1;
+  for (int oy = first_y; oy <= last_y; oy++) {
+    const int ty = y + p.py - oy * p.sy;
     if (ty % p.dy) continue;
-    for (int64_t ox = first_x; ox <= last_x; ox++) {
-      const int64_t tx = x + p.px - ox * p.sx;
+    for (int ox = first_x; ox <= last_x; ox++) {
+      const int tx = x + p.px - ox * p.sx;
       if (tx % p.dx) continue;
-      body(p.at(n, c, oy, ox, p.oh, p.ow), oy, ox, static_cast<int>(ty / p.dy * p.kw + tx / p.dx));
+      body(p.at(n, c, oy, ox, p.oh, p.ow), oy, ox, ty / p.dy * p.kw + tx / p.dx);
     }
   }
 }
 
-template <class T> __global__ void max_pool_diff(Pool p, const T *diff_dst, const int16_t *argmax, T *diff_src) {
-  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
-    int64_t n, c, y, x;
-    p.split(i, p.h, p.w, n, c, y, x);
-    float sum = 0;
-    each_window(p, n, c, y, x, [&](int64_t at, int64_t, int64_t, int tap) {
-      if (argmax[at] == tap) sum += load(diff_dst + at);
+template <class T, int V> __global__ void max_pool_diff(Pool p, const T *diff_dst, const int16_t *argmax, T *diff_src) {
+  for (int64_t i = first_index(); i < p.n * p.c / V * p.h * p.w; i += index_stride()) {
+    int64_t n, c;
+    int y, x;
+    p.split<V>(i, p.h, p.w, n, c, y, x);
+    float sum[V] = {}, value[V];
+    each_window(p, n, c, y, x, [&](int64_t at, int, int, int tap) {
+      const Taps<V> winner = reinterpret_cast<const Taps<V> *>(argmax)[at / V];
+      load_row<V>(diff_dst, at, value);
+      for (int v = 0; v < V; v++)
+        if (winner.v[v] == tap) sum[v] += value[v];
     });
-    store(diff_src + i, sum);
+    store_row<V>(diff_src, i * V, sum);
   }
 }
 
 template <class T> __global__ void avg_pool(Pool p, const T *src, T *dst) {
   for (int64_t i = first_index(); i < p.n * p.c * p.oh * p.ow; i += index_stride()) {
-    int64_t n, c, oy, ox;
-    p.split(i, p.oh, p.ow, n, c, oy, ox);
+    int64_t n, c;
+    int oy, ox;
+    p.split<1>(i, p.oh, p.ow, n, c, oy, ox);
     float sum = 0;
     for (int ky = 0; ky < p.kh; ky++)
       for (int kx = 0; kx < p.kw; kx++) {
-        const int64_t y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
+        const int y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
         if (p.inside(y, x)) sum += load(src + p.at(n, c, y, x, p.h, p.w));
       }
     store(dst + i, sum / p.count(oy, ox));
@@ -108,11 +129,11 @@ template <class T> __global__ void avg_pool(Pool p, const T *src, T *dst) {
 
 template <class T> __global__ void avg_pool_diff(Pool p, const T *diff_dst, T *diff_src) {
   for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
-    int64_t n, c, y, x;
-    p.split(i, p.h, p.w, n, c, y, x);
+    int64_t n, c;
+    int y, x;
+    p.split<1>(i, p.h, p.w, n, c, y, x);
     float sum = 0;
-    each_window(p, n, c, y, x,
-                [&](int64_t at, int64_t oy, int64_t ox, int) { sum += load(diff_dst + at) / p.count(oy, ox); });
+    each_window(p, n, c, y, x, [&](int64_t at, int oy, int ox, int) { sum += load(diff_dst + at) / p.count(oy, ox); });
     store(diff_src + i, sum);
   }
 }
@@ -131,8 +152,9 @@ template <class T> __global__ void global_avg(Pool p, const T *src, T *dst) {
 template <class T> __global__ void global_avg_diff(Pool p, const T *diff_dst, T *diff_src) {
   const float pixels = static_cast<float>(p.h * p.w);
   for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
-    int64_t n, c, y, x;
-    p.split(i, p.h, p.w, n, c, y, x);
+    int64_t n, c;
+    int y, x;
+    p.split<1>(i, p.h, p.w, n, c, y, x);
     store(diff_src + i, load(diff_dst + n * p.c + c) / pixels);
   }
 }
@@ -174,8 +196,11 @@ std::unique_ptr<Kernel> make_max_pool2d(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p, train](const Args &x) {
-      launch(max_pool<T>, over(p.n * p.c * p.oh * p.ow), x.queue, p, static_cast<const T *>(x.in[0]),
-             static_cast<T *>(x.out[0]), train ? static_cast<int16_t *>(x.out[1]) : nullptr);
+      int16_t *const argmax = train ? static_cast<int16_t *>(x.out[1]) : nullptr;
+      constexpr int most = Pack<T>::size;
+      const bool wide = p.packs<T>() && aligned({x.in[0], x.out[0], argmax});
+      launch(wide ? max_pool<T, most> : max_pool<T, 1>, over(p.n * p.c * p.oh * p.ow / (wide ? most : 1)), x.queue, p,
+             static_cast<const T *>(x.in[0]), static_cast<T *>(x.out[0]), argmax);
     });
   });
 }
@@ -188,8 +213,11 @@ std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {
-      launch(max_pool_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
-             static_cast<const int16_t *>(x.in[1]), static_cast<T *>(x.out[0]));
+      constexpr int most = Pack<T>::size;
+      const bool wide = p.packs<T>() && aligned({x.in[0], x.in[1], x.out[0]});
+      launch(wide ? max_pool_diff<T, most> : max_pool_diff<T, 1>, over(p.n * p.c * p.h * p.w / (wide ? most : 1)),
+             x.queue, p, static_cast<const T *>(x.in[0]), static_cast<const int16_t *>(x.in[1]),
+             static_cast<T *>(x.out[0]));
     });
   });
 }
