@@ -82,7 +82,7 @@ part_memcheck() {
 
 part_nccl() {
 	"$binary" nccl check --nproc-per-node 2 --set device.share_gpu=true --json >"$1" || return
-	local small=(train --resume none --model simple_cnn --dataset synthetic_image --num-samples 512 --batch-size 64 --epochs 1
+	local small=(train --resume none --model simple_cnn --dataset synthetic_image --num-samples 512 --epochs 1 --set data.batch_size=64
 		--set device.kind=cuda --set train.precision=f32 --set experiment.output_dir="$output/runs")
 	"$binary" "${small[@]}" --set experiment.name=one --set parallel.ranks=1 &&
 		"$binary" "${small[@]}" --set experiment.name=two --set parallel.ranks=2 --set device.share_gpu=true --set parallel.backend=nccl || return
