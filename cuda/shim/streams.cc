@@ -191,6 +191,10 @@ cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 }
 
 cudaError_t cudaFree(void *p) { return drain_all(), std::free(p), cudaSuccess; }
+cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
+cudaError_t cudaFreeAsync(void *p, cudaStream_t s) {
+  return shim::enqueue(s, 0, [=] { std::free(p); }), cudaSuccess;
+}
 cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;

@@ -35,7 +35,8 @@ const char *const kHeader = "hetero-train choices 1";
 
 // --- timing ---------------------------------------------------------------------------------------
 
-// What is needed to time, given back at the end.
+// What is needed to time, given back at the end, in the order of its own stream: cudaFree waits for the whole GPU, where the stream that trains may
+// stand and wait for other ranks.
 class Stopwatch {
 public:
   explicit Stopwatch(int64_t bytes) {
@@ -45,9 +46,10 @@ public:
     check(cudaGetDeviceProperties(&facts, device), "facts of the device");
     flush_bytes_ = 2 * static_cast<size_t>(std::max(facts.l2CacheSize, 1 << 20));
     try {
-      check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "scratch memory to time on");
-      check(cudaMalloc(&flush_, flush_bytes_), "scratch memory to time on");
       check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream to time on");
+      check(cudaMallocAsync(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_),
+            "scratch memory to time on");
+      check(cudaMallocAsync(&flush_, flush_bytes_, stream_), "scratch memory to time on");
       check(cudaEventCreate(&begin_), "an event to time with");
       check(cudaEventCreate(&end_), "an event to time with");
       // Small numbers in every float type: zeros draw less power than data do, and the clock is higher.
@@ -75,9 +77,9 @@ private:
   void release() {
     if (end_) cudaEventDestroy(end_);
     if (begin_) cudaEventDestroy(begin_);
+    if (flush_) cudaFreeAsync(flush_, stream_);
+    if (scratch_) cudaFreeAsync(scratch_, stream_);
     if (stream_) cudaStreamDestroy(stream_);
-    cudaFree(flush_);
-    cudaFree(scratch_);
   }
 
   void *scratch_ = nullptr, *flush_ = nullptr;
