@@ -271,7 +271,7 @@ ConvPlan::ConvPlan(const BuiltGraph &graph, const EngineChoice &choice)
       .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_)
       .finalize();
   workspace_ = plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  running_handle(); // made now: in a capture it could not be
+  running_handle(); // made now: not in a step
 }
 
 void ConvPlan::run(void *const (&operand)[kRoles], void *workspace, void *queue) {

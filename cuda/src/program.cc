@@ -69,8 +69,7 @@ void Program::capture(cudaStream_t stream) {
   captured_ = true;
   cudaGraph_t graph = nullptr;
   try {
-    // Relaxed: libraries may load code when a kernel of theirs is first enqueued, which the other modes refuse.
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "begin");
+    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
     try {
       enqueue_all(stream);
     } catch (...) {
