@@ -18,15 +18,15 @@ usage() {
 		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
 
 		parts, with their time limits in seconds
-		  selftest   70  the conformance suite of the device, nothing skipped
-		  goldens    40  whole runs against PyTorch's; needs tests/train.test, which the bundle has
-		  nccl       40  ranks on one GPU: links, and a run of two against a run of one
+		  selftest   65  the conformance suite of the device, nothing skipped
+		  goldens    35  whole runs against PyTorch's; needs tests/train.test, which the bundle has
+		  nccl       35  ranks on one GPU: links, and a run of two against a run of one
 		  peak       15  bandwidth and arithmetic
 		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; its algorithms are chosen by timing
-		  warm       80  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
+		  warm       70  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
 		  ops        30  every op of it against the peaks
-		  resnet224  95  ResNet-50 224, batch 256, bf16, beside PyTorch
-		  half       40  the same in fp16, one round
+		  resnet224  85  ResNet-50 224, batch 256, bf16, beside PyTorch
+		  half       35  the same in fp16, one round
 		  resnet32   40  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
 		  memcheck   30  compute-sanitizer over short cases, where it is installed
 	TEXT
@@ -52,7 +52,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=70 [goldens]=40 [nccl]=40 [peak]=15 [narrow]=35 [warm]=80 [ops]=30 [resnet224]=95 [half]=40 [resnet32]=40 [memcheck]=30)
+declare -A limits=([selftest]=65 [goldens]=35 [nccl]=35 [peak]=15 [narrow]=35 [warm]=70 [ops]=30 [resnet224]=85 [half]=35 [resnet32]=40 [memcheck]=30)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done

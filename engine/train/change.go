@@ -103,7 +103,7 @@ func (r *run) goOver() error {
 	if err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares)); err != nil {
 		return fmt.Errorf("shares %v from step %d on: %w", c.shares, r.step+1, err)
 	}
-	r.changed = true
+	r.changed, r.sinceChange = true, 0
 	reads := r.peers().reads()
 	return r.Train.SetShare(r.position()*int64(r.Replica.opts.Accumulation), reads.Offset, reads.Count)
 }

@@ -112,31 +112,33 @@ type Result struct {
 // run is the state of Run.
 type run struct {
 	Options
-	start      time.Time
-	step       int64
-	end        int64 // step at which the run is done, 0 if unknown
-	epochSteps int64
-	skew       int64 // position in the epochs, counted in steps, minus step: not 0 once the batch size has changed
-	seen       int64 // samples, over the whole run
-	lastSave   time.Time
-	savedStep  int64
-	saving     chan written // the save that is under way, nil if none is
-	nanRow     int          // skipped steps in a row
-	answered   int64        // of SaveRequests
-	stopping   stopping
-	evalOwed   bool // the evaluation of this step is due, but not done
-	asked      wish // what the ranks agreed on after the last step
-	alone      [1]RankStep
-	change     *change       // of shares that is under way; nil if none is
-	changed    bool          // with the step that follows
-	before     StepTimes     // of this rank's last step
-	ended      time.Time     // when that step was, or what followed it and is no part of training
-	apart      time.Duration // since then, in BeforeStep
-	reported   []RankStep    // the last step's parts as the ranks reported them: the same on all
-	ranks      []RankStep    // this rank's in all its parts
-	replaced   int           // samples of this epoch that could not be read
-	result     Result
-	record     StepRecord
+	start       time.Time
+	step        int64
+	end         int64 // step at which the run is done, 0 if unknown
+	epochSteps  int64
+	skew        int64 // position in the epochs, counted in steps, minus step: not 0 once the batch size has changed
+	seen        int64 // samples, over the whole run
+	lastSave    time.Time
+	savedStep   int64
+	saving      chan written // the save that is under way, nil if none is
+	nanRow      int          // skipped steps in a row
+	answered    int64        // of SaveRequests
+	stopping    stopping
+	evalOwed    bool // the evaluation of this step is due, but not done
+	asked       wish // what the ranks agreed on after the last step
+	alone       [1]RankStep
+	change      *change       // of shares that is under way; nil if none is
+	changed     bool          // with the step that follows
+	noted       string        // what the device has noted so far
+	sinceChange int           // steps with these shares
+	before      StepTimes     // of this rank's last step
+	ended       time.Time     // when that step was, or what followed it and is no part of training
+	apart       time.Duration // since then, in BeforeStep
+	reported    []RankStep    // the last step's parts as the ranks reported them: the same on all
+	ranks       []RankStep    // this rank's in all its parts
+	replaced    int           // samples of this epoch that could not be read
+	result      Result
+	record      StepRecord
 }
 
 // Run trains to the end, or until ctx is cancelled on any rank. The result is valid, as far as the run got, with an error too. The other
@@ -281,11 +283,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	}
 	r.countReplaced()
 	r.Observer.StepDone(&r.record)
-	if d, ok := r.Replica.dev.(device.Noting); ok && r.result.Samples == 2*int64(out.Samples) { // the second step of this process: programs are captured then
-		if notes := d.Notes(); notes != "" {
-			r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.dev.Info().Name, notes))
-		}
-	}
+	r.tellNotes()
 	if err := r.tooManyReplaced(); err != nil {
 		return false, r.leaveWith(whole, err)
 	}
@@ -293,6 +291,19 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		return true, r.rollBack(whole)
 	}
 	return false, nil
+}
+
+// tellNotes passes on what the device notes, once its programs have become graphs: in the second step with them.
+func (r *run) tellNotes() {
+	r.sinceChange++
+	d, ok := r.Replica.dev.(device.Noting)
+	if !ok || r.sinceChange != 2 {
+		return
+	}
+	if notes := d.Notes(); notes != r.noted {
+		r.noted = notes
+		r.Observer.Warn(fmt.Errorf("device %s: %s", r.Replica.dev.Info().Name, notes))
+	}
 }
 
 // countReplaced adds up the samples that could not be read, over all ranks: the same on each.

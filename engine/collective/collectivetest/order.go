@@ -348,7 +348,11 @@ func checkAllocations(t conformance.T, open Opener) {
 			}
 		}
 	}
-	if allocs := conformance.AllocsPerRun(20, step); allocs > 0 {
+	allocs := conformance.AllocsPerRun(20, step)
+	for range 2 { // the count is that of the process: others, and the run-time system, may allocate meanwhile
+		allocs = min(allocs, conformance.AllocsPerRun(20, step))
+	}
+	if allocs > 0 {
 		t.Errorf("got %g allocations a step of all ranks, want 0", allocs)
 	}
 }
