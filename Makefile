@@ -16,6 +16,10 @@ WERROR   ?= off
 export HETERO_ONEDNN     ?= auto
 export HETERO_ONEDNN_DIR ?=
 
+ifeq ($(filter on off auto,$(CUDA)),)
+$(error CUDA: got '$(CUDA)', want auto, on or off)
+endif
+
 BUILD   := build$(if $(filter-out off,$(SANITIZE)),/$(SANITIZE))
 LIBS    := $(CURDIR)/$(BUILD)/lib
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)

@@ -5,7 +5,7 @@
 # Each part has its own time limit, so that one that fails or hangs leaves the others' results. What they print goes to OUTPUT/PART.log, their figures
 # to OUTPUT/PART.json, and all of it into OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
 #
-# exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check
+# exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check; 130 interrupted, figures up to then are there
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -56,6 +56,7 @@ declare -A limits=([selftest]=65 [goldens]=35 [nccl]=35 [peak]=15 [narrow]=35 [w
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done
+[[ -n ${parts//,/} ]] || fail 2 "--parts: got nothing, want some of ${!limits[*]}"
 [[ -x $binary ]] || fail 2 "no $binary: run make, or unpack the bundle"
 mkdir -p "$output" || exit 2
 export HETERO_LIB_DIR=${HETERO_LIB_DIR:-$PWD/build/lib} PYTHON
@@ -126,28 +127,39 @@ facts() {
 
 export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
 export binary output scale
-result=$output/gpu_check.json failed=0 separator=
+result=$output/gpu_check.json failed=0 separator= running= interrupted=0
+trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT TERM
 {
 	printf '{"facts": %s,\n "parts": {' "$(facts)"
 	for part in ${parts//,/ }; do
 		rm -f "$output/$part.json"
 		begun=$SECONDS
-		timeout --kill-after=5 "${limits[$part]}" bash -c "part_$part '$output/$part.json'" >"$output/$part.log" 2>&1
+		timeout --kill-after=5 "${limits[$part]}" bash -c "part_$part "'"$1"' part "$output/$part.json" >"$output/$part.log" 2>&1 &
+		running=$!
+		wait "$running"
 		code=$? said=passed
+		if ((interrupted)); then
+			wait "$running"
+			code=130
+		fi
+		running=
 		case $code in
 		0) ;;
 		77) said=skipped ;;
+		130) said=interrupted failed=1 ;;
 		124 | 137) said="out of time (${limits[$part]} s)" failed=1 ;;
 		*) said="FAILED (exit code $code)" failed=1 ;;
 		esac
 		printf '%-10s %4d s  %s\n' "$part" "$((SECONDS - begun))" "$said" >&2
 		((code == 0 || code == 77)) || tail -n 5 "$output/$part.log" | sed 's/^/    /' >&2
 		printf '%s\n  "%s": {"exit": %d, "seconds": %d, "result": ' "$separator" "$part" "$code" "$((SECONDS - begun))"
-		if [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(tail -n 3 "$output/$part.log" | tr -d '\000-\010\013-\037')"; fi
+		if ((code == 0)) && [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(tail -n 3 "$output/$part.log" | tr -d '\000-\010\013-\037')"; fi
 		printf '}'
 		separator=,
+		((interrupted == 0)) || break
 	done
 	printf '\n }\n}\n'
 } >"$result"
 echo "written: $result" >&2
+((interrupted == 0)) || exit 130
 exit $failed

@@ -8,7 +8,6 @@ var later = []laterRow{
 	{key: "data.dataset", value: "text", missing: "reading and tokenising text"},
 	{key: "data.dataset", value: "synthetic_text", missing: "synthetic text"},
 	{key: "data.fallback", value: "synthetic_text", missing: "synthetic text"},
-	{key: "train.precision", value: "fp16", missing: "a GPU device that computes in fp16; use \"auto\", \"bf16\" or \"f32\""},
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16; use \"auto\" or \"bf16\""},
 }
 

@@ -88,7 +88,8 @@ func TestRules(t *testing.T) {
 
 		{"CUDA device", "device.kind = \"cuda\"", ""},
 		{"number of a GPU", "device.index = -2", "device.index"},
-		{"fp16 where no GPU can be used", "train.precision = \"fp16\"", "train.precision"},
+		{"fp16 where no GPU can be used", "train.precision = \"fp16\"\ndevice.kind = \"cpu\"", "train.precision"},
+		{"fp16", "train.precision = \"fp16\"", ""},
 		{"model of later", "model.name = \"bert_base\"", "model.name"},
 		{"data set of later", "data.dataset = \"text\"", "data.dataset"},
 		{"gloo on one rank", "parallel.backend = \"gloo\"", ""},
