@@ -82,7 +82,7 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 			if pt.done, err = s.event(); err != nil {
 				return err
 			}
-			s.points = append(s.points, pt)
+			s.points, s.met = append(s.points, pt), append(s.met, false)
 		}
 	}
 	if len(exchanges) != len(s.points) {
@@ -173,14 +173,14 @@ func (s *Sync) watch(stream device.Stream) {
 // meet enqueues the exchanges of one pass; first is the position of the first among all. The same pass of the micro-batch before may still
 // be under way on a device that runs behind: its events are taken back only when it is over.
 func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error {
-	if len(ops) > 0 && s.points[first].met {
+	if len(ops) > 0 && s.met[first] {
 		if err := s.settle(stream); err != nil {
 			return err
 		}
 	}
 	for i := range ops {
 		pt := &s.points[first+i]
-		pt.met = true
+		s.met[first+i] = true
 		s.takeSpan(pt)
 		if err := errors.Join(pt.ready.Reset(), pt.done.Reset()); err != nil {
 			return err
@@ -196,9 +196,7 @@ func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error 
 
 // settle waits for the stream: no pass is under way then.
 func (s *Sync) settle(stream device.Stream) error {
-	for i := range s.points {
-		s.points[i].met = false
-	}
+	clear(s.met)
 	return stream.Sync()
 }
 

@@ -49,6 +49,7 @@ type Sync struct {
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
+	met    []bool  // of each point: by a pass that the stream was not waited for since; the training goroutine's
 
 	wire       device.Buffer // of gradients, nil where they are sent as they are
 	statesWire device.Buffer
@@ -86,7 +87,6 @@ type point struct {
 	plan.Exchange
 	ready, done device.Event
 	span        *span
-	met         bool // by a pass that the stream was not waited for since
 }
 
 // New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads itself, or the caller's sum of
