@@ -68,7 +68,7 @@ func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 	}
 	t := newTransport(c, e)
 	t.queue = queue.New(t, queue.Options{Rank: rank, Size: size, OwnThread: true})
-	t.background.Go(t.watch)
+	t.background.Go(func() { queue.Watch(t.ended, t.look) })
 	return &Communicator{t.queue, t}, nil
 }
 
@@ -135,7 +135,7 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 	joined := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		ticker := time.NewTicker(lookEvery)
+		ticker := time.NewTicker(queue.LookEvery)
 		defer ticker.Stop()
 		for {
 			select {

@@ -13,8 +13,6 @@ import (
 )
 
 const (
-	// lookEvery is how often the control communicator is asked whether it has failed while nothing runs.
-	lookEvery = 20 * time.Millisecond
 	// agreeSlice is how often a rank that waits for the others' words looks whether the communicator has failed.
 	agreeSlice = 50 * time.Millisecond
 	// afterwards is how long a rank that learns from NCCL that another one is gone waits for the control communicator to say which.
@@ -134,7 +132,7 @@ func (t *transport) run(s *slot) error {
 		}
 	}
 	why := fmt.Errorf("nccl: rank %d: %s: %s", t.control.Rank(), collective.Describe(s.op), t.end.why())
-	for begin := time.Now(); result == peerGone && time.Since(begin) < afterwards; time.Sleep(lookEvery / 4) {
+	for begin := time.Now(); result == peerGone && time.Since(begin) < afterwards; time.Sleep(queue.LookEvery / 4) {
 		if err := t.control.Err(); err != nil {
 			return t.translate(err)
 		}
@@ -142,7 +140,7 @@ func (t *transport) run(s *slot) error {
 	return why
 }
 
-// first is the slot of an operation whose turn it is. What came before it and was not done, after a failure, is given back.
+// first is the slot of an operation whose turn it is, nil if nobody has agreed on it.
 func (t *transport) first(number uint64) *slot {
 	t.slots.Lock()
 	defer t.slots.Unlock()
@@ -191,20 +189,6 @@ func (t *transport) translate(err error) error {
 
 // numbered is the number here of the control communicator's operation.
 func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
-
-// watch notices failures while nothing runs.
-func (t *transport) watch() {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			t.look()
-		case <-t.ended:
-			return
-		}
-	}
-}
 
 // look takes over the control communicator's failure.
 func (t *transport) look() {

@@ -4,10 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync/atomic"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
@@ -79,51 +79,35 @@ func (e *finish) WaitHost(time.Duration) error {
 // link joins two stages: one inner communicator completes it, one waits for it. If anything has failed by then, waiting is an
 // error, so that no stage takes what the stage before it did not finish.
 type link struct {
-	comm  *Communicator
-	over  atomic.Bool
-	at    time.Duration // valid when over
-	token chan struct{} // holds one when over, until it is waited for
-	timer *time.Timer
+	*queue.Link // nil where no stage waits for it
+	comm        *Communicator
+	at          time.Duration // valid when it is done
 }
 
-func (l *link) prepare(c *Communicator) {
-	l.comm, l.token, l.timer = c, make(chan struct{}, 1), time.NewTimer(time.Hour)
-	l.timer.Stop()
-}
+func (l *link) prepare(c *Communicator) { l.comm, l.Link = c, queue.NewLink() }
 
 // clear makes it ready for the next flight.
 func (l *link) clear() {
-	l.over.Store(false)
-	select {
-	case <-l.token:
-	default:
+	if l.Link != nil {
+		l.Clear()
 	}
 }
 
 func (l *link) CompleteAt(at time.Duration) error {
 	l.at = at
-	l.over.Store(true)
-	select {
-	case l.token <- struct{}{}:
-	default:
-	}
-	return nil
+	return l.Link.Complete()
 }
 
 // settle returns when the stage before it, if there is one, has ended in whatever way.
 func (l *link) settle() {
-	for l.comm != nil && !l.over.Load() {
+	for l.Link != nil && !l.Done() {
 		time.Sleep(time.Millisecond)
 	}
 }
 
 func (l *link) WaitHost(limit time.Duration) error {
-	l.timer.Reset(limit)
-	select {
-	case <-l.token: // what CompleteAt does last: nothing of this flight is left to disturb the next
-		l.timer.Stop()
-	case <-l.timer.C:
-		return os.ErrDeadlineExceeded
+	if err := l.Link.WaitHost(limit); err != nil {
+		return err
 	}
 	if err := l.comm.Err(); err != nil {
 		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may tell others sooner than Abort does
@@ -133,6 +117,4 @@ func (l *link) WaitHost(limit time.Duration) error {
 
 func (l *link) Complete() error            { return l.CompleteAt(0) }
 func (l *link) CompletedAt() time.Duration { return l.at }
-func (l *link) Done() bool                 { return l.over.Load() }
 func (l *link) Reset() error               { l.clear(); return nil }
-func (l *link) Close() error               { return nil }

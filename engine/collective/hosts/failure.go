@@ -11,20 +11,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// watch notices failures while nothing runs.
-func (c *Communicator) watch() {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			c.look()
-		case <-c.stop:
-			return
-		}
-	}
-}
-
 // look asks the inner communicators whether they have failed.
 func (c *Communicator) look() {
 	for _, i := range c.inner {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
 // Options of one rank's end.
@@ -55,9 +56,6 @@ func HostOf(hosts [][]int, rank int) (host, place int) {
 func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
 	return limit, 2 * limit, 3 * limit
 }
-
-// lookEvery is how often the inner communicators are asked whether they have failed.
-const lookEvery = 20 * time.Millisecond
 
 // Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
@@ -121,7 +119,7 @@ func New(opts Options) (*Communicator, error) {
 			c.inner = append(c.inner, inner{i.comm, i.ranks})
 		}
 	}
-	c.looking.Go(c.watch)
+	c.looking.Go(func() { queue.Watch(c.stop, c.look) })
 	return c, nil
 }
 

@@ -5,15 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 	"github.com/hetero-train/hetero-train/engine/device"
 )
-
-// lookEvery is how often the inner communicator is asked whether it has failed while nothing runs.
-const lookEvery = 20 * time.Millisecond
 
 // Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
@@ -48,7 +44,7 @@ func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err
 	opts := queue.Options{Rank: inner.Rank(), Size: inner.Size(), OwnThread: true}
 	c.fetch = queue.New(&copier{c, out, (*flight).carryOut}, opts)
 	c.bring = queue.New(&copier{c, back, (*flight).carryBack}, opts)
-	c.looking.Go(c.watch)
+	c.looking.Go(func() { queue.Watch(c.stop, c.look) })
 	return c, nil
 }
 
@@ -137,20 +133,6 @@ func (c *Communicator) Close() error {
 	}
 	c.flights = nil
 	return errors.Join(faults...)
-}
-
-// watch notices failures while nothing runs.
-func (c *Communicator) watch() {
-	ticker := time.NewTicker(lookEvery)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-			c.look()
-		case <-c.stop:
-			return
-		}
-	}
 }
 
 // look takes over the inner communicator's failure.
