@@ -113,7 +113,7 @@ void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
       if (state != cudaErrorNotReady) check(state, "an operation");
       if (const int64_t now = now_ns(); now - asked > kAskEvery) {
         asked = now;
-        look_for_failure();
+        noted(state(), "an operation under way");
       }
       return false;
     });
@@ -185,7 +185,7 @@ void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-// Takes the answer of a call within a group, which has begun nothing yet.
+// Takes the answer of what may be in progress still: a call within a group, which has begun nothing yet, or an operation under way.
 void Comm::noted(ncclResult_t result, const char *what) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
 }
@@ -194,8 +194,7 @@ void Comm::noted(ncclResult_t result, const char *what) {
 void Comm::settle(ncclResult_t result, const char *what) {
   if (result == ncclInProgress)
     wait([&] {
-      const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &result);
-      if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
+      result = state();
       return result != ncclInProgress;
     });
   if (result != ncclSuccess) fail(result, what);
@@ -212,11 +211,12 @@ template <class Ready> void Comm::wait(Ready ready) {
   }
 }
 
-void Comm::look_for_failure() {
+// What NCCL says of the communicator now.
+ncclResult_t Comm::state() {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
   if (asked != ncclSuccess) fail(asked, "ncclCommGetAsyncError");
-  if (state != ncclSuccess && state != ncclInProgress) fail(state, "an operation under way");
+  return state;
 }
 
 void Comm::fail(ncclResult_t result, const std::string &what) {

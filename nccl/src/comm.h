@@ -40,7 +40,7 @@ private:
   void noted(ncclResult_t result, const char *what);
   void settle(ncclResult_t result, const char *what);
   template <class Ready> void wait(Ready ready);
-  void look_for_failure();
+  ncclResult_t state();
   [[noreturn]] void fail(ncclResult_t result, const std::string &what);
   void abort();
 
