@@ -1,16 +1,7 @@
-// gpu.cc: checked calls, layout choices and tables in device memory.
+// gpu.cc: layout choices and tables in device memory.
 #include "gpu.h"
 
-#include "status.h"
-
 namespace hetero {
-
-void check(cudaError_t error, const char *what) {
-  if (error == cudaSuccess) return;
-  const std::string text = std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error);
-  if (error == cudaErrorMemoryAllocation) throw OutOfMemory(text);
-  throw std::runtime_error(text);
-}
 
 int64_t private_bytes(const ht_spec &spec) {
   if (spec.layout != kNhwc || spec.ndim != 4)

@@ -17,14 +17,12 @@
 #include <utility>
 #include <vector>
 
+#include "check.h"
 #include "kernel.h"
 #include "operands.h"
 #include "specs.h"
 
 namespace hetero {
-
-// Throws std::runtime_error, OutOfMemory where memory was short, unless a call of the CUDA run-time library went well.
-void check(cudaError_t error, const char *what);
 
 // Images (N, C, H, W) lie plain or as (N, H, W, C), which this device prefers.
 constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE;

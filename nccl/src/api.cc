@@ -4,22 +4,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "check.h"
 #include "comm.h"
-#include "gpu_check.h"
 #include "status.h"
 
 struct hetero_nccl_comm {
   hetero::Comm impl;
 };
-
-namespace hetero {
-
-void check(cudaError_t error, const char *what) {
-  if (error == cudaSuccess) return;
-  throw std::runtime_error(std::string(what) + ": " + cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
-}
-
-} // namespace hetero
 
 namespace {
 

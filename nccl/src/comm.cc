@@ -7,8 +7,8 @@
 
 #include <algorithm>
 
+#include "check.h"
 #include "clock.h"
-#include "gpu_check.h"
 
 namespace hetero {
 

@@ -3,7 +3,7 @@
 # For tests: hetero_nccl_shim holds the same sources, compiled for the host with the headers of cuda/shim and nccl/shim, and hetero_nccl_fake is
 # the NCCL that it opens.
 hetero_sources(nccl_sources nccl/src)
-list(APPEND nccl_sources "${PROJECT_SOURCE_DIR}/cuda/src/libraries.cc")
+list(APPEND nccl_sources "${PROJECT_SOURCE_DIR}/cuda/src/check.cc" "${PROJECT_SOURCE_DIR}/cuda/src/libraries.cc")
 set(nccl_includes "${PROJECT_SOURCE_DIR}/nccl" "${PROJECT_SOURCE_DIR}/nccl/src" "${PROJECT_SOURCE_DIR}/cuda/src" "${PROJECT_SOURCE_DIR}/engine/device/native"
   "${PROJECT_SOURCE_DIR}/engine/device/native/src")
 set(nccl_shims "${PROJECT_SOURCE_DIR}/nccl/shim" "${PROJECT_SOURCE_DIR}/cuda/shim")
