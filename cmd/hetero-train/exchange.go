@@ -113,15 +113,13 @@ func (x *exchange) open(ctx context.Context, name string, at int) (c collective.
 	case x.shared && len(x.hosts) < place.WorldSize && inOrder:
 		c, err = x.both(ctx, name, at, limit)
 	default:
-		c, err = x.network(ctx, name, place.Rank, place.WorldSize, limit, lostRank)
+		c, err = x.network(ctx, x.job.team.group, name, place.Rank, place.WorldSize, limit, lostRank)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if x.staged {
-		if c, err = behindDevice(c, x.job.device); err != nil {
-			return nil, err
-		}
+	if c, err = x.behindDevice(c); err != nil {
+		return nil, err
 	}
 	if x.nccl {
 		if c, err = x.overNCCL(ctx, c); err != nil {
@@ -158,7 +156,7 @@ func (x *exchange) both(ctx context.Context, name string, at int, limit time.Dur
 			host, _ := hosts.HostOf(x.hosts, lostRank(err))
 			return host
 		}
-		if o.Between, err = x.network(ctx, name, host, len(x.hosts), between, hostOf); err != nil {
+		if o.Between, err = x.network(ctx, x.job.team.group, name, host, len(x.hosts), between, hostOf); err != nil {
 			return nil, err
 		}
 	}
@@ -169,7 +167,12 @@ func (x *exchange) both(ctx context.Context, name string, at int, limit time.Dur
 func (x *exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
 	host, _ := hosts.HostOf(x.hosts, x.job.team.place.Rank)
 	ranks := x.hosts[host]
-	c, err := shm.Connect(ctx, shm.Config{Rank: number, Size: len(ranks), Address: x.offers[ranks[0]].Shared[at], Timeout: limit})
+	return inMemory(ctx, number, len(ranks), x.offers[ranks[0]].Shared[at], limit)
+}
+
+// inMemory joins ranks of one machine.
+func inMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator, error) {
+	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
 	if err != nil { // and no communicator that is a nil pointer
 		return nil, err
 	}
@@ -177,13 +180,12 @@ func (x *exchange) memory(ctx context.Context, number, at int, limit time.Durati
 }
 
 // network joins ranks of several machines.
-func (x *exchange) network(ctx context.Context, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
-	t := x.job.team
-	own, err := t.ownAddress()
+func (x *exchange) network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
+	own, err := x.job.team.ownAddress()
 	if err != nil {
 		return nil, err
 	}
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: t.group, RankOf: rankOf, Name: name, Host: own, Timeout: limit})
+	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: own, Timeout: limit})
 	if errors.Is(err, gloo.ErrUnavailable) {
 		return nil, withCode(exitUsage, err)
 	}

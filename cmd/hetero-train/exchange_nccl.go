@@ -9,7 +9,6 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
@@ -84,9 +83,12 @@ func (x *exchange) overNCCL(ctx context.Context, control collective.Communicator
 	return c, nil
 }
 
-// behindDevice lets a communicator of the host carry what lies in a GPU's memory.
-func behindDevice(c collective.Communicator, dev device.Device) (collective.Communicator, error) {
-	s, err := staged.New(c, dev)
+// behindDevice lets a communicator of the host carry what lies in this rank's device, where the host cannot see that.
+func (x *exchange) behindDevice(c collective.Communicator) (collective.Communicator, error) {
+	if !x.staged {
+		return c, nil
+	}
+	s, err := staged.New(c, x.job.device)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,7 +13,6 @@ import (
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -67,10 +67,8 @@ func (x *exchange) among(ctx context.Context, name string, ranks []int) (collect
 	if err != nil {
 		return nil, err
 	}
-	if x.staged {
-		if control, err = behindDevice(control, x.job.device); err != nil {
-			return nil, err
-		}
+	if control, err = x.behindDevice(control); err != nil {
+		return nil, err
 	}
 	return x.overNCCL(ctx, control)
 }
@@ -78,7 +76,7 @@ func (x *exchange) among(ctx context.Context, name string, ranks []int) (collect
 // hostAmong joins them by what the host has.
 func (x *exchange) hostAmong(ctx context.Context, name string, ranks []int) (collective.Communicator, error) {
 	t := x.job.team
-	own, limit := place(ranks, t.place.Rank), seconds(x.job.cfg.Parallel.TimeoutSeconds)
+	own, limit := slices.Index(ranks, t.place.Rank), seconds(x.job.cfg.Parallel.TimeoutSeconds)
 	if x.shared && x.oneHost(ranks) {
 		key := "nccl/" + name
 		if own == 0 {
@@ -90,22 +88,9 @@ func (x *exchange) hostAmong(ctx context.Context, name string, ranks []int) (col
 		if err != nil {
 			return nil, err
 		}
-		c, err := shm.Connect(ctx, shm.Config{Rank: own, Size: len(ranks), Address: string(address), Timeout: limit})
-		if err != nil { // and no communicator that is a nil pointer
-			return nil, err
-		}
-		return c, nil
+		return inMemory(ctx, own, len(ranks), string(address), limit)
 	}
-	address, err := t.ownAddress()
-	if err != nil {
-		return nil, err
-	}
-	c, err := gloo.Connect(ctx, gloo.Config{Rank: own, Size: len(ranks), Control: apart{t.group}, Name: name, Host: address, Timeout: limit,
-		RankOf: func(err error) int { return place(ranks, lostRank(err)) }})
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return x.network(ctx, apart{t.group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, lostRank(err)) })
 }
 
 // apart is the ranks' meeting place for a communicator that may fail without ending it.
@@ -113,16 +98,6 @@ type apart struct{ *rendezvous.Group }
 
 // Abort tells nobody: the others find that the connections broke.
 func (apart) Abort(error) {}
-
-// place is where a rank stands in a list, -1 if it does not.
-func place(ranks []int, rank int) int {
-	for at, r := range ranks {
-		if r == rank {
-			return at
-		}
-	}
-	return -1
-}
 
 // oneHost says whether ranks are on one machine.
 func (x *exchange) oneHost(ranks []int) bool {
