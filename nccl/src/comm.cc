@@ -108,9 +108,9 @@ void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
     check(cudaEventRecord(done_, stream_), "the end of an operation");
     int64_t asked = now_ns();
     wait([&] {
-      const cudaError_t state = cudaEventQuery(done_);
-      if (state == cudaSuccess) return true;
-      if (state != cudaErrorNotReady) check(state, "an operation");
+      const cudaError_t ended = cudaEventQuery(done_);
+      if (ended == cudaSuccess) return true;
+      if (ended != cudaErrorNotReady) check(ended, "an operation");
       if (const int64_t now = now_ns(); now - asked > kAskEvery) {
         asked = now;
         noted(state(), "an operation under way");
