@@ -17,10 +17,12 @@ type estimate struct {
 	wander  float64     // standard deviation by which the rank's speed wanders from window to window, log
 	noise   float64     // variance of the log of a step's time
 	weight  float64     // steps behind noise
+	jitter  float64     // variance of the log of a window's mean beside what its steps' noise leaves
 	drift   float64     // innovations of late in standard deviations, summed with forgetting: many of one sign are no noise
 	current int         // index of the cell measured last, -1 before the first measurement
 	assumed bool        // cells are from an earlier run: their height is not this run's
-	shifted float64     // by how much the last window moved all cells, log; 0: it did not
+	shifted float64     // by how much a window of late moved all cells, log; 0: none did
+	since   int         // windows since then
 }
 
 type cell struct {
@@ -47,8 +49,12 @@ const (
 	shiftSigmas  = 4.5  // an innovation of so many standard deviations at a known share is a change of speed,
 	shiftLeast   = 0.03 // if it is at least this large
 	reshape      = 0.05 // by how much each other share may have moved otherwise, of the log of a change of speed
+	believed     = 8    // windows after which a change of speed is no longer taken back
+	uneven       = 0.25 // of the log of a change of speed that did not last: by how much it may have been another one at each share
 	driftSigmas  = 4.4  // of the forgetting sum of innovations: beyond that the speed is another one. Fewer would often be chance, among many ranks
 	driftForget  = 0.8
+	jitterRate   = 0.05
+	mostSurprise = 3     // standard deviations that one window counts as
 	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
 )
 
@@ -64,10 +70,26 @@ func newEstimate(prior Curve, limit int) *estimate {
 	return e
 }
 
-// measure takes in the steps of a window, all with the same share: their times in order, s.
+// reading is the mean of a window's steps, all with the same share.
+type reading struct {
+	samples  float64 // 0: the rank was not measured
+	log      float64 // of seconds
+	variance float64
+	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance.
+	surprise, doubt float64
+}
+
+// measure takes in the steps of a window.
 func (e *estimate) measure(samples int, seconds []float64) {
+	if m := e.read(samples, seconds, nil); m.samples > 0 {
+		e.update(m.samples, m.log, m.variance)
+	}
+}
+
+// read looks at the steps of a window: their times in order, s. before is the curve as of the last window, nil where there was none.
+func (e *estimate) read(samples int, seconds []float64, before *fitted) reading {
 	if len(seconds) == 0 {
-		return
+		return reading{}
 	}
 	logs := make([]float64, len(seconds))
 	for i, s := range seconds {
@@ -81,8 +103,22 @@ func (e *estimate) measure(samples int, seconds []float64) {
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 1)
 		e.weight = keep + n - 1
 	}
-	e.update(float64(samples), value, e.noise/n+windowNoise*windowNoise)
-	e.forget()
+	m := reading{float64(samples), value, e.noise/n + windowNoise*windowNoise + e.jitter, math.NaN(), 0}
+	if e.assumed {
+		return m
+	}
+	if at := e.cell(m.samples); at >= 0 {
+		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance
+	} else if before != nil {
+		expected := before.mean(m.samples)
+		m.surprise, m.doubt = value-math.Log(expected), square(before.sigma(m.samples)/expected)+m.variance
+	}
+	return m
+}
+
+// cell is the index of a share's cell, -1 if it has none.
+func (e *estimate) cell(samples float64) int {
+	return slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
 }
 
 // newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
@@ -218,18 +254,20 @@ func (e *estimate) update(samples, value, variance float64) {
 		e.move(value-math.Log(e.fit(samples).mean(samples)), 0)
 	}
 	e.reconsider(samples, value, variance)
-	at := slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
+	at := e.cell(samples)
 	if at < 0 {
 		if e.contradicts(samples, value, variance) {
 			e.move(value-math.Log(e.fit(samples).mean(samples)), variance)
 		}
 		e.current, e.drift = len(e.cells), 0
 		e.add(samples, value, variance)
+		e.forget()
 		return
 	}
 	e.current = at
 	innovation := value - e.cells[at].log
 	sigma := math.Sqrt(e.cov[at][at] + variance)
+	e.jitters(innovation, sigma)
 	if math.Abs(innovation) > max(shiftSigmas*sigma, shiftLeast) {
 		e.shift(innovation)
 	} else {
@@ -248,6 +286,12 @@ func (e *estimate) wanders(innovation, variance float64) {
 		e.loosen(2 * variance) // believe what is new
 		e.drift = 0
 	}
+}
+
+// jitters learns how much more windows differ than their steps do: a neighbour comes and goes, and a rank that followed would be late each time.
+func (e *estimate) jitters(innovation, sigma float64) {
+	seen := min(square(innovation), square(mostSurprise*sigma))
+	e.jitter = max(e.jitter+jitterRate*(seen-square(sigma)), 0)
 }
 
 // correct is the Kalman filter's: the current cell's innovation moves each cell by as much as their errors go together.
@@ -295,7 +339,7 @@ func (e *estimate) shift(by float64) {
 			e.cov[i][i] += square(reshape * by)
 		}
 	}
-	e.drift, e.shifted = 0, by
+	e.drift, e.shifted, e.since = 0, by, 0
 }
 
 // move makes all cells slower by a factor, the log of which is known with a variance.
@@ -306,19 +350,28 @@ func (e *estimate) move(by, variance float64) {
 	e.loosen(variance)
 }
 
-// reconsider takes the last window's shift back where this one, whatever its share, says that the rank is as it was before.
+// reconsider takes a shift back where a window soon after it, whatever its share, says that the rank is as it was before: a neighbour took a part of it
+// for a while. What was measured meanwhile goes back with the rest, and is doubted, since nobody knows how evenly it was slow.
 func (e *estimate) reconsider(samples, value, variance float64) {
-	by := e.shifted
-	if e.shifted = 0; by == 0 {
+	if e.shifted == 0 {
 		return
 	}
 	f := e.fit(samples)
 	expected := f.mean(samples)
 	sigma := math.Sqrt(variance + square(f.sigma(samples)/expected))
 	now := math.Abs(value - math.Log(expected))
-	before := math.Abs(value - math.Log(expected) + by)
+	before := math.Abs(value - math.Log(expected) + e.shifted)
+	e.since++
 	if before < now-sigma {
-		e.move(-by, 0)
+		e.move(-e.shifted, 0)
+		for i, c := range e.cells {
+			if c.age < e.since {
+				e.cov[i][i] += square(uneven * e.shifted)
+			}
+		}
+		e.shifted = 0
+	} else if e.since == believed {
+		e.shifted = 0
 	}
 }
 

@@ -14,10 +14,10 @@ type gain struct {
 }
 
 // gain compares shares with those in use, by the objective.
-func (h *hybrid) gain(fits []*fitted, now, next []int) gain {
+func (h *hybrid) gain(now, next []int) gain {
 	before, slowest := Slowest(h.curves, now)
 	after, _ := Slowest(h.curves, next)
-	g := gain{fraction: 1 - after/before, doubt: gainSigmas * fits[slowest].sigma(float64(now[slowest])) / before,
+	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.fits[slowest].sigma(float64(now[slowest])) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
 	if h.opts.Objective == Time || h.tooSlow(before, g.doubt) {
 		g.reason = fmt.Sprintf("rank %d is the slowest; the step gets %.1f %% shorter", slowest, 100*g.fraction)
@@ -30,7 +30,7 @@ func (h *hybrid) gain(fits []*fitted, now, next []int) gain {
 	}
 	g.fraction = 1 - h.spent(next)/spent
 	if h.opts.Objective == Energy {
-		g.doubt = gainSigmas * h.spentSigma(fits, now, slowest) / spent
+		g.doubt = gainSigmas * h.spentSigma(now, slowest) / spent
 	}
 	g.reason = fmt.Sprintf("a step takes %.1f %% less of what is to be saved", 100*g.fraction)
 	return g
@@ -47,13 +47,13 @@ func (h *hybrid) tooSlow(seconds, doubt float64) bool {
 }
 
 // spentSigma is the standard deviation of what a step spends: of each rank's own time, and of the slowest one's, for which all wait.
-func (h *hybrid) spentSigma(fits []*fitted, shares []int, slowest int) float64 {
+func (h *hybrid) spentSigma(shares []int, slowest int) float64 {
 	variance, idle := 0.0, 0.0
-	for r, f := range fits {
+	for r, f := range h.fits {
 		idle += h.opts.IdleWatts[r]
 		if shares[r] > 0 {
 			variance += square((h.opts.Watts[r] - h.opts.IdleWatts[r]) * f.sigma(float64(shares[r])))
 		}
 	}
-	return math.Sqrt(variance + square(idle*fits[slowest].sigma(float64(shares[slowest]))))
+	return math.Sqrt(variance + square(idle*h.fits[slowest].sigma(float64(shares[slowest]))))
 }

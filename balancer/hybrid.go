@@ -15,9 +15,12 @@ type hybrid struct {
 	window *window
 	ranks  []*estimate
 
-	curves  []Curve // as of the last decision; of a rank without measurements one that takes no time
-	benched []int   // decisions since a rank has no samples, 0 for one that has
-	recall  []int   // decisions after which a benched rank is tried again
+	together together
+
+	fits    []*fitted // as of the last decision, nil of a rank without measurements
+	curves  []Curve   // as of the last decision; of a rank without measurements one that takes no time
+	benched []int     // decisions since a rank has no samples, 0 for one that has
+	recall  []int     // decisions after which a benched rank is tried again
 
 	calm      int // decisions since the last change
 	decisions int
@@ -41,7 +44,7 @@ const (
 )
 
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), curves: make([]Curve, o.Ranks),
+	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks),
 		benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
@@ -88,9 +91,11 @@ func (h *hybrid) Observe(s *Step) (*Decision, bool) {
 		return nil, false
 	}
 	w := h.window
+	readings := make([]reading, len(h.ranks))
 	for r, e := range h.ranks {
-		e.measure(w.shares[r], w.compute[r])
+		readings[r] = e.read(w.shares[r], w.compute[r], h.fits[r])
 	}
+	h.together.follow(h.ranks, readings)
 	if seconds := w.seconds.or(0); seconds > 0 {
 		h.steady = seconds
 	}
@@ -124,8 +129,7 @@ func (h *hybrid) bill(s *Step) {
 
 // decide returns the next shares, or nil and why they stay.
 func (h *hybrid) decide(d *Decision) ([]int, string) {
-	fits, missing := h.fit(d)
-	if missing >= 0 {
+	if missing := h.fit(d); missing >= 0 {
 		return nil, fmt.Sprintf("rank %d was not measured", missing)
 	}
 	best, err := h.best()
@@ -142,7 +146,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	if h.recalls(d, best) {
 		return best, "a rank without samples is tried again"
 	}
-	g := h.gain(fits, d.Shares, best)
+	g := h.gain(d.Shares, best)
 	switch {
 	case slices.Equal(best, d.Shares):
 		g.fraction, g.reason = 0, "shares are the best ones"
@@ -163,11 +167,10 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 }
 
 // fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
-func (h *hybrid) fit(d *Decision) (fits []*fitted, missing int) {
-	fits = make([]*fitted, len(h.ranks))
+func (h *hybrid) fit(d *Decision) (missing int) {
 	for r, e := range h.ranks {
 		if e.current < 0 && d.Shares[r] > 0 || len(e.cells) == 0 && h.fed[r] {
-			return nil, r
+			return r
 		}
 		if len(e.cells) == 0 {
 			continue
@@ -176,13 +179,13 @@ func (h *hybrid) fit(d *Decision) (fits []*fitted, missing int) {
 		if b0 == 0 {
 			b0 = e.cells[max(e.current, 0)].samples
 		}
-		fits[r] = e.fit(b0)
-		h.curves[r] = fits[r].curve(h.most[r])
+		h.fits[r] = e.fit(b0)
+		h.curves[r] = h.fits[r].curve(h.most[r])
 		if d.Shares[r] > 0 {
-			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), fits[r].sigma(b0)
+			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), h.fits[r].sigma(b0)
 		}
 	}
-	return fits, -1
+	return -1
 }
 
 // best is the best shares that one decision may go to.

@@ -1,0 +1,68 @@
+package balancer
+
+import "math"
+
+// together is what all ranks' times do alike from window to window: ranks of one host share its clock, its memory and its neighbours. It says nothing of the
+// shares, which only the ranks' speeds beside each other decide, and taken for each rank's own it would move them.
+type together struct {
+	variance float64 // of the log of a window's mean, in common
+	weight   float64 // windows behind it
+}
+
+const (
+	togetherPrior  = 0.02 // standard deviation
+	togetherWeight = 2.0  // windows that it counts as
+	togetherMemory = 10.0 // windows that the variance is averaged over
+	togetherScale  = 0.02 // standard deviation of chance beyond which a window tells little
+	togetherSure   = 9.0  // times what chance explains: beyond that it is in common, whatever windows before did
+	levelRate      = 0.3  // of what ranks do alike that their curves follow, a window: then they tell the time of a step, too
+)
+
+func newTogether() together { return together{togetherPrior * togetherPrior, togetherWeight} }
+
+// estimate is by how much the ranks' windows deviate alike, log, and its variance.
+func (t *together) estimate(readings []reading) (offset, variance float64) {
+	var surprises []float64
+	for _, m := range readings {
+		if m.samples > 0 && !math.IsNaN(m.surprise) {
+			surprises = append(surprises, m.surprise)
+		}
+	}
+	if len(surprises) < 2 {
+		return 0, t.variance
+	}
+	center, kept, sum, weights := median(surprises), 0, 0.0, 0.0
+	for _, m := range readings {
+		if m.samples > 0 && math.Abs(m.surprise-center) <= shiftSigmas*math.Sqrt(m.doubt) { // others have changed by themselves
+			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt
+		}
+	}
+	if kept < 2 || 2*kept <= len(surprises) {
+		return 0, t.variance
+	}
+	mean, chance := sum/weights, 1/weights
+	before := max(t.variance, mean*mean-togetherSure*chance)
+	t.learn(mean, chance)
+	known := before / (before + chance)
+	return known * mean, known * chance
+}
+
+// learn takes in the mean surprise of a window, which has a variance by chance alone.
+func (t *together) learn(mean, chance float64) {
+	tells := square(togetherScale) / (square(togetherScale) + chance)
+	keep := min(t.weight, togetherMemory)
+	seen := min(square(mean), togetherSure*(t.variance+chance)) - chance
+	t.variance = max((keep*t.variance+tells*seen)/(keep+tells), 0)
+	t.weight = keep + tells
+}
+
+// follow takes what ranks do alike out of their readings, and lets their curves follow slowly.
+func (t *together) follow(ranks []*estimate, readings []reading) {
+	offset, variance := t.estimate(readings)
+	for r, e := range ranks {
+		if m := readings[r]; m.samples > 0 {
+			e.update(m.samples, m.log-offset, m.variance+variance)
+		}
+		e.move(levelRate*offset, 0)
+	}
+}

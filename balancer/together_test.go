@@ -1,0 +1,132 @@
+package balancer
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// lab is ranks of one host: their times go up and down together, and stay so for some windows.
+type lab struct {
+	perSample []float64
+	slow      func(rank, step int) float64 // a factor of the rank's own; nil: none
+	random    *rand.Rand
+}
+
+// run lets policy hybrid divide the batch, and is its mean share of the oracle's time after a quarter of the steps, with the rebalances.
+func (l *lab) run(t *testing.T, total, steps int) (share float64, rebalances int) {
+	t.Helper()
+	n := len(l.perSample)
+	p, err := New("hybrid", Options{Batch: Batch{Total: total}, Ranks: n, Interval: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	best, fastest := 0.0, 0.0 // of shares that may be cut
+	for _, c := range l.perSample {
+		best += 1 / c
+	}
+	best = float64(total) / best
+	shares, common, taken := p.Start(), 0.0, 0.0
+	s := Step{Own: make([]float64, n), Update: make([]float64, n)}
+	for step := range steps {
+		common = 0.95*common + 0.08*math.Sqrt(1-0.95*0.95)*l.random.NormFloat64()
+		noiseless := 0.0
+		for r, c := range l.perSample {
+			s.Own[r] = c * float64(shares[r])
+			noiseless = max(noiseless, s.Own[r])
+			s.Own[r] *= math.Exp(common + 0.03*l.random.NormFloat64())
+			if l.slow != nil {
+				s.Own[r] *= l.slow(r, step)
+			}
+		}
+		s.Shares, s.Seconds = shares, slices.Max(s.Own)
+		if step >= steps/4 {
+			fastest, taken = fastest+best, taken+noiseless
+		}
+		if d, due := p.Observe(&s); due && d.Changed {
+			shares = slices.Clone(d.Next)
+			rebalances++
+		}
+	}
+	return fastest / taken, rebalances
+}
+
+func TestSharesStayWhereAllRanksSlowDownTogether(t *testing.T) {
+	for seed := range uint64(10) {
+		l := &lab{perSample: []float64{0.0009, 0.00175, 0.0034, 0.0034}, random: rand.New(rand.NewPCG(seed, 3))}
+		// Taken for each rank's own, the windows of 7 % would move shares some thirty times. Best shares are fractions: whole ones are 1 % off.
+		if share, rebalances := l.run(t, 512, 2000); share < 0.98 || rebalances > 12 {
+			t.Errorf("seed %d: got %.4f of the oracle with %d rebalances, want at least 0.98 with at most 12", seed, share, rebalances)
+		}
+	}
+}
+
+func TestARankIsItselfAgainAfterASpell(t *testing.T) {
+	for seed := range uint64(10) {
+		spells := rand.New(rand.NewPCG(seed, 5))
+		from, factor := 200, 1.8
+		l := &lab{perSample: []float64{0.004, 0.009, 0.02, 0.02}, random: rand.New(rand.NewPCG(seed, 4))}
+		l.slow = func(rank, step int) float64 { // rank 0, 25 steps long, now and then
+			if rank != 0 || step < from {
+				return 1
+			}
+			if step >= from+25 {
+				from += 200 + spells.IntN(200)
+				return 1
+			}
+			return factor
+		}
+		// A curve that keeps what was measured in a spell costs 15 to 20 % until the end.
+		if share, _ := l.run(t, 256, 2000); share < 0.95 {
+			t.Errorf("seed %d: got %.4f of the oracle, want at least 0.95", seed, share)
+		}
+	}
+}
+
+func TestWhatRanksDoTogether(t *testing.T) {
+	at := func(surprises ...float64) []reading {
+		var out []reading
+		for _, s := range surprises {
+			out = append(out, reading{samples: 8, surprise: s, doubt: 0.01 * 0.01})
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name          string
+		learnt        float64 // standard deviation
+		readings      []reading
+		want, clearly float64
+	}{
+		{"all slower, as before", 0.08, at(0.05, 0.06, 0.05, 0.04), 0.05, 0.001},
+		{"all slower, for the first time", 0, at(0.3, 0.3, 0.31, 0.29), 0.3, 0.005},
+		{"chance", 0, at(0.01, -0.01, 0.01, 0), 0, 1e-12},
+		{"one rank alone", 0.08, at(0, 0, 0.7, 0), 0, 1e-3},
+		{"one of two", 0.08, at(0, 0.7), 0, 0},
+		{"two of four", 0.08, at(0, 0, 0.7, 0.7), 0, 0},
+		{"all but one", 0.08, at(0.7, 0.7, 0.7, 0), 0.7, 0.001},
+		{"nobody expected anything", 0.08, at(math.NaN(), math.NaN()), 0, 0},
+		{"one measurement", 0.08, append(at(0.5), reading{}), 0, 0},
+	} {
+		together := together{c.learnt * c.learnt, 10}
+		got, variance := together.estimate(c.readings)
+		if math.Abs(got-c.want) > c.clearly || !(variance >= 0) || variance > 0.08*0.08 {
+			t.Errorf("%s: got %v with a variance of %v, want %v", c.name, got, variance, c.want)
+		}
+	}
+	// Independent noise teaches that there is nothing in common, common noise how much.
+	for _, sigma := range []float64{0, 0.08} {
+		together, random := newTogether(), rand.New(rand.NewPCG(1, 1))
+		for range 200 {
+			common := sigma * random.NormFloat64()
+			readings := at(0, 0, 0, 0)
+			for i := range readings {
+				readings[i].surprise = common + 0.01*random.NormFloat64()
+			}
+			together.estimate(readings)
+		}
+		if got := math.Sqrt(together.variance); math.Abs(got-sigma) > 0.03 {
+			t.Errorf("common noise of %v is taken for %v", sigma, got)
+		}
+	}
+}
