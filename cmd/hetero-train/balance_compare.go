@@ -24,7 +24,8 @@ changes on the machine meets all of them. "oracle" has the best fixed shares, fr
 several splits at the start; proportional divides by a profile's scores, or without one by the
 samples/s of equal shares; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
 A policy's share of the oracle is the oracle's time of a step over its own, summed over the later two thirds of the rounds; the interval is a
-bootstrap over rounds (95 %).`
+bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the best ones, as far as lines through the
+times of all blocks can tell (bootstrap over blocks).`
 
 const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
 
@@ -95,11 +96,11 @@ type contestResult struct {
 	Imbalance     float64      `json:"imbalance"`
 	Exposed       float64      `json:"communication_seconds"`
 	Rebalances    int          `json:"rebalances"`
-	Settled       int          `json:"rebalances_until_steady"` // until its shares stay within 1 % of the oracle's time on the measured lines; -1: never
+	Settled       int          `json:"rebalances_until_steady"` // until its shares stay within 1 % of the best's time, as far as the times of all blocks tell; -1: never
 	Blocks        []blockMeans `json:"blocks"`                  // in the order of rounds
 }
 
-func (c *contest) results() []contestResult {
+func (c *contest) results(h *hindsight) []contestResult {
 	unknown := interval{experiment.Number(nan), experiment.Number(nan), experiment.Number(nan)}
 	rounds := c.round // finished ones
 	steady := rounds / 3
@@ -107,7 +108,7 @@ func (c *contest) results() []contestResult {
 	var out []contestResult
 	for _, name := range c.flags.policies {
 		p := c.contestants[slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == name })]
-		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: c.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
+		r := contestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: h.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
 		own, medians := secondsOf(r.Blocks[steady:])
 		for _, b := range r.Blocks[steady:] {
 			n := float64(len(own))
@@ -129,37 +130,17 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 	return means, medians
 }
 
-// settled counts the changes until shares stay good.
-func (c *contest) settled(p *contestant) int {
-	best, _ := balancer.Slowest(c.lines, c.oracle)
-	good := func(shares []int) bool {
-		t, _ := balancer.Slowest(c.lines, shares)
-		return best >= 0.99*t
-	}
-	for i := len(p.changes) - 1; i >= 0; i-- {
-		if !good(p.changes[i]) {
-			if i == len(p.changes)-1 {
-				return -1
-			}
-			return i + 2
-		}
-	}
-	if len(p.changes) == 0 && !good(p.shares) {
-		return -1
-	}
-	return min(len(p.changes), 1)
-}
-
 // report prints the table and keeps all figures with the run; of a run that was stopped, those of the finished rounds.
 func (c *contest) report(j *job) error {
 	if c.round < leastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.rounds, leastRounds)
 	}
-	results := c.results()
+	h := c.hindsight()
+	results, ofBest := c.results(h), h.shareOfBest(c.oracle)
 	out := j.opts.env.stdout
-	best, slowest := balancer.Slowest(c.lines, c.oracle)
-	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds, of which the later %d count; measured oracle: shares %v, %.1f ms of compute, slowest rank %d\n",
-		len(c.points), j.cfg.Data.BatchSize, c.flags.block, c.round, c.flags.rounds, c.round-c.round/3, c.oracle, 1e3*best, slowest)
+	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds, of which the later %d count; measured oracle: shares %v\n",
+		len(c.times), j.cfg.Data.BatchSize, c.flags.block, c.round, c.flags.rounds, c.round-c.round/3, c.oracle)
+	fmt.Fprintf(out, "by the times of all %d blocks the best shares are %v; the oracle's compute is at %.4f of theirs (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
@@ -168,8 +149,8 @@ func (c *contest) report(j *job) error {
 			figure("%.4f", r.ByMedians.Ratio), figure("%.4f", r.ByMedians.Low), figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
-	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.points), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
-		"oracle": c.oracle, "points": c.points, "results": results}, "", " ")
+	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
+		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
 	if err == nil {
 		err = os.WriteFile(filepath.Join(j.run.LogDir(), "balance_compare.json"), append(text, '\n'), 0o644)
 	}

@@ -134,10 +134,10 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 	block := func(seconds float64) blockMeans { return blockMeans{Seconds: seconds, Median: seconds} }
 	c := &contest{flags: &contestFlags{policies: []string{"hybrid", contestOracle}, rounds: 100}, round: 4, turn: 1, oracle: []int{1},
-		lines: []balancer.Curve{{{Samples: 1, Seconds: 1}}}, contestants: []*contestant{
+		contestants: []*contestant{
 			{name: contestOracle, shares: []int{1}, blocks: []blockMeans{block(9), block(1), block(1), block(1)}},
 			{name: "hybrid", shares: []int{1}, blocks: []blockMeans{block(9), block(2), block(2), block(2), block(100)}}}}
-	r := c.results()
+	r := c.results(&hindsight{best: []int{1}, resampled: [][]balancer.Curve{{{{Samples: 1, Seconds: 1}}}}})
 	if got := r[0].ShareOfOracle; got.Ratio != 0.5 || len(r[0].Blocks) != 4 || r[0].StepSeconds != 2 {
 		t.Errorf("got %+v of %d blocks, want 0.5: the first of four rounds and the unfinished fifth do not count", got, len(r[0].Blocks))
 	}
@@ -152,23 +152,43 @@ func TestCompareWithoutOracle(t *testing.T) {
 }
 
 func TestContestPicksTheOracleFromLines(t *testing.T) {
-	points := []balancer.Point{{Samples: 64, Seconds: 1}, {Samples: 10, Seconds: 0.2}, {Samples: 12, Seconds: 0.24}, {Samples: 8, Seconds: 0.16}}
-	c := line(points, 128) // the first point is too far from the last to tell of its neighbourhood
+	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}}, {[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
+	c := line(blocks, 0, 8, 128) // 64 samples are too far from 8 to tell of their neighbourhood
 	if got := c.At(9); math.Abs(got-0.18) > 1e-12 {
 		t.Errorf("got %v s for 9 samples, want 0.18", got)
 	}
-	if got := line(points[:1], 128).At(32); math.Abs(got-0.5) > 1e-12 {
+	if got := line(blocks[:1], 0, 64, 128).At(32); math.Abs(got-0.5) > 1e-12 {
 		t.Errorf("got %v s for half of the only share, want half its time", got)
 	}
-	if got := line(nil, 128).At(32); got != 0 {
+	if got := line(blocks, 1, 0, 128).At(32); got != 0 {
 		t.Errorf("got %v s of a rank that holds nothing", got)
 	}
-	contest := &contest{lines: []balancer.Curve{{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}, {{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}}, oracle: []int{50, 50}}
-	for want, changes := range map[int][][]int{0: nil, 1: {{50, 50}}, 3: {{70, 30}, {60, 40}, {50, 50}}, -1: {{50, 50}, {60, 40}}} {
-		if got := contest.settled(&contestant{shares: []int{50, 50}, changes: changes}); got != want {
-			t.Errorf("changes %v: settled after %d, want %d", changes, got, want)
+}
+
+func TestHindsightTellsSteadySharesFromOthers(t *testing.T) {
+	even := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 100}}
+	tilted := balancer.Curve{{Samples: 1, Seconds: 1}, {Samples: 100, Seconds: 110}}
+	sure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}}}
+	unsure := &hindsight{best: []int{50, 50}, resampled: [][]balancer.Curve{{even, even}, {even, tilted}}} // 52/48 may be as good
+	for _, c := range []struct {
+		h       *hindsight
+		changes [][]int
+		want    int
+	}{
+		{sure, nil, 0}, {sure, [][]int{{50, 50}}, 1}, {sure, [][]int{{70, 30}, {60, 40}, {50, 50}}, 3}, {sure, [][]int{{50, 50}, {60, 40}}, -1},
+		{sure, [][]int{{60, 40}, {52, 48}}, -1}, {unsure, [][]int{{60, 40}, {52, 48}}, 2},
+	} {
+		shares := []int{50, 50}
+		if n := len(c.changes); n > 0 {
+			shares = c.changes[n-1]
+		}
+		if got := c.h.settled(&contestant{shares: shares, changes: c.changes}); got != c.want {
+			t.Errorf("changes %v: settled after %d, want %d", c.changes, got, c.want)
 		}
 	}
+}
+
+func TestRatioOfPairs(t *testing.T) {
 	r := ratioInterval([]float64{1, 2, 3}, []float64{2, 4, 6})
 	if r.Ratio != 0.5 || r.Low != 0.5 || r.High != 0.5 {
 		t.Errorf("got %+v of pairs that all have the ratio 0.5", r)

@@ -12,11 +12,10 @@ type contest struct {
 	flags     *contestFlags
 	balancing *balancing
 
-	splits      [][]int            // still to be measured
-	stage       int                // of the measuring
-	points      [][]balancer.Point // by rank: a share and its time, one a block
-	lines       []balancer.Curve
-	oracle      []int
+	splits      [][]int    // still to be measured
+	stage       int        // of the measuring
+	measured    []measured // of all blocks
+	oracle      []int      // nil until the splits are measured
 	contestants []*contestant
 	round, turn int
 	done        bool
@@ -25,6 +24,12 @@ type contest struct {
 	steps  int   // of it, with these shares
 	block  blockMeans
 	times  [][]float64 // by rank, of the block: s
+}
+
+// measured is a block's share and median time of each rank.
+type measured struct {
+	Shares  []int     `json:"shares"`
+	Seconds []float64 `json:"seconds"` // 0 without a share
 }
 
 // contestant is a policy and how its blocks went.
@@ -48,7 +53,7 @@ type blockMeans struct {
 
 func newContest(f *contestFlags, b *balancing) *contest {
 	ranks := len(b.known)
-	c := &contest{flags: f, balancing: b, points: make([][]balancer.Point, ranks), times: make([][]float64, ranks)}
+	c := &contest{flags: f, balancing: b, times: make([][]float64, ranks)}
 	c.splits = [][]int{b.policy.Start()}
 	c.begin(c.splits[0])
 	return c
@@ -117,8 +122,16 @@ func (c *contest) finish() {
 	slices.Sort(b.steps)
 	b.Median = b.steps[len(b.steps)/2]
 	b.Seconds, b.Imbalance, b.Exposed = b.Seconds/n, b.Imbalance/n, b.Exposed/n
+	seen := measured{c.wanted, make([]float64, len(c.times))}
+	for r, times := range c.times {
+		if len(times) > 0 {
+			slices.Sort(times)
+			seen.Seconds[r] = times[len(times)/2]
+		}
+	}
+	c.measured = append(c.measured, seen)
 	if c.oracle == nil {
-		c.measured()
+		c.nextSplit()
 		return
 	}
 	p := c.contestants[c.turn]
@@ -140,14 +153,8 @@ const measureSplits = 10 // of each stage
 
 var measureSpreads = [...]float64{0.2, 0.1, 0.05}
 
-// measured takes over what a split took, and goes on to the next one.
-func (c *contest) measured() {
-	for r, times := range c.times {
-		if len(times) > 0 {
-			slices.Sort(times)
-			c.points[r] = append(c.points[r], balancer.Point{Samples: float64(c.wanted[r]), Seconds: times[len(times)/2]})
-		}
-	}
+// nextSplit goes on to the next split to be measured, or to the policies' turns.
+func (c *contest) nextSplit() {
 	if c.splits = c.splits[1:]; len(c.splits) > 0 {
 		c.begin(c.splits[0])
 		return
@@ -156,7 +163,7 @@ func (c *contest) measured() {
 		c.compete()
 		return
 	}
-	center := c.best()
+	center := c.best(c.lines(c.measured, c.wanted))
 	spread := measureSpreads[c.stage]
 	c.stage++
 	for i := range measureSplits {
@@ -176,38 +183,40 @@ func (c *contest) measured() {
 	c.begin(c.splits[0])
 }
 
-// best is the best shares on lines through what was measured.
-func (c *contest) best() []int {
-	o := &c.balancing.options
-	c.lines = make([]balancer.Curve, len(c.points))
-	for r, points := range c.points {
-		c.lines[r] = line(points, o.Total)
+// lines go through the ranks' times at shares like these.
+func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
+	lines := make([]balancer.Curve, len(like))
+	for r := range lines {
+		lines[r] = line(blocks, r, like[r], c.balancing.options.Total)
 	}
-	best, err := balancer.Solve(o.Batch, c.lines)
+	return lines
+}
+
+// best is the best shares on lines.
+func (c *contest) best(lines []balancer.Curve) []int {
+	best, err := balancer.Solve(c.balancing.options.Batch, lines)
 	if err != nil {
 		panic(err) // policies were made with the same batch
 	}
 	return best
 }
 
-// line is the least-squares line through the points at shares like the last one, or, of a single share, that through nothing in no time.
-func line(points []balancer.Point, total int) balancer.Curve {
-	const alike = 0.4     // log of the ratio of shares
-	if len(points) == 0 { // a rank that can hold nothing
+// line is the least-squares line through a rank's times at shares like one, or, of a single share, that through nothing in no time.
+func line(blocks []measured, rank, like, total int) balancer.Curve {
+	const alike = 0.4 // log of the ratio of shares
+	var n, sx, sy, sxx, sxy float64
+	for _, b := range blocks {
+		x, y := float64(b.Shares[rank]), b.Seconds[rank]
+		if y > 0 && math.Abs(math.Log(x/float64(like))) <= alike {
+			n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
+		}
+	}
+	if n == 0 { // a rank that can hold nothing
 		return balancer.Curve{{Samples: 1, Seconds: 0}}
 	}
-	last := points[len(points)-1].Samples
-	points = slices.DeleteFunc(slices.Clone(points), func(p balancer.Point) bool { return math.Abs(math.Log(p.Samples/last)) > alike })
-	n, mx, my := float64(len(points)), 0.0, 0.0
-	for _, p := range points {
-		mx, my = mx+p.Samples/n, my+p.Seconds/n
-	}
-	sxy, sxx := 0.0, 0.0
-	for _, p := range points {
-		sxy, sxx = sxy+(p.Samples-mx)*(p.Seconds-my), sxx+(p.Samples-mx)*(p.Samples-mx)
-	}
+	mx, my := sx/n, sy/n
 	slope := my / mx
-	if sxx > 0 && sxy > 0 {
+	if sxx, sxy := sxx-n*mx*mx, sxy-n*mx*my; sxx > 1e-9*n*mx*mx && sxy > 0 {
 		slope = sxy / sxx
 	}
 	at := func(b float64) float64 { return max(my+slope*(b-mx), 1e-6) }
@@ -216,14 +225,15 @@ func line(points []balancer.Point, total int) balancer.Curve {
 
 // compete makes the contestants, once the curves are measured.
 func (c *contest) compete() {
-	c.oracle = c.best()
+	c.oracle = c.best(c.lines(c.measured, c.wanted))
 	o := c.balancing.options
 	o.Interval = c.flags.block - 1 // a decision at the end of each block
 	if o.Scores == nil {
 		o.Scores = make([]float64, o.Ranks)
-		for r, points := range c.points { // of the equal split
-			if o.Scores[r] = 1; len(points) > 0 {
-				o.Scores[r] = points[0].Samples / points[0].Seconds
+		equal := c.measured[0]
+		for r, seconds := range equal.Seconds {
+			if o.Scores[r] = 1; seconds > 0 {
+				o.Scores[r] = float64(equal.Shares[r]) / seconds
 			}
 		}
 	}
