@@ -15,9 +15,8 @@ import (
 type feed struct {
 	stream device.Stream
 	host   device.Buffer // laid out like the host twins of a pass's batch
-	arena  device.Buffer
-	ready  device.Event // the batch lies in the arena
-	taken  device.Event // and has gone on from there
+	ready  device.Event  // the batch lies in the arena
+	taken  device.Event  // and has gone on from there
 
 	staged  bool
 	batches Batches // it came from, for pass
@@ -33,8 +32,8 @@ type batchFacts struct{ n, epoch, replaced int }
 // patience is how long the host waits for a copy before it asks the device whether it still works.
 const patience = 10 * time.Second
 
-func newFeed(dev device.Device, arena device.Buffer, bytes int64) (_ *feed, err error) {
-	f := &feed{arena: arena}
+func newFeed(dev device.Device, bytes int64) (_ *feed, err error) {
+	f := &feed{}
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("replica: staging of batches: %w", err), f.close())
@@ -130,7 +129,7 @@ func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Reg
 	}
 	for _, name := range batchInputs {
 		if t, ok := p.inputs[name]; ok {
-			from := device.Region{Buffer: f.arena, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
+			from := device.Region{Buffer: f.at.Buffer, Offset: f.at.Offset + t.host.Offset, Bytes: t.dev.Bytes}
 			if err := stream.Copy(t.dev, from); err != nil {
 				return f.batch, fmt.Errorf("replica: input %s: %w", name, err)
 			}

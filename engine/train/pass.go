@@ -44,11 +44,13 @@ type transfer struct {
 	spec      device.TensorSpec
 }
 
+// twinUnit is what host twins start at multiples of: a cache line.
+const twinUnit = 64
+
 // in is the place of the host twin in memory that is laid out like the pass's.
 func (t transfer) in(host []byte) []byte { return host[t.host.Offset:][:t.host.Bytes] }
 
-// bind gives the plan its memory, joined to other ranks where sync is not nil, and lays out the host twins, each
-// 64-byte aligned.
+// bind gives the plan its memory, joined to other ranks where sync is not nil, and lays out the host twins.
 func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, sync *gradsync.Sync) (err error) {
 	if sync != nil {
 		p.joined, err = sync.Bind(p.plan, arena)
@@ -96,7 +98,7 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
 		if err == nil {
 			all[name] = transfer{dev: region, host: device.Region{Offset: total, Bytes: region.Bytes}, spec: spec}
-			total += roundUp(region.Bytes, 64)
+			total += roundUp(region.Bytes, twinUnit)
 		}
 		return err
 	}

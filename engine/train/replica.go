@@ -258,7 +258,7 @@ func (r *Replica) allocateArena() (err error) {
 	if !r.dev.Info().Behind {
 		return nil
 	}
-	if r.feed, err = newFeed(r.dev, r.arena, max(largest.staging, r.now.staging)); err == nil {
+	if r.feed, err = newFeed(r.dev, max(largest.staging, r.now.staging)); err == nil {
 		r.closer.add(r.feed.close)
 	}
 	return err

@@ -112,7 +112,7 @@ func (r *Replica) compile(n int) (_ *share, err error) {
 	}
 	if r.dev.Info().Behind {
 		for _, name := range batchInputs {
-			s.staging += roundUp(s.train.plan.InputBytes(name), 64)
+			s.staging += roundUp(s.train.plan.InputBytes(name), twinUnit)
 		}
 	}
 	evaluation, err := r.opts.graph(false, n)
