@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -153,15 +154,57 @@ func TestCompareWithoutOracle(t *testing.T) {
 
 func TestContestPicksTheOracleFromLines(t *testing.T) {
 	blocks := []measured{{[]int{64, 0}, []float64{1, 0}}, {[]int{10, 0}, []float64{0.2, 0}}, {[]int{12, 0}, []float64{0.24, 0}}, {[]int{8, 0}, []float64{0.16, 0}}}
-	c := line(blocks, 0, 8, 128) // 64 samples are too far from 8 to tell of their neighbourhood
-	if got := c.At(9); math.Abs(got-0.18) > 1e-12 {
+	through := func(blocks []measured, rank, like int) balancer.Curve {
+		return line(blocks, make([]float64, len(blocks)), make([]float64, len(blocks)), rank, like, 128)
+	}
+	// 64 samples are too far from 8 to tell of their neighbourhood.
+	if got := through(blocks, 0, 8).At(9); math.Abs(got-0.18) > 1e-12 {
 		t.Errorf("got %v s for 9 samples, want 0.18", got)
 	}
-	if got := line(blocks[:1], 0, 64, 128).At(32); math.Abs(got-0.5) > 1e-12 {
+	if got := through(blocks[:1], 0, 64).At(32); math.Abs(got-0.5) > 1e-12 {
 		t.Errorf("got %v s for half of the only share, want half its time", got)
 	}
-	if got := line(blocks, 1, 0, 128).At(32); got != 0 {
+	if got := through(blocks, 1, 0).At(32); got != 0 {
 		t.Errorf("got %v s of a rank that holds nothing", got)
+	}
+}
+
+// A host that is slow for a third of the blocks, and a neighbour that takes half of one rank in two of them, must not move the oracle.
+func TestTheOracleBearsAMachineThatIsNotQuiet(t *testing.T) {
+	perSample, fixed := []float64{0.9, 1.75, 3.4, 3.4}, []float64{20, 10, 5, 5} // ms
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 8))
+		var blocks []measured
+		for i := range 31 {
+			b := measured{make([]int, 4), make([]float64, 4)}
+			common := 0.07 * random.NormFloat64()
+			if i%3 == 0 {
+				common += 0.7
+			}
+			for r, n := range []int{256, 128, 64, 64} {
+				b.Shares[r] = int(float64(n) * (0.8 + 0.4*random.Float64()))
+				b.Seconds[r] = 1e-3 * (fixed[r] + perSample[r]*float64(b.Shares[r])) * math.Exp(common+0.02*random.NormFloat64())
+			}
+			if i == 4 || i == 15 {
+				b.Seconds[0] *= 2
+			}
+			blocks = append(blocks, b)
+		}
+		c := &contest{balancing: &balancing{options: balancer.Options{Batch: balancer.Batch{Total: 512}}}}
+		like := []int{256, 128, 64, 64}
+		var truth []balancer.Curve
+		for r := range like {
+			truth = append(truth, balancer.Curve{{Samples: 1, Seconds: 1e-3 * (fixed[r] + perSample[r])}, {Samples: 512, Seconds: 1e-3 * (fixed[r] + 512*perSample[r])}})
+		}
+		ideal, err := balancer.Solve(balancer.Batch{Total: 512}, truth)
+		if err != nil {
+			t.Fatal(err)
+		}
+		best, _ := balancer.Slowest(truth, ideal)
+		got, _ := balancer.Slowest(truth, c.best(c.lines(blocks, like)))
+		if best/got < 0.98 { // 2 % of noise over twenty blocks, of four ranks
+			t.Errorf("seed %d: the oracle's shares are at %.3f of the best, want 0.98", seed, best/got)
+		}
 	}
 }
 

@@ -183,15 +183,6 @@ func (c *contest) nextSplit() {
 	c.begin(c.splits[0])
 }
 
-// lines go through the ranks' times at shares like these.
-func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
-	lines := make([]balancer.Curve, len(like))
-	for r := range lines {
-		lines[r] = line(blocks, r, like[r], c.balancing.options.Total)
-	}
-	return lines
-}
-
 // best is the best shares on lines.
 func (c *contest) best(lines []balancer.Curve) []int {
 	best, err := balancer.Solve(c.balancing.options.Batch, lines)
@@ -199,28 +190,6 @@ func (c *contest) best(lines []balancer.Curve) []int {
 		panic(err) // policies were made with the same batch
 	}
 	return best
-}
-
-// line is the least-squares line through a rank's times at shares like one, or, of a single share, that through nothing in no time.
-func line(blocks []measured, rank, like, total int) balancer.Curve {
-	const alike = 0.4 // log of the ratio of shares
-	var n, sx, sy, sxx, sxy float64
-	for _, b := range blocks {
-		x, y := float64(b.Shares[rank]), b.Seconds[rank]
-		if y > 0 && math.Abs(math.Log(x/float64(like))) <= alike {
-			n, sx, sy, sxx, sxy = n+1, sx+x, sy+y, sxx+x*x, sxy+x*y
-		}
-	}
-	if n == 0 { // a rank that can hold nothing
-		return balancer.Curve{{Samples: 1, Seconds: 0}}
-	}
-	mx, my := sx/n, sy/n
-	slope := my / mx
-	if sxx, sxy := sxx-n*mx*mx, sxy-n*mx*my; sxx > 1e-9*n*mx*mx && sxy > 0 {
-		slope = sxy / sxx
-	}
-	at := func(b float64) float64 { return max(my+slope*(b-mx), 1e-6) }
-	return balancer.Curve{{Samples: 1, Seconds: at(1)}, {Samples: float64(max(total, 2)), Seconds: at(float64(max(total, 2)))}}
 }
 
 // compete makes the contestants, once the curves are measured.
