@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Brings a CUDA 13.0 toolkit with cuBLAS, cuDNN and NCCL for x86-64 Linux into third_party/.cuda; wheels.py says how.
+"""Brings a CUDA 13.0 toolkit with cuBLAS, cuDNN, CUPTI and NCCL for x86-64 Linux into third_party/.cuda; wheels.py says how.
 
 What lies there afterwards, as in the site-packages of a Python that has PyTorch:
 

@@ -84,6 +84,20 @@ struct shimStream {
 protected:
   ~shimStream() = default;
 };
+
+// What a fake profiler sees: hetero_shim_watch gives the shim one, or none. Nodes of graphs have numbers; work outside of graphs has node 0.
+enum shimKind { shimKernel, shimCopy, shimFill };
+struct shimWatcher {
+  virtual void added(uint64_t node) = 0; // on the thread that captures
+  virtual void cloned(uint64_t node, uint64_t from) = 0;
+  virtual void did(shimKind kind, uint64_t bytes, uint64_t node, unsigned stream, int64_t begin, int64_t end) = 0;
+  virtual void called(const char *function, int64_t begin, int64_t end) = 0;
+
+protected:
+  ~shimWatcher() = default;
+};
+extern "C" void hetero_shim_watch(shimWatcher *watcher);
+
 using cudaStream_t = shimStream *;
 using cudaEvent_t = struct shimEvent *;
 using cudaGraph_t = struct shimGraph *;
@@ -121,6 +135,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *, int *);
 cudaError_t cudaStreamQuery(cudaStream_t);
 cudaError_t cudaStreamDestroy(cudaStream_t);
 cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long);

@@ -22,10 +22,45 @@ void nap() {
 
 } // namespace
 
+namespace {
+
+std::atomic<shimWatcher *> watcher{nullptr};
+
+int64_t clock_ns() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
+}
+
+// A call of the run-time library, for who watches.
+struct Call {
+  const char *function;
+  int64_t begin = watcher ? clock_ns() : 0;
+  ~Call() {
+    if (shimWatcher *w = watcher; w && begin) w->called(function, begin, clock_ns());
+  }
+};
+
+// What a piece of work is to who watches. Work that takes no time is none of the GPU's.
+struct Seen {
+  shimKind kind = shimKernel;
+  uint64_t bytes = 0, node = 0;
+};
+
+uint64_t next_node() {
+  static std::atomic<uint64_t> last{0};
+  return ++last;
+}
+
+} // namespace
+
+extern "C" __attribute__((visibility("default"))) void hetero_shim_watch(shimWatcher *w) { watcher = w; }
+
 struct shimGraph {
   struct Work {
     int64_t takes;
     std::function<void()> does;
+    Seen seen;
   };
   std::vector<Work> work;
 };
@@ -40,6 +75,10 @@ struct Stream final : shimStream {
   std::atomic<bool> closed{false}, stuck{false}; // stuck: waits for a word
   int64_t ns = 0;                                // the pretended time; its thread's
   shimGraph *captures = nullptr;                 // what is enqueued goes there
+  const unsigned number = [] {
+    static std::atomic<unsigned> last{6};
+    return ++last;
+  }();
   std::thread thread{[this] { serve(); }};
 
   void serve() {
@@ -54,12 +93,19 @@ struct Stream final : shimStream {
       changed.notify_all();
     }
   }
-  void enqueue(int64_t takes, std::function<void()> f) override {
-    if (captures) return captures->work.push_back({takes, std::move(f)});
+  void enqueue(int64_t takes, std::function<void()> f) override { add(takes, std::move(f), {}); }
+  void add(int64_t takes, std::function<void()> f, Seen seen) {
+    if (captures) {
+      seen.node = next_node();
+      if (shimWatcher *w = watcher) w->added(seen.node);
+      return captures->work.push_back({takes, std::move(f), seen});
+    }
     const std::lock_guard<std::mutex> lock(mutex);
-    work.push_back([this, takes, f = std::move(f)] {
+    work.push_back([this, takes, f = std::move(f), seen] {
+      const int64_t begin = clock_ns();
       f();
       ns += takes;
+      if (shimWatcher *w = watcher; w && takes > 0) w->did(seen.kind, seen.bytes, seen.node, number, begin, clock_ns());
     });
     changed.notify_all();
   }
@@ -136,6 +182,17 @@ void enqueue(void *queue, int64_t ns, std::function<void()> work) {
 
 } // namespace shim
 
+namespace {
+
+// shim::enqueue of what is no kernel.
+void enqueue_moved(cudaStream_t s, shimKind kind, size_t bytes, std::function<void()> work) {
+  if (shim::lost(true)) return;
+  if (!s) return work();
+  own(s)->add(shim::kLaunch, std::move(work), {kind, bytes});
+}
+
+} // namespace
+
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
   const std::lock_guard<std::mutex> lock(streams_mutex);
   const auto made = new Stream;
@@ -169,10 +226,18 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
   return *g ? cudaSuccess : cudaErrorInvalidValue;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long) {
-  return *e = new shimGraph(*g), cudaSuccess;
+  const Call call{"cudaGraphInstantiate_v12000"};
+  *e = new shimGraph(*g);
+  for (auto &w : (*e)->work) {
+    const uint64_t from = w.seen.node;
+    w.seen.node = next_node();
+    if (shimWatcher *watching = watcher) watching->cloned(w.seen.node, from);
+  }
+  return cudaSuccess;
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
-  for (const auto &w : e->work) s->enqueue(w.takes, w.does);
+  const Call call{"cudaGraphLaunch_v10000"};
+  for (const auto &w : e->work) own(s)->add(w.takes, w.does, w.seen);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
@@ -185,10 +250,12 @@ cudaError_t cudaMalloc(void **p, size_t n) {
 }
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+  const Call call{"cudaStreamSynchronize_v3020"};
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   if (s && !shim::lost()) own(s)->drain();
   return cudaGetLastError();
 }
+cudaError_t cudaDeviceSynchronize() { return drain_all(), cudaGetLastError(); }
 
 cudaError_t cudaFree(void *p) { return drain_all(), std::free(p), cudaSuccess; }
 cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
@@ -201,10 +268,12 @@ cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
   return std::memmove(dst, src, n), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, cudaMemcpyKind, cudaStream_t s) {
-  return shim::enqueue(s, shim::kLaunch, [=] { std::memmove(dst, src, n); }), cudaGetLastError();
+  const Call call{"cudaMemcpyAsync_v3020"};
+  return enqueue_moved(s, shimCopy, n, [=] { std::memmove(dst, src, n); }), cudaGetLastError();
 }
 cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s) {
-  return shim::enqueue(s, shim::kLaunch, [=] { std::memset(p, v, n); }), cudaGetLastError();
+  const Call call{"cudaMemsetAsync_v3020"};
+  return enqueue_moved(s, shimFill, n, [=] { std::memset(p, v, n); }), cudaGetLastError();
 }
 
 cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
@@ -223,7 +292,10 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
 cudaError_t cudaEventQuery(cudaEvent_t e) {
   return shim::lost() ? cudaErrorUnknown : e->pending ? cudaErrorNotReady : cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t e) { return e->wait(), cudaGetLastError(); }
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+  const Call call{"cudaEventSynchronize_v3020"};
+  return e->wait(), cudaGetLastError();
+}
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
   if (shim::lost()) return cudaErrorUnknown;
   if (from->pending || to->pending) return cudaErrorNotReady;

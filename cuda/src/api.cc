@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "account.h"
+#include "activity.h"
 #include "compile.h"
 #include "dnn.h"
 #include "gpu.h"
@@ -249,6 +250,23 @@ ht_status cuda_count(int32_t *count, ht_error *error) {
 
 void cuda_identity(const ht_device *d, ht_identity *identity) { *identity = d->identity; }
 
+ht_status cuda_activity_start(ht_device *d, ht_error *error) {
+  return guarded(error, [&] {
+    use(d);
+    start_activity();
+  });
+}
+
+ht_status cuda_activity_stop(ht_device *d, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *error) {
+  return guarded(error, [&] {
+    use(d);
+    const Activities noted = stop_activity();
+    *list = noted.list->data();
+    *count = static_cast<int64_t>(noted.list->size());
+    *lost = noted.lost;
+  });
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
@@ -290,6 +308,8 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
     a.notes = cuda_notes;
     a.count = cuda_count;
     a.identity = cuda_identity;
+    a.activity_start = cuda_activity_start;
+    a.activity_stop = cuda_activity_stop;
     return a;
   }();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;

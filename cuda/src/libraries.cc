@@ -3,7 +3,7 @@
 //   1. $HETERO_CUDA_LIBS, folders separated by colons
 //   2. beside our own library
 //   3. wherever the loader looks: LD_LIBRARY_PATH, ldconfig
-//   4. lib64 and lib of $CUDA_HOME and $CUDA_PATH
+//   4. lib64, lib and extras/CUPTI/lib64 of $CUDA_HOME and $CUDA_PATH
 //   5. the nvidia/* packages of the active Python: of $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
 //   6. third_party/.cuda beside the program and in the source tree of our library, where `make cuda-toolchain` puts them
 //
@@ -86,8 +86,7 @@ Folders more_folders() {
   Folders list;
   for (const char *name : {"CUDA_HOME", "CUDA_PATH"})
     if (const std::string root = variable(name); !root.empty()) {
-      list.push_back(literal(root) + "/lib64");
-      list.push_back(literal(root) + "/lib");
+      for (const char *folder : {"/lib64", "/lib", "/extras/CUPTI/lib64"}) list.push_back(literal(root) + folder);
     }
   const std::string home = variable("HOME"), ours = our_folder();
   for (const std::string &prefix :

@@ -1,4 +1,4 @@
-// libraries.h: CUDA's libraries (cuBLASLt, cuDNN), opened at run time from where toolkits, Python packages and users put them, so that
+// libraries.h: CUDA's libraries (cuBLASLt, cuDNN, CUPTI), opened at run time from where toolkits, Python packages and users put them, so that
 // the program starts without them and says what is missing.
 #pragma once
 

@@ -1,6 +1,7 @@
 // program.cc
 #include "program.h"
 
+#include "activity.h"
 #include "gpu.h"
 
 namespace hetero {
@@ -16,7 +17,8 @@ std::string Notes::text() const {
   return text_;
 }
 
-Program::Program(const ht_step *steps, int32_t count, Notes &notes) : steps_(steps, count), notes_(notes) {
+Program::Program(const ht_program *self, const ht_step *steps, int32_t count, Notes &notes)
+    : self_(self), steps_(steps, count), notes_(notes) {
   for (const Step &s : steps_.list) records_ = records_ || s.kind == HT_STEP_RECORD;
   if (records_) check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "a program's event");
 }
@@ -56,6 +58,7 @@ template <class Body> void Program::guarded_run(Body body) {
 
 void Program::enqueue_all(cudaStream_t stream) {
   for (size_t i = 0; i < steps_.list.size(); i++) {
+    const NodesOfStep of(self_, static_cast<int32_t>(i));
     try {
       enqueue(steps_.list[i], stream);
     } catch (const std::exception &e) {
@@ -67,6 +70,9 @@ void Program::enqueue_all(cudaStream_t stream) {
 // Makes the graph. Where that fails the steps are enqueued one by one, run after run, and the device says so.
 void Program::capture(cudaStream_t stream) {
   captured_ = true;
+  session_ = activity_session();
+  if (graph_) cudaGraphExecDestroy(graph_);
+  graph_ = nullptr;
   cudaGraph_t graph = nullptr;
   try {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
@@ -88,7 +94,7 @@ void Program::capture(cudaStream_t stream) {
 
 void Program::run(cudaStream_t stream) {
   guarded_run([&] {
-    if (ran_ && !captured_ && steps_.list.size() > 1) capture(stream);
+    if (ran_ && steps_.list.size() > 1 && (!captured_ || session_ != activity_session())) capture(stream);
     ran_ = true;
     if (graph_)
       check(cudaGraphLaunch(graph_, stream), "graph");

@@ -26,8 +26,8 @@ private:
 
 class Program {
 public:
-  // notes outlive the program.
-  Program(const ht_step *steps, int32_t count, Notes &notes);
+  // self is what the C ABI calls it. notes outlive the program.
+  Program(const ht_program *self, const ht_step *steps, int32_t count, Notes &notes);
   ~Program();
   Program(const Program &) = delete;
 
@@ -43,9 +43,11 @@ private:
   void enqueue_all(cudaStream_t stream);
   void capture(cudaStream_t stream);
 
+  const ht_program *self_;
   Steps steps_;
   Notes &notes_;
   cudaGraphExec_t graph_ = nullptr;
+  uint64_t session_ = 0;                // of activities, in which it was made
   bool ran_ = false, captured_ = false; // once; or it was tried
   bool records_ = false;                // events
   cudaEvent_t done_ = nullptr;          // of the last run, where it records events
@@ -62,5 +64,5 @@ struct ht_program {
   int device;
   hetero::Program impl;
   ht_program(int index, const ht_step *steps, int32_t count, hetero::Notes &notes)
-      : device(index), impl(steps, count, notes) {}
+      : device(index), impl(this, steps, count, notes) {}
 };

@@ -1,10 +1,12 @@
 # Looks for a CUDA toolkit, first to last: in CUDA_HOME or CUDA_PATH, beside the nvcc of PATH, in /usr/local/cuda, among the packages of the active
 # Python (nvidia/cu13), and in third_party/.cuda, which `make cuda-toolchain` fills. A place that is named is the only one.
 #
-# Sets cuda_missing, why there is none, or cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN, the folder of cudnn.h.
+# Sets cuda_missing, why there is none, or cuda_root, cuda_version, HETERO_NVCC, HETERO_CUDART and HETERO_CUDNN, the folder of cudnn.h. HETERO_CUPTI_H is
+# that of cupti.h, false where there is none: then the device cannot note what it does.
 unset(HETERO_NVCC CACHE)
 unset(HETERO_CUDART CACHE)
 unset(HETERO_CUDNN CACHE)
+unset(HETERO_CUPTI_H CACHE)
 set(cuda_missing "")
 set(cuda_root "")
 set(cuda_bring "run: make cuda-toolchain (1.2 GB, no root needed), or set CUDA_HOME")
@@ -35,6 +37,7 @@ execute_process(COMMAND "${HETERO_NVCC}" --version OUTPUT_VARIABLE cuda_version 
 string(REGEX REPLACE ".*release ([0-9.]+),.*" "\\1" cuda_version "${cuda_version}")
 find_library(HETERO_CUDART libcudart_static.a PATHS "${cuda_root}/lib64" "${cuda_root}/lib" "${cuda_root}/targets/x86_64-linux/lib" "${cuda_root}/targets/sbsa-linux/lib" NO_DEFAULT_PATH)
 find_path(HETERO_CUDNN cudnn.h PATHS "${cuda_root}/include" "${cuda_root}/../cudnn/include" "${cuda_python}/nvidia/cudnn/include" "${cuda_fetched}/cudnn/include")
+find_path(HETERO_CUPTI_H cupti.h PATHS "${cuda_root}/include" "${cuda_root}/extras/CUPTI/include" NO_DEFAULT_PATH)
 execute_process(COMMAND "${HETERO_NVCC}" --list-gpu-code OUTPUT_VARIABLE cuda_known ERROR_QUIET)
 set(cuda_strange "")
 foreach(arch IN LISTS HETERO_CUDA_ARCHS)

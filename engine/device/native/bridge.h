@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "hetero_device.h"
 
@@ -182,6 +183,25 @@ static inline ht_result ht_do_count(const ht_api *api, int32_t *count) {
 static inline void ht_do_identity(const ht_api *api, ht_device *d, ht_identity *identity) {
   memset(identity, 0, sizeof *identity);
   if (api->identity) api->identity(d, identity);
+}
+
+static inline ht_result ht_do_activity_start(const ht_api *api, ht_device *d) {
+  if (!api->activity_start) return ht_result_of(HT_UNSUPPORTED, NULL, "it does not note what it does");
+  HT_CALL(void, api->activity_start(d, &error));
+}
+static inline int64_t ht_monotonic_ns(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+typedef struct ht_activities {
+  const ht_activity *list;
+  int64_t count, lost;
+} ht_activities;
+static inline ht_result ht_do_activity_stop(const ht_api *api, ht_device *d, ht_activities *a) {
+  memset(a, 0, sizeof *a);
+  if (!api->activity_stop) return ht_result_of(HT_UNSUPPORTED, NULL, "it does not note what it does");
+  HT_CALL(void, api->activity_stop(d, &a->list, &a->count, &a->lost, &error));
 }
 
 #endif

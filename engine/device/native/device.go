@@ -26,6 +26,8 @@ type Device struct {
 	holds   holds                       // buffers, kernels, programs, streams, events, and calls under way
 	compile sync.Mutex
 	slowing sync.Mutex // of SetSlowdown, so that Info says what the library does
+
+	programs sync.Map // those that are open: *C.ht_program to *program
 }
 
 var (
@@ -35,6 +37,7 @@ var (
 	_ device.Slowable     = (*Device)(nil)
 	_ device.Noting       = (*Device)(nil)
 
+	_ device.ActivityNoter   = (*Device)(nil)
 	_ device.AddressedDevice = (*Device)(nil)
 	_ device.AddressedBuffer = (*buffer)(nil)
 )

@@ -280,6 +280,25 @@ typedef enum ht_peak {
 
 #define HT_MAX_MARKS 1024
 
+typedef enum ht_activity_kind {
+  HT_ACTIVITY_KERNEL = 0,
+  HT_ACTIVITY_COPY = 1,
+  HT_ACTIVITY_FILL = 2,
+  HT_ACTIVITY_CALL = 3, /* of the vendor's library, by the host */
+} ht_activity_kind;
+
+/* What a device did, or was asked to do, when. */
+typedef struct ht_activity {
+  int32_t kind;              /* ht_activity_kind */
+  int32_t step;              /* of program; -1: not known */
+  const ht_program *program; /* that it was part of; NULL: of none, or not known. It may be freed by now */
+  int64_t begin_ns, end_ns;  /* by the host's clock CLOCK_MONOTONIC */
+  int64_t bytes;             /* COPY, FILL */
+  uint32_t lane;             /* the device's number of the stream; CALL: of the host's thread */
+  uint32_t reserved;
+  const char *name; /* of the kernel or function, as the vendor calls it; "" of copies and fills */
+} ht_activity;
+
 typedef struct ht_api {
   uint32_t abi_version;
   uint32_t table_bytes; /* sizeof(ht_api) as the library was built */
@@ -353,6 +372,13 @@ typedef struct ht_api {
    * never does. NULL: one. */
   ht_status (*count)(int32_t *count, ht_error *);
   void (*identity)(const ht_device *, ht_identity *); /* NULL: all are alike */
+
+  /* Has the device note what it does by its own clock, in graphs too: programs run as they do otherwise, where that needs new graphs the
+   * first run makes them. HT_UNAVAILABLE says what is missing. activity_stop waits for all streams, and hands out what was noted since, in
+   * no order; the list is valid until the next start. lost: what was noted and could not be kept. One at a time in a process. NULL: the
+   * device cannot. */
+  ht_status (*activity_start)(ht_device *, ht_error *);
+  ht_status (*activity_stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

@@ -43,6 +43,7 @@ func (d *Device) NewProgram(steps []device.Step) (device.Program, error) {
 		return nil, err
 	}
 	p.ptr = (*C.ht_program)(r.value)
+	d.programs.Store(p.ptr, p)
 	return p, nil
 }
 
@@ -211,6 +212,7 @@ func (p *program) Close() error {
 	if err := p.holds.close(p.dev.info.Name+": close a program", "runs"); err != nil {
 		return err
 	}
+	p.dev.programs.Delete(p.ptr)
 	C.ht_do_program_free(p.dev.api, p.ptr)
 	p.release()
 	return nil

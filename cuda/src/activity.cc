@@ -1,0 +1,374 @@
+// activity.cc
+#include "activity.h"
+
+#include <cuda_runtime.h>
+
+#include <atomic>
+#include <string>
+
+#include "status.h"
+
+#if HETERO_CUPTI
+#include <cstddef>
+#include <cstdlib>
+#include <cupti.h>
+#include <cxxabi.h>
+#include <mutex>
+#include <unordered_map>
+
+#include "check.h"
+#include "clock.h"
+#include "libraries.h"
+
+namespace hetero {
+namespace {
+
+// CUPTI hands out its latest form of a record; each form begins as the one before it, so those of CUDA 12.5 fit everywhere.
+using KernelRecord = CUpti_ActivityKernel9;
+using CopyRecord = CUpti_ActivityMemcpy5;
+using FillRecord = CUpti_ActivityMemset4;
+
+#if CUPTI_API_VERSION >= 130000 && !defined(HETERO_CUDA_SHIM)
+static_assert(offsetof(CUpti_ActivityKernel10, graphNodeId) == offsetof(KernelRecord, graphNodeId), "a form goes on");
+static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CopyRecord, graphNodeId), "a form goes on");
+#endif
+
+constexpr size_t kBufferBytes = 4 << 20;
+constexpr size_t kMostRecords = 4 << 20;
+
+std::string library_file() {
+  int version = 0;
+  check(cudaRuntimeGetVersion(&version), "the version of CUDA");
+  return "libcupti" HETERO_CUDA_LIBRARIES ".so." + std::to_string(version / 1000);
+}
+
+struct Cupti {
+  std::string file = library_file();
+  Library library{{"CUPTI", file.c_str(), "nvidia-cuda-cupti"}};
+#define FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
+  FUNCTION(cuptiGetResultString);
+  FUNCTION(cuptiGetTimestamp);
+  FUNCTION(cuptiGetCallbackName);
+  FUNCTION(cuptiSubscribe);
+  FUNCTION(cuptiUnsubscribe);
+  FUNCTION(cuptiEnableCallback);
+  FUNCTION(cuptiGetGraphNodeId);
+  FUNCTION(cuptiActivityRegisterCallbacks);
+  FUNCTION(cuptiActivityEnable);
+  FUNCTION(cuptiActivityDisable);
+  FUNCTION(cuptiActivityFlushAll);
+  FUNCTION(cuptiActivityGetNextRecord);
+  FUNCTION(cuptiActivityGetNumDroppedRecords);
+#undef FUNCTION
+
+  static const Cupti &get() {
+    static const Cupti *const cupti = new Cupti; // tried again where it throws
+    return *cupti;
+  }
+};
+
+// What whoever meets this answer can do about it.
+const char *advice(CUptiResult result) {
+  switch (result) {
+  case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
+    return ": this machine lets only administrators profile: load the driver with "
+           "NVreg_RestrictProfilingToAdminUsers=0, "
+           "or give the process CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)";
+  case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+    return ": another profiler listens already (nsys, ncu, compute-sanitizer): run without it";
+  case CUPTI_ERROR_NOT_INITIALIZED: return ": CUPTI does not start: it may be newer than the driver";
+  case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: return ": this virtual GPU is not allowed to profile";
+  default: return "";
+  }
+}
+
+void want(CUptiResult result, const char *what) {
+  if (result == CUPTI_SUCCESS) return;
+  const char *text = nullptr;
+  Cupti::get().cuptiGetResultString(result, &text);
+  throw Unavailable(std::string("cuda: CUPTI: ") + what + ": " + (text ? text : std::to_string(result)) +
+                    advice(result));
+}
+
+// "void hetero::(anonymous namespace)::pool<float, 4>(float const*, long)" is "pool<float, 4>".
+std::string readable(const char *mangled) {
+  int status = 0;
+  char *plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
+  std::string name = plain ? plain : mangled;
+  std::free(plain);
+  if (status != 0) return name;
+  for (const std::string part : {"(anonymous namespace)::", "hetero::"})
+    for (size_t at; (at = name.find(part)) != std::string::npos;) name.erase(at, part.size());
+  int open = 0; // its parameters are the last pair of parentheses
+  for (size_t i = name.size(); i-- > 0;) {
+    open += name[i] == ')' ? 1 : name[i] == '(' ? -1 : 0;
+    if (open > 0 || name[i] != '(') continue;
+    name.erase(i);
+    break;
+  }
+  return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
+}
+
+// "cudaGraphLaunch_v10000" is "cudaGraphLaunch".
+std::string without_version(std::string name) {
+  const size_t at = name.rfind("_v");
+  if (at != std::string::npos && name.find_first_not_of("0123456789", at + 2) == std::string::npos) name.erase(at);
+  return name;
+}
+
+struct StepOf {
+  const ht_program *program = nullptr;
+  int32_t step = -1;
+};
+
+thread_local StepOf adding; // what nodes are being added for
+
+constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
+                                         CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_RUNTIME,
+                                         CUPTI_ACTIVITY_KIND_DRIVER};
+constexpr CUpti_CallbackId kNodes[] = {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED};
+
+class Notebook {
+public:
+  void begin();
+  Activities end();
+  uint64_t session() const { return session_; }
+
+  // From CUPTI, on any thread.
+  void node(CUpti_CallbackId what, const CUpti_GraphData &data);
+  void buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes);
+
+private:
+  void listen();
+  void leave();
+  void note(const CUpti_Activity &record);
+  void count_dropped(CUcontext context, uint32_t stream);
+  void keep(int32_t kind, const char *name, uint32_t lane, uint64_t begin, uint64_t end, uint64_t bytes, uint64_t node);
+  const char *kept_name(const std::string &raw, std::string (*read)(const std::string &));
+
+  std::atomic<uint64_t> session_{0};
+  std::mutex switching_; // of begin and end
+  bool open_ = false, registered_ = false;
+  CUpti_SubscriberHandle subscriber_ = nullptr;
+
+  std::mutex mutex_;                                   // of what follows
+  std::unordered_map<uint64_t, StepOf> nodes_;         // of graphs, by CUPTI's number
+  std::unordered_map<std::string, std::string> names_; // as CUPTI has them: as people read them
+  bool taking_ = false;                                // what buffers hold; afterwards the list is the caller's
+  std::vector<ht_activity> list_;
+  int64_t offset_ = 0; // of the host's clock to CUPTI's, ns
+  int64_t lost_ = 0;
+};
+
+Notebook &notebook() {
+  static auto *const one = new Notebook; // CUPTI's thread outlives static objects
+  return *one;
+}
+
+void CUPTIAPI on_request(uint8_t **buffer, size_t *bytes, size_t *most_records) {
+  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // without one CUPTI drops, and counts
+  *bytes = *buffer ? kBufferBytes : 0;
+  *most_records = 0; // as many as fit
+}
+
+void CUPTIAPI on_complete(CUcontext context, uint32_t stream, uint8_t *records, size_t, size_t bytes) {
+  notebook().buffer(context, stream, records, bytes);
+  std::free(records);
+}
+
+void CUPTIAPI on_resource(void *, CUpti_CallbackDomain domain, CUpti_CallbackId what, const void *data) {
+  if (domain != CUPTI_CB_DOMAIN_RESOURCE || !data) return;
+  const auto &resource = *static_cast<const CUpti_ResourceData *>(data);
+  if (resource.resourceDescriptor)
+    notebook().node(what, *static_cast<const CUpti_GraphData *>(resource.resourceDescriptor));
+}
+
+void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
+  try {
+    const Cupti &cupti = Cupti::get();
+    uint64_t id = 0, from = 0;
+    if (cupti.cuptiGetGraphNodeId(data.node, &id) != CUPTI_SUCCESS) return;
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (what == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+      if (adding.program) nodes_[id] = adding;
+    } else if (cupti.cuptiGetGraphNodeId(data.originalNode, &from) == CUPTI_SUCCESS) {
+      if (const auto it = nodes_.find(from); it != nodes_.end()) nodes_[id] = StepOf(it->second);
+    }
+  } catch (...) { // no memory: the kernel goes under its own name
+  }
+}
+
+void Notebook::buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes) {
+  const Cupti &cupti = Cupti::get();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!taking_) return;
+  CUpti_Activity *record = nullptr;
+  for (;;) {
+    const CUptiResult next =
+        bytes > 0 ? cupti.cuptiActivityGetNextRecord(records, bytes, &record) : CUPTI_ERROR_MAX_LIMIT_REACHED;
+    if (next == CUPTI_ERROR_MAX_LIMIT_REACHED) break;
+    if (next != CUPTI_SUCCESS) { // nothing behind it can be read
+      lost_++;
+      break;
+    }
+    try {
+      note(*record);
+    } catch (...) {
+      lost_++;
+    }
+  }
+  count_dropped(context, stream);
+}
+
+void Notebook::count_dropped(CUcontext context, uint32_t stream) {
+  size_t dropped = 0; // since it was asked last
+  if (Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
+    lost_ += static_cast<int64_t>(dropped);
+}
+
+void Notebook::note(const CUpti_Activity &record) {
+  switch (record.kind) {
+  case CUPTI_ACTIVITY_KIND_KERNEL:
+  case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
+    const auto &k = reinterpret_cast<const KernelRecord &>(record);
+    const char *name =
+        kept_name(k.name ? k.name : "kernel", [](const std::string &raw) { return readable(raw.c_str()); });
+    return keep(HT_ACTIVITY_KERNEL, name, k.streamId, k.start, k.end, 0, k.graphNodeId);
+  }
+  case CUPTI_ACTIVITY_KIND_MEMCPY: {
+    const auto &c = reinterpret_cast<const CopyRecord &>(record);
+    return keep(HT_ACTIVITY_COPY, "", c.streamId, c.start, c.end, c.bytes, c.graphNodeId);
+  }
+  case CUPTI_ACTIVITY_KIND_MEMSET: {
+    const auto &f = reinterpret_cast<const FillRecord &>(record);
+    return keep(HT_ACTIVITY_FILL, "", f.streamId, f.start, f.end, f.bytes, f.graphNodeId);
+  }
+  case CUPTI_ACTIVITY_KIND_RUNTIME:
+  case CUPTI_ACTIVITY_KIND_DRIVER: {
+    const auto &call = reinterpret_cast<const CUpti_ActivityAPI &>(record);
+    const auto domain =
+        record.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API;
+    const char *name = nullptr;
+    if (Cupti::get().cuptiGetCallbackName(domain, call.cbid, &name) != CUPTI_SUCCESS || !name) name = "a call of CUDA";
+    return keep(HT_ACTIVITY_CALL, kept_name(name, [](const std::string &raw) { return without_version(raw); }),
+                call.threadId, call.start, call.end, 0, 0);
+  }
+  default: return; // what CUPTI sends unasked
+  }
+}
+
+const char *Notebook::kept_name(const std::string &raw, std::string (*read)(const std::string &)) {
+  auto it = names_.find(raw);
+  if (it == names_.end()) it = names_.emplace(raw, read(raw)).first;
+  return it->second.c_str();
+}
+
+void Notebook::keep(int32_t kind, const char *name, uint32_t lane, uint64_t begin, uint64_t end, uint64_t bytes,
+                    uint64_t node) {
+  if (begin != 0 && end == 0) return; // still under way
+  if (begin == 0 || end < begin || list_.size() >= kMostRecords) {
+    lost_++;
+    return;
+  }
+  ht_activity a{};
+  a.kind = kind;
+  a.step = -1;
+  a.begin_ns = static_cast<int64_t>(begin) + offset_;
+  a.end_ns = static_cast<int64_t>(end) + offset_;
+  a.bytes = static_cast<int64_t>(bytes);
+  a.lane = lane;
+  a.name = name;
+  if (const auto it = nodes_.find(node); node != 0 && it != nodes_.end()) {
+    a.program = it->second.program;
+    a.step = it->second.step;
+  }
+  list_.push_back(a);
+}
+
+void Notebook::begin() {
+  Cupti::get(); // says why there is none
+  const std::lock_guard<std::mutex> lock(switching_);
+  if (open_) throw Invalid("activity: it is being noted already");
+  {
+    const std::lock_guard<std::mutex> held(mutex_);
+    nodes_.clear();
+    names_.clear();
+    list_.clear();
+    lost_ = 0;
+    taking_ = true;
+  }
+  listen();
+  open_ = true;
+  session_++;
+}
+
+// Asks for what is to be noted; where that fails, for nothing.
+void Notebook::listen() {
+  const Cupti &cupti = Cupti::get();
+  want(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");
+  try {
+    for (const CUpti_CallbackId id : kNodes)
+      want(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id), "nodes of graphs");
+    uint64_t now = 0;
+    want(cupti.cuptiGetTimestamp(&now), "the time");
+    offset_ = now_ns() - static_cast<int64_t>(now);
+    if (!registered_) want(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "buffers");
+    registered_ = true;
+    for (const CUpti_ActivityKind kind : kKinds) want(cupti.cuptiActivityEnable(kind), "asking for activities");
+  } catch (...) {
+    leave();
+    throw;
+  }
+}
+
+void Notebook::leave() {
+  const Cupti &cupti = Cupti::get();
+  for (const CUpti_ActivityKind kind : kKinds) cupti.cuptiActivityDisable(kind);
+  cupti.cuptiUnsubscribe(subscriber_);
+}
+
+Activities Notebook::end() {
+  const Cupti &cupti = Cupti::get();
+  const std::lock_guard<std::mutex> lock(switching_);
+  if (!open_) throw Invalid("activity: it is not being noted");
+  const cudaError_t waited = cudaDeviceSynchronize(); // CUPTI waits for nothing
+  const CUptiResult flushed = cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  leave();
+  open_ = false;
+  session_++;
+  const std::lock_guard<std::mutex> held(mutex_);
+  count_dropped(nullptr, 0); // since the last buffer
+  taking_ = false;
+  check(waited, "waiting for what is noted");
+  want(flushed, "fetching what was noted");
+  return {&list_, lost_};
+}
+
+} // namespace
+
+void start_activity() { notebook().begin(); }
+Activities stop_activity() { return notebook().end(); }
+uint64_t activity_session() { return notebook().session(); }
+
+NodesOfStep::NodesOfStep(const ht_program *program, int32_t step) { adding = {program, step}; }
+NodesOfStep::~NodesOfStep() { adding = {}; }
+
+} // namespace hetero
+
+#else
+
+namespace hetero {
+
+void start_activity() {
+  throw Unavailable(
+      "cuda: this build notes no activities, since the toolkit that it was made with has no cupti.h: build with one "
+      "that has (make cuda-toolchain && make CUDA=on)");
+}
+Activities stop_activity() { throw Invalid("activity: it is not being noted"); }
+uint64_t activity_session() { return 0; }
+NodesOfStep::NodesOfStep(const ht_program *, int32_t) {}
+NodesOfStep::~NodesOfStep() = default;
+
+} // namespace hetero
+
+#endif
