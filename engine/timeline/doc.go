@@ -13,6 +13,10 @@
 // one call: on a CPU a clock reading a launch, on a GPU an event. Launches of a program follow one another without a gap: what passing from one to the
 // next takes belongs to the later one. Names, kernels, FLOPs and bytes come from device.DescribedProgram.
 //
+// A program that is one graph would be taken apart by that. Of a device that notes what it does itself (device.ActivityNoter) a Recorder made by NewNoted
+// leaves programs alone, and AddActivities brings the notes when the steps are over; UseOf says how busy the device was, what lay between two things that it
+// did, and where the host waited for it.
+//
 // Times are nanoseconds since 1970, read from the monotonic clock from when the Recorder was made: spans of ranks of one machine lie on one
 // clock.
 //

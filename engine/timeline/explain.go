@@ -10,7 +10,7 @@ type Explanation struct {
 	Step  string
 	Total int64    // ns, measured around the whole step
 	Kinds [4]int64 // ns, by Kind; what lies within a launch, copy or wait of the stream counts for that alone
-	Gap   int64    // ns that no span of Stream or Host covers
+	Gap   int64    // ns that no span of Stream or Host covers; where the device noted what it did, that none of Device covers
 }
 
 // Explained is the share of the step that has a name, 0…1.
@@ -23,14 +23,19 @@ func (e Explanation) Explained() float64 {
 
 // Explain takes each step apart.
 func Explain(spans []Span) []Explanation {
-	var steps, leaves []Span
+	var steps, leaves, noted []Span
 	for _, s := range spans {
 		switch s.Track {
 		case Steps:
 			steps = append(steps, s)
 		case Stream, Host:
 			leaves = append(leaves, s)
+		case Device:
+			noted = append(noted, s)
 		}
+	}
+	if len(noted) > 0 { // what the host waited for meanwhile explains nothing
+		leaves = noted
 	}
 	// What contains another comes first.
 	order := func(a, b Span) int { return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(b.Took, a.Took)) }

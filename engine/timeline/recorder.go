@@ -20,15 +20,17 @@ const (
 	Host                    // what the training thread did or waited for meanwhile
 	Gradients               // sums over ranks, on the communicator's thread
 	Statistics              // exchanges of batch normalisation, likewise
+	Device                  // what the device noted by itself: kernels, copies and fills, a lane a stream
+	Calls                   // of the device's library by the host, a lane a thread
 	Tracks                  // how many there are
 )
 
 // String implements fmt.Stringer.
 func (t Track) String() string {
-	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics"}[t]
+	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics", "gpu stream", "calls of thread"}[t]
 }
 
-// Kind is what a span of Stream or Host was.
+// Kind is what a span of Stream, Host or Device was.
 type Kind uint8
 
 // The kinds.
@@ -46,7 +48,9 @@ func (k Kind) String() string { return [...]string{"launch", "copy", "wait", "ho
 type Span struct {
 	Track Track
 	Kind  Kind
+	Lane  int // of Device and Calls: which stream or thread; those of one lane may overlap
 	Name  string
+	Code  string // of Device: the kernel, as the device's library calls it
 	Part  string // of the step that it belongs to
 	Op    string // kind of the kernel's op
 	Specs string // of a launch: operands in, "->", and out
@@ -66,6 +70,7 @@ type Recorder struct {
 	part  int // first span since the last part
 	next  int64
 	begun time.Time // of the step that is under way; zero: none is
+	noted bool      // the device notes what it does itself
 
 	programs map[device.Program][]Span // of their steps, without times
 }
@@ -110,7 +115,13 @@ func (r *Recorder) Part(name string, begun, ended time.Time) {
 	r.part = len(r.spans)
 }
 
-// Step ends a step, which began with its first part.
+// PartAt notes a part that the device timed.
+func (r *Recorder) PartAt(name string, begun time.Time, took time.Duration) {
+	r.add(Span{Track: Parts, Name: name, Part: name}, begun, begun.Add(took))
+	r.part = len(r.spans)
+}
+
+// Step ends a step, which began with its first part, or with Begin.
 func (r *Recorder) Step() {
 	if r.begun.IsZero() {
 		return

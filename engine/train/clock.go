@@ -50,9 +50,13 @@ type clock struct {
 func (r *Replica) startStep() error {
 	r.unread = r.unread[:0]
 	c := &r.clock
-	c.marks, _ = r.stream.(device.MarkingStream) // not while it records: then every launch is waited for
+	c.marks, _ = r.stream.(device.MarkingStream) // not while every launch is recorded: then it is waited for
 	c.rec = r.recorder
-	return c.restart()
+	err := c.restart()
+	if c.rec != nil && c.marks != nil {
+		c.rec.Begin(c.at)
+	}
+	return err
 }
 
 func (c *clock) restart() error {
@@ -102,5 +106,32 @@ func (c *clock) read(times *StepTimes) error {
 		}
 		times.add(p, took)
 	}
+	if c.rec != nil && len(c.laps) > 0 {
+		if err := c.note(time.Now()); err != nil {
+			return err
+		}
+	}
 	return c.restart()
+}
+
+// note tells who records of the parts, the last of which is over now.
+func (c *clock) note(now time.Time) error {
+	n := len(c.laps)
+	before, err := c.marks.Between(0, n)
+	begin := now.Add(-before)
+	for i, p := range c.laps {
+		end := now
+		if err == nil && i+1 < n {
+			before, err = c.marks.Between(i+1, n)
+			end = now.Add(-before)
+		}
+		if err != nil {
+			return err
+		}
+		if p != noPart {
+			c.rec.PartAt(partNames[p], begin, end.Sub(begin))
+		}
+		begin = end
+	}
+	return nil
 }

@@ -63,7 +63,8 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	return out, r.update(ctx, batches, rate, false, &out)
 }
 
-// Trace notes from the next step on what the replica does; nil ends that. On a device that models time it is an error. Between steps only.
+// Trace notes from the next step on what the replica does; nil ends that. Unless the device notes for itself (timeline.NewNoted), its programs are run launch by
+// launch, each timed. On a device that models time it is an error. Between steps only.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
 		return fmt.Errorf("trace: device %s models time: its launches and the host have no clock in common", r.dev.Info().Name)
@@ -72,7 +73,7 @@ func (r *Replica) Trace(rec *timeline.Recorder) error {
 		r.plain = r.stream
 	}
 	r.recorder, r.stream = rec, r.plain
-	if rec != nil {
+	if rec != nil && !rec.Noted() {
 		r.stream = rec.Stream(r.plain)
 	}
 	if r.sums != nil && rec != nil {
@@ -143,8 +144,12 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 
 // settle waits for all that was enqueued, and reads what came of it.
 func (r *Replica) settle(out *StepResult) error {
+	begun := time.Now()
 	if err := r.stream.Sync(); err != nil {
 		return err
+	}
+	if r.recorder != nil && r.recorder.Noted() {
+		r.recorder.Host(timeline.Wait, "wait for the device", begun)
 	}
 	for micro, n := range r.unread {
 		out.Add(r.now.train.sums(n, micro))

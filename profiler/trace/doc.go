@@ -19,6 +19,6 @@
 //	trace.Align(ranks)                       // clocks of ranks on other hosts
 //	err = trace.WriteTimeline(file, ranks, facts)
 //
-// The trace-event format that ui.perfetto.dev and chrome://tracing open: a process for each rank, a thread for each of timeline's tracks, an event
+// The trace-event format that ui.perfetto.dev and chrome://tracing open: a process for each rank, a thread for each of timeline's tracks or, of a GPU, streams, an event
 // for each span with its kernel, operands, bytes and FLOPs.
 package trace

@@ -111,7 +111,7 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// WriteTimeline writes the trace-event format that Perfetto and chrome://tracing open: a process a rank, a thread a track. facts go into
+// WriteTimeline writes the trace-event format that Perfetto and chrome://tracing open: a process a rank, a thread a track or lane. facts go into
 // otherData.
 func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	start := int64(0)
@@ -139,30 +139,85 @@ func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	for _, r := range ranks {
 		put(event{Name: "process_name", Phase: "M", PID: r.Rank, Args: map[string]any{"name": fmt.Sprintf("rank %d: %s", r.Rank, r.Name)}})
 		put(event{Name: "process_sort_index", Phase: "M", PID: r.Rank, Args: map[string]any{"sort_index": r.Rank}})
-		for track := range timeline.Tracks {
-			if !slices.ContainsFunc(r.Spans, func(s timeline.Span) bool { return s.Track == track }) {
-				continue
-			}
-			put(event{Name: "thread_name", Phase: "M", PID: r.Rank, TID: int(track) + 1, Args: map[string]any{"name": track.String()}})
-			put(event{Name: "thread_sort_index", Phase: "M", PID: r.Rank, TID: int(track) + 1, Args: map[string]any{"sort_index": int(track)}})
+		threads, names := layThreads(r.Spans)
+		for _, n := range names {
+			put(event{Name: "thread_name", Phase: "M", PID: r.Rank, TID: n.id, Args: map[string]any{"name": n.name}})
+			put(event{Name: "thread_sort_index", Phase: "M", PID: r.Rank, TID: n.id, Args: map[string]any{"sort_index": n.id - 1}})
 		}
 		for i := range r.Spans {
-			put(complete(r.Rank, &r.Spans[i], start+r.Offset))
+			put(complete(r.Rank, threads[i], &r.Spans[i], start+r.Offset))
 		}
 	}
 	out.WriteString("\n]}\n")
 	return cmp.Or(err, out.Flush())
 }
 
+// thread is a line of the viewer.
+type thread struct {
+	id   int
+	name string
+}
+
+// firstLane is the number of the first thread of a track with lanes.
+const firstLane = 100
+
+// layThreads gives each span a thread: one a track, and where tracks have lanes one a lane, or as many as are needed for no two spans of a thread to overlap.
+func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
+	ids = make([]int, len(spans))
+	order := make([]int, 0, len(spans))
+	for track := range timeline.Tracks {
+		there := false
+		for i := range spans {
+			if s := &spans[i]; s.Track != track {
+				continue
+			} else if track == timeline.Device || track == timeline.Calls {
+				order = append(order, i)
+			} else {
+				ids[i], there = int(track)+1, true
+			}
+		}
+		if there {
+			threads = append(threads, thread{int(track) + 1, track.String()})
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		x, y := &spans[a], &spans[b]
+		return cmp.Or(cmp.Compare(x.Track, y.Track), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Begin, y.Begin), cmp.Compare(y.Took, x.Took))
+	})
+	var ends []int64 // of the threads of one lane
+	lane := firstLane
+	for k, i := range order {
+		s := &spans[i]
+		if k > 0 && (spans[order[k-1]].Track != s.Track || spans[order[k-1]].Lane != s.Lane) {
+			lane, ends = lane+len(ends), nil
+		}
+		n := slices.IndexFunc(ends, func(end int64) bool { return end <= s.Begin })
+		if n < 0 {
+			n = len(ends)
+			ends = append(ends, 0)
+			name := fmt.Sprintf("%v %d", s.Track, s.Lane)
+			if n > 0 {
+				name += fmt.Sprintf(" (%d)", n+1)
+			}
+			threads = append(threads, thread{lane + n, name})
+		}
+		ends[n], ids[i] = s.End(), lane+n
+	}
+	return ids, threads
+}
+
 // complete is a span as an event.
-func complete(rank int, s *timeline.Span, start int64) event {
-	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start), Took: microseconds(s.Took), PID: rank, TID: int(s.Track) + 1}
+func complete(rank, thread int, s *timeline.Span, start int64) event {
+	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start), Took: microseconds(s.Took), PID: rank, TID: thread}
 	args := map[string]any{}
 	if s.Part != "" && s.Track != timeline.Parts {
 		args["pass"] = s.Part
 	}
 	if s.Op != "" {
 		args["kernel"], args["operands"], e.Cat = s.Op, s.Specs, s.Op
+	}
+	if s.Code != "" {
+		args["code"] = s.Code
 	}
 	if s.Bytes > 0 {
 		args["bytes"] = s.Bytes

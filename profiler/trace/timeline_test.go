@@ -101,3 +101,30 @@ func TestPackedTimelinesFit(t *testing.T) {
 		t.Error("unpacked half a timeline")
 	}
 }
+
+// TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn: viewers draw the spans of a thread as if they were one within the other.
+func TestSpansOfALaneThatOverlapGetThreadsOfTheirOwn(t *testing.T) {
+	on := func(track timeline.Track, lane int, begin, took int64) timeline.Span {
+		return timeline.Span{Track: track, Lane: lane, Begin: begin, Took: took}
+	}
+	spans := []timeline.Span{
+		on(timeline.Device, 13, 40, 10), on(timeline.Steps, 0, 0, 100), on(timeline.Device, 7, 10, 30), on(timeline.Device, 7, 20, 5), on(timeline.Device, 7, 25, 10),
+		on(timeline.Device, 7, 40, 5), on(timeline.Calls, 7, 0, 90), on(timeline.Calls, 7, 10, 20),
+	}
+	ids, threads := layThreads(spans)
+	names := map[int]string{}
+	for _, th := range threads {
+		if names[th.id] != "" {
+			t.Errorf("thread %d is both %q and %q", th.id, names[th.id], th.name)
+		}
+		names[th.id] = th.name
+	}
+	var got []string
+	for _, id := range ids {
+		got = append(got, names[id])
+	}
+	want := []string{"gpu stream 13", "steps", "gpu stream 7", "gpu stream 7 (2)", "gpu stream 7 (2)", "gpu stream 7", "calls of thread 7", "calls of thread 7 (2)"}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

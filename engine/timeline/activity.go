@@ -1,0 +1,201 @@
+package timeline
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// NewNoted makes a Recorder for a device that notes its activities itself: programs run as they always do, and what the device noted comes at the end, by
+// AddActivities.
+func NewNoted(first int64) *Recorder {
+	r := New(first)
+	r.noted = true
+	return r
+}
+
+// Noted is whether the device notes what it does itself.
+func (r *Recorder) Noted() bool { return r.noted }
+
+// Begin notes when a step began whose parts are known only at its end.
+func (r *Recorder) Begin(at time.Time) {
+	if r.begun.IsZero() {
+		r.begun = at
+	}
+}
+
+// AddActivities adds what a device did within the steps that were recorded.
+func (r *Recorder) AddActivities(all device.Activities) error {
+	first, end := window(r.spans)
+	zero := r.at(all.Zero)
+	for _, a := range all.List {
+		s := Span{Track: Device, Lane: a.Lane, Name: a.Name, Begin: zero + int64(a.Begin), Took: int64(a.End - a.Begin), Bytes: a.Bytes}
+		if s.End() < first || s.Begin > end {
+			continue
+		}
+		switch a.Kind {
+		case device.CallActivity:
+			s.Track, s.Kind = Calls, Work
+		case device.CopyActivity:
+			s.Kind, s.Name = Copy, "copy"
+		case device.FillActivity:
+			s.Kind, s.Name = Copy, "fill"
+		default:
+			s.Code = a.Name
+		}
+		if a.Program != nil {
+			steps, err := r.describe(a.Program)
+			if err != nil {
+				return err
+			}
+			if a.Step < len(steps) && steps[a.Step].Op != "" {
+				s.Name, s.Op, s.Specs = steps[a.Step].Name, steps[a.Step].Op, steps[a.Step].Specs
+			}
+		}
+		r.spans = append(r.spans, s)
+	}
+	return nil
+}
+
+// window is from the beginning of the first step to the end of the last one, 0, 0 without any.
+func window(spans []Span) (first, end int64) {
+	for i := range spans {
+		s := &spans[i]
+		if s.Track != Steps {
+			continue
+		}
+		if end == 0 || s.Begin < first {
+			first = s.Begin
+		}
+		end = max(end, s.End())
+	}
+	return first, end
+}
+
+// Use is how a device was used over steps that followed one another, times in ns.
+type Use struct {
+	Steps  int
+	Begin  int64 // of the first step
+	Window int64 // from then to the last one's end
+	Busy   int64 // of it, with a kernel, copy or fill under way
+	Copies int64 // of Busy, with no kernel under way
+
+	Gaps []Gap // between two things that the device did, nothing being under way, the longest first
+	Code []CodeTime
+	Host []HostWaits
+}
+
+// Gap is a time when the device did nothing.
+type Gap struct {
+	Begin, Took   int64
+	After, Before string // what was done
+	Steps         bool   // a step ended, or another began, meanwhile
+}
+
+// CodeTime is how long a kernel took, whatever else was done meanwhile.
+type CodeTime struct {
+	Name  string
+	Op    string // kind of the op that it was launched for, "" where that is not known
+	Count int
+	Took  int64
+}
+
+// HostWaits are calls that the host comes back from when the device has done something.
+type HostWaits struct {
+	Name   string
+	Count  int
+	Took   int64
+	Within int // of Count, those behind which the same step gave the device more to do: the device may have been idle for them
+}
+
+// UseOf takes spans of Device and Calls apart. Nil: there are no steps, or the device noted nothing.
+func UseOf(spans []Span) *Use {
+	first, end := window(spans)
+	var steps, work, calls []Span
+	for _, s := range spans {
+		switch s.Track {
+		case Steps:
+			steps = append(steps, s)
+		case Device:
+			work = append(work, s)
+		case Calls:
+			calls = append(calls, s)
+		}
+	}
+	if len(steps) == 0 || len(work) == 0 {
+		return nil
+	}
+	for _, list := range [][]Span{steps, work, calls} {
+		slices.SortStableFunc(list, func(a, b Span) int { return cmp.Compare(a.Begin, b.Begin) })
+	}
+	u := &Use{Steps: len(steps), Begin: first, Window: end - first}
+	u.cover(work, steps, first, end)
+	u.Code = codeTimes(work)
+	u.Host = hostWaits(calls, steps)
+	return u
+}
+
+// cover goes over what the device did, in order of beginning, as far as it lies in the window.
+func (u *Use) cover(work, steps []Span, first, end int64) {
+	at, kernels := first, first // ends of what was done, and of kernels, so far
+	last := ""
+	covered := int64(0) // by kernels
+	for _, s := range work {
+		begin, stop := max(s.Begin, first), min(s.End(), end)
+		if stop < begin {
+			continue
+		}
+		if begin > at && last != "" {
+			u.Gaps = append(u.Gaps, Gap{Begin: at, Took: begin - at, After: last, Before: s.label(), Steps: meets(steps, at, begin)})
+		}
+		u.Busy += max(0, stop-max(begin, at))
+		if s.Kind == Launch {
+			covered += max(0, stop-max(begin, kernels))
+			kernels = max(kernels, stop)
+		}
+		if stop >= at {
+			at, last = stop, s.label()
+		}
+	}
+	u.Copies = u.Busy - covered
+	slices.SortStableFunc(u.Gaps, func(a, b Gap) int { return cmp.Compare(b.Took, a.Took) })
+}
+
+// meets is whether a step begins or ends between two times.
+func meets(steps []Span, from, to int64) bool {
+	return slices.ContainsFunc(steps, func(s Span) bool {
+		return from <= s.Begin && s.Begin <= to || from <= s.End() && s.End() <= to
+	})
+}
+
+// label is the span by the layer and the kernel.
+func (s *Span) label() string {
+	if s.Code == "" || s.Code == s.Name {
+		return s.Name
+	}
+	return s.Name + " (" + s.Code + ")"
+}
+
+// codeTimes adds up kernels, and copies as such, the longest first.
+func codeTimes(work []Span) []CodeTime {
+	at := map[string]int{}
+	var all []CodeTime
+	for _, s := range work {
+		name := cmp.Or(s.Code, s.Name)
+		i, ok := at[name]
+		if !ok {
+			i = len(all)
+			at[name] = i
+			all = append(all, CodeTime{Name: name, Op: s.Op})
+		}
+		all[i].Count++
+		all[i].Took += s.Took
+		if all[i].Op != s.Op {
+			all[i].Op = ""
+		}
+	}
+	slices.SortStableFunc(all, func(a, b CodeTime) int { return cmp.Compare(b.Took, a.Took) })
+	return all
+}
