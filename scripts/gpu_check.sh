@@ -20,15 +20,16 @@ usage() {
 		parts, with their time limits in seconds
 		  selftest   65  the conformance suite of the device, nothing skipped
 		  goldens    35  whole runs against PyTorch's; needs tests/train.test, which the bundle has
-		  nccl       35  ranks on one GPU: links, and a run of two against a run of one
+		  nccl       30  ranks on one GPU: links, and a run of two against a run of one
 		  peak       15  bandwidth and arithmetic
 		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; its algorithms are chosen by timing
 		  warm       70  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
+		  trace      20  every kernel of five of narrow's steps, what lies between, and where the host waits; skipped where CUPTI is missing or not allowed
 		  ops        30  every op of it against the peaks
 		  resnet224  85  ResNet-50 224, batch 256, bf16, beside PyTorch
-		  half       35  the same in fp16, one round
-		  resnet32   40  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
-		  memcheck   30  compute-sanitizer over short cases, where it is installed
+		  half       30  the same in fp16, one round
+		  resnet32   35  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
+		  memcheck   25  compute-sanitizer over short cases, where it is installed
 	TEXT
 }
 
@@ -37,7 +38,7 @@ fail() { # exit code, message
 	exit "$1"
 }
 
-parts=selftest,goldens,nccl,peak,narrow,warm,ops,resnet224,half,resnet32,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+parts=selftest,goldens,nccl,peak,narrow,warm,trace,ops,resnet224,half,resnet32,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
@@ -52,7 +53,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=65 [goldens]=35 [nccl]=35 [peak]=15 [narrow]=35 [warm]=70 [ops]=30 [resnet224]=85 [half]=35 [resnet32]=40 [memcheck]=30)
+declare -A limits=([selftest]=65 [goldens]=35 [nccl]=30 [peak]=15 [narrow]=35 [warm]=70 [trace]=20 [ops]=30 [resnet224]=85 [half]=30 [resnet32]=35 [memcheck]=25)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done
@@ -99,6 +100,14 @@ part_ops() { "$binary" bench ops --device cuda --model resnet50 --image-size 224
 part_warm() { "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 20 --json >"$1"; }
 part_narrow() { HETERO_CUDA_NARROW_GRADIENTS=1 part_warm "$1"; }
 
+# As narrow, whose engines need not be compiled anew. A step in which the host waits for the GPU before it has given it everything is a failure.
+part_trace() {
+	HETERO_CUDA_NARROW_GRADIENTS=1 "$binary" bench train --device cuda --model resnet50 --image-size 224 --batch-size $((256 / scale)) --precision bf16 --steps 5 \
+		--trace "$output/step.json" --trace-steps 5 --json >"$1" || return
+	! grep -q '"gpu_missing"' "$1" || return 77
+	! grep -o '"call":"[^"]*","per_step":[^,]*,"within_step":[0-9.e-]*[1-9][0-9.e-]*' "$1"
+}
+
 # compare SIZE BATCH PRECISION ROUNDS OUTPUT: ours beside PyTorch compiled, in turns.
 compare() {
 	scripts/compare_pytorch.sh --device cuda --binary "$binary" --model resnet50 --image-size "$1" --batch-size "$2" --precision "$3" --modes compile \
@@ -125,7 +134,7 @@ facts() {
 		"$(json_text "$("$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())' 2>&1 | tail -n 1)")" "$(date -u +%FT%TZ)"
 }
 
-export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
+export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
 export binary output scale
 result=$output/gpu_check.json failed=0 separator= running= interrupted=0
 trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT TERM

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/timeline"
-	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
@@ -16,7 +16,7 @@ type tracedSteps struct {
 	File      string  `json:"file"`
 	Steps     int     `json:"steps"`
 	Spans     int     `json:"spans"`
-	Explained float64 `json:"explained"`       // share of the steps' time that has a name
+	Explained float64 `json:"explained"`       // share of the steps' time that has a name, or in which a GPU did something
 	Least     float64 `json:"explained_least"` // of any step
 	Launches  float64 `json:"launch_share"`
 	Copies    float64 `json:"copy_share"`
@@ -26,35 +26,24 @@ type tracedSteps struct {
 	Seconds   float64 `json:"step_seconds_median"`
 	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and behind them
 	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced - 1
+
+	GPU     *gpuUse `json:"gpu,omitempty"`         // where the device notes what it does itself
+	Missing string  `json:"gpu_missing,omitempty"` // why it does not: steps were timed launch by launch instead
 }
 
-// traceSteps records steps, between untraced ones, and writes their timeline.
-func (b *benchmark) traceSteps(ctx context.Context, before []train.StepResult) (*tracedSteps, error) {
-	var untraced []time.Duration
-	for _, s := range before[max(0, len(before)-b.flags.traceSteps):] {
-		untraced = append(untraced, s.Times.Total())
+// traceSteps records steps, between untraced ones, and writes their timeline. before is how long the last untraced ones took.
+func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
+	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
+	notes, missing := startNoting(b.device)
+	rec, lost, err := b.record(ctx, notes)
+	if errors.Is(err, errNothingNoted) {
+		missing = err
+		rec, lost, err = b.record(ctx, nil)
 	}
-	steps := func(each func(train.StepResult)) error {
-		for range b.flags.traceSteps {
-			r, err := b.replica.Step(ctx, b.loader, 0.01)
-			if err != nil {
-				return withCode(exitDevice, err)
-			}
-			each(r)
-		}
-		return nil
-	}
-	rec := timeline.New(int64(b.flags.warmup + b.flags.steps + 1))
-	if err := b.replica.Trace(rec); err != nil {
-		return nil, usageError("bench train: --trace: %w", err)
-	}
-	if err := steps(func(train.StepResult) {}); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	if err := b.replica.Trace(nil); err != nil {
-		return nil, withCode(exitDevice, err)
-	}
-	if err := steps(func(r train.StepResult) { untraced = append(untraced, r.Times.Total()) }); err != nil {
+	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) { untraced = append(untraced, took) }); err != nil {
 		return nil, err
 	}
 	info := b.device.Info()
@@ -66,13 +55,63 @@ func (b *benchmark) traceSteps(ctx context.Context, before []train.StepResult) (
 	x := explained(ranks)
 	t := &tracedSteps{File: b.flags.trace, Steps: x.steps, Spans: len(rec.Spans()), Explained: x.mean, Least: x.least,
 		Launches: x.kinds[timeline.Launch], Copies: x.kinds[timeline.Copy], Waits: x.kinds[timeline.Wait], Host: x.kinds[timeline.Work], Gaps: x.gap,
-		Seconds: x.times[(len(x.times)-1)/2].Seconds(), Untraced: untraced[(len(untraced)-1)/2].Seconds()}
+		Seconds: x.times[(len(x.times)-1)/2].Seconds(), Untraced: untraced[(len(untraced)-1)/2].Seconds(), GPU: gpuUseOf(rec.Spans(), lost)}
 	t.Overhead = t.Seconds/t.Untraced - 1
+	if missing != nil {
+		t.Missing = missing.Error()
+	}
 	return t, nil
+}
+
+// more does further steps and tells how long each took.
+func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
+	for range steps {
+		begun := time.Now()
+		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
+			return withCode(exitDevice, err)
+		}
+		each(time.Since(begun))
+	}
+	return nil
+}
+
+// record records steps. lost is how much of what the device noted.
+func (b *benchmark) record(ctx context.Context, notes *noting) (rec *timeline.Recorder, lost int64, err error) {
+	unseen := func(time.Duration) {}
+	if notes != nil { // a step that makes its graphs anew is not like others
+		if err := b.more(ctx, 1, unseen); err != nil {
+			return nil, 0, err
+		}
+	}
+	rec = notes.recorder(int64(b.flags.warmup + b.flags.steps + 1))
+	if err := b.replica.Trace(rec); err != nil {
+		return nil, 0, usageError("bench train: --trace: %w", err)
+	}
+	if err := b.more(ctx, b.flags.traceSteps, unseen); err != nil {
+		return nil, 0, err
+	}
+	if err := b.replica.Trace(nil); err != nil {
+		return nil, 0, withCode(exitDevice, err)
+	}
+	if lost, err = notes.finish(rec); err != nil {
+		return nil, lost, withCode(exitDevice, fmt.Errorf("bench train: --trace: %w", err))
+	}
+	if notes != nil { // and so is the first one without
+		err = b.more(ctx, 1, unseen)
+	}
+	return rec, lost, err
 }
 
 // String is what people read of it.
 func (t *tracedSteps) String() string {
-	return fmt.Sprintf("%s: %d steps in %d spans, which explain %.2f %% of their time (at least %.2f %% of each): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; traced steps took %+.1f %% (%.4f s, untraced %.4f s)\n",
-		t.File, t.Steps, t.Spans, 100*t.Explained, 100*t.Least, 100*t.Launches, 100*t.Copies, 100*t.Waits, 100*t.Host, 100*t.Overhead, t.Seconds, t.Untraced)
+	text := fmt.Sprintf("%s: %d steps in %d spans, ", t.File, t.Steps, t.Spans)
+	if t.GPU == nil {
+		text += fmt.Sprintf("which explain %.2f %% of their time (at least %.2f %% of each): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; ",
+			100*t.Explained, 100*t.Least, 100*t.Launches, 100*t.Copies, 100*t.Waits, 100*t.Host)
+	}
+	text += fmt.Sprintf("traced steps took %+.1f %% (%.4f s, untraced %.4f s)\n", 100*t.Overhead, t.Seconds, t.Untraced)
+	if t.GPU != nil {
+		text += t.GPU.String()
+	}
+	return text
 }

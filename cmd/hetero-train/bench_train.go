@@ -149,7 +149,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: noArguments}
 	f.add(cmd, a.env)
-	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, which ui.perfetto.dev opens")
+	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, on a GPU kernel by kernel, which ui.perfetto.dev opens")
 	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open()
@@ -173,7 +173,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		}
 		var traced *tracedSteps
 		if f.trace != "" {
-			if traced, err = b.traceSteps(cmd.Context(), steps); err != nil {
+			if traced, err = b.traceSteps(cmd.Context(), took); err != nil {
 				return err
 			}
 		}
@@ -230,6 +230,9 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	}
 	if traced != nil {
 		out["trace"] = traced
+		if traced.Missing != "" {
+			fmt.Fprintf(a.env.stderr, "warning: bench train: --trace: launches were timed one by one, since %s\n", traced.Missing)
+		}
 	}
 	if b.flags.json {
 		return writeJSON(a.env.stdout, out)

@@ -31,6 +31,8 @@ type tracing struct {
 	job        *job
 	first, end int64 // steps
 	rec        *timeline.Recorder
+	notes      *noting // of the device itself; nil: there are none
+	ready      bool    // it was asked for them
 	done       bool
 }
 
@@ -55,8 +57,11 @@ func (j *job) beforeStep() func(step int64) {
 func (t *tracing) before(step int64) {
 	switch {
 	case t == nil || t.done:
+	case !t.ready && step == t.first-1: // in which the device makes its graphs anew
+		t.prepare()
 	case t.rec == nil && step >= t.first && step < t.end:
-		t.rec = timeline.New(step)
+		t.prepare()
+		t.rec = t.notes.recorder(step)
 		if err := t.job.replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
 			t.job.opts.log.Warn(err.Error())
 		}
@@ -65,10 +70,28 @@ func (t *tracing) before(step int64) {
 	}
 }
 
+// prepare has the device note what it does, where it can.
+func (t *tracing) prepare() {
+	if t.ready {
+		return
+	}
+	t.ready = true
+	var why error
+	if t.notes, why = startNoting(t.job.device); why != nil {
+		t.job.opts.log.Warn("the timeline times launches one by one", "error", why)
+	}
+}
+
 // over ends the window of a run that ended within it. The ranks of a run that failed do not meet again: rank 0 writes what it has.
 func (t *tracing) over(err error) {
-	if t != nil && t.rec != nil && !t.done {
+	switch {
+	case t == nil || t.done:
+	case t.rec != nil:
 		t.finish(err == nil)
+	case t.notes != nil:
+		if _, err := t.notes.StopActivity(); err != nil { // of which there is nobody to read
+			t.job.opts.log.Warn(err.Error())
+		}
 	}
 }
 
@@ -78,6 +101,11 @@ func (t *tracing) finish(together bool) {
 	log := t.job.opts.log
 	if err := t.job.replica.Trace(nil); err != nil {
 		log.Warn(err.Error())
+	}
+	if lost, err := t.notes.finish(t.rec); err != nil {
+		log.Warn("the timeline lacks what the device did", "error", err)
+	} else if lost > 0 {
+		log.Warn("the timeline lacks a part of what the device did", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
 	if err == nil && t.job.team.leads() {
