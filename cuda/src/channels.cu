@@ -6,24 +6,44 @@
 namespace hetero {
 namespace {
 
-// A thread writes kWidth neighbours of dst at once.
-template <class From, class To, int kWidth>
-__global__ void fit(Block src, const From *from, Block dst, To *to, const float *bias) {
-  const int64_t pieces = dst.a * dst.b * dst.c / kWidth;
-  for (int64_t i = first_index(); i < pieces; i += index_stride()) {
-    const int64_t c = i * kWidth % dst.c, row = i * kWidth / dst.c, b = row % dst.b, a = row / dst.b;
-    const bool inside = a < src.a && b < src.b;
-    const From *line = from + (a * src.b + b) * src.c;
-    struct alignas(sizeof(To) * kWidth) {
-      To v[kWidth];
-    } out;
-    for (int k = 0; k < kWidth; k++) {
-      float v = inside && c + k < src.c ? load(line + c + k) : 0;
-      if (bias) v += bias[dst.channels_last ? c + k : b];
-      store(&out.v[k], v);
-    }
-    *reinterpret_cast<decltype(out) *>(to + i * kWidth) = out;
+// Where the element at this place of a block lies along its dimensions.
+template <class Int> __device__ void divide(const Block &of, Int at, int64_t &a, int64_t &b, int64_t &c) {
+  const Int length = static_cast<Int>(of.c), rows = static_cast<Int>(of.b);
+  c = at % length, at /= length;
+  b = at % rows, a = at / rows;
+}
+
+// V neighbours of dst from place at on. packed: so many of src lie side by side at a multiple of their size.
+template <int V, class From, class To>
+__device__ void fit(const Block &src, const From *from, const Block &dst, To *to, const float *bias, int64_t at,
+                    bool packed) {
+  int64_t a = 0, b = 0, c = at;
+  if (at >= dst.c) { // divisions of 64 bits take longer than memory does
+    if (at >> 32)
+      divide(dst, at, a, b, c);
+    else
+      divide(dst, static_cast<uint32_t>(at), a, b, c);
   }
+  const bool inside = a < src.a && b < src.b;
+  const From *line = from + (a * src.b + b) * src.c;
+  float value[V] = {};
+  if (packed) {
+    if (inside && c < src.c) load_row<V>(line, c, value);
+  } else {
+    for (int v = 0; v < V; v++)
+      if (inside && c + v < src.c) value[v] = load(line + c + v);
+  }
+  for (int v = 0; v < V; v++)
+    if (bias) value[v] += bias[dst.channels_last ? c + v : b];
+  store_row<V>(to, at, value);
+}
+
+// All of dst, V at a time, then the rest one by one.
+template <int V, class From, class To>
+__global__ void fit_all(Block src, const From *from, Block dst, To *to, const float *bias, bool packed) {
+  const int64_t n = dst.a * dst.b * dst.c;
+  for (int64_t i = first_index(); i < n / V; i += index_stride()) fit<V>(src, from, dst, to, bias, i * V, packed);
+  for (int64_t i = n / V * V + first_index(); i < n; i += index_stride()) fit<1>(src, from, dst, to, bias, i, false);
 }
 
 // Where channel ch of position row lies; positions are all but the channel.
@@ -40,14 +60,19 @@ int64_t chunks_of(const Block &b) {
   return n < kMostChunks ? n : kMostChunks;
 }
 
-template <class T> __global__ void sum_chunks(Block src, int64_t chunks, const T *from, float *partial) {
-  const int64_t ch = first_index(), channels = src.channels_last ? src.c : src.b, all = positions(src);
-  if (ch >= channels) return;
-  const int64_t length = (all + chunks - 1) / chunks, chunk = blockIdx.y;
+// A thread sums V channels of a chunk.
+template <int V, class T> __global__ void sum_chunks(Block src, int64_t chunks, const T *from, float *partial) {
+  const int64_t i = first_index(), channels = src.channels_last ? src.c : src.b, pieces = channels / V;
+  if (i >= chunks * pieces) return;
+  const int64_t ch = i % pieces * V, chunk = i / pieces, all = positions(src);
+  const int64_t length = (all + chunks - 1) / chunks;
   const int64_t begin = chunk * length, end = begin + length < all ? begin + length : all;
-  float sum = 0;
-  for (int64_t row = begin; row < end; row++) sum += load(from + at(src, row, ch));
-  partial[chunk * channels + ch] = sum;
+  float sum[V] = {}, value[V];
+  for (int64_t row = begin; row < end; row++) {
+    load_row<V>(from, at(src, row, ch), value);
+    for (int v = 0; v < V; v++) sum[v] += value[v];
+  }
+  store_row<V>(partial, chunk * channels + ch, sum);
 }
 
 __global__ void sum_partials(int64_t channels, int64_t chunks, const float *partial, float *sums) {
@@ -60,22 +85,35 @@ __global__ void sum_partials(int64_t channels, int64_t chunks, const float *part
 
 ht_spec typed(const Block &b) { return make_spec(b.dtype, {b.a, b.b, b.c}); }
 
-Grid a_thread_each(int64_t n, int64_t rows) { return {(n + kThreads - 1) / kThreads, rows}; }
+Grid a_thread_each(int64_t n) { return {(n + kThreads - 1) / kThreads}; }
 
-} // namespace
-
-void refit(const Block &src, const void *from, const Block &dst, void *to, const float *bias, void *queue) {
+void launch_fit(const Block &src, const void *from, const Block &dst, void *to, const float *bias, void *queue) {
   with_float(typed(src), [&](auto f) {
     with_float(typed(dst), [&](auto t) {
       using From = decltype(f);
       using To = decltype(t);
-      constexpr int kWide = 16 / sizeof(To);
+      constexpr int most = Pack<To>::size;
       const int64_t n = dst.a * dst.b * dst.c;
-      const bool wide = dst.c % kWide == 0 && aligned({to});
-      launch(wide ? fit<From, To, kWide> : fit<From, To, 1>, over(wide ? n / kWide : n), queue, src,
-             static_cast<const From *>(from), dst, static_cast<To *>(to), bias);
+      const bool one = dst.a * dst.b == 1 && src.a * src.b == 1 && src.c == dst.c; // it may end in the middle of a pack
+      const bool wide = (one || dst.c % most == 0) && aligned({to});
+      const bool packed = wide && (one || src.c % most == 0) && aligned({from});
+      launch(wide ? fit_all<most, From, To> : fit_all<1, From, To>, over(wide ? n / most + 1 : n), queue, src,
+             static_cast<const From *>(from), dst, static_cast<To *>(to), bias, packed);
     });
   });
+}
+
+} // namespace
+
+void refit(const Block &src, const void *from, const Block &dst, void *to, const float *bias, void *queue) {
+  if (!bias && src.a == dst.a && src.b == dst.b && src.c == dst.c)
+    cast(dst.a * dst.b * dst.c, src.dtype, from, dst.dtype, to, queue);
+  else
+    launch_fit(src, from, dst, to, bias, queue);
+}
+
+void cast(int64_t n, int32_t src_dtype, const void *from, int32_t dst_dtype, void *to, void *queue) {
+  launch_fit({src_dtype, 1, 1, n, true}, from, {dst_dtype, 1, 1, n, true}, to, nullptr, queue);
 }
 
 int64_t channel_sums_workspace(const Block &src) { return (chunks_of(src) * src.channels() * 4 + 15) / 16 * 16; }
@@ -84,10 +122,12 @@ void channel_sums(const Block &src, const void *from, float *sums, void *partial
   const int64_t chunks = chunks_of(src);
   with_float(typed(src), [&](auto t) {
     using T = decltype(t);
-    launch(sum_chunks<T>, a_thread_each(src.channels(), chunks), queue, src, chunks, static_cast<const T *>(from),
-           static_cast<float *>(partial));
+    constexpr int most = Pack<T>::size;
+    const bool wide = src.channels_last && src.c % most == 0 && aligned({from, partial});
+    launch(wide ? sum_chunks<most, T> : sum_chunks<1, T>, a_thread_each(chunks * src.channels() / (wide ? most : 1)),
+           queue, src, chunks, static_cast<const T *>(from), static_cast<float *>(partial));
   });
-  launch(sum_partials, a_thread_each(src.channels(), 1), queue, src.channels(), chunks,
+  launch(sum_partials, a_thread_each(src.channels()), queue, src.channels(), chunks,
          static_cast<const float *>(partial), sums);
 }
 

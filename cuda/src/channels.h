@@ -1,4 +1,5 @@
-// channels.h: what is done with channels around a convolution: more of them or fewer, in another type, with a bias; and a bias's gradient.
+// channels.h: what is done with channels around a convolution or a product: more of them or fewer, in another type, with a bias; and a bias's
+// gradient.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +18,9 @@ struct Block {
 
 // dst is src where both have an element, else 0; plus bias, one number a channel, unless that is nullptr.
 void refit(const Block &src, const void *from, const Block &dst, void *to, const float *bias, void *queue);
+
+// The same with n numbers in a row, whatever they are: to another type.
+void cast(int64_t n, int32_t src_dtype, const void *from, int32_t dst_dtype, void *to, void *queue);
 
 // The sum of each channel, in f32, the same bits every time. partial: so many bytes, a multiple of 16.
 int64_t channel_sums_workspace(const Block &src);

@@ -1,8 +1,8 @@
 // dropout.cu: zeroes elements by a counter-based generator, the same ones as every other device.
 //
 // Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key (key[0], key[1]) and
-// counter (position/4, stream, low half of the sample id, high half); word position%4 decides. One thread, one counter, four
-// elements.
+// counter (position/4, stream, low half of the sample id, high half); word position%4 decides. Where sizes allow it a thread takes 16 bytes
+// at a time: neighbours in memory order, or of images that lie as (N, H, W, C) four pixels' channels, which its counters cover.
 #include <cmath>
 
 #include "gpu.h"
@@ -30,14 +30,24 @@ struct Dropout {
       channels; // of images that lie as (N, H, W, C), whose position is still that of (C, H, W); 0: positions in memory order
 };
 
-template <class T> __global__ void dropout(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
+// What stays of the four elements of a counter, a bit each.
+__device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample, int64_t counter) {
+  const auto id = static_cast<uint64_t>(sample);
+  uint32_t w[4] = {static_cast<uint32_t>(counter), d.stream, static_cast<uint32_t>(id),
+                   static_cast<uint32_t>(id >> 32)};
+  philox(key[0], key[1], w);
+  unsigned bits = 0;
+  for (int k = 0; k < 4; k++) bits |= (w[k] >= d.threshold ? 1u : 0u) << k;
+  return bits;
+}
+
+// A counter a thread, whatever the sizes.
+template <class T>
+__global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   const int64_t counters = (d.size + 3) / 4;
   for (int64_t i = first_index(); i < d.samples * counters; i += index_stride()) {
     const int64_t n = i / counters, from = i % counters * 4;
-    const auto id = static_cast<uint64_t>(ids[n]);
-    uint32_t w[4] = {static_cast<uint32_t>(from / 4), d.stream, static_cast<uint32_t>(id),
-                     static_cast<uint32_t>(id >> 32)};
-    philox(key[0], key[1], w);
+    const unsigned bits = stays(d, key, ids[n], from / 4);
     for (int k = 0; k < 4 && from + k < d.size; k++) {
       int64_t at = from + k;
       if (d.channels) {
@@ -45,7 +55,42 @@ template <class T> __global__ void dropout(Dropout d, const T *src, const int64_
         at = at % pixels * d.channels + at / pixels;
       }
       at += n * d.size;
-      store(dst + at, w[k] >= d.threshold ? load(src + at) * d.factor : 0);
+      store(dst + at, bits >> k & 1 ? load(src + at) * d.factor : 0);
+    }
+  }
+}
+
+// Positions in memory order, samples of whole packs.
+template <class T>
+__global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
+  constexpr int V = Pack<T>::size;
+  const int64_t packs = d.size / V;
+  float x[V];
+  for (int64_t i = first_index(); i < d.samples * packs; i += index_stride()) {
+    load_row<V>(src, i * V, x);
+    const int64_t sample = ids[i / packs], counter = i % packs * (V / 4);
+    unsigned bits = 0;
+    for (int c = 0; c < V / 4; c++) bits |= stays(d, key, sample, counter + c) << 4 * c;
+    for (int v = 0; v < V; v++) x[v] = bits >> v & 1 ? x[v] * d.factor : 0;
+    store_row<V>(dst, i * V, x);
+  }
+}
+
+// Channels of whole packs, pixels by fours.
+template <class T>
+__global__ void dropout_pixels(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
+  constexpr int V = Pack<T>::size;
+  const int64_t packs = d.channels / V, fours = d.size / d.channels / 4;
+  float x[4][V];
+  for (int64_t i = first_index(); i < d.samples * fours * packs; i += index_stride()) {
+    const int64_t c = i % packs * V, four = i / packs % fours, n = i / packs / fours;
+    const int64_t at = n * d.size + four * 4 * d.channels + c, sample = ids[n];
+    for (int k = 0; k < 4; k++) load_row<V>(src, at + k * d.channels, x[k]);
+    unsigned bits = 0;
+    for (int v = 0; v < V; v++) bits |= stays(d, key, sample, (c + v) * fours + four) << 4 * v;
+    for (int k = 0; k < 4; k++) {
+      for (int v = 0; v < V; v++) x[k][v] = bits >> (4 * v + k) & 1 ? x[k][v] * d.factor : 0;
+      store_row<V>(dst, at + k * d.channels, x[k]);
     }
   }
 }
@@ -69,8 +114,16 @@ std::unique_ptr<Kernel> make_dropout(const Request &request) {
   return with_float(src, [&](auto type) {
     using T = decltype(type);
     return launcher(k, [d](const Args &x) {
-      launch(dropout<T>, over(d.samples * ((d.size + 3) / 4)), x.queue, d, static_cast<const T *>(x.in[0]),
-             static_cast<const int64_t *>(x.in[1]), static_cast<const uint32_t *>(x.in[2]), static_cast<T *>(x.out[0]));
+      constexpr int V = Pack<T>::size;
+      const bool well = aligned({x.in[0], x.out[0]});
+      auto *kernel = dropout_each<T>;
+      int64_t threads = d.samples * ((d.size + 3) / 4);
+      if (well && !d.channels && d.size % V == 0)
+        kernel = dropout_packs<T>, threads = d.samples * d.size / V;
+      else if (well && d.channels && d.channels % V == 0 && d.size / d.channels % 4 == 0)
+        kernel = dropout_pixels<T>, threads = d.samples * d.size / (4 * V);
+      launch(kernel, over(threads), x.queue, d, static_cast<const T *>(x.in[0]), static_cast<const int64_t *>(x.in[1]),
+             static_cast<const uint32_t *>(x.in[2]), static_cast<T *>(x.out[0]));
     });
   });
 }

@@ -4,7 +4,7 @@
 //   binary      dst = f(a, b), b repeated along dimensions where it is 1 or missing
 //   scale       dst = src·factor              fill         dst = value
 //
-// Operands of one shape are taken in memory order, in whatever layout they share, 16 bytes at a time where their addresses
+// Operands of one shape are taken in memory order, in whatever layout they share, all 16 bytes at a time where their addresses
 // allow it. Arithmetic is f32, rounded once when it is stored.
 #include "gpu.h"
 #include "ops.h"
@@ -81,23 +81,21 @@ struct Combine {
   __device__ float operator()(float a, float b) const { return binary(func, a, b); }
 };
 
-// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). pieces of size elements, then the rest one by one.
-template <class T, class F, bool two> __global__ void map_packs(int64_t n, const T *a, const T *b, T *dst, F f) {
-  constexpr int size = Pack<T>::size;
-  const int64_t packs = n / size;
-  for (int64_t i = first_index(); i < packs; i += index_stride()) {
-    const Pack<T> pa = reinterpret_cast<const Pack<T> *>(a)[i];
-    Pack<T> pb{}, out;
-    if (two) pb = reinterpret_cast<const Pack<T> *>(b)[i];
-    for (int k = 0; k < size; k++) store(&out.v[k], f(load(&pa.v[k]), two ? load(&pb.v[k]) : 0));
-    reinterpret_cast<Pack<T> *>(dst)[i] = out;
+// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). V at a time, then the rest one by one.
+template <int V, bool two, class T, class F> __device__ void map(int64_t n, const T *a, const T *b, T *dst, F f) {
+  float x[V], y[V] = {};
+  for (int64_t i = first_index(); i < n / V; i += index_stride()) {
+    load_row<V>(a, i * V, x);
+    if (two) load_row<V>(b, i * V, y);
+    for (int v = 0; v < V; v++) x[v] = f(x[v], y[v]);
+    store_row<V>(dst, i * V, x);
   }
-  for (int64_t i = packs * size + first_index(); i < n; i += index_stride())
+  for (int64_t i = n / V * V + first_index(); i < n; i += index_stride())
     store(dst + i, f(load(a + i), two ? load(b + i) : 0));
 }
 
-template <class T, class F, bool two> __global__ void map_each(int64_t n, const T *a, const T *b, T *dst, F f) {
-  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, f(load(a + i), two ? load(b + i) : 0));
+template <int V, bool two, class T, class F> __global__ void map_all(int64_t n, const T *a, const T *b, T *dst, F f) {
+  map<V, two>(n, a, b, dst, f);
 }
 
 // A kernel over operands of one shape: request.in of f, then dst.
@@ -115,10 +113,11 @@ template <bool two, class F> std::unique_ptr<Kernel> mapped(const Request &reque
     return launcher(k, [n, f](const Args &x) {
       const auto *a = static_cast<const T *>(x.in[0]), *b = two ? static_cast<const T *>(x.in[1]) : nullptr;
       auto *dst = static_cast<T *>(x.out[0]);
+      constexpr int most = Pack<T>::size;
       if (aligned({a, b, dst}))
-        launch(map_packs<T, F, two>, over(n / Pack<T>::size + 1), x.queue, n, a, b, dst, f);
+        launch(map_all<most, two, T, F>, over(n / most + 1), x.queue, n, a, b, dst, f);
       else
-        launch(map_each<T, F, two>, over(n), x.queue, n, a, b, dst, f);
+        launch(map_all<1, two, T, F>, over(n), x.queue, n, a, b, dst, f);
     });
   });
 }
@@ -133,16 +132,27 @@ int func_of(const Request &request, int last) {
 struct Repeat {
   int ndim;
   int64_t dims[HT_MAX_DIMS], stride[HT_MAX_DIMS];
+
+  int64_t last() const { return ndim > 0 ? dims[ndim - 1] : 1; }
 };
 
-template <class T> __global__ void map_repeated(int64_t n, Repeat r, const T *a, const T *b, T *dst, Combine f) {
-  for (int64_t i = first_index(); i < n; i += index_stride()) {
-    int64_t rest = i, at = 0;
+// V neighbours of a row, which have either neighbours of b or one element of it.
+template <int V, class T> __global__ void map_repeated(int64_t n, Repeat r, const T *a, const T *b, T *dst, Combine f) {
+  const bool one = r.ndim == 0 || r.stride[r.ndim - 1] == 0;
+  float x[V], y[V];
+  for (int64_t i = first_index(); i < n / V; i += index_stride()) {
+    int64_t rest = i * V, at = 0;
     for (int d = r.ndim - 1; d >= 0; d--) {
       at += rest % r.dims[d] * r.stride[d];
       rest /= r.dims[d];
     }
-    store(dst + i, f(load(a + i), load(b + at)));
+    load_row<V>(a, i * V, x);
+    if (one)
+      for (int v = 0; v < V; v++) y[v] = load(b + at);
+    else
+      load_row<V>(b, at, y);
+    for (int v = 0; v < V; v++) x[v] = f(x[v], y[v]);
+    store_row<V>(dst, i * V, x);
   }
 }
 
@@ -164,25 +174,38 @@ std::unique_ptr<Kernel> repeated(const Request &request, Combine f) {
   return with_float(a, [&](auto type) {
     using T = decltype(type);
     return launcher(k, [n, r, f](const Args &x) {
-      launch(map_repeated<T>, over(n), x.queue, n, r, static_cast<const T *>(x.in[0]), static_cast<const T *>(x.in[1]),
-             static_cast<T *>(x.out[0]), f);
+      constexpr int most = Pack<T>::size;
+      const bool wide = r.last() % most == 0 && aligned({x.in[0], x.in[1], x.out[0]});
+      launch(wide ? map_repeated<most, T> : map_repeated<1, T>, over(wide ? n / most : n), x.queue, n, r,
+             static_cast<const T *>(x.in[0]), static_cast<const T *>(x.in[1]), static_cast<T *>(x.out[0]), f);
     });
   });
 }
 
-template <class T> __global__ void scale_all(int64_t n, const T *src, const float *factor, T *dst) {
-  const float f = *factor;
-  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, load(src + i) * f);
+struct Times {
+  float factor;
+  __device__ float operator()(float x, float) const { return x * factor; }
+};
+
+template <int V, class T> __global__ void scale_all(int64_t n, const T *src, const float *factor, T *dst) {
+  map<V, false>(n, src, src, dst, Times{*factor});
 }
 
-template <class T> __global__ void fill_all(int64_t n, T *dst, T value) {
-  for (int64_t i = first_index(); i < n; i += index_stride()) dst[i] = value;
+template <int V, class T> __global__ void fill_all(int64_t n, T *dst, T value) {
+  Pack<T, V> pack;
+  for (int v = 0; v < V; v++) pack.v[v] = value;
+  for (int64_t i = first_index(); i < n / V; i += index_stride()) reinterpret_cast<Pack<T, V> *>(dst)[i] = pack;
+  for (int64_t i = n / V * V + first_index(); i < n; i += index_stride()) dst[i] = value;
 }
 
 template <class T> std::unique_ptr<Kernel> filled(const Specced &k, T value) {
   const int64_t n = elements(k.out[0]);
-  return launcher(
-      k, [n, value](const Args &x) { launch(fill_all<T>, over(n), x.queue, n, static_cast<T *>(x.out[0]), value); });
+  return launcher(k, [n, value](const Args &x) {
+    constexpr int most = Pack<T>::size;
+    const bool wide = aligned({x.out[0]});
+    launch(wide ? fill_all<most, T> : fill_all<1, T>, over(wide ? n / most + 1 : n), x.queue, n,
+           static_cast<T *>(x.out[0]), value);
+  });
 }
 
 } // namespace
@@ -210,8 +233,10 @@ std::unique_ptr<Kernel> make_scale(const Request &request) {
   return with_float(k.out[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [n](const Args &x) {
-      launch(scale_all<T>, over(n), x.queue, n, static_cast<const T *>(x.in[0]), static_cast<const float *>(x.in[1]),
-             static_cast<T *>(x.out[0]));
+      constexpr int most = Pack<T>::size;
+      const bool wide = aligned({x.in[0], x.out[0]});
+      launch(wide ? scale_all<most, T> : scale_all<1, T>, over(wide ? n / most + 1 : n), x.queue, n,
+             static_cast<const T *>(x.in[0]), static_cast<const float *>(x.in[1]), static_cast<T *>(x.out[0]));
     });
   });
 }

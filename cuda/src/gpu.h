@@ -78,31 +78,23 @@ __host__ __device__ inline void store(float *p, float v) { *p = v; }
 __host__ __device__ inline void store(bf16 *p, float v) { *p = __float2bfloat16_rn(v); }
 __host__ __device__ inline void store(f16 *p, float v) { *p = __float2half_rn(v); }
 
-// 16 bytes of T, moved at once. p must be a multiple of 16.
-template <class T> struct alignas(16) Pack {
-  static constexpr int size = 16 / sizeof(T);
-  T v[size];
+// N neighbours of T, by default 16 bytes, moved at once; more than 16 bytes in turns. Its address is a multiple of 16, or of its size.
+template <class T, int N = 16 / sizeof(T)> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
+  static constexpr int size = N;
+  T v[N];
 };
 
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
-// V elements from place at of an image on: one, or a Pack of them.
-template <int V, class T> __device__ void load_row(const T *image, int64_t at, float *out) {
-  if constexpr (V == 1) {
-    out[0] = load(image + at);
-  } else {
-    const Pack<T> pack = *reinterpret_cast<const Pack<T> *>(image + at);
-    for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
-  }
+// V elements from place at on, a Pack of them.
+template <int V, class T> __device__ void load_row(const T *from, int64_t at, float *out) {
+  const Pack<T, V> pack = *reinterpret_cast<const Pack<T, V> *>(from + at);
+  for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
 }
 
-template <int V, class T> __device__ void store_row(T *image, int64_t at, const float *in) {
-  if constexpr (V == 1) {
-    store(image + at, in[0]);
-  } else {
-    Pack<T> pack;
-    for (int v = 0; v < V; v++) store(&pack.v[v], in[v]);
-    *reinterpret_cast<Pack<T> *>(image + at) = pack;
-  }
+template <int V, class T> __device__ void store_row(T *to, int64_t at, const float *in) {
+  Pack<T, V> pack;
+  for (int v = 0; v < V; v++) store(&pack.v[v], in[v]);
+  *reinterpret_cast<Pack<T, V> *>(to + at) = pack;
 }
 #endif
 

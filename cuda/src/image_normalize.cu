@@ -1,6 +1,6 @@
 // image_normalize.cu: network input from bytes: dst = src·a + b, a = 1/(255·std), b = -mean/std; the product is rounded before the sum.
 //
-// A byte has 256 values: what becomes of each, a channel, is a table made on the host, so that all devices have the same bits.
+// The product is rounded by itself (nothing here is contracted), so all devices have the same bits. A thread makes 16 bytes of dst.
 #include "gpu.h"
 #include "ops.h"
 
@@ -12,18 +12,38 @@ struct Geometry {
   bool nhwc; // of dst; src always lies (N, H, W, C)
 };
 
-template <class T> __global__ void normalize(Geometry g, const uint8_t *src, const T *table, T *dst) {
-  for (int64_t i = first_index(); i < g.elements; i += index_stride()) { // in dst's order
-    int64_t from = i, channel;
-    if (g.nhwc) {
-      channel = i % g.channels;
-    } else {
-      const int64_t plane = i / g.pixels;
-      channel = plane % g.channels;
-      from = (plane / g.channels * g.pixels + i % g.pixels) * g.channels + channel;
-    }
-    dst[i] = table[channel * 256 + src[from]];
+struct alignas(8) Line {
+  float a, b;
+}; // of a channel
+
+// V elements of dst from place at on: neighbours of src too in nhwc, else of one channel.
+template <int V, class T>
+__device__ void normalize(const Geometry &g, int64_t at, const uint8_t *src, const Line *lines, T *dst) {
+  Pack<uint8_t, V> bytes;
+  int64_t channel;
+  if (g.nhwc) {
+    channel = at >> 32 ? at % g.channels : static_cast<uint32_t>(at) % static_cast<uint32_t>(g.channels);
+    bytes = *reinterpret_cast<const Pack<uint8_t, V> *>(src + at);
+  } else {
+    const int64_t plane = at / g.pixels;
+    channel = plane % g.channels;
+    const uint8_t *from = src + (plane / g.channels * g.pixels + at % g.pixels) * g.channels + channel;
+    for (int v = 0; v < V; v++) bytes.v[v] = from[v * g.channels];
   }
+  float value[V];
+  for (int v = 0; v < V; v++) {
+    const Line line = lines[channel];
+    const float product = static_cast<float>(bytes.v[v]) * line.a;
+    value[v] = product + line.b;
+    if (g.nhwc && ++channel == g.channels) channel = 0;
+  }
+  store_row<V>(dst, at, value);
+}
+
+template <int V, class T> __global__ void normalize_all(Geometry g, const uint8_t *src, const Line *lines, T *dst) {
+  for (int64_t i = first_index(); i < g.elements / V; i += index_stride()) normalize<V>(g, i * V, src, lines, dst);
+  for (int64_t i = g.elements / V * V + first_index(); i < g.elements; i += index_stride())
+    normalize<1>(g, i, src, lines, dst);
 }
 
 } // namespace
@@ -40,19 +60,15 @@ std::unique_ptr<Kernel> make_image_normalize(const Request &request) {
   k.out = request.out;
   const bool nhwc = choose_image_layout(k, request, {}, {0});
   const Geometry g{elements(k.out[0]), channels, k.in[0].dims[1] * k.in[0].dims[2], nhwc};
+  std::vector<Line> lines;
+  for (int64_t c = 0; c < channels; c++) lines.push_back({1 / (255 * p.std[c]), -p.mean[c] / p.std[c]});
   return with_float(k.out[0], [&](auto type) {
     using T = decltype(type);
-    std::vector<T> values(static_cast<size_t>(channels) * 256);
-    for (int64_t c = 0; c < channels; c++) {
-      const float a = 1 / (255 * p.std[c]), b = -p.mean[c] / p.std[c];
-      for (int64_t i = 0; i < 256; i++) {
-        const float product = static_cast<float>(i) * a;
-        store(&values[static_cast<size_t>(c * 256 + i)], product + b);
-      }
-    }
-    return launcher(k, [g, table = Table(values)](const Args &x) {
-      launch(normalize<T>, over(g.elements), x.queue, g, static_cast<const uint8_t *>(x.in[0]), table.template as<T>(),
-             static_cast<T *>(x.out[0]));
+    return launcher(k, [g, table = Table(lines)](const Args &x) {
+      constexpr int most = Pack<T>::size;
+      const bool wide = (g.nhwc || g.pixels % most == 0) && aligned({x.in[0], x.out[0]});
+      launch(wide ? normalize_all<most, T> : normalize_all<1, T>, over(wide ? g.elements / most + 1 : g.elements),
+             x.queue, g, static_cast<const uint8_t *>(x.in[0]), table.template as<Line>(), static_cast<T *>(x.out[0]));
     });
   });
 }

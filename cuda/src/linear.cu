@@ -11,6 +11,7 @@
 #include <functional>
 #include <optional>
 
+#include "channels.h"
 #include "choices.h"
 #include "gpu.h"
 #include "ops.h"
@@ -21,16 +22,6 @@ namespace {
 
 constexpr int kAlign = 16;   // what addresses commonly are multiples of
 constexpr int kColumns = 32; // of a block that sums rows: neighbouring threads read neighbouring elements
-
-template <class From, class To> __global__ void cast(int64_t n, const From *src, To *dst) {
-  for (int64_t i = first_index(); i < n; i += index_stride()) store(dst + i, load(src + i));
-}
-
-// dst (N, O) = sums (N, O) + bias (O); they may be one.
-template <class D> __global__ void add_bias(int64_t n, int64_t columns, const float *sums, const float *bias, D *dst) {
-  for (int64_t i = first_index(); i < n; i += index_stride())
-    store(dst + i, bias ? sums[i] + bias[i % columns] : sums[i]);
-}
 
 // sums (O) of src (N, O) over N: a thread takes every kThreads/32nd row of a column, then those of one column are added in pairs.
 template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const E *src, float *sums) {
@@ -53,25 +44,18 @@ template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const
 using Work = std::function<void(const void *from, const void *bias, void *to, void *queue)>;
 
 Work casting(const ht_spec &from, const ht_spec &to) {
-  return with_float(from, [&](auto f) {
-    return with_float(to, [&](auto t) -> Work {
-      const int64_t n = elements(from);
-      return [n](const void *src, const void *, void *dst, void *queue) {
-        launch(cast<decltype(f), decltype(t)>, over(n), queue, n, static_cast<const decltype(f) *>(src),
-               static_cast<decltype(t) *>(dst));
-      };
-    });
-  });
+  return [n = elements(from), type = from.dtype, wanted = to.dtype](
+             const void *src, const void *, void *dst, void *queue) { cast(n, type, src, wanted, dst, queue); };
 }
 
+// dst (N, O) = sums (N, O) in f32 + bias (O), unless that is nullptr; they may be one.
 Work adding_bias(const ht_spec &dst) {
-  return with_float(dst, [&](auto d) -> Work {
-    const int64_t n = elements(dst), columns = dst.dims[1];
-    return [n, columns](const void *sums, const void *bias, void *to, void *queue) {
-      launch(add_bias<decltype(d)>, over(n), queue, n, columns, static_cast<const float *>(sums),
-             static_cast<const float *>(bias), static_cast<decltype(d) *>(to));
-    };
-  });
+  const Block to{dst.dtype, 1, dst.dims[0], dst.dims[1], true};
+  Block from = to;
+  from.dtype = HT_F32;
+  return [=](const void *sums, const void *bias, void *out, void *queue) {
+    refit(from, sums, to, out, static_cast<const float *>(bias), queue);
+  };
 }
 
 Work summing_rows(const ht_spec &src) {

@@ -1,7 +1,9 @@
 // move.cu: what only moves elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
 // All are one kernel: a box of elements, and for both sides where its first element lies and how far apart neighbours are.
-// Threads go through the box in the order of its dimensions, the last fastest: that is dst's order in memory.
+// Threads go through the box in the order of its dimensions, the last fastest: that is dst's order in memory. Where whole rows of 16 bytes stay
+// together, 16 bytes are an element.
+#include "channels.h"
 #include "gpu.h"
 #include "ops.h"
 
@@ -18,7 +20,47 @@ struct Box {
     for (int d = 0; d < ndim; d++) n *= dims[d];
     return n;
   }
+  // The same box with as few dimensions as will do.
+  Box merged() const;
+  // Whether V neighbours are neighbours on both sides, V of them everywhere; then the box of packs.
+  bool packs(int64_t V) const;
+  Box packed(int64_t V) const;
+  // Whether it is n elements in a row on both sides.
+  bool is_row() const { return ndim == 0 || (ndim == 1 && src_stride[0] == 1 && dst_stride[0] == 1); }
 };
+
+Box Box::merged() const {
+  Box b = *this;
+  b.ndim = 0;
+  for (int d = 0; d < ndim; d++) {
+    if (dims[d] == 1) continue;
+    const int last = b.ndim - 1;
+    if (last >= 0 && b.src_stride[last] == dims[d] * src_stride[d] && b.dst_stride[last] == dims[d] * dst_stride[d]) {
+      b.dims[last] *= dims[d];
+    } else {
+      b.dims[b.ndim++] = dims[d];
+    }
+    b.src_stride[b.ndim - 1] = src_stride[d];
+    b.dst_stride[b.ndim - 1] = dst_stride[d];
+  }
+  return b;
+}
+
+bool Box::packs(int64_t V) const {
+  const int last = ndim - 1;
+  if (last < 0 || src_stride[last] != 1 || dst_stride[last] != 1 || dims[last] % V) return false;
+  for (int d = 0; d < last; d++)
+    if (src_stride[d] % V || dst_stride[d] % V) return false;
+  return src_start % V == 0 && dst_start % V == 0;
+}
+
+Box Box::packed(int64_t V) const {
+  Box b = *this;
+  b.dims[ndim - 1] /= V;
+  for (int d = 0; d < ndim - 1; d++) b.src_stride[d] /= V, b.dst_stride[d] /= V;
+  b.src_start /= V, b.dst_start /= V;
+  return b;
+}
 
 template <class T> struct Same {
   static __device__ T of(T v) { return v; }
@@ -45,11 +87,13 @@ template <class From, class To, class Convert> __global__ void move(int64_t n, B
 }
 
 // Launches a move of elements of so many bytes.
-void move_bytes(int64_t size, const Box &b, void *queue, const void *src, void *dst) {
-  const auto of = [&](auto type) {
+void move_bytes(int64_t size, const Box &box, void *queue, const void *src, void *dst) {
+  const auto launched = [&](auto type, const Box &b) {
     using T = decltype(type);
     launch(move<T, T, Same<T>>, over(b.size()), queue, b.size(), b, static_cast<const T *>(src), static_cast<T *>(dst));
   };
+  if (box.packs(16 / size) && aligned({src, dst})) return launched(Pack<uint32_t>{}, box.packed(16 / size));
+  const auto of = [&](auto type) { launched(type, box); };
   switch (size) {
   case 1: return of(uint8_t{});
   case 2: return of(uint16_t{});
@@ -79,6 +123,7 @@ void strides(const ht_spec &spec, int64_t *stride) {
 // Makes a kernel that moves one box a source, each into the same dst; clear: dst is zeroed first.
 std::unique_ptr<Kernel> mover(const Specced &k, std::vector<Box> boxes, bool clear) {
   const int64_t size = dtype_size(k.out[0].dtype), bytes = k.out[0].bytes;
+  for (Box &b : boxes) b = b.merged();
   return launcher(k, [=](const Args &x) {
     if (clear) check(cudaMemsetAsync(x.out[0], 0, size_t(bytes), static_cast<cudaStream_t>(x.queue)), "clear");
     for (size_t i = 0; i < boxes.size(); i++) move_bytes(size, boxes[i], x.queue, x.in[i], x.out[0]);
@@ -130,6 +175,14 @@ std::unique_ptr<Kernel> make_reorder(const Request &request) {
     b.dst_stride[d] = to[o];
   }
   if (src.dtype == dst.dtype) return mover(k, {b}, false);
+  b = b.merged();
+  if (b.is_row()) {
+    with_float(src, [](auto) {});
+    with_float(dst, [](auto) {});
+    return launcher(k, [n = b.size(), from = src.dtype, to = dst.dtype](const Args &x) {
+      cast(n, from, x.in[0], to, x.out[0], x.queue);
+    });
+  }
   return with_float(src, [&](auto f) {
     return with_float(dst, [&](auto t) {
       using From = decltype(f);

@@ -19,23 +19,43 @@ const ht_optim_params &params_of(const Request &request) {
   return *static_cast<const ht_optim_params *>(request.params);
 }
 
-// One warp a chunk, one lane a chain.
-__global__ void sum_squares(int64_t n, int64_t chunk, int64_t chunks, const float *x, double *partial) {
-  const int lane = threadIdx.x % 32;
-  const int64_t warps = index_stride() / 32;
-  for (int64_t c = first_index() / 32; c < chunks; c += warps) {
-    const int64_t from = c * chunk, to = from + chunk < n ? from + chunk : n;
-    double sum = 0;
-    for (int64_t i = from + lane; i < to; i += 32) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, step);
-    if (lane == 0) partial[c] = sum;
+// A block is a warp and takes V chunks: 32/V lanes each, of which one has V chains side by side. Rows of a chunk are read ahead: memory is to be
+// kept busy by few threads.
+template <int V> __global__ void sum_squares(int64_t n, int64_t chunk, const float *x, double *partial) {
+  constexpr int lanes = 32 / V, rows = 16;
+  const int lane = static_cast<int>(threadIdx.x) % lanes;
+  const int64_t c = int64_t{blockIdx.x} * V + threadIdx.x / lanes, from = c * chunk < n ? c * chunk : n;
+  const int64_t to = from + chunk < n ? from + chunk : n;
+  double sum[V] = {};
+  float row[rows][V];
+  int64_t i = from + lane * V;
+  for (; i + 32 * (rows - 1) + V <= to; i += 32 * rows) {
+    for (int r = 0; r < rows; r++) load_row<V>(x, i + 32 * r, row[r]);
+    for (int r = 0; r < rows; r++)
+      for (int v = 0; v < V; v++) sum[v] += static_cast<double>(row[r][v]) * static_cast<double>(row[r][v]);
   }
+  for (; i < to; i += 32)
+    for (int v = 0; v < V && i + v < to; v++) sum[v] += static_cast<double>(x[i + v]) * static_cast<double>(x[i + v]);
+  for (int step = lanes / 2; step > 0; step /= 2)
+    for (int v = 0; v < V; v++) sum[v] += __shfl_down_sync(0xffffffffu, sum[v], step);
+  for (int half = V / 2; half > 0; half /= 2)
+    for (int v = 0; v < half; v++) sum[v] += sum[v + half];
+  if (lane == 0 && from < to) partial[c] = sum[0];
 }
 
+// The sum is taken by one thread, in order; the others bring the numbers.
 __global__ void grad_control(int64_t n, double max_norm, const double *partial, const float *unscale, float *control) {
-  if (first_index() > 0) return;
+  __shared__ double tile[kThreads];
   double sum = 0;
-  for (int64_t i = 0; i < n; i++) sum += partial[i];
+  for (int64_t first = 0; first < n; first += kThreads) {
+    const int64_t own = first + threadIdx.x;
+    if (own < n) tile[threadIdx.x] = partial[own];
+    __syncthreads();
+    if (threadIdx.x == 0)
+      for (int64_t i = 0; i < kThreads && first + i < n; i++) sum += tile[i];
+    __syncthreads();
+  }
+  if (threadIdx.x > 0) return;
   const double u = *unscale, norm = sqrt(sum) * u;
   control[0] = static_cast<float>(norm);
   control[1] = static_cast<float>(max_norm != 0 && max_norm / norm < 1 ? u * (max_norm / norm) : u);
@@ -75,22 +95,41 @@ Optimizer optimizer(const Request &request) {
   return {k, static_cast<int64_t>(pieces.size()), Table(pieces)};
 }
 
+// Calls body(how many, i) for the elements from first on: one by one up to a multiple of 4 and behind the last, 4 at a time between, unless the
+// buffers do not lie at multiples of 16.
+template <class Body> __device__ void each_of(int64_t first, int64_t count, bool wide, Body body) {
+  const int64_t end = first + count, own = threadIdx.x;
+  const int64_t begin = wide && (first + 3) / 4 * 4 < end ? (first + 3) / 4 * 4 : end,
+                rest = begin + (end - begin) / 4 * 4;
+  const std::integral_constant<int, 1> one{};
+  for (int64_t i = first + own; i < begin; i += blockDim.x) body(one, i);
+  for (int64_t i = begin + 4 * own; i < rest; i += 4 * blockDim.x) body(std::integral_constant<int, 4>{}, i);
+  for (int64_t i = rest + own; i < end; i += blockDim.x) body(one, i);
+}
+
 template <bool has_moment, bool nesterov>
-__global__ void sgd(int64_t pieces, const Piece *piece, float momentum, const float *hyper, const float *control,
-                    float *value, const float *grad, float *moment) {
+__global__ void sgd(int64_t pieces, const Piece *piece, bool wide, float momentum, const float *hyper,
+                    const float *control, float *value, const float *grad, float *moment) {
   if (control[2] == 0) return;
   for (int64_t p = blockIdx.x; p < pieces; p += gridDim.x) {
     const Piece s = piece[p];
     const float rate = hyper[0] * s.lr_scale, scale = control[1];
-    for (int64_t i = s.first + threadIdx.x; i < s.first + s.count; i += blockDim.x) {
-      const float w = value[i];
-      float g = grad[i] * scale;
-      g = g + s.decay * w;
-      const float m = momentum * (has_moment ? moment[i] : 0) + g;
-      const float u = nesterov ? g + momentum * m : m;
-      if (has_moment) moment[i] = m;
-      value[i] = w - rate * u;
-    }
+    each_of(s.first, s.count, wide, [&](auto size, int64_t i) {
+      constexpr int V = decltype(size)::value;
+      float w[V], g[V], m[V] = {};
+      load_row<V>(value, i, w);
+      load_row<V>(grad, i, g);
+      if (has_moment) load_row<V>(moment, i, m);
+      for (int v = 0; v < V; v++) {
+        g[v] = g[v] * scale;
+        g[v] = g[v] + s.decay * w[v];
+        m[v] = momentum * m[v] + g[v];
+        const float u = nesterov ? g[v] + momentum * m[v] : m[v];
+        w[v] = w[v] - rate * u;
+      }
+      if (has_moment) store_row<V>(moment, i, m);
+      store_row<V>(value, i, w);
+    });
   }
 }
 
@@ -98,33 +137,49 @@ struct Adam {
   float beta1, rest1, beta2, rest2, eps;
 };
 
-__global__ void adamw(int64_t pieces, const Piece *piece, Adam a, const float *hyper, const float *control,
+__global__ void adamw(int64_t pieces, const Piece *piece, bool wide, Adam a, const float *hyper, const float *control,
                       float *value, const float *grad, float *first, float *second) {
   if (control[2] == 0) return;
   for (int64_t p = blockIdx.x; p < pieces; p += gridDim.x) {
     const Piece s = piece[p];
     const float decay = hyper[0] * s.lr_scale * s.decay, rate = hyper[1] * s.lr_scale, scale = control[1],
                 root2 = hyper[2];
-    for (int64_t i = s.first + threadIdx.x; i < s.first + s.count; i += blockDim.x) {
-      const float g = grad[i] * scale, old = value[i];
-      const float w = old - decay * old;
-      const float m = a.beta1 * first[i] + a.rest1 * g;
-      const float v = a.beta2 * second[i] + (a.rest2 * g) * g;
-      first[i] = m;
-      second[i] = v;
-      value[i] = w - rate * (m / (sqrtf(v) / root2 + a.eps));
-    }
+    each_of(s.first, s.count, wide, [&](auto size, int64_t i) {
+      constexpr int V = decltype(size)::value;
+      float w[V], g[V], m[V], q[V];
+      load_row<V>(value, i, w);
+      load_row<V>(grad, i, g);
+      load_row<V>(first, i, m);
+      load_row<V>(second, i, q);
+      for (int v = 0; v < V; v++) {
+        g[v] = g[v] * scale;
+        w[v] = w[v] - decay * w[v];
+        m[v] = a.beta1 * m[v] + a.rest1 * g[v];
+        q[v] = a.beta2 * q[v] + (a.rest2 * g[v]) * g[v];
+        w[v] = w[v] - rate * (m[v] / (sqrtf(q[v]) / root2 + a.eps));
+      }
+      store_row<V>(first, i, m);
+      store_row<V>(second, i, q);
+      store_row<V>(value, i, w);
+    });
   }
 }
 
+// V elements at a time, then the rest one by one.
+template <int V>
 __global__ void moving_average(int64_t n, const float *weight, const float *control, float *average,
                                const float *value) {
   if (control[2] == 0) return;
   const float w = *weight, rest = 1 - w;
-  for (int64_t i = first_index(); i < n; i += index_stride()) {
-    const float a = average[i], x = value[i];
-    average[i] = w < 0.5f ? a + w * (x - a) : x - (x - a) * rest;
+  const auto moved = [=](float a, float x) { return w < 0.5f ? a + w * (x - a) : x - (x - a) * rest; };
+  float a[V], x[V];
+  for (int64_t i = first_index(); i < n / V; i += index_stride()) {
+    load_row<V>(average, i * V, a);
+    load_row<V>(value, i * V, x);
+    for (int v = 0; v < V; v++) a[v] = moved(a[v], x[v]);
+    store_row<V>(average, i * V, a);
   }
+  for (int64_t i = n / V * V + first_index(); i < n; i += index_stride()) average[i] = moved(average[i], value[i]);
 }
 
 } // namespace
@@ -137,8 +192,9 @@ std::unique_ptr<Kernel> make_sum_squares(const Request &request) {
   want_f32(k.in[0]);
   const int64_t n = k.in[0].dims[0], chunks = k.out[0].dims[0];
   return launcher(k, [=](const Args &x) {
-    launch(sum_squares, over(chunks * 32), x.queue, n, chunk, chunks, static_cast<const float *>(x.in[0]),
-           static_cast<double *>(x.out[0]));
+    const bool wide = chunk % 4 == 0 && aligned({x.in[0]});
+    launch(wide ? sum_squares<4> : sum_squares<1>, Grid{wide ? (chunks + 3) / 4 : chunks, 1, 1, 32}, x.queue, n, chunk,
+           static_cast<const float *>(x.in[0]), static_cast<double *>(x.out[0]));
   });
 }
 
@@ -150,7 +206,7 @@ std::unique_ptr<Kernel> make_grad_control(const Request &request) {
   want_f32(k.in[1]);
   const int64_t n = k.in[0].dims[0];
   return launcher(k, [=](const Args &x) {
-    launch(grad_control, Grid{1, 1, 1, 32}, x.queue, n, max_norm, static_cast<const double *>(x.in[0]),
+    launch(grad_control, Grid{1}, x.queue, n, max_norm, static_cast<const double *>(x.in[0]),
            static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]));
   });
 }
@@ -162,9 +218,11 @@ std::unique_ptr<Kernel> make_sgd(const Request &request) {
                                : (p.nesterov ? sgd<false, true> : sgd<false, false>);
   const Optimizer o = optimizer(request);
   return launcher(o.specs, [=, pieces = o.pieces, table = o.table](const Args &x) {
-    launch(kernel, Grid{pieces < 65535 ? pieces : 65535}, x.queue, pieces, table.as<Piece>(), momentum,
-           static_cast<const float *>(x.in[0]), static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]),
-           static_cast<const float *>(x.in[3]), momentum != 0 ? static_cast<float *>(x.out[1]) : nullptr);
+    float *moment = momentum != 0 ? static_cast<float *>(x.out[1]) : nullptr;
+    launch(kernel, Grid{pieces < 65535 ? pieces : 65535}, x.queue, pieces, table.as<Piece>(),
+           aligned({x.out[0], x.in[3], moment}), momentum, static_cast<const float *>(x.in[0]),
+           static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]), static_cast<const float *>(x.in[3]),
+           moment);
   });
 }
 
@@ -173,9 +231,10 @@ std::unique_ptr<Kernel> make_adamw(const Request &request) {
   const Adam a{p.beta1, 1 - p.beta1, p.beta2, 1 - p.beta2, p.eps};
   const Optimizer o = optimizer(request);
   return launcher(o.specs, [=, pieces = o.pieces, table = o.table](const Args &x) {
-    launch(adamw, Grid{pieces < 65535 ? pieces : 65535}, x.queue, pieces, table.as<Piece>(), a,
-           static_cast<const float *>(x.in[0]), static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]),
-           static_cast<const float *>(x.in[3]), static_cast<float *>(x.out[1]), static_cast<float *>(x.out[2]));
+    launch(adamw, Grid{pieces < 65535 ? pieces : 65535}, x.queue, pieces, table.as<Piece>(),
+           aligned({x.out[0], x.in[3], x.out[1], x.out[2]}), a, static_cast<const float *>(x.in[0]),
+           static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]), static_cast<const float *>(x.in[3]),
+           static_cast<float *>(x.out[1]), static_cast<float *>(x.out[2]));
   });
 }
 
@@ -185,8 +244,10 @@ std::unique_ptr<Kernel> make_moving_average(const Request &request) {
   for (const ht_spec &s : k.in) want_f32(s);
   const int64_t n = k.in[2].dims[0];
   return launcher(k, [n](const Args &x) {
-    launch(moving_average, over(n), x.queue, n, static_cast<const float *>(x.in[0]),
-           static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]), static_cast<const float *>(x.in[3]));
+    const bool wide = aligned({x.out[0], x.in[3]});
+    launch(wide ? moving_average<4> : moving_average<1>, over(wide ? n / 4 + 1 : n), x.queue, n,
+           static_cast<const float *>(x.in[0]), static_cast<const float *>(x.in[1]), static_cast<float *>(x.out[0]),
+           static_cast<const float *>(x.in[3]));
   });
 }
 

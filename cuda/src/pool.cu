@@ -2,7 +2,7 @@
 //
 // Gradients are gathered: a thread sums what the windows over its pixel send it, in the order of the windows, and writes it once:
 // no atomics, the same bits every time. argmax holds the number of the winning tap in its window, 2 bytes each, in dst's order. A thread
-// of max pooling takes 16 bytes of channels where they come so.
+// takes 16 bytes of channels where they come so.
 #include "gpu.h"
 #include "ops.h"
 
@@ -35,8 +35,10 @@ struct Pool {
     if (!nhwc) ic = i % pieces * V, i /= pieces;
     in = i;
   }
-  // Whether a thread can take the channels of a pack.
-  template <class T> bool packs() const { return nhwc && c % Pack<T>::size == 0; }
+  // Whether a thread can take the channels of a pack of images at these addresses.
+  template <class T> bool packs(std::initializer_list<const void *> addresses) const {
+    return nhwc && c % Pack<T>::size == 0 && aligned(addresses);
+  }
   __device__ bool inside(int y, int x) const { return y >= 0 && y < h && x >= 0 && x < w; }
   // What the sum of window (oy, ox) is divided by; a window wholly in the padding has the mean 0.
   __device__ float count(int oy, int ox) const {
@@ -112,50 +114,65 @@ template <class T, int V> __global__ void max_pool_diff(Pool p, const T *diff_ds
   }
 }
 
-template <class T> __global__ void avg_pool(Pool p, const T *src, T *dst) {
-  for (int64_t i = first_index(); i < p.n * p.c * p.oh * p.ow; i += index_stride()) {
+template <class T, int V> __global__ void avg_pool(Pool p, const T *src, T *dst) {
+  for (int64_t i = first_index(); i < p.n * p.c / V * p.oh * p.ow; i += index_stride()) {
     int64_t n, c;
     int oy, ox;
-    p.split<1>(i, p.oh, p.ow, n, c, oy, ox);
-    float sum = 0;
+    p.split<V>(i, p.oh, p.ow, n, c, oy, ox);
+    float sum[V] = {}, value[V];
     for (int ky = 0; ky < p.kh; ky++)
       for (int kx = 0; kx < p.kw; kx++) {
         const int y = oy * p.sy - p.py + ky * p.dy, x = ox * p.sx - p.px + kx * p.dx;
-        if (p.inside(y, x)) sum += load(src + p.at(n, c, y, x, p.h, p.w));
+        if (!p.inside(y, x)) continue;
+        load_row<V>(src, p.at(n, c, y, x, p.h, p.w), value);
+        for (int v = 0; v < V; v++) sum[v] += value[v];
       }
-    store(dst + i, sum / p.count(oy, ox));
+    const float count = p.count(oy, ox);
+    for (int v = 0; v < V; v++) sum[v] /= count;
+    store_row<V>(dst, i * V, sum);
   }
 }
 
-template <class T> __global__ void avg_pool_diff(Pool p, const T *diff_dst, T *diff_src) {
-  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
+template <class T, int V> __global__ void avg_pool_diff(Pool p, const T *diff_dst, T *diff_src) {
+  for (int64_t i = first_index(); i < p.n * p.c / V * p.h * p.w; i += index_stride()) {
     int64_t n, c;
     int y, x;
-    p.split<1>(i, p.h, p.w, n, c, y, x);
-    float sum = 0;
-    each_window(p, n, c, y, x, [&](int64_t at, int oy, int ox, int) { sum += load(diff_dst + at) / p.count(oy, ox); });
-    store(diff_src + i, sum);
+    p.split<V>(i, p.h, p.w, n, c, y, x);
+    float sum[V] = {}, value[V];
+    each_window(p, n, c, y, x, [&](int64_t at, int oy, int ox, int) {
+      const float count = p.count(oy, ox);
+      load_row<V>(diff_dst, at, value);
+      for (int v = 0; v < V; v++) sum[v] += value[v] / count;
+    });
+    store_row<V>(diff_src, i * V, sum);
   }
 }
 
-// A thread an image and channel: neighbours take neighbouring channels.
-template <class T> __global__ void global_avg(Pool p, const T *src, T *dst) {
-  const int64_t pixels = p.h * p.w;
-  for (int64_t i = first_index(); i < p.n * p.c; i += index_stride()) {
-    const T *from = p.nhwc ? src + i / p.c * pixels * p.c + i % p.c : src + i * pixels;
-    float sum = 0;
-    for (int64_t pixel = 0; pixel < pixels; pixel++) sum += load(from + pixel * (p.nhwc ? p.c : 1));
-    store(dst + i, sum / static_cast<float>(pixels));
+// A thread takes the pixels of an image one behind the other: neighbours take neighbouring channels.
+template <class T, int V> __global__ void global_avg(Pool p, const T *src, T *dst) {
+  const int64_t pixels = p.h * p.w, pieces = p.c / V, step = p.nhwc ? p.c : 1;
+  for (int64_t i = first_index(); i < p.n * pieces; i += index_stride()) {
+    const int64_t first = p.nhwc ? i / pieces * pixels * p.c + i % pieces * V : i * pixels;
+    float sum[V] = {}, value[V];
+    for (int64_t pixel = 0; pixel < pixels; pixel++) {
+      load_row<V>(src, first + pixel * step, value);
+      for (int v = 0; v < V; v++) sum[v] += value[v];
+    }
+    for (int v = 0; v < V; v++) sum[v] /= static_cast<float>(pixels);
+    store_row<V>(dst, i * V, sum);
   }
 }
 
-template <class T> __global__ void global_avg_diff(Pool p, const T *diff_dst, T *diff_src) {
+template <class T, int V> __global__ void global_avg_diff(Pool p, const T *diff_dst, T *diff_src) {
   const float pixels = static_cast<float>(p.h * p.w);
-  for (int64_t i = first_index(); i < p.n * p.c * p.h * p.w; i += index_stride()) {
+  for (int64_t i = first_index(); i < p.n * p.c / V * p.h * p.w; i += index_stride()) {
     int64_t n, c;
     int y, x;
-    p.split<1>(i, p.h, p.w, n, c, y, x);
-    store(diff_src + i, load(diff_dst + n * p.c + c) / pixels);
+    p.split<V>(i, p.h, p.w, n, c, y, x);
+    float diff[V];
+    load_row<V>(diff_dst, n * p.c + c, diff);
+    for (int v = 0; v < V; v++) diff[v] /= pixels;
+    store_row<V>(diff_src, i * V, diff);
   }
 }
 
@@ -173,6 +190,15 @@ Pool pool_of(const Request &request, const ht_spec &src, const ht_spec &dst) {
   p.count_padding = q.count_padding != 0;
   if (int64_t{p.kh} * p.kw > 32767) throw Unsupported("windows of more than 32767 pixels");
   return p;
+}
+
+// Launches the kernel that takes n elements of an image of T, by packs where it can.
+template <class T>
+void launch_wide(const Pool &p, int64_t n, const Args &x, void (*packs)(Pool, const T *, T *),
+                 void (*each)(Pool, const T *, T *)) {
+  const bool wide = p.packs<T>({x.in[0], x.out[0]});
+  launch(wide ? packs : each, over(wide ? n / Pack<T>::size : n), x.queue, p, static_cast<const T *>(x.in[0]),
+         static_cast<T *>(x.out[0]));
 }
 
 Specced given(const Request &request) {
@@ -198,7 +224,7 @@ std::unique_ptr<Kernel> make_max_pool2d(const Request &request) {
     return launcher(k, [p, train](const Args &x) {
       int16_t *const argmax = train ? static_cast<int16_t *>(x.out[1]) : nullptr;
       constexpr int most = Pack<T>::size;
-      const bool wide = p.packs<T>() && aligned({x.in[0], x.out[0], argmax});
+      const bool wide = p.packs<T>({x.in[0], x.out[0], argmax});
       launch(wide ? max_pool<T, most> : max_pool<T, 1>, over(p.n * p.c * p.oh * p.ow / (wide ? most : 1)), x.queue, p,
              static_cast<const T *>(x.in[0]), static_cast<T *>(x.out[0]), argmax);
     });
@@ -214,7 +240,7 @@ std::unique_ptr<Kernel> make_max_pool2d_diff(const Request &request) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {
       constexpr int most = Pack<T>::size;
-      const bool wide = p.packs<T>() && aligned({x.in[0], x.in[1], x.out[0]});
+      const bool wide = p.packs<T>({x.in[0], x.in[1], x.out[0]});
       launch(wide ? max_pool_diff<T, most> : max_pool_diff<T, 1>, over(p.n * p.c * p.h * p.w / (wide ? most : 1)),
              x.queue, p, static_cast<const T *>(x.in[0]), static_cast<const int16_t *>(x.in[1]),
              static_cast<T *>(x.out[0]));
@@ -229,8 +255,7 @@ std::unique_ptr<Kernel> make_avg_pool2d(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {
-      launch(avg_pool<T>, over(p.n * p.c * p.oh * p.ow), x.queue, p, static_cast<const T *>(x.in[0]),
-             static_cast<T *>(x.out[0]));
+      launch_wide<T>(p, p.n * p.c * p.oh * p.ow, x, avg_pool<T, Pack<T>::size>, avg_pool<T, 1>);
     });
   });
 }
@@ -242,8 +267,7 @@ std::unique_ptr<Kernel> make_avg_pool2d_diff(const Request &request) {
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {
-      launch(avg_pool_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
-             static_cast<T *>(x.out[0]));
+      launch_wide<T>(p, p.n * p.c * p.h * p.w, x, avg_pool_diff<T, Pack<T>::size>, avg_pool_diff<T, 1>);
     });
   });
 }
@@ -256,9 +280,8 @@ std::unique_ptr<Kernel> make_global_avg_pool(const Request &request) {
   k.out[0] = with_layout(k.out[0], HT_LAYOUT_PLAIN);
   return with_float(k.in[0], [&](auto type) {
     using T = decltype(type);
-    return launcher(k, [p](const Args &x) {
-      launch(global_avg<T>, over(p.n * p.c), x.queue, p, static_cast<const T *>(x.in[0]), static_cast<T *>(x.out[0]));
-    });
+    return launcher(
+        k, [p](const Args &x) { launch_wide<T>(p, p.n * p.c, x, global_avg<T, Pack<T>::size>, global_avg<T, 1>); });
   });
 }
 
@@ -271,8 +294,7 @@ std::unique_ptr<Kernel> make_global_avg_pool_diff(const Request &request) {
   return with_float(k.out[0], [&](auto type) {
     using T = decltype(type);
     return launcher(k, [p](const Args &x) {
-      launch(global_avg_diff<T>, over(p.n * p.c * p.h * p.w), x.queue, p, static_cast<const T *>(x.in[0]),
-             static_cast<T *>(x.out[0]));
+      launch_wide<T>(p, p.n * p.c * p.h * p.w, x, global_avg_diff<T, Pack<T>::size>, global_avg_diff<T, 1>);
     });
   });
 }

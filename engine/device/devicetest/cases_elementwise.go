@@ -50,7 +50,7 @@ func elementwiseCases() []valueCase {
 	}
 	cases = append(cases, valueCase{name: "relu diff at zero", inputs: []input{floats(symmetric, 9), floats(Integers(-1, 1), 9)},
 		run: one(device.UnaryDiff{Func: device.ReLU}), tolerance: exact})
-	return append(cases, binaryCases()...)
+	return append(append(cases, imageDropoutCases()...), binaryCases()...)
 }
 
 func fillCases(shape tensor.Shape) []valueCase {
@@ -75,6 +75,20 @@ func dropoutCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
+// imageDropoutCases: images lie as a pooling left them, positions count in (C, H, W) all the same. A pooling of single pixels changes nothing.
+func imageDropoutCases() []valueCase {
+	var cases []valueCase
+	pool := device.AvgPool2D{Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Kernel: [2]int{1, 1}}
+	for _, s := range []tensor.Shape{{2, 16, 4, 4}, {3, 24, 2, 6}, {2, 8, 3, 5}, {1, 3, 4, 8}} {
+		cases = append(cases, valueCase{name: fmt.Sprintf("dropout behind a pooling %v", s), tolerance: exact,
+			inputs: []input{floats(Uniform(1, 2), s...), fixedType(tensor.I64, Uniform(0, 1<<40), s[0]), fixedType(tensor.U32, Uniform(0, 1<<32), 2)},
+			run: func(r *Runner, in []Operand) []Operand {
+				return r.Do(device.Dropout{P: 0.5, Stream: 7}, r.Do(pool, in[0])[0], in[1], in[2])
+			}})
+	}
+	return cases
+}
+
 func binaryCases() []valueCase {
 	operands := [][2]tensor.Shape{
 		{{7}, {7}},
@@ -85,6 +99,8 @@ func binaryCases() []valueCase {
 		{{2, 17, 3, 5}, {1, 17, 1, 1}},
 		{{2, 17, 3, 5}, {2, 1, 3, 1}},
 		{{2, 3, 5}, {}},
+		{{3, 16}, {16}},
+		{{3, 16}, {3, 1}},
 		{{2, 16, 4, 4}, {1}},
 		{{1, 3, 1, 1}, {1, 3, 1, 1}},
 	}
