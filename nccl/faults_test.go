@@ -59,20 +59,47 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 	}
 }
 
+// TestSharedGPUIsAllowedWhereAsked: by NCCL itself, from the version on that can. Before that ranks of one process cannot share one, since a process is one
+// host to NCCL; those of several processes do in cmd/hetero-train.
 func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
-	t.Setenv("NCCL_HOSTID", "") // set by joining, taken back after the test
-	r := prepare(conformance.Go(t), shim(t), 2, 0)
-	for rank := range r.config {
-		r.config[rank].Device, r.config[rank].ShareGPU = r.devs[0], true
+	for version, want := range map[Version]error{MultiRankGPU: nil, 22809: errors.New("Duplicate GPU")} {
+		t.Run(version.String(), func(t *testing.T) {
+			lib := shim(t)
+			if !apart(t, fmt.Sprintf("version=%d", version)) {
+				return
+			}
+			r := prepare(conformance.Go(t), lib, 2, 0)
+			for rank := range r.config {
+				r.config[rank].Device, r.config[rank].ShareGPU = r.devs[0], true
+			}
+			comms := r.joined(conformance.Go(t))
+			for rank, err := range sums(t, r, comms, 3) {
+				if (err == nil) != (want == nil) || want != nil && !strings.Contains(errors.Join(err, comms[1-rank].Err()).Error(), want.Error()) {
+					t.Errorf("rank %d: got %v, want %v", rank, err, want)
+				}
+			}
+			for _, c := range comms {
+				if err := c.Close(); err != nil && want == nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
-	for _, c := range r.joined(conformance.Go(t)) {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+}
+
+// apart runs a test again in a process of its own, since a process opens NCCL once, with the fake told what to do: there it answers true.
+func apart(t *testing.T, fault string) bool {
+	t.Helper()
+	if os.Getenv(faults) != "" {
+		return os.Getenv(faults) == fault
 	}
-	if got := os.Getenv("NCCL_HOSTID"); !strings.HasSuffix(got, "-0") && !strings.HasSuffix(got, "-1") {
-		t.Errorf("NCCL_HOSTID: got %q, want one of each rank's own", got)
+	cmd := exec.Command(os.Args[0], "-test.run=^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd.Env = append(os.Environ(), faults+"="+fault)
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Fatalf("%v\n%s", err, out)
 	}
+	return false
 }
 
 func TestJoiningEnds(t *testing.T) {
@@ -242,12 +269,7 @@ func TestGPUMemoryGoesThroughNCCL(t *testing.T) {
 // TestOldNCCLIsRefused: in a process of its own, since a process opens NCCL once.
 func TestOldNCCLIsRefused(t *testing.T) {
 	lib := shim(t)
-	if os.Getenv(faults) == "" {
-		cmd := exec.Command(os.Args[0], "-test.run=^TestOldNCCLIsRefused$", "-test.v")
-		cmd.Env = append(os.Environ(), faults+"=version=21703")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !apart(t, "version=21703") {
 		return
 	}
 	r := prepare(conformance.Go(t), lib, 1, 0)

@@ -6,6 +6,7 @@
 #pragma once
 
 #define HETERO_CUDA_SHIM 1
+#define CUDART_VERSION 13000
 
 #include <math.h>
 
@@ -35,6 +36,7 @@ constexpr int64_t kLaunch = 1000; // ns that a launch, copy or memset pretends t
 void barrier();
 // Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
 uint64_t exchange(uint64_t value, unsigned lane);
+int chosen_gpu(); // of this thread, in its machine
 unsigned lane();
 
 template <class T> T shuffle(T value, unsigned from) {
@@ -78,6 +80,8 @@ constexpr unsigned cudaEnableDefault = 0;
 
 // What fakes of libraries see of a stream.
 struct shimStream {
+  explicit shimStream(int gpu) : gpu(gpu) {}
+  const int gpu; // in its machine, whichever of them the process sees
   // Does work when it is its turn; it pretends to take ns.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
 

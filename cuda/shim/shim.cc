@@ -192,6 +192,8 @@ int setting(const char *name, int otherwise) {
 // Of a GPU. The system keeps a part to itself.
 size_t memory() { return static_cast<size_t>(setting("HETERO_SHIM_MEMORY_KIB", 2 << 20)) << 10; }
 
+thread_local int chosen = 0; // by cudaSetDevice
+
 // A GPU that this process sees: a card, or a slice of one.
 struct Visible {
   int card, slice;
@@ -240,8 +242,12 @@ cudaError_t cudaGetDeviceCount(int *n) {
   *n = static_cast<int>(visible().size());
   return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
-cudaError_t cudaSetDevice(int) { return cudaSuccess; }
-cudaError_t cudaGetDevice(int *d) { return *d = 0, cudaSuccess; }
+int shim::chosen_gpu() { return visible()[size_t(chosen)].card; }
+cudaError_t cudaSetDevice(int d) {
+  if (d < 0 || size_t(d) >= visible().size()) return cudaErrorInvalidValue;
+  return chosen = d, cudaSuccess;
+}
+cudaError_t cudaGetDevice(int *d) { return *d = chosen, cudaSuccess; }
 cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int i) {
   std::snprintf(text, size_t(size), "0000:%02x:00.0", visible()[size_t(i)].card + 1);
   return cudaSuccess;

@@ -68,6 +68,7 @@ struct shimGraph {
 namespace {
 
 struct Stream final : shimStream {
+  Stream() : shimStream(shim::chosen_gpu()) {}
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> work; // the first is under way

@@ -8,7 +8,7 @@ set(nccl_includes "${PROJECT_SOURCE_DIR}/nccl" "${PROJECT_SOURCE_DIR}/nccl/src" 
   "${PROJECT_SOURCE_DIR}/engine/device/native/src")
 set(nccl_shims "${PROJECT_SOURCE_DIR}/nccl/shim" "${PROJECT_SOURCE_DIR}/cuda/shim")
 
-add_library(hetero_nccl_fake SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/nccl/shim/fake.cc")
+add_library(hetero_nccl_fake SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/nccl/shim/fake.cc" "${PROJECT_SOURCE_DIR}/nccl/shim/board.cc")
 target_include_directories(hetero_nccl_fake PRIVATE ${nccl_shims})
 set_target_properties(hetero_nccl_fake PROPERTIES OUTPUT_NAME nccl_fake SUFFIX ".so.2" NO_SONAME ON LINK_OPTIONS "${fake_link_options}")
 add_library(hetero_nccl_shim SHARED EXCLUDE_FROM_ALL ${nccl_sources} "${PROJECT_SOURCE_DIR}/cuda/shim/shim.cc" "${PROJECT_SOURCE_DIR}/cuda/shim/streams.cc")
