@@ -29,11 +29,12 @@ typedef enum hetero_nccl_kind {
 
 typedef enum hetero_nccl_status {
   HETERO_NCCL_OK = 0,
-  HETERO_NCCL_FAILED,  /* NCCL or CUDA says why */
+  HETERO_NCCL_FAILED,  /* NCCL says why */
   HETERO_NCCL_PEER,    /* NCCL says that another rank is gone, or the network is */
   HETERO_NCCL_TIMEOUT, /* the time is over */
   HETERO_NCCL_STOPPED, /* stop was called */
   HETERO_NCCL_UNAVAILABLE,
+  HETERO_NCCL_DEVICE, /* the GPU has failed, CUDA says how */
 } hetero_nccl_status;
 
 typedef struct hetero_nccl_facts {

@@ -111,6 +111,7 @@ const (
 	peerGone  status = C.HETERO_NCCL_PEER
 	timedOut  status = C.HETERO_NCCL_TIMEOUT
 	stopped   status = C.HETERO_NCCL_STOPPED
+	lostGPU   status = C.HETERO_NCCL_DEVICE
 )
 
 // connect joins the other ranks.

@@ -15,6 +15,15 @@ const LibraryName = "libhetero_nccl.so"
 // ErrUnusable: these ranks cannot have an NCCL communicator. The text says why and what to do.
 var ErrUnusable = errors.New("nccl cannot be used by these ranks")
 
+// Error is what NCCL failed with on this rank, in an operation that all ranks had agreed on.
+type Error struct {
+	Rank int
+	Op   string // as collective.Describe says it
+	Why  string // in NCCL's words
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("nccl: rank %d: %s: %s", e.Rank, e.Op, e.Why) }
+
 // Config describes a group as one of its ranks sees it.
 type Config struct {
 	// Control is a communicator of the host for the same ranks, which belongs to the NCCL communicator from then on, also where Connect

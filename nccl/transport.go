@@ -10,6 +10,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
+	"github.com/hetero-train/hetero-train/engine/device"
 )
 
 const (
@@ -131,7 +132,10 @@ func (t *transport) run(s *slot) error {
 			return err // what stopped it
 		}
 	}
-	why := fmt.Errorf("nccl: rank %d: %s: %s", t.control.Rank(), collective.Describe(s.op), t.end.why())
+	if result == lostGPU {
+		return fmt.Errorf("nccl: rank %d: %s: %w: %s", t.control.Rank(), collective.Describe(s.op), device.ErrDevice, t.end.why())
+	}
+	why := &Error{Rank: t.control.Rank(), Op: collective.Describe(s.op), Why: t.end.why()}
 	for begin := time.Now(); result == peerGone && time.Since(begin) < afterwards; time.Sleep(queue.LookEvery / 4) {
 		if err := t.control.Err(); err != nil {
 			return t.translate(err)

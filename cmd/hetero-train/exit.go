@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/weights"
+	"github.com/hetero-train/hetero-train/nccl"
 )
 
 // Exit codes. Scripts and schedulers rely on them.
@@ -161,7 +162,7 @@ func classify(ctx context.Context, err error) error {
 		return withCode(folderCode(err), err)
 	case is(new(*gradsync.DifferenceError)), is(new(*rendezvous.DisagreeError)), is(new(*rendezvous.DuplicateError)), is(new(*rendezvous.ListenError)), errors.Is(err, rendezvous.ErrToken), errors.Is(err, shm.ErrUnavailable):
 		return withCode(exitUsage, err)
-	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*gradsync.ReplicaError)),
+	case is(new(*collective.PeerError)), is(new(*collective.TimeoutError)), is(new(*collective.MismatchError)), is(new(*nccl.Error)), is(new(*gradsync.ReplicaError)),
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted):
 		return withCode(exitCommunication, err)
 	case is(new(*train.MemoryError)):

@@ -45,7 +45,7 @@ template <class F> int32_t guarded(char *error, F f) noexcept {
   } catch (const hetero::Unavailable &e) {
     return say(error, HETERO_NCCL_UNAVAILABLE, e.what());
   } catch (const std::exception &e) {
-    return say(error, HETERO_NCCL_FAILED, e.what());
+    return say(error, HETERO_NCCL_DEVICE, e.what());
   } catch (...) {
     return say(error, HETERO_NCCL_FAILED, "an exception of an unknown type");
   }

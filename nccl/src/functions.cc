@@ -20,7 +20,7 @@ Functions opened() {
   if (r != ncclSuccess) throw Unavailable("nccl: " + f.library.path() + ": ncclGetVersion: " + f.GetErrorString(r));
   if (f.version < kOldest)
     throw Unavailable("nccl: " + f.library.path() + " is NCCL " + version_text(f.version) + ", want " +
-                      version_text(kOldest) + " or later: pip install nvidia-nccl-cu13");
+                      version_text(kOldest) + " or later: pip install " + f.library.package());
   return f;
 }
 

@@ -15,7 +15,7 @@
 namespace hetero {
 
 struct Functions {
-  Library library{{"NCCL", "libnccl" HETERO_CUDA_LIBRARIES ".so.2", "nvidia-nccl-cu13"}};
+  Library library{{"NCCL", "libnccl" HETERO_CUDA_LIBRARIES ".so.2", "nvidia-nccl", false}};
 #define HETERO_NCCL(name) decltype(&nccl##name) name = library.function<decltype(&nccl##name)>("nccl" #name)
   HETERO_NCCL(GetVersion);
   HETERO_NCCL(GetUniqueId);
