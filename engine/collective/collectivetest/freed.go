@@ -19,7 +19,7 @@ const (
 
 // checkFreeAfterAbort: when Sync has returned, also with an error, buffers are the caller's again: nobody writes what
 // was under way into them.
-func checkFreeAfterAbort(t conformance.T, open Opener) {
+func checkFreeAfterAbort(t conformance.T, s suite) {
 	conformance.Long(t)
 	const size = 3
 	for _, c := range []struct {
@@ -36,7 +36,7 @@ func checkFreeAfterAbort(t conformance.T, open Opener) {
 	} {
 		for _, part := range []time.Duration{3, 2} { // of the time that one takes
 			t.Run(fmt.Sprintf("%s, 1/%d done", c.name, part), func(t conformance.T) {
-				r := newRig(t, open, size, 0)
+				r := newRig(t, s, size, 0)
 				ops := make([]collective.Op, size)
 				for rank := range ops {
 					ops[rank] = c.op(r, rank)

@@ -18,19 +18,19 @@ import (
 )
 
 var orderChecks = []check{
-	{"a barrier holds everybody until the last has come", checkBarrier},
-	{"an operation waits for its After and completes its Done", checkEvents},
-	{"a program's bucket is reduced between two of its launches", checkProgram},
-	{"many operations of ranks of unequal speed", checkUnequalSpeed},
-	{"enqueue does not wait for the others", checkEnqueueReturns},
-	{"sync ends with its context", checkSyncContext},
-	{"wrong operations are refused and leave no trace", checkRefused},
-	{"progress is told", checkProgress},
-	{"steady state allocates nothing", checkAllocations},
+	{"a barrier holds everybody until the last has come", checkBarrier, false},
+	{"an operation waits for its After and completes its Done", checkEvents, false},
+	{"a program's bucket is reduced between two of its launches", checkProgram, false},
+	{"many operations of ranks of unequal speed", checkUnequalSpeed, false},
+	{"enqueue does not wait for the others", checkEnqueueReturns, false},
+	{"sync ends with its context", checkSyncContext, false},
+	{"wrong operations are refused and leave no trace", checkRefused, false},
+	{"progress is told", checkProgress, false},
+	{"steady state allocates nothing", checkAllocations, true},
 }
 
-func checkBarrier(t conformance.T, open Opener) {
-	forSizes(t, open, func(t conformance.T, r *rig) {
+func checkBarrier(t conformance.T, s suite) {
+	forSizes(t, s, func(t conformance.T, r *rig) {
 		var entered atomic.Int64
 		for round := range int64(10) {
 			r.each(func(rank int) {
@@ -53,10 +53,10 @@ func checkBarrier(t conformance.T, open Opener) {
 	})
 }
 
-func checkEvents(t conformance.T, open Opener) {
-	r := newRig(t, open, 3, 0)
+func checkEvents(t conformance.T, s suite) {
+	r := newRig(t, s, 3, 0)
 	const n = 1000
-	in := randoms(3, tensor.F32, n, r.size)
+	in := r.summands(3, tensor.F32, n)
 	want := r.oracle(tensor.F32, collective.Sum, in)
 	r.each(func(rank int) {
 		ready, done := r.event(rank), r.event(rank)
@@ -93,8 +93,8 @@ func checkEvents(t conformance.T, open Opener) {
 }
 
 // checkProgram plays a training step: a program writes a gradient, announces it, waits for the reduced one and uses it.
-func checkProgram(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkProgram(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	r.each(func(rank int) {
 		dev := r.devs[rank]
 		spec := device.Spec(tensor.F32, 4)
@@ -147,11 +147,11 @@ func values(v ...float32) []byte {
 }
 
 // checkUnequalSpeed runs the same list of operations twice with other delays: same values, same bits.
-func checkUnequalSpeed(t conformance.T, open Opener) {
+func checkUnequalSpeed(t conformance.T, s suite) {
 	const size, steps = 4, 60
 	var first [][]byte
 	for run := range uint64(2) {
-		r := newRig(t, open, size, 0)
+		r := newRig(t, s, size, 0)
 		results := make([][]byte, size)
 		r.each(func(rank int) {
 			list := rand.New(rand.NewPCG(1, 1)) // the same on all ranks and in both runs
@@ -212,8 +212,8 @@ func (r *rig) mixed(rank int, list, data *rand.Rand) (collective.Op, device.Regi
 	return collective.AllReduce{Name: "reduce", Buffer: m, DType: dt, Reduce: reductions[list.IntN(len(reductions))]}, m
 }
 
-func checkEnqueueReturns(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkEnqueueReturns(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	start := time.Now()
 	for i := range 500 {
 		r.enqueue(0, r.sum(0, fmt.Sprint(i)))
@@ -231,8 +231,8 @@ func checkEnqueueReturns(t conformance.T, open Opener) {
 	})
 }
 
-func checkSyncContext(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkSyncContext(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	r.enqueue(0, r.sum(0, "alone"))
 	ctx, cancel := context.WithTimeout(context.Background(), moment)
 	defer cancel()
@@ -247,8 +247,8 @@ func checkSyncContext(t conformance.T, open Opener) {
 	})
 }
 
-func checkRefused(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkRefused(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	m := r.memory(0, make([]byte, 64))
 	part := func(offset, bytes int64) device.Region {
 		return device.Region{Buffer: m.Buffer, Offset: offset, Bytes: bytes}
@@ -280,8 +280,8 @@ func checkRefused(t conformance.T, open Opener) {
 	r.do(func(rank int) collective.Op { return r.sum(rank, "after the mistakes") })
 }
 
-func checkProgress(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkProgress(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "first") })
 	r.enqueue(0, r.sum(0, "second"))
 	// positions asks every rank for its own, progress one rank for all, where it knows.
@@ -315,8 +315,8 @@ func checkProgress(t conformance.T, open Opener) {
 	})
 }
 
-func checkAllocations(t conformance.T, open Opener) {
-	r := newRig(t, open, 2, 0)
+func checkAllocations(t conformance.T, s suite) {
+	r := newRig(t, s, 2, 0)
 	after, done := make([]flag, r.size), make([]flag, r.size)
 	ops := make([][]collective.Op, r.size)
 	for rank := range ops {

@@ -31,6 +31,9 @@ type Group struct {
 	Kill func(rank int)
 	// Hosts, where not nil, are ranks whose values are reduced, and rounded, with each other first, and then one host after the other.
 	Hosts [][]int
+	// Unordered groups add real numbers in an order of their own, and may round at every step. They are held to the bits of sums that are the same in
+	// every order, and to what some order can give of others.
+	Unordered bool
 	// Device, where not nil, opens the device of a rank, of which the group carries the memory; Host is that memory as the suite sees it,
 	// nil: as the host does.
 	Device func(rank int) device.Device
@@ -40,8 +43,44 @@ type Group struct {
 // Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.
 type Opener func(t conformance.TB, size int, limit time.Duration) Group
 
+// Options say what is known of an implementation, and how long it may take. Without them it has its ranks in this process and is quick.
+type Options struct {
+	// Sizes of the groups in which every value is checked; nil: 1, 2, 3, 4 and 7. Some checks want up to 4 ranks whatever it says.
+	Sizes []int
+	// Rounds of the checks that look for a race; 0: 20.
+	Rounds int
+	// Slower is how many times longer than a group of the host one may take for what is done within a time-out; 0: once.
+	Slower int
+	// Apart: the ranks are processes of their own, so that nobody sees from here what they allocate and who writes to their memory. Checks of
+	// these are left out.
+	Apart bool
+}
+
+// suite is what checks are run with.
+type suite struct {
+	open Opener
+	Options
+}
+
+// limit is a time-out for an implementation as slow as this.
+func (s suite) limit(quick time.Duration) time.Duration {
+	return quick * time.Duration(max(s.Slower, 1))
+}
+
+// rounds is how often a race is looked for.
+func (s suite) rounds() int {
+	if s.Rounds > 0 {
+		return s.Rounds
+	}
+	return 20
+}
+
 // Run checks an implementation.
-func Run(t conformance.T, open Opener) {
+func Run(t conformance.T, open Opener) { RunWith(t, open, Options{}) }
+
+// RunWith checks one of which something is known.
+func RunWith(t conformance.T, open Opener, o Options) {
+	s := suite{open, o}
 	for _, c := range []struct {
 		name   string
 		checks []check
@@ -52,7 +91,9 @@ func Run(t conformance.T, open Opener) {
 	} {
 		t.Run(c.name, func(t conformance.T) {
 			for _, one := range c.checks {
-				t.Run(one.name, func(t conformance.T) { one.run(t, open) })
+				if !one.near || !s.Apart {
+					t.Run(one.name, func(t conformance.T) { one.run(t, s) })
+				}
 			}
 		})
 	}
@@ -61,7 +102,8 @@ func Run(t conformance.T, open Opener) {
 // check is one promise.
 type check struct {
 	name string
-	run  func(conformance.T, Opener)
+	run  func(conformance.T, suite)
+	near bool // wants the ranks in this process
 }
 
 // rig is a group with memory.
@@ -73,9 +115,9 @@ type rig struct {
 }
 
 // newRig closes its communicators when the test ends: that is an error where they have not failed.
-func newRig(t conformance.T, open Opener, size int, limit time.Duration) *rig {
+func newRig(t conformance.T, s suite, size int, limit time.Duration) *rig {
 	t.Helper()
-	r := &rig{Group: open(t, size, limit), t: t, size: size}
+	r := &rig{Group: s.open(t, size, limit), t: t, size: size}
 	if len(r.Comms) != size {
 		t.Fatalf("got %d communicators, want %d", len(r.Comms), size)
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 var valueChecks = []check{
-	{"all_reduce of every type, reduction and length", checkAllReduce},
-	{"all_reduce of special values", checkSpecials},
-	{"all_reduce of part of a buffer", checkPart},
-	{"large buffers", checkLarge},
-	{"broadcast from every root", checkBroadcast},
-	{"all_gather of unequal parts", checkAllGather},
-	{"reduce_scatter of unequal parts", checkReduceScatter},
+	{"all_reduce of every type, reduction and length", checkAllReduce, false},
+	{"all_reduce of special values", checkSpecials, false},
+	{"all_reduce of part of a buffer", checkPart, false},
+	{"large buffers", checkLarge, false},
+	{"broadcast from every root", checkBroadcast, false},
+	{"all_gather of unequal parts", checkAllGather, false},
+	{"reduce_scatter of unequal parts", checkReduceScatter, false},
 }
 
 var (
-	sizes      = []int{1, 2, 3, 4, 7}
+	allSizes   = []int{1, 2, 3, 4, 7}
 	types      = []tensor.DType{tensor.F32, tensor.BF16, tensor.F64, tensor.I32, tensor.I64, tensor.U8}
 	reductions = []collective.Reduce{collective.Sum, collective.Max, collective.Min}
 	// lengths in elements: none, fewer than ranks, around vectors and cache lines, multiples of nothing.
@@ -123,14 +123,18 @@ func randoms(seed uint64, dt tensor.DType, n, size int) [][]byte {
 	return all
 }
 
-func forSizes(t conformance.T, open Opener, f func(conformance.T, *rig)) {
+func forSizes(t conformance.T, s suite, f func(conformance.T, *rig)) {
+	sizes := s.Sizes
+	if sizes == nil {
+		sizes = allSizes
+	}
 	for _, size := range sizes {
-		t.Run(fmt.Sprintf("%d ranks", size), func(t conformance.T) { f(t, newRig(t, open, size, 0)) })
+		t.Run(fmt.Sprintf("%d ranks", size), func(t conformance.T) { f(t, newRig(t, s, size, 0)) })
 	}
 }
 
-// compareAll runs an all-reduce and wants the same bits on every rank: those of the oracle, where a NaN is a NaN.
-func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
+// reduced is what an all-reduce gives each rank.
+func (r *rig) reduced(dt tensor.DType, f collective.Reduce, in [][]byte) [][]byte {
 	r.t.Helper()
 	out := make([][]byte, r.size)
 	r.do(func(rank int) collective.Op {
@@ -138,6 +142,13 @@ func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 		out[rank] = r.host(m)
 		return collective.AllReduce{Buffer: m, DType: dt, Reduce: f}
 	})
+	return out
+}
+
+// compareAll runs an all-reduce and wants the same bits on every rank: those of the oracle, where a NaN is a NaN.
+func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
+	r.t.Helper()
+	out := r.reduced(dt, f, in)
 	want := r.oracle(dt, f, in)
 	for rank, got := range out {
 		if at := differ(dt, got, want); at >= 0 {
@@ -165,52 +176,44 @@ func differ(dt tensor.DType, got, want []byte) int {
 }
 
 func isNaN(dt tensor.DType, b []byte) bool {
-	switch dt {
-	case tensor.F32:
-		return math.IsNaN(float64(math.Float32frombits(binary.LittleEndian.Uint32(b))))
-	case tensor.BF16:
-		return math.IsNaN(float64(tensor.F32FromBF16(binary.LittleEndian.Uint16(b))))
-	case tensor.F64:
-		return math.IsNaN(math.Float64frombits(binary.LittleEndian.Uint64(b)))
-	}
-	return false
+	return isReal(dt) && math.IsNaN(number(dt, b))
 }
 
-func checkAllReduce(t conformance.T, open Opener) {
-	forSizes(t, open, func(_ conformance.T, r *rig) {
+func checkAllReduce(t conformance.T, s suite) {
+	forSizes(t, s, func(_ conformance.T, r *rig) {
 		for _, dt := range types {
 			for _, f := range reductions {
 				for i, n := range lengths {
-					r.compareAll(dt, f, randoms(uint64(i), dt, n, r.size))
+					r.compareAll(dt, f, r.summands(uint64(i), dt, n))
 				}
+			}
+			if n := lengths[len(lengths)-1]; r.unordered(dt) {
+				r.compareSums(dt, randoms(1, dt, n, r.size))
 			}
 		}
 	})
 }
 
 // checkSpecials: infinities, NaN, denormal numbers, zeros of both signs, sums that overflow.
-func checkSpecials(t conformance.T, open Opener) {
+func checkSpecials(t conformance.T, s suite) {
 	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, -math.MaxFloat32,
 		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 1e-40, 0x1p-126, 1.00390625, 1.01171875, 256}
-	forSizes(t, open, func(_ conformance.T, r *rig) {
+	forSizes(t, s, func(_ conformance.T, r *rig) {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F64} {
 			in := make([][]byte, r.size)
 			stride := 1
 			for rank := range in { // every special meets every other
 				for i := range 1031 {
 					v := special[(i/stride+rank)%len(special)]
-					switch dt {
-					case tensor.F32:
-						in[rank] = binary.LittleEndian.AppendUint32(in[rank], math.Float32bits(float32(v)))
-					case tensor.BF16:
-						in[rank] = binary.LittleEndian.AppendUint16(in[rank], tensor.BF16FromF32(float32(v)))
-					case tensor.F64:
-						in[rank] = binary.LittleEndian.AppendUint64(in[rank], math.Float64bits(v))
-					}
+					in[rank] = appendReal(in[rank], dt, v)
 				}
 				stride = stride*len(special)%1021 + 1
 			}
 			for _, f := range reductions {
+				if f == collective.Sum && r.unordered(dt) {
+					r.compareSums(dt, in)
+					continue
+				}
 				r.compareAll(dt, f, in)
 			}
 		}
@@ -218,11 +221,11 @@ func checkSpecials(t conformance.T, open Opener) {
 }
 
 // checkPart: what lies around the region stays as it is, at any offset that is a multiple of the element.
-func checkPart(t conformance.T, open Opener) {
-	r := newRig(t, open, 3, 0)
+func checkPart(t conformance.T, s suite) {
+	r := newRig(t, s, 3, 0)
 	for _, dt := range types {
 		const n = 1003
-		in := randoms(1, dt, n, r.size)
+		in := r.summands(1, dt, n)
 		for _, first := range []int{1, 3, 500} {
 			last := n - 2
 			from, to := first*int(dt.Size()), last*int(dt.Size())
@@ -251,12 +254,12 @@ func checkPart(t conformance.T, open Opener) {
 }
 
 // checkLarge: larger than any staging memory, by an odd number of elements.
-func checkLarge(t conformance.T, open Opener) {
+func checkLarge(t conformance.T, s suite) {
 	conformance.Long(t)
 	for _, size := range []int{2, 3} {
-		r := newRig(t, open, size, 0)
+		r := newRig(t, s, size, 0)
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
-			r.compareAll(dt, collective.Sum, randoms(9, dt, 700_003, size))
+			r.compareAll(dt, collective.Sum, r.summands(9, dt, 700_003))
 		}
 		counts := make([]int64, size)
 		counts[0], counts[1] = 2<<20+3, 1<<20+1
@@ -265,8 +268,8 @@ func checkLarge(t conformance.T, open Opener) {
 	}
 }
 
-func checkBroadcast(t conformance.T, open Opener) {
-	forSizes(t, open, func(t conformance.T, r *rig) {
+func checkBroadcast(t conformance.T, s suite) {
+	forSizes(t, s, func(t conformance.T, r *rig) {
 		for root := range r.size {
 			for _, n := range lengths {
 				in := randoms(uint64(n), tensor.U8, n, r.size)
@@ -333,7 +336,7 @@ func (r *rig) gather(dt tensor.DType, counts []int64, seed uint64) {
 // scatter runs a reduce-scatter and compares each rank's own part.
 func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, seed uint64) {
 	r.t.Helper()
-	in := randoms(seed, dt, int(total(counts)), r.size)
+	in := r.summands(seed, dt, int(total(counts)))
 	out := make([][]byte, r.size)
 	r.do(func(rank int) collective.Op {
 		m := r.memory(rank, in[rank])
@@ -351,8 +354,8 @@ func (r *rig) scatter(dt tensor.DType, f collective.Reduce, counts []int64, seed
 	}
 }
 
-func checkAllGather(t conformance.T, open Opener) {
-	forSizes(t, open, func(_ conformance.T, r *rig) {
+func checkAllGather(t conformance.T, s suite) {
+	forSizes(t, s, func(_ conformance.T, r *rig) {
 		for _, dt := range append([]tensor.DType{tensor.F16, tensor.U32}, types...) {
 			for i, counts := range partitions(r.size) {
 				r.gather(dt, counts, uint64(i))
@@ -361,8 +364,8 @@ func checkAllGather(t conformance.T, open Opener) {
 	})
 }
 
-func checkReduceScatter(t conformance.T, open Opener) {
-	forSizes(t, open, func(_ conformance.T, r *rig) {
+func checkReduceScatter(t conformance.T, s suite) {
+	forSizes(t, s, func(_ conformance.T, r *rig) {
 		for _, dt := range types {
 			for _, f := range reductions {
 				for i, counts := range partitions(r.size) {

@@ -1,0 +1,125 @@
+package processes
+
+import (
+	"errors"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// bench is the device of a rank, with memory that is used again and again: page-locked memory is slow to get.
+type bench struct {
+	dev device.Device
+	in  device.Stream // to the device
+	out device.Stream // back
+
+	mu    sync.Mutex
+	spare map[int][]*flight // by the logarithm of their bytes
+}
+
+func newBench(dev device.Device) (*bench, error) {
+	in, err := dev.NewStream()
+	if err != nil {
+		return nil, err
+	}
+	out, err := dev.NewStream()
+	return &bench{dev: dev, in: in, out: out, spare: map[int][]*flight{}}, err
+}
+
+// flight is an operation under way: its memory and events.
+type flight struct {
+	bytes     int64
+	gpu, host device.Buffer
+	start     *gate        // what the operation waits for
+	done      device.Event // it is complete
+}
+
+// gate is an event that can fail.
+type gate struct {
+	device.Event
+	failed atomic.Pointer[error]
+}
+
+func (g *gate) fail(err error) { g.failed.Store(&err) }
+
+// WaitHost implements device.Event. A failure is seen by whoever comes to wait after it.
+func (g *gate) WaitHost(limit time.Duration) error {
+	if failed := g.failed.Load(); failed != nil {
+		return *failed
+	}
+	return g.Event.WaitHost(limit)
+}
+
+// class of buffers that hold so many bytes: all have 2 to the power of it, at least 64.
+func class(bytes int64) int { return bits.Len64(uint64(max(bytes, 64) - 1)) }
+
+// prepare makes an operation's memory and events.
+func (b *bench) prepare(o operation) (*flight, error) {
+	c := class(o.Bytes)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.spare[c]); n > 0 {
+		f := b.spare[c][n-1]
+		b.spare[c] = b.spare[c][:n-1]
+		f.bytes = o.Bytes
+		f.start.failed.Store(nil)
+		return f, errors.Join(f.start.Reset(), f.done.Reset())
+	}
+	f := &flight{bytes: o.Bytes, start: new(gate)}
+	var faults [4]error
+	f.gpu, faults[0] = b.dev.Alloc(1 << c)
+	f.host, faults[1] = b.dev.AllocHost(1 << c)
+	f.start.Event, faults[2] = b.dev.NewEvent()
+	f.done, faults[3] = b.dev.NewEvent()
+	return f, errors.Join(faults[:]...)
+}
+
+// giveBack keeps the memory for another operation.
+func (b *bench) giveBack(f *flight) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := class(f.gpu.Bytes())
+	b.spare[c] = append(b.spare[c], f)
+}
+
+func (f *flight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
+func (f *flight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
+
+// begin lets the operation start when its content is on the device, or fail of what the suite says.
+func (f *flight) begin(b *bench, data []byte, cause string) {
+	if cause != "" {
+		f.start.fail(errors.New(cause))
+		return
+	}
+	if int64(len(data)) != f.bytes {
+		f.start.fail(errors.New("processes: the content of a buffer has another size than the buffer"))
+		return
+	}
+	var err error
+	if f.bytes > 0 {
+		copy(f.host.Host(), data)
+		err = b.in.Copy(f.region(), f.copied())
+	}
+	if err == nil {
+		err = b.in.Record(f.start.Event)
+	}
+	if err != nil {
+		f.start.fail(err)
+	}
+}
+
+// result returns when the operation is complete, with what it left in its buffer.
+func (f *flight) result(b *bench) ([]byte, error) {
+	if err := b.out.Wait(f.done); err != nil {
+		return nil, err
+	}
+	if f.bytes > 0 {
+		if err := b.out.Copy(f.copied(), f.region()); err != nil {
+			return nil, err
+		}
+	}
+	return f.host.Host()[:f.bytes], b.out.Sync()
+}

@@ -1,0 +1,261 @@
+package processes
+
+import (
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+)
+
+// patience is how long ranks may take to start, and to join.
+const patience = time.Minute
+
+// Crew are the processes of ranks. One goroutine at a time uses it.
+type Crew struct {
+	start   func(rank int) *exec.Cmd
+	address func() string
+	workers []*worker // by rank
+	groups  uint64    // opened
+}
+
+// New makes a crew without processes. start is the command of a rank's, which calls Serve with files 3 and 4; address makes up a Group's.
+func New(start func(rank int) *exec.Cmd, address func() string) *Crew {
+	return &Crew{start: start, address: address}
+}
+
+// Open is a collectivetest.Opener.
+func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivetest.Group {
+	t.Helper()
+	for len(c.workers) < size {
+		c.workers = append(c.workers, nil)
+	}
+	all(t, size, func(rank int) (err error) {
+		if w := c.workers[rank]; w != nil && w.gone() == nil {
+			return nil
+		}
+		if c.workers[rank], err = hire(c.start(rank)); err != nil {
+			return fmt.Errorf("the process of rank %d: %w", rank, err)
+		}
+		return nil
+	})
+	c.groups++
+	address, comms := c.address(), make([]*communicator, size)
+	all(t, size, func(rank int) error {
+		comms[rank] = &communicator{worker: c.workers[rank], rank: rank, size: size, group: c.groups}
+		_, err := comms[rank].ask(&request{Do: join, Group: Group{Rank: rank, Size: size, Address: address, Limit: limit}})
+		return err
+	})
+	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].worker.kill() })
+}
+
+// all does something for all ranks at once.
+func all(t conformance.TB, size int, do func(rank int) error) {
+	t.Helper()
+	errs := make([]error, size)
+	var doing sync.WaitGroup
+	for rank := range size {
+		doing.Go(func() { errs[rank] = do(rank) })
+	}
+	doing.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Close ends all processes.
+func (c *Crew) Close() {
+	for _, w := range c.workers {
+		if w != nil {
+			w.kill()
+		}
+	}
+}
+
+// worker is the process of a rank.
+type worker struct {
+	cmd  *exec.Cmd
+	said *tail
+
+	writing  sync.Mutex
+	requests *gob.Encoder
+	number   uint64
+
+	mu       sync.Mutex
+	waiting  map[uint64]chan *reply
+	complete map[uint64]func(*reply) // what operations are told that are complete
+	lost     error                   // why no reply comes any more
+}
+
+// hire starts a process, and returns when its device is open.
+func hire(cmd *exec.Cmd) (*worker, error) {
+	there, requests, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	replies, answers, err := os.Pipe()
+	if err != nil {
+		return nil, errors.Join(err, there.Close(), requests.Close())
+	}
+	w := &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{}, complete: map[uint64]func(*reply){}}
+	cmd.ExtraFiles = []*os.File{there, answers}
+	cmd.Stdout, cmd.Stderr = w.said, w.said
+	err = errors.Join(cmd.Start(), there.Close(), answers.Close())
+	if err != nil {
+		return nil, errors.Join(err, requests.Close(), replies.Close())
+	}
+	hello := w.expect(0)
+	go func() {
+		defer replies.Close()
+		defer requests.Close()
+		w.listen(replies)
+	}()
+	select {
+	case r := <-hello:
+		if err := w.answered(r); err != nil {
+			w.kill()
+			return nil, err
+		}
+		return w, nil
+	case <-time.After(patience):
+		w.kill()
+		return nil, fmt.Errorf("its device was not open within %v%s", patience, w.said)
+	}
+}
+
+// expect makes room for a reply.
+func (w *worker) expect(number uint64) chan *reply {
+	c := make(chan *reply, 1)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.lost != nil {
+		c <- nil
+	} else {
+		w.waiting[number] = c
+	}
+	return c
+}
+
+// listen hands out replies until the process ends.
+func (w *worker) listen(from io.Reader) {
+	replies := gob.NewDecoder(from)
+	for {
+		r := new(reply)
+		if err := replies.Decode(r); err != nil {
+			break
+		}
+		w.mu.Lock()
+		to, complete := w.waiting[r.Number], w.complete[r.Number]
+		if r.Complete {
+			delete(w.complete, r.Number)
+		} else {
+			delete(w.waiting, r.Number)
+		}
+		w.mu.Unlock()
+		if r.Complete {
+			complete(r)
+		} else {
+			to <- r
+		}
+	}
+	ended := w.cmd.Wait()
+	w.mu.Lock()
+	w.lost = fmt.Errorf("%w (%v)%s", collective.ErrDied, ended, w.said)
+	waiting, complete := w.waiting, w.complete
+	w.waiting, w.complete = nil, nil
+	w.mu.Unlock()
+	for _, to := range waiting {
+		to <- nil
+	}
+	for _, tell := range complete {
+		tell(&reply{})
+	}
+}
+
+// gone is why the process answers no more, nil if it does.
+func (w *worker) gone() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
+}
+
+// answered is what a reply says, or why there is none.
+func (w *worker) answered(r *reply) error {
+	if r == nil {
+		return w.gone()
+	}
+	return r.Fault.err(nil)
+}
+
+// send asks for something. complete, where not nil, is told when the operation is that it enqueues.
+func (w *worker) send(q *request, complete func(*reply)) chan *reply {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	w.number++
+	q.Number = w.number
+	if complete != nil {
+		w.mu.Lock()
+		if w.lost == nil {
+			w.complete[q.Number] = complete
+		}
+		w.mu.Unlock()
+	}
+	to := w.expect(q.Number)
+	_ = w.requests.Encode(q) // a process that does not read has ended, which listen finds
+	return to
+}
+
+// forget takes back what send was to tell.
+func (w *worker) forget(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.complete, number)
+}
+
+// tell sends what is not answered.
+func (w *worker) tell(q *request) {
+	w.writing.Lock()
+	defer w.writing.Unlock()
+	_ = w.requests.Encode(q)
+}
+
+// kill ends the process as kill -9 does, and returns when it has ended.
+func (w *worker) kill() {
+	_ = w.cmd.Process.Kill() // it may have ended already
+	for w.gone() == nil {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// tail keeps the end of what a process says.
+type tail struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+const tailBytes = 2000
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	t.text = t.text[max(0, len(t.text)-tailBytes):]
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if said := strings.TrimSpace(string(t.text)); said != "" {
+		return ": it said: " + said
+	}
+	return ""
+}

@@ -1,0 +1,161 @@
+package processes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Group is what a rank joins.
+type Group struct {
+	Rank, Size int
+	Number     uint64        // of the crew's groups: several may be there at once
+	Address    string        // the same for all ranks, and for no other group
+	Limit      time.Duration // of an operation; 0: none
+}
+
+// verb is what a rank's process is asked to do.
+type verb uint8
+
+const (
+	join verb = iota + 1
+	enqueue
+	ready // what an operation waits for is complete
+	drain
+	failure
+	abort
+	position
+	leave
+)
+
+// request goes to a rank's process.
+type request struct {
+	Number    uint64
+	Do        verb
+	Group     Group     // to join; of another request its Number alone
+	Operation operation // to enqueue
+	Of        uint64    // the request that enqueued what is ready
+	Data      []byte    // content of its buffer
+	Cause     string    // of an abort, or why what an operation waits for failed
+}
+
+// reply comes back: one for each request but ready, and one more for each operation when that is complete.
+type reply struct {
+	Number   uint64
+	Complete bool   // the operation that this request enqueued
+	Data     []byte // content of its buffer, nil where the communicator has failed
+	Fault    *fault
+	Position collective.Progress
+}
+
+// operation is a collective.Op without memory and events.
+type operation struct {
+	Kind, Name string
+	DType      tensor.DType
+	Reduce     collective.Reduce
+	Root       int
+	Counts     []int64
+	Bytes      int64
+	Waits      bool // Data comes later, when it is ready
+}
+
+// described is an operation as it travels.
+func described(op collective.Op) operation {
+	buffer, dtype, reduce := op.Memory()
+	tags := op.Tags()
+	o := operation{Kind: op.Kind(), Name: tags.Name, DType: dtype, Reduce: reduce, Counts: op.Parts(), Bytes: buffer.Bytes, Waits: tags.After != nil}
+	if b, ok := op.(collective.Broadcast); ok {
+		o.Root = b.Root
+	}
+	return o
+}
+
+// on is the operation on other memory, between other events.
+func (o operation) on(buffer device.Region, after, done device.Event) (collective.Op, error) {
+	switch o.Kind {
+	case collective.AllReduce{}.Kind():
+		return collective.AllReduce{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce, After: after, Done: done}, nil
+	case collective.Broadcast{}.Kind():
+		return collective.Broadcast{Name: o.Name, Buffer: buffer, Root: o.Root, After: after, Done: done}, nil
+	case collective.AllGather{}.Kind():
+		return collective.AllGather{Name: o.Name, Buffer: buffer, DType: o.DType, Counts: o.Counts, After: after, Done: done}, nil
+	case collective.ReduceScatter{}.Kind():
+		return collective.ReduceScatter{Name: o.Name, Buffer: buffer, DType: o.DType, Reduce: o.Reduce, Counts: o.Counts, After: after, Done: done}, nil
+	case collective.Barrier{}.Kind():
+		return collective.Barrier{Name: o.Name, After: after, Done: done}, nil
+	}
+	return nil, fmt.Errorf("processes: got an operation of kind %q", o.Kind)
+}
+
+// fault is an error as it travels. What it is, as errors.As and errors.Is find out, is in one of the pointers or in Is.
+type fault struct {
+	Text     string
+	Is       []int // of sentinels
+	Rank     int
+	Peer     *fault // the cause of a PeerError of Rank
+	Late     *collective.TimeoutError
+	Mismatch *collective.MismatchError
+}
+
+// sentinels are the errors that the suite asks for.
+var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded, context.DeadlineExceeded, device.ErrDevice}
+
+// faultOf is nil for nil.
+func faultOf(err error) *fault {
+	if err == nil {
+		return nil
+	}
+	f := &fault{Text: err.Error()}
+	var peer *collective.PeerError
+	if errors.As(err, &peer) {
+		f.Rank, f.Peer = peer.Rank, faultOf(peer.Cause)
+		return f
+	}
+	errors.As(err, &f.Late)
+	errors.As(err, &f.Mismatch)
+	for i, sentinel := range sentinels {
+		if errors.Is(err, sentinel) {
+			f.Is = append(f.Is, i)
+		}
+	}
+	return f
+}
+
+// err is the error that a fault was. causes are what the suite has told the rank.
+func (f *fault) err(causes []error) error {
+	switch {
+	case f == nil:
+		return nil
+	case f.Peer != nil:
+		return &collective.PeerError{Rank: f.Rank, Cause: f.Peer.err(nil)}
+	case f.Late != nil:
+		return f.Late
+	case f.Mismatch != nil:
+		return f.Mismatch
+	}
+	return &farError{f, causes}
+}
+
+// farError is what went wrong in a rank's process.
+type farError struct {
+	fault  *fault
+	causes []error
+}
+
+func (e *farError) Error() string { return e.fault.Text }
+
+// Is finds the sentinels that it was there, and causes from here, which went there as their texts.
+func (e *farError) Is(target error) bool {
+	return slices.ContainsFunc(e.fault.Is, func(i int) bool { return sentinels[i] == target }) ||
+		slices.ContainsFunc(e.causes, func(cause error) bool {
+			return errors.Is(cause, target) && strings.Contains(e.fault.Text, cause.Error())
+		})
+}

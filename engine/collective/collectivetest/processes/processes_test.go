@@ -1,0 +1,132 @@
+package processes_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest/processes"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// roleVariable makes the test binary the process of a rank. "deviceless" has no device.
+const roleVariable = "HETERO_PROCESSES_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	role := os.Getenv(roleVariable)
+	if role == "" {
+		os.Exit(m.Run())
+	}
+	err := processes.Serve(os.NewFile(3, "requests"), os.NewFile(4, "replies"), func() (device.Device, error) {
+		if role == "deviceless" {
+			return nil, errors.New("no such hardware")
+		}
+		return reference.New(), nil
+	}, func(ctx context.Context, _ device.Device, g processes.Group) (collective.Communicator, error) {
+		c, err := shm.Connect(ctx, shm.Config{Rank: g.Rank, Size: g.Size, Address: g.Address, Timeout: g.Limit})
+		if err != nil {
+			return nil, err
+		}
+		if role == "wrong" && g.Rank == 1 {
+			return wrong{c}, nil
+		}
+		return c, nil
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// wrong sums something else than it was given.
+type wrong struct{ *shm.Communicator }
+
+func (w wrong) Enqueue(op collective.Op) error {
+	if o, ok := op.(collective.AllReduce); ok && o.DType == tensor.F32 && o.Buffer.Bytes > 0 {
+		o.After = spoiling{o.After, o.Buffer}
+		op = o
+	}
+	return w.Communicator.Enqueue(op)
+}
+
+// spoiling changes a buffer when it is to be read.
+type spoiling struct {
+	device.Event
+	buffer device.Region
+}
+
+func (s spoiling) WaitHost(limit time.Duration) error {
+	err := s.Event.WaitHost(limit)
+	if err == nil {
+		s.buffer.Host()[3] ^= 0x80
+	}
+	return err
+}
+
+// crew is made of this test binary.
+func crew(t *testing.T, role string) *processes.Crew {
+	t.Helper()
+	if err := shm.Available(); err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := processes.New(func(int) *exec.Cmd {
+		cmd := exec.Command(program)
+		cmd.Env = append(os.Environ(), roleVariable+"="+role)
+		return cmd
+	}, shm.NewAddress)
+	t.Cleanup(c.Close)
+	return c
+}
+
+var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
+
+// TestConformance: a communicator that is driven from another process passes what it passes in this one.
+func TestConformance(t *testing.T) {
+	c := crew(t, "right")
+	collectivetest.RunWith(conformance.Brief(conformance.Go(t)), c.Open, few)
+}
+
+// TestWrongRanksAreFound: what one of them does wrong comes through.
+func TestWrongRanksAreFound(t *testing.T) {
+	c := crew(t, "wrong")
+	match, err := conformance.ParseMatch("/values/all_reduce of every")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := conformance.Run("wrong", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Match: match, Limit: time.Minute})
+	if passed, failed, _ := r.Count(); passed != 1 || failed != 1 { // one rank alone, and three
+		t.Errorf("got %d passed and %d failed, want 1 and 1: %+v", passed, failed, r)
+	}
+}
+
+// TestARankWithoutDevice says why.
+func TestARankWithoutDevice(t *testing.T) {
+	c := crew(t, "deviceless")
+	r := conformance.Run("suite", func(t conformance.T) { collectivetest.RunWith(t, c.Open, few) }, conformance.Options{Limit: time.Minute})
+	_, failed, _ := r.Count()
+	at := r
+	for len(at.Within) > 0 {
+		at = at.Within[0]
+	}
+	if failed == 0 || len(at.Output) == 0 || !strings.Contains(at.Output[0], "the process of rank 0: no such hardware") {
+		t.Errorf("got %d failed, the first %+v", failed, at)
+	}
+}

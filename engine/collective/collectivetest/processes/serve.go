@@ -1,0 +1,155 @@
+package processes
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Connect joins a group on a rank's device. It is called by every rank of the group at once.
+type Connect func(ctx context.Context, dev device.Device, g Group) (collective.Communicator, error)
+
+// Serve is a rank's process: it opens the device and does what in asks for, until that ends.
+func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), connect Connect) error {
+	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*flight{}, landing: make(chan landing, 1<<16)}
+	dev, err := open()
+	if err == nil {
+		s.bench, err = newBench(dev)
+	}
+	s.reply(reply{Fault: faultOf(err)})
+	if err != nil {
+		return err
+	}
+	go s.land()
+	requests := gob.NewDecoder(in)
+	for {
+		var q request
+		if err := requests.Decode(&q); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return fmt.Errorf("processes: request: %w", err)
+		}
+		s.do(&q)
+	}
+}
+
+// server does what its process is asked for.
+type server struct {
+	connect Connect
+	bench   *bench
+
+	writing sync.Mutex
+	out     *gob.Encoder
+
+	groups  map[uint64]*member
+	starts  map[uint64]*flight // that wait for ready, by their request
+	landing chan landing       // of all groups, in order
+}
+
+// member is this rank's end in a group.
+type member struct {
+	collective.Communicator
+	flying sync.WaitGroup // operations
+}
+
+// reply sends one. Where nobody reads the process is about to end.
+func (s *server) reply(r reply) {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	_ = s.out.Encode(&r)
+}
+
+// do answers at once or, where others are waited for, from a goroutine: the next request may be what ends the waiting.
+func (s *server) do(q *request) {
+	comm := s.groups[q.Group.Number]
+	switch q.Do {
+	case join:
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		c, err := s.connect(ctx, s.bench.dev, q.Group)
+		s.groups[q.Group.Number] = &member{Communicator: c}
+		s.reply(reply{Number: q.Number, Fault: faultOf(err)})
+	case enqueue:
+		s.reply(reply{Number: q.Number, Fault: faultOf(s.enqueue(comm, q))})
+	case ready:
+		f := s.starts[q.Of]
+		delete(s.starts, q.Of)
+		if f != nil {
+			f.begin(s.bench, q.Data, q.Cause)
+		}
+	case failure:
+		s.reply(reply{Number: q.Number, Fault: faultOf(comm.Err())})
+	case position:
+		p, ok := comm.Communicator.(collective.Positioner)
+		if !ok {
+			s.reply(reply{Number: q.Number, Fault: faultOf(fmt.Errorf("processes: %T tells no position", comm.Communicator))})
+			return
+		}
+		s.reply(reply{Number: q.Number, Position: p.Position()})
+	case abort:
+		go func() {
+			comm.Abort(errors.New(q.Cause))
+			s.reply(reply{Number: q.Number})
+		}()
+	case drain:
+		go func() {
+			err := comm.Sync(context.Background())
+			comm.flying.Wait() // results are there before it is told that they are
+			s.reply(reply{Number: q.Number, Fault: faultOf(err)})
+		}()
+	case leave:
+		go func() { s.reply(reply{Number: q.Number, Fault: faultOf(comm.Close())}) }()
+	}
+}
+
+// enqueue hands an operation to the communicator and, where its data is there, starts it.
+func (s *server) enqueue(comm *member, q *request) error {
+	f, err := s.bench.prepare(q.Operation)
+	if err != nil {
+		return err
+	}
+	op, err := q.Operation.on(f.region(), f.start, f.done)
+	if err == nil {
+		err = comm.Enqueue(op)
+	}
+	if err != nil {
+		s.bench.giveBack(f)
+		return err
+	}
+	comm.flying.Add(1)
+	if q.Operation.Waits {
+		s.starts[q.Number] = f
+	} else {
+		f.begin(s.bench, q.Data, "")
+	}
+	s.landing <- landing{f, q.Number, comm}
+	return nil
+}
+
+// landing is an operation of which the result is to come back.
+type landing struct {
+	*flight
+	number uint64
+	comm   *member
+}
+
+// land brings results back, in order: on some devices a stream that waits holds its caller up.
+func (s *server) land() {
+	for l := range s.landing {
+		r := reply{Number: l.number, Complete: true}
+		data, err := l.result(s.bench)
+		if r.Fault = faultOf(err); err == nil && l.comm.Err() == nil {
+			r.Data = data
+		}
+		s.reply(r)
+		s.bench.giveBack(l.flight)
+		l.comm.flying.Done()
+	}
+}
