@@ -57,6 +57,15 @@ func Available() error {
 	return err
 }
 
+// Library is where the device's library was found and what it was built with. The error is device.ErrUnavailable.
+func Library() (path, build string, err error) {
+	lib, err := load()
+	if err != nil {
+		return "", "", err
+	}
+	return lib.Path(), lib.Build(), nil
+}
+
 // load finds and loads the library, unless the driver says that it would be of no use.
 func load() (*native.Library, error) {
 	path, err := find()
@@ -103,5 +112,5 @@ func notBuilt(missing error, driverFiles []string) error {
 			return fmt.Errorf("%w: cuda: this machine has an NVIDIA driver, but this build no CUDA device: build with: make cuda-toolchain && make CUDA=on (%v)", device.ErrUnavailable, missing)
 		}
 	}
-	return ErrNotBuilt
+	return fmt.Errorf("%w (%v)", ErrNotBuilt, missing)
 }

@@ -15,8 +15,8 @@ import (
 func TestWithoutLibraryThereIsNoDevice(t *testing.T) {
 	t.Setenv(nativelib.DirVariable, t.TempDir())
 	os.Unsetenv(VisibleVariable)
-	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "CUDA device") {
-		t.Errorf("open: got %v, want that the build has none", err)
+	if _, err := (Driver{}).Open(0, device.Options{}); !errors.Is(err, device.ErrUnavailable) || !strings.Contains(err.Error(), "CUDA device (no "+LibraryName+" in /") {
+		t.Errorf("open: got %v, want that the build has none, and where it was looked for", err)
 	}
 	if _, err := (Driver{}).Count(); !errors.Is(err, device.ErrUnavailable) {
 		t.Errorf("count: got %v, want %v", err, device.ErrUnavailable)

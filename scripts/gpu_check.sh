@@ -18,15 +18,15 @@ usage() {
 		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
 
 		parts, with their time limits in seconds
-		  selftest   65  the conformance suite of the device, nothing skipped
-		  goldens    35  whole runs against PyTorch's; needs tests/train.test, which the bundle has
+		  selftest   80  the conformance suites of the device and of NCCL, whose ranks share a GPU where there are few; nothing missing, nothing skipped
+		  goldens    30  whole runs against PyTorch's; needs tests/train.test, which the bundle has
 		  nccl       30  ranks on one GPU: links, and a run of two against a run of one
 		  peak       15  bandwidth and arithmetic
 		  narrow     35  ResNet-50 224, batch 256, bf16, with weight gradients rounded to bf16; its algorithms are chosen by timing
-		  warm       70  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
+		  warm       65  the same with weight gradients in f32, as it is meant to run; their engines are compiled by cuDNN, which takes a while
 		  trace      20  every kernel of five of narrow's steps, what lies between, and where the host waits; skipped where CUPTI is missing or not allowed
 		  ops        30  every op of it against the peaks
-		  resnet224  85  ResNet-50 224, batch 256, bf16, beside PyTorch
+		  resnet224  80  ResNet-50 224, batch 256, bf16, beside PyTorch
 		  half       30  the same in fp16, one round
 		  resnet32   35  ResNet-50 32x32, batch 512, bf16, beside PyTorch, one round
 		  memcheck   25  compute-sanitizer over short cases, where it is installed
@@ -53,7 +53,7 @@ while (($#)); do
 	esac
 	shift 2
 done
-declare -A limits=([selftest]=65 [goldens]=35 [nccl]=30 [peak]=15 [narrow]=35 [warm]=70 [trace]=20 [ops]=30 [resnet224]=85 [half]=30 [resnet32]=35 [memcheck]=25)
+declare -A limits=([selftest]=80 [goldens]=30 [nccl]=30 [peak]=15 [narrow]=35 [warm]=65 [trace]=20 [ops]=30 [resnet224]=80 [half]=30 [resnet32]=35 [memcheck]=25)
 for part in ${parts//,/ }; do
 	[[ -n ${limits[$part]:-} ]] || fail 2 "--parts: got '$part', want some of ${!limits[*]}"
 done
@@ -64,7 +64,7 @@ export HETERO_LIB_DIR=${HETERO_LIB_DIR:-$PWD/build/lib} PYTHON
 
 # --- the parts: each prints to its log, and writes its figures as JSON to $1 ---------------------------------------------------
 
-part_selftest() { HETERO_REQUIRE=cuda "$binary" selftest --device cuda --json "$1" --limit 60s; }
+part_selftest() { HETERO_REQUIRE=cuda,nccl "$binary" selftest --device cuda,nccl --json "$1" --limit 60s --time 75s; }
 
 part_goldens() {
 	[[ -x tests/train.test ]] || {
@@ -79,7 +79,7 @@ part_memcheck() {
 		echo "compute-sanitizer is not installed"
 		return 77
 	}
-	compute-sanitizer --tool memcheck --error-exitcode 9 --target-processes all "$binary" selftest --device cuda --short --run 'cuda/values' --limit 50s
+	compute-sanitizer --tool memcheck --error-exitcode 9 --target-processes all "$binary" selftest --device cuda --short --run 'cuda/values' --limit 20s
 }
 
 part_nccl() {
@@ -127,12 +127,19 @@ json_text() { # a text as a JSON string
 	printf '"%s"' "${text//$'\n'/\\n}"
 }
 
-facts() {
-	local gpu
-	gpu=$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader 2>&1 | head -n 8)
-	printf '{"program": %s, "gpus": %s, "torch": %s, "started": "%s"}' "$(json_text "$("$binary" version --short 2>&1)")" "$(json_text "$gpu")" \
-		"$(json_text "$("$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())' 2>&1 | tail -n 1)")" "$(date -u +%FT%TZ)"
+told() { # what a command prints, as a JSON string; null where it fails
+	local text
+	if text=$("$@" 2>/dev/null) && [[ -n $text ]]; then json_text "$text"; else printf null; fi
 }
+
+facts() {
+	printf '{"program": %s, "gpus": %s, "torch": %s, "started": "%s"}' "$(told "$binary" version --short)" \
+		"$(told nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,clocks.max.mem --format=csv,noheader)" \
+		"$(told "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())')" "$(date -u +%FT%TZ)"
+}
+
+# What a log says of how a part went: its end, and of one that failed enough to find the reason in it.
+ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
 export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
 export binary output scale
@@ -160,9 +167,11 @@ trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT
 		*) said="FAILED (exit code $code)" failed=1 ;;
 		esac
 		printf '%-10s %4d s  %s\n' "$part" "$((SECONDS - begun))" "$said" >&2
-		((code == 0 || code == 77)) || tail -n 5 "$output/$part.log" | sed 's/^/    /' >&2
+		lines=3
+		((code == 0 || code == 77)) || lines=25
+		((lines == 3)) || ending 5 "$output/$part.log" | sed 's/^/    /' >&2
 		printf '%s\n  "%s": {"exit": %d, "seconds": %d, "result": ' "$separator" "$part" "$code" "$((SECONDS - begun))"
-		if ((code == 0)) && [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(tail -n 3 "$output/$part.log" | tr -d '\000-\010\013-\037')"; fi
+		if ((code == 0)) && [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(ending "$lines" "$output/$part.log")"; fi
 		printf '}'
 		separator=,
 		((interrupted == 0)) || break

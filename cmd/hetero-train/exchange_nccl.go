@@ -35,10 +35,10 @@ func (j *job) noNCCL() (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.opts.log.Warn("nccl: this version takes no notice of some settings", "version", version, "settings", strings.Join(late, ", "))
+		j.opts.log.Warn("nccl: this version takes no notice of some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if j.team.leads() {
-		j.opts.log.Info("NCCL", "version", version, "library", path, "settings", settings, "max_ctas", j.cfg.NCCL.MaxCTAs)
+		j.opts.log.Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,10 +31,12 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	for _, file := range files {
 		name := filepath.Base(file)
 		switch name {
-		case "libhetero_cuda.so":
+		case "libhetero_cuda.so", "libhetero_nccl.so":
 			continue
 		case "libhetero_cuda_shim.so":
 			name, shim = "libhetero_cuda.so", file
+		case "libhetero_nccl_shim.so": // NCCL stays missing where a test does not ask for it
+			name = "libhetero_nccl_later.so"
 		}
 		if err := os.Symlink(file, filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
@@ -51,6 +54,21 @@ func onGPU(t *testing.T, gpus int, cmd *exec.Cmd, set ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "HETERO_LIB_DIR="+dir, fmt.Sprintf("HETERO_SHIM_GPUS=%d", gpus),
 		"LD_LIBRARY_PATH="+filepath.Join(built, "fake_driver"), fmt.Sprintf("HETERO_FAKE_DRIVER=gpus=%d", gpus))
 	cmd.Env = append(cmd.Env, set...)
+	return cmd
+}
+
+// onNCCL gives it the fake NCCL as well, which is told what to do wrong (nccl/shim/fake.cc); "" is nothing.
+func onNCCL(t *testing.T, gpus int, cmd *exec.Cmd, fault string) *exec.Cmd {
+	t.Helper()
+	cmd = onGPU(t, gpus, cmd, "HETERO_FAKE_NCCL="+fault)
+	for _, v := range slices.Backward(cmd.Env) {
+		if dir, ok := strings.CutPrefix(v, "HETERO_LIB_DIR="); ok {
+			if err := os.Rename(filepath.Join(dir, "libhetero_nccl_later.so"), filepath.Join(dir, "libhetero_nccl.so")); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
 	return cmd
 }
 
@@ -118,14 +136,23 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 	var want outcomeOfRun
 	for i, c := range []struct {
 		gpus int
+		nccl bool
 		set  []string
 	}{
-		{1, nil},
-		{2, []string{"parallel.ranks=2"}},
-		{1, []string{"parallel.ranks=2", "device.share_gpu=true", "balance.fixed_shares=[5, 3]"}},
+		{1, false, nil},
+		{2, false, []string{"parallel.ranks=2"}},
+		{1, false, []string{"parallel.ranks=2", "device.share_gpu=true", "balance.fixed_shares=[5, 3]"}},
+		{2, true, []string{"parallel.ranks=2"}},
+		{1, true, []string{"parallel.ranks=2", "parallel.backend=nccl", "device.share_gpu=true"}},
 	} {
 		output := filepath.Join(dir, fmt.Sprint(i))
-		finish(t, onGPU(t, c.gpus, p.command(output, append(c.set, gpuRun...)...)), 0).check(t, exitDone, "")
+		cmd, says := p.command(output, append(c.set, gpuRun...)...), ""
+		if c.nccl {
+			cmd, says = onNCCL(t, c.gpus, cmd, ""), `"version":"2.28.9"`
+		} else {
+			cmd = onGPU(t, c.gpus, cmd)
+		}
+		finish(t, cmd, 0).check(t, exitDone, says)
 		got := resultOf(t, filepath.Join(output, "run"))
 		if i == 0 {
 			want = got
@@ -134,6 +161,12 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)
 		}
 	}
+}
+
+// TestWhatNCCLRefusesEndsTheRun on all ranks: it is NCCL that carries their gradients.
+func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
+	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
+	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exitCommunication, "invalid usage: it was asked to fail")
 }
 
 // TestALostGPUEndsTheRun with the device's exit code; the last checkpoint is whole, and the run that goes on from it ends where one without the fault does.

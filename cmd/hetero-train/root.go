@@ -86,6 +86,7 @@ func newRoot(a *app) *cobra.Command {
 		newAnalyze(a),
 		newCheckpoint(a),
 		newNeighbour(),
+		newSelftestRank(),
 		tidied(newPlan(a)),
 		tidied(newEval(a)),
 		tidied(newPredict(a)),

@@ -19,8 +19,12 @@ const selftestLong = `Hold this machine's devices, and the communication between
 your hardware. Every operation is compared with an oracle in plain Go, under each way to lay out memory; then streams, events, memory, wrong arguments;
 of communicators values, order, and what happens when ranks die.
 
-One line a suite, and below it every failure in full. Without --device the devices that "auto" can mean are checked, and all communicators. What is
-not there is passed over with the reason, unless HETERO_REQUIRE names it (a list as cpu,shm): then it has failed, as has a check in it that is skipped.
+One line a suite, and below it every failure in full; above, on which hardware and which version of which library it ran. Without --device the devices
+that "auto" can mean are checked, and all communicators. What is not there is passed over with the reason, unless HETERO_REQUIRE names it (a list as
+cuda,nccl): then it has failed, as has a check in it that is skipped.
+
+Ranks of nccl are processes, each with a GPU of its own where there are four or more; else they share those that there are, which NCCL has from 2.30.3 on
+for tests, and before where they pass for several machines.
 
 Exit codes: 0 all passed; 5 a communicator failed; 6 a device failed, or both.`
 
@@ -28,7 +32,8 @@ const selftestExample = `  hetero-train selftest
   hetero-train selftest --short                      without those that take seconds each
   hetero-train selftest --device cpu --run /values/conv2d
   hetero-train selftest --json result.json
-  HETERO_REQUIRE=cpu,shm hetero-train selftest       what is missing has failed`
+  HETERO_REQUIRE=cpu,shm hetero-train selftest       what is missing has failed
+  HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
 
 // selftestFlags are those of selftest.
 type selftestFlags struct {
@@ -37,13 +42,15 @@ type selftestFlags struct {
 	json    string
 	short   bool
 	limit   time.Duration
+	time    time.Duration
 }
 
 // proof is a suite on something that it can run on.
 type proof struct {
 	name          string // "cpu", as HETERO_REQUIRE has it
 	communication bool
-	missing       func() error // why it cannot run here, nil if it can
+	missing       func() error  // why it cannot run here, nil if it can
+	about         func() string // hardware and library that it runs on; nil where there is nothing to say
 	check         func(conformance.T)
 }
 
@@ -59,12 +66,16 @@ func newSelftest(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; - is standard output, and the lines go to standard error")
 	cmd.Flags().BoolVar(&f.short, "short", false, "leave out checks that take seconds each")
 	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "how long a single check may take")
+	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then has failed; 0 is no bound")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if a.file != "" || len(a.overrides) > 0 {
 			return usageError("selftest: -c and --set describe runs; what is checked does not depend on them")
 		}
 		if f.limit <= 0 {
 			return usageError("--limit: got %s, want more than 0s", f.limit)
+		}
+		if f.time < 0 {
+			return usageError("--time: got %s, want 0s or more", f.time)
 		}
 		for _, d := range f.devices {
 			if !slices.Contains(names, d) {
@@ -109,7 +120,9 @@ type selfReport struct {
 	Passed  int                   `json:"passed"`
 	Failed  int                   `json:"failed"`
 	Skipped int                   `json:"skipped"`
+	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries that suites ran on
 	Missing map[string]string     `json:"missing,omitempty"` // what could not be checked, and why
+	Late    []string              `json:"late,omitempty"`    // what was not over in time
 	Suites  []*conformance.Result `json:"suites"`
 }
 
@@ -129,7 +142,12 @@ func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error
 			return usageError("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
 		}
 	}
-	r := selfReport{Program: versionText(), Started: time.Now(), Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	r := selfReport{Program: versionText(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	inTime, cancel := ctx, context.CancelFunc(func() {})
+	if f.time > 0 {
+		inTime, cancel = context.WithTimeout(ctx, f.time)
+	}
+	defer cancel()
 	var failed, broken []string // devices, communicators
 	for _, p := range all {
 		if !f.chosen(p) && !slices.Contains(required, p.name) {
@@ -138,12 +156,16 @@ func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error
 		must := slices.Contains(required, p.name)
 		good := true
 		if why := p.missing(); why != nil {
-			good, r.Missing[p.name] = !must, why.Error()
-			fmt.Fprintf(out, "%-10s not there: %v\n", p.name, why)
-		} else if result := p.prove(out, conformance.Options{Context: ctx, Match: match, Limit: f.limit, Short: f.short}); result != nil {
+			good, r.Missing[p.name] = !must, strings.TrimPrefix(why.Error(), p.name+": ")
+			fmt.Fprintf(out, "%-10s not there: %s\n", p.name, r.Missing[p.name])
+		} else if result := p.prove(out, conformance.Options{Context: inTime, Match: match, Limit: f.limit, Short: f.short}, r.About); result != nil {
 			passed, wrong, skipped := result.Count()
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
+		}
+		if inTime.Err() != nil {
+			good, r.Late = false, append(r.Late, p.name)
+			fmt.Fprintf(out, "%-10s not over within %v (--time): some checks have not begun\n", p.name, f.time)
 		}
 		switch {
 		case good:
@@ -179,9 +201,13 @@ func (r selfReport) conclude(out io.Writer, failed, broken []string) error {
 	return nil
 }
 
-// prove runs a suite and shows a line for each of its parts; nil where --run leaves it out.
-func (p proof) prove(out io.Writer, o conformance.Options) *conformance.Result {
+// prove runs a suite and shows a line for each of its parts, and before the first what it runs on; nil where --run leaves it out.
+func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
 	o.Done = func(path []string, r *conformance.Result) {
+		if _, told := about[p.name]; !told && p.about != nil {
+			about[p.name] = p.about()
+			fmt.Fprintf(out, "%-10s on %s\n", p.name, about[p.name])
+		}
 		if len(path) == 2 {
 			showSuite(out, path, r)
 		}

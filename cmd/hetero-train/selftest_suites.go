@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -18,7 +20,7 @@ import (
 func proofs() []proof {
 	var all []proof
 	for _, d := range drivers {
-		all = append(all, proof{name: d.Kind(), missing: func() error { return unopenable(d.Driver) }, check: func(t conformance.T) {
+		all = append(all, proof{name: d.Kind(), missing: func() error { return unopenable(d.Driver) }, about: func() string { return aboutDevice(d.Driver, d.library) }, check: func(t conformance.T) {
 			devicetest.Run(t, func(t conformance.TB, opts device.Options) device.Device {
 				t.Helper()
 				dev, err := d.Open(0, opts)
@@ -32,15 +34,16 @@ func proofs() []proof {
 	for _, c := range []struct {
 		name    string
 		missing func() error
+		about   func() string
 		open    collectivetest.Opener
 	}{
-		{"local", func() error { return nil }, openLocal},
-		{"shm", shm.Available, openShared},
-		{"gloo", gloo.Available, openGloo},
+		{"local", func() error { return nil }, nil, openLocal},
+		{"shm", shm.Available, nil, openShared},
+		{"gloo", gloo.Available, func() string { return "Gloo " + gloo.Version() }, openGloo},
 	} {
-		all = append(all, proof{name: c.name, communication: true, missing: c.missing, check: func(t conformance.T) { collectivetest.Run(t, c.open) }})
+		all = append(all, proof{name: c.name, communication: true, missing: c.missing, about: c.about, check: func(t conformance.T) { collectivetest.Run(t, c.open) }})
 	}
-	return all
+	return append(all, proof{name: "nccl", communication: true, missing: ncclMissing, about: aboutNCCL, check: checkNCCL})
 }
 
 // unopenable is why there is no device of a kind on this machine.
@@ -50,6 +53,25 @@ func unopenable(d device.Driver) error {
 		return err
 	}
 	return dev.Close()
+}
+
+// aboutDevice is the hardware of a device and the library behind it, where it has one.
+func aboutDevice(d device.Driver, library func() (path, build string, err error)) string {
+	dev, err := d.Open(0, device.Options{})
+	if err != nil {
+		return err.Error()
+	}
+	defer dev.Close()
+	words := []string{dev.Info().Model}
+	if isa := dev.Info().ISA; isa != "" {
+		words = append(words, isa)
+	}
+	if library != nil {
+		if path, build, err := library(); err == nil {
+			words = append(words, fmt.Sprintf("%s (%s)", build, path))
+		}
+	}
+	return strings.Join(words, ", ")
 }
 
 // openLocal makes a group of goroutines.

@@ -59,7 +59,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		args []string
 		says string
 	}{
-		{[]string{"--device", "gpu"}, `--device: got "gpu", want auto, all, cuda, cpu, reference, null, local, shm, gloo`},
+		{[]string{"--device", "gpu"}, `--device: got "gpu", want auto, all, cuda, cpu, reference, null, local, shm, gloo, nccl`},
 		{[]string{"--run", "("}, "--run"},
 		{[]string{"--limit", "-1s"}, "--limit: got -1s, want more than 0s"},
 		{[]string{"--device", "null", "--run", "nothing"}, "nothing was checked"},
