@@ -115,7 +115,7 @@ func describeDevice(d device.Driver, index int) deviceChoice {
 	choice := deviceChoice{Name: d.Kind(), Kind: d.Kind()}
 	dev, err := d.Open(index, device.Options{})
 	if err != nil {
-		choice.Reason = err.Error()
+		choice.Reason = strings.TrimPrefix(err.Error(), d.Kind()+": ")
 		return choice
 	}
 	info := dev.Info()

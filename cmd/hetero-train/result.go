@@ -84,6 +84,9 @@ func (j *job) sayFinished() error {
 	for _, note := range f.Notes {
 		fmt.Fprintln(j.opts.env.stdout, "NOTE", note)
 	}
+	if kind := j.cfg.Device.Kind; kind != "auto" {
+		fmt.Fprintf(j.opts.env.stdout, "nothing was left to do, so device %s was not tried\n", kind)
+	}
 	fmt.Fprintf(j.opts.env.stdout, "more epochs (--set train.epochs=N) go on from here; --resume none starts anew and keeps this run aside\n")
 	return nil
 }

@@ -85,7 +85,7 @@ func parts() []part {
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
 		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
 		{Name: "null device", For: "planning and simulation", Available: true, Version: "computes nothing"},
-		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), reasonedPart("nccl", "ranks on NVIDIA GPUs", nccl.Available())}
+		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), ncclPart()}
 	gpus := hardware.Open()
 	defer gpus.Close()
 	nvml := part{Name: "nvml", For: "figures of NVIDIA GPUs", Reason: gpus.Reason()}
@@ -98,7 +98,20 @@ func parts() []part {
 func reasonedPart(name, purpose string, err error) part {
 	p := part{Name: name, For: purpose, Available: err == nil}
 	if err != nil {
-		p.Reason = err.Error()
+		p.Reason = strings.TrimPrefix(err.Error(), name+": ")
+	}
+	return p
+}
+
+// ncclPart is NCCL's own version and place; our library beside it is of this build.
+func ncclPart() part {
+	version, path, err := nccl.Loaded()
+	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)
+	if err == nil {
+		p.Version, p.Path = version.String(), path
+		if own, err := nativelib.Find(nccl.LibraryName); err == nil {
+			p.Compiler = compilerOf(own)
+		}
 	}
 	return p
 }

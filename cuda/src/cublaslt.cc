@@ -16,7 +16,7 @@ namespace {
 
 CublasLt open() {
   const Library lib(
-      {"cuBLASLt", "libcublasLt" HETERO_CUDA_LIBRARIES ".so." HETERO_TEXT(CUBLAS_VER_MAJOR), "nvidia-cublas"});
+      {"cuBLASLt", "libcublasLt" HETERO_CUDA_LIBRARIES ".so." HETERO_TEXT(CUBLAS_VER_MAJOR), "nvidia-cublas", true});
   const size_t version = lib.function<decltype(&cublasLtGetVersion)>("cublasLtGetVersion")();
   lib.want_major(static_cast<int64_t>(version / 10000), CUBLAS_VER_MAJOR);
   CublasLt c;

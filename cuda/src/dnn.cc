@@ -10,7 +10,7 @@
 namespace hetero {
 
 Dnn::Dnn()
-    : library({"cuDNN", "libcudnn" HETERO_CUDA_LIBRARIES ".so.9", "nvidia-cudnn-cu13"}),
+    : library({"cuDNN", "libcudnn" HETERO_CUDA_LIBRARIES ".so.9", "nvidia-cudnn", false}),
       get_version(library.function<decltype(get_version)>("cudnnGetVersion")),
       error_string(library.function<decltype(error_string)>("cudnnGetErrorString")),
       last_error(library.function<decltype(last_error)>("cudnnGetLastErrorString")),
@@ -30,7 +30,7 @@ Dnn::Dnn()
 static void open_compiler() {
 #ifndef HETERO_CUDA_SHIM
   const std::string file = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
-  Library({"NVRTC, which cuDNN needs", file.c_str(), "nvidia-cuda-nvrtc"});
+  Library({"NVRTC, which cuDNN needs", file.c_str(), "nvidia-cuda-nvrtc", true});
 #endif
 }
 

@@ -10,6 +10,7 @@
 // The first file that opens is taken; one that is there and does not open is told in the error.
 #include "libraries.h"
 
+#include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <glob.h>
 #include <unistd.h>
@@ -140,21 +141,26 @@ Library::Library(const LibraryName &name) : name_(name) {
   if (!handle_) handle_ = open_by_name(name.file, path_, damaged);
   if (!handle_) handle_ = open_first(more, name.file, path_, damaged);
   if (handle_) return;
-  throw Unavailable(std::string("cuda: no ") + name.name + " (" + name.file + "): install it (pip install " + name.pip +
-                    "), or set HETERO_CUDA_LIBS to the folder that holds it" + damaged + "; looked in " +
+  throw Unavailable(std::string("cuda: no ") + name.name + " (" + name.file + "): install it (pip install " +
+                    package() + "), or set HETERO_CUDA_LIBS to the folder that holds it" + damaged + "; looked in " +
                     joined(first) + ", where the loader looks, " + joined(more));
 }
 
 void *Library::address(const char *symbol) const {
   if (void *p = dlsym(handle_, symbol)) return p;
   throw Unavailable(std::string("cuda: ") + name_.name + " in " + path_ + " has no function " + symbol +
-                    ": install another version (pip install " + name_.pip + ")");
+                    ": install another version (pip install " + package() + ")");
+}
+
+std::string Library::package() const {
+  constexpr int major = CUDART_VERSION / 1000;
+  return std::string(name_.pip) + (name_.toolkit && major >= 13 ? "" : "-cu" + std::to_string(major));
 }
 
 void Library::want_major(int64_t got, int64_t want) const {
   if (got == want) return;
   throw Unavailable(std::string("cuda: ") + name_.name + " in " + path_ + ": got version " + std::to_string(got) +
-                    ", want " + std::to_string(want) + ": install that one (pip install " + name_.pip +
+                    ", want " + std::to_string(want) + ": install that one (pip install " + package() +
                     "), or name its folder in HETERO_CUDA_LIBS");
 }
 

@@ -11,6 +11,7 @@ struct LibraryName {
   const char *name; // "cuBLASLt", for texts
   const char *file; // "libcublasLt.so.13"
   const char *pip;  // what brings it: "nvidia-cublas"
+  bool toolkit;     // part of the CUDA toolkit: from 13 on such packages are named without its version
 };
 
 // A library that stays open until the process ends. One that others open by name must be opened before them: cuDNN takes the cuBLASLt
@@ -28,6 +29,8 @@ public:
   void want_major(int64_t got, int64_t want) const;
 
   const std::string &path() const { return path_; }
+  // The Python package that brings it for the toolkit that this program was built with.
+  std::string package() const;
 
 private:
   void *address(const char *symbol) const;
