@@ -70,10 +70,11 @@ func ncclSeats() (gpus int, share bool) {
 
 func aboutNCCL() string {
 	gpus, share := ncclSeats()
+	how := "each rank has one"
 	if share {
-		return fmt.Sprintf("NCCL %s, ranks are processes that share %d GPUs", loadedNCCL(), gpus)
+		how = "ranks share them"
 	}
-	return fmt.Sprintf("NCCL %s, ranks are processes on %d GPUs", loadedNCCL(), gpus)
+	return fmt.Sprintf("NCCL %s; ranks are processes; GPUs: %d, %s", loadedNCCL(), gpus, how)
 }
 
 // checkNCCL runs the suite of communicators.

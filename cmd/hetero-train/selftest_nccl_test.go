@@ -24,7 +24,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 		code                int
 		says                []string
 	}{
-		{"all but what takes seconds", "", "", exitDone, []string{"nccl       on NCCL 2.28.9 (", "processes that share 1 GPUs", "nccl       values     ok", "nccl       order      ok",
+		{"all but what takes seconds", "", "", exitDone, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, ranks share them", "nccl       values     ok", "nccl       order      ok",
 			"nccl       faults     ok", ", 0 failed"}},
 		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exitDone, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
 		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exitCommunication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},

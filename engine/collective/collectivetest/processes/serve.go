@@ -140,16 +140,20 @@ type landing struct {
 	comm   *member
 }
 
-// land brings results back, in order: on some devices a stream that waits holds its caller up.
+// land brings results back, in order: on some devices a stream that waits holds its caller up. All come, since a communicator that fails completes
+// what it was given.
 func (s *server) land() {
 	for l := range s.landing {
 		r := reply{Number: l.number, Complete: true}
 		data, err := l.result(s.bench)
-		if r.Fault = faultOf(err); err == nil && l.comm.Err() == nil {
+		good := err == nil && l.comm.Err() == nil
+		if r.Fault = faultOf(err); good {
 			r.Data = data
 		}
 		s.reply(r)
-		s.bench.giveBack(l.flight)
+		if good { // else it may still be told to begin
+			s.bench.giveBack(l.flight)
+		}
 		l.comm.flying.Done()
 	}
 }
