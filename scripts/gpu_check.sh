@@ -4,6 +4,7 @@
 #
 # Each part has its own time limit, so that one that fails or hangs leaves the others' results. What they print goes to OUTPUT/PART.log, their figures
 # to OUTPUT/PART.json, and all of it into OUTPUT/gpu_check.json: {"facts": …, "parts": {"selftest": {"exit": 0, "seconds": 61, "result": …}, …}}.
+# A part that failed, or has no figures, says why: {"exit": 1, "seconds": 0, "result": null, "said": "no tests/train.test: …"}.
 #
 # exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check; 130 interrupted, figures up to then are there
 set -uo pipefail
@@ -138,7 +139,12 @@ facts() {
 		"$(told "$PYTHON" -c 'import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())')" "$(date -u +%FT%TZ)"
 }
 
-# What a log says of how a part went: its end, and of one that failed enough to find the reason in it.
+# figures_of FILE CODE: those that a part has written; nothing of one that was stopped, which may have written half of them.
+figures_of() {
+	[[ $2 != 124 && $2 != 137 && $2 != 130 && -s $1 && $(head -c 1 "$1") == '{' && $(tail -c 8 "$1" | tr -d '[:space:]') == *'}' ]] && cat "$1"
+}
+
+# ending LINES LOG: long enough for the reason to be in it.
 ending() { tail -n "$1" "$2" | tr -d '\000-\010\013-\037'; }
 
 export -f part_selftest part_goldens part_nccl part_peak part_narrow part_warm part_trace part_ops part_resnet224 part_half part_resnet32 part_memcheck compare
@@ -167,11 +173,11 @@ trap 'interrupted=1; [[ -z $running ]] || kill -TERM "$running" 2>/dev/null' INT
 		*) said="FAILED (exit code $code)" failed=1 ;;
 		esac
 		printf '%-10s %4d s  %s\n' "$part" "$((SECONDS - begun))" "$said" >&2
-		lines=3
-		((code == 0 || code == 77)) || lines=25
-		((lines == 3)) || ending 5 "$output/$part.log" | sed 's/^/    /' >&2
+		((code == 0 || code == 77)) || ending 5 "$output/$part.log" | sed 's/^/    /' >&2
 		printf '%s\n  "%s": {"exit": %d, "seconds": %d, "result": ' "$separator" "$part" "$code" "$((SECONDS - begun))"
-		if ((code == 0)) && [[ -s $output/$part.json ]]; then cat "$output/$part.json"; else json_text "$(ending "$lines" "$output/$part.log")"; fi
+		figures=$(figures_of "$output/$part.json" "$code")
+		printf '%s' "${figures:-null}"
+		((code == 0)) && [[ -n $figures ]] || printf ', "said": %s' "$(json_text "$(ending 25 "$output/$part.log")")"
 		printf '}'
 		separator=,
 		((interrupted == 0)) || break
