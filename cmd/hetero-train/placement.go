@@ -83,7 +83,7 @@ func openDevice(kind string, p placement) (device.Device, error) {
 		if !errors.Is(err, device.ErrUnavailable) { // it is there, and fails: to go on without it would be no service
 			return nil, err
 		}
-		if !strings.Contains(err.Error(), d.Kind()+": ") { // else it says which
+		if !strings.Contains(err.Error(), d.Kind()+":") { // else it says which
 			err = fmt.Errorf("device %s: %w", d.Kind(), err)
 		}
 		reasons = append(reasons, err)

@@ -44,7 +44,7 @@ std::string library_file() {
 
 struct Cupti {
   std::string file = library_file();
-  Library library{{"CUPTI", file.c_str(), "nvidia-cuda-cupti"}};
+  Library library{{"CUPTI", file.c_str(), "nvidia-cuda-cupti", true}};
 #define FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
   FUNCTION(cuptiGetResultString);
   FUNCTION(cuptiGetTimestamp);
