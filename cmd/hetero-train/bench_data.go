@@ -36,6 +36,7 @@ type imageFlags struct {
 	batch         int
 	workers       int
 	crop          string
+	flip          bool
 	augment       []string
 	seconds       float64
 	json          bool
@@ -61,7 +62,8 @@ func newBenchData(a *app) *cobra.Command {
 	flags.IntVar(&f.size, "image-size", 224, "height and width, pixels")
 	flags.IntVar(&f.batch, "batch-size", 64, "samples of a batch")
 	flags.IntVar(&f.workers, "workers", 0, "goroutines that decode; 0: one a CPU")
-	flags.StringVar(&f.crop, "crop", "resized", "`resized|centre|padded`; all but centre also flip")
+	flags.StringVar(&f.crop, "crop", "resized", "`resized|centre|padded`")
+	flags.BoolVar(&f.flip, "flip", true, "mirror every second image; a centre crop never")
 	flags.StringSliceVar(&f.augment, "augment", nil, "`list` of randaugment, jitter, erase, mixup and cutmix, at usual strengths")
 	flags.Float64Var(&f.seconds, "seconds", 3, "how long to measure")
 	flags.BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
@@ -138,13 +140,12 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 	}
 	settings := []config.Override{{Origin: "--dataset", Key: "data.dataset", Value: f.dataset}, {Origin: "--path", Key: "data.path", Value: path},
 		{Origin: "--path", Key: "data.val_fraction", Value: "0"}, {Origin: "--image-size", Key: "data.image_size", Value: fmt.Sprint(f.size)}, {Origin: "--batch-size", Key: "data.batch_size", Value: fmt.Sprint(f.batch)}}
-	crop, ok := map[string][3]string{"resized": {"true", "0", "true"}, "centre": {"false", "0", "false"}, "padded": {"false", "4", "true"}}[f.crop]
+	crop, ok := map[string][2]string{"resized": {"true", "0"}, "centre": {"false", "0"}, "padded": {"false", "4"}}[f.crop]
 	if !ok {
 		return nil, usageError("--crop: got %q, want resized, centre or padded", f.crop)
 	}
-	for i, key := range []string{"random_resized_crop", "crop_padding", "flip"} {
-		settings = append(settings, config.Override{Origin: "--crop", Key: "data." + key, Value: crop[i]})
-	}
+	settings = append(settings, config.Override{Origin: "--crop", Key: "data.random_resized_crop", Value: crop[0]}, config.Override{Origin: "--crop", Key: "data.crop_padding", Value: crop[1]},
+		config.Override{Origin: "--flip", Key: "data.flip", Value: fmt.Sprint(f.flip && f.crop != "centre")})
 	for _, name := range f.augment {
 		keys, ok := usualAugmentation[strings.TrimSpace(name)]
 		if !ok {
