@@ -2,8 +2,10 @@ package processes_test
 
 import (
 	"context"
+	"encoding/gob"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"strings"
@@ -128,5 +130,36 @@ func TestARankWithoutDevice(t *testing.T) {
 	}
 	if failed == 0 || len(at.Output) == 0 || !strings.Contains(at.Output[0], "the process of rank 0: no such hardware") {
 		t.Errorf("got %d failed, the first %+v", failed, at)
+	}
+}
+
+// TestARankThatHangsEndsWithItsCrew: nothing is left behind, whatever its communicator does.
+func TestARankThatHangsEndsWithItsCrew(t *testing.T) {
+	there, requests, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	hanging := make(chan struct{})
+	ended := make(chan error)
+	go func() {
+		ended <- processes.Serve(there, io.Discard, func() (device.Device, error) { return reference.New(), nil }, func(context.Context, device.Device, processes.Group) (collective.Communicator, error) {
+			close(hanging)
+			select {}
+		})
+	}()
+	if err := gob.NewEncoder(requests).Encode(struct{ Do uint8 }{1}); err != nil { // join
+		t.Fatal(err)
+	}
+	<-hanging
+	if err := requests.Close(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("it still serves")
 	}
 }

@@ -17,7 +17,7 @@ type Connect func(ctx context.Context, dev device.Device, g Group) (collective.C
 
 // Serve is a rank's process: it opens the device and does what in asks for, until that ends.
 func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), connect Connect) error {
-	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*flight{}, landing: make(chan landing, 1<<16)}
+	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*flight{}, landing: make(chan landing, queued)}
 	dev, err := open()
 	if err == nil {
 		s.bench, err = newBench(dev)
@@ -27,18 +27,27 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 		return err
 	}
 	go s.land()
+	todo := make(chan *request, queued)
+	go func() { // so that the end of in is seen whatever does not return
+		for q := range todo {
+			s.do(q)
+		}
+	}()
 	requests := gob.NewDecoder(in)
 	for {
-		var q request
-		if err := requests.Decode(&q); err != nil {
+		q := new(request)
+		if err := requests.Decode(q); err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
 			return fmt.Errorf("processes: request: %w", err)
 		}
-		s.do(&q)
+		todo <- q
 	}
 }
+
+// queued is how many requests, and operations, may be under way: more than the suite ever has.
+const queued = 1 << 16
 
 // server does what its process is asked for.
 type server struct {
