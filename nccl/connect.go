@@ -101,8 +101,7 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 		return nil, err
 	}
 	if err := e.joinAll(ctx, c.Control); err != nil {
-		e.close(false)
-		return nil, err
+		return nil, errors.Join(err, e.close(false))
 	}
 	return e, nil
 }

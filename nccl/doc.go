@@ -35,7 +35,8 @@
 // # Failure
 //
 // As package collective says. Whatever ends an operation early, ncclCommAbort takes it off the GPU before Done is completed.
-// A time-out within NCCL cannot name who is late; one before it, of a rank that did not enqueue, does.
+// A time-out within NCCL cannot name who is late; one before it, of a rank that did not enqueue, does. Without a time-out, an operation that hangs within
+// NCCL while all ranks live ends only when somebody aborts. NCCL has ten seconds to give up; then its threads and memory are left behind, and Close says so.
 //
 // # Settings
 //

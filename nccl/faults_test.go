@@ -288,3 +288,28 @@ func TestDeviceThatIsNoGPUIsRefused(t *testing.T) {
 }
 
 var _ collective.Communicator = (*staged.Communicator)(nil)
+
+// TestGivingUpEnds: where NCCL does not come back from ncclCommAbort, as on a GPU that is lost, this rank and the others go on all the same, and it is said what is left.
+func TestGivingUpEnds(t *testing.T) {
+	t.Setenv(faults, "hang:1@1,stuck:1")
+	r := prepare(conformance.Go(t), shim(t), 2, 400*time.Millisecond)
+	comms := r.joined(conformance.Go(t))
+	for rank, err := range sums(t, r, comms, 1) {
+		if err == nil {
+			t.Errorf("rank %d: no error", rank)
+		}
+	}
+	for rank, want := range []string{"", "ncclCommAbort has not come back within 300 ms"} {
+		if err := comms[rank].Close(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: close: got %v, want %q", rank, err, want)
+		}
+	}
+}
+
+func TestOddTimeoutsAreRefused(t *testing.T) {
+	r := prepare(conformance.Go(t), shim(t), 1, 0)
+	r.config[0].Timeout = -time.Second
+	if _, errs := r.connect(patience); errs[0] == nil || !strings.Contains(errs[0].Error(), "got a time-out of -1s") {
+		t.Errorf("got %v, want what is wrong", errs[0])
+	}
+}

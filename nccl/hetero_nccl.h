@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define HETERO_NCCL_VERSION 1
+#define HETERO_NCCL_VERSION 2
 #define HETERO_NCCL_TEXT 2048 /* bytes of a text, its NUL included */
 #define HETERO_NCCL_ID_BYTES 128
 
@@ -79,8 +79,8 @@ typedef struct hetero_nccl_api {
   int32_t (*run)(hetero_nccl_comm *, hetero_nccl_call *, void *buffer, const int64_t *counts);
   /* Ends connect or run under way, or the next. */
   void (*stop)(hetero_nccl_comm *);
-  /* orderly: all that this rank began has ended well. */
-  void (*close)(hetero_nccl_comm *, int32_t orderly);
+  /* orderly: all that this rank began has ended well. Comes back also where NCCL or the GPU does not: FAILED, and error says what is left. */
+  int32_t (*close)(hetero_nccl_comm *, int32_t orderly, char *error);
 } hetero_nccl_api;
 
 const hetero_nccl_api *hetero_nccl_get_api(uint32_t version);

@@ -19,12 +19,13 @@ static int32_t nccl_run(const hetero_nccl_api *a, hetero_nccl_comm *c, hetero_nc
 	return a->run(c, call, buffer, counts);
 }
 static void nccl_stop(const hetero_nccl_api *a, hetero_nccl_comm *c) { a->stop(c); }
-static void nccl_close(const hetero_nccl_api *a, hetero_nccl_comm *c, int32_t orderly) { a->close(c, orderly); }
+static int32_t nccl_close(const hetero_nccl_api *a, hetero_nccl_comm *c, int32_t orderly, char *error) { return a->close(c, orderly, error); }
 */
 import "C"
 
 import (
 	"errors"
+	"fmt"
 	"time"
 	"unsafe"
 
@@ -140,12 +141,18 @@ func (e *end) busy() time.Duration { return time.Duration(e.call.busy_ns) }
 
 func (e *end) stop() { C.nccl_stop(e.api, e.ptr) }
 
-func (e *end) close(orderly bool) {
+// close says what is left where NCCL or the GPU did not let go in time.
+func (e *end) close(orderly bool) error {
 	flag := C.int32_t(0)
 	if orderly {
 		flag = 1
 	}
-	C.nccl_close(e.api, e.ptr, flag)
+	var why text
+	result := C.nccl_close(e.api, e.ptr, flag, &why[0])
 	C.free(unsafe.Pointer(e.call))
 	e.ptr, e.call = nil, nil
+	if result != C.HETERO_NCCL_OK {
+		return fmt.Errorf("nccl: close: %w", why.err())
+	}
+	return nil
 }

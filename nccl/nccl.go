@@ -31,7 +31,7 @@ type Config struct {
 	Control collective.Communicator
 	// Device is this rank's GPU.
 	Device device.Device
-	// Timeout of an operation; 0 = none.
+	// Timeout of an operation; 0 = none: one that hangs within NCCL while all ranks live never ends then, unless the communicator is aborted.
 	Timeout time.Duration
 	// MinCTAs and MaxCTAs bound the thread blocks, and with them the multiprocessors, that an operation takes from the computation
 	// beside it; 0 = NCCL's choice.
@@ -48,6 +48,9 @@ type Config struct {
 func (c Config) check() (device.AddressedDevice, error) {
 	if c.Control == nil {
 		return nil, errors.New("got no Control")
+	}
+	if c.Timeout < 0 {
+		return nil, fmt.Errorf("got a time-out of %v, want more than 0, or 0 for none", c.Timeout)
 	}
 	if c.MinCTAs < 0 || c.MaxCTAs < 0 || c.MaxCTAs > 0 && c.MinCTAs > c.MaxCTAs {
 		return nil, fmt.Errorf("got at least %d and at most %d CTAs", c.MinCTAs, c.MaxCTAs)

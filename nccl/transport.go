@@ -3,6 +3,7 @@
 package nccl
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -219,6 +220,5 @@ func (t *transport) Close(orderly bool) error {
 	t.mu.Unlock()
 	close(t.ended)
 	t.background.Wait()
-	t.end.close(orderly)
-	return t.control.Close()
+	return errors.Join(t.end.close(orderly), t.control.Close())
 }

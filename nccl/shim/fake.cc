@@ -11,6 +11,7 @@
 //	lost:R@N              in its N-th operation rank R finds that another one is gone
 //	reject:R@N            the call of rank R's N-th operation is an error
 //	wrong:R@N             one bit of what rank R gets from its N-th operation is wrong
+//	stuck:R               when rank R gives up, NCCL does not come back
 #include <nccl.h>
 #include <unistd.h>
 
@@ -196,7 +197,12 @@ EXPORT ncclResult_t ncclCommFinalize(ncclComm_t c) {
   return c->end->state == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
 }
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t c) { return leave(c), ncclSuccess; }
-EXPORT ncclResult_t ncclCommAbort(ncclComm_t c) { return leave(c), ncclSuccess; }
+EXPORT ncclResult_t ncclCommAbort(ncclComm_t c) {
+  const bool stuck = asked("stuck", c->rank, 0);
+  leave(c);
+  while (stuck) pause();
+  return ncclSuccess;
+}
 
 EXPORT ncclResult_t ncclAllReduce(const void *from, void *to, size_t n, ncclDataType_t t, ncclRedOp_t op, ncclComm_t c,
                                   cudaStream_t s) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <memory>
 
 #include "check.h"
 #include "comm.h"
@@ -93,10 +94,11 @@ int32_t run(hetero_nccl_comm *c, hetero_nccl_call *call, void *buffer, const int
 
 void stop(hetero_nccl_comm *c) { c->impl.stop(); }
 
-void close(hetero_nccl_comm *c, int32_t orderly) {
+int32_t close(hetero_nccl_comm *c, int32_t orderly, char *error) {
+  const std::unique_ptr<hetero_nccl_comm> ends(c);
   char unheard[HETERO_NCCL_TEXT];
   if (orderly) guarded(unheard, [&] { c->impl.finalize(); }); // who does not get away in order is aborted
-  guarded(unheard, [&] { delete c; });
+  return guarded(error, [&] { c->impl.end(); });
 }
 
 } // namespace

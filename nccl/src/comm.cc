@@ -6,6 +6,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <memory>
+#include <thread>
 
 #include "check.h"
 #include "clock.h"
@@ -18,7 +20,12 @@ namespace {
 constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two questions whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns
-constexpr int64_t kDrain = 10'000'000'000;   // ns that an aborted operation may take to leave the GPU
+// ns that NCCL may take to give up, or an aborted operation to leave the GPU. Of a GPU that is lost neither may come back.
+#ifdef HETERO_CUDA_SHIM
+constexpr int64_t kGiveUp = 300'000'000; // tests wait for it
+#else
+constexpr int64_t kGiveUp = 10'000'000'000;
+#endif
 
 void nap(int64_t ns) {
   const timespec t{0, ns};
@@ -66,8 +73,8 @@ Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()
 }
 
 Comm::~Comm() {
+  if (comm_ || !left_.empty()) return; // what does not end may still use them
   cudaSetDevice(options_.device);
-  abort();
   if (begun_) cudaEventDestroy(begun_);
   if (done_) cudaEventDestroy(done_);
   if (stream_) cudaStreamDestroy(stream_);
@@ -226,14 +233,42 @@ void Comm::fail(ncclResult_t result, const std::string &what) {
               what + ": " + nccl_.GetErrorString(result) + (more && *more ? std::string(": ") + more : "")};
 }
 
-// Ends what runs and waits until the GPU has let go of its memory. Of an operation that does not leave nothing more can be done here:
-// what comes after it on this GPU will say so.
+// Calls what ends the communicator on a thread of its own, which is left behind where it does not come back in time.
+void Comm::settle_end(const char *what, ncclResult_t (*call)(ncclComm_t)) {
+  const auto over = std::make_shared<std::atomic<bool>>(false);
+  std::thread([over, call, comm = comm_, device = options_.device] {
+    cudaSetDevice(device);
+    call(comm);
+    *over = true;
+  }).detach();
+  comm_ = nullptr;
+  for (const int64_t begin = now_ns(); !*over;) {
+    if (now_ns() - begin > kGiveUp) {
+      left_ = std::string(what) + " has not come back within " + std::to_string(kGiveUp / 1'000'000) +
+              " ms: NCCL's memory on the GPU and its threads are left to the end of the process";
+      return;
+    }
+    nap(kLongNap);
+  }
+}
+
+// Ends what runs and waits until the GPU has let go of its memory.
 void Comm::abort() {
   if (!comm_) return;
-  nccl_.CommAbort(comm_);
-  comm_ = nullptr;
-  for (const int64_t begin = now_ns(); now_ns() - begin < kDrain && cudaStreamQuery(stream_) == cudaErrorNotReady;)
+  settle_end("ncclCommAbort", nccl_.CommAbort);
+  const int64_t begin = now_ns();
+  while (left_.empty() && cudaStreamQuery(stream_) == cudaErrorNotReady) {
+    if (now_ns() - begin > kGiveUp)
+      left_ =
+          "an operation has not left the GPU within " + std::to_string(kGiveUp / 1'000'000) + " ms after ncclCommAbort";
     nap(kLongNap);
+  }
+}
+
+void Comm::end() {
+  cudaSetDevice(options_.device);
+  abort();
+  if (!left_.empty()) throw Ended{HETERO_NCCL_FAILED, left_};
 }
 
 void Comm::finalize() {
@@ -241,8 +276,7 @@ void Comm::finalize() {
   deadline_ns_ = now_ns() + kFinalize;
   check(cudaSetDevice(options_.device), "choosing the device");
   settle(nccl_.CommFinalize(comm_), "ncclCommFinalize");
-  nccl_.CommDestroy(comm_);
-  comm_ = nullptr;
+  settle_end("ncclCommDestroy", nccl_.CommDestroy);
 }
 
 } // namespace hetero

@@ -21,7 +21,7 @@ struct Ended {
 class Comm {
 public:
   explicit Comm(const hetero_nccl_options &);
-  ~Comm(); // gives up whatever runs
+  ~Comm(); // end comes before
   Comm(const Comm &) = delete;
 
   // Both throw Ended, and what CUDA's checks throw; then nothing runs any more.
@@ -30,6 +30,8 @@ public:
   void stop() { stopped_ = true; }
   // Leaves in order, for no longer than a moment.
   void finalize();
+  // Gives up whatever runs. Throws Ended where something is left that does not end.
+  void end();
 
 private:
   template <class Body> void guarded_call(int64_t timeout_ns, Body body);
@@ -43,6 +45,7 @@ private:
   ncclResult_t state();
   [[noreturn]] void fail(ncclResult_t result, const std::string &what);
   void abort();
+  void settle_end(const char *what, ncclResult_t (*call)(ncclComm_t));
 
   const hetero_nccl_options options_;
   const Functions &nccl_;
@@ -51,6 +54,7 @@ private:
   cudaEvent_t begun_ = nullptr, done_ = nullptr;
   std::atomic<bool> stopped_{false};
   int64_t deadline_ns_ = 0; // of the call under way; 0: none
+  std::string left_;        // what did not end when it was given up
 };
 
 } // namespace hetero
