@@ -100,7 +100,12 @@ func (r *run) goOver() error {
 	c := r.change
 	r.change = nil
 	defer r.Replica.shelf.release(c.own)
-	if err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares)); err != nil {
+	read := r.Replica.feed != nil && r.Replica.feed.staged // the batch of the next step, for the shares before
+	err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares))
+	if read {
+		err = errors.Join(err, r.jump())
+	}
+	if err != nil {
 		return fmt.Errorf("shares %v from step %d on: %w", c.shares, r.step+1, err)
 	}
 	r.changed, r.sinceChange = true, 0
