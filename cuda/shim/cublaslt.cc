@@ -282,6 +282,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     x.compute(*how, a, b, d);
     log_product(*how);
   };
+  if (stream && !stream->load("cuBLASLt " + std::to_string(how->id))) return CUBLAS_STATUS_EXECUTION_FAILED;
   if (stream)
     stream->enqueue(slow ? how->ns + 50'000'000 : how->ns, work);
   else

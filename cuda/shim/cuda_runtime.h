@@ -1,7 +1,8 @@
 // cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
 //
 // A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. A stream is a thread that comes
-// later, and a captured graph what it was to do. Memory is the host's. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
+// later, and a captured graph what it was to do. Memory is the host's. A free, and the first launch of a kernel, which loads its code, wait for the
+// whole GPU; where a stream of it stands at a word by then they are refused, since on a GPU they could wait for ever. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
 // memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run.
 #pragma once
 
@@ -14,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <string>
 
 #define __global__
 #define __device__
@@ -32,6 +34,8 @@ void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
 // Does work when it is its turn on the stream, at once without one; it pretends to take ns.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
+// Loads the code of a kernel on the device of the calling thread, unless that has been done; in a capture, when the graph is made. False where a stream stands.
+bool load(void *stream, const std::string &code);
 constexpr int64_t kLaunch = 1000; // ns that a launch, copy or memset pretends to take
 void barrier();
 // Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
@@ -69,10 +73,11 @@ enum cudaError_t {
   cudaErrorNotReady = 600,
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
-  cudaErrorUnknown = 999
+  cudaErrorUnknown = 999,
+  shimErrorStands = 10001 // what would wait for a stream that stands at a word
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
-enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
 constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStreamNonBlocking = 1,
                    cudaEventDisableTiming = 2;
@@ -84,6 +89,7 @@ struct shimStream {
   const int gpu; // in its machine, whichever of them the process sees
   // Does work when it is its turn; it pretends to take ns.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
+  virtual bool load(const std::string &code) = 0; // shim::load
 
 protected:
   ~shimStream() = default;
@@ -126,8 +132,6 @@ const char *cudaGetErrorName(cudaError_t);
 const char *cudaGetErrorString(cudaError_t);
 cudaError_t cudaMalloc(void **, size_t);
 cudaError_t cudaFree(void *);
-cudaError_t cudaMallocAsync(void **, size_t, cudaStream_t);
-cudaError_t cudaFreeAsync(void *, cudaStream_t);
 cudaError_t cudaHostAlloc(void **, size_t, unsigned);
 cudaError_t cudaFreeHost(void *);
 cudaError_t cudaMemcpy(void *, const void *, size_t, cudaMemcpyKind);
@@ -143,6 +147,7 @@ cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode);
 cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t *);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *, cudaGraph_t, unsigned long long);
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t, cudaStream_t);
 cudaError_t cudaGraphDestroy(cudaGraph_t);
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t);

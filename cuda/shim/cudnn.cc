@@ -176,7 +176,7 @@ void describe_engine(Object &o, int64_t engine, const Handle &graph) {
   o.put(CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, {engine});
   o.put(CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, notes);
   o.put(CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
-        engine == 3 ? std::vector<int64_t>{CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION} : std::vector<int64_t>{});
+        engine == kCompiled ? std::vector<int64_t>{CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION} : std::vector<int64_t>{});
   o.attributes[CUDNN_ATTR_ENGINE_OPERATION_GRAPH] = {kObject, {}, {}, {graph}};
 }
 

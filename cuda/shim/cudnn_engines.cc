@@ -288,6 +288,10 @@ void execute(const Handle &plan, const Handle &pack, cudaStream_t stream) {
     refuse(CUDNN_STATUS_BAD_PARAM_NULL_POINTER, "no workspace");
   static constexpr int64_t kMicroseconds[kEngines] = {1, 1, 1, 2, 10, 40};
   const auto work = [=, &graph] { compute(engine, graph, *pack), void(plan); };
+  std::string code = "cuDNN " + std::to_string(engine);
+  if (engine == kCompiled) code += " of plan " + std::to_string(reinterpret_cast<uintptr_t>(plan.get()));
+  if (stream && !stream->load(code))
+    refuse(CUDNN_STATUS_EXECUTION_FAILED, "loading its code would wait for a stream that stands");
   if (stream)
     stream->enqueue(1000 * kMicroseconds[engine], work);
   else

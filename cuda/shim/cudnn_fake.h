@@ -62,7 +62,7 @@ void check_conv(const Conv &c);          // throws Refused where shapes do not f
 Conv conv_of_graph(const Object &graph); // throws Refused where it is no pattern that engines know
 
 // cudnn_engines.cc
-constexpr int64_t kEngines = 6;
+constexpr int64_t kEngines = 6, kCompiled = 3; // the latter when it is made
 std::vector<cudnnBackendNumericalNote_t> notes_of(int64_t engine, const Object &graph);
 std::vector<int64_t> offered(cudnnBackendHeurMode_t mode);         // engines, best first
 std::vector<std::pair<int64_t, int64_t>> knobs_of(int64_t engine); // type, largest value

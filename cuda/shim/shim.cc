@@ -242,7 +242,10 @@ cudaError_t cudaGetDeviceCount(int *n) {
   *n = static_cast<int>(visible().size());
   return *n > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
-int shim::chosen_gpu() { return visible()[size_t(chosen)].card; }
+int shim::chosen_gpu() {
+  const std::vector<Visible> list = visible();
+  return size_t(chosen) < list.size() ? list[size_t(chosen)].card : chosen;
+}
 cudaError_t cudaSetDevice(int d) {
   if (d < 0 || size_t(d) >= visible().size()) return cudaErrorInvalidValue;
   return chosen = d, cudaSuccess;
@@ -255,7 +258,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int i) {
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
   *total = memory();
   *free = *total - *total / 32;
-  return cudaSuccess;
+  return shim::lost() ? cudaErrorUnknown : cudaSuccess;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   *p = {};
@@ -271,9 +274,14 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
 const char *cudaGetErrorName(cudaError_t e) {
   return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
          : e == cudaErrorUnknown        ? "cudaErrorUnknown"
+         : e == shimErrorStands         ? "shimErrorStands"
                                         : "cudaError";
 }
-const char *cudaGetErrorString(cudaError_t e) { return e == cudaErrorMemoryAllocation ? "out of memory" : "an error"; }
+const char *cudaGetErrorString(cudaError_t e) {
+  return e == cudaErrorMemoryAllocation ? "out of memory"
+         : e == shimErrorStands         ? "it would wait for a stream that stands at a word"
+                                        : "an error";
+}
 cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version, unsigned long long,
                                              cudaDriverEntryPointQueryResult *found) {
   *found = cudaDriverEntryPointSuccess;

@@ -8,9 +8,12 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <set>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -63,9 +66,12 @@ struct shimGraph {
     Seen seen;
   };
   std::vector<Work> work;
+  std::vector<std::string> code; // of kernels
 };
 
 namespace {
+
+bool load_code(const std::string &code);
 
 struct Stream final : shimStream {
   Stream() : shimStream(shim::chosen_gpu()) {}
@@ -73,9 +79,11 @@ struct Stream final : shimStream {
   std::condition_variable changed;
   std::deque<std::function<void()>> work; // the first is under way
   bool closing = false;
-  std::atomic<bool> closed{false}, stuck{false}; // stuck: waits for a word
-  int64_t ns = 0;                                // the pretended time; its thread's
-  shimGraph *captures = nullptr;                 // what is enqueued goes there
+  std::atomic<bool> closed{false};
+  std::atomic<const uint32_t *> word{nullptr}; // that it waits for
+  std::atomic<uint32_t> value{0};              // to be this
+  int64_t ns = 0;                              // the pretended time; its thread's
+  shimGraph *captures = nullptr;               // what is enqueued goes there
   const unsigned number = [] {
     static std::atomic<unsigned> last{6};
     return ++last;
@@ -83,6 +91,7 @@ struct Stream final : shimStream {
   std::thread thread{[this] { serve(); }};
 
   void serve() {
+    serving = this;
     std::unique_lock<std::mutex> lock(mutex);
     for (;;) {
       changed.wait(lock, [this] { return closing || !work.empty(); });
@@ -110,6 +119,10 @@ struct Stream final : shimStream {
     });
     changed.notify_all();
   }
+  bool load(const std::string &code) override {
+    if (captures) return captures->code.push_back(code), true;
+    return load_code(code);
+  }
   void drain() {
     std::unique_lock<std::mutex> lock(mutex);
     changed.wait(lock, [this] { return work.empty(); });
@@ -127,7 +140,10 @@ struct Stream final : shimStream {
     changed.notify_all();
     thread.join();
   }
+
+  static thread_local Stream *serving; // whose thread this is
 };
+thread_local Stream *Stream::serving = nullptr;
 
 Stream *own(cudaStream_t s) { return static_cast<Stream *>(s); }
 
@@ -148,19 +164,41 @@ thread_local cudaStream_t capturing = nullptr; // on this thread, which may neit
 std::mutex streams_mutex;
 std::set<Stream *> streams;
 
-// Freeing memory waits for the GPU, as far as that goes by itself.
-void drain_all() {
+// Lets the streams of the calling thread's device go on as far as they do by themselves, and says whether one stands at a word then. It is looked twice: another
+// stream may have written the word in between.
+bool stands() {
   const std::lock_guard<std::mutex> lock(streams_mutex);
-  for (Stream *s : streams) {
-    for (;;) {
-      {
-        const std::lock_guard<std::mutex> held(s->mutex);
-        if (s->work.empty() || s->stuck || shim::lost()) break;
-      }
-      nap();
+  const int gpu = shim::chosen_gpu();
+  bool standing = false;
+  for (int calm = 0; calm < 2 && !shim::lost();) {
+    bool moving = false;
+    standing = false;
+    for (Stream *s : streams) {
+      const std::lock_guard<std::mutex> held(s->mutex);
+      if (s->gpu != gpu || s->work.empty()) continue;
+      const uint32_t *word = s->word;
+      (word && __atomic_load_n(word, __ATOMIC_ACQUIRE) != s->value ? standing : moving) = true;
     }
+    calm = moving ? 0 : calm + 1;
+    if (moving) nap();
   }
+  return standing && !shim::lost();
 }
+
+std::mutex loaded_mutex;
+std::set<std::pair<int, std::string>> loaded; // by device
+
+bool load_code(const std::string &code) {
+  const std::pair<int, std::string> here{shim::chosen_gpu(), code};
+  const std::lock_guard<std::mutex> lock(loaded_mutex);
+  if (loaded.count(here)) return true;
+  return !stands() && loaded.insert(here).second;
+}
+
+// Memory of devices: bytes by address, and their sum by device.
+std::mutex memory_mutex;
+std::map<void *, std::pair<int, size_t>> given;
+std::map<int, size_t> used;
 
 } // namespace
 
@@ -176,9 +214,13 @@ bool lost(bool one_more) {
 }
 
 void enqueue(void *queue, int64_t ns, std::function<void()> work) {
-  if (lost(true)) return;
+  if (lost(!capturing)) return;
   if (!queue) return work();
   static_cast<cudaStream_t>(queue)->enqueue(ns, std::move(work));
+}
+
+bool load(void *queue, const std::string &code) {
+  return queue ? static_cast<cudaStream_t>(queue)->load(code) : load_code(code);
 }
 
 } // namespace shim
@@ -187,7 +229,7 @@ namespace {
 
 // shim::enqueue of what is no kernel.
 void enqueue_moved(cudaStream_t s, shimKind kind, size_t bytes, std::function<void()> work) {
-  if (shim::lost(true)) return;
+  if (shim::lost(!capturing)) return;
   if (!s) return work();
   own(s)->add(shim::kLaunch, std::move(work), {kind, bytes});
 }
@@ -228,42 +270,70 @@ cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g) {
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *e, cudaGraph_t g, unsigned long long) {
   const Call call{"cudaGraphInstantiate_v12000"};
+  for (const std::string &code : g->code)
+    if (!load_code(code)) return shimErrorStands;
   *e = new shimGraph(*g);
   for (auto &w : (*e)->work) {
     const uint64_t from = w.seen.node;
     w.seen.node = next_node();
     if (shimWatcher *watching = watcher) watching->cloned(w.seen.node, from);
   }
-  return cudaSuccess;
+  return cudaGetLastError();
 }
+cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaGetLastError(); }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
   const Call call{"cudaGraphLaunch_v10000"};
-  for (const auto &w : e->work) own(s)->add(w.takes, w.does, w.seen);
-  return cudaSuccess;
+  for (const auto &w : e->work)
+    if (!shim::lost(true)) own(s)->add(w.takes, w.does, w.seen);
+  return cudaGetLastError();
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
 
-cudaError_t cudaMalloc(void **p, size_t n) {
+// In a capture that is relaxed CUDA allows these; the device's kernels allocate nothing, so here nobody may.
+cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
   return *p ? cudaSuccess : cudaErrorMemoryAllocation;
 }
-cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMalloc(p, n); }
+cudaError_t cudaMalloc(void **p, size_t n) {
+  cudaDeviceProp facts;
+  cudaGetDeviceProperties(&facts, 0); // they are alike
+  const int gpu = shim::chosen_gpu();
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  if (used[gpu] + n > facts.totalGlobalMem) return cudaErrorMemoryAllocation;
+  const cudaError_t e = cudaHostAlloc(p, n, 0);
+  if (e != cudaSuccess) return e;
+  given[*p] = {gpu, n};
+  used[gpu] += n;
+  return cudaSuccess;
+}
+static cudaError_t may_free() {
+  if (capturing) return cudaErrorStreamCaptureUnsupported;
+  if (shim::lost()) return cudaErrorUnknown; // streams still look at it
+  return stands() ? shimErrorStands : cudaSuccess;
+}
+cudaError_t cudaFreeHost(void *p) {
+  const cudaError_t e = may_free();
+  if (e == cudaSuccess) std::free(p);
+  return e;
+}
+cudaError_t cudaFree(void *p) {
+  if (!p) return cudaSuccess;
+  const cudaError_t e = may_free();
+  if (e != cudaSuccess) return e;
+  const std::lock_guard<std::mutex> lock(memory_mutex);
+  used[given[p].first] -= given[p].second;
+  given.erase(p);
+  return std::free(p), cudaSuccess;
+}
 cudaError_t cudaStreamSynchronize(cudaStream_t s) {
   const Call call{"cudaStreamSynchronize_v3020"};
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   if (s && !shim::lost()) own(s)->drain();
   return cudaGetLastError();
 }
-cudaError_t cudaDeviceSynchronize() { return drain_all(), cudaGetLastError(); }
-
-cudaError_t cudaFree(void *p) { return drain_all(), std::free(p), cudaSuccess; }
-cudaError_t cudaMallocAsync(void **p, size_t n, cudaStream_t) { return cudaMalloc(p, n); }
-cudaError_t cudaFreeAsync(void *p, cudaStream_t s) {
-  return shim::enqueue(s, 0, [=] { std::free(p); }), cudaSuccess;
-}
-cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+cudaError_t cudaDeviceSynchronize() { return stands() ? shimErrorStands : cudaGetLastError(); }
 cudaError_t cudaMemcpy(void *dst, const void *src, size_t n, cudaMemcpyKind) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   return std::memmove(dst, src, n), cudaSuccess;
@@ -309,10 +379,14 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr at, uint32_t value, unsign
 }
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigned) {
   shim::enqueue(s, 0, [=] {
-    if (s) own(s)->stuck = true;
-    while (__atomic_load_n(reinterpret_cast<uint32_t *>(at), __ATOMIC_ACQUIRE) != value && !(s && own(s)->closed))
-      nap();
-    if (s) own(s)->stuck = false;
+    const auto word = reinterpret_cast<const uint32_t *>(at);
+    Stream *const on = Stream::serving; // not s, where a captured graph is launched elsewhere
+    if (on) {
+      on->value = value;
+      on->word = word;
+    }
+    while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value && !(on && on->closed)) nap();
+    if (on) on->word = nullptr;
   });
   return CUDA_SUCCESS;
 }

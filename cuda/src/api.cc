@@ -3,6 +3,7 @@
 // It works in the device's primary context, which the run-time library, cuDNN and NCCL share. A context belongs to an OS thread, so
 // every call that comes from any thread says first which device it means: freeing too, else the run-time library makes a context on GPU 0.
 #include <cstdio>
+#include <cstdlib>
 
 #include "account.h"
 #include "activity.h"
@@ -17,11 +18,14 @@
 using namespace hetero;
 
 struct ht_device {
-  int index;
-  cudaDeviceProp facts;
-  ht_identity identity;
+  explicit ht_device(int i) : index(i) {}
+  const int index;
+  cudaDeviceProp facts{};
+  ht_identity identity{};
   Account account;
   Notes notes;
+  Quiet quiet{notes};
+  Pulse pulse{index};
 };
 struct ht_stream {
   ht_device *device;
@@ -31,25 +35,50 @@ struct ht_stream {
 
 namespace {
 
-void use(const ht_device *d) { check(cudaSetDevice(d->index), "choosing the device"); }
+void use(ht_device *d) {
+  Quiet::choose(&d->quiet);
+  check(cudaSetDevice(d->index), "choosing the device");
+}
+
+// The same where there is nobody to tell that it fails.
+void try_use(ht_device *d) {
+  Quiet::choose(&d->quiet);
+  cudaSetDevice(d->index);
+}
+
+// Hardware queues that streams of this program are put into: of passes, batches, copies to other ranks, NCCL, timing.
+constexpr int kLeastQueues = 16;
+
+// A stream that stands holds up what is behind it in its queue, other streams' work too.
+void note_queues(Notes &notes) {
+  const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+  if (!text || !*text || std::atoi(text) >= kLeastQueues) return;
+  notes.add(std::string("CUDA_DEVICE_MAX_CONNECTIONS: got ") + text + ", want at least " +
+            std::to_string(kLeastQueues) +
+            " or none: a stream that waits for other ranks may hold up for ever what it waits for");
+}
 
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
     if (!options || !device) throw Invalid("open: no options or no place for the device");
     want_gpu(options->index);
-    auto d = std::make_unique<ht_device>();
-    d->index = options->index;
+    auto d = std::make_unique<ht_device>(options->index);
     check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
     want_architecture(d->index, d->facts);
     use(d.get());
     products_by(); // says why there is no cuBLASLt now rather than in the middle of a plan
     Dnn::get();    // cuDNN, the same; it takes the cuBLASLt that is there already
     d->identity = identify(d->index);
+    note_queues(d->notes);
     *device = d.release();
   });
 }
 
-void cuda_close(ht_device *d) { delete d; }
+void cuda_close(ht_device *d) {
+  try_use(d);
+  delete d;
+  Quiet::choose(nullptr);
+}
 
 void cuda_info(const ht_device *d, ht_info *info) {
   *info = {};
@@ -73,47 +102,62 @@ void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t nam
   std::snprintf(name, name_bytes, "%s", layout_name(layout).c_str());
 }
 
+// Calls for memory; where it is short, make_room first frees what is kept for a quiet moment.
+template <class Call, class Room> void want_memory(const char *what, Call call, Room make_room) {
+  cudaError_t answer = call();
+  if (answer == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    make_room();
+    answer = call();
+  }
+  check(answer, what);
+}
+
 ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
   return guarded(error, [&] {
     if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
     use(d);
     const size_t size = bytes > 0 ? static_cast<size_t>(bytes) : 1;
     if (host) {
-      check(cudaHostAlloc(p, size, cudaHostAllocPortable), "page-locked memory");
+      want_memory(
+          "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
+          [&] { d->quiet.sweep(); }); // it is taken within exchanges, too: they cannot wait for their own end
       return;
     }
     if (bytes > static_cast<int64_t>(d->facts.totalGlobalMem) - d->account.allocated())
       throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) +
                         " more, of " + std::to_string(d->facts.totalGlobalMem));
-    check(cudaMalloc(p, size), "device memory");
+    want_memory(
+        "device memory", [&] { return cudaMalloc(p, size); }, [&] { d->quiet.during([] {}); });
     d->account.add(bytes);
   });
 }
 
 void cuda_free(ht_device *d, void *p, int64_t bytes, int32_t host) {
-  cudaSetDevice(d->index);
-  if (host) {
-    cudaFreeHost(p);
-    return;
-  }
-  cudaFree(p);
-  d->account.remove(bytes);
+  try_use(d);
+  d->quiet.later([=] {
+    if (host)
+      Quiet::freed(cudaFreeHost(p), "page-locked memory");
+    else
+      Quiet::freed(cudaFree(p), "device memory");
+  });
+  if (!host) d->account.remove(bytes);
 }
 
 ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
                        int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **kernel, ht_error *error) {
   return guarded(error, [&] {
     *kernel = compiled(op, params, params_bytes, in, num_in, out, num_out, 0, [d] { use(d); });
-    (*kernel)->device = d->index;
+    (*kernel)->device = d;
   });
 }
 
 void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
-// Deletes an object of the C ABI with its device chosen.
+// Deletes an object of the C ABI with its device chosen, in a quiet moment: it owns memory, code or graphs.
 template <class Object> void free_on_device(Object *o) {
-  cudaSetDevice(o->device);
-  delete o;
+  try_use(o->device);
+  o->device->quiet.later([o] { delete o; });
 }
 
 void cuda_kernel_free(ht_kernel *k) { free_on_device(k); }
@@ -122,7 +166,7 @@ ht_status cuda_program_create(ht_device *d, const ht_step *steps, int32_t count,
                               ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    *program = new ht_program(d->index, steps, count, d->notes);
+    *program = new ht_program(d, steps, count, d->quiet, d->notes);
   });
 }
 
@@ -131,7 +175,7 @@ void cuda_program_free(ht_program *p) { free_on_device(p); }
 ht_status cuda_event_create(ht_device *d, ht_event **event, ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    *event = new ht_event{d->index, {}};
+    *event = new ht_event{d, Event(d->pulse)};
   });
 }
 
@@ -190,11 +234,17 @@ ht_status cuda_stream_record(ht_stream *s, ht_event *e, ht_error *error) {
 }
 
 ht_status cuda_stream_wait(ht_stream *s, ht_event *e, ht_error *error) {
-  return on(s, error, [&](cudaStream_t stream) { e->impl.enqueue_wait(stream); });
+  return on(s, error, [&](cudaStream_t stream) {
+    if (e->impl.state() != Event::pending) return e->impl.enqueue_wait(stream);
+    s->device->quiet.stand(stream, [&] { e->impl.enqueue_wait(stream); });
+  });
 }
 
 ht_status cuda_stream_sync(ht_stream *s, ht_error *error) {
-  return on(s, error, [&](cudaStream_t stream) { check(cudaStreamSynchronize(stream), "synchronising"); });
+  return on(s, error, [&](cudaStream_t stream) {
+    check(cudaStreamSynchronize(stream), "synchronising");
+    s->device->quiet.sweep();
+  });
 }
 
 void want_mark(int32_t mark) {
@@ -230,7 +280,7 @@ ht_status cuda_stream_between(ht_stream *s, int32_t from, int32_t to, int64_t *n
 }
 
 void cuda_stream_free(ht_stream *s) {
-  cudaSetDevice(s->device->index);
+  try_use(s->device);
   for (cudaEvent_t e : s->marks)
     if (e) cudaEventDestroy(e);
   cudaStreamDestroy(s->stream);
@@ -260,7 +310,8 @@ ht_status cuda_activity_start(ht_device *d, ht_error *error) {
 ht_status cuda_activity_stop(ht_device *d, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *error) {
   return guarded(error, [&] {
     use(d);
-    const Activities noted = stop_activity();
+    Activities noted{};
+    d->quiet.during([&] { noted = stop_activity(); }); // it waits for the whole GPU
     *list = noted.list->data();
     *count = static_cast<int64_t>(noted.list->size());
     *lost = noted.lost;

@@ -18,10 +18,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <sstream>
-#include <tuple>
 
 #include "gpu.h"
+#include "quiet.h"
 #include "status.h"
 
 namespace hetero {
@@ -35,8 +36,7 @@ const char *const kHeader = "hetero-train choices 1";
 
 // --- timing ---------------------------------------------------------------------------------------
 
-// What is needed to time, given back at the end, in the order of its own stream: cudaFree waits for the whole GPU, where the stream that trains may
-// stand and wait for other ranks.
+// What is needed to time; its memory is given back in a quiet moment.
 class Stopwatch {
 public:
   explicit Stopwatch(int64_t bytes) {
@@ -47,9 +47,8 @@ public:
     flush_bytes_ = 2 * static_cast<size_t>(std::max(facts.l2CacheSize, 1 << 20));
     try {
       check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "a stream to time on");
-      check(cudaMallocAsync(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_),
-            "scratch memory to time on");
-      check(cudaMallocAsync(&flush_, flush_bytes_, stream_), "scratch memory to time on");
+      check(cudaMalloc(&scratch_, static_cast<size_t>(std::max<int64_t>(bytes, 1))), "scratch memory to time on");
+      check(cudaMalloc(&flush_, flush_bytes_), "scratch memory to time on");
       check(cudaEventCreate(&begin_), "an event to time with");
       check(cudaEventCreate(&end_), "an event to time with");
       // Small numbers in every float type: zeros draw less power than data do, and the clock is higher.
@@ -77,9 +76,9 @@ private:
   void release() {
     if (end_) cudaEventDestroy(end_);
     if (begin_) cudaEventDestroy(begin_);
-    if (flush_) cudaFreeAsync(flush_, stream_);
-    if (scratch_) cudaFreeAsync(scratch_, stream_);
     if (stream_) cudaStreamDestroy(stream_);
+    for (void *p : {flush_, scratch_})
+      if (p) Quiet::discard(std::shared_ptr<void>(p, [](void *q) { Quiet::freed(cudaFree(q), "scratch memory"); }));
   }
 
   void *scratch_ = nullptr, *flush_ = nullptr;
@@ -98,36 +97,60 @@ struct Runner {
   }
 };
 
-// The index of the fastest, and its time.
-std::pair<size_t, float> race(const Contest &contest) {
-  Stopwatch watch(contest.bytes);
-  std::vector<Runner> field;
-  std::string reason = "no candidates";
-  float best = 0;
-  for (size_t i = 0; i < contest.candidates.size(); i++) {
+// A contest under way: prepare, then start in a quiet moment, then finish.
+class Race {
+public:
+  explicit Race(const Contest &contest) : contest_(contest) {}
+
+  void prepare() {
+    for (size_t i = 0; i < contest_.candidates.size(); i++)
+      attempt(i, [&] { field_.push_back({i, contest_.candidates[i].prepare(), {}}); });
+  }
+  // The first run loads code, and is not counted.
+  void start() {
+    watch_.emplace(contest_.bytes);
+    std::vector<Runner> started;
+    for (Runner &r : field_)
+      attempt(r.index, [&] {
+        watch_->milliseconds(r.attempt);
+        started.push_back(std::move(r));
+      });
+    field_ = std::move(started);
+  }
+  // The index of the fastest, and its time.
+  std::pair<size_t, float> finish() {
+    if (field_.empty())
+      throw Unsupported("none of " + std::to_string(contest_.candidates.size()) + " ways works: " + reason_);
+    for (Runner &r : field_) r.ms.push_back(watch_->milliseconds(r.attempt));
+    const auto quicker = [](const Runner &a, const Runner &b) { return a.ms[0] < b.ms[0]; };
+    const float best = std::min_element(field_.begin(), field_.end(), quicker)->ms[0];
+    const auto hopeless = [&](const Runner &r) { return r.ms[0] > kHopeless * best; };
+    field_.erase(std::remove_if(field_.begin(), field_.end(), hopeless), field_.end());
+    for (int turn = 1; turn < kTurns && field_.size() > 1; turn++)
+      for (Runner &r : field_) r.ms.push_back(watch_->milliseconds(r.attempt));
+    const auto first =
+        std::min_element(field_.begin(), field_.end(), [](Runner &a, Runner &b) { return a.median() < b.median(); });
+    return {first->index, first->median()};
+  }
+
+private:
+  // Calls work for a candidate, which is out where that throws.
+  template <class Work> void attempt(size_t candidate, Work work) {
     try {
-      Runner r{i, contest.candidates[i].prepare(), {}};
-      watch.milliseconds(r.attempt); // loads code, and is not counted
-      r.ms.push_back(watch.milliseconds(r.attempt));
-      best = field.empty() ? r.ms[0] : std::min(best, r.ms[0]);
-      field.push_back(std::move(r));
+      work();
     } catch (const OutOfMemory &) {
       throw;
     } catch (const std::exception &e) {
-      reason = contest.candidates[i].name + ": " + e.what();
+      reason_ = contest_.candidates[candidate].name + ": " + e.what();
       cudaGetLastError();
     }
   }
-  if (field.empty())
-    throw Unsupported("none of " + std::to_string(contest.candidates.size()) + " ways works: " + reason);
-  field.erase(std::remove_if(field.begin(), field.end(), [&](const Runner &r) { return r.ms[0] > kHopeless * best; }),
-              field.end());
-  for (int turn = 1; turn < kTurns && field.size() > 1; turn++)
-    for (Runner &r : field) r.ms.push_back(watch.milliseconds(r.attempt));
-  auto first =
-      std::min_element(field.begin(), field.end(), [](Runner &a, Runner &b) { return a.median() < b.median(); });
-  return {first->index, first->median()};
-}
+
+  const Contest &contest_;
+  std::optional<Stopwatch> watch_;
+  std::vector<Runner> field_;
+  std::string reason_ = "no candidates";
+};
 
 // --- memory of the process and of the disk ----------------------------------------------------------
 
@@ -230,37 +253,51 @@ size_t named(const Contest &contest, const std::string &name) {
 } // namespace
 
 size_t fastest(const Contest &contest) {
-  if (contest.candidates.size() == 1) return 0;
+  const size_t count = contest.candidates.size();
+  if (count == 1) return 0;
   static std::mutex one_at_a_time;
   static std::map<std::string, Choices> known; // by file
-  const std::lock_guard<std::mutex> hold(one_at_a_time);
+  std::unique_lock<std::mutex> hold(one_at_a_time);
 
   const std::string machine = this_machine(), key = contest.library + " " + contest.key;
   Choices &mine = known[machine];
   auto chosen = [&](const Choices &list) {
     const auto found = list.find(key);
-    return found == list.end() ? contest.candidates.size() : named(contest, found->second.first);
+    return found == list.end() ? count : named(contest, found->second.first);
   };
-  if (const size_t i = chosen(mine); i < contest.candidates.size()) return i;
+  if (const size_t i = chosen(mine); i < count) return i;
 
   const std::string folder = make_folders(), path = folder + "/" + machine + ".tsv";
-  const Lock lock(folder.empty() ? "" : folder + "/lock");
-  Choices stored = folder.empty() ? Choices{} : read(path);
-  size_t i = chosen(stored);
-  if (i < contest.candidates.size()) {
-    mine[key] = stored[key];
+  const std::string lock = folder.empty() ? "" : folder + "/lock";
+  auto others = std::make_unique<Lock>(lock);
+  Choices stored;
+  auto chosen_by_others = [&] {
+    if (!folder.empty()) stored = read(path);
+    const size_t i = chosen(stored);
+    if (i < count) mine[key] = stored[key];
     return i;
-  }
+  };
+  if (const size_t i = chosen_by_others(); i < count) return i;
   try {
-    float ms = 0;
-    std::tie(i, ms) = race(contest);
+    Race race(contest);
+    race.prepare();
+    if (!Quiet::now([&] { race.start(); })) {
+      // What the stream stands and waits for may be a rank that waits for this lock.
+      others.reset();
+      hold.unlock();
+      Quiet::moment([&] { race.start(); });
+      hold.lock();
+      others = std::make_unique<Lock>(lock);
+      if (const size_t i = chosen_by_others(); i < count) return i;
+    }
+    const auto [i, ms] = race.finish();
     stored[key] = mine[key] = {contest.candidates[i].name, std::to_string(1000 * ms)};
     if (!folder.empty()) write(path, stored);
+    return i;
   } catch (const OutOfMemory &) {
     cudaGetLastError();
-    i = 0;
+    return 0;
   }
-  return i;
 }
 
 } // namespace hetero

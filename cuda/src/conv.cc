@@ -13,6 +13,7 @@
 #include "convolution.h"
 #include "gpu.h"
 #include "ops.h"
+#include "quiet.h"
 #include "status.h"
 
 namespace hetero {
@@ -283,10 +284,12 @@ std::unique_ptr<Kernel> choose(const Convolution &c, const Specced &specs) {
     if (options.empty()) continue;
     try {
       std::unique_ptr<ConvKernel> k = best_of(c, specs, options);
+      Quiet::discard(std::move(options)); // plans that were not chosen, with their code
       k->in = specs.in;
       k->out = specs.out;
       return k;
     } catch (const Unsupported &e) {
+      Quiet::discard(std::move(options));
       reasons += std::string("; ") + e.what();
     }
   }

@@ -6,17 +6,36 @@
 #include "clock.h"
 #include "gpu.h"
 #include "memops.h"
+#include "quiet.h"
 
 namespace hetero {
 
-Event::Event() {
+namespace {
+
+// ns
+constexpr int64_t kSpin = 20'000, kSleep = 20'000;
+constexpr int64_t kLong = 20'000'000;      // a wait after which it may be asked whether the GPU works
+constexpr int64_t kAskEvery = 500'000'000; // the question takes up to 100 us
+
+} // namespace
+
+void Pulse::feel() {
+  int64_t asked = asked_ns_;
+  const int64_t now = now_ns();
+  if (now - asked < kAskEvery || !asked_ns_.compare_exchange_strong(asked, now)) return;
+  check(cudaSetDevice(device_), "the GPU does not answer");
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "the GPU does not answer"); // which the driver asks the GPU for
+}
+
+Event::Event(Pulse &pulse) : pulse_(pulse) {
   void *p = nullptr;
   check(cudaHostAlloc(&p, sizeof *word_, cudaHostAllocMapped | cudaHostAllocPortable), "an event's word");
   word_ = static_cast<uint32_t *>(p);
   *word_ = kPending;
 }
 
-Event::~Event() { cudaFreeHost(word_); }
+Event::~Event() { Quiet::freed(cudaFreeHost(word_), "an event's word"); }
 
 Event::State Event::state() const {
   if (__atomic_load_n(word_, __ATOMIC_ACQUIRE) == kPending) return pending;
@@ -36,7 +55,6 @@ void Event::settle(State s) {
 }
 
 Event::State Event::wait(int64_t timeout_ns) const {
-  constexpr int64_t kSpin = 20'000, kSleep = 20'000; // ns
   const uint32_t seen = taken_back_;
   const int64_t begin = now_ns();
   for (;;) {
@@ -45,6 +63,7 @@ Event::State Event::wait(int64_t timeout_ns) const {
     const int64_t passed = now_ns() - begin;
     if (timeout_ns >= 0 && passed >= timeout_ns) return pending;
     if (passed < kSpin) continue;
+    if (passed > kLong) pulse_.feel();
     const timespec nap{0, kSleep};
     nanosleep(&nap, nullptr);
   }

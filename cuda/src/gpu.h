@@ -56,6 +56,8 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
       static_cast<Params>(args)...);
   check(cudaGetLastError(), "launch");
 #else
+  check(shim::load(queue, std::to_string(reinterpret_cast<uintptr_t>(kernel))) ? cudaSuccess : shimErrorStands,
+        "launch");
   shim::enqueue(queue, shim::kLaunch, [=] {
     shim::run(blocks, static_cast<unsigned>(grid.threads), [=] { kernel(static_cast<Params>(args)...); });
   });
@@ -135,7 +137,7 @@ template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Bod
   return k;
 }
 
-// Data that a kernel keeps on the device.
+// Data that a kernel keeps on the device. Kernels are destroyed in quiet moments (quiet.h), since that frees it.
 class Table {
 public:
   Table(const void *data, size_t bytes);

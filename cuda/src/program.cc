@@ -6,21 +6,16 @@
 
 namespace hetero {
 
-void Notes::add(const std::string &text) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (text_.find(text) != std::string::npos) return;
-  text_ += (text_.empty() ? "" : "; ") + text;
-}
-
-std::string Notes::text() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return text_;
-}
-
-Program::Program(const ht_program *self, const ht_step *steps, int32_t count, Notes &notes)
-    : self_(self), steps_(steps, count), notes_(notes) {
-  for (const Step &s : steps_.list) records_ = records_ || s.kind == HT_STEP_RECORD;
+Program::Program(const ht_program *self, const ht_step *steps, int32_t count, Quiet &quiet, Notes &notes)
+    : self_(self), steps_(steps, count), quiet_(quiet), notes_(notes) {
+  bool launches = false;
+  for (const Step &s : steps_.list) {
+    records_ = records_ || s.kind == HT_STEP_RECORD;
+    waits_ = waits_ || s.kind == HT_STEP_WAIT;
+    launches = launches || s.kind == HT_STEP_LAUNCH;
+  }
   if (records_) check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "a program's event");
+  if (launches || steps_.list.size() > 1) quiet_.during([this] { load(true); });
 }
 
 Program::~Program() {
@@ -67,39 +62,66 @@ void Program::enqueue_all(cudaStream_t stream) {
   }
 }
 
-// Makes the graph. Where that fails the steps are enqueued one by one, run after run, and the device says so.
-void Program::capture(cudaStream_t stream) {
-  captured_ = true;
+// Loads all code, by making the graph for the first time. Where that fails the steps are enqueued one by one, run after run, and the device says so.
+void Program::load(bool first) {
   session_ = activity_session();
   if (graph_) cudaGraphExecDestroy(graph_);
   graph_ = nullptr;
-  cudaGraph_t graph = nullptr;
+  cudaStream_t scratch = nullptr;
   try {
-    check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "begin");
-    try {
-      enqueue_all(stream);
-    } catch (...) {
-      cudaStreamEndCapture(stream, &graph);
-      throw;
+    check(cudaStreamCreateWithFlags(&scratch, cudaStreamNonBlocking), "a stream");
+    make_graph(scratch);
+    if (first) {
+      check(cudaGraphUpload(graph_, scratch), "upload");
+      check(cudaStreamSynchronize(scratch), "upload");
     }
-    check(cudaStreamEndCapture(stream, &graph), "end");
-    check(cudaGraphInstantiate(&graph_, graph, 0), "instantiate");
   } catch (const std::exception &e) {
+    if (graph_) cudaGraphExecDestroy(graph_);
     graph_ = nullptr;
     cudaGetLastError();
     notes_.add("steps are started one by one, since a graph of them could not be captured: " + std::string(e.what()));
   }
-  if (graph) cudaGraphDestroy(graph);
+  if (scratch) cudaStreamDestroy(scratch);
+  if (!graph_ || steps_.list.size() > 1) return;
+  cudaGraphExecDestroy(graph_); // a single step costs less by itself
+  graph_ = nullptr;
+}
+
+// The capture is relaxed: libraries load code when a kernel of theirs is first enqueued, which other modes may refuse.
+void Program::make_graph(cudaStream_t scratch) {
+  struct Captured {
+    cudaGraph_t graph = nullptr;
+    ~Captured() {
+      if (graph) cudaGraphDestroy(graph);
+    }
+  } captured;
+  check(cudaStreamBeginCapture(scratch, cudaStreamCaptureModeRelaxed), "begin");
+  try {
+    enqueue_all(scratch);
+  } catch (...) {
+    cudaStreamEndCapture(scratch, &captured.graph);
+    throw;
+  }
+  check(cudaStreamEndCapture(scratch, &captured.graph), "end");
+  check(cudaGraphInstantiate(&graph_, captured.graph, 0), "instantiate");
+}
+
+template <class Body> void Program::on_stream(cudaStream_t stream, Body enqueue) {
+  if (waits_)
+    quiet_.stand(stream, enqueue);
+  else
+    enqueue();
 }
 
 void Program::run(cudaStream_t stream) {
   guarded_run([&] {
-    if (ran_ && steps_.list.size() > 1 && (!captured_ || session_ != activity_session())) capture(stream);
-    ran_ = true;
-    if (graph_)
-      check(cudaGraphLaunch(graph_, stream), "graph");
-    else
-      enqueue_all(stream);
+    if (session_ != activity_session() && steps_.list.size() > 1) quiet_.during([this] { load(false); });
+    on_stream(stream, [&] {
+      if (graph_)
+        check(cudaGraphLaunch(graph_, stream), "graph");
+      else
+        enqueue_all(stream);
+    });
     if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
   });
 }
@@ -118,11 +140,13 @@ void Program::run_timed(cudaStream_t stream, int64_t *elapsed_ns) {
       marks.list.push_back(e);
       check(cudaEventRecord(e, stream), "timing");
     };
-    mark();
-    for (const Step &s : steps_.list) {
-      enqueue(s, stream);
+    on_stream(stream, [&] {
       mark();
-    }
+      for (const Step &s : steps_.list) {
+        enqueue(s, stream);
+        mark();
+      }
+    });
     if (records_) check(cudaEventRecord(done_, stream), "the end of a program");
     check(cudaStreamSynchronize(stream), "a timed program");
     for (size_t i = 0; i < steps_.list.size(); i++) {

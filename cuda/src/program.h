@@ -1,33 +1,21 @@
-// program.h: lists of launches, and running them: from the second run on as one CUDA graph. The first loads the code of kernels and libraries, which must
-// not happen in a capture.
+// program.h: lists of launches, and running them: as one CUDA graph, which is made and brought to the GPU with the program. All code is loaded by that, that of
+// libraries too: a run loads none.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstdint>
-#include <mutex>
-#include <string>
 
 #include "event.h"
+#include "quiet.h"
 #include "steps.h"
 
 namespace hetero {
 
-// What a device does otherwise than it should, for the log. Any thread.
-class Notes {
-public:
-  void add(const std::string &text);
-  std::string text() const;
-
-private:
-  mutable std::mutex mutex_;
-  std::string text_;
-};
-
 class Program {
 public:
-  // self is what the C ABI calls it. notes outlive the program.
-  Program(const ht_program *self, const ht_step *steps, int32_t count, Notes &notes);
+  // self is what the C ABI calls it. Waits for a quiet moment. quiet and notes outlive the program, which is destroyed in such a moment.
+  Program(const ht_program *self, const ht_step *steps, int32_t count, Quiet &quiet, Notes &notes);
   ~Program();
   Program(const Program &) = delete;
 
@@ -41,28 +29,31 @@ private:
   template <class Body> void guarded_run(Body body);
   void enqueue(const Step &step, cudaStream_t stream);
   void enqueue_all(cudaStream_t stream);
-  void capture(cudaStream_t stream);
+  void load(bool first);
+  void make_graph(cudaStream_t scratch);
+  // Runs enqueue, which puts the steps on the stream.
+  template <class Body> void on_stream(cudaStream_t stream, Body enqueue);
 
   const ht_program *self_;
   Steps steps_;
+  Quiet &quiet_;
   Notes &notes_;
-  cudaGraphExec_t graph_ = nullptr;
-  uint64_t session_ = 0;                // of activities, in which it was made
-  bool ran_ = false, captured_ = false; // once; or it was tried
-  bool records_ = false;                // events
-  cudaEvent_t done_ = nullptr;          // of the last run, where it records events
+  cudaGraphExec_t graph_ = nullptr;      // nullptr: steps are started one by one
+  uint64_t session_ = 0;                 // of activities, in which it was made
+  bool records_ = false, waits_ = false; // events
+  cudaEvent_t done_ = nullptr;           // of the last run, where it records events
 };
 
 } // namespace hetero
 
 // The objects of the C ABI.
 struct ht_event {
-  int device; // index
+  ht_device *device;
   hetero::Event impl;
 };
 struct ht_program {
-  int device;
+  ht_device *device;
   hetero::Program impl;
-  ht_program(int index, const ht_step *steps, int32_t count, hetero::Notes &notes)
-      : device(index), impl(this, steps, count, notes) {}
+  ht_program(ht_device *d, const ht_step *steps, int32_t count, hetero::Quiet &quiet, hetero::Notes &notes)
+      : device(d), impl(this, steps, count, quiet, notes) {}
 };

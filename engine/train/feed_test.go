@@ -7,33 +7,51 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
 // openBehind opens a device whose streams run behind the caller: the GPU's kernels, compiled for the host.
-func openBehind(t *testing.T) device.Device {
+func openBehind(t *testing.T) device.Device { return gpus(t, 1)[0] }
+
+// gpus opens several of them.
+func gpus(t *testing.T, n int) (devs []device.Device) {
 	t.Helper()
 	dir := os.Getenv(nativelib.DirVariable)
 	if dir == "" {
 		dir = filepath.Join("..", "..", "build", "lib")
 	}
-	if _, err := os.Stat(filepath.Join(dir, "libhetero_cuda_shim.so")); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+	path := filepath.Join(dir, "libhetero_cuda_shim.so")
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
 		t.Skip("no libhetero_cuda_shim.so: run make native-test first")
 	}
 	t.Setenv(nativelib.DirVariable, dir)
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // it keeps which algorithms are fast
-	dev := openLibrary(t, "cuda_shim")
-	if !dev.Info().Behind {
-		t.Fatal("its streams do not run behind the caller")
+	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(n))
+	lib, err := native.Load(path, nil)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return dev
+	for i := range n {
+		dev, err := lib.Open(i, device.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !dev.Info().Behind {
+			t.Fatal("its streams do not run behind the caller")
+		}
+		t.Cleanup(func() { dev.Close() })
+		devs = append(devs, dev)
+	}
+	return devs
 }
 
 // inStep is a stream that is done when a call returns.
@@ -143,28 +161,7 @@ func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 	o := testOptions()
 	o.Accumulation = 2
 	one := alone(t, o, openBehind)
-	devs := []device.Device{openBehind(t), openBehind(t)}
-	through := func(inner collective.Communicator, dev device.Device) collective.Communicator {
-		c, err := staged.New(inner, dev)
-		if err != nil {
-			t.Error(err)
-			return inner
-		}
-		t.Cleanup(func() { c.Close() }) // the inner one is closed already
-		return c
-	}
-	c := crew{options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir(),
-		openRank: func(rank int) device.Device { return lasting{devs[rank]} },
-		peers: func(rank int, p *Peers) {
-			p.Grads, p.Stats = through(p.Grads, devs[rank]), through(p.Stats, devs[rank])
-		}}
-	for _, dev := range devs {
-		t.Cleanup(func() {
-			if err := dev.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	c := onGPUs(t, crew{options: o, shares: []int{2, 1}, sync: true, cap: 200, dir: t.TempDir()})
 	ranks := c.start(t)
 	follows(t, one, ranks)
 	for rank, s := range ranks {
@@ -172,6 +169,59 @@ func TestRanksThatRunBehindTrainAsOneRank(t *testing.T) {
 			if step.Times.Exchanges <= 0 {
 				t.Errorf("rank %d, step %d: its exchanges took %v", rank, step.Step, step.Times.Exchanges)
 			}
+		}
+	}
+}
+
+// onGPUs has each rank of a crew train on a GPU, with others through page-locked memory. Their devices note nothing: no code is loaded and no memory freed
+// while a stream stands at an exchange, which the stand-in refuses.
+func onGPUs(t *testing.T, c crew) crew {
+	t.Helper()
+	devs := gpus(t, len(c.shares))
+	through := func(inner collective.Communicator, dev device.Device) collective.Communicator {
+		s, err := staged.New(inner, dev)
+		if err != nil {
+			t.Error(err)
+			return inner
+		}
+		t.Cleanup(func() { s.Close() }) // the inner one is closed already
+		return s
+	}
+	c.openRank = func(rank int) device.Device { return lasting{devs[rank]} }
+	c.peers = func(rank int, p *Peers) {
+		p.Grads, p.Stats = through(p.Grads, devs[rank]), through(p.Stats, devs[rank])
+	}
+	for _, dev := range devs {
+		t.Cleanup(func() {
+			if notes := dev.(device.Noting).Notes(); notes != "" {
+				t.Errorf("device %s notes: %s", dev.Info().Name, notes)
+			}
+		})
+	}
+	return c
+}
+
+// TestSharesChangeOnGPUs: plans are made beside training, whose streams stand at the exchanges of batch normalisation, and the batch of the step that follows has been
+// read for the shares before.
+func TestSharesChangeOnGPUs(t *testing.T) {
+	o := testOptions()
+	one := alone(t, o, openBehind)
+	c := onGPUs(t, crew{options: o, shares: []int{4, 2}, sync: true, cap: 200, dir: t.TempDir(),
+		change: func(rank int, _ context.CancelFunc, o *Options, rec *recorder) {
+			to := []int{1, 5}
+			o.Splitter = once{1, to}
+			o.Replica.shelf.most = 1
+			rec.after = func(step int64) {
+				if step == 6 {
+					awaitPlans(o.Replica, to[rank])
+				}
+			}
+		}})
+	ranks := c.start(t)
+	follows(t, one, ranks)
+	for rank, s := range ranks {
+		if at, shares := changes(t, s); len(at) != 1 {
+			t.Errorf("rank %d: changed at steps %v, want at one; shares %v", rank, at, shares)
 		}
 	}
 }

@@ -198,7 +198,7 @@ EXPORT ncclResult_t ncclCommFinalize(ncclComm_t c) {
 }
 EXPORT ncclResult_t ncclCommDestroy(ncclComm_t c) { return leave(c), ncclSuccess; }
 EXPORT ncclResult_t ncclCommAbort(ncclComm_t c) {
-  const bool stuck = asked("stuck", c->rank, 0);
+  const bool stuck = asked("stuck", c->end->rank, 0);
   leave(c);
   while (stuck) pause();
   return ncclSuccess;

@@ -59,5 +59,5 @@ Factory factory_of(ht_op op);
 struct ht_kernel {
   ht_op op;
   std::unique_ptr<hetero::Kernel> impl;
-  int device = 0; // index, where freeing needs it
+  ht_device *device = nullptr; // where freeing needs it
 };
