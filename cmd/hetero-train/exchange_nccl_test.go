@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -66,5 +67,17 @@ func TestNCCLWithoutGPUIsRefused(t *testing.T) {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), "parallel.backend: NCCL is for NVIDIA GPUs") {
 		t.Errorf("got %v and %q", err, out)
+	}
+}
+
+// TestNoTimeoutIsNone: 0 would mean that operations never end.
+func TestNoTimeoutIsNone(t *testing.T) {
+	for _, c := range []struct {
+		s    float64
+		want time.Duration
+	}{{0, 0}, {1e-12, 1}, {30, 30 * time.Second}, {1e300, 10 * 365 * 24 * time.Hour}} {
+		if got := seconds(c.s); got != c.want {
+			t.Errorf("%v s: got %v, want %v", c.s, got, c.want)
+		}
 	}
 }

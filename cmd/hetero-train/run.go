@@ -379,4 +379,14 @@ func (j *job) newLoader(o data.Options) (*data.Loader, error) {
 	return l, nil
 }
 
-func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+// seconds is 0, which means none, for 0 alone; more than ten years is ten years, whose multiples are durations too.
+func seconds(s float64) time.Duration {
+	const most = 10 * 365 * 24 * time.Hour
+	if s >= most.Seconds() {
+		return most
+	}
+	if d := time.Duration(s * float64(time.Second)); d > 0 || s <= 0 {
+		return d
+	}
+	return 1
+}
