@@ -18,8 +18,8 @@ type fitted struct {
 	b0, b1  float64 // samples
 	scale   float64 // t(b1), s
 	cells   []place
-	weights []float64   // of the kernel at each cell
-	inverse [][]float64 // Cholesky factor of the cells' covariance
+	weights []float64 // of the kernel at each cell
+	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
 }
 
@@ -51,11 +51,19 @@ func (f *fitted) place(samples float64) place {
 }
 
 func (f *fitted) kernel(a, b place) float64 {
-	k := priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*a.x*b.x
-	if a.away*b.away > 0 { // on the same side of b0
-		k += f.bend * f.bend * a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
+	return linear(a, b) + f.bend*f.bend*brownian(a, b)
+}
+
+// linear is the covariance of alpha + beta x, brownian that of a bend of 1.
+func linear(a, b place) float64 {
+	return priorFixedSigma*priorFixedSigma + priorSlopeSigma*priorSlopeSigma*a.x*b.x
+}
+
+func brownian(a, b place) float64 {
+	if a.away*b.away <= 0 { // on different sides of b0
+		return 0
 	}
-	return k
+	return a.mean * b.mean * min(math.Abs(a.away), math.Abs(b.away))
 }
 
 // fit is the curve around the share b0. The estimate must have a cell.
@@ -77,22 +85,24 @@ func likeliest(cells []cell, cov [][]float64, b0 float64) (best *fitted) {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
 	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
-	residual, noise, times := make([]float64, n), make([][]float64, n), make([]float64, n)
-	flat := make([]float64, n*n)
+	flat := make([]float64, 2*n*n+2*n)
+	straight, bent, residual, times := flat[:n*n], flat[n*n:2*n*n], flat[2*n*n:2*n*n+n], flat[2*n*n+n:]
 	for i, c := range cells {
-		common.cells[i] = common.place(c.samples)
+		at := common.place(c.samples)
+		common.cells[i] = at
 		times[i] = exp(c.log) / common.scale
-		residual[i] = times[i] - common.cells[i].mean
-		noise[i] = flat[i*n : (i+1)*n]
-		for j := range i + 1 {
-			noise[i][j] = times[i] * times[j] * cov[i][j]
+		residual[i] = times[i] - at.mean
+		for j, to := range common.cells[:i+1] {
+			straight[i*n+j] = linear(at, to) + times[i]*times[j]*cov[i][j]
+			bent[i*n+j] = brownian(at, to)
 		}
+		straight[i*n+i] += 1e-9
 	}
 	highest := math.Inf(-1)
 	for _, bend := range bends {
 		f := common
 		f.bend = bend.sigma
-		likelihood, ok := f.solve(residual, noise)
+		likelihood, ok := f.solve(residual, straight, bent)
 		if ok && likelihood+bend.prior > highest {
 			best, highest = &f, likelihood+bend.prior
 		}
@@ -103,31 +113,24 @@ func likeliest(cells []cell, cov [][]float64, b0 float64) (best *fitted) {
 	return best
 }
 
-// solve factors the covariance of the cells and returns the log likelihood of what they say.
-func (f *fitted) solve(residual []float64, noise [][]float64) (float64, bool) {
+// solve factors the covariance of the cells, straight + bend^2 bent, and returns the log likelihood of what they say.
+func (f *fitted) solve(residual, straight, bent []float64) (float64, bool) {
 	n := len(f.cells)
-	l := make([][]float64, n) // lower Cholesky factor
-	flat := make([]float64, n*n)
-	determinant := 1.0 // of l
+	l := make([]float64, n*n) // lower Cholesky factor, by rows
+	determinant := 1.0        // of l
 	for i := range n {
-		l[i] = flat[i*n : (i+1)*n]
-		for j := 0; j <= i; j++ {
-			sum := f.kernel(f.cells[i], f.cells[j]) + noise[i][j]
-			if i == j {
-				sum += 1e-9
-			}
-			for k := range j {
-				sum -= l[i][k] * l[j][k]
-			}
+		row := l[i*n : i*n+i+1]
+		for j := range row {
+			sum := straight[i*n+j] + f.bend*f.bend*bent[i*n+j] - dot(row[:j], l[j*n:])
 			if i != j {
-				l[i][j] = sum / l[j][j]
+				row[j] = sum / l[j*n+j]
 				continue
 			}
 			if !(sum > 0) {
 				return 0, false
 			}
-			l[i][i] = math.Sqrt(sum)
-			determinant *= l[i][i]
+			row[i] = math.Sqrt(sum)
+			determinant *= row[i]
 		}
 	}
 	f.inverse = l
@@ -137,34 +140,34 @@ func (f *fitted) solve(residual []float64, noise [][]float64) (float64, bool) {
 }
 
 // forward solves L y = b.
-func forward(l [][]float64, b []float64) []float64 {
-	y := make([]float64, len(b))
+func forward(l, b []float64) []float64 {
+	n := len(b)
+	y := make([]float64, n)
 	for i := range y {
-		sum := b[i]
-		for k := range i {
-			sum -= l[i][k] * y[k]
-		}
-		y[i] = sum / l[i][i]
+		y[i] = (b[i] - dot(y[:i], l[i*n:])) / l[i*n+i]
 	}
 	return y
 }
 
 // backward solves Lᵀ x = y.
-func backward(l [][]float64, y []float64) []float64 {
-	x := make([]float64, len(y))
-	for i := len(y) - 1; i >= 0; i-- {
+func backward(l, y []float64) []float64 {
+	n := len(y)
+	x := make([]float64, n)
+	for i := n - 1; i >= 0; i-- {
 		sum := y[i]
-		for k := i + 1; k < len(y); k++ {
-			sum -= l[k][i] * x[k]
+		for k := i + 1; k < n; k++ {
+			sum -= l[k*n+i] * x[k]
 		}
-		x[i] = sum / l[i][i]
+		x[i] = sum / l[i*n+i]
 	}
 	return x
 }
 
+// dot is of a and the beginning of b.
 func dot(a, b []float64) (sum float64) {
-	for i := range a {
-		sum += a[i] * b[i]
+	b = b[:len(a)]
+	for i, v := range a {
+		sum += v * b[i]
 	}
 	return sum
 }

@@ -195,43 +195,70 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 const exhaustiveUnits = 1_000_000_000
 
 // fill looks for the shortest time in which the ranks together can do all units. Times are searched over all floats, so
-// the two that are left are neighbours: below, the units do not fit; above, they do.
+// the two that are left are neighbours: below, the units do not fit; above, they do. Ranks that finish as many units within both are asked no more.
 func (u units) fill(curves []Curve) []int {
-	low, high := uint64(0), math.Float64bits(math.Inf(1))
-	if u.fits(curves, 0) { // then there is no shorter time in which they do not
-		high = 0
-	}
-	for low+1 < high { // positive floats are in the order of their bits
-		mid := low + (high-low)/2
-		if u.fits(curves, math.Float64frombits(mid)) {
-			high = mid
-		} else {
-			low = mid
-		}
-	}
-	n, most := make([]int, len(curves)), make([]int, len(curves))
-	left, room := u.total, make([]float64, 0, len(curves))
+	few, many := make([]int, len(curves)), make([]int, len(curves)) // units that each finishes within low, within high
+	open, settled := make([]int, 0, len(curves)), 0                 // ranks that finish more within high; units of the others
+	fed := 0
 	for r, c := range curves {
 		if u.limit[r] == 0 {
 			continue
 		}
-		if n[r] = 1; high > 0 {
-			n[r] = u.most(r, c, math.Float64frombits(low))
+		few[r], many[r] = u.most(r, c, 0), u.limit[r]
+		fed += few[r]
+		if few[r] < many[r] {
+			open = append(open, r)
+		} else {
+			settled += few[r]
 		}
-		most[r] = u.most(r, c, math.Float64frombits(high))
-		left -= n[r]
 	}
-	// Only ranks that take exactly the longer time have room; what is left is divided among them.
-	var ranks []int
-	var spare []int
+	low, high := uint64(0), math.Float64bits(math.Inf(1))
+	if fed >= u.total { // then there is no shorter time in which they do not fit
+		high, many = 0, few
+		few = make([]int, len(curves))
+		for r := range few {
+			few[r] = min(many[r], 1)
+		}
+	}
+	got := make([]int, len(open))
+	for low+1 < high { // positive floats are in the order of their bits
+		mid := low + (high-low)/2
+		sum, side := settled, few
+		for i, r := range open {
+			got[i] = u.most(r, curves[r], math.Float64frombits(mid))
+			sum += got[i]
+		}
+		if sum >= u.total {
+			high, side = mid, many
+		} else {
+			low = mid
+		}
+		rest := open[:0]
+		for i, r := range open {
+			if side[r] = got[i]; few[r] < many[r] {
+				rest = append(rest, r)
+			} else {
+				settled += few[r]
+			}
+		}
+		open = rest
+	}
+	return u.even(few, many)
+}
+
+// even is few, and of many what is missing to all units. Only ranks that take exactly the longer time have room; what is left is divided among them.
+func (u units) even(few, many []int) []int {
+	n, left := slices.Clone(few), u.total
+	var ranks, spare []int
+	var room []float64
 	for r := range n {
-		if most[r] > n[r] {
-			ranks, spare, room = append(ranks, r), append(spare, most[r]-n[r]), append(room, float64(most[r]-n[r]))
+		left -= n[r]
+		if many[r] > n[r] {
+			ranks, spare, room = append(ranks, r), append(spare, many[r]-n[r]), append(room, float64(many[r]-n[r]))
 		}
 	}
-	extra := proportionally(left, room, spare)
-	for i, r := range ranks {
-		n[r] += extra[i]
+	for i, more := range proportionally(left, room, spare) {
+		n[ranks[i]] += more
 	}
 	return n
 }
@@ -262,20 +289,6 @@ func (u units) most(rank int, c Curve, seconds float64) int {
 		samples -= u.rest
 	}
 	return max(samples/u.size, 1)
-}
-
-func (u units) fits(curves []Curve, seconds float64) bool {
-	left := u.total
-	for r, c := range curves {
-		if u.limit[r] == 0 {
-			continue
-		}
-		if left -= u.most(r, c, seconds); left <= 0 {
-			// The others have at least one each, but then these could give.
-			return true
-		}
-	}
-	return false
 }
 
 // search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall.

@@ -67,18 +67,18 @@ func Run(o Options) (*Result, error) {
 	random := rand.New(rand.NewPCG(o.Seed, 0x5eed))
 	shares := slices.Clone(policy.Start())
 	r := &Result{History: []Change{}}
-	world := &world{options: &o, batch: batch}
+	world := &world{options: &o, batch: batch, times: make([]float64, ranks)}
 	step := balancer.Step{Own: make([]float64, ranks), Update: make([]float64, ranks)}
 	for s := range o.Steps {
-		if err := world.at(s); err != nil {
+		if err := world.at(s, shares); err != nil {
 			return nil, err
 		}
 		step.Shares, step.Seconds = shares, 0
-		for rank, c := range world.curves {
-			step.Own[rank] = c.At(float64(shares[rank])) * math.Exp(o.Noise*random.NormFloat64())
+		for rank, seconds := range world.times {
+			step.Own[rank] = seconds * math.Exp(o.Noise*random.NormFloat64())
 			step.Seconds = max(step.Seconds, step.Own[rank])
 		}
-		r.Track = append(r.Track, world.share(shares))
+		r.Track = append(r.Track, world.oracle/slices.Max(world.times))
 		d, ok := policy.Observe(&step)
 		if !ok || !d.Changed {
 			continue
@@ -121,13 +121,29 @@ type world struct {
 	options *Options
 	batch   balancer.Batch
 	curves  []balancer.Curve
-	oracle  float64 // s of the best shares
+	oracle  float64   // s of the best shares
+	shares  []int     // in use
+	times   []float64 // of these, by rank, s
 }
 
-func (w *world) at(step int) error {
-	if w.curves != nil && w.options.Drift == nil {
+// at brings the world to a step with these shares.
+func (w *world) at(step int, shares []int) error {
+	if w.curves == nil || w.options.Drift != nil {
+		if err := w.drift(step); err != nil {
+			return err
+		}
+	} else if slices.Equal(shares, w.shares) {
 		return nil
 	}
+	w.shares = shares
+	for rank, c := range w.curves {
+		w.times[rank] = c.At(float64(shares[rank]))
+	}
+	return nil
+}
+
+// drift finds the curves of a step and what the best shares take.
+func (w *world) drift(step int) error {
 	w.curves = make([]balancer.Curve, len(w.options.Curves))
 	for r, c := range w.options.Curves {
 		w.curves[r] = c

@@ -12,8 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 )
 
-// full runs all sizes and noises with all seeds and prints the table of BENCHMARKS.md; CI runs a part of it.
-var full = flag.Bool("simulate.full", false, "every case with 20 seeds, and print the table")
+// full plays all cases with all seeds and prints the table of BENCHMARKS.md; CI plays a part of it.
+var (
+	full = flag.Bool("simulate.full", false, "every case, and print the table")
+	only = flag.Int("simulate.ranks", 0, "only cases of so many ranks")
+)
 
 // families make the curves of ranks, each of which could hold the whole batch.
 var families = []struct {
@@ -84,35 +87,47 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 	return o
 }
 
+// cases are those of the table in BENCHMARKS.md. The slowest of many ranks is some standard errors above the mean, so much noise takes many steps, and so do tiles of
+// many ranks, which are found one after the other.
+var cases = []struct {
+	ranks int
+	noise float64
+	drift float64 // each rank is slower and faster by this part within 1,000 steps
+	steps int
+	seeds int // of the table
+	quick int // of tests without -simulate.full
+}{
+	{2, 0.01, 0, 400, 20, 10}, {2, 0.05, 0, 800, 20, 10}, {2, 0.2, 0, 6000, 20, 10},
+	{4, 0.01, 0, 400, 20, 10}, {4, 0.05, 0, 800, 20, 10}, {4, 0.2, 0, 6000, 20, 0},
+	{8, 0.01, 0, 400, 20, 5}, {8, 0.05, 0, 800, 20, 5}, {8, 0.2, 0, 6000, 20, 0},
+	{8, 0.01, 0.1, 4000, 20, 0},
+	{64, 0.01, 0, 1200, 20, 1}, {64, 0.05, 0, 2400, 20, 0}, {64, 0.2, 0, 6000, 20, 0}, {64, 0.2, 0, 24000, 20, 0},
+	{1000, 0.01, 0, 1200, 5, 0}, {1000, 0.05, 0, 2400, 5, 0}, {1000, 0.2, 0, 6000, 5, 0},
+}
+
 func TestHybridComesNearTheOracle(t *testing.T) {
-	type size struct{ ranks, seeds int }
-	sizes := []size{{2, 10}, {4, 10}, {8, 5}, {64, 1}}
-	if *full {
-		sizes = []size{{2, 20}, {4, 20}, {8, 20}, {64, 20}, {1000, 3}}
-	}
-	// Noise bounds what can be known: the slowest of many ranks is some standard errors above the mean, so much noise takes many steps.
-	noises := []struct {
-		sigma float64
-		steps int
-	}{{0.01, 400}, {0.05, 800}, {0.2, 6000}}
-	for _, s := range sizes {
-		for _, noise := range noises {
-			if s.ranks >= 64 && noise.sigma < 0.1 {
-				noise.steps *= 3 // tiles of many ranks are found one after the other
+	for _, c := range cases {
+		seeds := c.quick
+		if *full {
+			seeds = c.seeds
+		}
+		if seeds == 0 || *only != 0 && c.ranks != *only {
+			continue
+		}
+		var drift func(rank, step int) float64
+		if c.drift > 0 {
+			drift = func(rank, step int) float64 {
+				return 1 + c.drift*math.Sin(2*math.Pi*(float64(step)/1000+0.618*float64(rank)))
 			}
-			if !*full && (noise.sigma > 0.1 && s.ranks > 2 || noise.sigma > 0.01 && s.ranks > 8) {
-				continue // minutes
-			}
-			for f, family := range families {
-				o := play(t, f, s.ranks, s.seeds, noise.sigma, noise.steps, nil)
-				n := len(o.shares)
-				if *full {
-					fmt.Printf("| %d | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", s.ranks, 100*noise.sigma, family.name, noise.steps,
-						o.shares[n/2], o.shares[0], o.rebalances[n/2], o.rebalances[n-1], o.settled[n/2], o.settled[n-1])
-				}
-				if !*full && (o.shares[n/2] < 0.99 || o.shares[0] < 0.98) {
-					t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want 0.99 and 0.98", s.ranks, noise.sigma, family.name, o.shares[n/2], o.shares[0])
-				}
+		}
+		for f, family := range families {
+			o := play(t, f, c.ranks, seeds, c.noise, c.steps, drift)
+			n := len(o.shares)
+			if *full {
+				fmt.Printf("| %d | %.0f %% | %.0f %% | %s | %d | %.4f | %.4f | %d (%d) | %d (%d) |\n", c.ranks, 100*c.noise, 100*c.drift, family.name, c.steps,
+					o.shares[n/2], o.shares[0], o.rebalances[n/2], o.rebalances[n-1], o.settled[n/2], o.settled[n-1])
+			} else if o.shares[n/2] < 0.99 || o.shares[0] < 0.98 {
+				t.Errorf("%d ranks, noise %v, %s: median %.4f, worst %.4f of the oracle, want 0.99 and 0.98", c.ranks, c.noise, family.name, o.shares[n/2], o.shares[0])
 			}
 		}
 	}
