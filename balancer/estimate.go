@@ -40,7 +40,7 @@ const (
 	stale        = 0.0003 // standard deviation by which a share that is not measured wanders besides, a window
 	firstWander  = 0.00005
 	leastWander  = 0.00003
-	mostWander   = 0.003
+	mostWander   = 0.01
 	wanderRate   = 0.1  // by how much a window changes wander, log, for each unit that its innovation agrees with those before it,
 	wanderBias   = 0.3  // less this: what agrees by chance alone must not add up
 	priorError   = 0.05 // standard deviation of a curve from an earlier run
@@ -258,8 +258,11 @@ func (e *estimate) update(samples, value, variance float64) {
 	if at < 0 {
 		if e.contradicts(samples, value, variance) {
 			e.move(value-math.Log(e.fit(samples).mean(samples)), variance)
+			e.drift = 0
+		} else if len(e.cells) > 0 {
+			e.wandersTo(samples, value, variance)
 		}
-		e.current, e.drift = len(e.cells), 0
+		e.current = len(e.cells)
 		e.add(samples, value, variance)
 		e.forget()
 		return
@@ -292,6 +295,15 @@ func (e *estimate) wanders(innovation, variance float64) {
 func (e *estimate) jitters(innovation, sigma float64) {
 	seen := min(square(innovation), square(mostSurprise*sigma))
 	e.jitter = max(e.jitter+jitterRate*(seen-square(sigma)), 0)
+}
+
+// wandersTo learns the same from a share that is measured for the first time, as far as its curve was known there: what is beyond may be the curve's error. A rank
+// whose speed drifts has another share after each decision, and would teach nothing otherwise.
+func (e *estimate) wandersTo(samples, value, variance float64) {
+	f := e.fit(samples)
+	expected := f.mean(samples)
+	total := variance + square(f.sigma(samples)/expected)
+	e.wanders((value-math.Log(expected))/math.Sqrt(total)*variance/total, variance)
 }
 
 // correct is the Kalman filter's: the current cell's innovation moves each cell by as much as their errors go together.

@@ -161,19 +161,22 @@ func TestEstimateFollowsDrift(t *testing.T) {
 }
 
 func TestEstimateLearnsHowFastTheSpeedWanders(t *testing.T) {
-	for _, test := range []struct{ perWindow, least, most float64 }{{0, 0, 2 * firstWander}, {0.003, 10 * firstWander, mostWander}} {
-		var learnt []float64
-		for seed := range uint64(20) {
-			k, e := newRank(seed, 0.02), newEstimate(nil, 256)
-			for range 150 {
-				k.perSample *= 1 + test.perWindow
-				k.fixed *= 1 + test.perWindow
-				e.measure(64, k.window(64, 10))
+	for _, shares := range []int{1, 37} { // measured in turns: of 37 most are new when they are measured
+		for _, test := range []struct{ perWindow, least, most float64 }{{0, 0, 2 * firstWander}, {0.003, 10 * firstWander, mostWander}} {
+			var learnt []float64
+			for seed := range uint64(20) {
+				k, e := newRank(seed, 0.02), newEstimate(nil, 256)
+				for window := range 150 {
+					k.perSample *= 1 + test.perWindow
+					k.fixed *= 1 + test.perWindow
+					samples := 64 + 5*window%shares
+					e.measure(samples, k.window(samples, 10))
+				}
+				learnt = append(learnt, e.wander)
 			}
-			learnt = append(learnt, e.wander)
-		}
-		if got := median(learnt); got < test.least || got > test.most {
-			t.Errorf("a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v", test.perWindow, got, test.least, test.most)
+			if got := median(learnt); got < test.least || got > test.most {
+				t.Errorf("%d shares: a rank that gets slower by %v a window is taken to wander by %.5f, want %v to %v", shares, test.perWindow, got, test.least, test.most)
+			}
 		}
 	}
 }
