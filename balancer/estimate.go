@@ -50,10 +50,9 @@ const (
 	shiftLeast   = 0.03 // if it is at least this large
 	reshape      = 0.05 // by how much each other share may have moved otherwise, of the log of a change of speed
 	believed     = 8    // windows after which a change of speed is no longer taken back
-	uneven       = 0.25 // of the log of a change of speed that did not last: by how much it may have been another one at each share
 	driftSigmas  = 4.4  // of the forgetting sum of innovations: beyond that the speed is another one. Fewer would often be chance, among many ranks
 	driftForget  = 0.8
-	jitterRate   = 0.05
+	jitterRate   = 0.05  // at which a window's excess over its steps' noise is learnt
 	mostSurprise = 3     // standard deviations that one window counts as
 	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
 )
@@ -363,7 +362,7 @@ func (e *estimate) move(by, variance float64) {
 }
 
 // reconsider takes a shift back where a window soon after it, whatever its share, says that the rank is as it was before: a neighbour took a part of it
-// for a while. What was measured meanwhile goes back with the rest, and is doubted, since nobody knows how evenly it was slow.
+// for a while. What was measured meanwhile goes back with the rest.
 func (e *estimate) reconsider(samples, value, variance float64) {
 	if e.shifted == 0 {
 		return
@@ -376,11 +375,6 @@ func (e *estimate) reconsider(samples, value, variance float64) {
 	e.since++
 	if before < now-sigma {
 		e.move(-e.shifted, 0)
-		for i, c := range e.cells {
-			if c.age < e.since {
-				e.cov[i][i] += square(uneven * e.shifted)
-			}
-		}
 		e.shifted = 0
 	} else if e.since == believed {
 		e.shifted = 0

@@ -310,3 +310,46 @@ func TestFasterAtALargerShareIsAChangeOfSpeed(t *testing.T) {
 		t.Errorf("got %v s for fewer samples, want less than 0.147", got)
 	}
 }
+
+// A neighbour takes nearly half of a rank for three windows, in which its share changes each time, and lets it go again.
+func TestASpellIsTakenBackAtWhateverShare(t *testing.T) {
+	for seed := range uint64(20) {
+		k, e := newRank(seed, 0.02), newEstimate(nil, 256)
+		for range 3 {
+			for _, samples := range []int{64, 128} {
+				e.measure(samples, k.window(samples, 10))
+			}
+		}
+		slow := *k
+		slow.fixed, slow.perSample = 1.8*k.fixed, 1.8*k.perSample
+		for _, samples := range []int{128, 100, 90} {
+			e.measure(samples, slow.window(samples, 10))
+		}
+		e.measure(40, k.window(40, 10))
+		for _, samples := range []int{40, 64, 90, 100, 128} {
+			if far := k.far(e, samples); far > 0.1 { // a spell that is kept leaves 80 %
+				t.Errorf("seed %d: %d samples are %.1f %% off", seed, samples, 100*far)
+			}
+		}
+	}
+}
+
+func TestEstimateLearnsHowMuchWindowsDiffer(t *testing.T) {
+	for _, c := range []struct{ sigma, least, most float64 }{{0, 0, 0.005}, {0.05, 0.03, 0.07}} {
+		var learnt []float64
+		for seed := range uint64(20) {
+			k, e := newRank(seed, 0.02), newEstimate(nil, 256)
+			for range 150 {
+				times, factor := k.window(64, 10), math.Exp(c.sigma*k.random.NormFloat64())
+				for i := range times {
+					times[i] *= factor
+				}
+				e.measure(64, times)
+			}
+			learnt = append(learnt, math.Sqrt(e.jitter))
+		}
+		if got := median(learnt); got < c.least || got > c.most {
+			t.Errorf("windows that differ by %v beside their steps are taken to differ by %.4f, want %v to %v", c.sigma, got, c.least, c.most)
+		}
+	}
+}

@@ -109,7 +109,7 @@ func TestWhatRanksDoTogether(t *testing.T) {
 		{"one measurement", 0.08, append(at(0.5), reading{}), 0, 0},
 	} {
 		together := together{c.learnt * c.learnt, 10}
-		got, variance := together.estimate(c.readings)
+		got, variance, _ := together.estimate(c.readings)
 		if math.Abs(got-c.want) > c.clearly || !(variance >= 0) || variance > 0.08*0.08 {
 			t.Errorf("%s: got %v with a variance of %v, want %v", c.name, got, variance, c.want)
 		}

@@ -84,3 +84,51 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 		t.Errorf("without samples: got %v", s)
 	}
 }
+
+// What most ranks do must not be put down to the one that does not.
+func TestARankThatStaysAsItIsIsWellWhileTheOthersBecomeSlower(t *testing.T) {
+	for seed := range uint64(5) {
+		const ranks, interval, begins, last = 4, 10, 30, 70
+		random := rand.New(rand.NewPCG(seed, 23))
+		policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: interval})
+		if err != nil {
+			t.Fatal(err)
+		}
+		detector, refs, shares := balancer.NewDetector(ranks), balancer.NewReferences(ranks), policy.Start()
+		for window, step := 0, 0; window < last; step++ {
+			s := &balancer.Step{Shares: shares, Own: make([]float64, ranks), Update: make([]float64, ranks)}
+			for i, n := range shares {
+				s.Own[i] = 0.004 * float64(n) * math.Exp(0.01*random.NormFloat64())
+				if i < ranks-1 && window >= begins {
+					s.Own[i] *= 1.5
+				}
+				s.Seconds = max(s.Seconds, s.Own[i])
+			}
+			decision, due := policy.Observe(s)
+			if !due {
+				continue
+			}
+			observations := make([]balancer.Observation, ranks)
+			for i := range observations {
+				o := &observations[i]
+				o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
+				o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
+				if fitted := decision.Ranks[i].Fitted; window > 1 && math.Abs(fitted/o.Seconds-1) > 0.06 {
+					t.Errorf("seed %d: window %d: rank %d: the curve says %.4f s of what took %.4f s", seed, window, i, fitted, o.Seconds)
+				}
+			}
+			verdicts, err := detector.Observe(int64(step), observations)
+			if err != nil {
+				t.Fatal(err)
+			}
+			refs.Keep(detector, decision.Shares, policy.(balancer.Learner).Curves(), decision.Ranks)
+			for _, v := range verdicts {
+				if v.Rank == ranks-1 && v.Kind == balancer.Sick {
+					t.Errorf("seed %d: window %d: got %+v of the rank that nothing happened to", seed, window, v)
+				}
+			}
+			shares = decision.Next
+			window++
+		}
+	}
+}
