@@ -164,6 +164,9 @@ func TestContestPicksTheOracleFromLines(t *testing.T) {
 	if got := through(blocks[:1], 0, 64).At(32); math.Abs(got-0.5) > 1e-12 {
 		t.Errorf("got %v s for half of the only share, want half its time", got)
 	}
+	if got := through(blocks[:1], 0, 8).At(32); math.Abs(got-0.5) > 1e-12 {
+		t.Errorf("got %v s for half of the only share, far from what was asked, want half its time", got)
+	}
 	if got := through(blocks, 1, 0).At(32); got != 0 {
 		t.Errorf("got %v s of a rank that holds nothing", got)
 	}

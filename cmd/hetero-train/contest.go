@@ -14,6 +14,7 @@ type contest struct {
 
 	splits      [][]int    // still to be measured
 	stage       int        // of the measuring
+	center      []int      // of the splits of a stage
 	measured    []measured // of all blocks
 	oracle      []int      // nil until the splits are measured
 	contestants []*contestant
@@ -54,7 +55,8 @@ type blockMeans struct {
 func newContest(f *contestFlags, b *balancing) *contest {
 	ranks := len(b.known)
 	c := &contest{flags: f, balancing: b, times: make([][]float64, ranks)}
-	c.splits = [][]int{b.policy.Start()}
+	c.center = b.policy.Start()
+	c.splits = [][]int{c.center}
 	c.begin(c.splits[0])
 	return c
 }
@@ -163,7 +165,8 @@ func (c *contest) nextSplit() {
 		c.compete()
 		return
 	}
-	center := c.best(c.lines(c.measured, c.wanted))
+	c.center = c.best(c.lines(c.measured, c.center))
+	center := c.center
 	spread := measureSpreads[c.stage]
 	c.stage++
 	for i := range measureSplits {
@@ -194,7 +197,7 @@ func (c *contest) best(lines []balancer.Curve) []int {
 
 // compete makes the contestants, once the curves are measured.
 func (c *contest) compete() {
-	c.oracle = c.best(c.lines(c.measured, c.wanted))
+	c.oracle = c.best(c.lines(c.measured, c.center))
 	o := c.balancing.options
 	o.Interval = c.flags.block - 1 // a decision at the end of each block
 	if o.Scores == nil {

@@ -9,7 +9,7 @@ import (
 
 // A contest takes a rank's time for a line near the shares of interest. Its blocks are few and the machine is not quiet, so the lines are fitted robustly.
 const (
-	alike     = 0.4 // log of the ratio of shares that one line is for
+	alike     = 0.45 // log of the ratio of shares that one line is for: a little more than the splits of a stage spread
 	fitRounds = 6
 	edge      = 1.5 // robust standard deviations beyond which a block counts less (Huber)
 	// A line's slope is within these parts of the time of a sample: nobody has a fixed part below nothing, but for what bends.
@@ -40,6 +40,17 @@ func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
 	return lines
 }
 
+// nearest is the measured share of a rank that is nearest to one, 0 if it was never measured.
+func nearest(blocks []measured, rank, like int) int {
+	best := 0
+	for _, b := range blocks {
+		if n := b.Shares[rank]; b.Seconds[rank] > 0 && (best == 0 || max(n, like)*min(best, like) < max(best, like)*min(n, like)) {
+			best = n
+		}
+	}
+	return best
+}
+
 func isAlike(a, b int) bool { return math.Abs(math.Log(float64(a)/float64(b))) <= alike }
 
 // middle is the median; it sorts.
@@ -49,10 +60,11 @@ func middle(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// line is a rank's line through its times at shares like one, each less the log of what the block has in common; of a single share that through nothing
-// in no time. weights is scratch, one for each block.
+// line is a rank's line through its times at shares like one, or at the nearest that were measured, each less the log of what the block has in common; of a
+// single share that through nothing in no time. weights is scratch, one for each block.
 func line(blocks []measured, common, weights []float64, rank, like, total int) balancer.Curve {
 	var fit straight
+	like = nearest(blocks, rank, like)
 	for i, b := range blocks {
 		if weights[i] = 0; b.Seconds[rank] > 0 && isAlike(b.Shares[rank], like) {
 			weights[i] = 1
