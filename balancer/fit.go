@@ -194,9 +194,9 @@ func (f *fitted) sigma(samples float64) float64 {
 	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
-// curve is the mean as a rising curve from 1 to limit samples, or to b0 where that is more. Its knots are the cells, b0, the ends and points
-// between.
-func (f *fitted) curve(limit int) Curve {
+// curve is the mean plus so many standard deviations, as a rising curve from 1 to limit samples, or to b0 where that is more. Its knots are the cells,
+// b0, the ends and points between.
+func (f *fitted) curve(limit int, sigmas float64) Curve {
 	const widest = 1.25 // ratio of neighbouring knots
 	most := max(float64(limit), f.b0, 1)
 	knots := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
@@ -220,7 +220,11 @@ func (f *fitted) curve(limit int) Curve {
 			if i < pieces {
 				at = last * exp(i/pieces*math.Log(samples/last))
 			}
-			high = max(high, f.mean(at))
+			seconds := f.mean(at)
+			if sigmas != 0 {
+				seconds += sigmas * f.sigma(at)
+			}
+			high = max(high, seconds)
 			c = append(c, Point{at, high})
 		}
 		last = samples

@@ -43,7 +43,7 @@ func TestFitReproducesAStep(t *testing.T) {
 			t.Errorf("%v samples: got %.5f s, want %.5f", samples, got, step(samples))
 		}
 	}
-	c := f.curve(96)
+	c := f.curve(96, 0)
 	if flat := c.At(63) / c.At(50); flat > 1.02 {
 		t.Errorf("between 50 and 63 samples the time grows by a factor of %.3f, want it flat", flat)
 	}
@@ -94,7 +94,7 @@ func TestFitOutlivesContradictions(t *testing.T) {
 			f := estimated(1e-6, times).fit(b0)
 			if f == nil {
 				t.Errorf("%v: no fit around %v", times, b0)
-			} else if c := f.curve(10); c.Check() != nil || !c.Rises() {
+			} else if c := f.curve(10, 0); c.Check() != nil || !c.Rises() {
 				t.Errorf("%v around %v: got curve %v", times, b0, c)
 			}
 		}
@@ -111,7 +111,7 @@ func TestCurvesOfFitsAreConsistent(t *testing.T) {
 		}
 		limit := rapid.IntRange(1, 400).Draw(t, "limit")
 		b0 := float64(rapid.IntRange(1, 256).Draw(t, "b0"))
-		c := e.fit(b0).curve(limit)
+		c := e.fit(b0).curve(limit, 0)
 		if err := c.Check(); err != nil || !c.Rises() || c[0].Samples != 1 || c[len(c)-1].Samples < float64(limit) {
 			t.Fatalf("limit %d: got curve %v (%v)", limit, c, err)
 		}

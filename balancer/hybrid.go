@@ -180,7 +180,7 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 			b0 = e.cells[max(e.current, 0)].samples
 		}
 		h.fits[r] = e.fit(b0)
-		h.curves[r] = h.fits[r].curve(h.most[r])
+		h.curves[r] = h.fits[r].curve(h.most[r], 0)
 		if d.Shares[r] > 0 {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), h.fits[r].sigma(b0)
 		}

@@ -5,21 +5,21 @@ import "slices"
 const (
 	firstPatience = 2 // decisions without a change before a probe; doubled with each
 	mostPatience  = 1024
-	settledAfter  = 30    // decisions after which a rank's only share is worth another try: earlier the shares are on their way
+	settledAfter  = 30    // decisions after which ranks are hoped to be faster: earlier the shares are on their way
+	hope          = 1.0   // standard deviations of its curve by which a rank may be faster
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a probe may take longer while it lasts
 )
 
-// probe is shares that may turn out better although the curves do not say so, or not beyond doubt. A rank that in a long time was measured at one share only may
-// well take no longer for more (small batches leave a GPU's multiprocessors idle; kernels work in whole tiles), so its curve is taken as flat
-// there. Ranks with more measurements keep their curves: a gain that these promise, and that was refused because it may be noise, is tried too. Steps
-// take at most probeCost longer meanwhile, for one interval. nil: nothing is to be found out.
+// probe is shares that may turn out better although the curves do not say so, or not beyond doubt: the best ones if each rank were as much faster as is
+// easily possible. A rank may well take no longer for more samples (small batches leave a GPU's multiprocessors idle; kernels work in whole tiles), and at shares
+// near those that were measured its curve is known worse the more it bends. Steps take at most probeCost longer meanwhile, for one interval. nil: nothing is to
+// be found out.
 func (h *hybrid) probe(now []int, cost float64) []int {
-	hoped := make([]Curve, len(now))
-	for r, c := range h.curves {
-		hoped[r] = c
-		if b := float64(now[r]); b > 0 && len(h.ranks[r].cells) == 1 && h.decisions >= settledAfter {
-			hoped[r] = c.flat(b)
+	hoped := slices.Clone(h.curves)
+	for r, f := range h.fits {
+		if f != nil && h.decisions >= settledAfter {
+			hoped[r] = f.curve(h.most[r], -hope)
 		}
 	}
 	batch := h.opts.Batch
@@ -73,21 +73,4 @@ func (h *hybrid) towards(now, best []int, part float64) []int {
 		moved -= n
 	}
 	return next
-}
-
-// flat is the curve if more than b samples took no longer than b, up to twice as many.
-func (c Curve) flat(b float64) Curve {
-	out, height := Curve{}, c.At(b)
-	for _, p := range c {
-		if p.Samples < b {
-			out = append(out, p)
-		}
-	}
-	out = append(out, Point{b, height}, Point{2 * b, height}, Point{2*b + 1, max(c.At(2*b+1), height)})
-	for _, p := range c {
-		if p.Samples > 2*b+1 {
-			out = append(out, p)
-		}
-	}
-	return out
 }
