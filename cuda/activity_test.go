@@ -182,6 +182,18 @@ func TestWhatCannotBeNotedIsCounted(t *testing.T) {
 	}
 }
 
+// TestCUPTIIsCalledWithoutALock that its own thread takes: the fake ends the process where one is held.
+func TestCUPTIIsCalledWithoutALock(t *testing.T) {
+	t.Setenv("HETERO_SHIM_CUPTI", "locks")
+	all, err := newActiveRig(t).note(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kernels := ofKind(all, device.KernelActivity); len(kernels) != 9 || kernels[8].Step != 2 || all.Lost != 0 {
+		t.Errorf("got %d kernels, %d lost, want 9 and 0, the last one of step 2", len(kernels), all.Lost)
+	}
+}
+
 func TestWhyAGPUDoesNotNote(t *testing.T) {
 	r := newActiveRig(t)
 	for _, c := range []struct{ behaviour, want string }{

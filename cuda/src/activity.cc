@@ -116,6 +116,14 @@ std::string without_version(std::string name) {
   return name;
 }
 
+// What is kept of CUPTI's record.
+struct Noted {
+  int32_t kind;
+  const char *name; // as CUPTI has it, which keeps it
+  uint32_t lane;
+  uint64_t begin, end, bytes, node;
+};
+
 struct StepOf {
   const ht_program *program = nullptr;
   int32_t step = -1;
@@ -141,17 +149,16 @@ public:
 private:
   void listen();
   void leave();
-  void note(const CUpti_Activity &record);
-  void count_dropped(CUcontext context, uint32_t stream);
-  void keep(int32_t kind, const char *name, uint32_t lane, uint64_t begin, uint64_t end, uint64_t bytes, uint64_t node);
-  const char *kept_name(const std::string &raw, std::string (*read)(const std::string &));
+  void keep(const Noted &noted);
+  const char *kept_name(const Noted &noted);
 
   std::atomic<uint64_t> session_{0};
   std::mutex switching_; // of begin and end
   bool open_ = false, registered_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  std::mutex mutex_;                                   // of what follows
+  // Of what follows. Nobody calls CUPTI with it held: CUPTI's thread takes it, maybe within a lock of CUPTI's.
+  std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // of graphs, by CUPTI's number
   std::unordered_map<std::string, std::string> names_; // as CUPTI has them: as people read them
   bool taking_ = false;                                // what buffers hold; afterwards the list is the caller's
@@ -186,62 +193,38 @@ void CUPTIAPI on_resource(void *, CUpti_CallbackDomain domain, CUpti_CallbackId 
 void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
   try {
     const Cupti &cupti = Cupti::get();
+    const bool cloned = what != CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED;
     uint64_t id = 0, from = 0;
     if (cupti.cuptiGetGraphNodeId(data.node, &id) != CUPTI_SUCCESS) return;
+    if (cloned && cupti.cuptiGetGraphNodeId(data.originalNode, &from) != CUPTI_SUCCESS) return;
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (what == CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED) {
+    if (!cloned) {
       if (adding.program) nodes_[id] = adding;
-    } else if (cupti.cuptiGetGraphNodeId(data.originalNode, &from) == CUPTI_SUCCESS) {
-      if (const auto it = nodes_.find(from); it != nodes_.end()) nodes_[id] = StepOf(it->second);
+    } else if (const auto it = nodes_.find(from); it != nodes_.end()) {
+      nodes_[id] = StepOf(it->second);
     }
   } catch (...) { // no memory: the kernel goes under its own name
   }
 }
 
-void Notebook::buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes) {
-  const Cupti &cupti = Cupti::get();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (!taking_) return;
-  CUpti_Activity *record = nullptr;
-  for (;;) {
-    const CUptiResult next =
-        bytes > 0 ? cupti.cuptiActivityGetNextRecord(records, bytes, &record) : CUPTI_ERROR_MAX_LIMIT_REACHED;
-    if (next == CUPTI_ERROR_MAX_LIMIT_REACHED) break;
-    if (next != CUPTI_SUCCESS) { // nothing behind it can be read
-      lost_++;
-      break;
-    }
-    try {
-      note(*record);
-    } catch (...) {
-      lost_++;
-    }
-  }
-  count_dropped(context, stream);
-}
-
-void Notebook::count_dropped(CUcontext context, uint32_t stream) {
-  size_t dropped = 0; // since it was asked last
-  if (Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped) == CUPTI_SUCCESS)
-    lost_ += static_cast<int64_t>(dropped);
-}
-
-void Notebook::note(const CUpti_Activity &record) {
+// Whether the record is of a kind that is kept.
+bool read_record(const CUpti_Activity &record, Noted &to) {
   switch (record.kind) {
   case CUPTI_ACTIVITY_KIND_KERNEL:
   case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
     const auto &k = reinterpret_cast<const KernelRecord &>(record);
-    const char *name =
-        kept_name(k.name ? k.name : "kernel", [](const std::string &raw) { return readable(raw.c_str()); });
-    return keep(HT_ACTIVITY_KERNEL, name, k.streamId, k.start, k.end, 0, k.graphNodeId);
+    to = {HT_ACTIVITY_KERNEL, k.name ? k.name : "kernel", k.streamId, k.start, k.end, 0, k.graphNodeId};
+    return true;
   }
   case CUPTI_ACTIVITY_KIND_MEMCPY: {
     const auto &c = reinterpret_cast<const CopyRecord &>(record);
-    return keep(HT_ACTIVITY_COPY, "", c.streamId, c.start, c.end, c.bytes, c.graphNodeId);
+    to = {HT_ACTIVITY_COPY, "", c.streamId, c.start, c.end, c.bytes, c.graphNodeId};
+    return true;
   }
   case CUPTI_ACTIVITY_KIND_MEMSET: {
     const auto &f = reinterpret_cast<const FillRecord &>(record);
-    return keep(HT_ACTIVITY_FILL, "", f.streamId, f.start, f.end, f.bytes, f.graphNodeId);
+    to = {HT_ACTIVITY_FILL, "", f.streamId, f.start, f.end, f.bytes, f.graphNodeId};
+    return true;
   }
   case CUPTI_ACTIVITY_KIND_RUNTIME:
   case CUPTI_ACTIVITY_KIND_DRIVER: {
@@ -250,35 +233,80 @@ void Notebook::note(const CUpti_Activity &record) {
         record.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API;
     const char *name = nullptr;
     if (Cupti::get().cuptiGetCallbackName(domain, call.cbid, &name) != CUPTI_SUCCESS || !name) name = "a call of CUDA";
-    return keep(HT_ACTIVITY_CALL, kept_name(name, [](const std::string &raw) { return without_version(raw); }),
-                call.threadId, call.start, call.end, 0, 0);
+    to = {HT_ACTIVITY_CALL, name, call.threadId, call.start, call.end, 0, 0};
+    return true;
   }
-  default: return; // what CUPTI sends unasked
+  default: return false; // what CUPTI sends unasked
   }
 }
 
-const char *Notebook::kept_name(const std::string &raw, std::string (*read)(const std::string &)) {
-  auto it = names_.find(raw);
-  if (it == names_.end()) it = names_.emplace(raw, read(raw)).first;
+// What a buffer holds. lost goes up where it cannot be read, or there is no memory.
+std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost) {
+  const Cupti &cupti = Cupti::get();
+  std::vector<Noted> all;
+  CUpti_Activity *record = nullptr;
+  while (bytes > 0) {
+    const CUptiResult next = cupti.cuptiActivityGetNextRecord(records, bytes, &record);
+    if (next == CUPTI_ERROR_MAX_LIMIT_REACHED) break;
+    if (next != CUPTI_SUCCESS) { // nothing behind it can be read
+      lost++;
+      break;
+    }
+    try {
+      if (Noted one{}; read_record(*record, one)) all.push_back(one);
+    } catch (...) {
+      lost++;
+    }
+  }
+  return all;
+}
+
+int64_t dropped_records(CUcontext context, uint32_t stream) {
+  size_t dropped = 0; // since it was asked last
+  const CUptiResult asked = Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
+  return asked == CUPTI_SUCCESS ? static_cast<int64_t>(dropped) : 0;
+}
+
+void Notebook::buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes) {
+  int64_t lost = 0;
+  const std::vector<Noted> all = read_buffer(records, bytes, lost);
+  lost += dropped_records(context, stream);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!taking_) return;
+  lost_ += lost;
+  for (const Noted &noted : all) {
+    try {
+      keep(noted);
+    } catch (...) {
+      lost_++;
+    }
+  }
+}
+
+const char *Notebook::kept_name(const Noted &noted) {
+  if (!*noted.name) return "";
+  auto it = names_.find(noted.name);
+  if (it == names_.end())
+    it = names_.emplace(noted.name, noted.kind == HT_ACTIVITY_CALL ? without_version(noted.name) : readable(noted.name))
+             .first;
   return it->second.c_str();
 }
 
-void Notebook::keep(int32_t kind, const char *name, uint32_t lane, uint64_t begin, uint64_t end, uint64_t bytes,
-                    uint64_t node) {
-  if (begin != 0 && end == 0) return; // still under way
-  if (begin == 0 || end < begin || list_.size() >= kMostRecords) {
+void Notebook::keep(const Noted &noted) {
+  if (noted.begin != 0 && noted.end == 0) return; // still under way
+  if (noted.begin == 0 || noted.end < noted.begin || list_.size() >= kMostRecords) {
     lost_++;
     return;
   }
   ht_activity a{};
-  a.kind = kind;
+  a.kind = noted.kind;
   a.step = -1;
-  a.begin_ns = static_cast<int64_t>(begin) + offset_;
-  a.end_ns = static_cast<int64_t>(end) + offset_;
-  a.bytes = static_cast<int64_t>(bytes);
-  a.lane = lane;
-  a.name = name;
-  if (const auto it = nodes_.find(node); node != 0 && it != nodes_.end()) {
+  a.begin_ns = static_cast<int64_t>(noted.begin) + offset_;
+  a.end_ns = static_cast<int64_t>(noted.end) + offset_;
+  a.bytes = static_cast<int64_t>(noted.bytes);
+  a.lane = noted.lane;
+  a.name = kept_name(noted);
+  if (const auto it = nodes_.find(noted.node); noted.node != 0 && it != nodes_.end()) {
     a.program = it->second.program;
     a.step = it->second.step;
   }
@@ -311,7 +339,10 @@ void Notebook::listen() {
       want(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id), "nodes of graphs");
     uint64_t now = 0;
     want(cupti.cuptiGetTimestamp(&now), "the time");
-    offset_ = now_ns() - static_cast<int64_t>(now);
+    {
+      const std::lock_guard<std::mutex> held(mutex_);
+      offset_ = now_ns() - static_cast<int64_t>(now);
+    }
     if (!registered_) want(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "buffers");
     registered_ = true;
     for (const CUpti_ActivityKind kind : kKinds) want(cupti.cuptiActivityEnable(kind), "asking for activities");
@@ -336,8 +367,9 @@ Activities Notebook::end() {
   leave();
   open_ = false;
   session_++;
+  const int64_t dropped = dropped_records(nullptr, 0); // since the last buffer
   const std::lock_guard<std::mutex> held(mutex_);
-  count_dropped(nullptr, 0); // since the last buffer
+  lost_ += dropped;
   taking_ = false;
   check(waited, "waiting for what is noted");
   want(flushed, "fetching what was noted");
