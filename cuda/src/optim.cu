@@ -21,7 +21,8 @@ const ht_optim_params &params_of(const Request &request) {
 
 // A block is a warp and takes V chunks: 32/V lanes each, of which one has V chains side by side. Rows of a chunk are read ahead: memory is to be
 // kept busy by few threads.
-template <int V> __global__ void sum_squares(int64_t n, int64_t chunk, const float *x, double *partial) {
+template <int V>
+__global__ void sum_squares(int64_t n, int64_t chunk, int64_t chunks, const float *x, double *partial) {
   constexpr int lanes = 32 / V, rows = 16;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int64_t c = int64_t{blockIdx.x} * V + threadIdx.x / lanes, from = c * chunk < n ? c * chunk : n;
@@ -40,7 +41,7 @@ template <int V> __global__ void sum_squares(int64_t n, int64_t chunk, const flo
     for (int v = 0; v < V; v++) sum[v] += __shfl_down_sync(0xffffffffu, sum[v], step);
   for (int half = V / 2; half > 0; half /= 2)
     for (int v = 0; v < half; v++) sum[v] += sum[v + half];
-  if (lane == 0 && from < to) partial[c] = sum[0];
+  if (lane == 0 && c < chunks) partial[c] = sum[0];
 }
 
 // The sum is taken by one thread, in order; the others bring the numbers.
@@ -194,7 +195,7 @@ std::unique_ptr<Kernel> make_sum_squares(const Request &request) {
   return launcher(k, [=](const Args &x) {
     const bool wide = chunk % 4 == 0 && aligned({x.in[0]});
     launch(wide ? sum_squares<4> : sum_squares<1>, Grid{wide ? (chunks + 3) / 4 : chunks, 1, 1, 32}, x.queue, n, chunk,
-           static_cast<const float *>(x.in[0]), static_cast<double *>(x.out[0]));
+           chunks, static_cast<const float *>(x.in[0]), static_cast<double *>(x.out[0]));
   });
 }
 
