@@ -20,9 +20,9 @@ namespace {
 constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two questions whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns
-// ns that NCCL may take to give up, or an aborted operation to leave the GPU. Of a GPU that is lost neither may come back.
+// ns that an aborted operation may take to leave the GPU, and NCCL, once it is closed, to come back. Of a GPU that is lost neither may.
 #ifdef HETERO_CUDA_SHIM
-constexpr int64_t kGiveUp = 300'000'000; // tests wait for it
+constexpr int64_t kGiveUp = 1'000'000'000; // tests wait for it
 #else
 constexpr int64_t kGiveUp = 10'000'000'000;
 #endif
@@ -73,7 +73,7 @@ Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()
 }
 
 Comm::~Comm() {
-  if (comm_ || !left_.empty()) return; // what does not end may still use them
+  if (comm_ || !let_go() || !came_back()) return; // what does not end may still use them
   cudaSetDevice(options_.device);
   if (begun_) cudaEventDestroy(begun_);
   if (done_) cudaEventDestroy(done_);
@@ -233,42 +233,45 @@ void Comm::fail(ncclResult_t result, const std::string &what) {
               what + ": " + nccl_.GetErrorString(result) + (more && *more ? std::string(": ") + more : "")};
 }
 
-// Calls what ends the communicator on a thread of its own, which is left behind where it does not come back in time.
-void Comm::settle_end(const char *what, ncclResult_t (*call)(ncclComm_t)) {
-  const auto over = std::make_shared<std::atomic<bool>>(false);
-  std::thread([over, call, comm = comm_, device = options_.device] {
+// Calls what ends the communicator on a thread of its own, which nobody need wait for.
+void Comm::begin_end(const char *what, ncclResult_t (*call)(ncclComm_t)) {
+  ends_ = what;
+  over_ = std::make_shared<std::atomic<bool>>(false);
+  std::thread([over = over_, call, comm = comm_, device = options_.device] {
     cudaSetDevice(device);
     call(comm);
     *over = true;
   }).detach();
   comm_ = nullptr;
-  for (const int64_t begin = now_ns(); !*over;) {
-    if (now_ns() - begin > kGiveUp) {
-      left_ = std::string(what) + " has not come back within " + std::to_string(kGiveUp / 1'000'000) +
-              " ms: NCCL's memory on the GPU and its threads are left to the end of the process";
-      return;
-    }
-    nap(kLongNap);
-  }
 }
 
-// Ends what runs and waits until the GPU has let go of its memory.
+template <class Ready> bool Comm::in_time(Ready ready) {
+  for (const int64_t begin = now_ns(); !ready(); nap(kLongNap))
+    if (now_ns() - begin > kGiveUp) return false;
+  return true;
+}
+
+bool Comm::let_go() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
+bool Comm::came_back() const { return !over_ || *over_; }
+
+// Ends what runs and waits until the GPU has let go of its memory. It does not wait for NCCL to come back: NCCL frees memory then, for which the whole GPU may
+// have to be idle, and a stream may stand there until this operation is said to be over.
 void Comm::abort() {
   if (!comm_) return;
-  settle_end("ncclCommAbort", nccl_.CommAbort);
-  const int64_t begin = now_ns();
-  while (left_.empty() && cudaStreamQuery(stream_) == cudaErrorNotReady) {
-    if (now_ns() - begin > kGiveUp)
-      left_ =
-          "an operation has not left the GPU within " + std::to_string(kGiveUp / 1'000'000) + " ms after ncclCommAbort";
-    nap(kLongNap);
-  }
+  begin_end("ncclCommAbort", nccl_.CommAbort);
+  in_time([&] { return let_go(); });
 }
 
 void Comm::end() {
   cudaSetDevice(options_.device);
   abort();
-  if (!left_.empty()) throw Ended{HETERO_NCCL_FAILED, left_};
+  const std::string within = " within " + std::to_string(kGiveUp / 1'000'000) + " ms";
+  if (!in_time([&] { return came_back(); }))
+    throw Ended{HETERO_NCCL_FAILED,
+                ends_ + " has not come back" + within +
+                    ": NCCL's memory on the GPU and its threads are left to the end of the process"};
+  if (!in_time([&] { return let_go(); }))
+    throw Ended{HETERO_NCCL_FAILED, "an operation has not left the GPU" + within + " after " + ends_};
 }
 
 void Comm::finalize() {
@@ -276,7 +279,7 @@ void Comm::finalize() {
   deadline_ns_ = now_ns() + kFinalize;
   check(cudaSetDevice(options_.device), "choosing the device");
   settle(nccl_.CommFinalize(comm_), "ncclCommFinalize");
-  settle_end("ncclCommDestroy", nccl_.CommDestroy);
+  begin_end("ncclCommDestroy", nccl_.CommDestroy);
 }
 
 } // namespace hetero

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "functions.h"
@@ -45,7 +46,10 @@ private:
   ncclResult_t state();
   [[noreturn]] void fail(ncclResult_t result, const std::string &what);
   void abort();
-  void settle_end(const char *what, ncclResult_t (*call)(ncclComm_t));
+  void begin_end(const char *what, ncclResult_t (*call)(ncclComm_t));
+  template <class Ready> static bool in_time(Ready ready);
+  bool let_go() const;    // nothing of it is on the GPU any more
+  bool came_back() const; // from what ends it
 
   const hetero_nccl_options options_;
   const Functions &nccl_;
@@ -54,7 +58,10 @@ private:
   cudaEvent_t begun_ = nullptr, done_ = nullptr;
   std::atomic<bool> stopped_{false};
   int64_t deadline_ns_ = 0; // of the call under way; 0: none
-  std::string left_;        // what did not end when it was given up
+
+  // What ends the communicator, once it has been called, and whether it has come back.
+  std::string ends_;
+  std::shared_ptr<std::atomic<bool>> over_;
 };
 
 } // namespace hetero
