@@ -87,6 +87,9 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 			return nil, err
 		}
 	}
+	if err := connectEarly(); err != nil {
+		return nil, err
+	}
 	id := newMemory(idBytes)
 	if c.Control.Rank() == 0 {
 		if err := lib.uniqueID(id.bytes); err != nil {
@@ -161,6 +164,16 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 		return err
 	}
 	return perform(ctx, control, collective.Barrier{Name: "nccl joined"})
+}
+
+// connectEarly lets NCCL connect all peers when ranks join, unless the user wants otherwise. From 2.22 on it connects them in the first operation of a kind, which
+// allocates memory: a GPU may wait then until all its streams are idle, one of which stands until that operation is over.
+func connectEarly() error {
+	const name = "NCCL_RUNTIME_CONNECT"
+	if os.Getenv(name) != "" {
+		return nil
+	}
+	return os.Setenv(name, "0")
 }
 
 // shareGPU lets NCCL put several ranks on one GPU. Before it could, ranks had to look as if they were on several machines: they then talk

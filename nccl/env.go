@@ -45,7 +45,8 @@ var allowed = map[string]rule{
 	"NCCL_NCHANNELS_PER_NET_PEER": {min: 1, max: 64}, "NCCL_CROSS_NIC": {words: []string{"0", "1", "2"}}, "NCCL_PXN_DISABLE": {words: onOff},
 	"NCCL_NVLS_ENABLE": {words: []string{"0", "1", "2"}, since: MaxCTAs}, "NCCL_PAT_ENABLE": {words: []string{"0", "1", "2"}, since: Profiler},
 	"NCCL_CUMEM_ENABLE": {words: onOff}, "NCCL_RAS_ENABLE": {words: onOff, since: StrictChoice}, "NCCL_LAUNCH_ORDER_IMPLICIT": {words: onOff, since: 22600},
-	"NCCL_HOSTID": {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
+	"NCCL_RUNTIME_CONNECT": {words: onOff, since: 22200},
+	"NCCL_HOSTID":          {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
 }
 
 // Settle joins what a configuration sets, as name and value, with the environment, whose variables hold as well: where both set one the

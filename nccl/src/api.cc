@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <new>
+#include <system_error>
 
 #include "check.h"
 #include "comm.h"
@@ -45,6 +47,10 @@ template <class F> int32_t guarded(char *error, F f) noexcept {
     return say(error, e.status, e.text.c_str());
   } catch (const hetero::Unavailable &e) {
     return say(error, HETERO_NCCL_UNAVAILABLE, e.what());
+  } catch (const std::bad_alloc &) {
+    return say(error, HETERO_NCCL_FAILED, "the host is out of memory");
+  } catch (const std::system_error &e) { // of threads
+    return say(error, HETERO_NCCL_FAILED, e.what());
   } catch (const std::exception &e) {
     return say(error, HETERO_NCCL_DEVICE, e.what());
   } catch (...) {
