@@ -75,8 +75,13 @@ func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Dur
 	return nil
 }
 
-// record records steps. lost is how much of what the device noted.
+// record records steps, after which the device no longer notes what it does. lost is how much of that.
 func (b *benchmark) record(ctx context.Context, notes *noting) (rec *timeline.Recorder, lost int64, err error) {
+	defer func() {
+		if left := notes.leave(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
 	unseen := func(time.Duration) {}
 	if notes != nil { // a step that makes its graphs anew is not like others
 		if err := b.more(ctx, 1, unseen); err != nil {
@@ -93,11 +98,13 @@ func (b *benchmark) record(ctx context.Context, notes *noting) (rec *timeline.Re
 	if err := b.replica.Trace(nil); err != nil {
 		return nil, 0, withCode(exitDevice, err)
 	}
-	if lost, err = notes.finish(rec); err != nil {
+	if lost, err = notes.finish(rec); err != nil && !errors.Is(err, errNothingNoted) {
 		return nil, lost, withCode(exitDevice, fmt.Errorf("bench train: --trace: %w", err))
 	}
 	if notes != nil { // and so is the first one without
-		err = b.more(ctx, 1, unseen)
+		if err := b.more(ctx, 1, unseen); err != nil {
+			return nil, lost, err
+		}
 	}
 	return rec, lost, err
 }

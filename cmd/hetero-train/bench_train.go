@@ -52,7 +52,7 @@ type benchmark struct {
 	precision tensor.DType
 	device    device.Device
 	replica   *train.Replica
-	loader    *data.Loader
+	loader    train.Batches
 	setup     time.Duration
 	close     []func() error
 }
@@ -112,12 +112,12 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 		return nil, err
 	}
 	b.close = append(b.close, b.replica.Close)
-	b.loader, err = data.NewLoader(data.Options{Dataset: j.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
+	loader, err := data.NewLoader(data.Options{Dataset: j.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
 		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	b.close = append(b.close, b.loader.Close)
+	b.loader, b.close = loader, append(b.close, loader.Close)
 	b.setup = time.Since(started)
 	return b, nil
 }

@@ -9,7 +9,10 @@ import (
 )
 
 // noting is a device that notes what it does itself, while steps are recorded.
-type noting struct{ device.ActivityNoter }
+type noting struct {
+	device.ActivityNoter
+	over bool
+}
 
 // startNoting has the device note what it does. Nil: it does not, and why says what is missing, unless that is the nature of its kind.
 func startNoting(dev device.Device) (n *noting, why error) {
@@ -22,7 +25,7 @@ func startNoting(dev device.Device) (n *noting, why error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return &noting{noter}, nil
+	return &noting{ActivityNoter: noter}, nil
 }
 
 // recorder is one of the device's own notes where there are any, else of launches one by one.
@@ -41,6 +44,7 @@ func (n *noting) finish(rec *timeline.Recorder) (lost int64, err error) {
 	if n == nil {
 		return 0, nil
 	}
+	n.over = true
 	all, err := n.StopActivity()
 	if err != nil {
 		return 0, err
@@ -49,4 +53,14 @@ func (n *noting) finish(rec *timeline.Recorder) (lost int64, err error) {
 		return all.Lost, errNothingNoted
 	}
 	return all.Lost, rec.AddActivities(all)
+}
+
+// leave ends it, unless it has ended, where there is nobody to read what was noted.
+func (n *noting) leave() error {
+	if n == nil || n.over {
+		return nil
+	}
+	n.over = true
+	_, err := n.StopActivity()
+	return err
 }

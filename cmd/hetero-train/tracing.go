@@ -88,8 +88,8 @@ func (t *tracing) over(err error) {
 	case t == nil || t.done:
 	case t.rec != nil:
 		t.finish(err == nil)
-	case t.notes != nil:
-		if _, err := t.notes.StopActivity(); err != nil { // of which there is nobody to read
+	default:
+		if err := t.notes.leave(); err != nil {
 			t.job.opts.log.Warn(err.Error())
 		}
 	}
