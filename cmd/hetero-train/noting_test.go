@@ -4,9 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,7 +51,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	if g == nil || got.Steps != 3 || got.Missing != "" || g.Steps != 3 || g.Lost != 0 {
 		t.Fatalf("got %+v, use %+v", got, g)
 	}
-	if g.Busy <= 0 || g.Busy+g.GapTime+g.ShortTime > 1+1e-9 || g.Copies > g.Busy || math.Abs(got.Explained-g.Busy) > 0.2 {
+	if g.Busy <= 0 || g.Busy+g.GapTime+g.ShortTime > 1+1e-9 || g.Copies > g.Busy {
 		t.Errorf("shares do not add up: %+v", g)
 	}
 	synchronised, within := 0.0, 0.0
@@ -61,11 +61,13 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 			synchronised = w.Count
 		}
 	}
-	if synchronised != 1 || within != 0 {
+	if synchronised != 1 || within != 0 || len(g.Waits) != 1 {
 		t.Errorf("got host waits %+v, want the one at the end of each step", g.Waits)
 	}
-	if len(g.Kernels) == 0 || g.Kernels[0].Name != "apply<float, 4>" && g.Kernels[0].Name != "copy" {
-		t.Errorf("got kernels %+v", g.Kernels)
+	for _, want := range []string{"apply<float, 4>", "copy"} {
+		if !slices.ContainsFunc(g.Kernels, func(k gpuKernel) bool { return k.Name == want && k.Count > 0 }) {
+			t.Errorf("got kernels %+v, want %s among them", g.Kernels, want)
+		}
 	}
 	threads, found := map[string]bool{}, map[string]int{}
 	for _, e := range readTimeline(t, file) {

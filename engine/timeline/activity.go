@@ -132,7 +132,7 @@ func UseOf(spans []Span) *Use {
 	}
 	u := &Use{Steps: len(steps), Begin: first, Window: end - first}
 	u.cover(work, steps, first, end)
-	u.Code = codeTimes(work)
+	u.Code = codeTimes(work, first, end)
 	u.Host = hostWaits(calls, steps)
 	return u
 }
@@ -178,11 +178,15 @@ func (s *Span) label() string {
 	return s.Name + " (" + s.Code + ")"
 }
 
-// codeTimes adds up kernels, and copies as such, the longest first.
-func codeTimes(work []Span) []CodeTime {
+// codeTimes adds up kernels, and copies as such, as far as they lie in the window, the longest first.
+func codeTimes(work []Span, first, end int64) []CodeTime {
 	at := map[string]int{}
 	var all []CodeTime
 	for _, s := range work {
+		begin, stop := max(s.Begin, first), min(s.End(), end)
+		if stop < begin {
+			continue
+		}
 		name := cmp.Or(s.Code, s.Name)
 		i, ok := at[name]
 		if !ok {
@@ -191,7 +195,7 @@ func codeTimes(work []Span) []CodeTime {
 			all = append(all, CodeTime{Name: name, Op: s.Op})
 		}
 		all[i].Count++
-		all[i].Took += s.Took
+		all[i].Took += stop - begin
 		if all[i].Op != s.Op {
 			all[i].Op = ""
 		}

@@ -44,7 +44,9 @@ func TestUseOfTakesWhatADeviceDidApart(t *testing.T) {
 		{"between steps", []Span{stepAt(0, 100), stepAt(110, 200), noted(Launch, "a", 7, 0, 90), noted(Launch, "a", 7, 120, 200)},
 			&Use{Steps: 2, Window: 200, Busy: 170, Gaps: []Gap{{90, 30, "a", "a", true}}, Code: []CodeTime{{"a", "", 2, 170}}}},
 		{"before and behind the steps", []Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 60), noted(Launch, "b", 7, 90, 140)},
-			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 20, Gaps: []Gap{{60, 30, "a", "b", false}}, Code: []CodeTime{{"a", "", 1, 60}, {"b", "", 1, 50}}}},
+			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 20, Gaps: []Gap{{60, 30, "a", "b", false}}, Code: []CodeTime{{"a", "", 1, 10}, {"b", "", 1, 10}}}},
+		{"what was over before the step", []Span{stepAt(50, 100), noted(Launch, "a", 7, 0, 40), noted(Launch, "b", 7, 60, 70)},
+			&Use{Steps: 1, Begin: 50, Window: 50, Busy: 10, Code: []CodeTime{{"b", "", 1, 10}}}},
 	} {
 		if got := UseOf(c.spans); !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
@@ -52,7 +54,7 @@ func TestUseOfTakesWhatADeviceDidApart(t *testing.T) {
 	}
 }
 
-// TestUseOfAddsUp what the device did as going through every nanosecond does.
+// TestUseOfAddsUp what the device did as going through every nanosecond does, and so does Explain, of each step.
 func TestUseOfAddsUp(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for round := range 500 {
@@ -92,6 +94,13 @@ func TestUseOfAddsUp(t *testing.T) {
 		}
 		if busy > 0 && len(u.Gaps) > 0 && u.Gaps[0].Took < longest {
 			t.Fatalf("round %d: got a longest gap of %d ns, want %d, of %+v", round, u.Gaps[0].Took, longest, spans)
+		}
+		explained := int64(0)
+		for _, e := range Explain(spans) {
+			explained += e.Total - e.Gap
+		}
+		if explained != busy {
+			t.Fatalf("round %d: %d ns of steps are explained, want %d, of %+v", round, explained, busy, spans)
 		}
 		total := u.Busy
 		for _, g := range u.Gaps {

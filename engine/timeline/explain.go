@@ -43,7 +43,7 @@ func Explain(spans []Span) []Explanation {
 	slices.SortStableFunc(leaves, order)
 	out := make([]Explanation, len(steps))
 	for i, step := range steps {
-		first := slices.IndexFunc(leaves, func(s Span) bool { return s.Begin >= step.Begin })
+		first := slices.IndexFunc(leaves, func(s Span) bool { return s.End() > step.Begin })
 		if first < 0 {
 			first = len(leaves)
 		}
@@ -53,7 +53,7 @@ func Explain(spans []Span) []Explanation {
 	return out
 }
 
-// explain takes a step apart. Spans of one track follow one another; those of the stream may lie within one of the host.
+// explain takes a step apart. What began before it, or ends behind it, counts as far as it lies within. Spans of one track follow one another; those of the stream may lie within one of the host.
 func explain(step Span, leaves []Span) Explanation {
 	e := Explanation{Step: step.Name, Total: step.Took, Gap: step.Took}
 	var host Span

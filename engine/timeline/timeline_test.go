@@ -27,6 +27,7 @@ func TestExplainTakesStepsApart(t *testing.T) {
 		{"a launch within a wait, from its start", []Span{step(0, 100), on(Stream, Launch, 0, 30), on(Host, Wait, 0, 100)}, Explanation{Total: 100, Kinds: [4]int64{30, 0, 70, 0}}},
 		{"two waits of the host", []Span{step(0, 100), on(Host, Wait, 0, 10), on(Stream, Launch, 10, 70), on(Host, Wait, 80, 20)}, Explanation{Total: 100, Kinds: [4]int64{70, 0, 30, 0}}},
 		{"other tracks are no part of it", []Span{step(0, 100), on(Gradients, Launch, 0, 100), on(Parts, Launch, 0, 100)}, Explanation{Total: 100, Gap: 100}},
+		{"what began in the step before", []Span{step(0, 50), step(50, 100), on(Host, Wait, 20, 60), on(Stream, Launch, 40, 30)}, Explanation{Total: 100, Kinds: [4]int64{20, 0, 10, 0}, Gap: 70}},
 		{"what a step before did", []Span{step(0, 50), step(60, 100), on(Stream, Launch, 0, 50), on(Stream, Launch, 60, 90), on(Stream, Launch, 155, 30)}, Explanation{Total: 100, Kinds: [4]int64{95, 0, 0, 0}, Gap: 5}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
