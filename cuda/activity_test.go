@@ -18,6 +18,7 @@ type activeRig struct {
 	dev       device.Device
 	noter     device.ActivityNoter
 	stream    device.Stream
+	steps     []device.Step
 	program   device.Program
 	host, mem device.Buffer
 }
@@ -47,16 +48,15 @@ func newActiveRig(t *testing.T) *activeRig {
 	region := func(i int64) []device.Region {
 		return []device.Region{{Buffer: r.mem, Offset: i * 4 * rigValues, Bytes: 4 * rigValues}}
 	}
-	var steps []device.Step
 	for i := range int64(3) {
-		steps = append(steps, device.Step{Launch: &device.Launch{Name: "layer", Kernel: kernel, In: region(i), Out: region(i + 1)}})
+		r.steps = append(r.steps, device.Step{Launch: &device.Launch{Name: "layer", Kernel: kernel, In: region(i), Out: region(i + 1)}})
 	}
-	r.program, err = dev.NewProgram(steps)
+	r.program, err = dev.NewProgram(r.steps)
 	must(err)
 	r.stream, err = dev.NewStream()
 	must(err)
 	t.Cleanup(func() {
-		for _, end := range []func() error{r.stream.Close, r.program.Close, kernel.Close, r.mem.Free, r.host.Free, dev.Close} {
+		for _, end := range []func() error{r.stream.Close, func() error { return r.program.Close() }, kernel.Close, r.mem.Free, r.host.Free, dev.Close} {
 			must(end())
 		}
 	})
@@ -133,6 +133,38 @@ func TestAGPUNotesWhatItDoes(t *testing.T) {
 			t.Errorf("session %d: got calls %v", session, count)
 		}
 		r.run(2)
+	}
+}
+
+// TestActivitiesOfAClosedProgram are not those of the next one, which is likely to have its address.
+func TestActivitiesOfAClosedProgram(t *testing.T) {
+	r := newActiveRig(t)
+	if err := r.noter.StartActivity(); err != nil {
+		t.Fatal(err)
+	}
+	for range 4 {
+		r.run(1)
+		if err := r.program.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if r.program, err = r.dev.NewProgram(r.steps); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.run(1)
+	all, err := r.noter.StopActivity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kernels := ofKind(all, device.KernelActivity)
+	for i, k := range kernels {
+		if known := k.Program == r.program; known != (i >= 12) || !known && k.Program != nil {
+			t.Errorf("kernel %d: got %+v, want the program of the last 3 alone", i, k)
+		}
+	}
+	if len(kernels) != 15 {
+		t.Errorf("got %d kernels, want 15", len(kernels))
 	}
 }
 

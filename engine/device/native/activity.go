@@ -44,7 +44,7 @@ func (d *Device) StopActivity() (out device.Activities, err error) {
 		}
 		one := &out.List[i]
 		*one = device.Activity{Kind: device.ActivityKind(v.kind), Name: name, Lane: int(v.lane), Begin: time.Duration(v.begin_ns), End: time.Duration(v.end_ns), Bytes: int64(v.bytes)}
-		if p, ok := d.programs.Load(v.program); ok {
+		if p, ok := d.programs.Load(v.program); ok && p.(*program).born <= int64(v.begin_ns) { // else of one that is gone, whose address this one has
 			one.Program, one.Step = p.(*program), int(v.step)
 		}
 	}

@@ -17,6 +17,7 @@ type program struct {
 	dev   *Device
 	ptr   *C.ht_program
 	steps []device.StepInfo
+	born  int64    // ns by the host's clock CLOCK_MONOTONIC
 	held  []*holds // of kernels, buffers and events, one entry a use
 	holds holds    // runs under way
 }
@@ -43,6 +44,7 @@ func (d *Device) NewProgram(steps []device.Step) (device.Program, error) {
 		return nil, err
 	}
 	p.ptr = (*C.ht_program)(r.value)
+	p.born = int64(C.ht_monotonic_ns())
 	d.programs.Store(p.ptr, p)
 	return p, nil
 }
