@@ -66,7 +66,7 @@ func newSelftest(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; - is standard output, and the lines go to standard error")
 	cmd.Flags().BoolVar(&f.short, "short", false, "leave out checks that take seconds each")
 	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "how long a single check may take")
-	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then has failed; 0 is no bound")
+	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then, or does not end then, has failed; 0 is no bound")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if a.file != "" || len(a.overrides) > 0 {
 			return usageError("selftest: -c and --set describe runs; what is checked does not depend on them")

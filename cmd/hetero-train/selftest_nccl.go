@@ -87,7 +87,11 @@ func checkNCCL(t conformance.T) {
 	crew := processes.New(func(rank int) *exec.Cmd {
 		return exec.Command(program, rankCommand, "--gpu", strconv.Itoa(rank%gpus), "--share="+strconv.FormatBool(share))
 	}, shm.NewAddress)
-	t.Cleanup(crew.Close)
+	t.Cleanup(func() {
+		if err := crew.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	// Joining takes tenths of a second, and each turn of processes that share a GPU milliseconds.
 	o := collectivetest.Options{Sizes: []int{1, 2, 3}, Rounds: 2, Slower: 4, Apart: true}
 	for _, size := range []int{4, 7} {

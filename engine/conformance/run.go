@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -51,14 +52,14 @@ func (r *Result) Count() (passed, failed, skipped int) {
 
 // Options say what runs and who is told.
 type Options struct {
-	// Context, once it has ended, lets no more checks begin; nil never ends.
+	// Context, once it has ended, lets no more checks begin, and those under way go on for a second at most; nil never ends.
 	Context context.Context
 	// Match are regular expressions for names at each depth, as `go test -run` has them: a check runs if every one that there is for its
 	// depth matches. See ParseMatch.
 	Match []*regexp.Regexp
 	// Short leaves out what calls Long.
 	Short bool
-	// Limit is how long a check without others within it may take; 0 = for ever.
+	// Limit is how long a check without others within it may take; 0 = for ever, also when Context has ended.
 	Limit time.Duration
 	// Done is told of each check that has ended, those within it before. path are the names around it, its own last. It is called by one goroutine.
 	Done func(path []string, r *Result)
@@ -160,12 +161,20 @@ func (n *node) cleanUp() {
 	f()
 }
 
+// lastSecond is what a check under way has left when Options.Context has ended: enough for one that is about to end.
+const lastSecond = time.Second
+
 // await waits for the end of a check. What checks within it take does not count against its limit: they have their own.
 func (n *node) await(ended <-chan struct{}) {
 	if n.Limit <= 0 {
 		<-ended
 		return
 	}
+	var stopped <-chan struct{}
+	if n.Context != nil {
+		stopped = n.Context.Done()
+	}
+	late := fmt.Sprintf("it did not end within %v", n.Limit)
 	const ticks = 100 // of a limit
 	tick := time.NewTicker(max(n.Limit/ticks, time.Millisecond))
 	defer tick.Stop()
@@ -173,6 +182,11 @@ func (n *node) await(ended <-chan struct{}) {
 		select {
 		case <-ended:
 			return
+		case <-stopped:
+			limit := min(n.Limit, lastSecond)
+			late = fmt.Sprintf("the time for all checks is up (%v), and it did not end within %v more", context.Cause(n.Context), limit)
+			tick.Reset(max(limit/ticks, time.Millisecond))
+			stopped, busy = nil, 0
 		case <-tick.C:
 			if n.within.Load() == 0 {
 				busy++
@@ -183,7 +197,7 @@ func (n *node) await(ended <-chan struct{}) {
 		}
 	}
 	stacks := make([]byte, 1<<20)
-	n.Errorf("it did not end within %v; all goroutines:\n%s", n.Limit, stacks[:runtime.Stack(stacks, true)])
+	n.Errorf("%s; all goroutines:\n%s", late, stacks[:runtime.Stack(stacks, true)])
 	n.stuck.Store(true)
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -139,6 +140,21 @@ func TestRunGivesUpACheckThatDoesNotEnd(t *testing.T) {
 	here := r.Within[1].Within[0]
 	if r.Within[0].Status != Passed || r.Status != Failed || here.Status != Failed || len(here.Output) != 1 || !strings.Contains(here.Output[0], "TestRunGivesUp") {
 		t.Errorf("got %s, %s, %s and %q; want that the check which hangs failed, with stacks", r.Within[0].Status, r.Status, here.Status, here.Output)
+	}
+}
+
+// TestACheckThatHangsEndsWithTheTimeForAll: not with its own limit, and whoever called gets all results.
+func TestACheckThatHangsEndsWithTheTimeForAll(t *testing.T) {
+	hold := make(chan struct{})
+	defer close(hold)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := Run("suite", func(t T) {
+		t.Run("hangs", func(T) { cancel(); <-hold })
+		t.Error("begun behind it")
+	}, Options{Context: ctx, Limit: time.Hour})
+	if len(r.Within) != 1 || r.Within[0].Status != Failed || len(r.Within[0].Output) != 1 || !strings.HasPrefix(r.Within[0].Output[0], "the time for all checks is up (context canceled)") ||
+		len(r.Output) > 0 {
+		t.Errorf("got %+v, want one check, which has failed with the time for all", r)
 	}
 }
 

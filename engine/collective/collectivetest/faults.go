@@ -12,22 +12,22 @@ import (
 )
 
 var faultChecks = []check{
-	{"an operation that a rank does not enter times out and names it", checkTimeout, false},
-	{"a rank whose program is slow does not time out by itself", checkSlowProgram, false},
-	{"the death of a rank in an operation", checkDeathInOperation, false},
-	{"the death of a rank while nothing runs", checkDeathIdle, false},
-	{"the death of a rank while others wait for their programs", checkDeathBefore, false},
-	{"an abort is told to everybody with its cause", checkAbort, false},
-	{"an abort ends waiting for a program", checkAbortBefore, false},
-	{"nothing is written to buffers after an aborted operation", checkFreeAfterAbort, true},
-	{"a failed program fails the group", checkFailedProgram, false},
-	{"different operations are found", checkMismatch, false},
-	{"closing in order disturbs nobody who is done", checkOrderlyClose, false},
-	{"closing as soon as the last operation tells that it is done", checkCloseWhenDone, false},
-	{"an operation with a rank that has closed", checkClosedPeer, false},
-	{"closing with work in the queue is an error", checkUnfinishedClose, false},
-	{"a closed communicator refuses", checkClosed, false},
-	{"dying, aborting and closing at once", checkStorm, false},
+	{name: "an operation that a rank does not enter times out and names it", run: checkTimeout},
+	{name: "a rank whose program is slow does not time out by itself", run: checkSlowProgram},
+	{name: "the death of a rank in an operation", run: checkDeathInOperation},
+	{name: "the death of a rank while nothing runs", run: checkDeathIdle},
+	{name: "the death of a rank while others wait for their programs", run: checkDeathBefore},
+	{name: "an abort is told to everybody with its cause", run: checkAbort},
+	{name: "an abort ends waiting for a program", run: checkAbortBefore},
+	{name: "nothing is written to buffers after an aborted operation", run: checkFreeAfterAbort, near: true},
+	{name: "a failed program fails the group", run: checkFailedProgram},
+	{name: "different operations are found", run: checkMismatch},
+	{name: "closing in order disturbs nobody who is done", run: checkOrderlyClose},
+	{name: "closing as soon as the last operation tells that it is done", run: checkCloseWhenDone},
+	{name: "an operation with a rank that has closed", run: checkClosedPeer},
+	{name: "closing with work in the queue is an error", run: checkUnfinishedClose},
+	{name: "a closed communicator refuses", run: checkClosed},
+	{name: "dying, aborting and closing at once", run: checkStorm},
 }
 
 func checkTimeout(t conformance.T, s suite) {

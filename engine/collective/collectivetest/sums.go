@@ -89,7 +89,7 @@ func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 	return math.Abs(got-one) <= bound
 }
 
-// real is a number of a real type.
+// number is one of a real type.
 func number(dt tensor.DType, b []byte) float64 {
 	switch dt {
 	case tensor.BF16:

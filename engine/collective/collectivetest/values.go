@@ -13,13 +13,13 @@ import (
 )
 
 var valueChecks = []check{
-	{"all_reduce of every type, reduction and length", checkAllReduce, false},
-	{"all_reduce of special values", checkSpecials, false},
-	{"all_reduce of part of a buffer", checkPart, false},
-	{"large buffers", checkLarge, false},
-	{"broadcast from every root", checkBroadcast, false},
-	{"all_gather of unequal parts", checkAllGather, false},
-	{"reduce_scatter of unequal parts", checkReduceScatter, false},
+	{name: "all_reduce of every type, reduction and length", run: checkAllReduce},
+	{name: "all_reduce of special values", run: checkSpecials},
+	{name: "all_reduce of part of a buffer", run: checkPart},
+	{name: "large buffers", run: checkLarge},
+	{name: "broadcast from every root", run: checkBroadcast},
+	{name: "all_gather of unequal parts", run: checkAllGather},
+	{name: "reduce_scatter of unequal parts", run: checkReduceScatter},
 }
 
 var (

@@ -16,8 +16,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-// patience is how long ranks may take to start, and to join.
-const patience = time.Minute
+const (
+	patience  = time.Minute            // of ranks that start, and join
+	lastWords = 200 * time.Millisecond // for what a process has said, where others that it has started hold its pipe
+	deathbed  = 10 * time.Second       // of a process that is killed
+)
 
 // Crew are the processes of ranks. One goroutine at a time uses it.
 type Crew struct {
@@ -54,7 +57,11 @@ func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivet
 		_, err := comms[rank].ask(&request{Do: join, Group: Group{Rank: rank, Size: size, Address: address, Limit: limit}})
 		return err
 	})
-	return collectivetest.GroupOf(comms, func(rank int) { comms[rank].worker.kill() })
+	return collectivetest.GroupOf(comms, func(rank int) {
+		if err := comms[rank].worker.kill(deathbed); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // all does something for all ranks at once.
@@ -71,13 +78,15 @@ func all(t conformance.TB, size int, do func(rank int) error) {
 	}
 }
 
-// Close ends all processes.
-func (c *Crew) Close() {
+// Close ends all processes. The error names those that do not end.
+func (c *Crew) Close() error {
+	var errs []error
 	for _, w := range c.workers {
 		if w != nil {
-			w.kill()
+			errs = append(errs, w.kill(deathbed))
 		}
 	}
+	return errors.Join(errs...)
 }
 
 // worker is the process of a rank.
@@ -93,6 +102,11 @@ type worker struct {
 	waiting  map[uint64]chan *reply
 	complete map[uint64]func(*reply) // what operations are told that are complete
 	lost     error                   // why no reply comes any more
+	over     chan struct{}           // closed when lost is there
+}
+
+func newWorker(cmd *exec.Cmd, requests io.Writer) *worker {
+	return &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{}, complete: map[uint64]func(*reply){}, over: make(chan struct{})}
 }
 
 // hire starts a process, and returns when its device is open.
@@ -105,7 +119,8 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 	if err != nil {
 		return nil, errors.Join(err, there.Close(), requests.Close())
 	}
-	w := &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{}, complete: map[uint64]func(*reply){}}
+	w := newWorker(cmd, requests)
+	cmd.WaitDelay = lastWords
 	cmd.ExtraFiles = []*os.File{there, answers}
 	cmd.Stdout, cmd.Stderr = w.said, w.said
 	err = errors.Join(cmd.Start(), there.Close(), answers.Close())
@@ -121,13 +136,11 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 	select {
 	case r := <-hello:
 		if err := w.answered(r); err != nil {
-			w.kill()
-			return nil, err
+			return nil, errors.Join(err, w.kill(deathbed))
 		}
 		return w, nil
 	case <-time.After(patience):
-		w.kill()
-		return nil, fmt.Errorf("its device was not open within %v%s", patience, w.said)
+		return nil, errors.Join(fmt.Errorf("its device was not open within %v%s", patience, w.said), w.kill(deathbed))
 	}
 }
 
@@ -160,15 +173,25 @@ func (w *worker) listen(from io.Reader) {
 			delete(w.waiting, r.Number)
 		}
 		w.mu.Unlock()
-		if r.Complete {
+		switch { // nobody waits for one that was given up
+		case r.Complete && complete != nil:
 			complete(r)
-		} else {
+		case !r.Complete && to != nil:
 			to <- r
 		}
 	}
-	ended := w.cmd.Wait()
+	w.lose(w.cmd.Wait())
+}
+
+// lose tells all who wait for the process that it answers no more, and why.
+func (w *worker) lose(why error) {
 	w.mu.Lock()
-	w.lost = fmt.Errorf("%w (%v)%s", collective.ErrDied, ended, w.said)
+	if w.lost != nil { // it was given up
+		w.mu.Unlock()
+		return
+	}
+	w.lost = fmt.Errorf("%w (%v)%s", collective.ErrDied, why, w.said)
+	close(w.over)
 	waiting, complete := w.waiting, w.complete
 	w.waiting, w.complete = nil, nil
 	w.mu.Unlock()
@@ -227,12 +250,17 @@ func (w *worker) tell(q *request) {
 	_ = w.requests.Encode(q)
 }
 
-// kill ends the process as kill -9 does, and returns when it has ended.
-func (w *worker) kill() {
+// kill ends the process as kill -9 does, and returns when it has ended. One that a driver holds may not end: it is given up at the limit.
+func (w *worker) kill(limit time.Duration) error {
 	_ = w.cmd.Process.Kill() // it may have ended already
-	for w.gone() == nil {
-		time.Sleep(time.Millisecond)
+	select {
+	case <-w.over:
+		return nil
+	case <-time.After(limit):
 	}
+	err := fmt.Errorf("process %d did not end within %v of being killed", w.cmd.Process.Pid, limit)
+	w.lose(err)
+	return err
 }
 
 // tail keeps the end of what a process says.

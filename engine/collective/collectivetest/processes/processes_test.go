@@ -91,11 +91,24 @@ func crew(t *testing.T, role string) *processes.Crew {
 	}
 	c := processes.New(func(int) *exec.Cmd {
 		cmd := exec.Command(program)
+		if role == "parent" { // of one that holds the pipe of what it says
+			cmd = exec.Command("sh", "-c", `sleep 30 3<&- 4>&- & exec "$0"`, program)
+		}
 		cmd.Env = append(os.Environ(), roleVariable+"="+role)
 		return cmd
 	}, shm.NewAddress)
-	t.Cleanup(c.Close)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	return c
+}
+
+// TestARankEndsBeforeWhatItHasStarted: Close waits for it alone.
+func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
+	g := crew(t, "parent").Open(conformance.Go(t), 1, time.Minute)
+	g.Kill(0) // which fails the test where it takes too long
 }
 
 var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}

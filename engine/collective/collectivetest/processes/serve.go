@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -66,6 +68,7 @@ type server struct {
 type member struct {
 	collective.Communicator
 	flying sync.WaitGroup // operations
+	left   atomic.Bool
 }
 
 // reply sends one. Where nobody reads the process is about to end.
@@ -78,12 +81,19 @@ func (s *server) reply(r reply) {
 // do answers at once or, where others are waited for, from a goroutine: the next request may be what ends the waiting.
 func (s *server) do(q *request) {
 	comm := s.groups[q.Group.Number]
+	if comm == nil && q.Do != join && q.Do != ready { // ready is of an operation
+		s.reply(reply{Number: q.Number, Fault: faultOf(collective.ErrClosed)})
+		return
+	}
 	switch q.Do {
 	case join:
+		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() }) // until now they tell themselves what they are
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		c, err := s.connect(ctx, s.bench.dev, q.Group)
-		s.groups[q.Group.Number] = &member{Communicator: c}
+		if err == nil {
+			s.groups[q.Group.Number] = &member{Communicator: c}
+		}
 		s.reply(reply{Number: q.Number, Fault: faultOf(err)})
 	case enqueue:
 		s.reply(reply{Number: q.Number, Fault: faultOf(s.enqueue(comm, q))})
@@ -114,7 +124,11 @@ func (s *server) do(q *request) {
 			s.reply(reply{Number: q.Number, Fault: faultOf(err)})
 		}()
 	case leave:
-		go func() { s.reply(reply{Number: q.Number, Fault: faultOf(comm.Close())}) }()
+		go func() {
+			err := comm.Close()
+			comm.left.Store(true)
+			s.reply(reply{Number: q.Number, Fault: faultOf(err)})
+		}()
 	}
 }
 
