@@ -66,7 +66,7 @@ func checkTimeout(t conformance.T, s suite) {
 
 // checkSlowProgram: the limit counts from when a rank enters an operation, not from when it was enqueued.
 func checkSlowProgram(t conformance.T, s suite) {
-	limit := s.limit(500 * time.Millisecond)
+	limit := s.limit(time.Second)
 	r := newRig(t, s, 2, limit)
 	ready := &flag{}
 	r.each(func(rank int) {
