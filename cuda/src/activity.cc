@@ -140,6 +140,7 @@ class Notebook {
 public:
   void begin();
   Activities end();
+  void forget();
   uint64_t session() const { return session_; }
 
   // From CUPTI, on any thread.
@@ -390,10 +391,20 @@ Activities Notebook::end() {
   return {&list_, lost_};
 }
 
+void Notebook::forget() {
+  const std::lock_guard<std::mutex> lock(switching_);
+  if (open_) throw Invalid("activity: it is being noted");
+  const std::lock_guard<std::mutex> held(mutex_);
+  list_ = std::vector<ht_activity>(); // clear() would keep the room
+  nodes_.clear();
+  names_.clear();
+}
+
 } // namespace
 
 void start_activity() { notebook().begin(); }
 Activities stop_activity() { return notebook().end(); }
+void free_activities() { notebook().forget(); }
 uint64_t activity_session() { return notebook().session(); }
 
 NodesOfStep::NodesOfStep(const ht_program *program, int32_t step) { adding = {program, step}; }
@@ -411,6 +422,7 @@ void start_activity() {
       "that has (make cuda-toolchain && make CUDA=on)");
 }
 Activities stop_activity() { throw Invalid("activity: it is not being noted"); }
+void free_activities() {}
 uint64_t activity_session() { return 0; }
 NodesOfStep::NodesOfStep(const ht_program *, int32_t) {}
 NodesOfStep::~NodesOfStep() = default;

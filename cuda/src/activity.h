@@ -11,7 +11,7 @@
 namespace hetero {
 
 struct Activities {
-  const std::vector<ht_activity> *list; // until the next start
+  const std::vector<ht_activity> *list; // until the next start, or free_activities
   int64_t lost;
 };
 
@@ -19,6 +19,8 @@ struct Activities {
 void start_activity();
 // Waits for the GPU; what it has done since. Throws Invalid where it was not started.
 Activities stop_activity();
+// Gives back the memory of what was handed out. Throws Invalid where it is being noted.
+void free_activities();
 
 // Changes with every start and stop. CUPTI tells of a graph's nodes for certain where it was listening when the graph was made, and what it adds to such a
 // graph should be gone when it no longer does: a graph of another session is made anew.

@@ -309,6 +309,7 @@ ht_status cuda_activity_start(ht_device *d, ht_error *error) {
 
 ht_status cuda_activity_stop(ht_device *d, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *error) {
   return guarded(error, [&] {
+    if (!list) return free_activities();
     use(d);
     Activities noted{};
     d->quiet.during([&] { noted = stop_activity(); }); // it waits for the whole GPU

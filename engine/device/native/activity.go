@@ -33,6 +33,7 @@ func (d *Device) StopActivity() (out device.Activities, err error) {
 	if err := check(C.ht_do_activity_stop(d.api, d.ptr, &a), d.info.Name); err != nil {
 		return out, err
 	}
+	defer C.ht_do_activity_free(d.api, d.ptr)
 	names := map[*C.char]string{} // kernels are few
 	zero := time.Now().Add(-time.Duration(C.ht_monotonic_ns()))
 	out = device.Activities{List: make([]device.Activity, a.count), Zero: zero, Lost: int64(a.lost)}

@@ -203,5 +203,8 @@ static inline ht_result ht_do_activity_stop(const ht_api *api, ht_device *d, ht_
   if (!api->activity_stop) return ht_result_of(HT_UNSUPPORTED, NULL, "it does not note what it does");
   HT_CALL(void, api->activity_stop(d, &a->list, &a->count, &a->lost, &error));
 }
+static inline void ht_do_activity_free(const ht_api *api, ht_device *d) {
+  api->activity_stop(d, NULL, NULL, NULL, NULL);
+}
 
 #endif

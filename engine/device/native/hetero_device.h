@@ -375,7 +375,8 @@ typedef struct ht_api {
 
   /* Has the device note what it does by its own clock, in graphs too: programs run as they do otherwise, where that needs new graphs the
    * first run makes them. HT_UNAVAILABLE says what is missing. activity_stop waits for all streams, and hands out what was noted since, in
-   * no order; the list is valid until the next start. lost: what was noted and could not be kept. One at a time in a process. NULL: the
+   * no order; the list is valid until the next start, or until activity_stop is called with NULL for all but the device, which
+   * gives its memory back and does nothing else. lost: what was noted and could not be kept. One at a time in a process. NULL: the
    * device cannot. */
   ht_status (*activity_start)(ht_device *, ht_error *);
   ht_status (*activity_stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
