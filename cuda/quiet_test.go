@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -66,6 +67,28 @@ func newBench(t *testing.T, lib *native.Library) *bench {
 // stand has the first stream wait for what the host completes by goOn.
 func (b *bench) stand() { must(b.t, b.first.Run(b.standing)) }
 func (b *bench) goOn()  { must(b.t, b.gate.Complete()) }
+
+// whenQuiet begins what needs a quiet moment, while a stream stands, and returns when it waits for that. It answers with how it ended.
+func (b *bench) whenQuiet(do func() error) <-chan error {
+	b.t.Helper()
+	waiting := filepath.Join(b.t.TempDir(), "waiting")
+	b.t.Setenv("HETERO_SHIM_WAITING", waiting)
+	ended := make(chan error, 1)
+	go func() { ended <- do() }()
+	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(waiting); err == nil {
+			return ended
+		}
+		select {
+		case err := <-ended:
+			b.t.Fatalf("it ended while a stream stood: %v", err)
+		default:
+		}
+		if time.Since(begun) > patience {
+			b.t.Fatalf("it does not wait for a quiet moment after %v", patience)
+		}
+	}
+}
 
 func (b *bench) alloc(bytes int64, host bool) device.Buffer {
 	b.t.Helper()
@@ -155,19 +178,12 @@ func TestPlansAreMadeInQuietMoments(t *testing.T) {
 			b := newBench(t, lib)
 			b.stand()
 			var p device.Program
-			made := make(chan error, 1)
-			go func() {
-				var err error
+			made := b.whenQuiet(func() (err error) {
 				p, err = b.program(c.op, c.in...)
-				made <- err
-			}()
-			select {
-			case err := <-made:
-				t.Fatalf("made while a stream stood: %v", err)
-			case <-time.After(30 * time.Millisecond):
-				b.goOn()
-				must(t, <-made)
-			}
+				return err
+			})
+			b.goOn()
+			must(t, <-made)
 			must(t, b.second.Run(p))
 		})
 	}
@@ -196,15 +212,13 @@ func TestWhatIsFreedWaitsForAQuietMoment(t *testing.T) {
 	if allocated, _ := b.dev.Memory(); allocated != 0 {
 		t.Errorf("%d bytes count as allocated, want 0", allocated)
 	}
-	taken := make(chan error, 1)
-	go func() {
+	taken := b.whenQuiet(func() error {
 		m, err := b.dev.Alloc(most) // of which there is room for one
 		if err == nil {
 			err = m.Free()
 		}
-		taken <- err
-	}()
-	time.Sleep(10 * time.Millisecond)
+		return err
+	})
 	b.goOn()
 	must(t, <-taken)
 }
@@ -222,11 +236,10 @@ func TestAWaitEndsWhenTheGPUIsLost(t *testing.T) {
 	must(t, s.Record(e))
 	must(t, e.WaitHost(patience))
 	must(t, e.Reset())
-	if err := s.Record(e); err == nil {
-		err = e.WaitHost(patience)
-		if !errors.Is(err, device.ErrDevice) || !strings.Contains(err.Error(), "the GPU does not answer") {
-			t.Errorf("got %v, want a device failure", err)
-		}
+	must(t, s.Record(e))
+	err = e.WaitHost(patience)
+	if !errors.Is(err, device.ErrDevice) || !strings.Contains(err.Error(), "the GPU does not answer") {
+		t.Errorf("got %v, want a device failure", err)
 	}
 }
 

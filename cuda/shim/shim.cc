@@ -18,6 +18,7 @@
 #endif
 
 namespace shim {
+void begin_asking(); // streams.cc
 
 thread_local dim3 block_index, thread_index, block_size, grid_size;
 
@@ -248,6 +249,7 @@ int shim::chosen_gpu() {
 }
 cudaError_t cudaSetDevice(int d) {
   if (d < 0 || size_t(d) >= visible().size()) return cudaErrorInvalidValue;
+  shim::begin_asking();
   return chosen = d, cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *d) { return *d = chosen, cudaSuccess; }

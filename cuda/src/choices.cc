@@ -287,6 +287,7 @@ size_t fastest(const Contest &contest) {
       hold.unlock();
       Quiet::moment([&] { race.start(); });
       hold.lock();
+      if (const size_t i = chosen(mine); i < count) return i; // another thread was here meanwhile
       others = std::make_unique<Lock>(lock);
       if (const size_t i = chosen_by_others(); i < count) return i;
     }

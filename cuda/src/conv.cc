@@ -125,9 +125,15 @@ std::vector<Ways> ways_of(const Convolution &c) {
   return ranks;
 }
 
+// A plan owns code: it is destroyed in a quiet moment, also where what it was made for fails.
+struct DiscardPlan {
+  void operator()(ConvPlan *plan) const { Quiet::discard(std::unique_ptr<ConvPlan>(plan)); }
+};
+using Plan = std::unique_ptr<ConvPlan, DiscardPlan>;
+
 class ConvKernel : public Kernel {
 public:
-  ConvKernel(const Convolution &c, const Way &way, ConvPlan plan) : c_(c), way_(way), plan_(std::move(plan)) {
+  ConvKernel(const Convolution &c, const Way &way, Plan plan) : c_(c), way_(way), plan_(std::move(plan)) {
     for (int role = 0; role < kRoles; role++) {
       asked_[role] = asked(c, way, role);
       offset_[role] = -1;
@@ -135,7 +141,7 @@ public:
       offset_[role] = take(asked_[role].bytes());
     }
     if (c.bias_gradient) partial_ = take(channel_sums_workspace(block(c.own[kY])));
-    dnn_ = take(plan_.workspace());
+    dnn_ = take(plan_->workspace());
     if (workspace > 0) workspace += kAlign; // the caller aligns to 64 only
   }
 
@@ -162,7 +168,7 @@ public:
       if (offset_[role] >= 0 && role != result)
         refit(block(c_.own[role]), own[role], block(asked_[role]), given[role], nullptr, args.queue);
     }
-    plan_.run(given, base + dnn_, args.queue);
+    plan_->run(given, base + dnn_, args.queue);
     const float *bias = way_.fused ? nullptr : static_cast<const float *>(own[kBias]);
     if (offset_[result] >= 0 || bias)
       refit(block(asked_[result]), given[result], block(c_.own[result]), own[result], bias, args.queue);
@@ -181,7 +187,7 @@ private:
   Convolution c_;
   std::vector<Role> inputs_ = c_.inputs();
   Way way_;
-  ConvPlan plan_;
+  Plan plan_;
   Dense asked_[kRoles];
   int64_t offset_[kRoles]; // in workspace, of an operand that cuDNN gets otherwise than it lies; else -1
   int64_t partial_ = 0, dnn_ = 0;
@@ -198,9 +204,9 @@ struct Option {
 
   ConvKernel &made(const Convolution &c) {
     if (kernel) return *kernel;
-    ConvPlan plan(*graph, engine);
-    if (plan.workspace() > kMostWorkspace)
-      throw Unsupported("a workspace of " + std::to_string(plan.workspace()) + " bytes, want at most " +
+    Plan plan(new ConvPlan(*graph, engine));
+    if (plan->workspace() > kMostWorkspace)
+      throw Unsupported("a workspace of " + std::to_string(plan->workspace()) + " bytes, want at most " +
                         std::to_string(kMostWorkspace));
     kernel = std::make_unique<ConvKernel>(c, way, std::move(plan));
     return *kernel;
@@ -284,12 +290,10 @@ std::unique_ptr<Kernel> choose(const Convolution &c, const Specced &specs) {
     if (options.empty()) continue;
     try {
       std::unique_ptr<ConvKernel> k = best_of(c, specs, options);
-      Quiet::discard(std::move(options)); // plans that were not chosen, with their code
       k->in = specs.in;
       k->out = specs.out;
       return k;
     } catch (const Unsupported &e) {
-      Quiet::discard(std::move(options));
       reasons += std::string("; ") + e.what();
     }
   }
