@@ -15,6 +15,7 @@ const (
 	togetherMemory = 10.0 // windows that the variance is averaged over
 	togetherScale  = 0.02 // standard deviation of chance beyond which a window tells little
 	togetherSure   = 9.0  // times what chance explains: beyond that it is in common, whatever windows before did
+	togetherLasts  = 25.0 // times what chance and windows before explain: beyond that it is no window's alone
 	levelRate      = 0.3  // of what ranks do alike that their curves follow, a window: they tell the time of a step, too
 )
 
@@ -43,7 +44,7 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	}
 	mean, chance := sum/weights, 1/weights
 	before := max(t.variance, mean*mean-togetherSure*chance)
-	lasts = mean*mean > togetherSure*(t.variance+chance)
+	lasts = mean*mean > togetherLasts*(t.variance+chance)
 	t.learn(mean, chance)
 	known := before / (before + chance)
 	return known * mean, known * chance, lasts
