@@ -350,7 +350,11 @@ cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s) {
 
 cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
-cudaError_t cudaEventDestroy(cudaEvent_t e) { return e->wait(), delete e, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+  e->wait();
+  if (e->pending) return cudaErrorUnknown; // of a lost GPU: what is enqueued still writes to it
+  return delete e, cudaSuccess;
+}
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   if (shim::lost()) return cudaErrorUnknown;
   if (capturing) return cudaErrorStreamCaptureUnsupported;
