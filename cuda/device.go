@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -29,7 +30,11 @@ func (d Driver) Open(index int, opts device.Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return opened(lib, index, opts)
+	dev, err := opened(lib, index, opts)
+	if err != nil {
+		return nil, explained(err)
+	}
+	return dev, nil
 }
 
 // Count implements device.Counter. The driver is asked itself where that can be done: the library brings cuDNN and cuBLAS, which are large.
@@ -46,9 +51,19 @@ func (Driver) Count() (int, error) {
 		}
 	}
 	if err != nil {
-		return 0, err
+		return 0, explained(err)
 	}
 	return n, readEnvironment().check(n)
+}
+
+// explained is the error of a driver that shows no GPU: that of the list in the environment where it names some.
+func explained(err error) error {
+	if errors.Is(err, errNoGPU) {
+		if wrong := readEnvironment().check(0); wrong != nil {
+			return wrong
+		}
+	}
+	return err
 }
 
 // Available says why no GPU can be used, nil if one can.
@@ -73,7 +88,7 @@ func load() (*native.Library, error) {
 		return nil, err
 	}
 	if _, _, err := seen(); err != nil {
-		return nil, err
+		return nil, explained(err)
 	}
 	return native.Load(path, nil)
 }

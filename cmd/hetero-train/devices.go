@@ -95,13 +95,17 @@ func findDevices() deviceReport {
 	r.Notes = append(r.Notes, gpus.Warnings()...)
 	auto := false
 	for _, d := range drivers {
-		count := 1
+		count, wrong := 1, error(nil)
 		if all, ok := d.Driver.(device.Counter); ok {
-			n, _ := all.Count() // why there is none, opening the first tells
-			count = max(n, 1)
+			if count, wrong = all.Count(); wrong != nil {
+				count = 1 // opening it may tell more
+			}
 		}
 		for index := range count {
 			choice := describeDevice(d.Driver, index)
+			if wrong != nil && choice.Available { // training does not take it either
+				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(), Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "), d.Kind()+": ")}
+			}
 			choice.Auto = d.automatic && choice.Available && !auto
 			auto = auto || choice.Auto
 			r.Devices = append(r.Devices, choice)

@@ -84,6 +84,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 	}{
 		{"no driver", 1, "HETERO_SHIM_DRIVER=0", "cuda: no driver", []string{"1", "2"}},
 		{"no GPU", 0, "", "cuda: no GPU: the driver shows none", []string{"1"}},
+		{"none of the list", 0, "CUDA_VISIBLE_DEVICES=7,0", `names 2 GPUs, the driver shows 0: there is no GPU`, []string{"1"}},
 		{"hidden", 2, "CUDA_VISIBLE_DEVICES=-1", "hides all GPUs", []string{"1"}},
 		{"one that is not there", 1, "CUDA_VISIBLE_DEVICES=0,7", "names 2 GPUs, the driver shows 1", []string{"1"}},
 		{"too old", 1, "HETERO_SHIM_ARCH=61", "has compute capability 6.1, want at least 7.5", []string{"2"}},
@@ -104,6 +105,16 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 			}
 		}
 		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "asked"), "device.kind=cuda", "train.steps=2"), set...), 0).check(t, exitUsage, c.want)
+	}
+}
+
+// TestDevicesSaysWhatTrainingWouldTake: a GPU that opens, but is one of a list with a mistake, is not taken.
+func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
+	p := buildRanks(t)
+	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
+	run.check(t, exitDone, "")
+	if want := `names 2 GPUs, the driver shows 1`; !strings.Contains(run.stdout, want) {
+		t.Errorf("%q is not in\n%s", want, run.stdout)
 	}
 }
 

@@ -193,6 +193,11 @@ func (o ReplicaOptions) checkPeers() error {
 
 // allocate takes all device memory that the replica will ever use.
 func (r *Replica) allocate() (err error) {
+	defer func() {
+		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
+			err = fmt.Errorf("%w: this is before the activations of any sample, so no batch size helps: a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+		}
+	}()
 	params := r.params
 	if r.state, err = plan.NewState(r.cache, params); err != nil {
 		return err
