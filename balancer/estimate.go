@@ -78,13 +78,6 @@ type reading struct {
 	surprise, doubt float64
 }
 
-// measure takes in the steps of a window.
-func (e *estimate) measure(samples int, seconds []float64) {
-	if m := e.read(samples, seconds, nil); m.samples > 0 {
-		e.update(m.samples, m.log, m.variance)
-	}
-}
-
 // read looks at the steps of a window: their times in order, s. before is the curve as of the last window, nil where there was none.
 func (e *estimate) read(samples int, seconds []float64, before *fitted) reading {
 	if len(seconds) == 0 {
@@ -109,8 +102,8 @@ func (e *estimate) read(samples int, seconds []float64, before *fitted) reading 
 	if at := e.cell(m.samples); at >= 0 {
 		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance
 	} else if before != nil {
-		expected := before.mean(m.samples)
-		m.surprise, m.doubt = value-math.Log(expected), square(before.sigma(m.samples)/expected)+m.variance
+		expected, doubt := before.log(m.samples)
+		m.surprise, m.doubt = value-expected, doubt+m.variance
 	}
 	return m
 }
@@ -299,10 +292,9 @@ func (e *estimate) jitters(innovation, sigma float64) {
 // wandersTo learns the same from a share that is measured for the first time, as far as its curve was known there: what is beyond may be the curve's error. A rank
 // whose speed drifts has another share after each decision, and would teach nothing otherwise.
 func (e *estimate) wandersTo(samples, value, variance float64) {
-	f := e.fit(samples)
-	expected := f.mean(samples)
-	total := variance + square(f.sigma(samples)/expected)
-	e.wanders((value-math.Log(expected))/math.Sqrt(total)*variance/total, variance)
+	expected, doubt := e.fit(samples).log(samples)
+	total := variance + doubt
+	e.wanders((value-expected)/math.Sqrt(total)*variance/total, variance)
 }
 
 // correct is the Kalman filter's: the current cell's innovation moves each cell by as much as their errors go together.
@@ -367,13 +359,11 @@ func (e *estimate) reconsider(samples, value, variance float64) {
 	if e.shifted == 0 {
 		return
 	}
-	f := e.fit(samples)
-	expected := f.mean(samples)
-	sigma := math.Sqrt(variance + square(f.sigma(samples)/expected))
-	now := math.Abs(value - math.Log(expected))
-	before := math.Abs(value - math.Log(expected) + e.shifted)
+	expected, doubt := e.fit(samples).log(samples)
+	now := math.Abs(value - expected)
+	before := math.Abs(value - expected + e.shifted)
 	e.since++
-	if before < now-sigma {
+	if before < now-math.Sqrt(variance+doubt) {
 		e.move(-e.shifted, 0)
 		e.shifted = 0
 	} else if e.since == believed {

@@ -7,6 +7,13 @@ import (
 	"testing"
 )
 
+// measure takes in a window of a rank that is alone.
+func (e *estimate) measure(samples int, seconds []float64) {
+	if m := e.read(samples, seconds, nil); m.samples > 0 {
+		e.update(m.samples, m.log, m.variance)
+	}
+}
+
 // rank is a device that takes perSample for each sample and fixed beside that, s, with lognormal noise.
 type rank struct {
 	fixed, perSample, noise float64

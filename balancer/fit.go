@@ -194,6 +194,12 @@ func (f *fitted) sigma(samples float64) float64 {
 	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
+// log is the logarithm of mean, and its variance.
+func (f *fitted) log(samples float64) (value, variance float64) {
+	mean := f.mean(samples)
+	return math.Log(mean), square(f.sigma(samples) / mean)
+}
+
 // curve is the mean plus so many standard deviations, as a rising curve from 1 to limit samples, or to b0 where that is more. Its knots are the cells,
 // b0, the ends and points between.
 func (f *fitted) curve(limit int, sigmas float64) Curve {

@@ -8,43 +8,59 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
+// watched lets policy hybrid divide batches of 256 among four ranks, a decision each 10 steps, under a detector with references. step fills in what a step took in a
+// window; each gets the verdicts with what they came from.
+func watched(t *testing.T, windows int, step func(window int, s *balancer.Step), each func(window int, d *balancer.Decision, o []balancer.Observation, v []balancer.Verdict)) (shares []int) {
+	t.Helper()
+	const ranks = 4
+	policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	detector, refs := balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+	shares = policy.Start()
+	for window, number := 0, 0; window < windows; number++ {
+		s := &balancer.Step{Shares: shares, Own: make([]float64, ranks), Update: make([]float64, ranks)}
+		step(window, s)
+		decision, due := policy.Observe(s)
+		if !due {
+			continue
+		}
+		observations := make([]balancer.Observation, ranks)
+		for i := range observations {
+			o := &observations[i]
+			o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
+			o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
+		}
+		verdicts, err := detector.Observe(int64(number), observations)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs.Keep(detector, decision.Shares, policy.(balancer.Learner).Curves(), decision.Ranks)
+		each(window, decision, observations, verdicts)
+		shares = decision.Next
+		window++
+	}
+	return shares
+}
+
 // Under policy hybrid, which takes samples from a sick rank and gives them back, the rank is sick exactly as long as it
 // is, although the policy's curve has followed it.
 func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 	for _, factor := range []float64{1.25, 1.5, 2.5} {
-		const ranks, interval, begins, ends, last = 4, 10, 60, 100, 140
+		const begins, ends = 60, 100
 		random := rand.New(rand.NewPCG(21, 22))
-		policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: interval})
-		if err != nil {
-			t.Fatal(err)
-		}
 		perSample, fixed := []float64{0.002, 0.003, 0.004, 0.006}, 0.02
-		detector, refs := balancer.NewDetector(ranks), balancer.NewReferences(ranks)
-		shares := policy.Start()
-		for window, step := 0, 0; window < last; step++ {
-			s := &balancer.Step{Shares: shares, Own: make([]float64, ranks), Update: make([]float64, ranks), Exposed: 0.01}
-			for i, n := range shares {
+		shares := watched(t, 140, func(window int, s *balancer.Step) {
+			s.Exposed = 0.01
+			for i, n := range s.Shares {
 				s.Own[i] = (fixed + perSample[i]*float64(n)) * math.Exp(0.03*random.NormFloat64())
 				if i == 1 && window >= begins && window < ends {
 					s.Own[i] *= factor
 				}
 				s.Update[i], s.Seconds = 0.002, max(s.Seconds, s.Own[i]+0.012)
 			}
-			decision, due := policy.Observe(s)
-			if !due {
-				continue
-			}
-			observations := make([]balancer.Observation, ranks)
-			for i := range observations {
-				o := &observations[i]
-				o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
-				o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
-			}
-			verdicts, err := detector.Observe(int64(step), observations)
-			if err != nil {
-				t.Fatal(err)
-			}
-			refs.Keep(detector, decision.Shares, policy.(balancer.Learner).Curves(), decision.Ranks)
+		}, func(window int, _ *balancer.Decision, observations []balancer.Observation, verdicts []balancer.Verdict) {
 			for _, v := range verdicts {
 				sick := v.Kind == balancer.Sick
 				switch {
@@ -58,9 +74,7 @@ func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 					t.Errorf("factor %v: window %d: got a ratio of %v", factor, window, v.Ratio)
 				}
 			}
-			shares = decision.Next
-			window++
-		}
+		})
 		t.Logf("factor %v: shares at the end %v", factor, shares)
 	}
 }
@@ -88,47 +102,27 @@ func TestReferencesKnowWhereTheyWereMeasured(t *testing.T) {
 // What most ranks do must not be put down to the one that does not.
 func TestARankThatStaysAsItIsIsWellWhileTheOthersBecomeSlower(t *testing.T) {
 	for seed := range uint64(5) {
-		const ranks, interval, begins, last = 4, 10, 30, 70
+		const begins, last = 30, 3
 		random := rand.New(rand.NewPCG(seed, 23))
-		policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256}, Ranks: ranks, Interval: interval})
-		if err != nil {
-			t.Fatal(err)
-		}
-		detector, refs, shares := balancer.NewDetector(ranks), balancer.NewReferences(ranks), policy.Start()
-		for window, step := 0, 0; window < last; step++ {
-			s := &balancer.Step{Shares: shares, Own: make([]float64, ranks), Update: make([]float64, ranks)}
-			for i, n := range shares {
+		watched(t, 70, func(window int, s *balancer.Step) {
+			for i, n := range s.Shares {
 				s.Own[i] = 0.004 * float64(n) * math.Exp(0.01*random.NormFloat64())
-				if i < ranks-1 && window >= begins {
+				if i != last && window >= begins {
 					s.Own[i] *= 1.5
 				}
 				s.Seconds = max(s.Seconds, s.Own[i])
 			}
-			decision, due := policy.Observe(s)
-			if !due {
-				continue
-			}
-			observations := make([]balancer.Observation, ranks)
-			for i := range observations {
-				o := &observations[i]
-				o.Seconds, o.Data, o.Link, o.Health = decision.Ranks[i].Seconds, nan, nan, balancer.UnknownHealth()
-				o.Expected, o.ExpectedError = refs.Expect(i, decision.Shares[i])
-				if fitted := decision.Ranks[i].Fitted; window > 1 && math.Abs(fitted/o.Seconds-1) > 0.06 {
+		}, func(window int, d *balancer.Decision, observations []balancer.Observation, verdicts []balancer.Verdict) {
+			for i, o := range observations {
+				if fitted := d.Ranks[i].Fitted; window > 1 && math.Abs(fitted/o.Seconds-1) > 0.06 {
 					t.Errorf("seed %d: window %d: rank %d: the curve says %.4f s of what took %.4f s", seed, window, i, fitted, o.Seconds)
 				}
 			}
-			verdicts, err := detector.Observe(int64(step), observations)
-			if err != nil {
-				t.Fatal(err)
-			}
-			refs.Keep(detector, decision.Shares, policy.(balancer.Learner).Curves(), decision.Ranks)
 			for _, v := range verdicts {
-				if v.Rank == ranks-1 && v.Kind == balancer.Sick {
+				if v.Rank == last && v.Kind == balancer.Sick {
 					t.Errorf("seed %d: window %d: got %+v of the rank that nothing happened to", seed, window, v)
 				}
 			}
-			shares = decision.Next
-			window++
-		}
+		})
 	}
 }

@@ -166,12 +166,11 @@ func (c *contest) nextSplit() {
 		return
 	}
 	c.center = c.best(c.lines(c.measured, c.center))
-	center := c.center
 	spread := measureSpreads[c.stage]
 	c.stage++
 	for i := range measureSplits {
-		weight := make([]float64, len(center))
-		for r, n := range center {
+		weight := make([]float64, len(c.center))
+		for r, n := range c.center {
 			weight[r] = max(float64(n), 0.5)
 			if (r>>(i/2%3))&1 == i&1 { // ranks are up and down in other combinations each time
 				weight[r] *= 1 + spread

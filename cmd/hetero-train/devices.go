@@ -97,9 +97,8 @@ func findDevices() deviceReport {
 	for _, d := range drivers {
 		count, wrong := 1, error(nil)
 		if all, ok := d.Driver.(device.Counter); ok {
-			if count, wrong = all.Count(); wrong != nil {
-				count = 1 // opening it may tell more
-			}
+			count, wrong = all.Count()
+			count = max(count, 1) // why there is none, opening the first may tell
 		}
 		for index := range count {
 			choice := describeDevice(d.Driver, index)
