@@ -137,22 +137,11 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 	joined := make(chan struct{})
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		ticker := time.NewTicker(queue.LookEvery)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-joined:
-				return
-			case <-ctx.Done():
+		queue.Watch(joined, func() {
+			if ctx.Err() != nil || control.Err() != nil {
 				e.stop()
-				return
-			case <-ticker.C:
-				if control.Err() != nil {
-					e.stop()
-					return
-				}
 			}
-		}
+		})
 	})
 	s, err := e.connect(max(limit, time.Millisecond))
 	close(joined)

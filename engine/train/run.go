@@ -293,7 +293,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	return false, nil
 }
 
-// tellNotes passes on what the device notes, once its programs have become graphs: in the second step with them.
+// tellNotes passes on what the device has noted of the programs for these shares: in the second step with them, when all have run.
 func (r *run) tellNotes() {
 	r.sinceChange++
 	d, ok := r.Replica.dev.(device.Noting)
