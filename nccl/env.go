@@ -18,22 +18,29 @@ type Setting struct {
 // Settings are those with which NCCL runs, by name.
 type Settings []Setting
 
-// rule is what a variable may be: one of words, or text of a form, or a number.
+// rule is what a variable may be: one of words, or a list of names, or text of a form, or a number.
 type rule struct {
 	words    []string
-	text     bool // names of interfaces, adapters, subsystems, algorithms
+	fold     bool     // words in any case, where NCCL reads them so
+	list     []string // names that checkList takes
+	text     bool     // names of interfaces, adapters, subsystems
 	min, max int
 	since    Version
 }
 
-var onOff = []string{"0", "1"}
+var (
+	onOff      = []string{"0", "1"}
+	algorithms = []string{"Tree", "Ring", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree", "PAT"}
+	protocols  = []string{"LL", "LL128", "Simple"}
+	operations = []string{"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"}
+)
 
 // allowed is the list of settings that are passed on. Nothing in it makes NCCL load code or write files.
 var allowed = map[string]rule{
-	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}}, "NCCL_DEBUG_SUBSYS": {text: true},
-	"NCCL_ALGO": {text: true}, "NCCL_PROTO": {text: true},
+	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}, fold: true}, "NCCL_DEBUG_SUBSYS": {text: true},
+	"NCCL_ALGO": {list: algorithms}, "NCCL_PROTO": {list: protocols},
 	"NCCL_SOCKET_IFNAME": {text: true}, "NCCL_SOCKET_FAMILY": {words: []string{"AF_INET", "AF_INET6"}}, "NCCL_IB_HCA": {text: true},
-	"NCCL_NET": {words: []string{"IB", "Socket"}}, "NCCL_IB_DISABLE": {words: onOff}, "NCCL_P2P_DISABLE": {words: onOff}, "NCCL_SHM_DISABLE": {words: onOff},
+	"NCCL_NET": {words: []string{"IB", "Socket"}, fold: true}, "NCCL_IB_DISABLE": {words: onOff}, "NCCL_P2P_DISABLE": {words: onOff}, "NCCL_SHM_DISABLE": {words: onOff},
 	"NCCL_MIN_NCHANNELS": {min: 1, max: 64}, "NCCL_MAX_NCHANNELS": {min: 1, max: 64}, "NCCL_MIN_CTAS": {min: 1, max: 64, since: MaxCTAs}, "NCCL_MAX_CTAS": {min: 1, max: 64, since: MaxCTAs},
 	"NCCL_NTHREADS": {words: []string{"64", "128", "256", "512"}}, "NCCL_BUFFSIZE": {min: 1, max: 1 << 30},
 	"NCCL_SOCKET_NTHREADS": {min: 1, max: 16}, "NCCL_NSOCKS_PERTHREAD": {min: 1, max: 16},
@@ -107,9 +114,11 @@ func check(name, value string) string {
 	case refused(name) || !known:
 		return "it is not on the list of settings that are passed on"
 	case len(r.words) > 0:
-		if !slices.Contains(r.words, value) {
+		if !among(r.words, value, r.fold) {
 			return fmt.Sprintf("got %s, want %s", printable(value), strings.Join(r.words, ", "))
 		}
+	case len(r.list) > 0:
+		return checkList(value, r.list)
 	case r.text:
 		if len(value) > 256 || strings.ContainsFunc(value, func(c rune) bool { return c <= ' ' || c > '~' }) {
 			return fmt.Sprintf("got %s, want at most 256 printable characters without blanks", printable(value))
@@ -118,6 +127,34 @@ func check(name, value string) string {
 		return fmt.Sprintf("got %s, want a whole number from %d to %d", printable(value), r.min, r.max)
 	}
 	return ""
+}
+
+// checkList says what is wrong with a choice of algorithms or protocols: names with commas between, ^ in front for all but these, and from
+// StrictChoice on further such lists behind a semicolon, for one operation each, as "Ring,Tree;allreduce:^Tree". NCCL itself takes no notice of
+// names that it does not know, or, from then on, fails as soon as it is used.
+func checkList(value string, names []string) string {
+	for i, part := range strings.Split(value, ";") {
+		operation, list, forOne := strings.Cut(part, ":")
+		if !forOne {
+			list = part
+		}
+		switch {
+		case forOne && !among(operations, operation, true):
+			return fmt.Sprintf("got operation %s, want %s", printable(operation), strings.Join(operations, ", "))
+		case !forOne && i > 0:
+			return fmt.Sprintf("got %s behind a semicolon, want an operation and a colon before it", printable(part))
+		}
+		for _, name := range strings.Split(strings.TrimPrefix(list, "^"), ",") {
+			if !among(names, name, true) {
+				return fmt.Sprintf("got %s, want some of %s", printable(name), strings.Join(names, ", "))
+			}
+		}
+	}
+	return ""
+}
+
+func among(words []string, value string, fold bool) bool {
+	return slices.ContainsFunc(words, func(w string) bool { return w == value || fold && strings.EqualFold(w, value) })
 }
 
 func printable(value string) string { return strconv.Quote(value[:min(len(value), 80)]) }

@@ -35,6 +35,13 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{"NCCL_TUNER_CONFIG_FILE=x", "load code or write files"},
 		{"NCCL_INSPECTOR_DUMP_DIR=x", "load code or write files"},
 		{"NCCL_CUDA_PATH=x", "load code or write files"},
+		{"NCCL_ALGO=Rong", `environment: NCCL_ALGO: got "Rong", want some of Tree, Ring, CollnetDirect`},
+		{"NCCL_ALGO=Ring,Rong", `got "Rong"`},
+		{"NCCL_ALGO=Ring,", `got "", want some of`},
+		{"NCCL_ALGO=^", `got "", want some of`},
+		{"NCCL_ALGO=Ring;Tree", `got "Tree" behind a semicolon, want an operation`},
+		{"NCCL_ALGO=Ring;alltoall:Tree", `got operation "alltoall", want Broadcast, `},
+		{"NCCL_PROTO=LL;allreduce:LL127", `NCCL_PROTO: got "LL127", want some of LL, LL128, Simple`},
 		{"NCCL_DEBUG=LOUD", `NCCL_DEBUG: got "LOUD", want VERSION, WARN, INFO, TRACE`},
 		{"NCCL_NTHREADS=100", `got "100", want 64, 128, 256, 512`},
 		{"NCCL_IB_TIMEOUT=99", `got "99", want a whole number from 1 to 22`},
@@ -48,6 +55,17 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 	if _, _, err := Settle([][2]string{{"NCCL_NET_PLUGIN", "x"}}, nil); err == nil || !strings.Contains(err.Error(), "[nccl]: NCCL_NET_PLUGIN") {
 		t.Errorf("in [nccl]: got %v", err)
+	}
+}
+
+func TestSettingsInNCCLsOwnWordsPass(t *testing.T) {
+	for _, variable := range []string{"NCCL_ALGO=ring,CollNetDirect;allreduce:tree,collnetdirect;broadcast:ring", "NCCL_ALGO=^NVLSTree,PAT",
+		"NCCL_ALGO=allreduce:Tree", "NCCL_PROTO=^LL128;AllReduce:LL128", "NCCL_PROTO=simple", "NCCL_DEBUG=info", "NCCL_NET=socket"} {
+		name, value, _ := strings.Cut(variable, "=")
+		got, _, err := Settle(nil, []string{variable})
+		if want := (Settings{{name, value, "environment"}}); err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v and %v, want it as it is", variable, got, err)
+		}
 	}
 }
 
