@@ -8,14 +8,15 @@
 #
 # exit: 0 all parts passed; 1 some failed, all others' figures are there; 2 bad arguments, or nothing to check; 130 interrupted, figures up to then are there
 set -uo pipefail
-cd "$(dirname "$0")/.."
+caller=$PWD
+cd "$(dirname "$0")/.." || exit 2
 
 usage() {
 	cat <<-'TEXT'
 		usage: [PYTHON=python3] scripts/gpu_check.sh [options]
 		  --parts LIST    only these, of the parts below, in this order
-		  --output DIR                                     (build/gpu_check)
-		  --binary PATH   the program                      (./hetero-train)
+		  --output DIR                                     (build/gpu_check beside scripts)
+		  --binary PATH   the program                      (hetero-train beside scripts)
 		  --scale N       divides the sizes of benchmarks: for trying the script out   (1)
 
 		parts, with their time limits in seconds
@@ -39,17 +40,22 @@ fail() { # exit code, message
 	exit "$1"
 }
 
+callers() { # a path as the caller means it
+	[[ $1 == /* ]] && echo "$1" || echo "$caller/$1"
+}
+
 parts=selftest,goldens,nccl,peak,narrow,warm,trace,ops,resnet224,half,resnet32,memcheck output=build/gpu_check binary=./hetero-train scale=1 PYTHON=${PYTHON:-python3}
+[[ $PYTHON != */* ]] || PYTHON=$(callers "$PYTHON")
 while (($#)); do
 	case $1 in
 	-h | --help) usage && exit 0 ;;
-	--parts | --output | --binary | --scale) (($# > 1)) || fail 2 "$1: want a value" ;;
+	--parts | --output | --binary | --scale) [[ -n ${2:-} ]] || fail 2 "$1: want a value" ;;
 	*) usage >&2 && fail 2 "unknown option: got '$1'" ;;
 	esac
 	case $1 in
 	--parts) parts=$2 ;;
-	--output) output=$2 ;;
-	--binary) binary=$2 ;;
+	--output) output=$(callers "$2") ;;
+	--binary) binary=$(callers "$2") ;;
 	--scale) [[ $2 =~ ^[1-9][0-9]*$ ]] && scale=$2 || fail 2 "--scale: got '$2', want a whole number above 0" ;;
 	esac
 	shift 2
@@ -61,7 +67,8 @@ done
 [[ -n ${parts//,/} ]] || fail 2 "--parts: got nothing, want some of ${!limits[*]}"
 [[ -x $binary ]] || fail 2 "no $binary: run make, or unpack the bundle"
 mkdir -p "$output" || exit 2
-export HETERO_LIB_DIR=${HETERO_LIB_DIR:-$PWD/build/lib} PYTHON
+HETERO_LIB_DIR=$(callers "${HETERO_LIB_DIR:-$PWD/build/lib}")
+export HETERO_LIB_DIR PYTHON
 
 # --- the parts: each prints to its log, and writes its figures as JSON to $1 ---------------------------------------------------
 
