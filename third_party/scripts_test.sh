@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests deps.sh and isa_check.sh; says which case fails. .ci/run runs it.
+# Tests deps.sh, isa_check.sh and what CUDA_ARCHS may be; says which case fails. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)
@@ -53,4 +53,23 @@ if [ "$(uname -m)" = x86_64 ]; then
 else
 	expect 0 "" "nothing to check" ./isa_check.sh "$room/build"
 fi
+
+# archs LIST: configures the build for them, with a toolkit that has no more than configuring asks for.
+toolkit=$room/toolkit
+mkdir -p "$toolkit"/{bin,lib,include}
+touch "$toolkit"/lib/libcudart_static.a "$toolkit"/include/cudnn.h
+cat >"$toolkit/bin/nvcc" <<'NVCC'
+#!/bin/sh
+case $1 in --version) echo "release 13.0, V13.0.88" ;; --list-gpu-code) printf 'sm_80\nsm_90\nsm_100\n' ;; esac
+NVCC
+chmod +x "$toolkit/bin/nvcc"
+archs() {
+	CUDA_HOME=$toolkit cmake -S .. -B "$room/archs" -DHETERO_ONEDNN=off -DHETERO_CUDA=on -DHETERO_CUDA_ARCHS="$1" 2>&1 | tr -s '[:space:]' ' ' # CMake folds lines
+	[ "${PIPESTATUS[0]}" = 0 ] && cat "$room/archs/parts.txt"
+}
+expect 0 ", sm_80, sm_100 and PTX" "capabilities twice and in no order" archs "100;80;100;80"
+for list in "" "80 90" "80,90" "80;;90" "8.0" "sm_80" "80;all"; do
+	expect 1 "CUDA_ARCHS: got '$list', want compute" "CUDA_ARCHS=$list" archs "$list"
+done
+expect 1 "CUDA_ARCHS: got 42, want of those that CUDA 13.0 makes code for: 80, 90, 100" "a capability that the toolkit does not know" archs "80;42"
 exit $failed
