@@ -105,6 +105,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"config", "schema", "-c", file}, file + ": line 2: train.epochs: too small (got -1"},
 		{[]string{"train", "--model", "resnet51"}, `--model: model.name: unknown value (got "resnet51"`},
 		{[]string{"train", "--model", "resnet50", "--set", "balance.fixed_shares=[64, 64]"}, "needs one value for each rank (got 2 values, want 1)"},
+		{[]string{"bench", "peak", "--device", "gpu"}, `device: got "gpu", want auto, cuda, cpu, reference, null`},
 		{[]string{"train", "--nproc-per-node", "-2"}, "--nproc-per-node: parallel.ranks: too small"},
 	} {
 		o := execute(c.args)

@@ -89,7 +89,11 @@ func openDevice(kind string, p placement) (device.Device, error) {
 		reasons = append(reasons, err)
 	}
 	if len(reasons) == 0 {
-		return nil, usageError("device.kind: this program was built without device %q", kind)
+		names := []string{"auto"}
+		for _, d := range drivers {
+			names = append(names, d.Kind())
+		}
+		return nil, usageError("device: got %q, want %s", kind, strings.Join(names, ", "))
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {

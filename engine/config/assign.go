@@ -20,7 +20,7 @@ func (k Key) assign(value any) (Fault, bool) {
 			return fault("wrong type")
 		case len(k.enum) > 0 && !slices.Contains(k.enum, text):
 			f, _ := fault("unknown value")
-			f.Want += fmt.Sprintf("; nearest: %s", quote(nearest(text, k.enum)))
+			f.Want += "; nearest: " + k.nearest(text)
 			return f, false
 		case strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }):
 			return fault("holds a control character")
@@ -66,6 +66,16 @@ func (k Key) assign(value any) (Fault, bool) {
 		setList(field, numbers)
 	}
 	return Fault{}, true
+}
+
+// nearest is the allowed value that a text was probably meant to be.
+func (k Key) nearest(text string) string {
+	if k.meant != nil {
+		if meant := k.meant(text); meant != "" {
+			return meant
+		}
+	}
+	return quote(nearest(text, k.enum))
 }
 
 // texts is a list of strings, or what is wrong.

@@ -1,5 +1,11 @@
 package config
 
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
 // Experiment is the [experiment] table.
 type Experiment struct {
 	Name      string
@@ -33,7 +39,7 @@ type Device struct {
 // Keys lists the table's keys.
 func (d *Device) Keys() []Key {
 	return []Key{
-		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").
+		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").Meant(meantDevice).
 			Doc("`auto`: the GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow and obviously right. `null`: no memory and no maths, for tests of everything around them."),
 		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).
 			Doc("Number of the GPU that this process takes, among those that it sees (`CUDA_VISIBLE_DEVICES`), from 0. -1: a rank takes the one with its number on its machine; the only one where it sees one."),
@@ -42,4 +48,18 @@ func (d *Device) Keys() []Key {
 		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
 			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows."),
 	}
+}
+
+// meantDevice says how this program calls a GPU that a text names as other programs do: "gpu", "cuda:1"; "" if it does not.
+func meantDevice(text string) string {
+	word, number, numbered := strings.Cut(strings.ToLower(text), ":")
+	switch word {
+	case "cuda", "gpu", "nvidia":
+	default:
+		return ""
+	}
+	if index, err := strconv.ParseUint(number, 10, 10); numbered && err == nil {
+		return fmt.Sprintf(`"cuda" with device.index = %d`, index)
+	}
+	return `"cuda"`
 }

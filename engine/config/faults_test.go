@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -193,6 +194,16 @@ func TestWorstFilesOf64KiBParseQuickly(t *testing.T) {
 		}
 		if err == nil {
 			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+func TestDevicesThatOtherProgramsName(t *testing.T) {
+	for text, want := range map[string]string{"gpu": `"cuda"`, "GPU": `"cuda"`, "nvidia": `"cuda"`, "cuda:1": `"cuda" with device.index = 1`, "gpu:0": `"cuda" with device.index = 0`,
+		"cuda:x": `"cuda"`, "cpu:0": `"cpu"`, "referense": `"reference"`} {
+		_, err := Parse("run.toml", []byte("device.kind = "+strconv.Quote(text)), town)
+		if faults := faultsOf(t, err); len(faults) != 1 || !strings.HasSuffix(faults[0].Want, "; nearest: "+want) {
+			t.Errorf("%s: got %v, want nearest: %s", text, faults, want)
 		}
 	}
 }

@@ -14,9 +14,10 @@ type Key struct {
 	def    any    // the field's element: string, int, …
 	doc    string
 	unit   string
-	varies string   // what the documentation says where the default depends on another key
-	enum   []string // for strings: the allowed values; empty means any
-	min    float64  // bounds of a number, or of each element of a list
+	varies string                   // what the documentation says where the default depends on another key
+	enum   []string                 // for strings: the allowed values; empty means any
+	meant  func(text string) string // see Meant
+	min    float64                  // bounds of a number, or of each element of a list
 	max    float64
 	above  bool // min itself is not allowed
 	below  bool // max itself is not allowed
@@ -110,6 +111,9 @@ func (k Key) NotEmpty() Key { k.filled = true; return k }
 
 // Varies says in words how the default depends on other keys.
 func (k Key) Varies(text string) Key { k.varies = text; return k }
+
+// Meant lets f say which value a text that is not allowed was meant to be, quoted, where that is not the one of the nearest spelling; "" where it is.
+func (k Key) Meant(f func(text string) string) Key { k.meant = f; return k }
 
 func (k Key) setDefault() {
 	switch field := k.field.(type) {
