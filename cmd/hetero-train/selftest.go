@@ -163,6 +163,9 @@ func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
 			good = wrong == 0 && (skipped == 0 || !must || f.short)
 		}
+		if err := ctx.Err(); err != nil { // what has not begun has not passed
+			return err
+		}
 		if inTime.Err() != nil {
 			good, r.Late = false, append(r.Late, p.name)
 			fmt.Fprintf(out, "%-10s not over within %v (--time): some checks have not begun\n", p.name, f.time)
@@ -174,9 +177,6 @@ func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error
 		default:
 			failed = append(failed, p.name)
 		}
-	}
-	if err := ctx.Err(); err != nil { // what has not begun has not passed
-		return err
 	}
 	r.Seconds = time.Since(r.Started).Seconds()
 	if f.json != "" {

@@ -106,8 +106,12 @@ func TestAStoppedSelftestBeginsNothing(t *testing.T) {
 			t.Run(name, func(conformance.T) { begun++; cancel() })
 		}
 	}}
-	a := &app{env: environment{stdout: io.Discard, stderr: io.Discard}}
+	var out strings.Builder
+	a := &app{env: environment{stdout: &out, stderr: io.Discard}}
 	if err := a.selftest(ctx, &selftestFlags{devices: []string{"all"}}, []proof{p, p}); !errors.Is(err, context.Canceled) || begun != 1 {
 		t.Errorf("got %v and %d checks begun, want the first alone", err, begun)
+	}
+	if strings.Contains(out.String(), "--time") {
+		t.Errorf("no --time was given, got\n%s", out.String())
 	}
 }
