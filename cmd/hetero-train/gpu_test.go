@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // onGPU gives a command a machine with GPUs: the sources of the CUDA device, compiled for the host, in place of its library, and a driver that shows as
@@ -167,6 +169,15 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 		got := resultOf(t, filepath.Join(output, "run"))
 		if i == 0 {
 			want = got
+		}
+		records, _, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(0)))
+		if err != nil || len(records) == 0 {
+			t.Fatalf("%v: got %d records and %v", c.set, len(records), err)
+		}
+		for _, r := range records {
+			if r.Exchanges > r.Forward+r.Backward {
+				t.Errorf("%v: step %d stood %v in passes of %v: a rank's own time is negative", c.set, r.Iteration, r.Exchanges, r.Forward+r.Backward)
+			}
 		}
 		if a, b := got.loss(t), want.loss(t); got.Steps != 6 || math.Abs(a-b) > 1e-2*b { // bf16 in other groups of samples
 			t.Errorf("%v: got %+v, one GPU gives %+v", c.set, got, want)

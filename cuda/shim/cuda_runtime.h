@@ -3,7 +3,7 @@
 // A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. A stream is a thread that comes
 // later, and a captured graph what it was to do. Memory is the host's. A free, and the first launch of a kernel, which loads its code, wait for the
 // whole GPU; where a stream of it stands at a word by then they are refused, since on a GPU they could wait for ever. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
-// memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run.
+// memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run. Standing at a word moves it on by as long as that lasts.
 #pragma once
 
 #define HETERO_CUDA_SHIM 1

@@ -138,7 +138,9 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		return nil
 	}
 	err := r.settle(out)
-	out.Times.Exchanges = r.sums.Exchanges()
+	// Passes stood no longer than they took. Where the device does not tell how long they stood the host's clock says how long exchanges took, and what ran
+	// beside one is in that.
+	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
 	return err // none: the others are told how it went
 }
 

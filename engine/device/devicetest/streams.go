@@ -236,7 +236,6 @@ func checkTimed(t conformance.T, r *Runner) {
 	}
 }
 
-// checkDescribed: profilers learn what a program's steps are, where the device tells.
 // checkMarks: streams that run behind the caller, and no others, have marks.
 func checkMarks(t conformance.T, r *Runner) {
 	s, ok := r.stream.(device.MarkingStream)
@@ -266,8 +265,21 @@ func checkMarks(t conformance.T, r *Runner) {
 			t.Errorf("a launch took %v, %v", took, err)
 		}
 	}
+	arrived, gate := r.event(t), r.event(t)
+	p = r.program(t, device.Step{Record: arrived}, device.Step{Wait: gate})
+	must(t, s.Mark(0))
+	must(t, s.Run(p))
+	must(t, s.Mark(1))
+	must(t, arrived.WaitHost(patience))
+	time.Sleep(moment)
+	must(t, gate.Complete())
+	must(t, s.Sync())
+	if took, err := s.Between(0, 1); err != nil || took < moment/10 || took > patience { // of what passed on the host's clock, less until the stream stood
+		t.Errorf("standing at an event for %v took %v, %v", moment, took, err)
+	}
 }
 
+// checkDescribed: profilers learn what a program's steps are, where the device tells.
 func checkDescribed(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)
