@@ -174,7 +174,7 @@ func (s *server) cancel(r *request) {
 			if s.gets[key] = slices.Delete(waiting, i, i+1); len(s.gets[key]) == 0 {
 				delete(s.gets, key)
 			}
-			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which nobody set", key), WorldSize: len(s.peers), Waited: time.Since(since)})
+			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which nobody set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
 			return
 		}
 	}
@@ -195,6 +195,20 @@ func (s *server) cancel(r *request) {
 			return
 		}
 	}
+}
+
+// departed tells who may have been waited for in vain: the ranks that have left, in brackets.
+func (s *server) departed() string {
+	var gone []int
+	for rank, p := range s.peers {
+		if p.left {
+			gone = append(gone, rank)
+		}
+	}
+	if len(gone) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (left the group: %s)", RankList(gone, len(gone)))
 }
 
 // leave takes a rank out in peace. Who waits for it in an exchange waits in vain.

@@ -165,6 +165,15 @@ func TestLateRanksAreNamed(t *testing.T) {
 		if want := `key "absent", which nobody set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
+		if err := groups[2].Close(); err != nil {
+			t.Error(err)
+		}
+		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_, err = groups[1].Get(ctx, "absent")
+		if want := `key "absent", which nobody set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+			t.Errorf("got  %v\nwant %s", err, want)
+		}
 	})
 }
 
