@@ -106,12 +106,13 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 	defer l.Close() //nolint:errcheck // it leaves nothing behind
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	arrivals := make(chan arrival)
+	arrivals, deaf := make(chan arrival), make(chan error, 1)
 	go func() {
 		for {
 			conn, err := l.AcceptUnix()
 			if err != nil {
-				return // closed
+				deaf <- err // when l is closed, below, nobody listens
+				return
 			}
 			go func() {
 				a := c.receive(conn)
@@ -146,6 +147,8 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 				delete(missing, a.rank)
 				peers = append(peers, a.peer)
 			}
+		case err := <-deaf:
+			return peers, fmt.Errorf("accept at %q: %w", c.Address, err)
 		case <-ctx.Done():
 			return peers, notCome(context.Cause(ctx), c.Size, missing, turnedAway)
 		}

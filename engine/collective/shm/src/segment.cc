@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -36,6 +37,17 @@ void futex_wake(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// take_pages takes all pages of a file, or returns an errno. Signals wait meanwhile: on many kernels any that has a handler,
+// as those of Go's runtime have, ends it (EINTR).
+int take_pages(int fd, size_t bytes) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &before);
+  int error = posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return error;
+}
+
 } // namespace
 
 void Counter::raise(uint32_t turn) {
@@ -59,7 +71,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (fd < 0) refuse(errno, "memfd_create");
   size_t bytes = total_bytes(size, stage_bytes);
   // Pages are taken now: where memory is short that is an error here, not a fatal signal in the middle of a step.
-  int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : posix_fallocate(fd, 0, static_cast<off_t>(bytes));
+  int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
   // Nobody can cut the file short under another rank's hands.
   if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) error = errno;
   void *base = error ? MAP_FAILED : mmap(nullptr, heads_bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
