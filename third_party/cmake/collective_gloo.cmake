@@ -1,5 +1,5 @@
 # libhetero_gloo.so: collectives among hosts, on Gloo.
-find_path(Gloo_INCLUDE_DIR gloo/rendezvous/context.h)
+find_path(Gloo_INCLUDE_DIR gloo/transport/context.h)
 find_library(Gloo_LIBRARY NAMES gloo)
 mark_as_advanced(Gloo_INCLUDE_DIR Gloo_LIBRARY)
 if(NOT Gloo_INCLUDE_DIR OR NOT Gloo_LIBRARY)

@@ -4,8 +4,10 @@ package gloo
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -38,7 +40,7 @@ type Communicator struct {
 const connectTime = 5 * time.Minute
 
 // Connect connects to all other ranks and returns when that is done. All ranks call it; it gives up when ctx ends or Control
-// breaks. The error is ErrUnavailable where Available says so.
+// breaks. The error is ErrUnavailable where Available says so. On any other the caller aborts Control: the others wait for this rank.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -47,12 +49,19 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("gloo: %w", err)
 	}
-	conn, err := lib.open(c.Rank, c.Size, c.Host, c.Interface)
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(connectTime)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, deadline)
+		defer cancel()
+	}
+	conn, err := lib.open(c.Rank, c.Size, c.Host, c.Interface, time.Until(deadline))
 	if err != nil {
 		return nil, fmt.Errorf("gloo: rank %d of %d: listen on %q: %w", c.Rank, c.Size, c.Host+c.Interface, err)
 	}
 	if c.Size > 1 {
-		if err := join(ctx, c, conn); err != nil {
+		if err := c.join(ctx, conn); err != nil {
 			conn.close()
 			return nil, fmt.Errorf("gloo: rank %d of %d: connect: %w", c.Rank, c.Size, err)
 		}
@@ -65,55 +74,92 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// join connects to the others while it serves Gloo's store from Control.
-func join(ctx context.Context, c Config, conn *connection) error {
-	limit := connectTime
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = time.Until(deadline)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			key, value, ok := conn.next()
-			if !ok {
-				return
-			}
-			serving.Go(func() {
-				err := error(nil)
-				if value != nil {
-					err = c.Control.Set(ctx, c.key(key), value)
-				} else if value, err = c.Control.Get(ctx, c.key(key)); err == nil {
-					conn.put(key, value)
-				}
-				if err != nil {
-					cancel(err)
-				}
-			})
-		}
-	})
-	connected := make(chan struct{})
-	serving.Go(func() {
+// join connects to the others. What it waits for ends when ctx does, or Control.
+func (c Config) join(ctx context.Context, conn *connection) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var watching sync.WaitGroup
+	over, ended := make(chan struct{}), false
+	watching.Go(func() {
 		select {
-		case <-connected:
+		case <-over:
+			return
 		case <-c.Control.Broken():
-			cancel(c.broken())
-			conn.stop()
 		case <-ctx.Done():
-			conn.stop()
 		}
+		ended = true
+		cancel()
+		conn.disconnect()
 	})
-	err := conn.connect(limit)
-	close(connected)
-	failed := context.Cause(ctx)
-	cancel(nil)
-	serving.Wait()
-	if err != nil && failed != nil {
-		return failed
+	err := c.meet(ctx, conn)
+	close(over)
+	watching.Wait() // nobody disconnects from here on
+	if ended && err == nil {
+		err = c.reason(ctx, context.Canceled)
 	}
 	return err
 }
+
+// reason is why joining ends with err.
+func (c Config) reason(ctx context.Context, err error) error {
+	select {
+	case <-c.Control.Broken():
+		return c.broken()
+	default:
+	}
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+		return cause
+	}
+	return err
+}
+
+// meet exchanges addresses and connects to one rank after another. A rank says where it listens before it connects to anybody, which may end
+// its part at once: the others need to know all the same.
+func (c Config) meet(ctx context.Context, conn *connection) error {
+	own := make([][]byte, c.Size) // by the rank that is to use it
+	for rank := range own {
+		if rank != c.Rank {
+			own[rank] = conn.address(rank)
+		}
+	}
+	word, err := json.Marshal(own)
+	if err == nil {
+		err = c.Control.Set(ctx, c.addressesKey(c.Rank), word)
+	}
+	if err != nil {
+		return fmt.Errorf("say where this rank listens: %w", c.reason(ctx, err))
+	}
+	for rank := range c.Size {
+		if rank == c.Rank {
+			continue
+		}
+		theirs, err := c.addressesOf(ctx, rank)
+		if err != nil {
+			return fmt.Errorf("wait for rank %d to say where it listens: %w", rank, c.reason(ctx, err))
+		}
+		if err := conn.connect(rank, theirs[c.Rank]); err != nil {
+			return fmt.Errorf("wait for the connection with rank %d: %w", rank, c.reason(ctx, err))
+		}
+	}
+	return nil
+}
+
+// addressesOf waits until another rank has said where it listens.
+func (c Config) addressesOf(ctx context.Context, rank int) (addresses [][]byte, err error) {
+	word, err := c.Control.Get(ctx, c.addressesKey(rank))
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(word, &addresses); err != nil {
+		return nil, err
+	}
+	if len(addresses) != c.Size {
+		return nil, fmt.Errorf("got %d addresses, want %d", len(addresses), c.Size)
+	}
+	return addresses, nil
+}
+
+func (c Config) addressesKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
 
 // broken is what the end of Control means here.
 func (c Config) broken() error {

@@ -11,10 +11,10 @@
 //
 // # How ranks find each other
 //
-// Gloo exchanges addresses through a store, and does not notice the death of a rank that it is not talking to. Both
-// come from a [Control], which engine/cluster/rendezvous.Group fits: its store is Gloo's, and when it breaks so does
-// the communicator, with a PeerError whose cause is Control's error. A failure here is told to the others through it
-// too, so it aborts the group.
+// Ranks say where they listen through a [Control], which engine/cluster/rendezvous.Group fits: Gloo's own exchange of addresses
+// neither tells whom it waits for nor ends when that one is gone. Nor does Gloo notice the death of a rank that it is not
+// talking to: when Control breaks so does the communicator, with a PeerError whose cause is Control's error. A failure of
+// an operation is told to the others through it too, so it aborts the group; of one to connect the caller tells them.
 //
 // # The library
 //

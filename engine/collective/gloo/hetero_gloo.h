@@ -1,7 +1,7 @@
 /* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, on Gloo's connections.
  *
  * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL where it does
- * not know the version asked for. A context is used by one thread at a time, but for stop, put and next, which any
+ * not know the version asked for. A context is used by one thread at a time, but for stop and disconnect, which any
  * thread may call until close. No exception leaves the library. Its threads take no signals.
  *
  * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
@@ -16,8 +16,9 @@
 extern "C" {
 #endif
 
-#define HETERO_GLOO_VERSION 2
-#define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
+#define HETERO_GLOO_VERSION 3
+#define HETERO_GLOO_TEXT 512    /* bytes of a text, its NUL included */
+#define HETERO_GLOO_ADDRESS 192 /* the most bytes of an address */
 
 typedef enum hetero_gloo_kind {
   HETERO_GLOO_ALL_REDUCE = 1,
@@ -52,35 +53,29 @@ typedef struct hetero_gloo_call {
   char text[HETERO_GLOO_TEXT];
 } hetero_gloo_call;
 
-/* What connect wants of the store that all ranks share. */
-typedef enum hetero_gloo_wish { HETERO_GLOO_NOTHING = 0, HETERO_GLOO_SET, HETERO_GLOO_GET } hetero_gloo_wish;
-
 typedef struct hetero_gloo_context hetero_gloo_context;
 
 typedef struct hetero_gloo_api {
   uint32_t version;                 /* HETERO_GLOO_VERSION */
   const char *(*description)(void); /* "0.5.0" */
 
-  /* Listens on an address of this host: a host name or address, or the name of an interface; both empty: Gloo's
-   * choice. Returns 0, or 1 and the text. */
-  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **,
-                  char *error);
-  /* Connects to every other rank, through the store, which another thread serves by next and put. */
-  int32_t (*connect)(hetero_gloo_context *, int64_t timeout_ms, char *error);
-  /* Waits for what connect wants of the store; NOTHING when it has ended. key has HETERO_GLOO_TEXT bytes. The value
-   * of a SET is valid until the next call. */
-  int32_t (*next)(hetero_gloo_context *, char *key, const void **value, int64_t *bytes);
-  /* Answers a GET. */
-  void (*put)(hetero_gloo_context *, const char *key, const void *value, int64_t bytes);
+  /* Listens for every other rank, on an address of this host: a host name or address, or the name of an interface;
+   * both empty: Gloo's choice. timeout_ms is of a connect, at least. Returns 0, or 1 and the text. */
+  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, int64_t timeout_ms,
+                  hetero_gloo_context **, char *error);
+  /* Where this rank listens for another, for that one's connect. Returns the number of bytes. */
+  int64_t (*address)(hetero_gloo_context *, int32_t rank, void *address);
+  /* Connects to another rank, which does the same. Returns 0, or 1 and the text. */
+  int32_t (*connect)(hetero_gloo_context *, int32_t rank, const void *address, int64_t bytes, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
    * entry a rank, set to 1 for those that have not entered it, after a TIMEOUT. Returns a status; after any but OK
    * only disconnect and close are left. Either way nothing touches the buffer any more. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
-  /* Ends connect or run under way, or the next. */
+  /* Ends a run under way, or the next. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections after a run that failed, beside stop if need be; some 10 ms for each. The other ranks then
-   * fail too, so they are told of the reason first. */
+  /* Closes the connections, after a run that failed or to end a connect; some 10 ms for each. The other ranks then fail
+   * too, so they are told of the reason first. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);
 } hetero_gloo_api;

@@ -8,17 +8,14 @@ package gloo
 
 static const char *gloo_description(const hetero_gloo_api *a) { return a->description(); }
 static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, const char *host, const char *interface_name,
-                         hetero_gloo_context **c, char *error) {
-	return a->open(rank, size, host, interface_name, c, error);
+                         int64_t timeout_ms, hetero_gloo_context **c, char *error) {
+	return a->open(rank, size, host, interface_name, timeout_ms, c, error);
 }
-static int32_t gloo_connect(const hetero_gloo_api *a, hetero_gloo_context *c, int64_t timeout_ms, char *error) {
-	return a->connect(c, timeout_ms, error);
+static int64_t gloo_address(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, void *address) {
+	return a->address(c, rank, address);
 }
-static int32_t gloo_next(const hetero_gloo_api *a, hetero_gloo_context *c, char *key, const void **value, int64_t *bytes) {
-	return a->next(c, key, value, bytes);
-}
-static void gloo_put(const hetero_gloo_api *a, hetero_gloo_context *c, const char *key, const void *value, int64_t bytes) {
-	a->put(c, key, value, bytes);
+static int32_t gloo_connect(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, const void *address, int64_t bytes, char *error) {
+	return a->connect(c, rank, address, bytes, error);
 }
 static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts,
                         uint8_t *missing) {
@@ -64,47 +61,33 @@ type connection struct {
 	missing []uint8
 }
 
-// open listens.
-func (l *library) open(rank, size int, host, interfaceName string) (*connection, error) {
+// open listens for every other rank.
+func (l *library) open(rank, size int, host, interfaceName string, limit time.Duration) (*connection, error) {
 	cHost, cInterface := C.CString(host), C.CString(interfaceName)
 	defer C.free(unsafe.Pointer(cHost))
 	defer C.free(unsafe.Pointer(cInterface))
 	c := &connection{api: l.api, missing: make([]uint8, size)}
 	var text [C.HETERO_GLOO_TEXT]C.char
-	if C.gloo_open(l.api, C.int32_t(rank), C.int32_t(size), cHost, cInterface, &c.ptr, &text[0]) != 0 {
+	if C.gloo_open(l.api, C.int32_t(rank), C.int32_t(size), cHost, cInterface, C.int64_t(max(limit.Milliseconds(), 1)), &c.ptr, &text[0]) != 0 {
 		return nil, errors.New(C.GoString(&text[0]))
 	}
 	c.call = (*C.hetero_gloo_call)(C.calloc(1, C.sizeof_hetero_gloo_call))
 	return c, nil
 }
 
-// connect returns when this rank is connected to all others; next and put must be served meanwhile.
-func (c *connection) connect(limit time.Duration) error {
+// address is where this rank listens for another.
+func (c *connection) address(rank int) []byte {
+	var bytes [C.HETERO_GLOO_ADDRESS]byte
+	return bytes[:C.gloo_address(c.api, c.ptr, C.int32_t(rank), unsafe.Pointer(&bytes[0]))]
+}
+
+// connect returns when this rank is connected to another, which listens at address, or disconnect is called.
+func (c *connection) connect(rank int, address []byte) error {
 	var text [C.HETERO_GLOO_TEXT]C.char
-	if C.gloo_connect(c.api, c.ptr, C.int64_t(max(limit.Milliseconds(), 1)), &text[0]) != 0 {
+	if C.gloo_connect(c.api, c.ptr, C.int32_t(rank), unsafe.Pointer(unsafe.SliceData(address)), C.int64_t(len(address)), &text[0]) != 0 {
 		return errors.New(C.GoString(&text[0]))
 	}
 	return nil
-}
-
-// next is what connect wants of the store: to set a value, or, where value is nil, to get one. ok is false when it has ended.
-func (c *connection) next() (key string, value []byte, ok bool) {
-	var name [C.HETERO_GLOO_TEXT]C.char
-	var data unsafe.Pointer
-	var bytes C.int64_t
-	switch C.gloo_next(c.api, c.ptr, &name[0], &data, &bytes) {
-	case C.HETERO_GLOO_SET:
-		return C.GoString(&name[0]), append([]byte{}, unsafe.Slice((*byte)(data), bytes)...), true
-	case C.HETERO_GLOO_GET:
-		return C.GoString(&name[0]), nil, true
-	}
-	return "", nil, false
-}
-
-func (c *connection) put(key string, value []byte) {
-	cKey := C.CString(key)
-	defer C.free(unsafe.Pointer(cKey))
-	C.gloo_put(c.api, c.ptr, cKey, unsafe.Pointer(unsafe.SliceData(value)), C.int64_t(len(value)))
 }
 
 func (c *connection) stop() { C.gloo_stop(c.api, c.ptr) }

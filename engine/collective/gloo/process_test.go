@@ -3,14 +3,11 @@
 package gloo_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -59,7 +57,14 @@ func TestMain(m *testing.M) {
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	group, err := rendezvous.Join(ctx, rendezvous.Options{Rank: r.Rank, WorldSize: r.Size, LocalRank: -1, Address: r.Address})
+	options := rendezvous.Options{Rank: r.Rank, WorldSize: r.Size, LocalRank: -1, Address: r.Address}
+	if r.Rank == 0 {
+		var err error
+		if options.Listener, err = collectivetest.MeetingListener(); err != nil {
+			return err
+		}
+	}
+	group, err := rendezvous.Join(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -72,6 +77,7 @@ func (r role) run() error {
 		return -1
 	}})
 	if err != nil {
+		group.Abort(err) // the others wait for this rank
 		return err
 	}
 	memory, err := reference.New().Alloc(16 << 20)
@@ -118,32 +124,16 @@ func TestLostProcessIsNamed(t *testing.T) {
 		{"rank 2 stops", 2, syscall.SIGSTOP},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := l.Addr().String()
-			l.Close()
 			const size = 3
-			commands, outputs := make([]*exec.Cmd, size), make([]*bufio.Reader, size)
+			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any { return role{rank, size, meeting} })
 			for rank := range size {
-				commands[rank], outputs[rank] = start(t, role{rank, size, address})
-			}
-			for rank, out := range outputs {
-				if line, err := out.ReadString('\n'); line != "round\n" {
-					t.Fatalf("rank %d: got %q, %v", rank, line, err)
-				}
+				ranks.Expect(rank, "round")
 			}
 			began := time.Now()
-			if err := commands[c.victim].Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
-			for rank, out := range outputs {
-				if rank == c.victim {
-					continue
-				}
-				if line, err := out.ReadString('\n'); !strings.HasPrefix(line, fmt.Sprintf("peer %d: ", c.victim)) {
-					t.Errorf("rank %d: got %q, %v; want that rank %d is gone", rank, line, err, c.victim)
+			ranks.Signal(c.victim, c.signal)
+			for rank := range size {
+				if rank != c.victim {
+					ranks.Expect(rank, fmt.Sprintf("peer %d: ", c.victim))
 				}
 			}
 			if took := time.Since(began); took > 20*time.Second {
@@ -151,32 +141,4 @@ func TestLostProcessIsNamed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// start begins a child; it is killed when the test ends.
-func start(t *testing.T, r role) (*exec.Cmd, *bufio.Reader) {
-	t.Helper()
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	return cmd, bufio.NewReader(out)
 }

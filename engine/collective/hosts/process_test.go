@@ -3,23 +3,22 @@
 package hosts_test
 
 import (
-	"bufio"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -98,13 +97,21 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	group, err := rendezvous.Join(ctx, rendezvous.Options{Rank: r.Rank, WorldSize: size, LocalRank: -1, Address: r.Meeting})
+	options := rendezvous.Options{Rank: r.Rank, WorldSize: size, LocalRank: -1, Address: r.Meeting}
+	if r.Rank == 0 {
+		var err error
+		if options.Listener, err = collectivetest.MeetingListener(); err != nil {
+			return err
+		}
+	}
+	group, err := rendezvous.Join(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer group.Close()
 	comm, err := r.connect(ctx, group)
 	if err != nil {
+		group.Abort(err) // the others wait for this rank
 		return err
 	}
 	defer comm.Close()
@@ -183,38 +190,23 @@ func TestProcesses(t *testing.T) {
 	need(t)
 	for victim := range size {
 		t.Run(fmt.Sprintf("rank %d is killed", victim), func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := l.Addr().String()
-			l.Close()
-			r := role{Hosts: [][]int{{0, 1}, {2, 3}}, Meeting: address}
+			r := role{Hosts: [][]int{{0, 1}, {2, 3}}}
 			for range r.Hosts {
 				r.Addresses = append(r.Addresses, [2]string{shm.NewAddress(), shm.NewAddress()})
 			}
-			commands, outputs := make([]*exec.Cmd, size), make([]*bufio.Reader, size)
-			for r.Rank = range size {
-				commands[r.Rank], outputs[r.Rank] = start(t, r)
-			}
-			want := fmt.Sprintf("%08x abcdef\n", math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6)))
-			for rank, out := range outputs {
-				for _, want := range []string{want, "round\n"} {
-					if line, err := out.ReadString('\n'); line != want {
-						t.Fatalf("rank %d: got %q, %v, want %q", rank, line, err, want)
-					}
-				}
+			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+				r.Rank, r.Meeting = rank, meeting
+				return r
+			})
+			for rank := range size {
+				ranks.Expect(rank, fmt.Sprintf("%08x abcdef", math.Float32bits((float32(1)/3+float32(1)/4)+(float32(1)/5+float32(1)/6))))
+				ranks.Expect(rank, "round")
 			}
 			began := time.Now()
-			if err := commands[victim].Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
-			for rank, out := range outputs {
-				if rank == victim {
-					continue
-				}
-				if line, err := out.ReadString('\n'); !strings.HasPrefix(line, fmt.Sprintf("peer %d: ", victim)) {
-					t.Errorf("rank %d: got %q, %v; want that rank %d is gone", rank, line, err, victim)
+			ranks.Signal(victim, syscall.SIGKILL)
+			for rank := range size {
+				if rank != victim {
+					ranks.Expect(rank, fmt.Sprintf("peer %d: ", victim))
 				}
 			}
 			if took := time.Since(began); took > 20*time.Second {
@@ -222,32 +214,4 @@ func TestProcesses(t *testing.T) {
 			}
 		})
 	}
-}
-
-// start begins a child; it is killed when the test ends.
-func start(t *testing.T, r role) (*exec.Cmd, *bufio.Reader) {
-	t.Helper()
-	text, err := json.Marshal(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program)
-	cmd.Env = append(os.Environ(), roleVariable+"="+string(text))
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	return cmd, bufio.NewReader(out)
 }

@@ -11,7 +11,6 @@
 
 struct hetero_gloo_context {
   hetero::Context impl;
-  hetero::Store::Wish wish; // the last that next gave out
 };
 
 namespace {
@@ -37,13 +36,11 @@ template <class F> int32_t guarded(char *error, F f) {
   return status;
 }
 
-// kept keeps exceptions on this side where nobody is to be told; false if there was one.
-template <class F> bool kept(F f) noexcept {
+// kept keeps exceptions on this side where nobody is to be told.
+template <class F> void kept(F f) noexcept {
   try {
     f();
-    return true;
-  } catch (...) {
-    return false;
+  } catch (...) { // what could be done was
   }
 }
 
@@ -53,34 +50,22 @@ template <class F> bool kept(F f) noexcept {
 
 const char *description() { return HETERO_VERSION_TEXT(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH); }
 
-int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, hetero_gloo_context **c,
-             char *error) {
-  return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size, host, interface_name}, {}}; });
+int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, int64_t timeout_ms,
+             hetero_gloo_context **c, char *error) {
+  return guarded(error, [&] {
+    *c = new hetero_gloo_context{{rank, size, host, interface_name, std::chrono::milliseconds(timeout_ms)}};
+  });
 }
 
-void end_store(hetero_gloo_context *c) {
-  kept([&] { c->impl.store->end(); });
+int64_t address(hetero_gloo_context *c, int32_t rank, void *address) {
+  const std::vector<char> &bytes = c->impl.address(rank);
+  std::memcpy(address, bytes.data(), bytes.size());
+  return static_cast<int64_t>(bytes.size());
 }
 
-int32_t connect(hetero_gloo_context *c, int64_t timeout_ms, char *error) {
-  int32_t status = guarded(error, [&] { c->impl.connect(std::chrono::milliseconds(timeout_ms)); });
-  end_store(c);
-  return status;
-}
-
-int32_t next(hetero_gloo_context *c, char *key, const void **value, int64_t *bytes) {
-  bool more = false;
-  if (!kept([&] { more = c->impl.store->next(c->wish); })) end_store(c); // connect waits for no answer then
-  if (!more) return HETERO_GLOO_NOTHING;
-  std::snprintf(key, HETERO_GLOO_TEXT, "%s", c->wish.key.c_str());
-  *value = c->wish.value.data();
-  *bytes = static_cast<int64_t>(c->wish.value.size());
-  return c->wish.set ? HETERO_GLOO_SET : HETERO_GLOO_GET;
-}
-
-void put(hetero_gloo_context *c, const char *key, const void *value, int64_t bytes) {
-  const char *data = static_cast<const char *>(value);
-  if (!kept([&] { c->impl.store->put(key, std::vector<char>(data, data + bytes)); })) end_store(c);
+int32_t connect(hetero_gloo_context *c, int32_t rank, const void *address, int64_t bytes, char *error) {
+  const char *data = static_cast<const char *>(address);
+  return guarded(error, [&] { c->impl.connect(rank, std::vector<char>(data, data + bytes)); });
 }
 
 int32_t run(hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts, uint8_t *missing) {
@@ -100,7 +85,7 @@ void close(hetero_gloo_context *c) {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
-  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, connect, next,
-                                      put,                 run,         stop, disconnect, close};
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, address, connect, run, stop,
+                                      disconnect,          close};
   return version == HETERO_GLOO_VERSION ? &api : nullptr;
 }

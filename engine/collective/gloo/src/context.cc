@@ -30,24 +30,21 @@ template <class Piece, class F> void for_messages(const Piece &piece, F f) {
   for (size_t from = 0; from < piece.bytes; from += message_bytes) f(from, std::min(message_bytes, piece.bytes - from));
 }
 
-// Later Gloos take the store by pointer, earlier ones by reference: whichever compiles, the first if both do.
-template <class C, class S, class D>
-auto connect_mesh(C &context, S &store, D &device, int) -> decltype(context.connectFullMesh(store, device)) {
-  return context.connectFullMesh(store, device);
-}
-template <class C, class S, class D>
-auto connect_mesh(C &context, S &store, D &device, long) -> decltype(context.connectFullMesh(*store, device)) {
-  return context.connectFullMesh(*store, device);
-}
-
 } // namespace
 
-Context::Context(int rank, int size, const char *host, const char *interface_name)
-    : me_(rank), size_(size), theirs_(static_cast<size_t>(size)) {
+Context::Context(int rank, int size, const char *host, const char *interface_name, std::chrono::milliseconds timeout)
+    : me_(rank), size_(size), addresses_(static_cast<size_t>(size)), theirs_(static_cast<size_t>(size)) {
   gloo::transport::tcp::attr attr;
   attr.hostname = host;
   attr.iface = interface_name;
   device_ = gloo::transport::tcp::CreateDevice(attr);
+  gloo_ = device_->createContext(rank, size);
+  gloo_->setTimeout(timeout);
+  for (int r = 0; r < size; r++) {
+    if (r == rank) continue;
+    addresses_[static_cast<size_t>(r)] = gloo_->createPair(r)->address().bytes();
+    if (address(r).size() > HETERO_GLOO_ADDRESS) throw gloo::IoException("Gloo's addresses are too long");
+  }
 }
 
 Context::~Context() {
@@ -64,23 +61,27 @@ void Context::withdraw() noexcept {
 }
 
 void Context::disconnect() noexcept {
-  for (int r = 0; gloo_ && r < size_; r++)
+  disconnected_ = true;
+  for (int r = 0; gloo_ && r < size_; r++) {
     try {
       if (auto &pair = gloo_->getPair(r); pair && r != me_) pair->close();
     } catch (...) { // the others are closed nevertheless
     }
+  }
 }
 
-void Context::connect(std::chrono::milliseconds timeout) {
-  auto context = std::make_shared<gloo::rendezvous::Context>(me_, size_);
-  context->setTimeout(timeout);
-  connect_mesh(*context, store, device_, 0);
-  gloo_ = std::move(context);
+// connect may find its pair closed, by disconnect: Gloo takes some of that for a connection that is there.
+void Context::connect(int rank, const std::vector<char> &address) {
+  try {
+    if (!disconnected_) gloo_->getPair(rank)->connect(address);
+  } catch (const std::exception &) {
+    if (!disconnected_) throw;
+  }
+  if (disconnected_) throw gloo::IoException("given up");
 }
 
 void Context::stop() {
   stopped_ = true;
-  store->end();
   std::lock_guard<std::mutex> lock(mutex_);
   for (Exchange *e : exchanges_)
     for (auto *list : {&e->outgoing, &e->incoming})

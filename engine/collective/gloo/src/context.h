@@ -9,29 +9,29 @@
 #include <string>
 #include <vector>
 
-#include <gloo/rendezvous/context.h>
+#include <gloo/transport/context.h>
 #include <gloo/transport/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include "hetero_gloo.h"
 #include "reduce.h"
-#include "store.h"
 
 namespace hetero {
 
 class Context {
 public:
-  Context(int rank, int size, const char *host, const char *interface_name);
+  // Listens for every other rank. timeout is of a connect, at least.
+  Context(int rank, int size, const char *host, const char *interface_name, std::chrono::milliseconds timeout);
   ~Context();
 
-  void connect(std::chrono::milliseconds timeout);
+  // Where this rank listens for another.
+  const std::vector<char> &address(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
+  void connect(int rank, const std::vector<char> &address);
   // Performs one operation; a hetero_gloo_status. When it returns, nothing touches the buffer any more.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
-  // Closes the connections, after a run that failed. Takes some 10 ms for each.
+  // Closes the connections, and ends a connect. Takes some 10 ms for each.
   void disconnect() noexcept;
-
-  const std::shared_ptr<Store> store = std::make_shared<Store>();
 
 private:
   using Clock = std::chrono::steady_clock;
@@ -74,9 +74,10 @@ private:
 
   const int me_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
-  std::shared_ptr<gloo::rendezvous::Context> gloo_;
-  uint64_t slot_ = 0; // raised by every exchange, on all ranks alike
-  std::atomic<bool> stopped_{false};
+  std::shared_ptr<gloo::transport::Context> gloo_;
+  std::vector<std::vector<char>> addresses_; // by rank
+  uint64_t slot_ = 0;                        // raised by every exchange, on all ranks alike
+  std::atomic<bool> stopped_{false}, disconnected_{false};
 
   std::mutex mutex_; // held to change the buffers of exchanges, and by stop to read them
   Exchange single_, scatters_[2], gathers_[2];

@@ -1,0 +1,140 @@
+package collectivetest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/conformance"
+)
+
+// lastWords is how long ranks may still speak when a test has failed: they find out after one another.
+const lastWords = 2 * time.Second
+
+// Ranks are processes of a test's own program, one a rank, which speak in lines.
+type Ranks struct {
+	t    conformance.TB
+	list []*rank
+}
+
+type rank struct {
+	cmd   *exec.Cmd
+	lines chan string // closed when it has said all
+
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+// StartRanks starts them. variable in a rank's environment is, as JSON, what role makes of its number and of the address where the ranks meet.
+// Rank 0 takes the [MeetingListener] there: a port that is free now may be another test's before rank 0 listens. All are killed when the test ends.
+func StartRanks(t conformance.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	file, err := listener.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	r := &Ranks{t: t}
+	for number := range size {
+		text, err := json.Marshal(role(number, listener.Addr().String()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.list = append(r.list, r.start(variable+"="+string(text), file))
+	}
+	return r
+}
+
+// MeetingListener is where the ranks meet, for the process of rank 0.
+func MeetingListener() (net.Listener, error) {
+	return net.FileListener(os.NewFile(meetingFile, "listener"))
+}
+
+const meetingFile = 3
+
+func (r *Ranks) start(role string, listener *os.File) *rank {
+	r.t.Helper()
+	program, err := os.Executable()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	p := &rank{cmd: exec.Command(program), lines: make(chan string, 100)}
+	p.cmd.Env = append(os.Environ(), role)
+	p.cmd.Stderr = os.Stderr
+	if len(r.list) == 0 {
+		p.cmd.ExtraFiles = []*os.File{listener}
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		r.t.Fatal(err)
+	}
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		defer close(p.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.mu.Lock()
+			fmt.Fprintf(&p.said, "%s\n", lines.Text())
+			p.mu.Unlock()
+			p.lines <- lines.Text()
+		}
+	})
+	r.t.Cleanup(func() {
+		p.cmd.Process.Kill() //nolint:errcheck // it may have ended
+		listening.Wait()
+		p.cmd.Wait() //nolint:errcheck // it was killed
+	})
+	return p
+}
+
+// Signal sends one to a rank's process.
+func (r *Ranks) Signal(rank int, s os.Signal) {
+	r.t.Helper()
+	if err := r.list[rank].cmd.Process.Signal(s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// Expect waits for the next line of a rank, which begins with want. If another comes, or none, the test ends with all that all ranks have said.
+func (r *Ranks) Expect(rank int, want string) {
+	r.t.Helper()
+	got := "nothing more"
+	select {
+	case line, ok := <-r.list[rank].lines:
+		if ok && strings.HasPrefix(line, want) {
+			return
+		}
+		if ok {
+			got = strconv.Quote(line)
+		}
+	case <-time.After(2 * patience): // ranks have a limit of their own, of which they tell
+		got = "nothing for minutes"
+	}
+	r.t.Fatalf("rank %d: got %s, want %q; the ranks have said:\n%s", rank, got, want, r.said())
+}
+
+// said is everything, after the time for last words.
+func (r *Ranks) said() string {
+	time.Sleep(lastWords)
+	var all strings.Builder
+	for number, p := range r.list {
+		p.mu.Lock()
+		fmt.Fprintf(&all, "rank %d:\n\t%s\n", number, strings.ReplaceAll(strings.TrimSpace(p.said.String()), "\n", "\n\t"))
+		p.mu.Unlock()
+	}
+	return all.String()
+}
