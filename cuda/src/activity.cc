@@ -9,120 +9,20 @@
 #include "status.h"
 
 #if HETERO_CUPTI
-#include <cstddef>
 #include <cstdlib>
-#include <cupti.h>
-#include <cxxabi.h>
 #include <mutex>
 #include <unordered_map>
 
 #include "check.h"
 #include "clock.h"
-#include "libraries.h"
+#include "cupti_library.h"
+#include "records.h"
 
 namespace hetero {
 namespace {
 
-// CUPTI hands out its latest form of a record; each form begins as the one before it, so those of CUDA 12.5 fit everywhere.
-using KernelRecord = CUpti_ActivityKernel9;
-using CopyRecord = CUpti_ActivityMemcpy5;
-using FillRecord = CUpti_ActivityMemset4;
-
-#if CUPTI_API_VERSION >= 130000 && !defined(HETERO_CUDA_SHIM)
-static_assert(offsetof(CUpti_ActivityKernel10, graphNodeId) == offsetof(KernelRecord, graphNodeId), "a form goes on");
-static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CopyRecord, graphNodeId), "a form goes on");
-#endif
-
 constexpr size_t kBufferBytes = 4 << 20;
 constexpr size_t kMostRecords = 4 << 20;
-
-std::string library_file() {
-  int version = 0;
-  check(cudaRuntimeGetVersion(&version), "the version of CUDA");
-  return "libcupti" HETERO_CUDA_LIBRARIES ".so." + std::to_string(version / 1000);
-}
-
-struct Cupti {
-  std::string file = library_file();
-  Library library{{"CUPTI", file.c_str(), "nvidia-cuda-cupti", true}};
-#define FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
-  FUNCTION(cuptiGetResultString);
-  FUNCTION(cuptiGetTimestamp);
-  FUNCTION(cuptiGetCallbackName);
-  FUNCTION(cuptiSubscribe);
-  FUNCTION(cuptiUnsubscribe);
-  FUNCTION(cuptiEnableCallback);
-  FUNCTION(cuptiGetGraphNodeId);
-  FUNCTION(cuptiActivityRegisterCallbacks);
-  FUNCTION(cuptiActivityEnable);
-  FUNCTION(cuptiActivityDisable);
-  FUNCTION(cuptiActivityFlushAll);
-  FUNCTION(cuptiActivityGetNextRecord);
-  FUNCTION(cuptiActivityGetNumDroppedRecords);
-#undef FUNCTION
-
-  static const Cupti &get() {
-    static const Cupti *const cupti = new Cupti; // tried again where it throws
-    return *cupti;
-  }
-};
-
-// What whoever meets this answer can do about it.
-const char *advice(CUptiResult result) {
-  switch (result) {
-  case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
-    return ": this machine lets only administrators profile: load the driver with "
-           "NVreg_RestrictProfilingToAdminUsers=0, "
-           "or give the process CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN)";
-  case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
-    return ": another profiler listens already (nsys, ncu, compute-sanitizer): run without it";
-  case CUPTI_ERROR_NOT_INITIALIZED: return ": CUPTI does not start: it may be newer than the driver";
-  case CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED: return ": this virtual GPU is not allowed to profile";
-  default: return "";
-  }
-}
-
-void want(CUptiResult result, const char *what) {
-  if (result == CUPTI_SUCCESS) return;
-  const char *text = nullptr;
-  Cupti::get().cuptiGetResultString(result, &text);
-  throw Unavailable(std::string("cuda: CUPTI: ") + what + ": " + (text ? text : std::to_string(result)) +
-                    advice(result));
-}
-
-// "void hetero::(anonymous namespace)::pool<float, 4>(float const*, long)" is "pool<float, 4>".
-std::string readable(const char *mangled) {
-  int status = 0;
-  char *plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
-  std::string name = plain ? plain : mangled;
-  std::free(plain);
-  if (status != 0) return name;
-  for (const std::string part : {"(anonymous namespace)::", "hetero::"})
-    for (size_t at; (at = name.find(part)) != std::string::npos;) name.erase(at, part.size());
-  int open = 0; // its parameters are the last pair of parentheses
-  for (size_t i = name.size(); i-- > 0;) {
-    open += name[i] == ')' ? 1 : name[i] == '(' ? -1 : 0;
-    if (open > 0 || name[i] != '(') continue;
-    name.erase(i);
-    break;
-  }
-  return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
-}
-
-// "cudaGraphLaunch_v10000" is "cudaGraphLaunch".
-std::string without_version(std::string name) {
-  const size_t at = name.rfind("_v");
-  if (at != std::string::npos && name.find_first_not_of("0123456789", at + 2) == std::string::npos) name.erase(at);
-  return name;
-}
-
-// What is kept of CUPTI's record.
-struct Noted {
-  int32_t kind;
-  const char *name; // as CUPTI has it, which keeps it
-  uint32_t lane;
-  uint64_t begin, end, bytes, node;
-};
 
 struct StepOf {
   const ht_program *program = nullptr;
@@ -208,66 +108,6 @@ void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
   }
 }
 
-// Whether the record is of a kind that is kept.
-bool read_record(const CUpti_Activity &record, Noted &to) {
-  switch (record.kind) {
-  case CUPTI_ACTIVITY_KIND_KERNEL:
-  case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: {
-    const auto &k = reinterpret_cast<const KernelRecord &>(record);
-    to = {HT_ACTIVITY_KERNEL, k.name ? k.name : "kernel", k.streamId, k.start, k.end, 0, k.graphNodeId};
-    return true;
-  }
-  case CUPTI_ACTIVITY_KIND_MEMCPY: {
-    const auto &c = reinterpret_cast<const CopyRecord &>(record);
-    to = {HT_ACTIVITY_COPY, "", c.streamId, c.start, c.end, c.bytes, c.graphNodeId};
-    return true;
-  }
-  case CUPTI_ACTIVITY_KIND_MEMSET: {
-    const auto &f = reinterpret_cast<const FillRecord &>(record);
-    to = {HT_ACTIVITY_FILL, "", f.streamId, f.start, f.end, f.bytes, f.graphNodeId};
-    return true;
-  }
-  case CUPTI_ACTIVITY_KIND_RUNTIME:
-  case CUPTI_ACTIVITY_KIND_DRIVER: {
-    const auto &call = reinterpret_cast<const CUpti_ActivityAPI &>(record);
-    const auto domain =
-        record.kind == CUPTI_ACTIVITY_KIND_RUNTIME ? CUPTI_CB_DOMAIN_RUNTIME_API : CUPTI_CB_DOMAIN_DRIVER_API;
-    const char *name = nullptr;
-    if (Cupti::get().cuptiGetCallbackName(domain, call.cbid, &name) != CUPTI_SUCCESS || !name) name = "a call of CUDA";
-    to = {HT_ACTIVITY_CALL, name, call.threadId, call.start, call.end, 0, 0};
-    return true;
-  }
-  default: return false; // what CUPTI sends unasked
-  }
-}
-
-// What a buffer holds. lost goes up where it cannot be read, or there is no memory.
-std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost) {
-  const Cupti &cupti = Cupti::get();
-  std::vector<Noted> all;
-  CUpti_Activity *record = nullptr;
-  while (bytes > 0) {
-    const CUptiResult next = cupti.cuptiActivityGetNextRecord(records, bytes, &record);
-    if (next == CUPTI_ERROR_MAX_LIMIT_REACHED) break;
-    if (next != CUPTI_SUCCESS) { // nothing behind it can be read
-      lost++;
-      break;
-    }
-    try {
-      if (Noted one{}; read_record(*record, one)) all.push_back(one);
-    } catch (...) {
-      lost++;
-    }
-  }
-  return all;
-}
-
-int64_t dropped_records(CUcontext context, uint32_t stream) {
-  size_t dropped = 0; // since it was asked last
-  const CUptiResult asked = Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
-  return asked == CUPTI_SUCCESS ? static_cast<int64_t>(dropped) : 0;
-}
-
 void Notebook::buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes) {
   int64_t lost = 0;
   const std::vector<Noted> all = read_buffer(records, bytes, lost);
@@ -287,9 +127,7 @@ void Notebook::buffer(CUcontext context, uint32_t stream, uint8_t *records, size
 const char *Notebook::kept_name(const Noted &noted) {
   if (!*noted.name) return "";
   auto it = names_.find(noted.name);
-  if (it == names_.end())
-    it = names_.emplace(noted.name, noted.kind == HT_ACTIVITY_CALL ? without_version(noted.name) : readable(noted.name))
-             .first;
+  if (it == names_.end()) it = names_.emplace(noted.name, readable_name(noted)).first;
   return it->second.c_str();
 }
 
@@ -337,7 +175,7 @@ int64_t clock_offset() {
   for (int i = 0; i < 8; i++) {
     uint64_t theirs = 0;
     const int64_t before = now_ns();
-    want(Cupti::get().cuptiGetTimestamp(&theirs), "the time");
+    check(Cupti::get().cuptiGetTimestamp(&theirs), "the time");
     const int64_t took = now_ns() - before;
     if (took >= least) continue;
     least = took;
@@ -349,18 +187,18 @@ int64_t clock_offset() {
 // Asks for what is to be noted; where that fails, for nothing.
 void Notebook::listen() {
   const Cupti &cupti = Cupti::get();
-  want(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");
+  check(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");
   try {
     for (const CUpti_CallbackId id : kNodes)
-      want(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id), "nodes of graphs");
+      check(cupti.cuptiEnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id), "nodes of graphs");
     const int64_t offset = clock_offset();
     {
       const std::lock_guard<std::mutex> held(mutex_);
       offset_ = offset;
     }
-    if (!registered_) want(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "buffers");
+    if (!registered_) check(cupti.cuptiActivityRegisterCallbacks(on_request, on_complete), "buffers");
     registered_ = true;
-    for (const CUpti_ActivityKind kind : kKinds) want(cupti.cuptiActivityEnable(kind), "asking for activities");
+    for (const CUpti_ActivityKind kind : kKinds) check(cupti.cuptiActivityEnable(kind), "asking for activities");
   } catch (...) {
     leave();
     throw;
@@ -387,7 +225,7 @@ Activities Notebook::end() {
   lost_ += dropped;
   taking_ = false;
   check(waited, "waiting for what is noted");
-  want(flushed, "fetching what was noted");
+  check(flushed, "fetching what was noted");
   return {&list_, lost_};
 }
 
