@@ -13,7 +13,10 @@ import (
 // Driver opens GPUs.
 type Driver struct{}
 
-var _ device.Counter = Driver{}
+var (
+	_ device.Counter   = Driver{}
+	_ device.Describer = Driver{}
+)
 
 // LibraryName is the file of the device's library.
 const LibraryName = "libhetero_cuda.so"
@@ -35,6 +38,16 @@ func (d Driver) Open(index int, opts device.Options) (device.Device, error) {
 		return nil, explained(err)
 	}
 	return dev, nil
+}
+
+// Describe implements device.Describer. It makes no context: one takes hundreds of megabytes of the GPU, and its time.
+func (Driver) Describe(index int) (device.Info, error) {
+	lib, err := load()
+	if err != nil {
+		return device.Info{}, err
+	}
+	info, err := lib.Describe(index)
+	return info, explained(err)
 }
 
 // Count implements device.Counter. The driver is asked itself where that can be done: the library brings cuDNN and cuBLAS, which are large.

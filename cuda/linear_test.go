@@ -50,6 +50,22 @@ func freshShim(t *testing.T, beside ...string) *native.Library {
 	return lib
 }
 
+// TestAGPUIsDescribedAsItOpens, as far as that is known before.
+func TestAGPUIsDescribedAsItOpens(t *testing.T) {
+	lib := loadShim(t)
+	dev := open(t, lib)
+	want := dev.Info()
+	want.UUID, want.BusID, want.FreeBytes = "", "", 0
+	if got, err := lib.Describe(0); err != nil || got != want {
+		t.Errorf("got %+v and %v, want %+v", got, err, want)
+	}
+	for _, index := range []int{-1, 1} {
+		if got, err := lib.Describe(index); err == nil {
+			t.Errorf("GPU %d: got %+v, want an error", index, got)
+		}
+	}
+}
+
 func open(t *testing.T, lib *native.Library) device.Device {
 	t.Helper()
 	dev, err := lib.Open(0, device.Options{})

@@ -23,6 +23,9 @@ func TestProbe(t *testing.T) {
 	case "count":
 		n, err := Driver{}.Count()
 		fmt.Printf("PROBE %d absent=%v %v\n", n, errors.As(err, new(device.AbsentError)), err)
+	case "describe":
+		info, err := Driver{}.Describe(0)
+		fmt.Printf("PROBE %s %v\n", info.ISA, err)
 	case "open":
 		dev, err := Driver{}.Open(0, device.Options{})
 		if err == nil {
@@ -68,6 +71,8 @@ func TestDriverStates(t *testing.T) {
 		{name: "more named than there are", what: "count", driver: "gpus=1", visible: "0,1,2", want: `names 3 GPUs, the driver shows 1: there is no GPU "1"`},
 		{name: "prohibited", what: "open", driver: "mode=2", want: "PROBE unavailable=true failure=false device unavailable: cuda:0: the GPU's compute mode is Prohibited"},
 		{name: "taken", what: "open", driver: "mode=3", want: "failure=true cuda:0: device failure: its compute mode, Exclusive Process", contexts: true},
+		{name: "good", what: "describe", driver: "gpus=1", want: "PROBE sm_90 <nil>"},
+		{name: "none", what: "describe", want: "cuda: no driver"},
 		{name: "lost", what: "open", driver: "lost=46", want: "PROBE unavailable=false failure=true cuda:0: device failure: finding the GPU"},
 		{name: "good", what: "open", driver: "gpus=1", want: "PROBE unavailable=false failure=false <nil>", contexts: true},
 	} {

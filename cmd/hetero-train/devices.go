@@ -15,7 +15,8 @@ import (
 )
 
 const devicesLong = `Show what there is to train on: this machine's CPUs and memory, as far as this process may use them, its GPUs, and the devices that the
-program can open on them, with the precisions each computes in. "auto" is what device.kind = "auto" and train.precision = "auto" mean here.`
+program can open on them, with the precisions each computes in. "auto" is what device.kind = "auto" and train.precision = "auto" mean here. GPUs
+are not opened for it: jobs on them go on undisturbed.`
 
 // deviceReport is what the command shows.
 type deviceReport struct {
@@ -79,7 +80,7 @@ func newDevices(a *app) *cobra.Command {
 	return cmd
 }
 
-// findDevices opens and closes each device.
+// findDevices describes each device.
 func findDevices() deviceReport {
 	r := deviceReport{Program: versionText(), GPUs: []hardware.GPU{}}
 	host, err := system.Detect()
@@ -113,17 +114,23 @@ func findDevices() deviceReport {
 	return r
 }
 
-// describeDevice opens a device of a kind.
-func describeDevice(d device.Driver, index int) deviceChoice {
-	choice := deviceChoice{Name: d.Kind(), Kind: d.Kind()}
+// infoOf describes a device of a kind, and opens it only where that takes nothing from others.
+func infoOf(d device.Driver, index int) (device.Info, error) {
+	if knows, ok := d.(device.Describer); ok {
+		return knows.Describe(index)
+	}
 	dev, err := d.Open(index, device.Options{})
 	if err != nil {
-		choice.Reason = strings.TrimPrefix(err.Error(), d.Kind()+": ")
-		return choice
+		return device.Info{}, err
 	}
-	info := dev.Info()
-	if err := dev.Close(); err != nil {
-		choice.Reason = err.Error()
+	return dev.Info(), dev.Close()
+}
+
+func describeDevice(d device.Driver, index int) deviceChoice {
+	choice := deviceChoice{Name: d.Kind(), Kind: d.Kind()}
+	info, err := infoOf(d, index)
+	if err != nil {
+		choice.Reason = strings.TrimPrefix(err.Error(), d.Kind()+": ")
 		return choice
 	}
 	choice.Available, choice.Name, choice.Model, choice.ISA, choice.Threads, choice.MemoryBytes = true, info.Name, info.Model, info.ISA, info.Threads, info.MemoryBytes

@@ -120,6 +120,29 @@ func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	}
 }
 
+// TestDevicesMakesNoContext on any GPU, where others may compute; what opens one does.
+func TestDevicesMakesNoContext(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	contexts := filepath.Join(dir, "contexts")
+	made := func() bool { _, err := os.Stat(contexts); return err == nil }
+	for _, c := range []struct{ set, want string }{
+		{"HETERO_SHIM_MODE=0", `"name":"cuda:1","kind":"cuda","auto":false,"available":true,"model":"host shim","isa":"sm_90","memory_bytes":2147483648,"precisions":["f32","bf16","fp16"],"auto_precision":"bf16"`},
+		{"HETERO_SHIM_MODE=2", `cuda:1: device unavailable: the GPU's compute mode is Prohibited; allow programs on it: nvidia-smi -i 1 -c DEFAULT"`},
+		{"HETERO_SHIM_ARCH=61", `GPU 0 (host shim) has compute capability 6.1, want at least 7.5`},
+		{"HETERO_SHIM_CUDNN=version8", `got version 8, want 9`},
+	} {
+		run := finish(t, onGPU(t, 2, exec.Command(p.path, "devices", "--json"), c.set, "HETERO_FAKE_CONTEXTS="+contexts), 0)
+		run.check(t, exitDone, "")
+		if !strings.Contains(run.stdout, c.want) || made() {
+			t.Errorf("%s: a context was made: %v; %q is not in\n%s", c.set, made(), c.want, run.stdout)
+		}
+	}
+	finish(t, onGPU(t, 1, p.command(dir, "device.kind=cuda", "train.steps=1"), "HETERO_FAKE_CONTEXTS="+contexts), 0).check(t, exitDone, "")
+	if !made() {
+		t.Error("training made no context")
+	}
+}
+
 // TestRanksAreNotPutOnOneGPU unless that is allowed: found out when they meet, or before where there are fewer GPUs than ranks.
 func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()

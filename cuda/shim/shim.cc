@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
+#include <fstream>
+#include <map>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -229,6 +231,11 @@ CUresult uuid_of(CUuuid *uuid, int card, int slice) {
   uuid->bytes[15] = static_cast<char>(card);
   return CUDA_SUCCESS;
 }
+// Of the calls that make one those that a device begins with. HETERO_FAKE_CONTEXTS is a file that is made then (driver.cc).
+void make_context() {
+  if (const char *file = std::getenv("HETERO_FAKE_CONTEXTS")) std::ofstream{file};
+}
+
 CUresult card_uuid(CUuuid *uuid, CUdevice i) { return uuid_of(uuid, visible()[size_t(i)].card, 0); }
 CUresult slice_uuid(CUuuid *uuid, CUdevice i) {
   const Visible v = visible()[size_t(i)];
@@ -250,6 +257,7 @@ int shim::chosen_gpu() {
 cudaError_t cudaSetDevice(int d) {
   if (d < 0 || size_t(d) >= visible().size()) return cudaErrorInvalidValue;
   shim::begin_asking();
+  make_context();
   return chosen = d, cudaSuccess;
 }
 cudaError_t cudaGetDevice(int *d) { return *d = chosen, cudaSuccess; }
@@ -258,6 +266,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int size, int i) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+  make_context();
   *total = memory();
   *free = *total - *total / 32;
   return shim::lost() ? cudaErrorUnknown : cudaSuccess;
@@ -273,6 +282,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int) {
   p->l2CacheSize = 1 << 20;
   return cudaSuccess;
 }
+CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute what, CUdevice i) {
+  cudaDeviceProp facts;
+  cudaGetDeviceProperties(&facts, i);
+  *value = what == CU_DEVICE_ATTRIBUTE_COMPUTE_MODE               ? setting("HETERO_SHIM_MODE", 0)
+           : what == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR ? facts.major
+                                                                  : facts.minor;
+  return CUDA_SUCCESS;
+}
+CUresult cuDeviceGetName(char *name, int size, CUdevice) {
+  return std::snprintf(name, size_t(size), "host shim"), CUDA_SUCCESS;
+}
+CUresult cuDeviceTotalMem(size_t *bytes, CUdevice) { return *bytes = memory(), CUDA_SUCCESS; }
 const char *cudaGetErrorName(cudaError_t e) {
   return e == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation"
          : e == cudaErrorUnknown        ? "cudaErrorUnknown"
@@ -288,10 +309,14 @@ cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigne
                                              cudaDriverEntryPointQueryResult *found) {
   *found = cudaDriverEntryPointSuccess;
   const std::string wanted = name;
-  if (wanted == "cuDeviceGetUuid")
-    *f = reinterpret_cast<void *>(version < 11040 ? card_uuid : slice_uuid);
-  else
-    *f = wanted == "cuStreamWriteValue32" ? reinterpret_cast<void *>(cuStreamWriteValue32)
-                                          : reinterpret_cast<void *>(cuStreamWaitValue32);
+  static const std::map<std::string, void *> entries = {
+      {"cuDeviceGetAttribute", reinterpret_cast<void *>(cuDeviceGetAttribute)},
+      {"cuDeviceGetName", reinterpret_cast<void *>(cuDeviceGetName)},
+      {"cuDeviceTotalMem", reinterpret_cast<void *>(cuDeviceTotalMem)},
+      {"cuStreamWriteValue32", reinterpret_cast<void *>(cuStreamWriteValue32)},
+      {"cuStreamWaitValue32", reinterpret_cast<void *>(cuStreamWaitValue32)},
+  };
+  *f = wanted == "cuDeviceGetUuid" ? reinterpret_cast<void *>(version < 11040 ? card_uuid : slice_uuid)
+                                   : entries.at(wanted);
   return cudaSuccess;
 }

@@ -10,6 +10,7 @@
 #include "compile.h"
 #include "dnn.h"
 #include "gpu.h"
+#include "memops.h"
 #include "peak.h"
 #include "presence.h"
 #include "product.h"
@@ -58,6 +59,12 @@ void note_queues(Notes &notes) {
             " or none: a stream that waits for other ranks may hold up for ever what it waits for");
 }
 
+// Says why one is missing now rather than in the middle of a plan.
+void want_libraries() {
+  products_by(); // by cuBLASLt
+  Dnn::get();    // which takes the cuBLASLt that is there already
+}
+
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
   return guarded(error, [&] {
     if (!options || !device) throw Invalid("open: no options or no place for the device");
@@ -66,8 +73,7 @@ ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error
     check(cudaGetDeviceProperties(&d->facts, d->index), "facts of the device");
     want_architecture(d->index, d->facts);
     use(d.get());
-    products_by(); // says why there is no cuBLASLt now rather than in the middle of a plan
-    Dnn::get();    // cuDNN, the same; it takes the cuBLASLt that is there already
+    want_libraries();
     d->identity = identify(d->index);
     note_queues(d->notes);
     *device = d.release();
@@ -80,12 +86,28 @@ void cuda_close(ht_device *d) {
   Quiet::choose(nullptr);
 }
 
-void cuda_info(const ht_device *d, ht_info *info) {
+void tell(const cudaDeviceProp &facts, ht_info *info) {
   *info = {};
-  std::snprintf(info->model, sizeof info->model, "%.127s", d->facts.name);
-  std::snprintf(info->isa, sizeof info->isa, "sm_%d%d", d->facts.major, d->facts.minor);
-  info->fast_bf16 = d->facts.major >= 8;
-  info->memory_bytes = static_cast<int64_t>(d->facts.totalGlobalMem);
+  std::snprintf(info->model, sizeof info->model, "%.127s", facts.name);
+  std::snprintf(info->isa, sizeof info->isa, "sm_%d%d", facts.major, facts.minor);
+  info->fast_bf16 = facts.major >= 8;
+  info->memory_bytes = static_cast<int64_t>(facts.totalGlobalMem);
+}
+
+void cuda_info(const ht_device *d, ht_info *info) { tell(d->facts, info); }
+
+// Nothing here makes a context.
+ht_status cuda_describe(int32_t index, ht_info *info, ht_error *error) {
+  return guarded(error, [&] {
+    want_gpu(index);
+    if (prohibited(index))
+      throw Unavailable("the GPU's compute mode is Prohibited; allow programs on it: nvidia-smi -i " +
+                        std::to_string(index) + " -c DEFAULT");
+    const cudaDeviceProp facts = driver_facts(index);
+    want_architecture(index, facts);
+    want_libraries();
+    tell(facts, info);
+  });
 }
 
 void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
@@ -362,6 +384,7 @@ extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint3
     a.identity = cuda_identity;
     a.activity_start = cuda_activity_start;
     a.activity_stop = cuda_activity_stop;
+    a.describe = cuda_describe;
     return a;
   }();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;

@@ -27,10 +27,34 @@ void stream_write(cudaStream_t stream, uint32_t *word, uint32_t value) {
                "recording an event");
 }
 
+namespace {
+
+int attribute(CUdevice_attribute what, int index) {
+  static const auto ask = entry<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
+  int value = 0;
+  check_driver(ask(&value, what, index), "an attribute of a GPU"); // a device's handle is its index
+  return value;
+}
+
+} // namespace
+
+bool prohibited(int index) { return attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, index) == CU_COMPUTEMODE_PROHIBITED; }
+
+cudaDeviceProp driver_facts(int index) {
+  static const auto name = entry<decltype(&cuDeviceGetName)>("cuDeviceGetName");
+  static const auto memory = entry<decltype(&cuDeviceTotalMem)>("cuDeviceTotalMem");
+  cudaDeviceProp facts{};
+  check_driver(name(facts.name, sizeof facts.name, index), "the name of a GPU");
+  check_driver(memory(&facts.totalGlobalMem, index), "the memory of a GPU");
+  facts.major = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, index);
+  facts.minor = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, index);
+  return facts;
+}
+
 void device_uuid(CUuuid *uuid, int index, bool second) {
   using Ask = CUresult (*)(CUuuid *, CUdevice);
   static const auto first = entry<Ask>("cuDeviceGetUuid", 9020), later = entry<Ask>("cuDeviceGetUuid", 11040);
-  check_driver((second ? later : first)(uuid, index), "the UUID of a GPU"); // a device's handle is its index
+  check_driver((second ? later : first)(uuid, index), "the UUID of a GPU");
 }
 
 void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value) {

@@ -76,6 +76,13 @@ type Counter interface {
 	Count() (int, error)
 }
 
+// Describer is a Driver that knows what its devices are without opening them, where that takes memory and time that others may need.
+type Describer interface {
+	Driver
+	// Describe is the Info of the index-th device, without UUID, BusID and FreeBytes, or the error that Open would return, as far as that is known.
+	Describe(index int) (Info, error)
+}
+
 // Options for opening a device.
 type Options struct {
 	Threads int // CPU worker threads; 0 = one for each core that this process may use

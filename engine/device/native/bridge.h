@@ -180,6 +180,11 @@ static inline ht_result ht_do_count(const ht_api *api, int32_t *count) {
   if (!api->count) return ht_result_of(HT_OK, NULL, "");
   HT_CALL(void, api->count(count, &error));
 }
+static inline ht_result ht_do_describe(const ht_api *api, int32_t index, ht_info *info) {
+  memset(info, 0, sizeof *info);
+  if (!api->describe) return ht_result_of(HT_UNSUPPORTED, NULL, "it must be opened to be described");
+  HT_CALL(void, api->describe(index, info, &error));
+}
 static inline void ht_do_identity(const ht_api *api, ht_device *d, ht_identity *identity) {
   memset(identity, 0, sizeof *identity);
   if (api->identity) api->identity(d, identity);

@@ -55,15 +55,33 @@ func (l *Library) Open(index int, opts device.Options) (device.Device, error) {
 	d := &Device{api: l.api, ptr: (*C.ht_device)(r.value), index: index}
 	var info C.ht_info
 	C.ht_do_info(l.api, d.ptr, &info)
-	d.info = device.Info{
-		Name: name, Kind: l.Kind(), Model: C.GoString(&info.model[0]), ISA: C.GoString(&info.isa[0]),
-		Threads: int(info.threads), MemoryBytes: int64(info.memory_bytes), FastBF16: info.fast_bf16 != 0,
-		Behind: C.ht_has_marks(l.api) != 0,
-	}
+	d.info = l.info(name, &info)
 	var identity C.ht_identity
 	C.ht_do_identity(l.api, d.ptr, &identity)
 	d.info.UUID, d.info.BusID, d.info.FreeBytes = C.GoString(&identity.uuid[0]), C.GoString(&identity.bus_id[0]), int64(identity.free_bytes)
 	return d, nil
+}
+
+func (l *Library) info(name string, info *C.ht_info) device.Info {
+	return device.Info{
+		Name: name, Kind: l.Kind(), Model: C.GoString(&info.model[0]), ISA: C.GoString(&info.isa[0]),
+		Threads: int(info.threads), MemoryBytes: int64(info.memory_bytes), FastBF16: info.fast_bf16 != 0,
+		Behind: C.ht_has_marks(l.api) != 0,
+	}
+}
+
+// Describe is what the Info of the index-th device would be, which is not opened, without its UUID, its place on the bus and its free memory; or else the
+// error of Open. Of a library that cannot say it is device.ErrUnsupported.
+func (l *Library) Describe(index int) (device.Info, error) {
+	name := fmt.Sprintf("%s:%d", l.Kind(), index)
+	if index < 0 || index > math.MaxInt32 {
+		return device.Info{}, fmt.Errorf("%s: describe: got index %d, want none below 0", name, index)
+	}
+	var info C.ht_info
+	if err := check(C.ht_do_describe(l.api, C.int32_t(index), &info), name); err != nil {
+		return device.Info{}, err
+	}
+	return l.info(name, &info), nil
 }
 
 // Count is how many devices of the library's kind this process sees. The error is device.ErrUnavailable where there is none.

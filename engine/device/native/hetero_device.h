@@ -380,6 +380,10 @@ typedef struct ht_api {
    * device cannot. */
   ht_status (*activity_start)(ht_device *, ht_error *);
   ht_status (*activity_stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
+
+  /* What info would tell of a device that open could open, as far as that can be known without opening it, which on a GPU takes memory and
+   * time; else open's error. NULL: only open tells. */
+  ht_status (*describe)(int32_t index, ht_info *, ht_error *);
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */
