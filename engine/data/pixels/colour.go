@@ -51,6 +51,9 @@ func Hue(pix []byte, turns float64) {
 	shift := uint8(int(turns * 255))
 	for i := 0; i+2 < len(pix); i += 3 {
 		p := pix[i : i+3 : i+3]
+		if p[0] == p[1] && p[1] == p[2] { // grey has none
+			continue
+		}
 		h, s, v := hsv(p[0], p[1], p[2])
 		p[0], p[1], p[2] = rgb(h+shift, s, v)
 	}
@@ -72,53 +75,66 @@ func blend(from, to byte, alpha float32) byte {
 // cut drops the fraction and what lies outside of 0 … 255.
 func cut(v float32) byte { return byte(int32(min(max(v, 0), 255))) }
 
-// hsv is hue, saturation and value, each 0 … 255.
+// hsv is hue, saturation and value, each 0 … 255, of a pixel that is not grey.
 func hsv(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
-	if most == least {
-		return 0, 0, most
-	}
 	span := float32(most - least)
-	rc, gc, bc := float32(most-r)/span, float32(most-g)/span, float32(most-b)/span
-	var hue float32
-	switch most {
-	case r:
-		hue = bc - gc
-	case g:
-		hue = float32(2 + float64(rc) - float64(bc))
-	default:
-		hue = float32(4 + float64(gc) - float64(rc))
+	// Hue is 0 of 6 at red, 2 at green and 4 at blue; the channel that lacks less draws it to its side. Without jumps: pixels differ too much to guess them.
+	next, last, corner := g, b, 0
+	if most == g {
+		next, last, corner = b, r, 2
 	}
-	turn := float32(math.Mod(float64(hue)/6+1, 1))
-	return byte(float64(turn) * 255), byte(float64(span/float32(most)) * 255), most
+	if most == b {
+		next, last, corner = r, g, 4
+	}
+	if most == r {
+		next, last, corner = g, b, 0
+	}
+	hue := float32(float64(corner) + float64(float32(most-last)/span) - float64(float32(most-next)/span))
+	turn := float64(hue)/6 + 1 // from 5/6 to 11/6
+	if turn >= 1 {
+		turn--
+	}
+	return byte(int32(float64(float32(turn)) * 255)), byte(int32(float64(span/float32(most)) * 255)), most
 }
+
+// sector is what a hue says of its colours: one channel has their value, one the least that their saturation leaves, one lies between.
+type sector struct {
+	share            float64 // of the saturation, by which between lies below the value
+	red, green, blue uint8   // where the channel lies in value, least and between, a byte each: bits
+}
+
+var sectors = func() (all [256]sector) {
+	const value, least, between = 0, 8, 16
+	order := [6][3]uint8{{value, between, least}, {between, value, least}, {least, value, between}, {least, between, value}, {between, least, value}, {value, least, between}}
+	for h := range all {
+		turn := float64(float32(float64(h) * 6 / 255))
+		number := math.Floor(turn)
+		share := float64(float32(turn - number))
+		if int(number)%2 == 0 {
+			share = 1 - share
+		}
+		channels := order[int(number)%6]
+		all[h] = sector{share, channels[0], channels[1], channels[2]}
+	}
+	return all
+}()
+
+var saturations = func() (all [256]float64) {
+	for s := range all {
+		all[s] = float64(float32(float64(s) / 255))
+	}
+	return all
+}()
 
 // rgb inverts hsv as far as bytes allow.
 func rgb(h, s, v byte) (r, g, b byte) {
-	if s == 0 {
-		return v, v, v
-	}
-	fs := float32(float64(s) / 255)
-	turn := float64(float32(float64(h) * 6 / 255))
-	sector := math.Floor(turn)
-	f := float64(float32(turn - sector))
-	value, sat := float64(v), float64(fs)
-	p := round(value * (1 - sat))
-	q := round(value * (1 - float64(float32(sat*f))))
-	t := round(value * (1 - float64(float32(sat*(1-f)))))
-	switch int(sector) % 6 {
-	case 0:
-		return v, t, p
-	case 1:
-		return q, v, p
-	case 2:
-		return p, v, t
-	case 3:
-		return p, q, v
-	case 4:
-		return t, p, v
-	}
-	return v, p, q
+	at, value, saturation := &sectors[h], float64(v), saturations[s]
+	least := round(float64(value * (1 - saturation)))
+	between := round(float64(value * (1 - float64(float32(saturation*at.share)))))
+	all := uint32(v) | least<<8 | between<<16
+	return byte(all >> (at.red & 31)), byte(all >> (at.green & 31)), byte(all >> (at.blue & 31))
 }
 
-func round(v float64) byte { return byte(min(max(math.Round(v), 0), 255)) }
+// round is to the nearest whole number, halves up, of what rgb makes.
+func round(v float64) uint32 { return uint32(int32(v + 0.5)) }
