@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -139,7 +140,7 @@ func (f *analyzeFlags) write(study *analysis.Study) error {
 			for _, run := range p.Runs {
 				text, err := run.StepsCSV()
 				if err == nil {
-					err = os.WriteFile(filepath.Join(dir, "steps", run.Name+".csv"), []byte(text), 0o644)
+					err = experiment.ReplaceText(filepath.Join(dir, "steps", run.Name+".csv"), []byte(text))
 				}
 				if err != nil {
 					return err
@@ -155,8 +156,8 @@ func (f *analyzeFlags) write(study *analysis.Study) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(f.output, "summary.csv"), []byte(summary), 0o644); err != nil {
+	if err := experiment.ReplaceText(filepath.Join(f.output, "summary.csv"), []byte(summary)); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(f.output, "report.md"), []byte(study.Report(drawn, overview)), 0o644)
+	return experiment.ReplaceText(filepath.Join(f.output, "report.md"), []byte(study.Report(drawn, overview)))
 }

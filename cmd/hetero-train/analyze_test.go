@@ -79,7 +79,24 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+	former := []string{"report.md", "summary.csv"} // are replaced, not written over: whoever has one open reads it to its end
+	if err := os.Mkdir(output, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range former {
+		if err := os.WriteFile(filepath.Join(output, name), []byte("former"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(filepath.Join(output, name), filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", output})
+	for _, name := range former {
+		if got := string(readFile(t, filepath.Join(root, name))); got != "former" {
+			t.Errorf("the former %s: got %q", name, got)
+		}
+	}
 	if o.code != exitDone || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -152,7 +151,7 @@ func (c *contest) report(j *job) error {
 	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
 		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
 	if err == nil {
-		err = os.WriteFile(filepath.Join(j.run.LogDir(), "balance_compare.json"), append(text, '\n'), 0o644)
+		err = experiment.ReplaceText(filepath.Join(j.run.LogDir(), "balance_compare.json"), append(text, '\n'))
 	}
 	return withCode(exitIO, err)
 }

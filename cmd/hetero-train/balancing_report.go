@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
@@ -171,7 +170,7 @@ func (r *balanceReport) writeCurves() {
 	if simulate.WriteCurves(&text, l.Curves()) != nil {
 		return // no rank was ever measured
 	}
-	r.warn(os.WriteFile(filepath.Join(r.dir, curvesFile), text.Bytes(), 0o644))
+	r.warn(experiment.ReplaceText(filepath.Join(r.dir, curvesFile), text.Bytes()))
 }
 
 // mostWorth is for how many ranks it is told what each is worth: it takes a solution each.

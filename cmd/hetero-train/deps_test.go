@@ -83,7 +83,7 @@ var layers = []layer{
 	{"profiler/runtime", nil},
 	{"profiler/trace", imports("engine/timeline")},
 	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
-	{"profiler/analysis/figures", imports("profiler/analysis")},
+	{"profiler/analysis/figures", imports("engine/experiment", "profiler/analysis")},
 	{"profiler/hardware", imports("engine/device", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
 	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},

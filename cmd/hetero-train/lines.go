@@ -55,11 +55,7 @@ func (l *stepLines) open() error {
 		}
 	}
 	if err != nil || len(kept) != len(text) {
-		err := experiment.Replace(l.path, func(w io.Writer) error {
-			_, err := w.Write(kept)
-			return err
-		})
-		if err != nil {
+		if err := experiment.ReplaceText(l.path, kept); err != nil {
 			return err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
@@ -120,7 +121,7 @@ func (t *tuned) save(folder string, machines, ranks int) error {
 	}
 	for _, f := range []struct{ name, text string }{{"nccl.toml", t.Recommended.Table()}, {"nccl_tuner.csv", nccl.TunerCSV(t.Fastest, machines, ranks)}} {
 		path := filepath.Join(folder, f.name)
-		if err := os.WriteFile(path, []byte(f.text), 0o644); err != nil {
+		if err := experiment.ReplaceText(path, []byte(f.text)); err != nil {
 			return err
 		}
 		t.Files = append(t.Files, path)

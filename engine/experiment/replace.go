@@ -22,6 +22,14 @@ func Replace(path string, write func(io.Writer) error) error {
 	return nil
 }
 
+// ReplaceText is Replace for a text that is there.
+func ReplaceText(path string, text []byte) error {
+	return Replace(path, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
+}
+
 // replace is Replace for the file name, relative to the run's folder.
 func (r *Run) replace(name string, text []byte) error {
 	err := replaceIn(r.root, name, func(w io.Writer) error {

@@ -109,11 +109,9 @@ func (c *Cache) Store(key string, curve balancer.Curve) (err error) {
 			err = fmt.Errorf("curve cache: %w", err)
 		}
 	}()
-	if _, err := temporary.Write(append(text, '\n')); err != nil {
-		return errors.Join(err, temporary.Close())
-	}
-	if err := temporary.Close(); err != nil {
+	_, err = temporary.Write(append(text, '\n'))
+	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), c.path(key))
+	return os.Rename(temporary.Name(), c.path(key)) // the folder is not synced: a curve that is lost is learned anew
 }

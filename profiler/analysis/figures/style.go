@@ -3,7 +3,7 @@ package figures
 import (
 	"fmt"
 	"image/color"
-	"os"
+	"io"
 	"path/filepath"
 
 	"gonum.org/v1/plot"
@@ -13,6 +13,8 @@ import (
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgimg"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 const (
@@ -110,14 +112,10 @@ func drawColumn(canvas vg.CanvasSizer, plots []*plot.Plot) {
 
 // write replaces a file by a drawing.
 func write(path string, canvas vg.CanvasWriterTo) error {
-	file, err := os.Create(path)
-	if err != nil {
-		return fmt.Errorf("draw %s: %w", filepath.Base(path), err)
-	}
-	_, err = canvas.WriteTo(file)
-	if closed := file.Close(); err == nil {
-		err = closed
-	}
+	err := experiment.Replace(path, func(w io.Writer) error {
+		_, err := canvas.WriteTo(w)
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("draw %s: %w", filepath.Base(path), err)
 	}
