@@ -106,11 +106,15 @@ func (w *Writer) attach(name string, size int64, empty bool) error {
 // Truncate drops the records whose iteration is above the given one; a run that resumes from a checkpoint
 // calls it with that checkpoint's step. The file is replaced in one step, so readers see all or none of it.
 func (w *Writer) Truncate(iteration int64) error {
-	w.disk.Lock()
-	defer w.disk.Unlock()
-	if err := w.flush(); err != nil {
-		return err
-	}
+	return w.spool.Hold(func(flush func() error) error {
+		if err := flush(); err != nil {
+			return err
+		}
+		return w.truncate(iteration)
+	})
+}
+
+func (w *Writer) truncate(iteration int64) error {
 	name := filepath.Base(w.path)
 	size, records, err := w.rewrite(name, iteration)
 	if size > 0 { // also where the folder could not be flushed: what is open is no longer the file of this name

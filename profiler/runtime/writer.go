@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 const (
@@ -37,24 +38,14 @@ type Options struct {
 
 // Writer appends records to a rank's file. Append may be called from one goroutine, all else from any.
 type Writer struct {
-	path    string
-	onFault func(error)
+	path string
 
-	mu      sync.Mutex // guards pending and dropped; held for no system call
-	pending []byte     // records since the last flush, each preceded by a comma and a line break
-	dropped int64
-
-	disk    sync.Mutex // guards what follows; taken before mu
-	dir     *os.Root
-	file    metricFile
-	end     int64  // where the closing bracket's line break is
-	empty   bool   // no record in the file: the next one has no comma
-	waiting []byte // records being written
-	page    []byte // one write
-	failing bool
-	closed  bool
-
-	stop, stopped chan struct{}
+	spool *spool.Spool // of records, each preceded by a comma and a line break; its Hold guards what follows
+	dir   *os.Root
+	file  metricFile
+	end   int64  // where the closing bracket's line break is
+	empty bool   // no record in the file: the next one has no comma
+	page  []byte // one write
 }
 
 // metricFile is an *os.File in programs.
@@ -88,7 +79,7 @@ func (r Repair) String() string {
 // Open opens or creates the file at path, in a folder that exists, and repairs it if need be. Only one Writer
 // may have a file open: the caller holds the run's lock.
 func Open(path string, options Options) (*Writer, Repair, error) {
-	w := &Writer{path: path, onFault: options.OnFault, stop: make(chan struct{}), stopped: make(chan struct{})}
+	w := &Writer{path: path}
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return nil, Repair{}, fmt.Errorf("open metrics: %w", err)
@@ -99,108 +90,38 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 		dir.Close()
 		return nil, repair, fmt.Errorf("open metrics %s: %w", path, err)
 	}
-	go w.flushRegularly()
+	w.spool = spool.Start(spool.Options{Every: flushEvery, MostBytes: maxPendingBytes, OnFault: options.OnFault, Write: w.write, Sync: w.sync, Close: w.closeFiles})
 	return w, repair, nil
 }
 
 // Append adds a record. It only copies it to memory; a background goroutine writes it out.
 func (w *Writer) Append(record *Record) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.pending) >= maxPendingBytes {
-		w.dropped++
-		return
-	}
-	w.pending = append(w.pending, ",\n"...)
-	w.pending = record.appendJSON(w.pending)
+	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
 
 // Dropped is the number of records lost because the disk took none for too long.
-func (w *Writer) Dropped() int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.dropped
-}
-
-func (w *Writer) flushRegularly() {
-	defer close(w.stopped)
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			w.Flush() // what fails is told to OnFault
-		case <-w.stop:
-			return
-		}
-	}
-}
+func (w *Writer) Dropped() int64 { return w.spool.Dropped() }
 
 // Flush hands all records to the system. After an error they are kept and the next Flush tries again.
-func (w *Writer) Flush() error { return w.tell(w.flush) }
+func (w *Writer) Flush() error { return w.spool.Flush() }
 
 // Sync is Flush, then waits until the disk has the records.
-func (w *Writer) Sync() error {
-	return w.tell(func() error {
-		if err := w.flush(); err != nil {
-			return err
-		}
-		if err := w.file.Sync(); err != nil {
-			return fmt.Errorf("sync metrics %s: %w", w.path, err)
-		}
-		return nil
-	})
-}
-
-// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
-func (w *Writer) tell(do func() error) error {
-	w.disk.Lock()
-	err := do()
-	changed := w.failing != (err != nil)
-	w.failing = err != nil
-	w.disk.Unlock()
-	if changed && w.onFault != nil {
-		w.onFault(err)
-	}
-	return err
-}
+func (w *Writer) Sync() error { return w.spool.Sync() }
 
 // Close writes out all records and closes the file. A second Close does nothing.
-func (w *Writer) Close() error {
-	w.disk.Lock()
-	if w.closed {
-		w.disk.Unlock()
-		return nil
-	}
-	w.closed = true
-	w.disk.Unlock()
-	close(w.stop)
-	<-w.stopped
-	err := w.Sync()
-	w.disk.Lock()
-	defer w.disk.Unlock()
-	return errors.Join(err, w.file.Close(), w.dir.Close())
-}
+func (w *Writer) Close() error { return w.spool.Close() }
 
-// flush writes what an earlier flush had to leave, then the pending records. The two buffers change places.
-func (w *Writer) flush() error {
-	err := w.writeWaiting()
-	if err == nil {
-		w.mu.Lock()
-		w.pending, w.waiting = w.waiting, w.pending
-		w.mu.Unlock()
-		err = w.writeWaiting()
-	}
-	if err != nil {
-		return fmt.Errorf("write metrics %s: %w", w.path, err)
+func (w *Writer) sync() error {
+	if err := w.file.Sync(); err != nil {
+		return fmt.Errorf("sync metrics %s: %w", w.path, err)
 	}
 	return nil
 }
 
-// writeWaiting writes the waiting records, page by page. After an error the array is closed behind the
-// records that were written, and the rest keeps waiting.
-func (w *Writer) writeWaiting() error {
-	rest := w.waiting
+func (w *Writer) closeFiles() error { return errors.Join(w.file.Close(), w.dir.Close()) }
+
+// write writes records, page by page. After an error the array is closed behind those that were written; the rest is left.
+func (w *Writer) write(rest []byte) (left []byte, err error) {
 	for len(rest) > 0 {
 		records := wholeRecords(rest, pageBytes-len(closing))
 		w.page = append(append(w.page[:0], records...), closing...)
@@ -209,16 +130,15 @@ func (w *Writer) writeWaiting() error {
 			text = text[1:] // the comma before the first record
 		}
 		if _, err := w.file.WriteAt(text, w.end); err != nil {
-			w.waiting = append(w.waiting[:0], rest...)
 			_, closeErr := w.file.WriteAt([]byte(closing), w.end)
-			return errors.Join(err, closeErr, w.file.Truncate(w.end+int64(len(closing))))
+			err = errors.Join(err, closeErr, w.file.Truncate(w.end+int64(len(closing))))
+			return rest, fmt.Errorf("write metrics %s: %w", w.path, err)
 		}
 		w.end += int64(len(text) - len(closing))
 		w.empty = false
 		rest = rest[len(records):]
 	}
-	w.waiting = w.waiting[:0]
-	return nil
+	return nil, nil
 }
 
 // wholeRecords is the longest part of b that ends with a record and has at most limit bytes, at least one record.

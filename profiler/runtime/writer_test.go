@@ -128,13 +128,16 @@ func (f *faultyFile) WriteAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
+// held does something while nothing is written.
+func held(w *Writer, do func()) {
+	_ = w.spool.Hold(func(func() error) error { do(); return nil })
+}
+
 func TestArrayIsValidAfterEveryWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), FileName(0))
 	w, _ := mustOpen(t, path)
 	checked := &faultyFile{File: w.file.(*os.File), t: t}
-	w.disk.Lock()
-	w.file = checked
-	w.disk.Unlock()
+	held(w, func() { w.file = checked })
 	next := int64(1)
 	for batch := range 40 {
 		for range batch {
@@ -158,9 +161,7 @@ func TestFullDiskKeepsTheArrayValidAndTheRecordsWaiting(t *testing.T) {
 		path := filepath.Join(t.TempDir(), FileName(0))
 		w, _ := mustOpen(t, path)
 		limited := &faultyFile{File: w.file.(*os.File), t: t, budget: budget}
-		w.disk.Lock()
-		w.file = limited
-		w.disk.Unlock()
+		held(w, func() { w.file = limited })
 		appendAll(w, upTo(20)...)
 		for range 2 {
 			if err := w.Flush(); !errors.Is(err, syscall.ENOSPC) {
@@ -196,14 +197,10 @@ func TestFaultIsReportedOnceAndItsEndToo(t *testing.T) {
 			t.Fatal(err)
 		}
 		limited := &faultyFile{File: w.file.(*os.File), t: t, budget: 10}
-		w.disk.Lock()
-		w.file = limited
-		w.disk.Unlock()
+		held(w, func() { w.file = limited })
 		appendAll(w, 1)
 		time.Sleep(5 * time.Second)
-		w.disk.Lock()
-		limited.budget = 0
-		w.disk.Unlock()
+		held(w, func() { limited.budget = 0 })
 		time.Sleep(5 * time.Second)
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
@@ -218,16 +215,14 @@ func TestFaultIsReportedOnceAndItsEndToo(t *testing.T) {
 
 func TestRecordsThatNoDiskTakesAreCounted(t *testing.T) {
 	w, _ := mustOpen(t, filepath.Join(t.TempDir(), FileName(0)))
-	w.mu.Lock()
-	w.pending = append(w.pending, bytes.Repeat([]byte(",\n{}"), maxPendingBytes/4)...)
-	w.mu.Unlock()
+	w.spool.Add(func(records []byte) []byte {
+		return append(records, bytes.Repeat([]byte(",\n{}"), maxPendingBytes/4)...)
+	})
 	appendAll(w, 1, 2, 3)
 	if got := w.Dropped(); got != 3 {
 		t.Errorf("got %d dropped, want 3", got)
 	}
-	w.mu.Lock()
-	w.pending = w.pending[:0]
-	w.mu.Unlock()
+	held(w, func() { w.spool.Change(func(records []byte) []byte { return records[:0] }) })
 }
 
 func TestRecordsReachTheFileWithoutAFlush(t *testing.T) {

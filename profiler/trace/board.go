@@ -13,8 +13,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/spool"
 )
 
 const (
@@ -36,26 +37,16 @@ type BoardOptions struct {
 // Board writes TensorBoard's event files of one run. Scalars, Text and Settings are for one goroutine, all else for any. Only one Board may
 // have a folder open: the caller holds the run's lock.
 type Board struct {
-	dir     string
-	onFault func(error)
+	dir   string
+	event []byte // one, before it is a record
 
-	mu      sync.Mutex // guards what follows; held for no system call
-	event   []byte     // one, before it is a record
-	pending []byte     // records since the last flush
-	dropped int64
-
-	disk    sync.Mutex // guards what follows; taken before mu
+	spool   *spool.Spool // its Hold guards what follows
 	file    boardFile
 	name    string
 	end     int64 // of the file
-	waiting []byte
 	cutting bool  // the files are to be cut off and the next one begun before anything is written
 	keep    int64 // the last step that stays then
 	serial  int
-	failing bool
-	closed  bool
-
-	stop, stopped chan struct{}
 }
 
 // boardFile is an *os.File in programs.
@@ -67,11 +58,12 @@ type boardFile interface {
 
 // OpenBoard begins a file in dir, which is made if need be, behind those of earlier processes of the run.
 func OpenBoard(dir string, o BoardOptions) (*Board, error) {
-	b := &Board{dir: dir, onFault: o.OnFault, stop: make(chan struct{}), stopped: make(chan struct{})}
+	b := &Board{dir: dir}
 	if err := b.open(o); err != nil {
 		return nil, fmt.Errorf("TensorBoard events in %s: %w", dir, err)
 	}
-	go b.flushRegularly()
+	b.spool = spool.Start(spool.Options{Every: boardFlushEvery, MostBytes: maxBoardPending, OnFault: o.OnFault, Write: b.write,
+		Sync: func() error { return b.file.Sync() }, Close: func() error { return b.file.Close() }})
 	return b, nil
 }
 
@@ -227,103 +219,49 @@ func (b *Board) Settings(step int64, at time.Time, group string, settings []Sett
 }
 
 func (b *Board) add(event func([]byte) []byte) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.pending) >= maxBoardPending {
-		b.dropped++
-		return
-	}
-	b.event = event(b.event[:0])
-	b.pending = appendRecord(b.pending, b.event)
+	b.spool.Add(func(records []byte) []byte {
+		b.event = event(b.event[:0])
+		return appendRecord(records, b.event)
+	})
 }
 
 // Dropped is the number of events lost because the disk took none for too long.
-func (b *Board) Dropped() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.dropped
-}
-
-func (b *Board) flushRegularly() {
-	defer close(b.stopped)
-	tick := time.NewTicker(boardFlushEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			b.Flush() // what fails is told to OnFault
-		case <-b.stop:
-			return
-		}
-	}
-}
+func (b *Board) Dropped() int64 { return b.spool.Dropped() }
 
 // Flush hands all events to the system. After an error they are kept and the next Flush tries again.
-func (b *Board) Flush() error { return b.tell(b.flush) }
-
-// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
-func (b *Board) tell(do func() error) error {
-	b.disk.Lock()
-	err := do()
-	changed := b.failing != (err != nil)
-	b.failing = err != nil
-	b.disk.Unlock()
-	if changed && b.onFault != nil {
-		b.onFault(err)
-	}
-	return err
-}
-
-// flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
-func (b *Board) flush() error {
-	if b.cutting {
-		if err := b.cut(); err != nil {
-			return err
-		}
-	}
-	err := b.writeWaiting()
-	if err == nil {
-		b.mu.Lock()
-		b.pending, b.waiting = b.waiting, b.pending
-		b.mu.Unlock()
-		err = b.writeWaiting()
-	}
-	return err
-}
-
-// writeWaiting writes the waiting records. After an error all of them are written again, in the same place.
-func (b *Board) writeWaiting() error {
-	if _, err := b.file.WriteAt(b.waiting, b.end); err != nil {
-		return fmt.Errorf("write TensorBoard events %s: %w", filepath.Join(b.dir, b.name), err)
-	}
-	b.end += int64(len(b.waiting))
-	b.waiting = b.waiting[:0]
-	return nil
-}
+func (b *Board) Flush() error { return b.spool.Flush() }
 
 // Sync is Flush, then waits until the disk has the events.
-func (b *Board) Sync() error {
-	return b.tell(func() error {
-		if err := b.flush(); err != nil {
-			return err
+func (b *Board) Sync() error { return b.spool.Sync() }
+
+// Close writes out all events and closes the file. A second Close does nothing.
+func (b *Board) Close() error { return b.spool.Close() }
+
+// write writes records. After an error all of them are written again, in the same place.
+func (b *Board) write(records []byte) (left []byte, err error) {
+	if b.cutting {
+		if err := b.cut(); err != nil {
+			return records, err
 		}
-		return b.file.Sync()
-	})
+	}
+	if _, err := b.file.WriteAt(records, b.end); err != nil {
+		return records, fmt.Errorf("write TensorBoard events %s: %w", filepath.Join(b.dir, b.name), err)
+	}
+	b.end += int64(len(records))
+	return nil, nil
 }
 
 // Restart drops events of steps above keep, which come again. After an error the files are as they were, or cut off; events are kept, nothing is
 // written behind a cut, and the next Flush tries again.
 func (b *Board) Restart(keep int64) error {
-	b.disk.Lock()
-	defer b.disk.Unlock()
-	b.mu.Lock()
-	b.waiting, b.pending = upToStep(b.waiting, keep), upToStep(b.pending, keep)
-	b.mu.Unlock()
-	if b.cutting {
-		keep = min(keep, b.keep)
-	}
-	b.cutting, b.keep = true, keep
-	return b.flush()
+	return b.spool.Hold(func(flush func() error) error {
+		b.spool.Change(func(records []byte) []byte { return upToStep(records, keep) })
+		if b.cutting {
+			keep = min(keep, b.keep)
+		}
+		b.cutting, b.keep = true, keep
+		return flush()
+	})
 }
 
 // upToStep is the records before the first of a step above keep.
@@ -350,21 +288,4 @@ func (b *Board) cut() error {
 	}
 	b.cutting = false
 	return old.Close()
-}
-
-// Close writes out all events and closes the file. A second Close does nothing.
-func (b *Board) Close() error {
-	b.disk.Lock()
-	if b.closed {
-		b.disk.Unlock()
-		return nil
-	}
-	b.closed = true
-	b.disk.Unlock()
-	close(b.stop)
-	<-b.stopped
-	err := b.Sync()
-	b.disk.Lock()
-	defer b.disk.Unlock()
-	return errors.Join(err, b.file.Close())
 }

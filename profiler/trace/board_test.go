@@ -339,10 +339,11 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	addSteps(b, 16, 20) // in memory alone
-	b.disk.Lock()
-	_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
-	next := filepath.Join(dir, fmt.Sprintf("%s%d.%s%d", eventFileMark, int64(far+2), strings.TrimSuffix(rest, "0"), b.serial))
-	b.disk.Unlock()
+	next := ""
+	held(b, func() {
+		_, rest, _ := strings.Cut(strings.TrimPrefix(b.name, eventFileMark), ".")
+		next = filepath.Join(dir, fmt.Sprintf("%s%d.%s%d", eventFileMark, int64(far+2), strings.TrimSuffix(rest, "0"), b.serial))
+	})
 	if err := os.Mkdir(next, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -353,9 +354,7 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if err := b.Flush(); err != nil {
 		t.Error(err)
 	}
-	b.disk.Lock()
-	b.file = &fullDisk{b.file, 1} // the old file's last write fails; the next one is another file
-	b.disk.Unlock()
+	held(b, func() { b.file = &fullDisk{b.file, 1} }) // the old file's last write fails; the next one is another file
 	addSteps(b, 26, 30)
 	if err := b.Flush(); err == nil {
 		t.Error("a full disk took events")
@@ -371,6 +370,11 @@ func TestARestartThatFailsIsTriedAgain(t *testing.T) {
 	if got := stepsOf(t, dir); !slices.Equal(got, upTo(40)) {
 		t.Errorf("got steps %v, want each up to 40 once", got)
 	}
+}
+
+// held does something while nothing is written.
+func held(b *Board, do func()) {
+	_ = b.spool.Hold(func(func() error) error { do(); return nil })
 }
 
 // fullDisk takes the first bytes of a write and refuses the rest, so many times.
@@ -391,9 +395,7 @@ func (f *fullDisk) WriteAt(p []byte, offset int64) (int, error) {
 func TestEventsWaitForAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	b := openBoard(t, dir, BoardOptions{})
-	b.disk.Lock()
-	b.file = &fullDisk{b.file, 3}
-	b.disk.Unlock()
+	held(b, func() { b.file = &fullDisk{b.file, 3} })
 	for i := range int64(5) {
 		addSteps(b, 10*i+1, 10*i+10)
 		if err := b.Flush(); (err != nil) != (i < 3) {
