@@ -73,7 +73,7 @@
 //     which the ranks together can do the batch ([Solve]).
 //   - Curves: Gaussian-process regression with a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes
 //     for Machine Learning, 2006, ch. 2), fed by a Kalman filter whose states are the shares that were measured; how much these wander
-//     together is learnt from whether its innovations agree with each other.
+//     together is learnt from whether its innovations agree with each other, and how much curves bend from all ranks (empirical Bayes).
 //   - Outliers within a window: Huber, Robust Estimation of a Location Parameter, 1964.
 //   - The formula of dynamic is this project's; performance is per sample and normalised, because in synchronous training
 //     the whole iteration takes equally long everywhere and would pull balanced ranks back to equal shares.

@@ -21,6 +21,7 @@ type estimate struct {
 	drift   float64     // innovations of late in standard deviations, summed with forgetting: many of one sign are no noise
 	current int         // index of the cell measured last, -1 before the first measurement
 	assumed bool        // cells are from an earlier run: their height is not this run's
+	belief  *belief     // how likely the curve bends how much
 	shifted float64     // by how much a window of late moved all cells, log; 0: none did
 	since   int         // windows since then
 }
@@ -37,7 +38,7 @@ const (
 	priorWeight  = 4.0    // steps that priorNoise counts as
 	memoryWeight = 120.0  // steps that noise is averaged over
 	windowNoise  = 0.002  // standard deviation of a window's mean that more steps do not reduce
-	stale        = 0.0003 // standard deviation by which a share that is not measured wanders besides, a window
+	stale        = 0.0001 // standard deviation by which a share that is not measured wanders besides, a window
 	firstWander  = 0.00005
 	leastWander  = 0.00003
 	mostWander   = 0.01
@@ -59,7 +60,7 @@ const (
 
 // newEstimate believes a curve of an earlier run, if there is one, in its shape from 1 sample to limit.
 func newEstimate(prior Curve, limit int) *estimate {
-	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, wander: firstWander, current: -1}
+	e := &estimate{noise: priorNoise * priorNoise, weight: priorWeight, wander: firstWander, current: -1, belief: &beforehand}
 	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
 		if !math.IsNaN(valid(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), priorError*priorError)

@@ -310,10 +310,11 @@ func TestFasterAtALargerShareIsAChangeOfSpeed(t *testing.T) {
 		e.measure(16, steps(0.178))
 	}
 	e.measure(20, steps(0.147))
-	if got := e.fit(20).curve(64, 0).At(20); math.Abs(got-0.147) > 0.01 {
+	curve, _ := e.fit(20).curves(64, 0)
+	if got := curve.At(20); math.Abs(got-0.147) > 0.01 {
 		t.Errorf("got %v s for the share that was just measured at 0.147 s", got)
 	}
-	if got := e.fit(20).curve(64, 0).At(16); got > 0.147 {
+	if got := curve.At(16); got > 0.147 {
 		t.Errorf("got %v s for fewer samples, want less than 0.147", got)
 	}
 }

@@ -21,6 +21,8 @@ type fitted struct {
 	weights []float64 // of the kernel at each cell
 	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
+	chances belief // of each bend, no logs
+	judged  bool   // whether there are cells enough to tell bends apart
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
@@ -33,7 +35,43 @@ const (
 
 // bends are the standard deviations of w at e times b0, with the log of how likely each is beforehand: what is measured must ask for a bend, or the noise of a few
 // cells would choose one, and what they know of each other were lost.
-var bends = []struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
+var bends = [...]struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
+
+// belief is the log of how likely each bend is, as all ranks have shown: kernels that work in tiles do so on every rank, and one rank's noise tells little.
+type belief [len(bends)]float64
+
+// beforehand is the belief of a cluster that was not measured.
+var beforehand = func() (b belief) {
+	b.learn(nil)
+	return b
+}()
+
+const believers = 32 // ranks that the bends' priors count as
+
+// learn takes what the ranks' fits say instead of what they said before.
+func (b *belief) learn(fits []*fitted) {
+	*b = belief{}
+	sum := 0.0
+	for i, bend := range bends {
+		b[i] = exp(bend.prior)
+		sum += b[i]
+	}
+	judged := 0.0
+	for _, f := range fits {
+		if f != nil && f.judged {
+			judged++
+		}
+	}
+	for i := range b {
+		b[i] *= believers / sum
+		for _, f := range fits {
+			if f != nil && f.judged {
+				b[i] += f.chances[i]
+			}
+		}
+		b[i] = math.Log(b[i] / (believers + judged))
+	}
+}
 
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
 
@@ -68,7 +106,7 @@ func brownian(a, b place) float64 {
 
 // fit is the curve around the share b0. The estimate must have a cell.
 func (e *estimate) fit(b0 float64) *fitted {
-	if f := likeliest(e.cells, e.cov, b0); f != nil {
+	if f := likeliest(e.cells, e.cov, e.belief, b0); f != nil {
 		return f
 	}
 	nearest := 0
@@ -77,11 +115,11 @@ func (e *estimate) fit(b0 float64) *fitted {
 			nearest = i
 		}
 	}
-	return likeliest(e.cells[nearest:nearest+1], [][]float64{{e.cov[nearest][nearest]}}, b0) // the cells contradict each other beyond what floats can hold
+	return likeliest(e.cells[nearest:nearest+1], [][]float64{{e.cov[nearest][nearest]}}, e.belief, b0) // the cells contradict each other beyond what floats can hold
 }
 
 // likeliest is the curve through cells that bends as they most likely want it; nil if floats hold none, which never happens to a single cell.
-func likeliest(cells []cell, cov [][]float64, b0 float64) (best *fitted) {
+func likeliest(cells []cell, cov [][]float64, before *belief, b0 float64) (best *fitted) {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
 	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
@@ -99,18 +137,38 @@ func likeliest(cells []cell, cov [][]float64, b0 float64) (best *fitted) {
 		straight[i*n+i] += 1e-9
 	}
 	highest := math.Inf(-1)
-	for _, bend := range bends {
+	var logs belief
+	for i, bend := range bends {
 		f := common
 		f.bend = bend.sigma
 		likelihood, ok := f.solve(residual, straight, bent)
-		if ok && likelihood+bend.prior > highest {
-			best, highest = &f, likelihood+bend.prior
+		if logs[i] = math.Inf(-1); ok {
+			logs[i] = likelihood + before[i]
+		}
+		if logs[i] > highest {
+			best, highest = &f, logs[i]
 		}
 		if n == 1 {
 			break
 		}
 	}
+	if best != nil && n > 2 {
+		best.judge(logs, highest)
+	}
 	return best
+}
+
+// judge keeps how likely each bend is, from the logs of their likelihoods, the highest of which is given.
+func (f *fitted) judge(logs belief, highest float64) {
+	sum := 0.0
+	for i, l := range logs {
+		f.chances[i] = exp(l - highest)
+		sum += f.chances[i]
+	}
+	for i := range f.chances {
+		f.chances[i] /= sum
+	}
+	f.judged = true
 }
 
 // solve factors the covariance of the cells, straight + bend^2 bent, and returns the log likelihood of what they say.
@@ -172,37 +230,46 @@ func dot(a, b []float64) (sum float64) {
 	return sum
 }
 
-// mean is the expected time of a share, s. Where the regression would have few samples take nearly nothing, or less, they take a tenth of what
-// they would in proportion.
+// mean is the expected time of a share, s.
 func (f *fitted) mean(samples float64) float64 {
-	at := f.place(samples)
-	z := at.mean
-	for i, w := range f.weights {
-		z += w * f.kernel(at, f.cells[i])
-	}
-	return f.scale * max(z, 0.1*at.x)
+	mean, _ := f.near(f.place(samples))
+	return mean
 }
 
 // sigma is the standard deviation of mean, s.
 func (f *fitted) sigma(samples float64) float64 {
 	at := f.place(samples)
-	k := make([]float64, len(f.cells))
+	_, k := f.near(at)
+	return f.spread(at, k)
+}
+
+// near is the mean at a place and its covariances with the cells. Where the regression would have few samples take nearly nothing, or less, they take
+// a tenth of what they would in proportion.
+func (f *fitted) near(at place) (mean float64, k []float64) {
+	mean, k = at.mean, make([]float64, len(f.cells))
 	for i, c := range f.cells {
 		k[i] = f.kernel(at, c)
+		mean += f.weights[i] * k[i]
 	}
+	return f.scale * max(mean, 0.1*at.x), k
+}
+
+// spread is the standard deviation at a place with these covariances, s.
+func (f *fitted) spread(at place, k []float64) float64 {
 	half := forward(f.inverse, k)
 	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
 // log is the logarithm of mean, and its variance.
 func (f *fitted) log(samples float64) (value, variance float64) {
-	mean := f.mean(samples)
-	return math.Log(mean), square(f.sigma(samples) / mean)
+	at := f.place(samples)
+	mean, k := f.near(at)
+	return math.Log(mean), square(f.spread(at, k) / mean)
 }
 
-// curve is the mean plus so many standard deviations, as a rising curve from 1 to limit samples, or to b0 where that is more. Its knots are the cells,
-// b0, the ends and points between.
-func (f *fitted) curve(limit int, sigmas float64) Curve {
+// curves are the mean, and the mean plus so many standard deviations, as rising curves from 1 to limit samples, or to b0 where that is more. Their knots are
+// the cells, b0, the ends and points between. With 0 standard deviations they are one.
+func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	const widest = 1.25 // ratio of neighbouring knots
 	most := max(float64(limit), f.b0, 1)
 	knots := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
@@ -211,8 +278,11 @@ func (f *fitted) curve(limit int, sigmas float64) Curve {
 	}
 	slices.Sort(knots)
 	knots = slices.Compact(knots)
-	c := make(Curve, 0, 3*len(knots))
-	last, high := 0.0, 0.0
+	mean = make(Curve, 0, 3*len(knots))
+	if sigmas != 0 {
+		off = make(Curve, 0, 3*len(knots))
+	}
+	last, high, offHigh := 0.0, 0.0, 0.0
 	for _, samples := range knots {
 		if samples < 1 || samples > most {
 			continue
@@ -226,14 +296,19 @@ func (f *fitted) curve(limit int, sigmas float64) Curve {
 			if i < pieces {
 				at = last * exp(i/pieces*math.Log(samples/last))
 			}
-			seconds := f.mean(at)
-			if sigmas != 0 {
-				seconds += sigmas * f.sigma(at)
-			}
+			place := f.place(at)
+			seconds, k := f.near(place)
 			high = max(high, seconds)
-			c = append(c, Point{at, high})
+			mean = append(mean, Point{at, high})
+			if sigmas != 0 {
+				offHigh = max(offHigh, seconds+sigmas*f.spread(place, k))
+				off = append(off, Point{at, offHigh})
+			}
 		}
 		last = samples
 	}
-	return c
+	if sigmas == 0 {
+		off = mean
+	}
+	return mean, off
 }

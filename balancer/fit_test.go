@@ -10,7 +10,7 @@ import (
 
 // estimated makes an estimate from exact times, each believed with a standard deviation sigma (a fraction).
 func estimated(sigma float64, times map[float64]float64) *estimate {
-	e := &estimate{current: 0}
+	e := &estimate{current: 0, belief: &beforehand}
 	for samples, seconds := range times {
 		e.add(samples, math.Log(seconds), sigma*sigma)
 	}
@@ -43,7 +43,7 @@ func TestFitReproducesAStep(t *testing.T) {
 			t.Errorf("%v samples: got %.5f s, want %.5f", samples, got, step(samples))
 		}
 	}
-	c := f.curve(96, 0)
+	c, _ := f.curves(96, 0)
 	if flat := c.At(63) / c.At(50); flat > 1.02 {
 		t.Errorf("between 50 and 63 samples the time grows by a factor of %.3f, want it flat", flat)
 	}
@@ -94,7 +94,7 @@ func TestFitOutlivesContradictions(t *testing.T) {
 			f := estimated(1e-6, times).fit(b0)
 			if f == nil {
 				t.Errorf("%v: no fit around %v", times, b0)
-			} else if c := f.curve(10, 0); c.Check() != nil || !c.Rises() {
+			} else if c, _ := f.curves(10, 0); c.Check() != nil || !c.Rises() {
 				t.Errorf("%v around %v: got curve %v", times, b0, c)
 			}
 		}
@@ -111,7 +111,7 @@ func TestCurvesOfFitsAreConsistent(t *testing.T) {
 		}
 		limit := rapid.IntRange(1, 400).Draw(t, "limit")
 		b0 := float64(rapid.IntRange(1, 256).Draw(t, "b0"))
-		c := e.fit(b0).curve(limit, 0)
+		c, _ := e.fit(b0).curves(limit, 0)
 		if err := c.Check(); err != nil || !c.Rises() || c[0].Samples != 1 || c[len(c)-1].Samples < float64(limit) {
 			t.Fatalf("limit %d: got curve %v (%v)", limit, c, err)
 		}
@@ -175,4 +175,43 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 			}
 		}
 	})
+}
+
+// What 100 ranks show counts more than what is believed beforehand, and a rank whose cells leave it open is fitted as the others are.
+func TestBendsAreLearntFromAllRanks(t *testing.T) {
+	staircase := func(b float64) float64 { return 0.01 + 0.001*8*math.Ceil(b/8) }
+	line := func(b float64) float64 { return 0.01 + 0.001*b }
+	for name, test := range map[string]struct {
+		seconds func(b float64) float64
+		bent    bool
+	}{"tiles": {staircase, true}, "lines": {line, false}} {
+		var fits []*fitted
+		for range 100 {
+			e := newEstimate(nil, 256)
+			for i, b := range []float64{40, 41, 48, 49, 56, 57, 64, 65} {
+				e.update(b, math.Log(test.seconds(b)*(1+0.002*float64(i%3-1))), 1e-5)
+			}
+			fits = append(fits, e.fit(56))
+		}
+		b := beforehand
+		b.learn(fits)
+		likeliest, sum := 0, 0.0
+		for i := range b {
+			sum += exp(b[i])
+			if b[i] > b[likeliest] {
+				likeliest = i
+			}
+		}
+		if math.Abs(sum-1) > 1e-9 || (bends[likeliest].sigma >= 0.1) != test.bent {
+			t.Errorf("%s: got %v, which adds up to %v: most likely a bend of %v", name, b, sum, bends[likeliest].sigma)
+		}
+		few := newEstimate(nil, 256)
+		for _, b := range []float64{40, 48, 49} {
+			few.update(b, math.Log(staircase(b)), 1e-3)
+		}
+		alone := few.fit(56)
+		if few.belief = &b; alone.bend >= 0.1 || (few.fit(56).bend >= 0.1) != test.bent {
+			t.Errorf("%s: a rank of three shares: got a bend of %v alone, %v among the others", name, alone.bend, few.fit(56).bend)
+		}
+	}
 }

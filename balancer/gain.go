@@ -15,8 +15,8 @@ type gain struct {
 
 // gain compares shares with those in use, by the objective.
 func (h *hybrid) gain(now, next []int) gain {
-	before, slowest := Slowest(h.curves, now)
-	after, _ := Slowest(h.curves, next)
+	before, slowest := Slowest(h.sure, now)
+	after, _ := Slowest(h.sure, next)
 	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.fits[slowest].sigma(float64(now[slowest])) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
 	if h.opts.Objective == Time || h.tooSlow(before, g.doubt) {
@@ -38,11 +38,11 @@ func (h *hybrid) gain(now, next []int) gain {
 
 // tooSlow reports whether a step takes longer than the slowdown allows, noise aside.
 func (h *hybrid) tooSlow(seconds, doubt float64) bool {
-	fastest, err := Solve(h.opts.Batch, h.curves)
+	fastest, err := Solve(h.opts.Batch, h.sure)
 	if err != nil {
 		return false
 	}
-	shortest, _ := Slowest(h.curves, fastest)
+	shortest, _ := Slowest(h.sure, fastest)
 	return seconds > shortest*(1+h.opts.Slowdown)*(1+leastGain+doubt)
 }
 

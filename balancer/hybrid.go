@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -16,9 +17,11 @@ type hybrid struct {
 	ranks  []*estimate
 
 	together together
+	belief   belief // of all ranks' curves
 
 	fits    []*fitted // as of the last decision, nil of a rank without measurements
 	curves  []Curve   // as of the last decision; of a rank without measurements one that takes no time
+	sure    []Curve   // likewise, of ranks as much slower as caution has it: shares are chosen on these
 	benched []int     // decisions since a rank has no samples, 0 for one that has
 	recall  []int     // decisions after which a benched rank is tried again
 
@@ -35,6 +38,7 @@ type hybrid struct {
 const (
 	leastGain   = 0.0015 // below this no change is worth the reader's attention
 	gainSigmas  = 0.8    // of the slowest rank's curve: what could be noise
+	caution     = 0.27   // times sqrt(2 ln ranks), the standard deviations by which about the slowest of them is slower than its curve says
 	payBack     = 10     // intervals in which a change must earn what it costs
 	mostCost    = 0.1    // no price of a change is in the way of a greater gain
 	fading      = 0.98   // of the price of a change, a decision
@@ -44,15 +48,15 @@ const (
 )
 
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks),
-		benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), belief: beforehand, fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks),
+		sure: make([]Curve, o.Ranks), benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
 	}
 	curves, known := slices.Repeat([]Curve{timeless}, o.Ranks), o.Curves != nil
 	for r, n := range h.start {
-		h.fed, h.curves[r] = append(h.fed, n > 0), timeless
+		h.fed, h.curves[r], h.sure[r] = append(h.fed, n > 0), timeless, timeless
 		var prior Curve
 		if o.Curves != nil && n > 0 {
 			prior = o.Curves[r]
@@ -60,6 +64,7 @@ func newHybrid(o Options) (Policy, error) {
 			known = known && len(prior) > 0
 		}
 		h.ranks[r] = newEstimate(prior, h.most[r])
+		h.ranks[r].belief = &h.belief
 	}
 	if known {
 		h.start, err = Solve(o.Batch, curves)
@@ -168,6 +173,10 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 
 // fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
 func (h *hybrid) fit(d *Decision) (missing int) {
+	sigmas := 0.0
+	if h.decisions >= settledAfter {
+		sigmas = caution * math.Sqrt(2*math.Log(float64(len(h.ranks))))
+	}
 	for r, e := range h.ranks {
 		if e.current < 0 && d.Shares[r] > 0 || len(e.cells) == 0 && h.fed[r] {
 			return r
@@ -180,11 +189,12 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 			b0 = e.cells[max(e.current, 0)].samples
 		}
 		h.fits[r] = e.fit(b0)
-		h.curves[r] = h.fits[r].curve(h.most[r], 0)
+		h.curves[r], h.sure[r] = h.fits[r].curves(h.most[r], sigmas)
 		if d.Shares[r] > 0 {
 			d.Ranks[r].Fitted, d.Ranks[r].Error = h.curves[r].At(b0), h.fits[r].sigma(b0)
 		}
 	}
+	h.belief.learn(h.fits)
 	return -1
 }
 
@@ -206,7 +216,7 @@ func (h *hybrid) best() ([]int, error) {
 	if capacity < h.opts.Total+h.opts.Ranks*max(h.opts.Unit, 1) {
 		batch.Limits = h.opts.Limits
 	}
-	return h.minimize(batch, h.curves)
+	return h.minimize(batch, h.sure)
 }
 
 func (h *hybrid) minimize(batch Batch, curves []Curve) (best []int, err error) {
@@ -231,6 +241,7 @@ func (h *hybrid) account(d *Decision, best []int) {
 	}
 	now, _ := Slowest(h.curves, d.Shares)
 	then, _ := Slowest(h.curves, best)
+	then = min(then, now) // they were chosen with caution
 	whole := h.divisible(best)
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication

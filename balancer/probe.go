@@ -1,12 +1,16 @@
 package balancer
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
-	firstPatience = 2 // decisions without a change before a probe; doubled with each
+	firstPatience = 2   // decisions without a change before a probe
+	patienceGrows = 1.3 // times with each probe
 	mostPatience  = 1024
-	settledAfter  = 30    // decisions after which ranks are hoped to be faster: earlier the shares are on their way
-	hope          = 1.0   // standard deviations of its curve by which a rank may be faster
+	settledAfter  = 30    // decisions after which ranks are hoped to be faster, and feared to be slower: earlier the shares are on their way
+	hope          = 2.0   // standard deviations of its curve by which a rank may be faster
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a probe may take longer while it lasts
 )
@@ -19,7 +23,7 @@ func (h *hybrid) probe(now []int, cost float64) []int {
 	hoped := slices.Clone(h.curves)
 	for r, f := range h.fits {
 		if f != nil && h.decisions >= settledAfter {
-			hoped[r] = f.curve(h.most[r], -hope)
+			_, hoped[r] = f.curves(h.most[r], -hope)
 		}
 	}
 	batch := h.opts.Batch
@@ -38,7 +42,7 @@ func (h *hybrid) probe(now []int, cost float64) []int {
 	if 1-possible/current < max(probeGain, cost) {
 		return nil
 	}
-	h.patience = min(2*h.patience, mostPatience)
+	h.patience = min(int(math.Ceil(patienceGrows*float64(h.patience))), mostPatience)
 	expected, _ := Slowest(h.curves, now)
 	for part := 1.0; part > 0.05; part /= 2 {
 		next := h.towards(now, best, part)
