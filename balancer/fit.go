@@ -21,8 +21,8 @@ type fitted struct {
 	weights []float64 // of the kernel at each cell
 	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
-	chances belief // of each bend, no logs
-	judged  bool   // whether there are cells enough to tell bends apart
+	chances [len(bends)]float64 // of each bend
+	judged  bool                // whether there are cells enough to tell bends apart
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
