@@ -21,8 +21,7 @@ type fitted struct {
 	weights []float64 // of the kernel at each cell
 	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
-	chances [len(bends)]float64 // of each bend
-	judged  bool                // whether there are cells enough to tell bends apart
+	chances belief // of each bend, but for what they have in common
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
@@ -50,26 +49,31 @@ const believers = 32 // ranks that the bends' priors count as
 
 // learn takes what the ranks' fits say instead of what they said before.
 func (b *belief) learn(fits []*fitted) {
-	*b = belief{}
-	sum := 0.0
+	var prior, ranks belief
 	for i, bend := range bends {
-		b[i] = exp(bend.prior)
-		sum += b[i]
+		prior[i] = bend.prior
 	}
-	judged := 0.0
+	ranks.count(&prior, believers)
+	sum := float64(believers)
 	for _, f := range fits {
-		if f != nil && f.judged {
-			judged++
+		if f != nil && len(f.cells) > 2 { // fewer tell no bends apart
+			ranks.count(&f.chances, 1)
+			sum++
 		}
 	}
-	for i := range b {
-		b[i] *= believers / sum
-		for _, f := range fits {
-			if f != nil && f.judged {
-				b[i] += f.chances[i]
-			}
-		}
-		b[i] = math.Log(b[i] / (believers + judged))
+	for i, n := range ranks {
+		b[i] = math.Log(n / sum)
+	}
+}
+
+// count adds ranks, in parts to each bend, by the logs of how likely the bends are for them.
+func (b *belief) count(logs *belief, ranks float64) {
+	highest, sum := slices.Max(logs[:]), 0.0
+	for _, l := range logs {
+		sum += exp(l - highest)
+	}
+	for i, l := range logs {
+		b[i] += exp(l-highest) / sum * ranks
 	}
 }
 
@@ -152,23 +156,10 @@ func likeliest(cells []cell, cov [][]float64, before *belief, b0 float64) (best 
 			break
 		}
 	}
-	if best != nil && n > 2 {
-		best.judge(logs, highest)
+	if best != nil {
+		best.chances = logs
 	}
 	return best
-}
-
-// judge keeps how likely each bend is, from the logs of their likelihoods, the highest of which is given.
-func (f *fitted) judge(logs belief, highest float64) {
-	sum := 0.0
-	for i, l := range logs {
-		f.chances[i] = exp(l - highest)
-		sum += f.chances[i]
-	}
-	for i := range f.chances {
-		f.chances[i] /= sum
-	}
-	f.judged = true
 }
 
 // solve factors the covariance of the cells, straight + bend^2 bent, and returns the log likelihood of what they say.
@@ -192,19 +183,18 @@ func (f *fitted) solve(residual, straight, bent []float64) (float64, bool) {
 		}
 	}
 	f.inverse = l
-	half := forward(l, residual)
+	half := forward(l, slices.Clone(residual))
 	f.weights = backward(l, half)
 	return -dot(half, half)/2 - math.Log(determinant), true
 }
 
-// forward solves L y = b.
+// forward solves L y = b, in the place of b.
 func forward(l, b []float64) []float64 {
 	n := len(b)
-	y := make([]float64, n)
-	for i := range y {
-		y[i] = (b[i] - dot(y[:i], l[i*n:])) / l[i*n+i]
+	for i := range b {
+		b[i] = (b[i] - dot(b[:i], l[i*n:])) / l[i*n+i]
 	}
-	return y
+	return b
 }
 
 // backward solves Lᵀ x = y.
@@ -232,39 +222,38 @@ func dot(a, b []float64) (sum float64) {
 
 // mean is the expected time of a share, s.
 func (f *fitted) mean(samples float64) float64 {
-	mean, _ := f.near(f.place(samples))
-	return mean
+	return f.near(f.place(samples), make([]float64, len(f.cells)))
 }
 
 // sigma is the standard deviation of mean, s.
 func (f *fitted) sigma(samples float64) float64 {
-	at := f.place(samples)
-	_, k := f.near(at)
+	at, k := f.place(samples), make([]float64, len(f.cells))
+	f.near(at, k)
 	return f.spread(at, k)
-}
-
-// near is the mean at a place and its covariances with the cells. Where the regression would have few samples take nearly nothing, or less, they take
-// a tenth of what they would in proportion.
-func (f *fitted) near(at place) (mean float64, k []float64) {
-	mean, k = at.mean, make([]float64, len(f.cells))
-	for i, c := range f.cells {
-		k[i] = f.kernel(at, c)
-		mean += f.weights[i] * k[i]
-	}
-	return f.scale * max(mean, 0.1*at.x), k
-}
-
-// spread is the standard deviation at a place with these covariances, s.
-func (f *fitted) spread(at place, k []float64) float64 {
-	half := forward(f.inverse, k)
-	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
 // log is the logarithm of mean, and its variance.
 func (f *fitted) log(samples float64) (value, variance float64) {
-	at := f.place(samples)
-	mean, k := f.near(at)
+	at, k := f.place(samples), make([]float64, len(f.cells))
+	mean := f.near(at, k)
 	return math.Log(mean), square(f.spread(at, k) / mean)
+}
+
+// near is the mean at a place, and its covariances with the cells, in k. Where the regression would have few samples take nearly nothing, or less, they take
+// a tenth of what they would in proportion.
+func (f *fitted) near(at place, k []float64) float64 {
+	mean := at.mean
+	for i, c := range f.cells {
+		k[i] = f.kernel(at, c)
+		mean += f.weights[i] * k[i]
+	}
+	return f.scale * max(mean, 0.1*at.x)
+}
+
+// spread is the standard deviation at a place with these covariances, which are lost.
+func (f *fitted) spread(at place, k []float64) float64 {
+	half := forward(f.inverse, k)
+	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
 // curves are the mean, and the mean plus so many standard deviations, as rising curves from 1 to limit samples, or to b0 where that is more. Their knots are
@@ -282,6 +271,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	if sigmas != 0 {
 		off = make(Curve, 0, 3*len(knots))
 	}
+	k := make([]float64, len(f.cells))
 	last, high, offHigh := 0.0, 0.0, 0.0
 	for _, samples := range knots {
 		if samples < 1 || samples > most {
@@ -297,7 +287,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 				at = last * exp(i/pieces*math.Log(samples/last))
 			}
 			place := f.place(at)
-			seconds, k := f.near(place)
+			seconds := f.near(place, k)
 			high = max(high, seconds)
 			mean = append(mean, Point{at, high})
 			if sigmas != 0 {

@@ -245,7 +245,7 @@ func (h *hybrid) account(d *Decision, best []int) {
 	whole := h.divisible(best)
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication
-	e.Lost.Imbalance = max(now-then, 0)
+	e.Lost.Imbalance = now - then
 	e.Lost.Granularity = max(then-whole, 0)
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }
