@@ -40,7 +40,7 @@ const (
 	windowNoise  = 0.002  // standard deviation of a window's mean that more steps do not reduce
 	stale        = 0.0001 // standard deviation by which a share that is not measured wanders besides, a window
 	firstWander  = 0.00005
-	leastWander  = 0.00003
+	leastWander  = 0.00001
 	mostWander   = 0.01
 	wanderRate   = 0.1  // by how much a window changes wander, log, for each unit that its innovation agrees with those before it,
 	wanderBias   = 0.3  // less this: what agrees by chance alone must not add up

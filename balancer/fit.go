@@ -13,7 +13,7 @@ import (
 // alpha and beta are normal around a mostly proportional line m, w is Brownian motion that starts at b0: Gaussian-process regression with
 // a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 2). So the curve is a
 // line where the data are noisy or lie on one, and bends at the cells where they say so: a kernel boundary, a cache, an accumulation
-// step. How much it may bend is chosen by the likelihood of the data.
+// step. How much it may bend is what the likelihood of the data has on average.
 type fitted struct {
 	b0, b1  float64 // samples
 	scale   float64 // t(b1), s
@@ -53,12 +53,17 @@ func (b *belief) learn(fits []*fitted) {
 	for i, bend := range bends {
 		prior[i] = bend.prior
 	}
-	ranks.count(&prior, believers)
 	sum := float64(believers)
+	for i, part := range prior.parts() {
+		ranks[i] = believers * part
+	}
 	for _, f := range fits {
-		if f != nil && len(f.cells) > 2 { // fewer tell no bends apart
-			ranks.count(&f.chances, 1)
-			sum++
+		if f == nil || len(f.cells) < 3 { // fewer tell no bends apart
+			continue
+		}
+		sum++
+		for i, part := range f.chances.parts() {
+			ranks[i] += part
 		}
 	}
 	for i, n := range ranks {
@@ -66,15 +71,25 @@ func (b *belief) learn(fits []*fitted) {
 	}
 }
 
-// count adds ranks, in parts to each bend, by the logs of how likely the bends are for them.
-func (b *belief) count(logs *belief, ranks float64) {
-	highest, sum := slices.Max(logs[:]), 0.0
-	for _, l := range logs {
-		sum += exp(l - highest)
+// parts is how likely each bend is, of 1 together, where the logs have something in common.
+func (b *belief) parts() (parts [len(bends)]float64) {
+	highest, sum := slices.Max(b[:]), 0.0
+	for i, l := range b {
+		parts[i] = exp(l - highest)
+		sum += parts[i]
 	}
-	for i, l := range logs {
-		b[i] += exp(l-highest) / sum * ranks
+	for i := range parts {
+		parts[i] /= sum
 	}
+	return parts
+}
+
+// mean is the expected bend.
+func (b *belief) mean() (bend float64) {
+	for i, part := range b.parts() {
+		bend += part * bends[i].sigma
+	}
+	return bend
 }
 
 func priorMean(x float64) float64 { return priorFixed + priorSlope*x }
@@ -110,7 +125,7 @@ func brownian(a, b place) float64 {
 
 // fit is the curve around the share b0. The estimate must have a cell.
 func (e *estimate) fit(b0 float64) *fitted {
-	if f := likeliest(e.cells, e.cov, e.belief, b0); f != nil {
+	if f := through(e.cells, e.cov, e.belief, b0); f != nil {
 		return f
 	}
 	nearest := 0
@@ -119,47 +134,40 @@ func (e *estimate) fit(b0 float64) *fitted {
 			nearest = i
 		}
 	}
-	return likeliest(e.cells[nearest:nearest+1], [][]float64{{e.cov[nearest][nearest]}}, e.belief, b0) // the cells contradict each other beyond what floats can hold
+	return through(e.cells[nearest:nearest+1], [][]float64{{e.cov[nearest][nearest]}}, e.belief, b0) // the cells contradict each other beyond what floats can hold
 }
 
-// likeliest is the curve through cells that bends as they most likely want it; nil if floats hold none, which never happens to a single cell.
-func likeliest(cells []cell, cov [][]float64, before *belief, b0 float64) (best *fitted) {
+// through is the curve through cells that bends as much as is to be expected after what they say; nil if floats hold none, which never happens to a single cell.
+// The likeliest bend would jump from one decision to the next, and be sure of lines where a few cells happen to lie on one.
+func through(cells []cell, cov [][]float64, before *belief, b0 float64) *fitted {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
-	common := fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
+	f := &fitted{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n)}
 	flat := make([]float64, 2*n*n+2*n)
 	straight, bent, residual, times := flat[:n*n], flat[n*n:2*n*n], flat[2*n*n:2*n*n+n], flat[2*n*n+n:]
 	for i, c := range cells {
-		at := common.place(c.samples)
-		common.cells[i] = at
-		times[i] = exp(c.log) / common.scale
+		at := f.place(c.samples)
+		f.cells[i] = at
+		times[i] = exp(c.log) / f.scale
 		residual[i] = times[i] - at.mean
-		for j, to := range common.cells[:i+1] {
+		for j, to := range f.cells[:i+1] {
 			straight[i*n+j] = linear(at, to) + times[i]*times[j]*cov[i][j]
 			bent[i*n+j] = brownian(at, to)
 		}
 		straight[i*n+i] += 1e-9
 	}
-	highest := math.Inf(-1)
-	var logs belief
 	for i, bend := range bends {
-		f := common
 		f.bend = bend.sigma
 		likelihood, ok := f.solve(residual, straight, bent)
-		if logs[i] = math.Inf(-1); ok {
-			logs[i] = likelihood + before[i]
-		}
-		if logs[i] > highest {
-			best, highest = &f, logs[i]
-		}
-		if n == 1 {
-			break
+		if f.chances[i] = math.Inf(-1); ok {
+			f.chances[i] = likelihood + before[i]
 		}
 	}
-	if best != nil {
-		best.chances = logs
+	f.bend = f.chances.mean()
+	if _, ok := f.solve(residual, straight, bent); !ok {
+		return nil
 	}
-	return best
+	return f
 }
 
 // solve factors the covariance of the cells, straight + bend^2 bent, and returns the log likelihood of what they say.

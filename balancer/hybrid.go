@@ -28,6 +28,7 @@ type hybrid struct {
 	calm      int // decisions since the last change
 	decisions int
 	patience  int // decisions without a change before a probe
+	probing   int // decisions until the probe is over, 0: none is made
 
 	steady float64 // s of a step between changes, 0 before the first window
 	change float64 // s that a change of shares cost of late
@@ -152,6 +153,16 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 		return best, "a rank without samples is tried again"
 	}
 	g := h.gain(d.Shares, best)
+	if h.probing > 1 {
+		h.probing--
+		if next := h.probe(best, g.cost); next != nil {
+			if slices.Equal(next, d.Shares) {
+				next = nil
+			}
+			return next, "a probe goes on: its windows vary much"
+		}
+	}
+	h.probing = 0
 	switch {
 	case slices.Equal(best, d.Shares):
 		g.fraction, g.reason = 0, "shares are the best ones"
@@ -165,6 +176,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	}
 	if h.opts.Objective == Time && h.calm >= h.patience {
 		if next := h.probe(d.Shares, g.cost); next != nil {
+			h.calm, h.probing, h.patience = 0, h.probeLasts(), min(int(math.Ceil(patienceGrows*float64(h.patience))), mostPatience)
 			return next, "a probe: what ranks could do with other shares is badly known"
 		}
 	}
