@@ -70,7 +70,7 @@ func TestSicknessIsSeenUnderAPolicyThatFollowsIt(t *testing.T) {
 					t.Errorf("factor %v: window %d: got %+v", factor, window, v)
 				case v.Rank == 1 && !sick && window > begins && window < ends:
 					t.Errorf("factor %v: window %d: got %+v of a sick rank: measured %v, expected %v", factor, window, v, observations[1].Seconds, observations[1].Expected)
-				case v.Rank == 1 && sick && window < ends && math.Abs(v.Ratio/factor-1) > 0.25: // at shares where it was never healthy a curve is known to a fifth
+				case v.Rank == 1 && sick && window < ends && math.Abs(v.Ratio/factor-1) > 0.15:
 					t.Errorf("factor %v: window %d: got a ratio of %v", factor, window, v.Ratio)
 				}
 			}
