@@ -23,7 +23,7 @@
 // hybrid does what the others approximate. It keeps a [Curve] of every rank, time against share, and [Solve] finds the
 // shares whose slowest rank is done first. What it does not know it finds out: a share that was measured once says
 // little of others, so shares move by at most a factor at a time, and a probe may try what could be better, for as
-// many intervals as noise asks. A change must gain more than what may be noise and than what changes have cost. It can also spend less energy or money
+// many intervals as noise asks. Other changes must gain more than what may be noise, and than what changes have cost. It can also spend less energy or money
 // ([Cheapest]) and leave out ranks that every step is shorter without.
 //
 // # The loop

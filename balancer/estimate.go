@@ -55,6 +55,7 @@ const (
 	driftForget  = 0.8
 	jitterRate   = 0.05  // at which a window's excess over its steps' noise is learnt
 	mostSurprise = 3     // standard deviations that one window counts as
+	unknownShape = 0.75  // of the distance of a share from those that were measured, log: what it may take else than its curve says, before it counts as what ranks do alike
 	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
 )
 
@@ -75,7 +76,8 @@ type reading struct {
 	samples  float64 // 0: the rank was not measured
 	log      float64 // of seconds
 	variance float64
-	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance.
+	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance: large where the share is new,
+	// because two ranks that both come to the next tile look like a host that has become slower.
 	surprise, doubt float64
 }
 
@@ -104,7 +106,7 @@ func (e *estimate) read(samples int, seconds []float64, before *fitted) reading 
 		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance
 	} else if before != nil {
 		expected, doubt := before.log(m.samples)
-		m.surprise, m.doubt = value-expected, doubt+m.variance
+		m.surprise, m.doubt = value-expected, doubt+m.variance+square(unknownShape*e.away(m.samples))
 	}
 	return m
 }
@@ -112,6 +114,15 @@ func (e *estimate) read(samples int, seconds []float64, before *fitted) reading 
 // cell is the index of a share's cell, -1 if it has none.
 func (e *estimate) cell(samples float64) int {
 	return slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
+}
+
+// away is how far a share is from those that were measured, log.
+func (e *estimate) away(samples float64) float64 {
+	nearest := math.Inf(1)
+	for _, c := range e.cells {
+		nearest = min(nearest, math.Abs(math.Log(samples/c.samples)))
+	}
+	return nearest
 }
 
 // newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.

@@ -21,7 +21,7 @@ type fitted struct {
 	weights []float64 // of the kernel at each cell
 	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
-	chances belief // of each bend, but for what they have in common
+	chances belief // logs of how likely each bend is, up to a constant
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
@@ -49,7 +49,8 @@ const believers = 32 // ranks that the bends' priors count as
 
 // learn takes what the ranks' fits say instead of what they said before.
 func (b *belief) learn(fits []*fitted) {
-	var prior, ranks belief
+	var prior belief
+	var ranks [len(bends)]float64 // for which each bend speaks
 	for i, bend := range bends {
 		prior[i] = bend.prior
 	}
@@ -71,7 +72,7 @@ func (b *belief) learn(fits []*fitted) {
 	}
 }
 
-// parts is how likely each bend is, of 1 together, where the logs have something in common.
+// parts is how likely each bend is, 1 together, whatever constant the logs have in common.
 func (b *belief) parts() (parts [len(bends)]float64) {
 	highest, sum := slices.Max(b[:]), 0.0
 	for i, l := range b {

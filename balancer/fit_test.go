@@ -210,6 +210,9 @@ func TestBendsAreLearntFromAllRanks(t *testing.T) {
 			few.update(b, math.Log(staircase(b)), 1e-3)
 		}
 		alone := few.fit(56)
+		if mean := alone.chances.mean(); alone.bend != mean || mean <= bends[0].sigma || mean >= bends[len(bends)-1].sigma {
+			t.Errorf("%s: got a bend of %v, want the expected one, %v", name, alone.bend, mean)
+		}
 		if few.belief = &b; alone.bend >= 0.1 || (few.fit(56).bend >= 0.1) != test.bent {
 			t.Errorf("%s: a rank of three shares: got a bend of %v alone, %v among the others", name, alone.bend, few.fit(56).bend)
 		}

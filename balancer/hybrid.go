@@ -25,7 +25,7 @@ type hybrid struct {
 	benched []int     // decisions since a rank has no samples, 0 for one that has
 	recall  []int     // decisions after which a benched rank is tried again
 
-	calm      int // decisions since the last change
+	calm      int // decisions since the last change that was to gain, or since the last probe began
 	decisions int
 	patience  int // decisions without a change before a probe
 	probing   int // decisions until the probe is over, 0: none is made
@@ -39,7 +39,7 @@ type hybrid struct {
 const (
 	leastGain   = 0.0015 // below this no change is worth the reader's attention
 	gainSigmas  = 0.8    // of the slowest rank's curve: what could be noise
-	caution     = 0.27   // times sqrt(2 ln ranks), the standard deviations by which about the slowest of them is slower than its curve says
+	caution     = 0.27   // times sqrt(2 ln ranks), which grows as what the slowest of them is above its curve. More of it leaves too much untried, by simulation
 	payBack     = 10     // intervals in which a change must earn what it costs
 	mostCost    = 0.1    // no price of a change is in the way of a greater gain
 	fading      = 0.98   // of the price of a change, a decision
@@ -49,8 +49,8 @@ const (
 )
 
 func newHybrid(o Options) (Policy, error) {
-	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), belief: beforehand, fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks),
-		sure: make([]Curve, o.Ranks), benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
+	h := &hybrid{opts: o, most: o.limits(o.Ranks), window: newWindow(o.Ranks, o.Interval), ranks: make([]*estimate, o.Ranks), together: newTogether(), belief: beforehand,
+		fits: make([]*fitted, o.Ranks), curves: make([]Curve, o.Ranks), sure: make([]Curve, o.Ranks), benched: make([]int, o.Ranks), patience: firstPatience, recall: slices.Repeat([]int{recallFirst}, o.Ranks)}
 	var err error
 	if h.start, err = o.Divide(o.scores()); err != nil {
 		return nil, err
@@ -153,16 +153,19 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 		return best, "a rank without samples is tried again"
 	}
 	g := h.gain(d.Shares, best)
-	if h.probing > 1 {
-		h.probing--
-		if next := h.probe(best, g.cost); next != nil {
-			if slices.Equal(next, d.Shares) {
-				next = nil
-			}
-			return next, "a probe goes on: its windows vary much"
+	if h.probing > 0 {
+		next, over := h.goOn(d.Shares, best, g.cost)
+		switch {
+		case over:
+			h.probing = 0
+		case slices.Equal(next, d.Shares):
+			return nil, "a probe goes on"
+		case g.fraction >= leastGain+g.doubt:
+			return next, g.reason + "; a probe goes on"
+		default:
+			return next, "a probe goes on: what ranks could do with other shares is badly known"
 		}
 	}
-	h.probing = 0
 	switch {
 	case slices.Equal(best, d.Shares):
 		g.fraction, g.reason = 0, "shares are the best ones"
@@ -186,7 +189,7 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 // fit draws all curves around the shares in use. missing is a rank that should have been measured, -1 if there is none.
 func (h *hybrid) fit(d *Decision) (missing int) {
 	sigmas := 0.0
-	if h.decisions >= settledAfter {
+	if h.decisions >= settledAfter && h.opts.Objective == Time { // a slowdown is of the shortest step, not of a cautious one
 		sigmas = caution * math.Sqrt(2*math.Log(float64(len(h.ranks))))
 	}
 	for r, e := range h.ranks {
@@ -253,7 +256,7 @@ func (h *hybrid) account(d *Decision, best []int) {
 	}
 	now, _ := Slowest(h.curves, d.Shares)
 	then, _ := Slowest(h.curves, best)
-	then = min(then, now) // they were chosen with caution
+	then = min(then, now) // they were chosen with caution, which costs about a thousandth of it
 	whole := h.divisible(best)
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication

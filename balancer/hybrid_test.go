@@ -158,6 +158,20 @@ func TestHybridBearsPeriodicSlowSteps(t *testing.T) {
 	}
 }
 
+func TestHybridReturnsFromTheNextTile(t *testing.T) {
+	// Equal shares fill a tile of 32 on both ranks, and every other split begins a second one on one of them. That both take longer elsewhere is no slower host.
+	tiled := func(fixed, tile float64) func(float64) float64 {
+		return func(samples float64) float64 { return fixed + tile*math.Ceil(samples/32) }
+	}
+	for _, noise := range []float64{0, 0.05} {
+		c := newCluster(1, noise, tiled(0.008, 0.002), tiled(0.001, 0.006))
+		p := mustNew(t, "hybrid", Options{Batch: Batch{Total: 64}, Ranks: 2})
+		if end := last(c.run(p, 400, nil)).Next; end[0] != 32 {
+			t.Errorf("noise %v: ends with %v, want 32 samples each", noise, end)
+		}
+	}
+}
+
 func TestHybridFollowsHalfSpeedAndRecovery(t *testing.T) {
 	c := newCluster(8, 0.02, equalRanks(4)...)
 	usual, half := c.seconds[2], func(samples float64) float64 { return 2 * line(0.01, 0.001)(samples) }

@@ -3,15 +3,15 @@ package balancer
 import "slices"
 
 const (
-	firstPatience = 2   // decisions without a change before a probe
-	patienceGrows = 1.3 // times with each probe
-	mostPatience  = 1024
+	firstPatience = 2     // decisions without a change before a probe
+	patienceGrows = 1.3   // times with each probe
+	mostPatience  = 1024  // decisions: a run never stops asking
 	settledAfter  = 30    // decisions after which ranks are hoped to be faster, and feared to be slower: earlier the shares are on their way
 	hope          = 2.0   // standard deviations of its curve by which a rank may be faster
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
-	probeCost     = 0.03  // of a step: what a rank may be known to take longer while a probe lasts
-	probeNoise    = 0.014 // standard deviation of what a usual rank shows in a probe: it lasts the longer the more windows vary
-	probePart     = 0.05  // of all decisions so far: no probe lasts longer
+	probeCost     = 0.05  // of a step: what a rank may take longer, as its curve says, while a probe lasts
+	probeNoise    = 0.014 // standard deviation that the mean of a probe's windows should have: the more they vary, the longer it lasts,
+	probePart     = 0.05  // but no longer than this part of all decisions so far, and than what lies between probes
 )
 
 // probe is shares that may turn out better than others although the curves do not say so, or not beyond doubt: the best ones if each rank were as much faster as
@@ -26,16 +26,15 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 		}
 	}
 	expected, _ := Slowest(h.curves, from)
-	batch, unit := h.opts.Batch, max(h.opts.Unit, 1)
+	batch := h.opts.Batch
 	batch.Limits = make([]int, len(from))
 	for r, n := range from { // a probe goes to twice the share at most, and wakes no benched rank
 		if n > 0 {
-			more := h.curves[r].most(expected*(1+probeCost), min(h.most[r], max(2*n, n+unit))) - n
-			batch.Limits[r] = n + max(more, 0)/unit*unit
+			batch.Limits[r] = max(n, h.curves[r].most(expected*(1+probeCost), min(h.most[r], max(2*n, n+max(h.opts.Unit, 1)))))
 		}
 	}
 	best, err := Solve(batch, hoped)
-	if err != nil {
+	if err != nil || !h.opts.valid(best, h.start) {
 		return nil
 	}
 	current, _ := Slowest(hoped, from)
@@ -46,6 +45,17 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 	return best
 }
 
+// goOn is the next shares of a probe that is under way, asked of the newest curves: who turned out slow has the best share again, and none is held up by the hurdle
+// of a change. over: it has lasted long enough, nothing is to be found out any more, or other ranks than now should have samples.
+func (h *hybrid) goOn(now, best []int, cost float64) (next []int, over bool) {
+	h.probing--
+	if h.probing < 1 || !slices.EqualFunc(now, best, func(a, b int) bool { return (a > 0) == (b > 0) }) {
+		return nil, true
+	}
+	next = h.probe(best, cost)
+	return next, next == nil
+}
+
 // probeLasts is the decisions that a probe takes.
 func (h *hybrid) probeLasts() int {
 	var windows []float64 // variances of their means
@@ -54,5 +64,5 @@ func (h *hybrid) probeLasts() int {
 			windows = append(windows, e.noise/float64(h.opts.Interval)+e.jitter)
 		}
 	}
-	return int(max(min(median(windows)/square(probeNoise), probePart*float64(h.decisions)), 1))
+	return int(max(min(median(windows)/square(probeNoise), probePart*float64(h.decisions), float64(h.patience)), 1))
 }

@@ -37,16 +37,52 @@ func TestProbesLeaveOutWhoseNextSampleIsTooMuch(t *testing.T) {
 
 func TestProbesLastAsNoiseAsks(t *testing.T) {
 	for _, test := range []struct {
-		noise     float64
-		decisions int
-		want      int
-	}{{0.01, 1000, 1}, {0.2, 10, 1}, {0.2, 200, 10}, {0.2, 1000, 20}, {0.05, 1000, 1}} {
+		noise, jitter       float64 // of a step, and of a window besides
+		decisions, patience int
+		want                int
+	}{{0.01, 0, 1000, 100, 1}, {0.2, 0, 10, 100, 1}, {0.2, 0, 200, 100, 10}, {0.2, 0, 1000, 100, 20}, {0.2, 0, 1000, 6, 6}, {0.05, 0, 1000, 100, 1}, {0.05, 0.05, 1000, 100, 14}} {
 		h := settled(t, []int{64, 64}, []float64{0.01, 0.01})
 		for _, e := range h.ranks {
-			e.noise, e.jitter = square(test.noise), 0
+			e.noise, e.jitter = square(test.noise), square(test.jitter)
 		}
-		if h.decisions = test.decisions; h.probeLasts() != test.want {
-			t.Errorf("noise %v, %d decisions: got %d windows, want %d", test.noise, test.decisions, h.probeLasts(), test.want)
+		h.decisions, h.patience = test.decisions, test.patience
+		if got := h.probeLasts(); got != test.want {
+			t.Errorf("%+v: got %d windows", test, got)
+		}
+	}
+}
+
+func TestProbesGoOnUntilTheyAreOver(t *testing.T) {
+	now := []int{64, 64, 64, 64}
+	h := settled(t, now, []float64{0.05, 0.001, 0.001, 0.001})
+	h.probing = 3
+	for i := range 2 {
+		if next, over := h.goOn(now, now, 0); over || next == nil || next[0] <= 64 {
+			t.Errorf("window %d: got %v, %v, want more than 64 samples for rank 0", i, next, over)
+		}
+	}
+	if next, over := h.goOn(now, now, 0); !over {
+		t.Errorf("after the last window: got %v", next)
+	}
+	h.probing = 3
+	if next, over := h.goOn(now, []int{64, 64, 128, 0}, 0); !over {
+		t.Errorf("where a rank is to be left out: got %v", next)
+	}
+	if next, over := h.goOn(now, now, 1); !over {
+		t.Errorf("where a change costs more than it can bring: got %v", next)
+	}
+}
+
+// Of many ranks that are nearly right one is far too slow. What limits a slowdown is the shortest step itself.
+func TestManyRanksAreDividedWithCaution(t *testing.T) {
+	for _, objective := range []Objective{Time, Energy} {
+		for _, decisions := range []int{settledAfter - 1, settledAfter} {
+			h := settled(t, []int{64, 64}, []float64{0.05, 0.05})
+			h.opts.Objective, h.decisions = objective, decisions
+			h.fit(&Decision{Shares: []int{64, 64}, Explanation: Explanation{Ranks: make([]RankView, 2)}})
+			if cautious := h.sure[0].At(64) > h.curves[0].At(64); cautious != (objective == Time && decisions == settledAfter) {
+				t.Errorf("%v after %d decisions: cautious is %v", objective, decisions, cautious)
+			}
 		}
 	}
 }
