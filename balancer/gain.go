@@ -20,7 +20,7 @@ func (h *hybrid) gain(now, next []int) gain {
 	g := gain{fraction: 1 - after/before, doubt: gainSigmas * h.fits[slowest].sigma(float64(now[slowest])) / before,
 		cost: h.change / (payBack * float64(h.opts.Interval) * before)}
 	if h.opts.Objective == Time || h.tooSlow(before, g.doubt) {
-		g.reason = fmt.Sprintf("rank %d is the slowest; the step gets %.1f %% shorter", slowest, 100*g.fraction)
+		g.reason = fmt.Sprintf("rank %d is the slowest; the step should get %.1f %% shorter", slowest, 100*g.fraction)
 		return g
 	}
 	spent := h.spent(now)

@@ -261,6 +261,9 @@ func (h *hybrid) account(d *Decision, best []int) {
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication
 	e.Lost.Imbalance = now - then
+	if excess := e.Seconds - e.Oracle; excess < e.Lost.Imbalance { // curves expected a longer step than was measured
+		e.Lost.Imbalance = max(excess, 0)
+	}
 	e.Lost.Granularity = max(then-whole, 0)
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
 }

@@ -245,7 +245,7 @@ func TestHybridExplainsTheStep(t *testing.T) {
 		for i, d := range c.run(p, 400, nil) {
 			e := d.Explanation
 			named := e.Oracle + e.Lost.Imbalance + e.Lost.Noise
-			// The curve of the slowest rank may be over its mean of this window: then no noise is named, and the sum is that much more.
+			// The best shares may be expected to take longer than this window's mean: then nothing is lost, and the sum is that much more.
 			if off := named - e.Seconds; off < -1e-9 || off > 0.03*e.Seconds {
 				t.Errorf("step %d: oracle %.5f + imbalance %.5f + noise %.5f s = %.5f, want %.5f", i, e.Oracle, e.Lost.Imbalance, e.Lost.Noise, named, e.Seconds)
 			}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -122,7 +123,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
-	c := collector{}
+	c, found := collector{}, 0
 	for rank := 0; ; rank++ {
 		damaged, err := c.read(rank, filepath.Join(logs, runtime.FileName(rank)))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -131,12 +132,16 @@ func Summarize(dir, logs string) (*Summary, error) {
 		if err != nil {
 			return nil, err
 		}
+		found++
 		if damaged > 0 {
 			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %d damaged lines left out", runtime.FileName(rank), damaged))
 		}
 	}
 	if len(c.steps) == 0 {
 		return nil, ErrNoRecords
+	}
+	if err := everyRank(dir, logs, found); err != nil {
+		return nil, err
 	}
 	settings, _ := readSettings(dir) // a run of which only the records are left is summed up too
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
@@ -154,6 +159,22 @@ func Summarize(dir, logs string) (*Summary, error) {
 		}
 	}
 	return s, nil
+}
+
+// everyRank reports a rank without records where others have them: what the others say is not what the run did. found ranks have some, from rank 0 on.
+func everyRank(dir, logs string, found int) error {
+	files, err := fs.Glob(os.DirFS(logs), "rank_*_metrics.json")
+	if err != nil {
+		return err
+	}
+	ranks := len(files)
+	if r, err := experiment.ReadResult(dir); err == nil {
+		ranks = max(ranks, r.Ranks)
+	}
+	if found < ranks {
+		return fmt.Errorf("no metric records of rank %d of %d (%s): nothing is summed up without them", found, ranks, filepath.Join(logs, runtime.FileName(found)))
+	}
+	return nil
 }
 
 // LogDir is where the run in dir has its logs, as its settings say.

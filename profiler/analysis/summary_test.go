@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -144,6 +145,34 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 	}
 	if s, err = Summarize(run.Dir, ""); err != nil || s.Status != "interrupted" || s.FinalTrainLoss != 7 {
 		t.Errorf("got %v and %+v", err, s)
+	}
+}
+
+func TestARankWithoutRecordsIsToldOf(t *testing.T) {
+	run, err := experiment.Open(experiment.Options{OutputDir: t.TempDir(), Name: "ranks", Resume: experiment.ResumeNone})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer run.Close()
+	records := steadyRecords(50, 8, 1)
+	writeRecords(t, run.Dir, records, records, records)
+	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 2") { // as far as files say
+		t.Errorf("without the second of three: got %v", err)
+	}
+	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(2))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Summarize(run.Dir, ""); err != nil {
+		t.Errorf("of one rank: %v", err)
+	}
+	if err := run.WriteResult(experiment.Result{Steps: 50, Ranks: 3}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Summarize(run.Dir, ""); err == nil || !strings.Contains(err.Error(), "rank 1 of 3") {
+		t.Errorf("with a result of three ranks: got %v", err)
 	}
 }
 
