@@ -1,0 +1,134 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// reading is the mean of a window's steps, all with the same share.
+type reading struct {
+	samples  float64 // 0: the rank was not measured
+	log      float64 // of seconds
+	variance float64
+	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance: large where the share is new,
+	// because two ranks that both come to the next tile look like a host that has become slower.
+	surprise, doubt float64
+}
+
+// read looks at the steps of a window: their times in order, s. before is the curve as of the last window, nil where there was none.
+func (e *estimate) read(samples int, seconds []float64, before *fitted) reading {
+	if len(seconds) == 0 {
+		return reading{}
+	}
+	logs := make([]float64, len(seconds))
+	for i, s := range seconds {
+		logs[i] = math.Log(s)
+	}
+	logs = newest(logs, e.noise)
+	value, variance := robustMean(logs)
+	n := float64(len(logs))
+	if n > 1 {
+		keep := min(e.weight, memoryWeight)
+		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 1)
+		e.weight = keep + n - 1
+	}
+	m := reading{float64(samples), value, e.noise/n + windowNoise*windowNoise + e.jitter, math.NaN(), 0}
+	if e.assumed {
+		return m
+	}
+	if at := e.cell(m.samples); at >= 0 {
+		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance
+	} else if before != nil {
+		expected, doubt := before.log(m.samples)
+		m.surprise, m.doubt = value-expected, doubt+m.variance+square(unknownShape*e.away(m.samples))
+	}
+	return m
+}
+
+// newest leaves out what came before a jump within the window: the longest beginning that differs from the rest beyond doubt.
+func newest(logs []float64, noise float64) []float64 {
+	const least, sigmas, jump = 3, 4.5, 0.1
+	lowest, highest := make([]float64, len(logs)), make([]float64, len(logs)) // up to each step
+	low, high := math.Inf(1), math.Inf(-1)
+	for i, l := range logs {
+		low, high = min(low, l), max(high, l)
+		lowest[i], highest[i] = low, high
+	}
+	if high-low <= jump {
+		return logs
+	}
+	low, high = math.Inf(1), math.Inf(-1) // from the cut on
+	for cut := len(logs) - 1; cut >= 2; cut-- {
+		low, high = min(low, logs[cut]), max(high, logs[cut])
+		// Every step since must be on the new side, or one slow step would count as a jump. Where the two sides overlap they need no medians,
+		// which are what costs.
+		if cut > len(logs)-least || low < highest[cut-1] && high > lowest[cut-1] {
+			continue
+		}
+		before, after := median(logs[:cut]), median(logs[cut:])
+		spread := math.Sqrt(noise * math.Pi / 2 * (1/float64(cut) + 1/float64(len(logs)-cut))) // of a difference of medians
+		if d := after - before; math.Abs(d) > max(sigmas*spread, jump) && sameSide(logs[cut:], before+d/2, d) && sameSide(logs[:cut], before+d/2, -d) {
+			return logs[cut:]
+		}
+	}
+	return logs
+}
+
+func sameSide(logs []float64, middle, direction float64) bool {
+	for _, l := range logs {
+		if (l-middle)*direction < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// robustMean is the mean and variance of logs, those far from the median taken as at its edge (Huber): a slow step
+// (a checkpoint, another process) moves them little. Where two fifths are far they are no exceptions, as with a CPU quota that every other step uses
+// up: then it is the log of the mean of what the logs are of.
+func robustMean(values []float64) (m, variance float64) {
+	const sigmas, madToSigma = 2.5, 1.4826
+	center := median(values)
+	distances := make([]float64, len(values))
+	for i, v := range values {
+		distances[i] = math.Abs(v - center)
+	}
+	edge := max(sigmas*madToSigma*median(distances), 0.03)
+	far := 0
+	for _, d := range distances {
+		if d > edge {
+			far++
+		}
+	}
+	if 5*far >= 2*len(values) {
+		return plainMean(values)
+	}
+	for _, v := range values {
+		m += min(max(v, center-edge), center+edge)
+	}
+	m /= float64(len(values))
+	for _, v := range values {
+		d := min(max(v, center-edge), center+edge) - m
+		variance += d * d
+	}
+	return m, variance / max(float64(len(values)-1), 1)
+}
+
+// plainMean is the log of the mean time, and the variance of the logs around it.
+func plainMean(logs []float64) (m, variance float64) {
+	sum := 0.0
+	for _, l := range logs {
+		sum += exp(l)
+	}
+	m = math.Log(sum / float64(len(logs)))
+	for _, l := range logs {
+		variance += square(l - m)
+	}
+	return m, variance / max(float64(len(logs)-1), 1)
+}
+
+func median(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	n := len(sorted)
+	return (sorted[(n-1)/2] + sorted[n/2]) / 2
+}
