@@ -55,8 +55,8 @@ const (
 	driftForget  = 0.8
 	jitterRate   = 0.05  // at which a window's excess over its steps' noise is learnt
 	mostSurprise = 3     // standard deviations that one window counts as
-	unknownShape = 0.75  // of the distance of a share from those that were measured, log: what it may take else than its curve says, before it counts as what ranks do alike
 	driftSpread  = 1.667 // standard deviation of that sum where the speed does not wander: 1/sqrt(1-driftForget^2)
+	unknownShape = 0.75  // of the distance of a share from those that were measured, log: what it may take else than its curve says, before it counts as what ranks do alike
 )
 
 // newEstimate believes a curve of an earlier run, if there is one, in its shape from 1 sample to limit.

@@ -13,7 +13,7 @@ import (
 // alpha and beta are normal around a mostly proportional line m, w is Brownian motion that starts at b0: Gaussian-process regression with
 // a linear and a Brownian kernel (Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006, ch. 2). So the curve is a
 // line where the data are noisy or lie on one, and bends at the cells where they say so: a kernel boundary, a cache, an accumulation
-// step. How much it may bend is what the likelihood of the data has on average.
+// step. How much it may bend is what is to be expected after the data, and after what the other ranks have shown.
 type fitted struct {
 	b0, b1  float64 // samples
 	scale   float64 // t(b1), s
@@ -21,7 +21,7 @@ type fitted struct {
 	weights []float64 // of the kernel at each cell
 	inverse []float64 // Cholesky factor of the cells' covariance
 	bend    float64
-	chances belief // logs of how likely each bend is, up to a constant
+	chances belief
 }
 
 // The prior of a rank of which one share is known: about a seventh of its time does not depend on the share, but that is known badly.
@@ -36,59 +36,58 @@ const (
 // cells would choose one, and what they know of each other were lost.
 var bends = [...]struct{ sigma, prior float64 }{{0.01, 0}, {0.03, -1}, {0.1, -2}, {0.3, -3.5}, {1, -5}}
 
-// belief is the log of how likely each bend is, as all ranks have shown: kernels that work in tiles do so on every rank, and one rank's noise tells little.
+// belief is how likely each bend is, 1 together, as all ranks have shown: kernels that work in tiles do so on every rank, and one rank's noise tells little.
 type belief [len(bends)]float64
 
 // beforehand is the belief of a cluster that was not measured.
 var beforehand = func() (b belief) {
-	b.learn(nil)
-	return b
+	var logs [len(bends)]float64
+	for i, bend := range bends {
+		b[i], logs[i] = 1, bend.prior
+	}
+	return b.after(logs)
 }()
 
 const believers = 32 // ranks that the bends' priors count as
 
 // learn takes what the ranks' fits say instead of what they said before.
 func (b *belief) learn(fits []*fitted) {
-	var prior belief
-	var ranks [len(bends)]float64 // for which each bend speaks
-	for i, bend := range bends {
-		prior[i] = bend.prior
-	}
-	sum := float64(believers)
-	for i, part := range prior.parts() {
-		ranks[i] = believers * part
+	*b = beforehand
+	ranks := float64(believers)
+	for i := range b {
+		b[i] *= ranks
 	}
 	for _, f := range fits {
 		if f == nil || len(f.cells) < 3 { // fewer tell no bends apart
 			continue
 		}
-		sum++
-		for i, part := range f.chances.parts() {
-			ranks[i] += part
+		ranks++
+		for i, chance := range f.chances {
+			b[i] += chance
 		}
 	}
-	for i, n := range ranks {
-		b[i] = math.Log(n / sum)
+	for i := range b {
+		b[i] /= ranks
 	}
 }
 
-// parts is how likely each bend is, 1 together, whatever constant the logs have in common.
-func (b *belief) parts() (parts [len(bends)]float64) {
-	highest, sum := slices.Max(b[:]), 0.0
-	for i, l := range b {
-		parts[i] = exp(l - highest)
-		sum += parts[i]
+// after is the belief after data of which these are the log likelihoods under each bend, up to a constant.
+func (b belief) after(logs [len(bends)]float64) belief {
+	highest, sum := slices.Max(logs[:]), 0.0
+	for i, l := range logs {
+		b[i] *= exp(l - highest)
+		sum += b[i]
 	}
-	for i := range parts {
-		parts[i] /= sum
+	for i := range b {
+		b[i] /= sum
 	}
-	return parts
+	return b
 }
 
 // mean is the expected bend.
-func (b *belief) mean() (bend float64) {
-	for i, part := range b.parts() {
-		bend += part * bends[i].sigma
+func (b belief) mean() (bend float64) {
+	for i, chance := range b {
+		bend += chance * bends[i].sigma
 	}
 	return bend
 }
@@ -157,13 +156,15 @@ func through(cells []cell, cov [][]float64, before *belief, b0 float64) *fitted 
 		}
 		straight[i*n+i] += 1e-9
 	}
+	var logs [len(bends)]float64
 	for i, bend := range bends {
 		f.bend = bend.sigma
-		likelihood, ok := f.solve(residual, straight, bent)
-		if f.chances[i] = math.Inf(-1); ok {
-			f.chances[i] = likelihood + before[i]
+		var ok bool
+		if logs[i], ok = f.solve(residual, straight, bent); !ok {
+			logs[i] = math.Inf(-1)
 		}
 	}
+	f.chances = before.after(logs)
 	f.bend = f.chances.mean()
 	if _, ok := f.solve(residual, straight, bent); !ok {
 		return nil

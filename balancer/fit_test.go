@@ -197,7 +197,7 @@ func TestBendsAreLearntFromAllRanks(t *testing.T) {
 		b.learn(fits)
 		likeliest, sum := 0, 0.0
 		for i := range b {
-			sum += exp(b[i])
+			sum += b[i]
 			if b[i] > b[likeliest] {
 				likeliest = i
 			}

@@ -154,10 +154,8 @@ func (h *hybrid) decide(d *Decision) ([]int, string) {
 	}
 	g := h.gain(d.Shares, best)
 	if h.probing > 0 {
-		next, over := h.goOn(d.Shares, best, g.cost)
-		switch {
-		case over:
-			h.probing = 0
+		switch next := h.goOn(d.Shares, best, g.cost); {
+		case next == nil:
 		case slices.Equal(next, d.Shares):
 			return nil, "a probe goes on"
 		case g.fraction >= leastGain+g.doubt:

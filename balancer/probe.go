@@ -46,14 +46,16 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 }
 
 // goOn is the next shares of a probe that is under way, asked of the newest curves: who turned out slow has the best share again, and none is held up by the hurdle
-// of a change. over: it has lasted long enough, nothing is to be found out any more, or other ranks than now should have samples.
-func (h *hybrid) goOn(now, best []int, cost float64) (next []int, over bool) {
+// of a change. nil: the probe is over, since it has lasted long enough, nothing is to be found out any more, or other ranks than now should have samples.
+func (h *hybrid) goOn(now, best []int, cost float64) (next []int) {
 	h.probing--
-	if h.probing < 1 || !slices.EqualFunc(now, best, func(a, b int) bool { return (a > 0) == (b > 0) }) {
-		return nil, true
+	if h.probing > 0 && slices.EqualFunc(now, best, func(a, b int) bool { return (a > 0) == (b > 0) }) {
+		next = h.probe(best, cost)
 	}
-	next = h.probe(best, cost)
-	return next, next == nil
+	if next == nil {
+		h.probing = 0
+	}
+	return next
 }
 
 // probeLasts is the decisions that a probe takes.

@@ -57,20 +57,21 @@ func TestProbesGoOnUntilTheyAreOver(t *testing.T) {
 	h := settled(t, now, []float64{0.05, 0.001, 0.001, 0.001})
 	h.probing = 3
 	for i := range 2 {
-		if next, over := h.goOn(now, now, 0); over || next == nil || next[0] <= 64 {
-			t.Errorf("window %d: got %v, %v, want more than 64 samples for rank 0", i, next, over)
+		if next := h.goOn(now, now, 0); next == nil || next[0] <= 64 {
+			t.Errorf("window %d: got %v, want more than 64 samples for rank 0", i, next)
 		}
 	}
-	if next, over := h.goOn(now, now, 0); !over {
-		t.Errorf("after the last window: got %v", next)
+	over := func(when string, best []int, cost float64) {
+		t.Helper()
+		if next := h.goOn(now, best, cost); next != nil || h.probing != 0 {
+			t.Errorf("%s: got %v and %d more windows, want an end", when, next, h.probing)
+		}
 	}
+	over("after the last window", now, 0)
 	h.probing = 3
-	if next, over := h.goOn(now, []int{64, 64, 128, 0}, 0); !over {
-		t.Errorf("where a rank is to be left out: got %v", next)
-	}
-	if next, over := h.goOn(now, now, 1); !over {
-		t.Errorf("where a change costs more than it can bring: got %v", next)
-	}
+	over("where a rank is to be left out", []int{64, 64, 128, 0}, 0)
+	h.probing = 3
+	over("where a change costs more than it can bring", now, 1)
 }
 
 // Of many ranks that are nearly right one is far too slow. What limits a slowdown is the shortest step itself.

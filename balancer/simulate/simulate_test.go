@@ -70,21 +70,27 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 		if err != nil {
 			t.Fatal(err)
 		}
-		mean, settled := 0.0, 0
-		for _, s := range res.Track[3*steps/4:] {
-			mean += s / float64(steps-3*steps/4)
-		}
+		settled := 0
 		for i, h := range res.History {
 			if h.ShareOfOracle < 0.99 {
 				settled = i + 2 // the next one at the earliest
 			}
 		}
-		o.shares, o.rebalances, o.settled = append(o.shares, mean), append(o.rebalances, res.Rebalances), append(o.settled, settled)
+		o.shares, o.rebalances, o.settled = append(o.shares, lastQuarter(res)), append(o.rebalances, res.Rebalances), append(o.settled, settled)
 	}
 	slices.Sort(o.shares)
 	slices.Sort(o.rebalances)
 	slices.Sort(o.settled)
 	return o
+}
+
+// lastQuarter is the mean share of the oracle in the last quarter of the steps.
+func lastQuarter(res *simulate.Result) (mean float64) {
+	last := res.Track[3*len(res.Track)/4:]
+	for _, s := range last {
+		mean += s / float64(len(last))
+	}
+	return mean
 }
 
 // cases are those of the table in BENCHMARKS.md. The slowest of many ranks is some standard errors above the mean, so much noise takes many steps, and so do tiles of
@@ -138,37 +144,40 @@ func TestHybridComesNearTheOracle(t *testing.T) {
 	}
 }
 
+// tiled makes a cluster half of whose ranks work in tiles; the others have lines.
+func tiled(ranks, tile, each int, seed uint64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, uint64(ranks*1000+tile)))
+	curves := make([]balancer.Curve, ranks)
+	for i := range curves {
+		fixed, slope, own := 0.001+0.01*r.Float64(), 0.0002*math.Exp(0.7*r.NormFloat64()), float64(tile)
+		if r.IntN(2) == 0 {
+			own = 1
+		}
+		for b := 1.0; b <= float64(each*ranks); b++ {
+			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
+		}
+	}
+	return simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed}
+}
+
 // Kernels of GPUs work in tiles of many samples: the best shares fill them, beside ranks whose curves are lines. A rank that takes one sample more may take twice as
 // long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
+	leastEach, seeds := 32, uint64(3)
+	if *full {
+		leastEach, seeds = 16, 10
+	}
 	var shares []float64
 	low, worse := 0, 0
 	for _, ranks := range []int{2, 3, 4, 8} {
-		for _, tile := range []float64{8, 16, 32, 64} {
-			for _, each := range []int{16, 32, 64} {
-				for seed := range uint64(10) {
-					if !*full && (seed > 2 || each == 16) {
-						continue
-					}
-					r := rand.New(rand.NewPCG(seed, uint64(ranks)*1000+uint64(tile)))
-					curves := make([]balancer.Curve, ranks)
-					for i := range curves {
-						fixed, slope, own := 0.001+0.01*r.Float64(), 0.0002*math.Exp(0.7*r.NormFloat64()), tile
-						if r.IntN(2) == 0 {
-							own = 1
-						}
-						for b := 1.0; b <= float64(each*ranks); b++ {
-							curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: fixed + slope*own*math.Ceil(b/own)})
-						}
-					}
-					res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: each * ranks, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
+		for _, tile := range []int{8, 16, 32, 64} {
+			for each := leastEach; each <= 64; each *= 2 {
+				for seed := range seeds {
+					res, err := simulate.Run(tiled(ranks, tile, each, seed))
 					if err != nil {
 						t.Fatal(err)
 					}
-					mean := 0.0
-					for _, s := range res.Track[300:] {
-						mean += s / 100
-					}
+					mean := lastQuarter(res)
 					if shares = append(shares, mean); mean < 0.95 {
 						low++
 					}
