@@ -72,14 +72,21 @@ func TestConformance(t *testing.T) {
 }
 
 // failing is a stream that copies nothing.
-type failing struct{ device.Stream }
+type failing struct {
+	device.Stream
+	asked <-chan struct{} // closed when it may fail
+}
 
 var errBus = errors.New("fell off the bus")
 
-func (failing) Copy(_, _ device.Region) error { return errBus }
+func (f failing) Copy(_, _ device.Region) error {
+	<-f.asked
+	return errBus
+}
 
 func TestCopyThatFailsEndsTheGroup(t *testing.T) {
-	g := group(conformance.Go(t), 2, time.Minute, func(s device.Stream) device.Stream { return failing{s} })
+	asked := make(chan struct{}) // closed when both ranks have: one that asks after the group has ended is refused
+	g := group(conformance.Go(t), 2, time.Minute, func(s device.Stream) device.Stream { return failing{s, asked} })
 	done, errs := [2]device.Event{}, [2]error{}
 	for rank, c := range g.Comms {
 		dev := g.Device(rank)
@@ -94,6 +101,7 @@ func TestCopyThatFailsEndsTheGroup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	close(asked)
 	for rank, c := range g.Comms {
 		if err := done[rank].WaitHost(time.Minute); err != nil {
 			t.Errorf("rank %d: Done was not completed: %v", rank, err)
