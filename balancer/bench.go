@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// bench leaves out ranks that hold everybody up: as long as the slowest rank has as little as it may have, and the step is shorter without it.
+// bench leaves out ranks that hold everybody up: as long as the slowest rank gets no faster with less, and the step is shorter without it.
 func (h *hybrid) bench(batch Batch, curves []Curve, best []int) ([]int, error) {
 	batch.Limits = batch.limits(len(curves))
 	for {
 		with, slowest := Slowest(curves, best)
 		least := max(batch.Unit, 1)
-		if best[slowest] > least+batch.Total%least {
+		if n := best[slowest]; n > least+batch.Total%least && curves[slowest].At(float64(n-least)) < with {
 			return best, nil
 		}
 		limit := batch.Limits[slowest]

@@ -38,12 +38,13 @@ func Cheapest(b Batch, curves []Curve, busy, idle []float64, slowdown float64) (
 	if err != nil {
 		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
 	}
+	v := u.valleys(curves)
 	shortest, _ := Slowest(curves, fastest)
 	best, least := fastest, Spent(curves, fastest, busy, idle)
 	const bounds = 100
 	for i := range bounds + 1 {
 		bound := shortest * (1 + slowdown*float64(i)/bounds)
-		shares := u.greedy(curves, busy, idle, bound)
+		shares := v.greedy(busy, idle, bound)
 		if shares == nil {
 			continue
 		}
@@ -70,18 +71,16 @@ func checkPowers(ranks int, busy, idle []float64, slowdown float64) error {
 }
 
 // greedy fills the units where each costs least within a bound on the time; nil where they do not fit.
-func (u units) greedy(curves []Curve, busy, idle []float64, bound float64) []int {
-	n := make([]int, len(curves))
+func (v *valleys) greedy(busy, idle []float64, bound float64) []int {
+	n, sum := v.least(bound)
 	var queue offers
-	left := u.total
-	for r, c := range curves {
-		if u.limit[r] == 0 {
+	left := v.total - sum
+	for r, c := range v.ascents {
+		if v.limit[r] == 0 {
 			continue
 		}
-		n[r] = 1
-		left--
-		o := offer{rank: r, most: u.most(r, c, bound), price: func(units int) float64 {
-			return (busy[r] - idle[r]) * c.At(float64(u.samples(r, units)))
+		o := offer{rank: r, most: v.most(r, c, bound), price: func(units int) float64 {
+			return (busy[r] - idle[r]) * v.seconds(r, units)
 		}}
 		if o.next(n[r]) {
 			queue = append(queue, o)
@@ -101,8 +100,8 @@ func (u units) greedy(curves []Curve, busy, idle []float64, bound float64) []int
 	if left != 0 {
 		return nil
 	}
-	shares := u.shares(n)
-	if t, _ := Slowest(curves, shares); t > bound*(1+1e-12) {
+	shares := v.shares(n)
+	if t, _ := Slowest(v.curves, shares); t > bound*(1+1e-12) {
 		return nil
 	}
 	return shares

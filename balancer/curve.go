@@ -14,7 +14,7 @@ type Point struct {
 }
 
 // Curve is a rank's step time as a function of its share: linear between the points, flat below the first one, and going
-// on with the slope of the last two beyond the last (flat with a single point). A rank without samples takes no time.
+// on with the slope of the last two beyond the last where that rises (else flat). A rank without samples takes no time.
 type Curve []Point // ascending in Samples, at least one
 
 // Check reports points that are no curve.
@@ -48,10 +48,9 @@ func (c Curve) At(samples float64) float64 {
 	case i == 0:
 		return c[0].Seconds
 	case i == len(c):
-		if i == 1 {
-			return c[0].Seconds
+		if i--; i == 0 || c[i].Seconds <= c[i-1].Seconds {
+			return c[i].Seconds
 		}
-		i--
 	}
 	return between(c[i-1], c[i], samples)
 }
@@ -110,7 +109,7 @@ func (c Curve) within(least, most float64) Curve {
 	if len(c) == 0 || c[0].Samples > most || c[len(c)-1].Samples < least {
 		return nil
 	}
-	c = c.rising()
+	c = c.smoothed()
 	least, most = max(least, c[0].Samples), min(most, c[len(c)-1].Samples)
 	out := Curve{{least, c.At(least)}}
 	for _, p := range c {

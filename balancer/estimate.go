@@ -133,7 +133,7 @@ func (e *estimate) update(samples, value, variance float64) {
 	at := e.cell(samples)
 	if at < 0 {
 		if e.contradicts(samples, value, variance) {
-			e.move(value-math.Log(e.fit(samples).mean(samples)), variance)
+			e.loosen(square(value - math.Log(e.fit(samples).mean(samples)))) // or else the curve falls: the next window with one of the other shares will tell
 			e.drift = 0
 		} else if len(e.cells) > 0 {
 			e.wandersTo(samples, value, variance)
@@ -196,7 +196,7 @@ func (e *estimate) correct(innovation, variance float64) {
 }
 
 // contradicts reports whether a share that was never measured before takes less time than a smaller one took, or more than a larger one,
-// beyond doubt: then the rank has changed its speed since.
+// beyond doubt: then the rank may have changed its speed since, unless its curve is known to fall.
 func (e *estimate) contradicts(samples, value, variance float64) bool {
 	const leastFall = 0.05 // curves may fall by a little, from tile to tile
 	for i, c := range e.cells {
@@ -205,7 +205,7 @@ func (e *estimate) contradicts(samples, value, variance float64) bool {
 			fall = -fall
 		}
 		if fall > leastFall+shiftSigmas*math.Sqrt(e.cov[i][i]+variance) {
-			return true
+			return e.fit(samples).valley(inf) == 0
 		}
 	}
 	return false

@@ -319,6 +319,32 @@ func TestFasterAtALargerShareIsAChangeOfSpeed(t *testing.T) {
 	}
 }
 
+// A rank that takes longer with fewer samples has changed its speed, or its curve falls: the next window with the old share tells, and what is known stays.
+func TestSlowerAtASmallerShareIsToldByTheNextWindow(t *testing.T) {
+	const sigma = 0.01
+	for name, test := range map[string]struct{ again, small float64 }{ // s of 32 samples when they come back; s of 8 after that, as the curve says
+		"a curve that falls": {0.14, 0.21},
+		"a slower rank":      {0.6, 0.21},
+	} {
+		e := newEstimate(nil, 256)
+		for range 4 {
+			e.update(32, math.Log(0.14), square(sigma))
+		}
+		e.update(8, math.Log(0.21), square(sigma))
+		if sigma := math.Sqrt(e.cov[0][0]); sigma < 0.4 {
+			t.Errorf("%s: when 8 samples took longer, what 32 take is known to %.2f of it, want at most to what the difference is", name, sigma)
+		}
+		e.update(32, math.Log(test.again), square(sigma))
+		f := e.fit(32)
+		if got := f.mean(32); math.Abs(got/test.again-1) > 0.02 {
+			t.Errorf("%s: 32 samples: got %.3f s, want %.3f", name, got, test.again)
+		}
+		if got := f.mean(8); math.Abs(got/test.small-1) > 0.05 {
+			t.Errorf("%s: 8 samples: got %.3f s, want %.3f", name, got, test.small)
+		}
+	}
+}
+
 // A neighbour takes nearly half of a rank for three windows, in which its share changes each time, and lets it go again.
 func TestASpellIsTakenBackAtWhateverShare(t *testing.T) {
 	for seed := range uint64(20) {

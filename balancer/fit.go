@@ -266,8 +266,9 @@ func (f *fitted) spread(at place, k []float64) float64 {
 	return f.scale * math.Sqrt(max(f.kernel(at, at)-dot(half, half), 0))
 }
 
-// curves are the mean, and the mean plus so many standard deviations, as rising curves from 1 to limit samples, or to b0 where that is more. Their knots are
-// the cells, b0, the ends and points between. With 0 standard deviations they are one.
+// curves are the mean, and the mean plus so many standard deviations, as curves from 1 to limit samples, or to b0 where that is more. They rise, or fall to a
+// valley first where the rank is known to be slower with fewer samples. Their knots are the cells, b0, the ends and points between. With 0 standard deviations
+// they are one.
 func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	const widest = 1.25 // ratio of neighbouring knots
 	most := max(float64(limit), f.b0, 1)
@@ -282,7 +283,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 		off = make(Curve, 0, 3*len(knots))
 	}
 	k := make([]float64, len(f.cells))
-	last, high, offHigh := 0.0, 0.0, 0.0
+	last, high, falls := 0.0, 0.0, false
 	for _, samples := range knots {
 		if samples < 1 || samples > most {
 			continue
@@ -299,16 +300,61 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 			place := f.place(at)
 			seconds := f.near(place, k)
 			high = max(high, seconds)
-			mean = append(mean, Point{at, high})
+			falls = falls || seconds < high*(1-leastFall)
+			mean = append(mean, Point{at, seconds})
 			if sigmas != 0 {
-				offHigh = max(offHigh, seconds+sigmas*f.spread(place, k))
-				off = append(off, Point{at, offHigh})
+				off = append(off, Point{at, max(seconds+sigmas*f.spread(place, k), 0)})
 			}
 		}
 		last = samples
 	}
-	if sigmas == 0 {
-		off = mean
+	valley := 0
+	if falls {
+		share := f.valley(most)
+		valley = max(slices.IndexFunc(mean, func(p Point) bool { return p.Samples == share }), 0)
 	}
+	mean.settle(valley)
+	if sigmas == 0 {
+		return mean, mean
+	}
+	off.settle(valley)
 	return mean, off
+}
+
+// A rank is known to be slower with fewer samples if it was measured so: by more than this part, and so many standard deviations.
+const (
+	leastFall  = 0.1
+	fallSigmas = 3.0
+)
+
+// valley is the share of at most so many samples at which the rank is fastest, if it is known to be slower with fewer, or 0.
+func (f *fitted) valley(most float64) float64 {
+	n := len(f.cells)
+	means, halves := make([]float64, n), make([][]float64, n)
+	fastest := 0
+	for i, c := range f.cells {
+		halves[i] = make([]float64, n)
+		means[i] = f.near(c, halves[i])
+		forward(f.inverse, halves[i])
+		if c.samples <= most && (means[i] < means[fastest] || f.cells[fastest].samples > most) {
+			fastest = i
+		}
+	}
+	for i, c := range f.cells {
+		fall := means[i] - means[fastest]
+		if c.samples > f.cells[fastest].samples || fall < leastFall*means[i] {
+			continue
+		}
+		variance := 0.0
+		for _, pair := range [...]struct {
+			a, b int
+			sign float64
+		}{{i, i, 1}, {fastest, fastest, 1}, {i, fastest, -2}} {
+			variance += pair.sign * (f.kernel(f.cells[pair.a], f.cells[pair.b]) - dot(halves[pair.a], halves[pair.b]))
+		}
+		if square(fall) > square(fallSigmas*f.scale)*variance {
+			return f.cells[fastest].samples
+		}
+	}
+	return 0
 }

@@ -94,7 +94,7 @@ func TestFitOutlivesContradictions(t *testing.T) {
 			f := estimated(1e-6, times).fit(b0)
 			if f == nil {
 				t.Errorf("%v: no fit around %v", times, b0)
-			} else if c, _ := f.curves(10, 0); c.Check() != nil || !c.Rises() {
+			} else if c, _ := f.curves(10, 0); c.Check() != nil || !c.turnsOnce() {
 				t.Errorf("%v around %v: got curve %v", times, b0, c)
 			}
 		}
@@ -112,13 +112,13 @@ func TestCurvesOfFitsAreConsistent(t *testing.T) {
 		limit := rapid.IntRange(1, 400).Draw(t, "limit")
 		b0 := float64(rapid.IntRange(1, 256).Draw(t, "b0"))
 		c, _ := e.fit(b0).curves(limit, 0)
-		if err := c.Check(); err != nil || !c.Rises() || c[0].Samples != 1 || c[len(c)-1].Samples < float64(limit) {
+		if err := c.Check(); err != nil || !c.turnsOnce() || c[0].Samples != 1 || c[len(c)-1].Samples < float64(limit) {
 			t.Fatalf("limit %d: got curve %v (%v)", limit, c, err)
 		}
 		if len(c) > 3*mostCells+40 {
 			t.Fatalf("got %d points", len(c))
 		}
-		checkInverses(t, c, limit, c[len(c)-1].Seconds)
+		checkInverses(t, c.ascent(), limit, c[len(c)-1].Seconds)
 	})
 }
 
@@ -175,6 +175,29 @@ func TestOutlineKeepsTheShape(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A rank that was measured slower with fewer samples, by far more than noise explains, is known to be; by less it is not.
+func TestFitKnowsWhereACurveFalls(t *testing.T) {
+	for name, test := range map[string]struct {
+		sigma float64
+		times map[float64]float64
+		want  float64 // share in the valley
+	}{
+		"a fall":             {0.01, map[float64]float64{1: 0.21, 8: 0.21, 32: 0.14, 64: 0.142, 128: 0.55}, 32},
+		"a fall to the end":  {0.01, map[float64]float64{8: 0.21, 32: 0.14}, 32},
+		"a fall in noise":    {0.2, map[float64]float64{1: 0.21, 8: 0.21, 32: 0.14, 64: 0.142, 128: 0.55}, 1},
+		"a fall of 5 %":      {0.001, map[float64]float64{8: 0.147, 32: 0.14, 64: 0.25}, 1},
+		"a rise":             {0.01, map[float64]float64{8: 0.05, 32: 0.14, 64: 0.25}, 1},
+		"a dip after a rise": {0.01, map[float64]float64{8: 0.05, 32: 0.25, 64: 0.14}, 1},
+	} {
+		curve, off := estimated(test.sigma, test.times).fit(8).curves(200, 1)
+		for _, c := range []Curve{curve, off} {
+			if got := c.ascent()[0].Samples; got != test.want || !c.turnsOnce() {
+				t.Errorf("%s: got the valley at %v samples, want %v: %v", name, got, test.want, c)
+			}
+		}
+	}
 }
 
 // What 100 ranks show counts more than what is believed beforehand, and a rank whose cells leave it open is fitted as the others are.

@@ -43,7 +43,7 @@ const (
 	payBack     = 10     // intervals in which a change must earn what it costs
 	mostCost    = 0.1    // no price of a change is in the way of a greater gain
 	fading      = 0.98   // of the price of a change, a decision
-	furthest    = 4.0    // times the largest share that a rank was measured at: how far one decision goes
+	furthest    = 4.0    // times the largest share that a rank was measured at, or down from the smallest: how far one decision goes
 	recallFirst = 20     // decisions
 	recallMost  = 640
 )
@@ -61,7 +61,7 @@ func newHybrid(o Options) (Policy, error) {
 		var prior Curve
 		if o.Curves != nil && n > 0 {
 			prior = o.Curves[r]
-			curves[r] = prior.rising()
+			curves[r] = prior.smoothed()
 			known = known && len(prior) > 0
 		}
 		h.ranks[r] = newEstimate(prior, h.most[r])
@@ -215,14 +215,16 @@ func (h *hybrid) fit(d *Decision) (missing int) {
 func (h *hybrid) best() ([]int, error) {
 	batch := h.opts.Batch
 	batch.Limits = slices.Clone(h.most)
+	batch.least = make([]int, len(h.ranks))
 	capacity := 0
 	for r, e := range h.ranks {
-		reach := 0.0
+		fewest, most := math.Inf(1), 0.0
 		for _, c := range e.cells {
-			reach = max(reach, c.samples)
+			fewest, most = min(fewest, c.samples), max(most, c.samples)
 		}
-		if far := int(furthest * reach); reach > 0 {
-			batch.Limits[r] = min(batch.Limits[r], max(far, 2*max(h.opts.Unit, 1)))
+		if most > 0 {
+			batch.least[r] = min(int(fewest/furthest), h.start[r])
+			batch.Limits[r] = min(batch.Limits[r], max(int(furthest*most), 2*max(h.opts.Unit, 1)))
 		}
 		capacity += batch.Limits[r]
 	}
@@ -275,10 +277,14 @@ func (h *hybrid) divisible(best []int) float64 {
 		}
 	}
 	top := high
+	ascents := make([]Curve, len(best))
+	for r, c := range h.curves {
+		ascents[r] = c.ascent()
+	}
 	for range 50 {
 		mid := (low + high) / 2
 		sum := 0.0
-		for r, c := range h.curves {
+		for r, c := range ascents {
 			if best[r] > 0 {
 				sum += c.inverse(mid, float64(h.most[r]))
 			}

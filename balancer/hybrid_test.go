@@ -172,6 +172,17 @@ func TestHybridReturnsFromTheNextTile(t *testing.T) {
 	}
 }
 
+// What a curve says far below the shares that were measured is a guess: a decision goes to a quarter of them at most.
+func TestHybridGoesDownByQuarters(t *testing.T) {
+	c := newCluster(1, 0.01, line(0, 0.1), line(0, 0.001)) // the best shares are 5 and 507
+	decisions := c.run(mustNew(t, "hybrid", Options{Batch: Batch{Total: 512}, Ranks: 2}), 30, nil)
+	for step, want := range map[int]int{9: 64, 19: 16, 29: 5} {
+		if got := decisions[step].Next; got[0] != want {
+			t.Errorf("after step %d: got %v, want %d samples for rank 0", step, got, want)
+		}
+	}
+}
+
 func TestHybridFollowsHalfSpeedAndRecovery(t *testing.T) {
 	c := newCluster(8, 0.02, equalRanks(4)...)
 	usual, half := c.seconds[2], func(samples float64) float64 { return 2 * line(0.01, 0.001)(samples) }

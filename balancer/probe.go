@@ -1,6 +1,9 @@
 package balancer
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 const (
 	firstPatience = 2     // decisions without a change before a probe
@@ -8,6 +11,7 @@ const (
 	mostPatience  = 1024  // decisions: a run never stops asking
 	settledAfter  = 30    // decisions after which ranks are hoped to be faster, and feared to be slower: earlier the shares are on their way
 	hope          = 2.0   // standard deviations of its curve by which a rank may be faster
+	beyond        = 1.3   // times the share of a valley: what is tried beyond it
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a rank may take longer, as its curve says, while a probe lasts
 	probeNoise    = 0.014 // standard deviation that the mean of a probe's windows should have: the more they vary, the longer it lasts,
@@ -29,8 +33,12 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 	batch := h.opts.Batch
 	batch.Limits = make([]int, len(from))
 	for r, n := range from { // a probe goes to twice the share at most, and wakes no benched rank
-		if n > 0 {
-			batch.Limits[r] = max(n, h.curves[r].most(expected*(1+probeCost), min(h.most[r], max(2*n, n+max(h.opts.Unit, 1)))))
+		if n == 0 {
+			continue
+		}
+		batch.Limits[r] = max(n, h.curves[r].most(expected*(1+probeCost), min(h.most[r], max(2*n, n+max(h.opts.Unit, 1)))))
+		if p := h.fasterWith(r, n, expected); p.Samples > 0 {
+			batch.Limits[r], hoped[r] = int(p.Samples), Curve{{float64(n), h.curves[r].At(float64(n))}, p}
 		}
 	}
 	best, err := Solve(batch, hoped)
@@ -43,6 +51,33 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 		return nil
 	}
 	return best
+}
+
+// fasterWith is a larger share with which a rank may take less time than now, and the time that is hoped for, of one that holds up a step that is expected to take so
+// long, however few samples it has: the share with which it once did take less, or else, where its curve is known to fall, one somewhat beyond its valley. No samples: there is none.
+func (h *hybrid) fasterWith(rank, now int, expected float64) (p Point) {
+	curve, e := h.curves[rank], h.ranks[rank]
+	current := curve.At(float64(now))
+	if min(current, curve.At(float64(max(h.opts.Unit, 1)))) < expected*(1-probeCost) {
+		return p
+	}
+	valley, next := curve.ascent()[0].Samples, float64(h.most[rank])
+	p.Seconds = current * (1 - probeCost)
+	for i, c := range e.cells {
+		if c.samples > valley {
+			next = min(next, c.samples)
+		}
+		if possible := exp(c.log - math.Sqrt(e.cov[i][i])); c.samples > float64(now) && c.samples <= float64(h.most[rank]) && possible < p.Seconds {
+			p = Point{c.samples, possible}
+		}
+	}
+	if at := math.Floor(min(math.Sqrt(valley*next), beyond*valley)); p.Samples == 0 && valley > curve[0].Samples && next >= beyond*valley && at > float64(now) {
+		f := h.fits[rank]
+		if possible := f.mean(at) - hope*f.sigma(at); possible < p.Seconds {
+			p = Point{at, max(possible, 0)}
+		}
+	}
+	return p
 }
 
 // goOn is the next shares of a probe that is under way, asked of the newest curves: who turned out slow has the best share again, and none is held up by the hurdle

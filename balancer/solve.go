@@ -16,6 +16,8 @@ type Batch struct {
 	// Unit makes shares multiples of it, as groups of samples for batch normalisation need; 0 and 1 mean any. Where Total is no
 	// multiple the last rank that is fed has the rest besides.
 	Unit int
+
+	least []int // the fewest samples that each rank has, beyond Unit; nil means no more than that
 }
 
 // limits are the most samples that each rank can hold, in a list of their own.
@@ -34,6 +36,7 @@ type units struct {
 	rest  int   // samples beyond whole units; they are rank last's
 	last  int   // rank
 	limit []int // units, by rank; 0 leaves a rank out
+	floor []int // the fewest units, by rank; nil: one each
 }
 
 func (b Batch) units(ranks int) (units, error) {
@@ -62,6 +65,12 @@ func (b Batch) units(ranks int) (units, error) {
 	}
 	if u.last >= 0 && b.Limits != nil {
 		u.limit[u.last] = min((b.Limits[u.last]-u.rest)/u.size, u.total)
+	}
+	if b.least != nil {
+		u.floor = make([]int, ranks)
+		for r := range u.floor {
+			u.floor[r] = min(max(b.least[r]/u.size, 1), u.limit[r])
+		}
 	}
 	return u, u.check(b)
 }
@@ -164,32 +173,35 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 // Communication that cannot be hidden comes on top. It never falls when the slowest rank takes longer by more than that, so the
 // shares with the least slowest time also have the shortest step.
 //
-// It is exact for curves that rise, in about 64 * ranks * log(points) operations. A curve that falls somewhere is taken as the least rising one above it, except
-// where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares it takes those that leave every other rank the
+// It is exact for curves that rise, or fall first and then rise, in about 64 * ranks * log(points) operations. One that falls again is taken as the least such curve above
+// it, except where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares it takes those that leave every other rank the
 // shortest time, then those in proportion, then lower ranks first.
 func Solve(b Batch, curves []Curve) ([]int, error) {
 	u, err := b.units(len(curves))
 	if err != nil {
 		return nil, fmt.Errorf("divide %d samples among %d ranks: %w", b.Total, len(curves), err)
 	}
-	rising := true
+	rise, once := true, true
 	for r, c := range curves {
 		if err := c.Check(); err != nil {
 			return nil, fmt.Errorf("rank %d: %w", r, err)
 		}
-		rising = rising && c.Rises()
+		if !c.Rises() {
+			rise, once = false, once && c.turnsOnce()
+		}
 	}
-	if rising {
+	if rise {
 		return u.shares(u.fill(curves)), nil
 	}
-	if u.total <= exhaustiveUnits/max(u.total*len(curves), 1) {
+	if !once && u.total <= exhaustiveUnits/max(u.total*len(curves), 1) {
 		return u.shares(u.search(curves)), nil
 	}
-	envelopes := make([]Curve, len(curves))
+	above := make([]Curve, len(curves))
 	for r, c := range curves {
-		envelopes[r] = c.rising()
+		above[r] = c.smoothed()
 	}
-	return u.shares(u.fill(envelopes)), nil
+	v := u.valleys(above)
+	return u.shares(v.solve()), nil
 }
 
 const exhaustiveUnits = 1_000_000_000
@@ -217,7 +229,7 @@ func (u units) fill(curves []Curve) []int {
 		high, many = 0, few
 		few = make([]int, len(curves))
 		for r := range few {
-			few[r] = min(many[r], 1)
+			few[r] = min(many[r], u.fewest(r))
 		}
 	}
 	got := make([]int, len(open))
@@ -282,13 +294,21 @@ func proportionally(total int, weight []float64, limit []int) []int {
 	return out
 }
 
-// most is the units that a rank finishes within seconds, at least one: no rank that may be fed is left out.
+// fewest is the units that a rank has at least.
+func (u units) fewest(rank int) int {
+	if u.floor == nil {
+		return 1
+	}
+	return u.floor[rank]
+}
+
+// most is the units that a rank finishes within seconds, at least the fewest: no rank that may be fed is left out.
 func (u units) most(rank int, c Curve, seconds float64) int {
 	samples := c.most(seconds, u.samples(rank, u.limit[rank]))
 	if rank == u.last {
 		samples -= u.rest
 	}
-	return max(samples/u.size, 1)
+	return max(samples/u.size, u.fewest(rank))
 }
 
 // search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall.
@@ -311,7 +331,7 @@ func (u units) search(curves []Curve) []int {
 		}
 		for sum := range next {
 			next[sum] = math.Inf(1)
-			for n := 1; n <= min(u.limit[r], sum); n++ {
+			for n := u.fewest(r); n <= min(u.limit[r], sum); n++ {
 				if t := max(best[sum-n], times[n]); t < next[sum] {
 					next[sum], choice[r][sum] = t, int32(n)
 				}

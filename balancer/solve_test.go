@@ -33,7 +33,11 @@ func exhaustive(b Batch, curves []Curve) float64 {
 			try(rank+1, rest)
 			return
 		}
-		for n := size; n <= min(limit, rest); n++ {
+		least := size
+		if b.least != nil {
+			least = min(max(b.least[rank]/size, 1)*size, limit/size*size)
+		}
+		for n := least; n <= min(limit, rest); n++ {
 			if n%size != 0 && n != rest { // only what ends the batch may be no multiple
 				continue
 			}
@@ -101,6 +105,62 @@ func TestSolveIsAsGoodAsTryingEverything(t *testing.T) {
 			t.Fatalf("%s: shares %v take %v, the best take %v", name, shares, got, want)
 		}
 	}
+}
+
+// Ranks that are slower with few samples get enough of them, and none fewer than it must have.
+func TestSolveFindsValleys(t *testing.T) {
+	fell := 0
+	for seed := range uint64(4000) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		b := Batch{Total: 4 + r.IntN(14), Unit: r.IntN(4)}
+		ranks := 1 + r.IntN(4)
+		if r.IntN(2) == 0 {
+			b.Limits = make([]int, ranks)
+			for i := range b.Limits {
+				b.Limits[i] = 1 + r.IntN(b.Total+3)
+			}
+		}
+		if r.IntN(2) == 0 {
+			b.least = make([]int, ranks)
+			for i := range b.least {
+				b.least[i] = r.IntN(b.Total/ranks + 1)
+			}
+		}
+		curves := make([]Curve, ranks)
+		for i := range curves {
+			if curves[i] = randomCurve(r, b.Total, false); r.IntN(3) > 0 {
+				curves[i] = fallen(r, curves[i])
+			}
+		}
+		name := fmt.Sprintf("seed %d: %+v of %v", seed, b, curves)
+		shares, err := Solve(b, curves)
+		if errors.Is(err, ErrInfeasible) {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		checkShares(t, name, b, shares)
+		got, slowest := Slowest(curves, shares)
+		if want := exhaustive(b, curves); got > want {
+			t.Fatalf("%s: shares %v take %v, the best take %v", name, shares, got, want)
+		}
+		if c := curves[slowest]; c.At(1) > got {
+			fell++
+		}
+	}
+	if fell < 200 {
+		t.Errorf("in %d cases the slowest rank has enough samples to be faster than with one, want hundreds", fell)
+	}
+}
+
+// fallen is a rising curve with a fall before it.
+func fallen(r *rand.Rand, c Curve) Curve {
+	c = slices.Clone(c)
+	for i := range c {
+		c[i].Samples += 3
+	}
+	return append(Curve{{0.5, c[0].Seconds + 2*r.Float64()}, {1 + 2*r.Float64(), c[0].Seconds + r.Float64()*0.2}}, c...).smoothed()
 }
 
 func checkShares(t *testing.T, name string, b Batch, shares []int) {

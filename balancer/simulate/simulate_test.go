@@ -194,3 +194,26 @@ func TestHybridFillsTiles(t *testing.T) {
 		t.Error("want a median of at least 0.995, and at most 2 % below 0.95 or worse than equal shares")
 	}
 }
+
+// One kind of rank takes longer for few samples than for more, as measured of real GPUs (another algorithm for small batches): a policy that took every curve for a
+// rising one would give it ever fewer.
+func TestHybridFindsWhereACurveFalls(t *testing.T) {
+	falls := balancer.Curve{{Samples: 16, Seconds: 0.21}, {Samples: 32, Seconds: 0.14}, {Samples: 64, Seconds: 0.142}, {Samples: 128, Seconds: 0.55}, {Samples: 256, Seconds: 1.13}}
+	rises := balancer.Curve{{Samples: 16, Seconds: 0.028}, {Samples: 64, Seconds: 0.043}, {Samples: 128, Seconds: 0.07}, {Samples: 256, Seconds: 0.12}}
+	for _, test := range []struct{ falling, rising, total int }{{1, 1, 64}, {1, 1, 256}, {1, 3, 256}, {2, 2, 128}, {3, 1, 256}, {2, 6, 1024}} {
+		curves := append(slices.Repeat([]balancer.Curve{falls}, test.falling), slices.Repeat([]balancer.Curve{rises}, test.rising)...)
+		var shares []float64
+		for seed := range uint64(20) {
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: test.total, Curves: curves, Noise: 0.05, Steps: 400, Interval: 10, Seed: seed})
+			if err != nil {
+				t.Fatal(err)
+			}
+			shares = append(shares, lastQuarter(res))
+		}
+		slices.Sort(shares)
+		t.Logf("%+v: median %.4f, worst %.4f", test, shares[len(shares)/2], shares[0])
+		if shares[len(shares)/2] < 0.97 || shares[0] < 0.9 {
+			t.Errorf("%+v: got a median of %.4f, at worst %.4f of the oracle, want 0.97 and 0.9", test, shares[len(shares)/2], shares[0])
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package balancer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"sort"
+)
+
+// A rank may take longer for few samples than for more: libraries choose other kernels for them. Such a curve falls to a valley, and rises beyond it.
+
+// valley is the index of the lowest point, the first of several.
+func (c Curve) valley() (lowest int) {
+	for i, p := range c {
+		if p.Seconds < c[lowest].Seconds {
+			lowest = i
+		}
+	}
+	return lowest
+}
+
+// ascent is a curve from its valley on: what at least so many samples take, as long as more cost nothing.
+func (c Curve) ascent() Curve { return c[c.valley():] }
+
+// turnsOnce reports whether a curve does nothing but fall before its valley and rise after it.
+func (c Curve) turnsOnce() bool {
+	lowest := c.valley()
+	return c[lowest:].Rises() && slices.IsSortedFunc(c[:min(lowest+1, len(c))], func(a, b Point) int { return cmp.Compare(b.Seconds, a.Seconds) })
+}
+
+// smoothed is the least curve above this one that turns once.
+func (c Curve) smoothed() Curve {
+	if c.turnsOnce() {
+		return c
+	}
+	lowest := c.valley()
+	fall := c[:lowest+1].mirrored().rising().mirrored()
+	return append(fall, c[lowest:].rising()[1:]...)
+}
+
+// mirrored is a curve over negative samples.
+func (c Curve) mirrored() Curve {
+	out := make(Curve, len(c))
+	for i, p := range c {
+		out[len(c)-1-i] = Point{-p.Samples, p.Seconds}
+	}
+	return out
+}
+
+// settle makes a curve fall before its point i and rise after it.
+func (c Curve) settle(i int) {
+	for k := i + 1; k < len(c); k++ {
+		c[k].Seconds = max(c[k].Seconds, c[k-1].Seconds)
+	}
+	for k := i - 1; k >= 0; k-- {
+		c[k].Seconds = max(c[k].Seconds, c[k+1].Seconds)
+	}
+}
+
+// valleys are curves that turn once, divided where they do.
+type valleys struct {
+	units
+	curves  []Curve
+	ascents []Curve
+	lowest  []int // units in the valley, by rank
+}
+
+func (u units) valleys(curves []Curve) valleys {
+	v := valleys{u, curves, make([]Curve, len(curves)), make([]int, len(curves))}
+	for r, c := range curves {
+		v.ascents[r], v.lowest[r] = c.ascent(), u.fewest(r)
+		if u.limit[r] == 0 || len(v.ascents[r]) == len(c) {
+			continue
+		}
+		below := int(v.ascents[r][0].Samples)
+		if r == u.last {
+			below -= u.rest
+		}
+		below = min(max(below/u.size, u.fewest(r)), u.limit[r])
+		if v.lowest[r] = below; below < u.limit[r] && v.seconds(r, below+1) < v.seconds(r, below) {
+			v.lowest[r]++
+		}
+	}
+	return v
+}
+
+// seconds are what a rank takes for n units.
+func (v *valleys) seconds(rank, n int) float64 { return v.curves[rank].At(float64(v.samples(rank, n))) }
+
+// least is the fewest units that each rank does within a time, or those of its valley where it does none, in a list of their own, and their sum.
+func (v *valleys) least(seconds float64) (units []int, sum int) {
+	units = make([]int, len(v.curves))
+	for r := range units {
+		if v.limit[r] > 0 {
+			few := v.fewest(r)
+			units[r] = few + sort.Search(v.lowest[r]-few, func(i int) bool { return v.seconds(r, few+i) <= seconds })
+			sum += units[r]
+		}
+	}
+	return units, sum
+}
+
+// solve looks for the shortest time in which the ranks do all units or more, and all or fewer are the least that they do in it.
+func (v *valleys) solve() []int {
+	seconds, _ := Slowest(v.ascents, v.shares(v.units.fill(v.ascents)))
+	highest := seconds
+	for r, n := range v.lowest {
+		if v.limit[r] > 0 {
+			seconds, highest = max(seconds, v.seconds(r, n)), max(highest, v.seconds(r, v.fewest(r)))
+		}
+	}
+	floors, sum := v.least(seconds)
+	if sum > v.total {
+		low, high := math.Float64bits(seconds), math.Float64bits(highest)
+		for low+1 < high {
+			mid := low + (high-low)/2
+			if _, sum := v.least(math.Float64frombits(mid)); sum > v.total {
+				low = mid
+			} else {
+				high = mid
+			}
+		}
+		floors, _ = v.least(math.Float64frombits(high))
+	}
+	u := v.units
+	u.floor = floors
+	return u.fill(v.ascents)
+}
