@@ -323,7 +323,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 
 // A rank is known to be slower with fewer samples if it was measured so: by more than this part, and so many standard deviations.
 const (
-	leastFall  = 0.1
+	leastFall  = 0.07
 	fallSigmas = 3.0
 )
 

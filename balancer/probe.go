@@ -11,7 +11,7 @@ const (
 	mostPatience  = 1024  // decisions: a run never stops asking
 	settledAfter  = 30    // decisions after which ranks are hoped to be faster, and feared to be slower: earlier the shares are on their way
 	hope          = 2.0   // standard deviations of its curve by which a rank may be faster
-	beyond        = 1.3   // times the share of a valley: what is tried beyond it
+	beyond        = 1.2   // times the share of a valley: what is tried beyond it
 	probeGain     = 0.005 // of a step: what ranks must possibly be able to do better
 	probeCost     = 0.05  // of a step: what a rank may take longer, as its curve says, while a probe lasts
 	probeNoise    = 0.014 // standard deviation that the mean of a probe's windows should have: the more they vary, the longer it lasts,
