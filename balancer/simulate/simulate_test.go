@@ -163,7 +163,7 @@ func tiled(ranks, tile, each int, seed uint64) simulate.Options {
 // Kernels of GPUs work in tiles of many samples: the best shares fill them, beside ranks whose curves are lines. A rank that takes one sample more may take twice as
 // long, so that a few such clusters end some percent off.
 func TestHybridFillsTiles(t *testing.T) {
-	leastEach, seeds := 32, uint64(3)
+	leastEach, seeds := 32, uint64(6)
 	if *full {
 		leastEach, seeds = 16, 10
 	}
