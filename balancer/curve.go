@@ -33,7 +33,7 @@ func (c Curve) Check() error {
 	return nil
 }
 
-// Rises reports whether more samples never take less time. [Solve] is exact for such curves.
+// Rises reports whether more samples never take less time.
 func (c Curve) Rises() bool {
 	return slices.IsSortedFunc(c, func(a, b Point) int { return cmp.Compare(a.Seconds, b.Seconds) })
 }

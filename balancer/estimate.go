@@ -30,6 +30,8 @@ type cell struct {
 	samples float64
 	log     float64 // of seconds
 	age     int     // windows since it was measured
+	slower  bool    // than a larger share, and no change of speed explains it: one of the two was measured before and after the other, and none was seen since
+	doubt   float64 // by how much log was moved for windows with new shares that it contradicts: nothing, if the curve falls instead
 }
 
 // What the estimate takes for granted, all relative to a rank's time.
@@ -66,6 +68,9 @@ func newEstimate(prior Curve, limit int) *estimate {
 		if !math.IsNaN(valid(p.Seconds)) {
 			e.add(p.Samples, math.Log(p.Seconds), priorError*priorError)
 		}
+	}
+	for i := range e.cells {
+		e.cells[i].slower = true
 	}
 	e.assumed = len(e.cells) > 0
 	return e
@@ -133,7 +138,7 @@ func (e *estimate) update(samples, value, variance float64) {
 	at := e.cell(samples)
 	if at < 0 {
 		if e.contradicts(samples, value, variance) {
-			e.loosen(square(value - math.Log(e.fit(samples).mean(samples)))) // or else the curve falls: the next window with one of the other shares will tell
+			e.doubt(value-math.Log(e.fit(samples).mean(samples)), variance)
 			e.drift = 0
 		} else if len(e.cells) > 0 {
 			e.wandersTo(samples, value, variance)
@@ -143,6 +148,7 @@ func (e *estimate) update(samples, value, variance float64) {
 		e.forget()
 		return
 	}
+	e.confront(at, value)
 	e.current = at
 	innovation := value - e.cells[at].log
 	sigma := math.Sqrt(e.cov[at][at] + variance)
@@ -196,19 +202,52 @@ func (e *estimate) correct(innovation, variance float64) {
 }
 
 // contradicts reports whether a share that was never measured before takes less time than a smaller one took, or more than a larger one,
-// beyond doubt: then the rank may have changed its speed since, unless its curve is known to fall.
+// beyond doubt, although the curve is not known to fall.
 func (e *estimate) contradicts(samples, value, variance float64) bool {
-	const leastFall = 0.05 // curves may fall by a little, from tile to tile
+	const tile = 0.05 // curves may fall by a little, from tile to tile
 	for i, c := range e.cells {
 		fall := c.log - value
 		if c.samples > samples {
 			fall = -fall
 		}
-		if fall > leastFall+shiftSigmas*math.Sqrt(e.cov[i][i]+variance) {
-			return e.fit(samples).valley(inf) == 0
+		if fall > tile+shiftSigmas*math.Sqrt(e.cov[i][i]+variance) {
+			return e.fit(samples).fastest(inf) == 0
 		}
 	}
 	return false
+}
+
+// doubt says that a share that was never measured takes longer by a factor than its curve says: so it is with every share, if the rank has changed its speed, or else
+// the curve falls and all others are as they were. The next window with one of them tells.
+func (e *estimate) doubt(by, variance float64) {
+	e.move(by, variance)
+	for i := range e.cells {
+		e.cells[i].doubt += by
+	}
+}
+
+// confront takes in that a share was measured again, and so whether what is in doubt was moved with reason. Where a share measured meanwhile is smaller and took longer, or
+// larger and took less, it is not the rank's speed that has changed.
+func (e *estimate) confront(at int, value float64) {
+	again := &e.cells[at]
+	if doubt := again.doubt; doubt != 0 {
+		back := math.Abs(value-again.log+doubt) < math.Abs(value-again.log)
+		for i := range e.cells {
+			if back {
+				e.cells[i].log -= e.cells[i].doubt
+			}
+			e.cells[i].doubt = 0
+		}
+	}
+	for i := range e.cells {
+		c := &e.cells[i]
+		switch meanwhile := c.age < again.age; {
+		case meanwhile && c.samples < again.samples:
+			c.slower = c.log > value+leastFall
+		case meanwhile && c.samples > again.samples:
+			again.slower = again.slower || value > c.log+leastFall
+		}
+	}
 }
 
 // shift says that the rank has become slower or faster by a factor, with the current share as evidence: so it is with every share. Cells that were
@@ -222,7 +261,7 @@ func (e *estimate) shift(by float64) {
 	}
 	e.loosen(100 * by * by) // the change is what this window says, whatever was believed
 	for i := range e.cells {
-		if i != e.current {
+		if e.cells[i].slower = false; i != e.current {
 			e.cov[i][i] += square(reshape * by)
 		}
 	}
@@ -295,6 +334,7 @@ func (e *estimate) merge(keep, drop int) {
 		e.cov[keep][i] += weight * (e.cov[drop][i] - e.cov[keep][i])
 		e.cov[i][keep] = e.cov[keep][i]
 	}
+	k.slower = k.slower || d.slower
 	e.cov[keep][keep] = square(1-weight)*kk + 2*weight*(1-weight)*both + square(weight)*dd
 	e.drop(drop)
 }

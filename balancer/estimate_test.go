@@ -331,8 +331,8 @@ func TestSlowerAtASmallerShareIsToldByTheNextWindow(t *testing.T) {
 			e.update(32, math.Log(0.14), square(sigma))
 		}
 		e.update(8, math.Log(0.21), square(sigma))
-		if sigma := math.Sqrt(e.cov[0][0]); sigma < 0.4 {
-			t.Errorf("%s: when 8 samples took longer, what 32 take is known to %.2f of it, want at most to what the difference is", name, sigma)
+		if c := e.cells[0]; c.doubt <= 0 || math.Abs(exp(c.log-c.doubt)-0.14) > 0.001 || c.log < math.Log(0.3) {
+			t.Errorf("%s: when 8 samples took longer, 32 are expected to take %.3f s, or else %.3f, want more than 0.3, or else 0.14", name, exp(c.log), exp(c.log-c.doubt))
 		}
 		e.update(32, math.Log(test.again), square(sigma))
 		f := e.fit(32)

@@ -100,11 +100,12 @@ type place struct {
 	x       float64 // b / b1
 	away    float64 // log b/b0
 	mean    float64 // m(x)
+	slower  bool    // of a cell
 }
 
 func (f *fitted) place(samples float64) place {
 	x := samples / f.b1
-	return place{samples, x, math.Log(samples / f.b0), priorMean(x)}
+	return place{samples: samples, x: x, away: math.Log(samples / f.b0), mean: priorMean(x)}
 }
 
 func (f *fitted) kernel(a, b place) float64 {
@@ -147,6 +148,7 @@ func through(cells []cell, cov [][]float64, before *belief, b0 float64) *fitted 
 	straight, bent, residual, times := flat[:n*n], flat[n*n:2*n*n], flat[2*n*n:2*n*n+n], flat[2*n*n+n:]
 	for i, c := range cells {
 		at := f.place(c.samples)
+		at.slower = c.slower
 		f.cells[i] = at
 		times[i] = exp(c.log) / f.scale
 		residual[i] = times[i] - at.mean
@@ -310,7 +312,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	}
 	valley := 0
 	if falls {
-		share := f.valley(most)
+		share := f.fastest(most)
 		valley = max(slices.IndexFunc(mean, func(p Point) bool { return p.Samples == share }), 0)
 	}
 	mean.settle(valley)
@@ -321,39 +323,30 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	return mean, off
 }
 
-// A rank is known to be slower with fewer samples if it was measured so: by more than this part, and so many standard deviations.
+// A rank is known to be slower with fewer samples if it was measured so, by more than this part, and so many standard deviations, and again.
 const (
-	leastFall  = 0.07
+	leastFall  = 0.03
 	fallSigmas = 3.0
 )
 
-// valley is the share of at most so many samples at which the rank is fastest, if it is known to be slower with fewer, or 0.
-func (f *fitted) valley(most float64) float64 {
+// fastest is the share of at most so many samples with which the rank is fastest, if it is known to be slower with fewer, or 0.
+func (f *fitted) fastest(most float64) float64 {
 	n := len(f.cells)
 	means, halves := make([]float64, n), make([][]float64, n)
-	fastest := 0
+	best := -1
 	for i, c := range f.cells {
 		halves[i] = make([]float64, n)
 		means[i] = f.near(c, halves[i])
 		forward(f.inverse, halves[i])
-		if c.samples <= most && (means[i] < means[fastest] || f.cells[fastest].samples > most) {
-			fastest = i
+		if c.samples <= most && (best < 0 || means[i] < means[best]) {
+			best = i
 		}
 	}
+	cov := func(i, j int) float64 { return f.kernel(f.cells[i], f.cells[j]) - dot(halves[i], halves[j]) }
 	for i, c := range f.cells {
-		fall := means[i] - means[fastest]
-		if c.samples > f.cells[fastest].samples || fall < leastFall*means[i] {
-			continue
-		}
-		variance := 0.0
-		for _, pair := range [...]struct {
-			a, b int
-			sign float64
-		}{{i, i, 1}, {fastest, fastest, 1}, {i, fastest, -2}} {
-			variance += pair.sign * (f.kernel(f.cells[pair.a], f.cells[pair.b]) - dot(halves[pair.a], halves[pair.b]))
-		}
-		if square(fall) > square(fallSigmas*f.scale)*variance {
-			return f.cells[fastest].samples
+		if fall := means[i] - means[max(best, 0)]; best >= 0 && c.slower && c.samples < f.cells[best].samples && fall > leastFall*means[i] &&
+			square(fall/f.scale) > square(fallSigmas)*(cov(i, i)+cov(best, best)-2*cov(i, best)) {
+			return f.cells[best].samples
 		}
 	}
 	return 0

@@ -31,17 +31,22 @@ func (h *hybrid) probe(from []int, cost float64) []int {
 	}
 	expected, _ := Slowest(h.curves, from)
 	batch := h.opts.Batch
-	batch.Limits = make([]int, len(from))
+	batch.Limits, batch.least = make([]int, len(from)), make([]int, len(from))
 	for r, n := range from { // a probe goes to twice the share at most, and wakes no benched rank
 		if n == 0 {
 			continue
 		}
 		batch.Limits[r] = max(n, h.curves[r].most(expected*(1+probeCost), min(h.most[r], max(2*n, n+max(h.opts.Unit, 1)))))
 		if p := h.fasterWith(r, n, expected); p.Samples > 0 {
-			batch.Limits[r], hoped[r] = int(p.Samples), Curve{{float64(n), h.curves[r].At(float64(n))}, p}
+			hoped[r] = Curve{{float64(n), h.curves[r].At(float64(n))}, p}
+			batch.Limits[r], batch.least[r] = int(p.Samples), int(p.Samples) // the very share, or what is measured says nothing of what is known of it
 		}
 	}
 	best, err := Solve(batch, hoped)
+	if err != nil {
+		batch.least = nil
+		best, err = Solve(batch, hoped)
+	}
 	if err != nil || !h.opts.valid(best, h.start) {
 		return nil
 	}
@@ -62,13 +67,14 @@ func (h *hybrid) fasterWith(rank, now int, expected float64) (p Point) {
 		return p
 	}
 	valley, next := curve.ascent()[0].Samples, float64(h.most[rank])
-	p.Seconds = current * (1 - probeCost)
+	p.Seconds = current * (1 - leastFall)
 	for i, c := range e.cells {
 		if c.samples > valley {
 			next = min(next, c.samples)
 		}
-		if possible := exp(c.log - math.Sqrt(e.cov[i][i])); c.samples > float64(now) && c.samples <= float64(h.most[rank]) && possible < p.Seconds {
-			p = Point{c.samples, possible}
+		hoped := exp(c.log - c.doubt + math.Sqrt(e.cov[i][i]))
+		if c.samples > float64(now) && c.samples <= float64(h.most[rank]) && hoped < p.Seconds && exp(c.log)-current < payBack*(current-hoped) {
+			p = Point{c.samples, hoped}
 		}
 	}
 	if at := math.Floor(min(math.Sqrt(valley*next), beyond*valley)); p.Samples == 0 && valley > curve[0].Samples && next >= beyond*valley && at > float64(now) {

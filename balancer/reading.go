@@ -37,7 +37,7 @@ func (e *estimate) read(samples int, seconds []float64, before *fitted) reading 
 		return m
 	}
 	if at := e.cell(m.samples); at >= 0 {
-		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance
+		m.surprise, m.doubt = value-e.cells[at].log, e.cov[at][at]+e.wander*e.wander+m.variance+square(e.cells[at].doubt)
 	} else if before != nil {
 		expected, doubt := before.log(m.samples)
 		m.surprise, m.doubt = value-expected, doubt+m.variance+square(unknownShape*e.away(m.samples))

@@ -87,6 +87,13 @@ func (u units) check(b Batch) error {
 	if u.last < 0 || capacity < u.total {
 		return fmt.Errorf("%w: %d of %d samples find no place: the ranks can hold %s", ErrInfeasible, b.Total-capacity*u.size-min(u.rest, b.Total), b.Total, holds(b.Limits))
 	}
+	floor := 0
+	for r := range u.floor {
+		floor += u.floor[r]
+	}
+	if floor > u.total {
+		return fmt.Errorf("%w: %d samples in units of %d, want at least %d units", ErrInfeasible, b.Total, u.size, floor)
+	}
 	if u.total < fed {
 		return fmt.Errorf("%w: %d samples in units of %d, want at least one unit for each of %d ranks", ErrInfeasible, b.Total, u.size, fed)
 	}
@@ -174,7 +181,7 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 // shares with the least slowest time also have the shortest step.
 //
 // It is exact for curves that rise, or fall first and then rise, in about 64 * ranks * log(points) operations. One that falls again is taken as the least such curve above
-// it, except where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares it takes those that leave every other rank the
+// it, except where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares of curves that rise it takes those that leave every other rank the
 // shortest time, then those in proportion, then lower ranks first.
 func Solve(b Batch, curves []Curve) ([]int, error) {
 	u, err := b.units(len(curves))
@@ -311,7 +318,7 @@ func (u units) most(rank int, c Curve, seconds float64) int {
 	return max(samples/u.size, u.fewest(rank))
 }
 
-// search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall.
+// search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall again after they rose.
 func (u units) search(curves []Curve) []int {
 	best := make([]float64, u.total+1) // slowest time of the ranks so far, by the units that they have together
 	for i := range best {

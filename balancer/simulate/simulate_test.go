@@ -217,3 +217,44 @@ func TestHybridFindsWhereACurveFalls(t *testing.T) {
 		}
 	}
 }
+
+// A rank that becomes slower takes longer for each smaller share that it is given, as if its curve fell. It is followed all the same: what is lost, in steps of the
+// oracle's, is hardly more than what deciding each ten steps costs.
+func TestHybridFollowsRanksThatBecomeSlower(t *testing.T) {
+	for name, test := range map[string]struct {
+		factor     func(step int) float64 // of rank 0's times
+		mean, most float64                // steps lost of 500
+	}{
+		"for good, within 100 steps": {func(step int) float64 { return math.Pow(6, min(max(float64(step-100)/100, 0), 1)) }, 45, 130},
+		"to and fro":                 {func(step int) float64 { return math.Pow(6, 0.5-0.5*math.Cos(float64(step)/40)) }, 150, 300},
+	} {
+		mean, most := 0.0, 0.0
+		const seeds = 20
+		for seed := range uint64(seeds) {
+			r := rand.New(rand.NewPCG(seed, 9))
+			curves := make([]balancer.Curve, 4)
+			for i := range curves {
+				slope := 0.001 * math.Exp(0.5*r.NormFloat64())
+				curves[i] = points(256, func(b float64) float64 { return 0.0005 + slope*b })
+			}
+			res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: 256, Curves: curves, Noise: 0.01, Steps: 500, Interval: 10, Seed: seed, Drift: func(rank, step int) float64 {
+				if rank > 0 {
+					return 1
+				}
+				return test.factor(step)
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			lost := 0.0
+			for _, share := range res.Track {
+				lost += 1/share - 1
+			}
+			mean, most = mean+lost/seeds, max(most, lost)
+		}
+		t.Logf("%s: %.0f steps lost, at most %.0f", name, mean, most)
+		if mean > test.mean || most > test.most {
+			t.Errorf("%s: got %.0f steps lost, at most %.0f, want %.0f and %.0f", name, mean, most, test.mean, test.most)
+		}
+	}
+}
