@@ -35,6 +35,9 @@ func (s stopped) unsaved() int {
 	return exitKilled
 }
 
+// onePress is how long after an interrupt another one is the same: one Ctrl-C may come from the terminal and from what started the program (timeout, mpirun).
+const onePress = 500 * time.Millisecond
+
 // withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
 // second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
 func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (context.Context, func()) {
@@ -47,6 +50,7 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 	signal.Ignore(syscall.SIGPIPE) // a reader of standard output that leaves must not end the training
 	done := make(chan struct{})
 	go func() {
+		var first time.Time
 		for {
 			select {
 			case <-done:
@@ -59,12 +63,13 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 					continue
 				}
 				if ctx.Err() != nil {
-					if sig == syscall.SIGINT {
+					if sig == syscall.SIGINT && time.Since(first) > onePress {
 						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")
 						os.Exit(exitInterrupted)
 					}
 					continue
 				}
+				first = time.Now()
 				more := ""
 				if sig == syscall.SIGINT {
 					more = " (Ctrl-C again leaves at once, without saving)"

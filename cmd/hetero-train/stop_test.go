@@ -217,6 +217,17 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 	}
 }
 
+// One Ctrl-C may come twice, from the terminal and from what started the program.
+func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
+	cmd := buildProgram(t).command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
+	e := finishAfterStep(t, cmd, func() {
+		cmd.Process.Signal(syscall.SIGINT)
+		time.Sleep(time.Millisecond)
+		cmd.Process.Signal(syscall.SIGINT)
+	})
+	e.check(t, exitInterrupted, "saved")
+}
+
 // TestARunThatStoppedEarlyGoesOnWithMorePatience: also where neither steps nor epochs say how much there is to do.
 func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 	dir, config := t.TempDir(), writeFile(t, smallRun)
