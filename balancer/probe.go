@@ -77,11 +77,13 @@ func (h *hybrid) fasterWith(rank, now int, expected float64) (p Point) {
 			p = Point{c.samples, hoped}
 		}
 	}
-	if at := math.Floor(min(math.Sqrt(valley*next), beyond*valley)); p.Samples == 0 && valley > curve[0].Samples && next >= beyond*valley && at > float64(now) {
-		f := h.fits[rank]
-		if possible := f.mean(at) - hope*f.sigma(at); possible < p.Seconds {
-			p = Point{at, max(possible, 0)}
-		}
+	if p.Samples > 0 || valley == curve[0].Samples {
+		return p
+	}
+	at := math.Floor(max(min(math.Sqrt(valley*next), beyond*valley), valley+float64(h.opts.Unit)))
+	f := h.fits[rank]
+	if possible := f.mean(at) - hope*f.sigma(at); at > float64(now) && at < next && next >= beyond*valley && possible < p.Seconds {
+		p = Point{at, max(possible, 0)}
 	}
 	return p
 }
