@@ -215,8 +215,8 @@ func checkFailedProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	op := r.sum(0, "of a program").(collective.AllReduce)
 	op.After = &brokenEvent{}
+	r.enqueue(1, r.sum(1, "of a program")) // first: once rank 0 has failed, others may be refused
 	r.enqueue(0, op)
-	r.enqueue(1, r.sum(1, "of a program"))
 	if err := r.sync(0); !errors.Is(err, errWhim) {
 		t.Errorf("rank 0: got %v, want %v", err, errWhim)
 	}
