@@ -323,7 +323,7 @@ func (f *fitted) curves(limit int, sigmas float64) (mean, off Curve) {
 	return mean, off
 }
 
-// A rank is known to be slower with fewer samples if it was measured so, by more than this part, and so many standard deviations, and again.
+// A rank is known to be slower with fewer samples if it was measured so by more than this part, by so many standard deviations, and whatever its speed was ([cell]).
 const (
 	leastFall  = 0.03
 	fallSigmas = 3.0
@@ -331,6 +331,9 @@ const (
 
 // fastest is the share of at most so many samples with which the rank is fastest, if it is known to be slower with fewer, or 0.
 func (f *fitted) fastest(most float64) float64 {
+	if !slices.ContainsFunc(f.cells, func(c place) bool { return c.slower }) { // most often; what follows takes as long as the fit itself
+		return 0
+	}
 	n := len(f.cells)
 	means, halves := make([]float64, n), make([][]float64, n)
 	best := -1
@@ -342,10 +345,16 @@ func (f *fitted) fastest(most float64) float64 {
 			best = i
 		}
 	}
+	if best < 0 {
+		return 0
+	}
 	cov := func(i, j int) float64 { return f.kernel(f.cells[i], f.cells[j]) - dot(halves[i], halves[j]) }
 	for i, c := range f.cells {
-		if fall := means[i] - means[max(best, 0)]; best >= 0 && c.slower && c.samples < f.cells[best].samples && fall > leastFall*means[i] &&
-			square(fall/f.scale) > square(fallSigmas)*(cov(i, i)+cov(best, best)-2*cov(i, best)) {
+		if !c.slower || c.samples >= f.cells[best].samples {
+			continue
+		}
+		variance := cov(i, i) + cov(best, best) - 2*cov(i, best)
+		if fall := means[i] - means[best]; fall > leastFall*means[i] && square(fall/f.scale) > square(fallSigmas)*variance {
 			return f.cells[best].samples
 		}
 	}
