@@ -60,7 +60,7 @@ func TestRanksThatCannotJoinAreTold(t *testing.T) {
 }
 
 // TestSharedGPUIsAllowedWhereAsked: by NCCL itself, from the version on that can. Before that ranks of one process cannot share one, since a process is one
-// host to NCCL; those of several processes do in cmd/hetero-train.
+// host to NCCL; those of several processes do in cmd/hetero-train/program.
 func TestSharedGPUIsAllowedWhereAsked(t *testing.T) {
 	for version, want := range map[Version]error{MultiRankGPU: nil, 22809: errors.New("Duplicate GPU")} {
 		t.Run(version.String(), func(t *testing.T) {

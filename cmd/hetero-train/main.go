@@ -1,80 +1,10 @@
+// Hetero-train trains deep-learning models by data parallelism on workers of unequal speed.
+//
+//	hetero-train -c configs/resnet50.toml
+//
+// Package program is the command line; a program with models, data sets or policies of its own calls it in the same way.
 package main
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"io"
-	"os"
-	"runtime/debug"
-	"strings"
+import "github.com/hetero-train/hetero-train/cmd/hetero-train/program"
 
-	"github.com/hetero-train/hetero-train/engine/config"
-)
-
-func main() {
-	// A crash ends with SIGABRT, which says so. The runtime's own exit code for it, 2, means bad configuration here.
-	debug.SetTraceback("crash")
-	os.Exit(run(context.Background(), os.Args[1:], environment{
-		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
-	}))
-}
-
-// environment is what the program sees of the world; tests put their own in its place.
-type environment struct {
-	stdout, stderr io.Writer
-	environ        []string // NAME=VALUE
-	train          func(ctx context.Context, cfg *config.Config, opts trainOptions) error
-}
-
-// lookup finds an environment variable.
-func (e environment) lookup(name string) (value string, set bool) {
-	for _, pair := range e.environ {
-		if n, v, _ := strings.Cut(pair, "="); n == name {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-// run executes one command line (without the program's name) and returns the exit code.
-func run(ctx context.Context, args []string, env environment) (code int) {
-	hide := secretsOf(env.environ)
-	defer func() {
-		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
-			fmt.Fprint(env.stderr, hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack())))
-			code = exitUnexpected
-		}
-	}()
-	a := &app{env: env, hide: hide, args: args}
-	root := newRoot(a)
-	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
-	err := root.ExecuteContext(ctx)
-	if err != nil && !a.started {
-		err = withCode(exitUsage, err)
-	}
-	if err != nil {
-		fmt.Fprint(env.stderr, hide.text(report(err)))
-	}
-	return exitCode(err)
-}
-
-// report is what a failed command prints: one line for each fault of a configuration, else one line.
-func report(err error) string {
-	var faults *config.Error
-	if errors.As(err, new(shown)) {
-		return ""
-	}
-	if errors.As(err, new(stopped)) {
-		return fmt.Sprintf("hetero-train: %v\n", err)
-	}
-	if !errors.As(err, &faults) {
-		return fmt.Sprintf("hetero-train: error: %v%s\n", err, advice(err))
-	}
-	count := len(faults.Faults) + faults.More
-	title := fmt.Sprintf("hetero-train: error: %d faults in the configuration", count)
-	if count == 1 {
-		title = "hetero-train: error: 1 fault in the configuration"
-	}
-	return title + "\n  " + strings.ReplaceAll(err.Error(), "\n", "\n  ") + "\n"
-}
+func main() { program.Main() }

@@ -1,0 +1,127 @@
+package program
+
+import (
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
+	empty, unfinished := t.TempDir(), t.TempDir()
+	run := filepath.Join(unfinished, "killed", "configs")
+	if err := os.MkdirAll(run, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(run, "resolved.toml")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"--input-dir", empty}, "no runs to compare in " + empty + ": it holds no run of policies"},
+		{[]string{"--input-dir", empty}, "scripts/run_benchmark.sh makes such runs"},
+		{[]string{"--input-dir", unfinished}, "1 folders cannot be used (1: not finished: it has no results/result.json)"},
+		{[]string{"--input-dir", filepath.Join(empty, "none")}, "there is no folder"},
+		{[]string{"--input-dir", file}, "is a file, want the folder that holds the runs"},
+		{[]string{"--inputdir", empty}, "unknown flag: --inputdir"},
+		{[]string{"now"}, "--output-dir is for comparisons; runs named as arguments are summed up where they are"},
+		{[]string{"--set", "train.epochs=3"}, "analyze reads finished ones"},
+		{[]string{"--confidence", "95"}, "confidence: got 95, want a number above 0 and below 1"},
+		{[]string{"--replicates", "5"}, "got 5, want 100 to 1000000"},
+		{[]string{"--warmup-steps", "-2"}, "--warmup-steps: got -2, want -1 or more"},
+	} {
+		output := filepath.Join(t.TempDir(), "analysis")
+		o := execute(append([]string{"analyze", "--output-dir", output}, c.args...))
+		if o.code != exitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%v: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
+		}
+		if exists(output) {
+			t.Errorf("%v: the output folder was made", c.args)
+		}
+	}
+}
+
+func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{filepath.Join(dir, "none")}, "there is no folder " + filepath.Join(dir, "none")},
+		{[]string{dir, "--confidence", "2"}, "confidence: got 2, want a number above 0 and below 1"},
+		{[]string{dir, "--confidence", "0.9"}, "--confidence is for comparisons"},
+		{[]string{dir, "--warmup-steps", "-7"}, "--warmup-steps: got -7, want -1 or more"},
+		{[]string{dir, "--seed", "3"}, "--seed is for comparisons"},
+	} {
+		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
+		}
+	}
+	err := writeSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as where nothing may be written
+	if err == nil || strings.Contains(err.Error(), "remove") {
+		t.Errorf("got %v, want only why it cannot be written", err)
+	}
+}
+
+// What the program itself writes is what analyze reads.
+func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
+	p := buildProgram(t)
+	root := t.TempDir()
+	runs, output := filepath.Join(root, "runs"), filepath.Join(root, "analysis")
+	for _, policy := range []string{"none", "hybrid"} {
+		if out, err := p.command(runs, "experiment.name="+policy, "balance.policy="+policy, "train.steps=60", "checkpoint.interval_steps=0").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	former := []string{"report.md", "summary.csv"} // are replaced, not written over: whoever has one open reads it to its end
+	if err := os.Mkdir(output, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range former {
+		if err := os.WriteFile(filepath.Join(output, name), []byte("former"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Link(filepath.Join(output, name), filepath.Join(root, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", output})
+	for _, name := range former {
+		if got := string(readFile(t, filepath.Join(root, name))); got != "former" {
+			t.Errorf("the former %s: got %q", name, got)
+		}
+	}
+	if o.code != exitDone || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
+		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
+	}
+	report := string(readFile(t, filepath.Join(output, "report.md")))
+	for line := range strings.Lines(report) { // every figure of the report is there
+		_, rest, ok := strings.Cut(line, "](")
+		name, _, _ := strings.Cut(rest, ")")
+		if !ok || !strings.HasSuffix(name, ".png") {
+			continue
+		}
+		file, err := os.Open(filepath.Join(output, name))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if _, err := png.Decode(file); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		file.Close()
+	}
+	if !strings.Contains(report, "throughput.png") || !strings.Contains(string(readFile(t, filepath.Join(output, "summary.csv"))), ",hybrid,1,42,") {
+		t.Errorf("report:\n%s", report)
+	}
+	blocked := filepath.Join(output, "report.md", "analysis") // below a file
+	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exitIO || !strings.Contains(o.stderr, "report.md") {
+		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
+	}
+}

@@ -1,0 +1,344 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/curves"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+// balancing divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
+// same shares without a word; rank 0 tells of it. It is the run's train.Splitter.
+type balancing struct {
+	job     *job
+	cfg     *config.Config
+	known   []knownRank // what each rank said of itself
+	scores  []float64   // compute scores of a profile; nil: there is none
+	cache   *curves.Cache
+	options balancer.Options
+	policy  balancer.Policy // nil with fixed shares
+	contest *contest        // of policies, in place of policy; nil: there is none
+
+	step      balancer.Step
+	health    []balancer.HealthWindow // one a rank
+	errors    []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
+	waiting   balancer.Waiting        // in the window
+	detector  *balancer.Detector
+	healthy   *balancer.References
+	observed  []balancer.Observation
+	last      *balancer.Decision // nil before the first one
+	decisions int
+	stored    time.Time      // curves, in the cache
+	report    *balanceReport // on rank 0; nil elsewhere
+}
+
+// knownRank is what a rank knows of itself before it trains.
+type knownRank struct {
+	Device      string         `json:"device"` // its type, the same on another machine with the same hardware
+	Fingerprint string         `json:"fingerprint"`
+	MemoryBytes int64          `json:"memory_bytes"`
+	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
+}
+
+// newBalancing learns what every rank knows. All ranks call it.
+func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
+	b := &balancing{job: j, cfg: j.cfg}
+	identity := j.identity()
+	own := knownRank{Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
+	if b.learns() {
+		curve, err := b.openCache(own.Device)
+		if own.Curve = curve; err != nil {
+			j.opts.log.Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
+		}
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := j.team.group.Gather(ctx, "what ranks know of themselves", word)
+	if err != nil {
+		return nil, err
+	}
+	b.known = make([]knownRank, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &b.known[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d knows of itself: %w", rank, err)
+		}
+	}
+	if err := b.gatherScores(ctx); err != nil {
+		return nil, err
+	}
+	b.sayRanks()
+	return b, nil
+}
+
+// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware.
+func (b *balancing) gatherScores(ctx context.Context) error {
+	return b.job.team.tell(ctx, "compute scores", &b.scores, func() error {
+		path := b.cfg.Profile.GPUProfiles
+		if path == "" {
+			return nil
+		}
+		p, err := profiles.Load(path)
+		if err != nil {
+			return usageError("profile.gpu_profiles: %w", err)
+		}
+		fingerprints := make([]string, len(b.known))
+		for rank, k := range b.known {
+			fingerprints[rank] = k.Fingerprint
+		}
+		if want := b.job.precision.String(); slices.ContainsFunc(p.Ranks, func(r profiles.Rank) bool { return r.Measured.DType != "" && r.Measured.DType != want }) {
+			b.job.opts.log.Warn("profile.gpu_profiles was measured in another precision than the run's: shares may start further from the best ones", "file", path, "precision", want)
+		}
+		ranks, mismatch := p.Match(fingerprints)
+		if mismatch != "" {
+			b.job.opts.log.Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
+			return nil
+		}
+		for _, r := range ranks {
+			b.scores = append(b.scores, r.ComputeScore)
+		}
+		return nil
+	})
+}
+
+// learns reports whether curves of earlier runs are used and left for later ones.
+func (b *balancing) learns() bool {
+	c := b.cfg.Balance
+	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
+}
+
+// openCache opens the user's curves and finds that of a device.
+func (b *balancing) openCache(device string) (balancer.Curve, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	b.cache = curves.Open(filepath.Join(dir, "hetero-train", "curves"))
+	return b.cache.Load(b.key(device))
+}
+
+// key is everything that a curve depends on.
+func (b *balancing) key(device string) string {
+	var model []string
+	for _, s := range b.cfg.Settings() {
+		if strings.HasPrefix(s.Key, "model.") && !strings.HasPrefix(s.Key, "model.init_") {
+			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
+		}
+	}
+	c := b.cfg
+	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.job.precision, c.Data.ImageSize,
+		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
+}
+
+// sayRanks tells on rank 0 who is there.
+func (b *balancing) sayRanks() {
+	if !b.job.team.leads() {
+		return
+	}
+	log := b.job.opts.log
+	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
+	for rank, k := range b.known {
+		line := fmt.Sprintf("Node %d: Compute score unknown, Memory %dMB", rank, k.MemoryBytes>>20)
+		if b.scores != nil {
+			line = profiles.Rank{Rank: rank, ComputeScore: b.scores[rank], MemoryBytes: k.MemoryBytes}.String()
+		}
+		log.Info(line, "device", k.Device)
+	}
+}
+
+// divide decides the first shares, once it is known what each rank's memory holds, in samples of a micro-batch.
+func (b *balancing) divide(limits []int) ([]int, error) {
+	c := b.cfg
+	b.options = balancer.Options{Batch: batchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval, Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
+	b.options.Limits = limits
+	b.know()
+	var err error
+	if b.policy, err = balancer.New(c.Balance.Policy, b.options); err != nil {
+		return nil, usageError("balance: %w", err)
+	}
+	ranks := len(b.known)
+	b.step = balancer.Step{Shares: make([]int, ranks)}
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+		*list = make([]float64, ranks)
+	}
+	b.health, b.errors, b.observed = make([]balancer.HealthWindow, ranks), slices.Repeat([]int{-1}, ranks), make([]balancer.Observation, ranks)
+	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+	if j := b.job; j.opts.contest != nil {
+		b.contest = newContest(j.opts.contest, b)
+	}
+	shares := b.policy.Start()
+	if b.job.team.leads() {
+		b.sayShares(shares)
+	}
+	return shares, nil
+}
+
+// sayShares tells of the first shares, and of what bounds them.
+func (b *balancing) sayShares(shares []int) {
+	log := b.job.opts.log
+	log.Info("Calculated batch sizes: "+sizes(shares), "policy", b.cfg.Balance.Policy)
+	for rank, most := range b.options.Limits {
+		if shares[rank] == 0 {
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+		} else if most < b.options.Total {
+			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
+		}
+	}
+	if c := b.cfg.Balance; c.Policy != "hybrid" && (c.Objective != "time" || c.BenchWorthless) {
+		log.Warn("balance.objective and balance.bench_worthless are hybrid's: without effect", "policy", c.Policy)
+	} else if c.Objective == "energy" && c.BenchWorthless {
+		log.Warn("balance.bench_worthless is without effect where energy is saved: a rank that waits draws power too")
+	}
+}
+
+// know gives the policy what the ranks said of themselves.
+func (b *balancing) know() {
+	c, o := b.cfg.Balance, &b.options
+	o.Scores = b.scores
+	if slices.ContainsFunc(b.known, func(k knownRank) bool { return len(k.Curve) > 0 }) {
+		for _, k := range b.known {
+			o.Curves = append(o.Curves, k.Curve)
+		}
+	}
+	switch c.Objective {
+	case "energy":
+		o.Objective, o.Watts, o.IdleWatts = balancer.Energy, c.PowerWatts, c.IdleWatts
+		if len(o.IdleWatts) == 0 {
+			for _, w := range o.Watts {
+				o.IdleWatts = append(o.IdleWatts, 0.3*w)
+			}
+		}
+	case "cost":
+		o.Objective, o.Watts = balancer.Cost, c.Prices
+	}
+}
+
+// sizes is "{0: 128, 1: 96}".
+func sizes(shares []int) string {
+	texts := make([]string, len(shares))
+	for rank, n := range shares {
+		texts[rank] = fmt.Sprintf("%d: %d", rank, n)
+	}
+	return "{" + strings.Join(texts, ", ") + "}"
+}
+
+// Split implements train.Splitter.
+func (b *balancing) Split(step int64, ranks []train.RankStep, settling bool) []int {
+	if ranks == nil || b.policy == nil {
+		return nil
+	}
+	b.take(ranks)
+	b.step.Settling = settling
+	if b.contest != nil {
+		return b.contest.split()
+	}
+	d, due := b.policy.Observe(&b.step)
+	if !due {
+		return nil
+	}
+	b.last = d
+	b.decisions++
+	verdicts := b.judge(step, d)
+	if b.report != nil {
+		b.report.decided(step, d, verdicts)
+	}
+	b.keepCurve(false)
+	b.waiting.Reset()
+	if !d.Changed {
+		return nil
+	}
+	return d.Next
+}
+
+// take turns the ranks' reports into what policies read.
+func (b *balancing) take(ranks []train.RankStep) {
+	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
+	exposed, exchanges := math.Inf(1), math.Inf(1)
+	s.Seconds = 0
+	for r := range ranks {
+		rank, t := &ranks[r], &ranks[r].Times
+		s.Shares[r] = rank.Samples / accumulation
+		s.Update[r] = (t.Optimizer + rank.Other).Seconds()
+		s.Own[r] = rank.Compute().Seconds() - s.Update[r]
+		s.Data[r] = t.Data.Seconds()
+		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
+		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
+		s.Utilization[r], s.Memory[r] = rank.Load.UtilizationPercent/100, rank.Load.MemoryPercent/100
+		b.health[r].Add(b.healthOf(r, &rank.Load))
+	}
+	b.waiting.Add(s.Own)
+	s.Exposed = exposed + exchanges // what the rank waited that waited least: nobody is to blame for it
+}
+
+// judge tells slow types from sick ranks, in the window that ends.
+func (b *balancing) judge(step int64, d *balancer.Decision) []balancer.Verdict {
+	for r := range b.observed {
+		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Data: d.Ranks[r].Data, Link: nan, Health: b.health[r].Health()}
+		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
+		b.observed[r] = o
+		b.health[r].Reset()
+	}
+	verdicts, err := b.detector.Observe(step, b.observed)
+	if err != nil {
+		b.job.opts.log.Warn("straggler verdicts", "error", err)
+		return nil
+	}
+	if l, ok := b.policy.(balancer.Learner); ok {
+		b.healthy.Keep(b.detector, d.Shares, l.Curves(), d.Ranks)
+	}
+	return verdicts
+}
+
+// end keeps what was learned.
+func (b *balancing) end() {
+	if b == nil || b.policy == nil || b.last == nil {
+		return
+	}
+	b.keepCurve(true)
+	if b.report != nil {
+		b.report.end()
+	}
+}
+
+// healthOf is a rank's load as the balancer reads it.
+func (b *balancing) healthOf(rank int, l *train.Load) balancer.Health {
+	h := balancer.Health{UtilizationPercent: l.UtilizationPercent, MemoryPercent: l.MemoryPercent, TemperatureCelsius: l.TemperatureCelsius, PowerWatts: l.PowerWatts,
+		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: nan, OtherProcesses: nan}
+	if l.OtherProcesses >= 0 {
+		h.OtherProcesses = float64(l.OtherProcesses)
+	}
+	if before := b.errors[rank]; before >= 0 && l.ECCErrors >= before {
+		h.ECCErrors = float64(l.ECCErrors - before)
+	}
+	b.errors[rank] = l.ECCErrors
+	return h
+}
+
+// keepCurve leaves this rank's curve for later runs: at the end, and now and then before.
+func (b *balancing) keepCurve(end bool) {
+	const interval, ripe = time.Minute, 5 // decisions: before that a curve may be worse than the one that is kept
+	l, ok := b.policy.(balancer.Learner)
+	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
+		return
+	}
+	rank := b.job.team.place.Rank
+	b.stored = time.Now()
+	if c := l.Curves()[rank]; len(c) > 0 {
+		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
+			b.job.opts.log.Warn("what was learned of this device is not kept", "error", err)
+			b.cache = nil
+		}
+	}
+}

@@ -1,0 +1,220 @@
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// Names of files in the folder of logs.
+const (
+	decisionsFile = "balance.jsonl" // one decision a line
+	curvesFile    = "curves.csv"    // the ranks' curves as last fitted, as balance simulate reads them
+)
+
+// balanceReport is what rank 0 tells and keeps of the balancer's decisions.
+type balanceReport struct {
+	balancing *balancing
+	console   *console
+	dir       string
+	lines     *stepLines
+	health    []balancer.Kind // of each rank, as last told
+	failed    bool            // to write the curves, and it was said
+	last      decisionLine    // as written
+}
+
+// decisionLine is a line of the decisions' file. Seconds are those of a step.
+type decisionLine struct {
+	Step          int64             `json:"step"` // the last one before it
+	Policy        string            `json:"policy"`
+	Shares        []int             `json:"shares"`
+	Next          []int             `json:"next"`
+	Changed       bool              `json:"changed"`
+	Reason        string            `json:"reason"`
+	StepSeconds   experiment.Number `json:"step_seconds"`
+	OracleSeconds experiment.Number `json:"oracle_step_seconds"`
+	ShareOfOracle experiment.Number `json:"share_of_oracle"`
+	Imbalance     experiment.Number `json:"imbalance"`
+	Lost          lostLine          `json:"lost_seconds"`
+	Ranks         []rankLine        `json:"ranks"`
+}
+
+type lostLine struct {
+	Imbalance     experiment.Number `json:"imbalance"`
+	Communication experiment.Number `json:"communication"`
+	Data          experiment.Number `json:"data"`
+	Noise         experiment.Number `json:"noise"`
+	Granularity   experiment.Number `json:"granularity"`
+}
+
+type rankLine struct {
+	Seconds experiment.Number `json:"seconds"`
+	Fitted  experiment.Number `json:"fitted_seconds"`
+	Error   experiment.Number `json:"fitted_error_seconds"`
+	Waited  experiment.Number `json:"waited_seconds"` // for slower ranks, a step
+	Caused  experiment.Number `json:"caused_seconds"` // that all others waited for it, a step
+	Health  string            `json:"health"`
+	Cause   string            `json:"cause,omitempty"`
+}
+
+// reportBalancing begins to tell what the balancer decides. Decisions after the checkpoint that the run goes on from are dropped.
+func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
+	b := j.balancing
+	if b == nil || b.policy == nil {
+		return nil
+	}
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
+	var err error
+	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.log); err != nil {
+		return withCode(folderCode(err), err)
+	}
+	j.later(r.lines.close)
+	b.report = r
+	return nil
+}
+
+// decided tells of one decision.
+func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+	r.write(step, d, verdicts)
+	r.sayVerdicts(verdicts)
+	if !d.Changed {
+		return
+	}
+	log := r.balancing.job.opts.log
+	log.Info("Rebalancing triggered", "step", step, "reason", d.Reason)
+	log.Info("New batch sizes: " + sizes(d.Next))
+	fmt.Fprint(r.console.out, r.table(d))
+	r.writeCurves()
+}
+
+// end shows the last state.
+func (r *balanceReport) end() {
+	r.writeCurves()
+	fmt.Fprint(r.console.out, r.table(r.balancing.last))
+}
+
+func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+	n := func(v float64) experiment.Number { return experiment.Number(v) }
+	line := decisionLine{Step: step, Policy: r.balancing.cfg.Balance.Policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
+		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), Imbalance: n(d.Imbalance),
+		Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
+	for rank, v := range d.Ranks {
+		waited, caused := r.waited(rank)
+		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
+		if verdicts != nil {
+			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == balancer.Sick {
+				l.Cause = verdicts[rank].Cause.String()
+			}
+		}
+		line.Ranks = append(line.Ranks, l)
+	}
+	r.last = line
+	r.lines.add(line)
+}
+
+// waited is how long a rank waited for slower ones, and all others for it, in s a step of the window.
+func (r *balanceReport) waited(rank int) (waited, caused float64) {
+	w := &r.balancing.waiting
+	if w.Steps == 0 {
+		return nan, nan
+	}
+	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
+}
+
+// warn tells of the first failure to write curves; training goes on.
+func (r *balanceReport) warn(err error) {
+	if err != nil && !r.failed {
+		r.failed = true
+		r.balancing.job.opts.log.Warn("the curves that the balancer fits are not kept", "error", err)
+	}
+}
+
+// sayVerdicts tells of ranks that became slow, sick or well.
+func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
+	log := r.balancing.job.opts.log
+	for rank, v := range verdicts {
+		if v.Kind == r.health[rank] {
+			continue
+		}
+		r.health[rank] = v.Kind
+		switch v.Kind {
+		case balancer.Healthy:
+			log.Info(fmt.Sprintf("rank %d is as fast as it was", rank))
+		case balancer.SlowType:
+			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median", rank, v.Ratio), "evidence", v.Evidence)
+		case balancer.Sick:
+			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than its device is otherwise: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
+		}
+	}
+}
+
+// writeCurves keeps the curves as last fitted.
+func (r *balanceReport) writeCurves() {
+	l, ok := r.balancing.policy.(balancer.Learner)
+	if !ok {
+		return
+	}
+	var text bytes.Buffer
+	if simulate.WriteCurves(&text, l.Curves()) != nil {
+		return // no rank was ever measured
+	}
+	r.warn(experiment.ReplaceText(filepath.Join(r.dir, curvesFile), text.Bytes()))
+}
+
+// mostWorth is for how many ranks it is told what each is worth: it takes a solution each.
+const mostWorth = 64
+
+// table is the state of the ranks in the window that a decision ends, as people read it.
+func (r *balanceReport) table(d *balancer.Decision) string {
+	b := r.balancing
+	var worth []balancer.Worth
+	if l, ok := b.policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
+		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // without curves of all it is not known
+	}
+	total := 0
+	for _, n := range d.Shares {
+		total += n
+	}
+	var text strings.Builder
+	accumulation := float64(b.cfg.Train.GradAccumulation)
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", r.last.Step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
+	if !math.IsNaN(d.Oracle) {
+		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
+			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
+	}
+	text.WriteByte('\n')
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "node\tGPU %\tmemory %\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n")
+	for rank := range d.Ranks {
+		own := d.Ranks[rank].Seconds
+		value := ""
+		if worth != nil {
+			value = figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, figure("%.0f", 100*d.Ranks[rank].Utilization), figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
+			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
+	}
+	w.Flush()
+	return text.String()
+}
+
+// figure is a number, or a dash for one that is not known.
+func figure[F ~float64](format string, value F) string {
+	v := float64(value)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
+}

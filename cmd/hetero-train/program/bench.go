@@ -1,0 +1,173 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/lab"
+)
+
+const benchLong = `Measure what the hardware can do and what the program gets out of it.
+
+  bench peak   the hardware's own limits: arithmetic and memory
+  bench train  whole training steps on synthetic data
+  bench ops    every op of a model against the limits measured in the same run
+  bench data   reading, decoding and augmentation of images
+
+With --json each prints one JSON object on one line, the last on standard output; all else goes to standard error.`
+
+func newBench(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure the hardware, training steps and single ops",
+		Long:  benchLong,
+		Example: `  hetero-train bench peak
+  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision f32 --steps 6 --json
+  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128 --precision bf16`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
+		sub.PreRunE = func(*cobra.Command, []string) error {
+			if a.file != "" || len(a.overrides) > 0 {
+				return usageError("bench: -c and --set describe runs; a benchmark is described by its own flags")
+			}
+			return nil
+		}
+		run := sub.RunE
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(cmd, args)) }
+		cmd.AddCommand(sub)
+	}
+	return cmd
+}
+
+// peaks are the limits that bench peak shows, with the time each is measured.
+var peaks = []struct {
+	what device.Peak
+	name string
+	key  string
+	unit string
+}{
+	{device.PeakF32, "f32 multiply-adds", "f32_gflops", "GFLOP/s"},
+	{device.PeakBF16, "bf16 dot products", "bf16_gflops", "GFLOP/s"},
+	{device.PeakF16, "f16 dot products", "f16_gflops", "GFLOP/s"},
+	{device.PeakRead, "memory read", "read_gbytes_per_second", "GB/s"},
+	{device.PeakWrite, "memory write", "write_gbytes_per_second", "GB/s"},
+	{device.PeakCopy, "memory copy (read + written)", "copy_gbytes_per_second", "GB/s"},
+}
+
+const peakTime = 500 * time.Millisecond
+
+// deviceFlags are the flags by which every benchmark chooses its device.
+type deviceFlags struct {
+	kind    string
+	threads int
+	json    bool
+	env     environment
+}
+
+func (f *deviceFlags) add(cmd *cobra.Command, env environment) {
+	f.env = env
+	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|cuda|reference|null`")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota allows")
+	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
+}
+
+// open opens the device. Unlike a run, which may have come from another machine, a benchmark takes threads literally.
+func (f *deviceFlags) open() (device.Device, error) {
+	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
+		return nil, usageError("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
+	}
+	place, err := lab.Find(f.env.lookup)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	dev, err := openDevice(f.kind, alone(f.threads))
+	if err != nil {
+		return nil, err
+	}
+	if err := (&labSetup{place: place}).slow(dev, nil); err != nil { // the device's model says so
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
+
+func newBenchPeak(a *app) *cobra.Command {
+	f := new(deviceFlags)
+	cmd := &cobra.Command{Use: "peak", Short: "Measure arithmetic and memory limits of the device", Example: "  hetero-train bench peak --threads 1 --json", Args: noArguments}
+	f.add(cmd, a.env)
+	cmd.RunE = func(*cobra.Command, []string) error {
+		dev, err := f.open()
+		if err != nil {
+			return err
+		}
+		defer dev.Close()
+		m, ok := dev.(device.PeakMeasurer)
+		if !ok {
+			return usageError("bench peak: device %s cannot measure its limits", dev.Info().Name)
+		}
+		values, err := measurePeaks(m)
+		if err != nil {
+			return withCode(exitDevice, err)
+		}
+		if f.json {
+			out := deviceFacts(dev.Info())
+			for _, p := range peaks {
+				if v, ok := values[p.what]; ok {
+					out[p.key] = v / 1e9
+				}
+			}
+			return writeJSON(a.env.stdout, out)
+		}
+		info := dev.Info()
+		fmt.Fprintf(a.env.stdout, "%s: %s, %s, %d threads\n", info.Name, info.Model, info.ISA, info.Threads)
+		t := tabwriter.NewWriter(a.env.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, p := range peaks {
+			if v, ok := values[p.what]; ok {
+				fmt.Fprintf(t, "%s\t%.1f %s\t\n", p.name, v/1e9, p.unit)
+			} else {
+				fmt.Fprintf(t, "%s\tnot in this hardware\t\n", p.name)
+			}
+		}
+		return t.Flush()
+	}
+	return cmd
+}
+
+// measurePeaks measures all limits; those that the hardware lacks are left out.
+func measurePeaks(m device.PeakMeasurer) (map[device.Peak]float64, error) {
+	values := map[device.Peak]float64{}
+	for _, p := range peaks {
+		v, err := measurePeak(m, p.what)
+		if err != nil {
+			return nil, fmt.Errorf("measuring %s: %w", p.name, err)
+		}
+		if v > 0 {
+			values[p.what] = v
+		}
+	}
+	return values, nil
+}
+
+// deviceFacts are what every JSON line says of the device.
+func deviceFacts(info device.Info) map[string]any {
+	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": versionText()}
+}
+
+// writeJSON prints v on one line.
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}

@@ -1,0 +1,50 @@
+package program
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestBenchDataTellsWhatImagesCost(t *testing.T) {
+	o := execute([]string{"bench", "data", "--dataset", "synthetic_image", "--image-size", "16", "--batch-size", "8", "--workers", "1",
+		"--seconds", "0.000001", "--crop", "padded", "--augment", "randaugment,jitter,erase,mixup,cutmix", "--json"})
+	if o.code != exitDone {
+		t.Fatalf("exit %d: %s", o.code, o.stderr)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"images", "images_per_second", "images_per_core_second", "decode_ns", "resample_ns", "augment_ns"} {
+		if v, ok := got[key].(float64); !ok || v <= 0 {
+			t.Errorf("%s: got %v", key, got[key])
+		}
+	}
+}
+
+func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
+	for want, args := range map[string][]string{
+		"--crop: got \"round\"":      {"--crop", "round"},
+		"--augment: got \"polish\"":  {"--augment", "polish"},
+		"--seconds: got 0":           {"--seconds", "0"},
+		"data.dataset":               {"--dataset", "nothing"},
+		"samples are mixed in pairs": {"--dataset", "synthetic_image", "--batch-size", "7", "--augment", "mixup"},
+	} {
+		if o := execute(append([]string{"bench", "data"}, args...)); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+			t.Errorf("%v: exit %d, %s; want %q", args, o.code, o.stderr, want)
+		}
+	}
+}
+
+func TestBenchDataFlipsUnlessToldOtherwise(t *testing.T) {
+	for _, c := range []struct {
+		crop       string
+		flip, want bool
+	}{{"resized", true, true}, {"padded", true, true}, {"centre", true, false}, {"resized", false, false}, {"padded", false, false}} {
+		cfg, err := (&imageFlags{dataset: "synthetic_image", size: 32, batch: 8, crop: c.crop, flip: c.flip}).config(new(closers))
+		if err != nil || cfg.Data.Flip != c.want {
+			t.Errorf("%+v: got %v, %v", c, cfg, err)
+		}
+	}
+}

@@ -1,0 +1,253 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// modelFlags choose what a benchmark trains. Settings that they leave open are the defaults of a run.
+type modelFlags struct {
+	deviceFlags
+	model      string
+	image      int
+	classes    int
+	batch      int
+	precision  string
+	steps      int
+	warmup     int
+	accumulate int
+	trace      string // file, "" for none
+	traceSteps int
+}
+
+func (f *modelFlags) add(cmd *cobra.Command, env environment) {
+	f.deviceFlags.add(cmd, env)
+	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
+	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
+	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples of a step")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16|fp16`")
+	cmd.Flags().IntVar(&f.steps, "steps", 10, "steps that are timed")
+	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "steps before them")
+	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches of a step")
+}
+
+// benchmark is an opened model with data.
+type benchmark struct {
+	flags     *modelFlags
+	precision tensor.DType
+	device    device.Device
+	replica   *train.Replica
+	loader    train.Batches
+	setup     time.Duration
+	close     []func() error
+}
+
+func (b *benchmark) closeAll() error {
+	var errs []error
+	for i := len(b.close) - 1; i >= 0; i-- {
+		errs = append(errs, b.close[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// open builds the model on the device, with a small data set that stays in memory.
+func (f *modelFlags) open() (_ *benchmark, err error) {
+	if f.trace != "" && f.traceSteps < 1 {
+		return nil, usageError("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
+	}
+	started := time.Now()
+	b := &benchmark{flags: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.closeAll())
+		}
+	}()
+	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
+		return nil, usageError("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
+	}
+	if b.device, err = f.deviceFlags.open(); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.device.Close)
+	var settings []config.Override
+	for _, s := range []struct{ flag, key, value string }{
+		{"--model", "model.name", f.model}, {"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
+		{"--image-size", "data.image_size", strconv.Itoa(f.image)}, {"--precision", "train.precision", f.precision}, {"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)},
+	} {
+		settings = append(settings, config.Override{Origin: s.flag, Key: s.key, Value: s.value})
+	}
+	cfg, err := config.Load("", catalog, settings...)
+	if err != nil {
+		return nil, err
+	}
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	j := &job{cfg: cfg, device: b.device, data: &dataSet{Splits: set.Cached(0)}}
+	if j.precision, err = precisionFor(f.precision, b.device.Info()); err != nil {
+		return nil, err
+	}
+	b.precision = j.precision
+	options, err := j.replicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	if b.replica, err = train.NewReplica(b.device, options); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.replica.Close)
+	loader, err := data.NewLoader(data.Options{Dataset: j.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
+		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	b.loader, b.close = loader, append(b.close, loader.Close)
+	b.setup = time.Since(started)
+	return b, nil
+}
+
+// run trains steps and tells of each behind the warm-up, with the time from its beginning to the next one's. first is the time of the very first.
+func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := range b.flags.warmup + b.flags.steps {
+		begun := time.Now()
+		r, err := b.replica.Step(ctx, b.loader, 0.01)
+		if err != nil {
+			return first, err
+		}
+		took := time.Since(begun)
+		if i == 0 {
+			first = took
+		}
+		if i >= b.flags.warmup {
+			each(r, took)
+		}
+	}
+	return first, nil
+}
+
+func newBenchTrain(a *app) *cobra.Command {
+	f := new(modelFlags)
+	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
+		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
+  hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: noArguments}
+	f.add(cmd, a.env)
+	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, on a GPU kernel by kernel, which ui.perfetto.dev opens")
+	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		b, err := f.open()
+		if err != nil {
+			return err
+		}
+		defer b.closeAll()
+		runtime.LockOSThread() // for the timed steps and the traced ones: a device's threads belong to it
+		defer runtime.UnlockOSThread()
+		peak := 0.0
+		if m, ok := b.device.(device.PeakMeasurer); ok {
+			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
+				return withCode(exitDevice, err)
+			}
+		}
+		var steps []train.StepResult
+		var took []time.Duration
+		first, err := b.run(cmd.Context(), func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) })
+		if err != nil {
+			return withCode(exitDevice, err)
+		}
+		var traced *tracedSteps
+		if f.trace != "" {
+			if traced, err = b.traceSteps(cmd.Context(), took); err != nil {
+				return err
+			}
+		}
+		return b.report(a, steps, took, first, peak, traced)
+	}
+	return cmd
+}
+
+// measurePeak is one limit of the hardware, 0 where it lacks the instruction.
+func measurePeak(m device.PeakMeasurer, what device.Peak) (float64, error) {
+	v, err := m.MeasurePeak(what, peakTime)
+	if errors.Is(err, device.ErrUnsupported) {
+		return 0, nil
+	}
+	return v, err
+}
+
+func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duration, first time.Duration, peak float64, traced *tracedSteps) error {
+	totals := slices.Clone(took)
+	var sum train.StepTimes
+	var between time.Duration
+	for i, s := range steps {
+		between += took[i] - s.Times.Total()
+		sum.Data += s.Times.Data
+		sum.Forward += s.Times.Forward
+		sum.Backward += s.Times.Backward
+		sum.Optimizer += s.Times.Optimizer
+	}
+	slices.Sort(totals)
+	median := (totals[(len(totals)-1)/2] + totals[len(totals)/2]) / 2
+	flops := float64(b.replica.FLOPs())
+	_, peakBytes := b.device.Memory()
+	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
+	out := deviceFacts(b.device.Info())
+	for key, v := range map[string]any{
+		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
+		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
+		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
+		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak / 1e9, "peak_memory_bytes": peakBytes,
+		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
+		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
+		"between_seconds": mean(between),
+		"final_loss":      steps[len(steps)-1].Loss / float64(steps[len(steps)-1].Samples),
+	} {
+		out[key] = v
+	}
+	out["share_of_peak"] = nil // of a device that cannot measure its peak
+	if peak > 0 {
+		out["share_of_peak"] = flops / median.Seconds() / peak
+	}
+	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
+		out["device_notes"] = n.Notes()
+		fmt.Fprintf(a.env.stderr, "warning: device %s: %s\n", out["device"], n.Notes())
+	}
+	if traced != nil {
+		out["trace"] = traced
+		if traced.Missing != "" {
+			fmt.Fprintf(a.env.stderr, "warning: bench train: --trace: launches were timed one by one, since %s\n", traced.Missing)
+		}
+	}
+	if b.flags.json {
+		return writeJSON(a.env.stdout, out)
+	}
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
+	if peak > 0 {
+		fmt.Fprintf(&lines, " of %.1f: %.1f %%", peak/1e9, 100*out["share_of_peak"].(float64))
+	}
+	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
+		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], gib(peakBytes), b.setup.Seconds(), first.Seconds())
+	if traced != nil {
+		lines.WriteString(traced.String())
+	}
+	_, err := fmt.Fprint(a.env.stdout, lines.String())
+	return err
+}

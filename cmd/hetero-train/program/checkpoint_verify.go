@@ -1,0 +1,135 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+const verifyLong = `Read every byte of a checkpoint, of all checkpoints of a run, or of a .safetensors file.
+
+Compared are sizes and SHA-256 of the files and CRC-32C of each tensor with the manifest, the headers with the data, and every number is
+looked at: one that is not finite is a fault. What is wrong is listed with its place; the command then exits with 3 and names the first.
+Of a .safetensors file without a checkpoint around it there are no sums to compare with.`
+
+const verifyExample = `  hetero-train checkpoint verify experiments/run                      all its checkpoints
+  hetero-train checkpoint verify experiments/run/checkpoints/latest   one
+  hetero-train checkpoint verify resnet50.safetensors --json`
+
+func newCheckpointVerify(a *app) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "verify PATH", Short: "Compare every hash and look at every number", Long: verifyLong, Example: verifyExample}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object")
+	return onePath(a, cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
+}
+
+// verification is the result of checkpoint verify.
+type verification struct {
+	Sound   bool               `json:"sound"`
+	Checked []checked          `json:"checked"`
+	Faults  []checkpoint.Fault `json:"faults"`
+}
+
+// checked is one checkpoint or file that was verified.
+type checked struct {
+	Path    string `json:"path"`
+	Files   int    `json:"files"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+	Faults  int    `json:"faults"`
+}
+
+func verifyPath(a *app, path string, asJSON bool) error {
+	paths, err := toVerify(path)
+	if err != nil {
+		return err
+	}
+	all := verification{Faults: []checkpoint.Fault{}}
+	for _, p := range paths {
+		verify := checkpoint.Verify
+		if isWeightsFile(p) {
+			verify = checkpoint.VerifyFile
+		}
+		v, err := verify(p)
+		if err != nil {
+			return err
+		}
+		all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults)})
+		all.Faults = append(all.Faults, v.Faults...)
+	}
+	all.Sound = len(all.Faults) == 0
+	if err := all.show(a, asJSON); err != nil {
+		return err
+	}
+	if all.Sound {
+		return nil
+	}
+	first := all.Faults[0]
+	more := ""
+	if n := len(all.Faults) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more faults)", n)
+	}
+	return withCode(exitData, fmt.Errorf("%s%s", first, more))
+}
+
+// toVerify lists the checkpoints, or the file, that path means.
+func toVerify(path string) ([]string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, usageError("%w", err)
+	}
+	if isWeightsFile(path) {
+		return []string{path}, nil
+	}
+	path = experiment.Named(path)
+	dir := experiment.CheckpointsIn(path)
+	names, err := checkpoint.List(dir)
+	var refused *checkpoint.IOError
+	if errors.As(err, &refused) && !isFolder(dir) {
+		return nil, usageError("%s: got a file, want a checkpoint, a run's folder or a .safetensors file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		if !experiment.IsCheckpoint(path) {
+			return nil, usageError("%s: %w: neither a checkpoint nor a folder of checkpoints", path, checkpoint.ErrNone)
+		}
+		return []string{path}, nil
+	}
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = filepath.Join(dir, name)
+	}
+	return paths, nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
+func (v verification) show(a *app, asJSON bool) error {
+	if asJSON {
+		return writeJSON(a.env.stdout, v)
+	}
+	var b strings.Builder
+	for _, c := range v.Checked {
+		verdict := "sound"
+		if c.Faults > 0 {
+			verdict = fmt.Sprintf("%d faults", c.Faults)
+		}
+		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", c.Path, verdict, c.Files, c.Tensors, byteText(c.Bytes))
+	}
+	for _, f := range v.Faults {
+		fmt.Fprintf(&b, "  %s\n", f)
+	}
+	_, err := fmt.Fprint(a.env.stdout, b.String())
+	return err
+}

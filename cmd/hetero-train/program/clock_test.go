@@ -1,0 +1,122 @@
+package program
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// wallClock lists the files that turn a time into something that follows the wall clock, and what for. Everything else measures with the times that
+// time.Now gives, whose differences are monotonic: a clock that is set, in either direction, moves no timeout and no duration. Whoever adds a file
+// makes sure that no decision of a running program rests on it.
+var wallClock = map[string]string{
+	"cmd/hetero-train/program/tracing.go":      "when a trace began, for its reader",
+	"engine/timeline/recorder.go":              "when a trace began; what follows is measured from there",
+	"cmd/hetero-train/program/profile_show.go": "when a profile was made, for its reader",
+	"engine/cluster/rendezvous/join.go":        "a deadline that has passed",
+	"engine/data/archive/plain.go":             "the time of a file, as part of a name",
+	"engine/experiment/lock.go":                "since when a run holds its folder, for people",
+	"engine/data/webdataset/pool.go":           "the time of a file, which tells whether it has changed",
+	"engine/data/webdataset/store.go":          "likewise",
+	"profiler/measure/links.go":                "a deadline that has passed",
+	"profiler/runtime/record.go":               "when a step ended, for readers of the file",
+	"profiler/runtime/parse.go":                "likewise",
+	"profiler/trace/board.go":                  "the name of a file",
+	"profiler/trace/event.go":                  "when an event was, for readers of the file",
+}
+
+// stripping are the methods and functions whose results carry no monotonic reading, or are no times at all.
+var stripping = []string{"Unix", "UnixNano", "UnixMilli", "UnixMicro", "UTC", "Local", "ModTime", "Parse", "ParseInLocation", "Date"}
+
+// TestTableOfWhatFollowsTheWallClock is the static rule of row M6: all else is monotonic.
+func TestTableOfWhatFollowsTheWallClock(t *testing.T) {
+	root := filepath.Join("..", "..", "..")
+	var found []string
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(strings.TrimPrefix(path, root+string(filepath.Separator)))
+		switch {
+		case d.IsDir() && (strings.HasPrefix(d.Name(), ".") && path != root || d.Name() == "build" || d.Name() == "third_party" || d.Name() == "testdata"):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go"):
+			if followsWallClock(t, path) {
+				found = append(found, name)
+			}
+		case strings.HasSuffix(name, ".cc") || strings.HasSuffix(name, ".h"):
+			text, err := os.ReadFile(path)
+			if at := nativeWallClock.Find(text); at != nil || err != nil {
+				t.Errorf("%s: uses %s, which follows the wall clock (%v)", name, at, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range found {
+		if wallClock[name] == "" {
+			t.Errorf("%s follows the wall clock: measure with time.Now, time.Since and time.Time.Sub alone, or say in wallClock what for", name)
+		}
+	}
+	for name := range wallClock {
+		if !slices.Contains(found, name) {
+			t.Errorf("%s does not follow the wall clock any more: take it off the list", name)
+		}
+	}
+}
+
+var nativeWallClock = regexp.MustCompile(`system_clock|CLOCK_REALTIME|\bgettimeofday\b|\btime\((NULL|nullptr|0)\)|high_resolution_clock`)
+
+// followsWallClock looks for calls of stripping on times: of package time, on time.Now(), or of methods that only times have.
+func followsWallClock(t *testing.T, path string) bool {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Contains(text, []byte(`"time"`)) && !bytes.Contains(text, []byte("ModTime")) {
+		return false
+	}
+	file, err := parser.ParseFile(token.NewFileSet(), path, text, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		of, _ := method.X.(*ast.Ident)
+		inTime := of != nil && of.Name == "time"
+		switch name := method.Sel.Name; {
+		case name == "Parse" || name == "ParseInLocation" || name == "Date":
+			found = found || inTime
+		case name == "Truncate" || name == "Round": // of a time, not of a duration
+			now, isCall := method.X.(*ast.CallExpr)
+			selector, _ := ast.Unparen(method.X).(*ast.SelectorExpr)
+			if isCall {
+				selector, _ = now.Fun.(*ast.SelectorExpr)
+			}
+			found = found || selector != nil && (selector.Sel.Name == "Now" || selector.Sel.Name == "UTC")
+		case slices.Contains(stripping, name):
+			found = true
+		}
+		return true
+	})
+	return found
+}

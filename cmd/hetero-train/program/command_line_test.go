@@ -1,0 +1,194 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files and configs/README.md")
+
+// outcome is what one command line did.
+type outcome struct {
+	code           int
+	stdout, stderr string
+	cfg            *config.Config // nil if no training was started
+	opts           trainOptions
+}
+
+// execute runs a command line with training replaced by a record of what it would have been.
+func execute(args []string, environ ...string) outcome {
+	var out, messages bytes.Buffer
+	var o outcome
+	o.code = run(context.Background(), args, environment{
+		stdout: &out, stderr: &messages, environ: environ,
+		train: func(_ context.Context, cfg *config.Config, opts trainOptions) error {
+			o.cfg, o.opts = cfg, opts
+			return nil
+		},
+	})
+	o.stdout, o.stderr = out.String(), messages.String()
+	return o
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "run.toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func checkGolden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("%s differs (-update rewrites it)\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// Flags are an interface: a change of any shows here.
+func TestHelp(t *testing.T) {
+	for name, args := range map[string][]string{
+		"help.txt":        {"--help"},
+		"help_train.txt":  {"train", "--help"},
+		"help_config.txt": {"config"},
+	} {
+		o := execute(args)
+		if o.code != exitDone || o.stderr != "" {
+			t.Errorf("%v: got exit code %d and %q", args, o.code, o.stderr)
+		}
+		checkGolden(t, filepath.Join("testdata", name), o.stdout)
+	}
+	if got, want := execute(nil).stdout, execute([]string{"--help"}).stdout; got != want {
+		t.Errorf("no arguments: got %q, want the help", got)
+	}
+}
+
+func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
+	file := writeFile(t, "[train]\nepochs = -1\n")
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"tarin"}, `unknown command "tarin" for "hetero-train"; nearest: train`},
+		{[]string{"configs/resnet50.toml"}, "given with -c FILE"},
+		{[]string{"config", "shwo"}, `unknown command "shwo" for "hetero-train config"`},
+		{[]string{"version", "now"}, `takes no arguments, got "now"`},
+		{[]string{"completion", "dos"}, `unknown command "dos"`},
+		{[]string{"train", "--epoch", "3"}, "unknown flag: --epoch"},
+		{[]string{"train", "--epochs"}, "flag needs an argument"},
+		{[]string{"-c"}, "flag needs an argument"},
+		{[]string{"train", "--enable-profiling=perhaps"}, "--enable-profiling"},
+		{[]string{"--set", "train.epochs"}, `got "train.epochs", want table.key=value`},
+		{[]string{"--set", "train.epochs=3", "--log-level", "loud"}, `got "loud", want debug, info, warn or error`},
+		{[]string{"-c", "missing.toml"}, "missing.toml"},
+		{[]string{"-c", t.TempDir()}, "read the configuration"},
+		{[]string{"-c", file}, file + ": line 2: train.epochs: too small (got -1"},
+		{[]string{"config", "show", "-c", file}, file + ": line 2: train.epochs: too small (got -1"},
+		{[]string{"config", "schema", "-c", file}, file + ": line 2: train.epochs: too small (got -1"},
+		{[]string{"train", "--model", "resnet51"}, `--model: model.name: unknown value (got "resnet51"`},
+		{[]string{"train", "--model", "resnet50", "--set", "balance.fixed_shares=[64, 64]"}, "needs one value for each rank (got 2 values, want 1)"},
+		{[]string{"bench", "peak", "--device", "gpu"}, `device: got "gpu", want auto, cuda, cpu, reference, null`},
+		{[]string{"train", "--nproc-per-node", "-2"}, "--nproc-per-node: parallel.ranks: too small"},
+	} {
+		o := execute(c.args)
+		if o.code != exitUsage || !strings.Contains(o.stderr, c.says) || !strings.HasPrefix(o.stderr, "hetero-train: error: ") {
+			t.Errorf("%v: got exit code %d and\n%swant 2 and %q", c.args, o.code, o.stderr, c.says)
+		}
+		if o.stdout != "" || o.cfg != nil {
+			t.Errorf("%v: printed %q, trained: %v", c.args, o.stdout, o.cfg != nil)
+		}
+	}
+}
+
+func TestAllFaultsOfFileAndCommandLineAreListedTogether(t *testing.T) {
+	file := writeFile(t, "[train]\nepochs = -1\nepoch = 3\n")
+	o := execute([]string{"-c", file, "--set", "optimizer.lr=fast", "--resume", ""})
+	want := "hetero-train: error: 4 faults in the configuration\n" +
+		"  " + file + ": line 2: train.epochs: too small (got -1, want an integer of at least 0)\n" +
+		"  " + file + ": line 3: train.epoch: unknown key, nearest valid key: train.epochs\n" +
+		"  --set optimizer.lr: not a TOML value (got \"fast\", want a number of at least 0)\n" +
+		"  --resume: train.resume: must not be empty\n"
+	if o.code != exitUsage || o.stderr != want {
+		t.Errorf("got exit code %d and\n%swant\n%s", o.code, o.stderr, want)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	plain := errors.New("broken")
+	for _, c := range []struct {
+		err  error
+		want int
+	}{
+		{nil, 0},
+		{plain, 1},
+		{&config.Error{}, 2},
+		{withCode(exitData, plain), 3},
+		{errors.Join(plain, withCode(exitDiverged, plain)), 4},
+		{withCode(exitIO, withCode(exitData, plain)), 7},
+		{withCode(exitData, nil), 0},
+	} {
+		var got int
+		var messages bytes.Buffer
+		got = run(context.Background(), []string{"--set", "train.epochs=1"}, environment{
+			stdout: &bytes.Buffer{}, stderr: &messages,
+			train: func(context.Context, *config.Config, trainOptions) error { return c.err },
+		})
+		if got != c.want || c.err == plain && !strings.Contains(messages.String(), "hetero-train: error: broken\n") {
+			t.Errorf("%v: got %d and %q, want %d", c.err, got, messages.String(), c.want)
+		}
+	}
+}
+
+// Go's own exit code for a panic is 2, which means bad configuration here; and a panic may quote a secret.
+func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
+	var messages bytes.Buffer
+	code := run(context.Background(), []string{"--set", "train.epochs=1"}, environment{
+		stdout: &bytes.Buffer{}, stderr: &messages, environ: []string{"HETERO_TOKEN=hunter2hunter2"},
+		train: func(context.Context, *config.Config, trainOptions) error { panic("peer said hunter2hunter2") },
+	})
+	got := messages.String()
+	if code != exitUnexpected || !strings.Contains(got, "panic: peer said [redacted]") || strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {
+		t.Errorf("got exit code %d and\n%s", code, got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	want := versionText() + "\n"
+	for _, args := range [][]string{{"version", "--short"}, {"--version"}} {
+		if o := execute(args); o.code != exitDone || o.stdout != want {
+			t.Errorf("%v: got exit code %d and %q, want %q", args, o.code, o.stdout, want)
+		}
+	}
+	if !strings.Contains(want, version) || !strings.Contains(want, "go1.") {
+		t.Errorf("got %q, want release and compiler", want)
+	}
+}
+
+func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
+	for flag, want := range map[string]string{"--model": "resnet50\n", "--dataset": "cifar10\n", "--load-balance-policy": "proportional\n"} {
+		if o := execute([]string{"__complete", "train", flag, ""}); !strings.Contains(o.stdout, want) {
+			t.Errorf("%s: got %q, want %q in it", flag, o.stdout, want)
+		}
+	}
+	if o := execute([]string{"completion", "bash"}); o.code != exitDone || !strings.Contains(o.stdout, "bash completion") {
+		t.Errorf("got exit code %d and %.60q", o.code, o.stdout)
+	}
+}

@@ -1,0 +1,115 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// connect opens the communicators. A rank that is lost meanwhile ends it at once.
+func (j *job) connect(ctx context.Context) error {
+	t := j.team
+	if err := j.wantNCCL(); err != nil || t == nil {
+		return err
+	}
+	var err error
+	if j.balancing, err = j.newBalancing(ctx); err != nil {
+		return err
+	}
+	whole, cancel := context.WithTimeout(ctx, seconds(j.cfg.Parallel.RendezvousTimeoutSeconds))
+	defer cancel()
+	whole, broken := context.WithCancelCause(whole)
+	ended := make(chan struct{})
+	j.later(func() error { close(ended); return nil })
+	go func() { // a rank that is gone may not be missed by a communicator for long
+		select {
+		case <-t.group.Broken():
+			broken(t.group.Err())
+			if p := t.running.Load(); p != nil {
+				p.Abort(lostPeer(t.group.Err()))
+			}
+		case <-ended:
+		}
+	}()
+	grads, stats, err := j.communicators(whole)
+	if lost := t.group.Err(); err != nil && lost != nil {
+		err = lost // the reason for what the communicators say
+	}
+	if err != nil {
+		return err
+	}
+	p, m := j.cfg.Parallel, j.cfg.Model
+	t.peers = &train.Peers{Grads: grads, Stats: stats, SyncNorm: m.BatchNorm == "sync",
+		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
+	if p.WireDType == "bf16" {
+		t.peers.Wire = tensor.BF16
+	}
+	if len(j.cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
+		if t.peers.Shares, err = divide(j.cfg, t.place.WorldSize); err != nil {
+			return err
+		}
+	} else {
+		t.peers.Divide, t.peers.MemoryBytes = j.balancing.divide, j.memoryBytes()
+	}
+	t.running.Store(t.peers)
+	if lost := t.group.Err(); lost != nil {
+		return lost
+	}
+	watched, stop := context.WithCancel(ctx)
+	j.later(func() error { stop(); return nil })
+	go j.watch(watched, max(seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond))
+	j.sayTogether()
+	return nil
+}
+
+// sayTogether tells, on rank 0, how the ranks train together.
+func (j *job) sayTogether() {
+	if !j.team.leads() {
+		return
+	}
+	c, log := j.cfg, j.opts.log
+	if c.Model.BatchNorm == "local" {
+		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
+	}
+	if c.Parallel.Insecure {
+		log.Warn("parallel.insecure: whoever reaches the port of rank 0 can join or disturb the run")
+	}
+}
+
+// ownAddress is this machine's as rank 0's machine sees it: that of the route to it. Nothing is sent.
+func (t *team) ownAddress() (string, error) {
+	conn, err := net.Dial("udp", t.place.Master())
+	if err != nil {
+		return "", withCode(exitCommunication, fmt.Errorf("find the address of this machine: %w", err))
+	}
+	defer conn.Close()
+	ip := conn.LocalAddr().(*net.UDPAddr).IP
+	if ip.IsLoopback() && len(t.hosts()) > 1 {
+		return "", usageError("%s: %s is this machine itself here (%v), where ranks of other machines cannot come: give rank 0's address in the network", t.place.MasterFrom, t.place.MasterAddr, ip)
+	}
+	return ip.String(), nil
+}
+
+// lostRank is the rank that an error of the group is about, -1 for none.
+func lostRank(err error) int {
+	var lost *rendezvous.LostError
+	if errors.As(err, &lost) {
+		return lost.Rank
+	}
+	return -1
+}
+
+// lostPeer is an error of the group as communicators have it.
+func lostPeer(err error) error {
+	if rank := lostRank(err); rank >= 0 {
+		return &collective.PeerError{Rank: rank, Cause: err}
+	}
+	return err
+}

@@ -1,0 +1,206 @@
+package program
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// shells are those that completion is offered for, each with how its script gets into use.
+var shells = []struct {
+	name, example string
+	script        func(*cobra.Command, io.Writer) error
+}{
+	{"bash", "  source <(hetero-train completion bash)                     in this shell\n" +
+		"  hetero-train completion bash > ~/.local/share/bash-completion/completions/hetero-train", bashCompletion},
+	{"zsh", "  source <(hetero-train completion zsh)                      in this shell, behind compinit\n" +
+		"  hetero-train completion zsh > \"${fpath[1]}/_hetero-train\"", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
+	{"fish", "  hetero-train completion fish | source                      in this shell\n" +
+		"  hetero-train completion fish > ~/.config/fish/completions/hetero-train.fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
+	{"powershell", "  hetero-train completion powershell | Out-String | Invoke-Expression",
+		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }},
+}
+
+const completionLong = `Print a script by which a shell completes commands, flags, and what flags and arguments may be: configuration files, models, data sets, policies,
+devices, keys of --set and their values, runs and checkpoints.`
+
+// newCompletion replaces cobra's own command: it refuses a shell that it does not know, and its help shows examples.
+func newCompletion() *cobra.Command {
+	parent := &cobra.Command{Use: "completion", Short: "Print a shell's completion script", Long: completionLong, Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	for _, s := range shells {
+		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+			RunE: func(cmd *cobra.Command, _ []string) error { return s.script(cmd.Root(), cmd.OutOrStdout()) }})
+	}
+	return parent
+}
+
+// bashBehindEquals makes KEY=VALUE complete in bash, which replaces only what is behind the last = of a word.
+const bashBehindEquals = `
+__hetero_train_behind_equals()
+{
+    __start_hetero-train "$@"
+    local word="${COMP_LINE:0:COMP_POINT}"
+    word="${word##* }"
+    if [[ $COMP_WORDBREAKS == *=* && $word == [!-]*=* ]]; then
+        COMPREPLY=("${COMPREPLY[@]#"${word%=*}="}")
+    fi
+}
+complete -o default -F __hetero_train_behind_equals hetero-train
+`
+
+func bashCompletion(root *cobra.Command, w io.Writer) error {
+	if err := root.GenBashCompletionV2(w, true); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, bashBehindEquals)
+	return err
+}
+
+// addCompletions tells what the flags of all commands may be, once all are there.
+func addCompletions(root *cobra.Command) {
+	keys := map[string]config.Values{}
+	for _, v := range catalog.Values() {
+		keys[v.Key] = v
+	}
+	var visit func(cmd *cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
+			set.VisitAll(func(f *pflag.Flag) {
+				if complete := completionOf(f, keys); complete != nil {
+					mustComplete(cmd.RegisterFlagCompletionFunc(f.Name, complete))
+				}
+			})
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(root)
+}
+
+// completionOf is what a flag may be, nil where nothing is known: then shells offer files.
+func completionOf(f *pflag.Flag, keys map[string]config.Values) cobra.CompletionFunc {
+	if k, ok := f.Value.(*keyFlag); ok {
+		if k.key == "train.resume" {
+			return completeResume
+		}
+		v := keys[k.key]
+		if k.flag == "backend" {
+			v.Allowed = []string{"auto", "nccl", "gloo"}
+		}
+		if len(v.Allowed) > 0 {
+			return cobra.FixedCompletions(v.Allowed, cobra.ShellCompDirectiveNoFileComp)
+		}
+		if v.Path {
+			return nil
+		}
+		return cobra.NoFileCompletions // a number or a name
+	}
+	switch f.Name {
+	case "config":
+		return cobra.FixedCompletions([]string{"toml"}, cobra.ShellCompDirectiveFilterFileExt)
+	case "set":
+		return completeSet
+	case "log-level":
+		return cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)
+	case "device":
+		kinds := []string{"auto"}
+		for _, d := range drivers {
+			kinds = append(kinds, d.Kind())
+		}
+		return cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)
+	case "precision":
+		return cobra.FixedCompletions(keys["train.precision"].Allowed, cobra.ShellCompDirectiveNoFileComp)
+	case "model":
+		return cobra.FixedCompletions(kindNames(catalog.Models), cobra.ShellCompDirectiveNoFileComp)
+	case "policy":
+		return cobra.FixedCompletions(balancer.Policies(), cobra.ShellCompDirectiveNoFileComp)
+	}
+	switch f.Value.Type() {
+	case "string", "stringSlice":
+		return nil
+	}
+	return cobra.NoFileCompletions
+}
+
+// completeSet offers keys, and behind the = the key's values.
+func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	key, value, chosen := strings.Cut(typed, "=")
+	var found []string
+	for _, v := range catalog.Values() {
+		switch {
+		case !chosen && strings.HasPrefix(v.Key, typed):
+			found = append(found, cobra.CompletionWithDesc(v.Key+"=", v.Doc))
+		case chosen && v.Key == key && v.Path:
+			return nil, cobra.ShellCompDirectiveDefault
+		case chosen && v.Key == key:
+			for _, allowed := range v.Allowed {
+				if strings.HasPrefix(allowed, value) {
+					found = append(found, key+"="+allowed)
+				}
+			}
+		}
+	}
+	directive := cobra.ShellCompDirectiveNoFileComp
+	if !chosen {
+		directive |= cobra.ShellCompDirectiveNoSpace
+	}
+	return found, directive
+}
+
+// completeResume offers checkpoints, and what stands for none and for the newest.
+func completeResume(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+	found, directive := completeCheckpoint(cmd, args, typed)
+	for _, word := range []string{"none", "auto"} {
+		if strings.HasPrefix(word, typed) {
+			found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault // folders are still offered where no word fits
+		}
+	}
+	return found, directive
+}
+
+// completeCheckpoint offers the runs of the configured folder, or of the usual one, and their checkpoints; other folders where none of them is meant.
+func completeCheckpoint(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+	cfg := defaults()
+	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
+		if own, err := config.Load(file.Value.String(), catalog); err == nil {
+			cfg = own
+		}
+	}
+	var found []string
+	for _, pattern := range []string{"*/checkpoints", "*/checkpoints/step-*"} {
+		matches, err := filepath.Glob(filepath.Join(cfg.Experiment.OutputDir, pattern))
+		if err != nil {
+			continue // a folder's name that is no pattern: nothing is offered
+		}
+		for _, path := range matches {
+			if pattern == "*/checkpoints" {
+				path = filepath.Dir(path)
+			}
+			if info, err := os.Stat(path); err == nil && info.IsDir() && strings.HasPrefix(path, typed) {
+				found = append(found, path)
+			}
+		}
+	}
+	if len(found) == 0 {
+		return nil, cobra.ShellCompDirectiveFilterDirs
+	}
+	return found, cobra.ShellCompDirectiveNoFileComp
+}
+
+// mustComplete panics where a completion is registered for a flag that does not exist.
+func mustComplete(err error) {
+	if err != nil {
+		panic(fmt.Errorf("completion: %w", err))
+	}
+}

@@ -1,0 +1,100 @@
+package program
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const configsFolder = "../../../configs"
+
+func configFiles(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(configsFolder, "*.toml"))
+	if err != nil || len(files) < 2 {
+		t.Fatalf("got %d files in configs, %v", len(files), err)
+	}
+	return files
+}
+
+func TestConfigsREADMEIsCurrent(t *testing.T) {
+	o := execute([]string{"config", "docs"})
+	if o.code != exitDone {
+		t.Fatal(o.stderr)
+	}
+	checkGolden(t, filepath.Join(configsFolder, "README.md"), o.stdout)
+}
+
+func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
+	for _, file := range configFiles(t) {
+		o := execute([]string{"config", "show", "-c", file})
+		if o.code != exitDone {
+			t.Errorf("%s: %s", file, o.stderr)
+			continue
+		}
+		again := execute([]string{"config", "show", "-c", writeFile(t, o.stdout)})
+		if again.code != exitDone || again.stdout != o.stdout {
+			t.Errorf("%s: the resolved configuration resolves to\n%s%s", file, again.stdout, again.stderr)
+		}
+	}
+}
+
+// A reader meets each key with its explanation: at the end of its line or right above it.
+func TestCommittedConfigsExplainEveryKey(t *testing.T) {
+	key := regexp.MustCompile(`^[a-z_0-9]+ *=`)
+	for _, file := range configFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		above := ""
+		for line := range strings.Lines(string(text)) {
+			if key.MatchString(line) && !strings.Contains(line, " # ") && !strings.HasPrefix(above, "# ") {
+				t.Errorf("%s: no explanation of: %s", file, line)
+			}
+			above = line
+		}
+	}
+}
+
+func TestHeadlineConfigIsResNet50OnCIFAR10(t *testing.T) {
+	o := execute([]string{"-c", filepath.Join(configsFolder, "resnet50.toml")})
+	if o.code != exitDone {
+		t.Fatal(o.stderr)
+	}
+	for key, want := range map[string]string{
+		"model.name": `"resnet50"`, "model.stem": `"imagenet"`, "data.dataset": `"cifar10"`, "data.fallback": `"synthetic_image"`,
+		"data.image_size": "32", "data.batch_size": "128", "optimizer.name": `"sgd"`, "optimizer.nesterov": "true",
+		"schedule.name": `"cosine"`, "train.precision": `"auto"`, "train.resume": `"auto"`,
+	} {
+		if got := value(t, o.cfg, key); got != want {
+			t.Errorf("%s: got %s, want %s", key, got, want)
+		}
+	}
+}
+
+func TestConfigSchemaIsJSONWithTheModelsOfTheProgram(t *testing.T) {
+	o := execute([]string{"config", "schema"})
+	var schema struct {
+		Properties struct {
+			Model struct {
+				Properties struct {
+					Name struct{ Enum []string }
+					Stem struct{ Enum []string }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &schema); err != nil || o.code != exitDone {
+		t.Fatalf("got exit code %d, %v", o.code, err)
+	}
+	if got := len(schema.Properties.Model.Properties.Name.Enum); got != len(catalog.Models) {
+		t.Errorf("got %d models, want %d", got, len(catalog.Models))
+	}
+	if got := schema.Properties.Model.Properties.Stem.Enum; len(got) != 2 {
+		t.Errorf("stem: got %v, want two values", got)
+	}
+}

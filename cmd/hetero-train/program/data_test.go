@@ -1,0 +1,257 @@
+package program
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/png"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// shard writes a shard of n samples in 3 classes, some of them damaged, and returns its path.
+func shard(t *testing.T, dir, name string, n int, damaged ...int) string {
+	t.Helper()
+	var picture, b bytes.Buffer
+	if err := png.Encode(&picture, image.NewGray(image.Rect(0, 0, 12, 8))); err != nil {
+		t.Fatal(err)
+	}
+	w := tar.NewWriter(&b)
+	add := func(name, contents string) {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(contents))}); err != nil {
+			t.Fatal(err)
+		}
+		w.Write([]byte(contents))
+	}
+	for i := range n {
+		contents := picture.String()
+		for _, d := range damaged {
+			if i == d {
+				contents = contents[:len(contents)/2]
+			}
+		}
+		add(fmt.Sprintf("%04d.png", i), contents)
+		add(fmt.Sprintf("%04d.cls", i), fmt.Sprint(i%3))
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestInspectShowsWhatThereIs(t *testing.T) {
+	dir := t.TempDir()
+	shard(t, dir, "train-0.tar", 9)
+	shard(t, dir, "train-1.tar", 4, 2)
+	shard(t, dir, "val-0.tar", 3)
+	o := execute([]string{"data", "inspect", dir, "--json", "--set", "data.cache_dir=" + t.TempDir()})
+	var got inspected
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+		t.Fatalf("exit code %d, %v: %s%s", o.code, err, o.stdout, o.stderr)
+	}
+	if got.Dataset != "webdataset" || got.Classes != 3 || len(got.Parts) != 2 {
+		t.Fatalf("got %+v, want shards of 3 classes in two parts", got)
+	}
+	train := got.Parts[0]
+	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (spread{12, 12, 12}) || train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
+		t.Errorf("training part: got %+v", train)
+	}
+	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2", "--set", "data.cache_dir=" + t.TempDir()})
+	if !strings.Contains(o.stdout, "train: 4 samples, 2 to 2 a class") || !strings.Contains(o.stdout, "eval: 2 samples") {
+		t.Errorf("two classes, two samples each: got %s%s", o.stdout, o.stderr)
+	}
+}
+
+func TestVerifyListsWhatCannotBeRead(t *testing.T) {
+	dir := t.TempDir()
+	path := shard(t, dir, "a.tar", 300, 250, 7)
+	args := []string{"data", "verify", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()}
+	o := execute(args)
+	if o.code != exitData || strings.Index(o.stdout, "bad train 7 ") < 0 || strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
+		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") || !strings.Contains(o.stdout, "2 bad") {
+		t.Errorf("got exit code %d and %s%s, want 3 and samples 7 and 250", o.code, o.stdout, o.stderr)
+	}
+	var got verified
+	o = execute(append(args, "--json", "--workers", "3"))
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 || got.Samples != 300 {
+		t.Errorf("JSON: %v: %s", err, o.stdout)
+	}
+	few := append(args, "--json", "--set", "data.num_samples=290")
+	o = execute(few)
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Samples != 290 || len(got.Bad) == 0 || got.Bad[len(got.Bad)-1].Index >= 250 {
+		t.Errorf("of fewer samples: %v: %s, want the places among them", err, o.stdout)
+	}
+	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitDone {
+		t.Errorf("sound data: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitData || !strings.Contains(o.stderr, "none.tar") {
+		t.Errorf("no such shard: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestRepackedShardsHoldTheSame(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out.tar.zst")
+	in := shard(t, dir, "in.tar", 50)
+	if o := execute([]string{"data", "repack", in, out}); o.code != exitDone {
+		t.Fatalf("got exit code %d and %s", o.code, o.stderr)
+	}
+	for _, path := range []string{in, out} {
+		o := execute([]string{"data", "inspect", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()})
+		if !strings.Contains(o.stdout, "train: 50 samples, 16 to 17 a class") {
+			t.Errorf("%s: got %s%s", path, o.stdout, o.stderr)
+		}
+	}
+	if o := execute([]string{"data", "repack", in, out}); o.code != exitUsage {
+		t.Errorf("a result that exists: got exit code %d, want %d", o.code, exitUsage)
+	}
+	if err := os.Truncate(out, 100); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", out, filepath.Join(dir, "again.tar.zst")}); o.code != exitData {
+		t.Errorf("a truncated shard: got exit code %d, want %d", o.code, exitData)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "*again*"))
+	if hidden, _ := filepath.Glob(filepath.Join(dir, ".repack*")); err != nil || len(left)+len(hidden) > 0 {
+		t.Errorf("left behind: %q %q", left, hidden)
+	}
+}
+
+// hugeShard is a sound tar with so much padding, which takes no room, that it is not repacked at once.
+func hugeShard(t *testing.T) string {
+	t.Helper()
+	path := shard(t, t.TempDir(), "huge.tar", 1)
+	if err := os.Truncate(path, 64<<30); err != nil {
+		t.Skipf("needs a file system with sparse files: %v", err)
+	}
+	return path
+}
+
+func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
+	in := hugeShard(t)
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+		dir := t.TempDir()
+		ended := make(chan outcome)
+		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
+		for { // it catches signals before it makes that file
+			if left, err := os.ReadDir(dir); err != nil {
+				t.Fatal(err)
+			} else if len(left) > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if err := syscall.Kill(os.Getpid(), sig); err != nil {
+			t.Fatal(err)
+		}
+		if o := <-ended; o.code != code || !strings.Contains(o.stderr, "stopped by SIG") {
+			t.Errorf("%v: got exit code %d, want %d: %s", sig, o.code, code, o.stderr)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("%v: left behind: %v %v", sig, left, err)
+		}
+	}
+}
+
+func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	dir, in := smallDisk(t, "size=64k"), filepath.Join(t.TempDir(), "noise.tar")
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	noise := make([]byte, 4<<20)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}), writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exitIO || !strings.Contains(o.stderr, "no space left on device; make room") {
+		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exitIO)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v %v", left, err)
+	}
+}
+
+func writeAll(w io.Writer, b []byte) error {
+	_, err := w.Write(b)
+	return err
+}
+
+func TestOnlySoundTarsAreRepacked(t *testing.T) {
+	dir := t.TempDir()
+	text, to := filepath.Join(dir, "text.tar"), filepath.Join(dir, "out.tar.zst")
+	if err := os.WriteFile(text, bytes.Repeat([]byte("no archive\n"), 1000), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"data", "repack", text, to}); o.code != exitData || !strings.Contains(o.stderr, "not a tar archive") {
+		t.Errorf("a text: got exit code %d and %s", o.code, o.stderr)
+	}
+	if _, err := os.Stat(to); err == nil {
+		t.Error("a text was repacked")
+	}
+}
+
+func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
+	for _, path := range []string{from, to} {
+		if err := os.WriteFile(path, []byte(path), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(readFile(t, to)) != to {
+		t.Errorf("got %v, and the file holds %q", err, readFile(t, to))
+	}
+}
+
+// TestNamedPipesAreRefused: whoever opened one would wait for ever.
+func TestNamedPipesAreRefused(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "shard.tar")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},
+		{"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
+		late := time.AfterFunc(patience, func() { panic(fmt.Sprintf("%v waits for ever", args)) })
+		if o := execute(args); o.code == exitDone || o.code == exitUnexpected {
+			t.Errorf("%v: got exit code %d: %s%s", args, o.code, o.stdout, o.stderr)
+		}
+		late.Stop()
+	}
+}
+
+func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
+	path := shard(t, t.TempDir(), "a.tar", 3)
+	for _, args := range [][]string{{"data", "verify", path, "--workers", "-1"}, {"data", "inspect", path, "--workers", "1"}} {
+		if o := execute(args); o.code != exitUsage || !strings.Contains(o.stderr, "--workers") {
+			t.Errorf("%v: got exit code %d and %s", args, o.code, o.stderr)
+		}
+	}
+}
+
+func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
+	if o := execute([]string{"data", "download"}); o.code != exitUsage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
+		t.Errorf("no name: got exit code %d and %q", o.code, o.stderr)
+	}
+	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exitUsage || !strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
+		t.Errorf("repack to nowhere: got exit code %d and %q", o.code, o.stderr)
+	}
+	if o := execute([]string{"data", "download", "imagenet"}); o.code != exitUsage || !strings.Contains(o.stderr, "account") {
+		t.Errorf("got exit code %d and %s", o.code, o.stderr)
+	}
+}

@@ -1,0 +1,203 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/download"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+)
+
+// dataSet is an opened data set and what a reader of the results must know about it.
+type dataSet struct {
+	data.Splits
+	name string // the one that is trained on, also after a fallback
+	note string // "" unless something else than asked for is trained on
+}
+
+// openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
+// data that is damaged, or a path that does not exist, never falls back. limit is how many unreadable samples this process replaces, 0 any
+// number: training counts those of the steps that are done, over all ranks.
+func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*dataSet, error) {
+	out, err := openStored(ctx, cfg, log)
+	if err != nil {
+		return nil, err
+	}
+	out.Splits = out.Splits.Cached(0)
+	if cfg.Data.Corrupt == "skip" {
+		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
+	}
+	return out, nil
+}
+
+// openStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
+func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
+	d := cfg.Data
+	splits, err := openSplits(ctx, cfg, d.Dataset, log)
+	out := &dataSet{name: d.Dataset}
+	var fault *data.Fault
+	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
+	switch {
+	case unavailable && d.Fallback == "" && errors.As(err, &fault):
+		fault.Advice += ", or set data.fallback = \"synthetic_image\""
+	case unavailable && d.Fallback != "":
+		out.name = d.Fallback
+		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
+		splits, err = openSplits(ctx, cfg, d.Fallback, log)
+	}
+	if errors.As(err, &fault) {
+		err = withCode(exitData, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data set %s: %w", out.name, err)
+	}
+	if err := checkSubset(d, splits.Train); err != nil {
+		return nil, errors.Join(err, splits.Close())
+	}
+	splits = splits.Subset(d.MaxClasses, d.SamplesPerClass)
+	if d.NumSamples > 0 {
+		splits = splits.Limited(d.NumSamples)
+	}
+	out.Splits = splits
+	return out, nil
+}
+
+// checkSubset refuses more classes than there are: a larger number would promise what is not trained on.
+func checkSubset(d config.Data, train data.Dataset) error {
+	if have := len(train.Classes()); d.MaxClasses > have {
+		return usageError("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
+	}
+	return nil
+}
+
+func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (data.Splits, error) {
+	d := cfg.Data
+	if name == "synthetic_image" {
+		classes := d.NumClasses
+		if classes == 0 && d.Dataset == "cifar100" {
+			classes = 100
+		}
+		return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	}
+	cache, err := cacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	switch name {
+	case "cifar10", "cifar100":
+		variant := cifar.Ten
+		if name == "cifar100" {
+			variant = cifar.Hundred
+		}
+		if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(variant.URL))) {
+			return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
+				Advice: "set data.path to the official archive, or data.download = \"auto\""}
+		}
+		return cifar.Open(ctx, cifar.Options{Variant: variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
+	case "images":
+		return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
+			Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
+	case "webdataset":
+		names, found, err := shardClassNames(d)
+		if err != nil {
+			return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
+		}
+		return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
+			Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
+	}
+	return data.Splits{}, usageError("data.dataset: this program was built without data set %q", name)
+}
+
+// shardClassNames reads the names of numeric labels: the configured list, or one that was found beside the shards.
+func shardClassNames(d config.Data) (names []string, found string, err error) {
+	file := d.ClassNames
+	if file == "" {
+		found = images.FindClassNames(d.Path, filepath.Dir(d.Path))
+		if file = found; file == "" {
+			return nil, "", nil
+		}
+	}
+	lines, err := images.ReadClassNames(file)
+	for _, l := range lines {
+		names = append(names, l.Line)
+	}
+	return names, found, err
+}
+
+func decodeOptions(d config.Data) images.DecodeOptions {
+	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
+}
+
+// evalSamples is how many synthetic samples are held out: a fifth as many as are trained on; 0 is the default number.
+func evalSamples(train int) int {
+	if train == 0 {
+		return 0
+	}
+	return max(train/5, 1)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// cacheDir is where downloads and converted data are kept.
+func cacheDir(configured string) (string, error) {
+	if configured != "" {
+		return configured, nil
+	}
+	user, err := os.UserCacheDir()
+	if err != nil {
+		return "", usageError("data.cache_dir: no cache folder of the user is known (%v): set it", err)
+	}
+	return filepath.Join(user, "hetero-train"), nil
+}
+
+// progressLog says every tenth of a long transfer.
+func progressLog(log *slog.Logger, what string) func(done, total int64) {
+	last := int64(-1)
+	return func(done, total int64) {
+		if total <= 0 {
+			return
+		}
+		if tenth := done * 10 / total; tenth != last {
+			last = tenth
+			log.Info(what, "percent", tenth*10, "megabytes", done>>20, "of", total>>20)
+		}
+	}
+}
+
+// normalization is the configured one, else the data set's.
+func normalization(d config.Data, own data.Normalization) data.Normalization {
+	for i := range 3 {
+		if len(d.Mean) == 3 {
+			own.Mean[i] = float32(d.Mean[i])
+		}
+		if len(d.Std) == 3 {
+			own.Std[i] = float32(d.Std[i])
+		}
+	}
+	return own
+}
+
+// transforms are the augmentation for training and the plain view for evaluation.
+func transforms(d config.Data) (train, eval data.Transform) {
+	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
+	train = eval
+	switch {
+	case d.RandomResizedCrop:
+		train = data.Transform{Crop: data.ResizedCrop, Size: d.ImageSize, Flip: d.Flip}
+		eval.Resize = d.ImageSize * 256 / 224 // torchvision's border
+	case d.CropPadding > 0 || d.Flip:
+		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
+	}
+	return train, eval
+}

@@ -1,0 +1,266 @@
+package program
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/hetero-train/hetero-train/"
+
+// layers says which packages of this module a package may import, low to high: every arrow points up in this list.
+// A package in a folder without a row of its own obeys the row "folder/...". To add a package, add its row; to add an
+// arrow, think of ARCHITECTURE.md first. Only cmd/hetero-train may import everything: it alone knows the concrete
+// devices, models and data sets.
+var layers = []layer{
+	// Numbers and settings.
+	{"engine/tensor", nil},
+	{"engine/config", nil},
+	{"balancer", nil},
+	{"balancer/simulate", imports("balancer")},
+	{"engine/weather", nil},
+	{"engine/nativelib", nil},
+
+	{"engine/conformance", nil},
+
+	// Devices.
+	{"engine/device", imports("engine/tensor")},
+	{"engine/device/dry", imports("engine/device")},
+	{"engine/device/native", imports("engine/tensor", "engine/device")},
+	{"engine/device/internal/bookkeeping", imports("engine/tensor", "engine/device")},
+	{"engine/device/reference", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
+	{"engine/device/devicetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/conformance")},
+	{"engine/lab", imports("engine/weather", "engine/device")},
+	{"engine/device/null", imports("engine/tensor", "engine/device", "engine/device/internal/bookkeeping")},
+	{"engine/device/cpu", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
+	{"cuda", imports("engine/tensor", "engine/nativelib", "engine/device", "engine/device/native")},
+
+	// Communication.
+	{"engine/collective", imports("engine/tensor", "engine/device")},
+	{"engine/collective/collectivetest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/collective", "engine/conformance")},
+	{"engine/collective/collectivetest/processes", imports("engine/tensor", "engine/device", "engine/collective", "engine/collective/collectivetest", "engine/conformance")},
+	{"engine/collective/hosts", imports("engine/tensor", "engine/device", "engine/collective", "engine/collective/queue")},
+	{"engine/collective/...", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
+
+	{"nccl", imports("engine/tensor", "engine/device", "engine/nativelib", "engine/collective", "engine/collective/queue", "engine/collective/native", "engine/collective/signature")},
+
+	// What to compute, and how.
+	{"engine/graph", imports("engine/tensor", "engine/device")},
+	{"engine/plan", imports("engine/tensor", "engine/device", "engine/graph")},
+
+	{"engine/timeline", imports("engine/device")},
+	{"engine/gradsync", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan")},
+
+	// Parts of a training run.
+	{"engine/nn/random", nil},
+	{"engine/nn", imports("engine/tensor", "engine/graph")},
+	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
+	{"engine/data/pixels", nil},
+	{"engine/data/jpeg", nil},
+	{"engine/data/regular", nil},
+	{"engine/data", imports("engine/data/pixels", "engine/data/jpeg")},
+	{"engine/data/...", imports("engine/data", "engine/data/...")},
+	{"engine/checkpoint", imports("engine/tensor")},
+	{"engine/weights", imports("engine/tensor", "engine/checkpoint")},
+	{"engine/experiment", imports("engine/checkpoint")},
+	{"engine/cluster", nil},
+	{"engine/cluster/...", nil},
+
+	// The loop, and what is trained and watched.
+	{"engine/models", imports("engine/graph", "engine/nn")},
+	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
+	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",
+		"engine/optim", "engine/data", "engine/checkpoint")},
+	{"profiler/curves", imports("balancer")},
+	{"profiler/system", nil},
+	{"profiler/spool", nil},
+	{"profiler/runtime", imports("profiler/spool")},
+	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
+	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
+	{"profiler/analysis/figures", imports("engine/experiment", "profiler/analysis")},
+	{"profiler/hardware", imports("engine/device", "profiler/system")},
+	{"profiler/hardware/hardwaretest", nil},
+	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
+	{"profiler/profiles", imports("profiler/system", "profiler/hardware", "profiler/measure")},
+
+	// The program.
+	{"cmd/hetero-train/program", imports("...")},
+	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
+}
+
+// never holds whatever the table above is extended to. Standard packages are named as they are imported.
+var never = []layer{
+	{"balancer", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")}, // pure: no clock, no I/O
+	{"balancer/simulate", imports("time", "os", "os/...", "net", "net/...", "engine/...", "profiler/...")},
+	{"engine/config", imports("engine/...", "profiler/...", "balancer")},  // others register with it
+	{"engine/weather", imports("time", "os", "os/...", "net", "net/...")}, // likewise pure
+	{"engine/models", imports("engine/train")},
+	{"engine/models/...", imports("engine/train")},
+	{"engine/nn", imports("engine/device", "engine/device/...")},
+	{"engine/train", imports("engine/models", "engine/models/...", "engine/data/...", "engine/device/...", "cuda", "nccl")},
+}
+
+// layer is a rule: a package, or with "/..." all packages below a folder, and the imports the rule is about.
+type layer struct {
+	pkg     string
+	imports []string
+}
+
+func imports(patterns ...string) []string { return patterns }
+
+// source is one import in one file; packages of this module are named without the module's path.
+type source struct{ pkg, file, imported string }
+
+func TestImportsPointDownwards(t *testing.T) {
+	sources, packages := readImports(t, "../../..")
+	if len(packages) < 5 {
+		t.Fatalf("found only the packages %v, want those of the whole module", packages)
+	}
+	for _, fault := range faults(sources, packages, layers, never) {
+		t.Error(fault)
+	}
+}
+
+func TestTablePointsDownwards(t *testing.T) {
+	for i, row := range layers {
+		for _, pattern := range row.imports {
+			for _, higher := range layers[i+1:] {
+				if pattern != "..." && !strings.HasSuffix(row.pkg, "/...") && matches(pattern, higher.pkg) {
+					t.Errorf("%s may import %s, which stands below it in the table", row.pkg, higher.pkg)
+				}
+			}
+		}
+	}
+}
+
+func TestForbiddenImportsAreFound(t *testing.T) {
+	table := []layer{{"low", nil}, {"low/...", imports("low")}, {"high", imports("low")}, {"top", imports("...")}}
+	bans := []layer{{"low", imports("time", "net/...")}}
+	tests := []struct {
+		name   string
+		source source
+		want   string // part of the only fault, "" for none
+	}{
+		{"an allowed arrow", source{"high", "f.go", module + "low"}, ""},
+		{"an arrow upwards", source{"low", "f.go", module + "high"}, "low (f.go) imports high"},
+		{"an arrow that only the parent's row allows", source{"high", "f.go", module + "low/inner"}, "high (f.go) imports low/inner"},
+		{"a subpackage under its folder's row", source{"low/inner", "f.go", module + "low"}, ""},
+		{"everything", source{"top", "f.go", module + "low/inner"}, ""},
+		{"a standard package", source{"high", "f.go", "time"}, ""},
+		{"a banned standard package", source{"low", "f.go", "time"}, "low (f.go) imports time"},
+		{"a banned tree", source{"low", "f.go", "net/http"}, "low (f.go) imports net/http"},
+		{"a package missing from the table", source{"other", "f.go", "fmt"}, "other has no row"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := faults([]source{test.source}, []string{test.source.pkg}, table, bans)
+			if test.want == "" && len(got) > 0 {
+				t.Errorf("got %q, want none", got)
+			}
+			if test.want != "" && (len(got) != 1 || !strings.Contains(got[0], test.want)) {
+				t.Errorf("got %q, want one with %q", got, test.want)
+			}
+		})
+	}
+}
+
+// faults compares imports with the rules and returns one sentence for each that breaks one.
+func faults(sources []source, packages []string, layers, never []layer) []string {
+	var found []string
+	for _, pkg := range packages {
+		if rowOf(layers, pkg) == nil {
+			found = append(found, fmt.Sprintf("%s has no row in the table of deps_test.go: say what it may import", pkg))
+		}
+	}
+	for _, s := range sources {
+		row, imported := rowOf(layers, s.pkg), strings.TrimPrefix(s.imported, module)
+		if row != nil && imported != s.imported && !matchesAny(row.imports, imported) {
+			found = append(found, fmt.Sprintf("%s (%s) imports %s, but may import only %v", s.pkg, s.file, imported, row.imports))
+		}
+		if ban := rowOf(never, s.pkg); ban != nil && matchesAny(ban.imports, imported) {
+			found = append(found, fmt.Sprintf("%s (%s) imports %s, which it never may", s.pkg, s.file, imported))
+		}
+	}
+	return found
+}
+
+// rowOf returns the row of the package itself, else that of the nearest folder above it, else nil.
+func rowOf(rows []layer, pkg string) *layer {
+	for name := pkg; name != "."; {
+		if i := slices.IndexFunc(rows, func(row layer) bool { return row.pkg == name }); i >= 0 {
+			return &rows[i]
+		}
+		name = filepath.ToSlash(filepath.Dir(strings.TrimSuffix(name, "/...")))
+		if name != "." {
+			name += "/..."
+		}
+	}
+	return nil
+}
+
+func matchesAny(patterns []string, pkg string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, pkg) })
+}
+
+// matches: "a" is a, "a/..." is everything below a, "..." is everything.
+func matches(pattern, pkg string) bool {
+	if folder, ok := strings.CutSuffix(pattern, "..."); ok {
+		return strings.HasPrefix(pkg, folder)
+	}
+	return pkg == pattern
+}
+
+// readImports parses the import lines of every Go file of the module that is no test, whatever its build tags.
+func readImports(t *testing.T, root string) (sources []source, packages []string) {
+	t.Helper()
+	skipped := []string{"build", "experiments", "third_party", "testdata", "vendor"}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (slices.Contains(skipped, name) || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) {
+				return fs.SkipDir
+			}
+			if _, err := os.Stat(filepath.Join(path, "go.mod")); err == nil && path != root {
+				return fs.SkipDir // a module of its own
+			}
+			return nil
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		pkg := filepath.ToSlash(folder)
+		if !slices.Contains(packages, pkg) {
+			packages = append(packages, pkg)
+		}
+		for _, spec := range file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				return err
+			}
+			sources = append(sources, source{pkg, name, imported})
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("read imports: %v", err)
+	}
+	return sources, packages
+}

@@ -1,0 +1,383 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// patience is how long a test waits for what must come.
+const patience = 2 * time.Minute
+
+// watched is a program that runs, and what it has written so far.
+type watched struct {
+	cmd *exec.Cmd
+
+	mu    sync.Mutex
+	grown *sync.Cond
+	text  bytes.Buffer
+	ended bool
+}
+
+// watch starts cmd.
+func watch(t *testing.T, cmd *exec.Cmd) *watched {
+	t.Helper()
+	w := &watched{cmd: cmd}
+	w.grown = sync.NewCond(&w.mu)
+	reader, writer := io.Pipe()
+	cmd.Stdout, cmd.Stderr = writer, writer
+	go func() {
+		block := make([]byte, 1<<16)
+		for {
+			n, err := reader.Read(block)
+			w.mu.Lock()
+			w.text.Write(block[:n])
+			w.ended = err != nil
+			w.grown.Broadcast()
+			w.mu.Unlock()
+			if err != nil {
+				return
+			}
+		}
+	}()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill() // a test that failed
+		cmd.Wait()
+		writer.Close()
+	})
+	return w
+}
+
+// await waits until the program has written all of the texts.
+func (w *watched) await(t *testing.T, texts ...string) {
+	t.Helper()
+	late := time.AfterFunc(patience, func() {
+		w.mu.Lock()
+		w.ended = true
+		w.grown.Broadcast()
+		w.mu.Unlock()
+	})
+	defer late.Stop()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, text := range texts {
+		for !bytes.Contains(w.text.Bytes(), []byte(text)) {
+			if w.ended {
+				t.Fatalf("waited in vain for %q in\n%s", text, tail(w.text.String()))
+			}
+			w.grown.Wait()
+		}
+	}
+}
+
+// tail is the end of a long text.
+func tail(text string) string { return text[max(len(text)-4000, 0):] }
+
+// end waits for the program's end.
+func (w *watched) end(t *testing.T, code int, says string) {
+	t.Helper()
+	got := exitOf(t, w.cmd.Wait())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if got != code || !strings.Contains(w.text.String(), says) {
+		t.Errorf("got exit code %d, want %d and %q in\n%s", got, code, says, tail(w.text.String()))
+	}
+}
+
+// newestStep is the step of the newest checkpoint of the run in dir, which must load.
+func newestStep(t *testing.T, dir string) int64 {
+	t.Helper()
+	c, skipped, err := checkpoint.Latest(filepath.Join(dir, "run", "checkpoints"))
+	if err != nil || len(skipped) > 0 {
+		t.Fatalf("the newest checkpoint: %v, skipped %v", err, skipped)
+	}
+	defer c.Close()
+	return c.State.Step
+}
+
+// awaitStep waits for a checkpoint of a later step.
+func awaitStep(t *testing.T, dir string, after int64) {
+	t.Helper()
+	for begun := time.Now(); newestStep(t, dir) <= after; time.Sleep(5 * time.Millisecond) {
+		if time.Since(begun) > patience {
+			t.Fatalf("no checkpoint after step %d", after)
+		}
+	}
+}
+
+// checkRecords demands one sound record of each step up to the newest checkpoint.
+func checkRecords(t *testing.T, dir string) {
+	t.Helper()
+	newest := newestStep(t, dir)
+	records, damaged, err := runtime.ReadMetrics(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
+	if err != nil || damaged != 0 || int64(len(records)) != newest {
+		t.Fatalf("records: %v, %d damaged, got %d, want one for each of %d steps", err, damaged, len(records), newest)
+	}
+	for i, r := range records {
+		if r.Iteration != int64(i+1) {
+			t.Fatalf("record %d is of step %d", i+1, r.Iteration)
+		}
+	}
+}
+
+// TestAFullDiskInMidRunCostsNoStep: the disk of a run fills up and is made free again while it trains (row D1).
+func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
+	p := buildProgram(t)
+	if !inOwnMounts(t) {
+		return
+	}
+	dir := smallDisk(t, "size=8m")
+	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
+	w.await(t, "step 20/")
+	free := fill(t, dir)
+	w.await(t, "no space left on device; earlier checkpoints are as they were", "metrics wait in memory", "TensorBoard events wait in memory", "the log file takes no lines")
+	before := newestStep(t, dir)
+	free()
+	w.await(t, "metrics are written again", "TensorBoard events are written again", "the log file takes lines again")
+	awaitStep(t, dir, before)
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.end(t, exitTerminated, "saved")
+	checkRecords(t, dir)
+}
+
+// TestAFullDiskAtTheEndIsExitCode7: what was saved before stays, and the same command ends the run once there is room, with the bits of a run that
+// was never disturbed (row D1).
+func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
+	p := buildProgram(t)
+	if !inOwnMounts(t) {
+		return
+	}
+	const steps = "train.steps=400"
+	dir, whole := smallDisk(t, "size=8m"), t.TempDir()
+	finish(t, p.command(whole, steps), 0).check(t, exitDone, "")
+	w := watch(t, p.command(dir, steps, "train.log_interval=1"))
+	w.await(t, "step 20/")
+	free := fill(t, dir)
+	w.end(t, exitIO, "the final save failed")
+	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the same command goes on from here", "make room on that disk"} {
+		w.await(t, says)
+	}
+	newestStep(t, dir)
+	free()
+	finish(t, p.command(dir, steps), 0).check(t, exitDone, "")
+	checkRecords(t, dir)
+	at := filepath.Join("run", "checkpoints", "step-00000400", "model.safetensors")
+	if !bytes.Equal(readFile(t, filepath.Join(dir, at)), readFile(t, filepath.Join(whole, at))) {
+		t.Error("the parameters differ from those of a run that was not disturbed")
+	}
+
+	free = fill(t, dir)
+	defer free()
+	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exitIO, "make room on that disk")
+}
+
+// TestAFailingDiskIsNeverBelieved lets system calls of a run that trains fail with EIO, then lets them succeed again (row D6). strace does it:
+// strace -f -p PID -e inject=fsync:error=EIO
+func TestAFailingDiskIsNeverBelieved(t *testing.T) {
+	p := buildProgram(t)
+	strace, err := exec.LookPath("strace")
+	if err != nil {
+		t.Skip("needs strace, which makes system calls fail")
+	}
+	for _, call := range []string{"fsync", "/^renameat", "mkdirat"} {
+		t.Run(strings.Trim(call, "/^"), func(t *testing.T) {
+			dir := t.TempDir()
+			w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
+			w.await(t, "step 20/")
+			fault := exec.Command(strace, "-f", "-q", "-o", os.DevNull, "-p", strconv.Itoa(w.cmd.Process.Pid), "-e", "trace="+call, "-e", "inject="+call+":error=EIO")
+			var said bytes.Buffer
+			fault.Stderr = &said
+			if err := fault.Start(); err != nil {
+				t.Fatal(err)
+			}
+			time.AfterFunc(patience/4, func() { fault.Process.Signal(os.Interrupt) })
+			attached := func() bool {
+				status := string(readFile(t, filepath.Join("/proc", strconv.Itoa(w.cmd.Process.Pid), "status")))
+				return !strings.Contains(status, "TracerPid:\t0\n")
+			}
+			for begun := time.Now(); !attached(); time.Sleep(time.Millisecond) {
+				if fault.ProcessState != nil || time.Since(begun) > patience/4 {
+					fault.Process.Kill()
+					fault.Wait()
+					t.Skipf("strace may not look at other processes: %s", said.String())
+				}
+			}
+			w.await(t, "input/output error; earlier checkpoints are as they were")
+			before := newestStep(t, dir)
+			fault.Process.Signal(os.Interrupt) // strace lets go
+			fault.Wait()
+			awaitStep(t, dir, before)
+			w.cmd.Process.Signal(syscall.SIGTERM)
+			w.end(t, exitTerminated, "saved")
+			checkRecords(t, dir)
+		})
+	}
+}
+
+// TestFoldersThatCannotBeUsedAreNamed: nothing is written beside the run's folder either (row D7).
+func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
+	p := buildProgram(t)
+	if !inOwnMounts(t) {
+		return
+	}
+	outside := t.TempDir()
+	link := func(name string) func(dir string) error {
+		return func(dir string) error {
+			at := filepath.Join(dir, "run", name)
+			return errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(outside, at))
+		}
+	}
+	linkFile := func(name string) func(dir string) error {
+		return func(dir string) error {
+			at := filepath.Join(dir, "run", name)
+			return errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.Symlink(filepath.Join(outside, "file"), at))
+		}
+	}
+	file := func(name string) func(dir string) error {
+		return func(dir string) error {
+			at := filepath.Join(dir, name)
+			return errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, nil, 0o644))
+		}
+	}
+	const leads = "leads out of the folder"
+	for _, c := range []struct {
+		name    string
+		prepare func(dir string) error
+		says    string
+	}{
+		{"read-only", func(dir string) error { return syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_RDONLY, "size=1m") }, "read-only file system"},
+		{"the run is a file", file("run"), "not a directory"},
+		{"checkpoints is a file", file("run/checkpoints"), "not a directory"},
+		{"logs is a file", file("run/logs"), "not a directory"},
+		{"the log is a folder", func(dir string) error { return os.MkdirAll(filepath.Join(dir, "run", "logs", "train.log"), 0o755) }, "is a directory"},
+		{"the run is a link", link(""), leads},
+		{"checkpoints is a link", link("checkpoints"), leads},
+		{"logs is a link", link("logs"), leads},
+		{"configs is a link", link("configs"), leads},
+		{"results is a link", link("results"), leads},
+		{"the log is a link", linkFile("logs/train.log"), leads},
+		{"the metrics are a link", linkFile("logs/rank_0_metrics.json"), leads},
+		{"the summary is a link", linkFile("logs/summary.json.tmp"), leads},
+		{"the histogram is a link", linkFile("logs/latency_histogram.png"), leads},
+		{"TensorBoard's folder is a link", link("logs/tensorboard"), leads},
+		{"the results are a link", linkFile("results/results.md"), leads},
+		{"the lock is a link", linkFile(".lock"), leads},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := c.prepare(dir); err != nil {
+				t.Fatal(err)
+			}
+			defer syscall.Unmount(dir, syscall.MNT_DETACH) // where it was mounted on
+			got := finish(t, p.command(dir, "train.steps=20"), 0)
+			got.check(t, exitUsage, c.says)
+			got.check(t, exitUsage, dir)
+			if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+				t.Fatalf("written outside: %v, %v", left, err)
+			}
+		})
+	}
+}
+
+// TestAFolderOfSomebodyElseIsNamed runs the program as a user who may not write there (row D7).
+func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become somebody else")
+	}
+	p := buildProgram(t)
+	dir, err := os.MkdirTemp("", "hetero-train-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	built := filepath.Join(dir, "hetero-train")
+	theirs := filepath.Join(dir, "theirs")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, p.path), 0o755), os.Mkdir(theirs, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(built, "--set", "device.kind=reference", "--set", "model.name=simple_cnn", "--set", "data.dataset=synthetic_image", "--set", "data.image_size=8",
+		"--set", "data.num_samples=16", "--set", "data.batch_size=8", "--set", "train.epochs=1", "--set", "experiment.output_dir="+theirs)
+	cmd.Dir = dir
+	const nobody = 65534
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	finish(t, cmd, 0).check(t, exitUsage, theirs)
+	finish(t, exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine")...), 0).check(t, exitDone, "")
+	if err := os.Chmod(filepath.Join(theirs, "mine", "checkpoints"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	again := exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine", "--set", "train.epochs=2")...)
+	again.Dir, again.SysProcAttr = dir, cmd.SysProcAttr
+	finish(t, again, 0).check(t, exitUsage, "permission denied")
+}
+
+// TestAFolderThatVanishesInMidRunIsExitCode7: nothing of the run is left, and nothing else is written in its place (row D7).
+func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	w := watch(t, p.command(dir, "train.steps=600", "train.log_interval=1"))
+	w.await(t, "step 20/")
+	for begun := time.Now(); os.RemoveAll(filepath.Join(dir, "run")) != nil; { // it writes meanwhile
+		if time.Since(begun) > patience {
+			t.Fatal("the folder cannot be removed")
+		}
+	}
+	w.end(t, exitIO, "no such file or directory")
+	w.await(t, "the final save failed")
+	if _, err := os.Stat(filepath.Join(dir, "run")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is there again: %v", err)
+	}
+}
+
+// TestALinkSwappedInMidRunIsNotFollowed: a run keeps to the folder that it has opened (row D7).
+func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
+	p, dir, outside := buildProgram(t), t.TempDir(), t.TempDir()
+	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
+	w.await(t, "step 20/")
+	folder := filepath.Join(dir, "run", "checkpoints")
+	if err := errors.Join(os.Rename(folder, folder+".moved"), os.Symlink(outside, folder)); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "step 60/")
+	w.cmd.Process.Signal(syscall.SIGTERM)
+	w.end(t, exitTerminated, "saved")
+	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
+		t.Errorf("written outside: %v, %v", left, err)
+	}
+	if c, _, err := checkpoint.Latest(folder + ".moved"); err != nil || c.State.Step < 60 {
+		t.Errorf("in the folder that was moved: %v, %v", c, err)
+	} else {
+		c.Close()
+	}
+}
+
+// TestLimitsOfHandlesAndAddressesAreEnoughOrNamed runs with limits of the shell (row F14).
+func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
+	p := buildProgram(t)
+	for _, c := range []struct {
+		limit string
+		code  int
+		says  string
+	}{
+		{"-n 64", exitDone, ""},
+		{"-n 12", exitUsage, "too many open files; raise the limit of open files (ulimit -n)"},
+		{"-v 3500000", exitDone, "the address space is limited (ulimit -v)"},
+	} {
+		run := p.command(t.TempDir(), "train.steps=20")
+		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+		finish(t, limited, 0).check(t, c.code, c.says)
+	}
+}

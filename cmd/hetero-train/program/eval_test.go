@@ -1,0 +1,316 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// trainSmall trains the small run, with settings changed, in this process and returns its folder and what it printed.
+func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
+	t.Helper()
+	output := t.TempDir()
+	args := []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + output, "--set", "train.steps=20"}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	var out, messages bytes.Buffer
+	if code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain}); code != exitDone {
+		t.Fatalf("training: exit code %d\n%s", code, messages.String())
+	}
+	return filepath.Join(output, "run"), out.String()
+}
+
+func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
+	dir, printed := trainSmall(t)
+	for _, path := range []string{dir, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "checkpoints", "step-00000020"), filepath.Join(dir, "checkpoints", "latest")} {
+		o := execute([]string{"eval", path, "--json"})
+		var got evalReport
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+			t.Fatalf("%s: exit code %d, %v\n%s", path, o.code, err, o.stderr)
+		}
+		want := fmt.Sprintf("eval after step 20 (epoch 1) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | 16 samples", float64(got.Loss), 100*got.Top1, 100*got.Top5)
+		if got.Step != 20 || got.Samples != 16 || got.Classes != 10 || !strings.Contains(printed, want) {
+			t.Errorf("%s: got %+v, want the figures of the run, which said\n%s", path, got, printed)
+		}
+	}
+	if o := execute([]string{"eval", dir, "--split", "train"}); o.code != exitDone || !strings.Contains(o.stdout, "synthetic_image, train: 80 samples") {
+		t.Errorf("--split train: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
+	}
+	if o := execute([]string{"eval", dir, "--best"}); o.code != exitDone {
+		t.Errorf("--best: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
+	dir, printed := trainSmall(t, "ema.decay=0.9")
+	var got [5]evalReport
+	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"}, {"--json", "--best", "--ema"}, {"--json", "--set", "ema.evaluate=false"}} {
+		o := execute(append([]string{"eval", dir}, args...))
+		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exitDone {
+			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
+		}
+		if said := strings.Contains(o.stderr, "--ema gives the training's own"); said != (i%2 == 0 && i < 4) {
+			t.Errorf("%q: told that the figures are not the training's: %v\n%s", args, said, o.stderr)
+		}
+	}
+	if want := fmt.Sprintf("eval after step 20 (epoch 1) | loss %.4f", float64(got[1].Loss)); !got[1].Averaged || !strings.Contains(printed, want) || got[0].Loss == got[1].Loss {
+		t.Errorf("got %+v and %+v, want that the second is what the run said:\n%s", got[0], got[1], printed)
+	}
+	without, _ := trainSmall(t)
+	if o := execute([]string{"eval", without, "--ema"}); o.code != exitUsage || !strings.Contains(o.stderr, "holds no averages") {
+		t.Errorf("without averages: got exit code %d and %q", o.code, o.stderr)
+	}
+}
+
+func TestEvalSaysWhyItCannot(t *testing.T) {
+	dir, _ := trainSmall(t)
+	newest := filepath.Join(dir, "checkpoints", "step-00000020")
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "want a checkpoint's folder, a run's folder, or -c FILE"},
+		{[]string{dir + "x"}, exitUsage, "no checkpoint"},
+		{[]string{filepath.Dir(dir)}, exitUsage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
+		{[]string{dir, newest}, exitUsage, "takes one argument"},
+		{[]string{dir, "--split", "test"}, exitUsage, "want val or train"},
+		{[]string{dir, "--batch-size", "-1"}, exitUsage, "--batch-size: got -1"},
+		{[]string{dir, "--device", "nosuch"}, exitUsage, "configuration\n  --device: device.kind: unknown value"},
+		{[]string{dir, "--set", "model.name=resnet50"}, exitUsage, "the checkpoint's settings do not go with --set model.name"},
+		{[]string{dir, "--set", "model.channels=[3, 5]"}, exitUsage, "belongs to another model"},
+		{[]string{dir, "--set", "data.num_classes=7"}, exitUsage, `the first 7 of the 10 classes`},
+		{[]string{dir, "--set", "data.num_classes=12"}, exitUsage, "12 classes, the model of"},
+		{[]string{dir, "--set", "data.image_size=1"}, exitUsage, "data.image_size"},
+		{[]string{dir, "--device", "null"}, exitUsage, "computes nothing"},
+	} {
+		o := execute(append([]string{"eval"}, c.args...))
+		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d, %q and %q; want %d and %q", c.args, o.code, o.stdout, o.stderr, c.code, c.says)
+		}
+	}
+	weights := filepath.Join(newest, "model.safetensors")
+	text, err := os.ReadFile(weights)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)-1] ^= 1
+	if err := os.WriteFile(weights, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if o := execute([]string{"eval", newest}); o.code != exitData || !strings.Contains(o.stderr, "corrupt") {
+		t.Errorf("a damaged checkpoint: got exit code %d and %q, want %d", o.code, o.stderr, exitData)
+	}
+	if o := execute([]string{"eval", dir}); o.code != exitDone || !strings.Contains(o.stderr, "skipped") {
+		t.Errorf("a run whose newest checkpoint is damaged: got exit code %d and %q, want the one before, and that it was skipped", o.code, o.stderr)
+	}
+}
+
+// What an imported checkpoint was trained on is not known: nothing is made up in its place.
+func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "imported")
+	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exitDone {
+		t.Fatal(o.stderr)
+	}
+	data := []string{"--set", "data.dataset=synthetic_image", "--set", "data.num_samples=20", "--set", "data.val_fraction=0.5", "--device", "reference"}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "names no data: want -c FILE, or --set data.dataset=NAME"},
+		{append(data, "--set", "data.num_classes=3"), exitUsage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " 4 outputs"},
+		{append(data, "--set", "data.num_classes=4"), exitDone, ""},
+	} {
+		if o := execute(append([]string{"eval", dir}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
+		}
+	}
+}
+
+// writePNG makes an image of one colour.
+func writePNG(t *testing.T, file string, c color.Color) {
+	t.Helper()
+	img := image.NewRGBA(image.Rect(0, 0, 9, 7))
+	for i := range 9 * 7 {
+		img.Set(i%9, i/9, c)
+	}
+	var b bytes.Buffer
+	if err := png.Encode(&b, img); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// colours is a folder of red and blue pictures, which a few steps tell apart.
+func colours(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for i := range uint8(20) {
+		name := string(rune('a'+i)) + ".png"
+		writePNG(t, filepath.Join(dir, "red", name), color.RGBA{R: 200 + i, G: i, B: i, A: 255})
+		writePNG(t, filepath.Join(dir, "blue", name), color.RGBA{R: i, G: i, B: 200 + i, A: 255})
+	}
+	return dir
+}
+
+func TestPredictNamesWhatItSees(t *testing.T) {
+	pictures := colours(t)
+	dir, _ := trainSmall(t, "data.dataset=images", "data.path="+pictures, "data.num_samples=0", "model.num_classes=2", "train.steps=60", "optimizer.lr=0.02")
+	bad := filepath.Join(t.TempDir(), "bad.png")
+	if err := os.WriteFile(bad, []byte("no picture"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	red, gone := filepath.Join(pictures, "red", "c.png"), filepath.Join(pictures, "blue", "zz.png")
+	if err := os.Symlink(filepath.Join(pictures, "none.png"), gone); err != nil {
+		t.Fatal(err)
+	}
+	o := execute([]string{"predict", dir, "--json", "--batch-size", "3", red, bad, filepath.Join(pictures, "blue")})
+	var got []prediction
+	for line := range strings.Lines(o.stdout) {
+		var p prediction
+		if err := json.Unmarshal([]byte(line), &p); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, p)
+	}
+	if o.code != exitData || len(got) != 23 || !strings.Contains(o.stderr, "2 of 23 images could not be read") {
+		t.Fatalf("got exit code %d, %d predictions and %q, want %d, 23 and that two could not be read", o.code, len(got), o.stderr, exitData)
+	}
+	for i, p := range got {
+		want := "blue"
+		if i == 0 {
+			want = "red"
+		}
+		switch {
+		case i == 22 && (p.File != gone || p.Error == "" || p.Top != nil):
+			t.Errorf("got %+v, want why %s could not be read", p, gone)
+		case i == 1 && (p.File != bad || p.Error == "" || p.Top != nil):
+			t.Errorf("got %+v, want why %s could not be read", p, bad)
+		case i != 1 && i != 22 && (len(p.Top) != 2 || p.Top[0].Class != want || p.Top[0].Probability < p.Top[1].Probability || math.Abs(p.Top[0].Probability+p.Top[1].Probability-1) > 1e-9):
+			t.Errorf("%s: got %+v, want %s first, and probabilities that sum to 1", p.File, p.Top, want)
+		}
+	}
+	if o := execute([]string{"predict", dir, red, "--top", "1"}); o.code != exitDone || !strings.HasPrefix(o.stdout, red+": red ") || strings.Contains(o.stdout, "blue") {
+		t.Errorf("--top 1: got exit code %d and %q", o.code, o.stdout)
+	}
+	names := writeFile(t, "null\neins\n")
+	if o := execute([]string{"predict", dir, red, "--class-names", names}); o.code != exitDone || !strings.Contains(o.stdout, "eins") {
+		t.Errorf("--class-names: got exit code %d and %q", o.code, o.stdout)
+	}
+}
+
+func TestPredictSaysWhyItCannot(t *testing.T) {
+	dir, _ := trainSmall(t)
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{dir}, "want a checkpoint or a run, then images"},
+		{[]string{dir, filepath.Join(dir, "none.png")}, "no such file"},
+		{[]string{dir, t.TempDir()}, "holds no .jpg"},
+		{[]string{dir, "-", "-"}, "got - twice"},
+		{[]string{dir, dir, "--top", "0"}, "--top: got 0"},
+		{[]string{dir, dir, "--class-names", writeFile(t, "one\n")}, "has 1 lines, want one for each of the model's 10 classes"},
+	} {
+		if o := execute(append([]string{"predict"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d, %q and %q; want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
+		}
+	}
+}
+
+// An older checkpoint holds no names, and its settings may have been lost or be of another version.
+func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
+	m := savedModel{job: &job{cfg: defaults()}}
+	if got := m.class(3); got != "class 3" {
+		t.Errorf("got %q, want the number of a class without a name", got)
+	}
+	m.trained.Classes = []string{"cat", "dog"}
+	if n, err := m.countClasses(); n != 2 || err != nil {
+		t.Errorf("got %d, %v; want as many classes as there are names", n, err)
+	}
+	m.cfg.Model.NumClasses = 1000
+	if n, err := m.countClasses(); n != 1000 || err != nil {
+		t.Errorf("got %d, %v; want what the settings say", n, err)
+	}
+}
+
+func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
+	const small, later = "[model]\nname = \"simple_cnn\"\n", "[model]\nname = \"simple_cnn\"\nof_a_later_version = true\n"
+	for _, c := range []struct {
+		name, inCheckpoint, aroundIt, file string
+		want                               string // the model, or part of the error
+	}{
+		{"in the checkpoint", small, "[model]\nname = \"resnet18\"\n", "", "simple_cnn"},
+		{"those of another version", later, small, "", "simple_cnn"},
+		{"none in the checkpoint", "", small, "", "simple_cnn"},
+		{"nowhere", "", "", "", "holds no settings"},
+		{"unreadable", later, "", "", "give the settings with -c FILE"},
+		{"unreadable, but a file is given", later, "", "[model]\nname = \"resnet18\"\n", "resnet18"},
+	} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "configs"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if c.aroundIt != "" {
+			if err := os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), []byte(c.aroundIt), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := &app{}
+		if c.file != "" {
+			a.file = writeFile(t, c.file)
+		}
+		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
+		cfg, err := a.savedSettings(saved, slog.New(slog.DiscardHandler))
+		switch {
+		case err != nil && (!strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage):
+			t.Errorf("%s: got %v, want %q and exit code 2", c.name, err, c.want)
+		case err == nil && cfg.Model.Name != c.want:
+			t.Errorf("%s: got the model %s, want %s", c.name, cfg.Model.Name, c.want)
+		}
+	}
+}
+
+// exhaustedSet is a data set that cannot be read for want of file handles.
+type exhaustedSet struct{ data.Dataset }
+
+func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
+
+type exhaustedReader struct{ data.Reader }
+
+func (exhaustedReader) Read(i int, _ data.Sizer, _ *data.Image) error {
+	return &data.Fault{Op: "read image", Index: i, Err: syscall.EMFILE}
+}
+
+func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
+	set := &lenient{Dataset: exhaustedSet{}, failed: map[int]error{}}
+	r, err := set.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(0, nil, new(data.Image)); !errors.Is(err, syscall.EMFILE) || len(set.failed) != 0 {
+		t.Errorf("got %v and %d images told as damaged, want the error", err, len(set.failed))
+	}
+}

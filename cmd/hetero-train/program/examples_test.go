@@ -1,0 +1,77 @@
+package program
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// exampleLines are the command lines of a command's examples, those that are continued with a backslash joined, comments behind two spaces cut off.
+func exampleLines(cmd *cobra.Command) []string {
+	var lines []string
+	for line := range strings.Lines(strings.ReplaceAll(cmd.Example, "\\\n", " ")) {
+		line, _, _ = strings.Cut(strings.TrimSpace(line), "  ")
+		if line != "" {
+			lines = append(lines, line)
+		}
+	}
+	return lines
+}
+
+// commands are those that --help lists, below cmd and itself.
+func commands(cmd *cobra.Command) []*cobra.Command {
+	all := []*cobra.Command{cmd}
+	for _, sub := range cmd.Commands() {
+		if !sub.Hidden && sub.Name() != "help" {
+			all = append(all, commands(sub)...)
+		}
+	}
+	return all
+}
+
+// An example that names a flag which is no more, or another command, shows here.
+func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
+	root := newRoot(&app{})
+	for _, cmd := range commands(root) {
+		lines := exampleLines(cmd)
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, cmd.CommandPath()) }) {
+			t.Errorf("%s: none of its examples %q shows it", cmd.CommandPath(), lines)
+		}
+		for _, line := range lines {
+			at := strings.Index(line, "hetero-train ")
+			if at < 0 {
+				continue // prepares or follows
+			}
+			if err := parses(line[at:]); err != nil {
+				t.Errorf("%s: example %q: %v", cmd.CommandPath(), line, err)
+			}
+		}
+	}
+}
+
+// parses reports whether the flags of a command line exist and its arguments are as many as the command takes.
+func parses(line string) error {
+	line, _, _ = strings.Cut(line, " | ")
+	line, _, _ = strings.Cut(line, " > ")
+	line, _, _ = strings.Cut(line, " < ")
+	line = strings.TrimSuffix(line, ")") // of <(hetero-train …)
+	root := newRoot(&app{})
+	cmd, rest, err := root.Find(strings.Fields(line)[1:])
+	if err != nil {
+		return err
+	}
+	if err := cmd.ParseFlags(rest); err != nil {
+		return err
+	}
+	return cmd.ValidateArgs(cmd.Flags().Args())
+}
+
+func TestExamplesThatDoNotParseAreFound(t *testing.T) {
+	for _, line := range []string{"hetero-train trian", "hetero-train train --epoch 3", "hetero-train version now"} {
+		if parses(line) == nil {
+			t.Errorf("%q: no error", line)
+		}
+	}
+}

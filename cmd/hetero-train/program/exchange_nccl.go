@@ -1,0 +1,96 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/nccl"
+)
+
+// noNCCL is why this rank cannot use NCCL, "" if it can. Where it can NCCL is opened, with the settings of [nccl] and of the environment.
+func (j *job) noNCCL() (why string, err error) {
+	if kind := j.device.Info().Kind; kind != "cuda" {
+		return fmt.Sprintf("it computes on device %s, which is no GPU", j.device.Info().Name), nil
+	}
+	if j.cfg.Parallel.Backend == "gloo" {
+		return "parallel.backend is gloo", nil
+	}
+	settings, warnings, err := nccl.Settle(j.cfg.NCCL.Variables(), os.Environ())
+	if err != nil {
+		return "", withCode(exitUsage, err)
+	}
+	for _, w := range warnings {
+		j.opts.log.Warn("nccl: " + w)
+	}
+	if err := settings.Apply(); err != nil {
+		return "", err
+	}
+	version, path, err := nccl.Loaded()
+	if err != nil {
+		return err.Error(), nil
+	}
+	if late := settings.TooNew(version); len(late) > 0 {
+		j.opts.log.Warn("nccl: this version takes no notice of some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+	}
+	if j.team.leads() {
+		j.opts.log.Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
+	}
+	return "", nil
+}
+
+// choosesNCCL says whether gradients travel by NCCL, which wants all ranks to be able to: noNCCL is why each cannot. Ranks that share a GPU use
+// it only where it is named.
+func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
+	if backend == "gloo" {
+		return false, nil
+	}
+	for rank, why := range noNCCL {
+		if why != "" && backend == "nccl" {
+			return false, usageError("parallel.backend: NCCL is for ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
+		}
+		if why != "" {
+			return false, nil
+		}
+	}
+	return backend == "nccl" || !shareGPU, nil
+}
+
+// wantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
+func (j *job) wantNCCL() error {
+	if kind := j.device.Info().Kind; j.cfg.Parallel.Backend == "nccl" && kind != "cuda" {
+		return usageError("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.device.Info().Name)
+	}
+	return nil
+}
+
+// overNCCL puts NCCL beside a communicator of the host, which it owns.
+func (x *exchange) overNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
+	j := x.job
+	host := j.team.group.Members()[j.opts.place.Rank].Host
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: j.device, Timeout: seconds(j.cfg.Parallel.TimeoutSeconds),
+		MinCTAs: j.cfg.NCCL.MinCTAs, MaxCTAs: j.cfg.NCCL.MaxCTAs, ShareGPU: j.cfg.Device.ShareGPU, Host: host})
+	if errors.Is(err, nccl.ErrUnusable) {
+		return nil, withCode(exitUsage, err)
+	}
+	if err != nil { // and no communicator that is a nil pointer
+		return nil, err
+	}
+	return c, nil
+}
+
+// behindDevice lets a communicator of the host carry what lies in this rank's device, where the host cannot see that.
+func (x *exchange) behindDevice(c collective.Communicator) (collective.Communicator, error) {
+	if !x.staged {
+		return c, nil
+	}
+	s, err := staged.New(c, x.job.device)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}

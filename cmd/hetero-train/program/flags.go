@@ -1,0 +1,137 @@
+package program
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/nccl"
+)
+
+// trainFlags are the flags of train that are more than another name of a key.
+type trainFlags struct {
+	profiling *bool // --enable-profiling, nil where it was not given
+	balancing bool  // --enable-load-balancing
+
+	nodes, nodeRank string // --nnodes, --node-rank
+}
+
+// addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
+func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
+	for _, f := range []struct{ flag, key, kind, usage string }{
+		{"model", "model.name", "string", "model to train"},
+		{"dataset", "data.dataset", "string", "data set to train on"},
+		{"num-samples", "data.num_samples", "int", "use only so many training samples"},
+		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
+		{"epochs", "train.epochs", "int", "passes over the training samples"},
+		{"lr", "optimizer.lr", "float", "learning rate"},
+		{"backend", "parallel.backend", "string", "what carries the gradients: auto, nccl or gloo"},
+		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
+		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
+		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
+		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
+		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: none, proportional, dynamic (default) or hybrid"},
+		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
+		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
+		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
+		{"output-dir", "experiment.output_dir", "string", "folder of all runs"},
+		{"log-dir", "experiment.log_dir", "string", "folder of logs and metrics"},
+	} {
+		cmd.Flags().Var(&keyFlag{app: a, flag: f.flag, key: f.key, kind: f.kind}, f.flag, fmt.Sprintf("%s (%s)", f.usage, f.key))
+	}
+	flags := new(trainFlags)
+	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+		a.overrides = append(a.overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
+		return nil
+	})
+	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		flags.profiling = &on
+		return err
+	})
+	cmd.Flags().StringVar(&flags.nodes, "nnodes", "", "`machines` of the run, each of which starts its own ranks")
+	cmd.Flags().StringVar(&flags.nodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
+	return flags
+}
+
+func kindNames(kinds []config.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
+func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []string, err error) {
+	overrides = slices.Clone(a.overrides)
+	if f.profiling != nil {
+		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: strconv.FormatBool(*f.profiling)})
+	}
+	overrides, warnings = f.policy(a.file, overrides)
+	for i, o := range overrides {
+		if o.Origin == "--backend" && o.Value == "nccl" && !hasGPU() {
+			overrides[i].Value = "gloo"
+			warnings = append(warnings, "--backend nccl: no GPU found, using gloo")
+		}
+	}
+	for i, o := range overrides {
+		if o.Origin == "--batch-size" {
+			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(a, overrides))
+		}
+	}
+	return overrides, warnings, nil
+}
+
+// policy gives the balancing flags their meaning: without --enable-load-balancing --load-balance-policy
+// has no effect, with it "dynamic" is the default. A file's own policy stands unless one of them is given.
+func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
+	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
+	switch {
+	case f.balancing && !byFlag:
+		return append(overrides, config.Override{Origin: "--enable-load-balancing", Key: "balance.policy", Value: "dynamic"}), nil
+	case f.balancing:
+		return overrides, nil
+	case byFlag:
+		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
+			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
+	case file == "": // before all others, so that --set balance.policy wins
+		none := config.Override{Origin: "no --enable-load-balancing", Key: "balance.policy", Value: "none"}
+		return slices.Insert(overrides, 0, none), nil
+	}
+	return overrides, nil
+}
+
+// hasGPU tells whether NCCL has a GPU to work for.
+func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
+
+// configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
+// reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
+func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
+	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
+		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
+	cfg, err := config.Load(a.file, catalog, overrides...)
+	if err != nil {
+		return 1
+	}
+	place, err := findPlace(cfg, f, a.env.environ)
+	if err != nil {
+		return 1
+	}
+	return place.WorldSize
+}
+
+// timesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
+func timesRanks(perRank string, ranks int) string {
+	n, err := strconv.Atoi(perRank)
+	if err != nil || n > math.MaxInt32 {
+		return perRank
+	}
+	return strconv.Itoa(n * ranks)
+}

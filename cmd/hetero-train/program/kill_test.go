@@ -1,0 +1,80 @@
+package program
+
+import (
+	"bytes"
+	"flag"
+	"math/rand/v2"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Another run than the small one, for measurements.
+var (
+	killConfig = flag.String("kill-config", "", "configuration of the run that is killed, on the CPU device with HETERO_LIB_DIR set")
+	killStart  = flag.Duration("kill-start", 30*time.Millisecond, "time that a start of it takes")
+)
+
+// TestKilledRunsResumeBitEqual kills the program 20 times at random moments, also while it saves, and lets it finish.
+func TestKilledRunsResumeBitEqual(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	if *killConfig != "" {
+		p.config = *killConfig
+	}
+	command := func(output string) *exec.Cmd { return p.command(filepath.Join(dir, output)) }
+	begun := time.Now()
+	if out, err := command("whole").CombinedOutput(); err != nil {
+		t.Fatalf("undisturbed run: %v\n%s", err, out)
+	}
+	pause := time.Since(begun) / 80 // so that 20 kills fit into the run, however fast the machine is and becomes
+	const seed = 11
+	random := rand.New(rand.NewPCG(seed, 0))
+	kills := 0
+	for kills < 20 {
+		c := command("killed")
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(*killStart + time.Duration(random.Int64N(int64(2*pause))))
+		if err := c.Process.Kill(); err != nil {
+			break // it was done before: too slow a killer
+		}
+		if c.Wait() == nil {
+			break
+		}
+		kills++
+	}
+	if kills < 20 {
+		t.Errorf("the run was done after %d kills, want 20: give it more steps", kills)
+	}
+	if out, err := command("killed").CombinedOutput(); err != nil {
+		t.Fatalf("after %d kills (seed %d): %v\n%s", kills, seed, err, out)
+	}
+	whole, killed := filepath.Join(dir, "whole", "run"), filepath.Join(dir, "killed", "run")
+	end := resultOf(t, whole)
+	if got := resultOf(t, killed); got != end {
+		t.Errorf("after %d kills: got %+v, undisturbed %+v", kills, got, end)
+	}
+	for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+		at := filepath.Join("checkpoints", checkpoint.StepName(end.Steps), name)
+		if !bytes.Equal(readFile(t, filepath.Join(whole, at)), readFile(t, filepath.Join(killed, at))) {
+			t.Errorf("%s differs after %d kills", name, kills)
+		}
+	}
+	records, damaged, err := runtime.ReadMetrics(filepath.Join(killed, "logs", runtime.FileName(0)))
+	if err != nil || damaged != 0 {
+		t.Fatalf("metrics: %v, %d damaged lines", err, damaged)
+	}
+	if int64(len(records)) != end.Steps {
+		t.Errorf("metrics: got records of %d steps, want all %d", len(records), end.Steps)
+	}
+	for i, r := range records {
+		if r.Iteration != int64(i+1) {
+			t.Fatalf("metrics: record %d is of step %d", i+1, r.Iteration)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// stepLines is a file of one JSON object a line, each of a step. Lines that a full disk does not take are lost: that is told once, and how many there were
+// once it takes lines again. Training does not depend on it.
+type stepLines struct {
+	what string // "norms of parameters"
+	path string
+	log  *slog.Logger
+	keep int64        // the last step whose lines stay when the file is opened
+	file appendedFile // nil: to be opened
+
+	failed bool  // the last write or sync, and it was said
+	lost   int64 // lines since the file failed
+	torn   bool  // the last line lacks its end
+}
+
+// appendedFile is an *os.File in programs.
+type appendedFile interface {
+	io.WriteCloser
+	Sync() error
+}
+
+// openLines opens a file behind the lines of the first steps; later ones are of steps that come again.
+func openLines(what, path string, steps int64, log *slog.Logger) (*stepLines, error) {
+	l := &stepLines{what: what, path: path, log: log, keep: steps}
+	if err := l.open(); err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	return l, nil
+}
+
+func (l *stepLines) open() error {
+	text, err := os.ReadFile(l.path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	var kept []byte
+	for line := range bytes.Lines(text) {
+		var d struct{ Step int64 }
+		if json.Unmarshal(line, &d) == nil && d.Step <= l.keep && bytes.HasSuffix(line, []byte("\n")) {
+			kept = append(kept, line...)
+		}
+	}
+	if err != nil || len(kept) != len(text) {
+		if err := experiment.ReplaceText(l.path, kept); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	l.file, l.torn = file, false
+	return nil
+}
+
+// add writes a line.
+func (l *stepLines) add(v any) {
+	text, err := json.Marshal(v)
+	if err == nil && l.file == nil {
+		err = l.open()
+	}
+	if err == nil {
+		if text = append(text, '\n'); l.torn {
+			text = append([]byte{'\n'}, text...)
+		}
+		var n int
+		n, err = l.file.Write(text)
+		l.torn = err != nil && (n > 0 || l.torn)
+	}
+	if err != nil {
+		l.lost++
+	}
+	l.tell(err)
+}
+
+// tell says when writing begins to fail, and when it works again.
+func (l *stepLines) tell(err error) {
+	switch {
+	case err != nil && !l.failed:
+		l.log.Warn(l.what+" are not written: training goes on", "file", l.path, "error", err)
+	case err == nil && l.failed:
+		l.log.Info(l.what+" are written again", "file", l.path, "lost", l.lost)
+		l.lost = 0
+	}
+	l.failed = err != nil
+}
+
+// rolledBack drops the lines of steps that come again. What fails is tried again with the next line.
+func (l *stepLines) rolledBack(step int64) {
+	err := l.close()
+	l.keep = step
+	l.tell(errors.Join(err, l.open()))
+}
+
+// sync waits until the disk has the lines.
+func (l *stepLines) sync() {
+	if l.file != nil {
+		l.tell(l.file.Sync())
+	}
+}
+
+func (l *stepLines) close() error {
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	return err
+}

@@ -1,0 +1,83 @@
+package program
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fullFile takes half of a write and refuses the rest, so many times.
+type fullFile struct {
+	appendedFile
+	refusals int
+}
+
+func (f *fullFile) Write(p []byte) (int, error) {
+	if f.refusals == 0 {
+		return f.appendedFile.Write(p)
+	}
+	f.refusals--
+	n, _ := f.appendedFile.Write(p[:len(p)/2])
+	return n, syscall.ENOSPC
+}
+
+func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	var said bytes.Buffer
+	l, err := openLines("norms", path, 0, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.add(map[string]int{"step": n}) }
+	step(1)
+	l.file = &fullFile{l.file, 2}
+	for n := 2; n <= 5; n++ {
+		step(n)
+	}
+	if err := l.close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(readFile(t, path)), "{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := said.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "lost=2") != 1 {
+		t.Errorf("want one warning and how many lines were lost, got\n%s", got)
+	}
+	if l, err = openLines("norms", path, 4, l.log); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := string(readFile(t, path)), l.close(); err != nil || got != "{\"step\":1}\n{\"step\":4}\n" {
+		t.Errorf("after a resume: got %q, %v", got, err)
+	}
+}
+
+// TestLinesGoOnAfterARollBackThatFailed: the lines of steps that come again are dropped before the next one is written.
+func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	l, err := openLines("norms", path, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.add(map[string]int{"step": n}) }
+	step(1)
+	step(2)
+	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil { // in the way of the rewritten file
+		t.Fatal(err)
+	}
+	l.rolledBack(1)
+	step(2)
+	if !l.failed || l.lost != 1 {
+		t.Errorf("got failed %v, %d lost, want 1", l.failed, l.lost)
+	}
+	if err := os.RemoveAll(path + ".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	step(3)
+	if got, err := string(readFile(t, path)), l.close(); err != nil || got != "{\"step\":1}\n{\"step\":3}\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}

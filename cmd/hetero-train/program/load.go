@@ -1,0 +1,56 @@
+package program
+
+import (
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+)
+
+// The bits of throttling are the same wherever they are passed on.
+var (
+	_ [0]struct{} = [train.ThrottleThermal - int(hardware.ThrottleThermal)]struct{}{}
+	_ [0]struct{} = [train.ThrottlePower - int(hardware.ThrottlePower)]struct{}{}
+	_ [0]struct{} = [train.ThrottleHardware - int(hardware.ThrottleHardware)]struct{}{}
+	_ [0]struct{} = [train.ThrottleQuota - int(hardware.ThrottleQuota)]struct{}{}
+	_ [0]struct{} = [train.ThrottleThermal - int(balancer.ThrottleThermal)]struct{}{}
+	_ [0]struct{} = [train.ThrottlePower - int(balancer.ThrottlePower)]struct{}{}
+	_ [0]struct{} = [train.ThrottleHardware - int(balancer.ThrottleHardware)]struct{}{}
+	_ [0]struct{} = [train.ThrottleQuota - int(balancer.ThrottleQuota)]struct{}{}
+)
+
+// openLoad begins to watch this rank's device and what the process takes of its machine. What is returned is called once a step.
+func (j *job) openLoad() func() train.Load {
+	probe := j.openProbe()
+	j.later(probe.Close)
+	lost := false
+	return func() train.Load {
+		if j.quiet() {
+			return train.UnknownLoad()
+		}
+		h, err := probe.Sample()
+		if err != nil && !lost {
+			lost = true
+			j.opts.log.Warn("how the device fares is not known any more", "error", err)
+		}
+		return train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
+			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
+	}
+}
+
+// openProbe watches the GPU of this rank, or the CPU.
+func (j *job) openProbe() *hardware.Probe {
+	if j.device.Info().Kind != "cuda" {
+		return hardware.ProbeCPU()
+	}
+	gpus := hardware.Open()
+	j.later(func() error { gpus.Close(); return nil })
+	card, err := cardOf(j.device.Info(), gpus)
+	if err == nil && card != nil {
+		var probe *hardware.Probe
+		if probe, err = gpus.Probe(card.Index); err == nil {
+			return probe
+		}
+	}
+	j.opts.log.Warn("how the GPU fares is not known: the driver does not tell", "error", err)
+	return hardware.ProbeCPU()
+}

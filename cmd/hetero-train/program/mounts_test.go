@@ -1,0 +1,100 @@
+package program
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+const (
+	ownMountsVariable = "HETERO_TEST_OWN_MOUNTS" // the test that runs in a mount namespace of its own
+	builtVariable     = "HETERO_TEST_PROGRAM"    // the program that the process before it has built
+)
+
+// inOwnMounts reports whether this process may mount what nobody else sees. If not, it has run the test in one that may, and the test returns.
+func inOwnMounts(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(ownMountsVariable) == t.Name() {
+		return true
+	}
+	path, err := builtProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	self := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	self.Env = append(os.Environ(), ownMountsVariable+"="+t.Name(), builtVariable+"="+path)
+	self.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
+	if os.Geteuid() != 0 {
+		self.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		self.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}}
+		self.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}}
+	}
+	out, err := self.CombinedOutput()
+	var ended *exec.ExitError
+	switch {
+	case errors.As(err, &ended):
+		t.Errorf("in its own mount namespace:\n%s", out)
+	case err != nil:
+		t.Skipf("needs a mount namespace of its own: %v", err)
+	case strings.Contains(string(out), "--- SKIP"):
+		t.Skipf("%s", out)
+	default:
+		t.Logf("%s", out)
+	}
+	return false
+}
+
+// smallDisk is a file system of its own with room for so many bytes.
+func smallDisk(t *testing.T, options string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, options); err != nil {
+		t.Skipf("needs to mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill takes all room of a disk until the returned function gives it back.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // also what a failed save gives back
+		defer close(stopped)
+		block := make([]byte, 4096)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if _, err := file.Write(block); err != nil {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+		if err := errors.Join(file.Close(), os.Remove(path)); err != nil {
+			t.Error(err)
+		}
+	}
+}

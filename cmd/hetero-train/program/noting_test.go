@@ -1,0 +1,184 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// benchTrace is bench train of a small network on a GPU, with a timeline.
+func (p program) benchTrace(file string) *exec.Cmd {
+	return exec.Command(p.path, "bench", "train", "--device", "cuda", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "2",
+		"--trace", file, "--trace-steps", "3", "--json")
+}
+
+// benchTraced is what it says of the timeline.
+type benchTraced struct {
+	Trace struct {
+		Steps     int
+		Explained float64
+		GPU       *gpuUse
+		Missing   string `json:"gpu_missing"`
+	}
+}
+
+func readBench(t *testing.T, out ended) (b benchTraced) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(out.stdout), &b); err != nil {
+		t.Fatalf("%v in\n%s", err, out.stdout)
+	}
+	return b
+}
+
+// TestATimelineOfAGPUShowsItsKernels under the names of layers, as they ran in graphs, and what the GPU and the host did meanwhile.
+func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
+	p, file := buildProgram(t), filepath.Join(t.TempDir(), "step.json")
+	out := finish(t, onGPU(t, 1, p.benchTrace(file)), 0)
+	out.check(t, exitDone, "")
+	got := readBench(t, out).Trace
+	g := got.GPU
+	if g == nil || got.Steps != 3 || got.Missing != "" || g.Steps != 3 || g.Lost != 0 {
+		t.Fatalf("got %+v, use %+v", got, g)
+	}
+	if g.Busy <= 0 || g.Busy+g.GapTime+g.ShortTime > 1+1e-9 || g.Copies > g.Busy {
+		t.Errorf("shares do not add up: %+v", g)
+	}
+	synchronised, within := 0.0, 0.0
+	for _, w := range g.Waits {
+		within += w.Within
+		if w.Call == "cudaStreamSynchronize" {
+			synchronised = w.Count
+		}
+	}
+	if synchronised != 1 || within != 0 || len(g.Waits) != 1 {
+		t.Errorf("got host waits %+v, want the one at the end of each step", g.Waits)
+	}
+	for _, want := range []string{"apply<float, 4>", "copy"} {
+		if !slices.ContainsFunc(g.Kernels, func(k gpuKernel) bool { return k.Name == want && k.Count > 0 }) {
+			t.Errorf("got kernels %+v, want %s among them", g.Kernels, want)
+		}
+	}
+	threads, found := map[string]bool{}, map[string]int{}
+	for _, e := range readTimeline(t, file) {
+		if e.Tid < 100 {
+			threads[timeline.Track(e.Tid-1).String()] = true
+		}
+		found[e.Args.Kernel]++
+	}
+	for _, want := range []string{"steps", "parts", "host"} {
+		if !threads[want] {
+			t.Errorf("no thread %q in %v", want, threads)
+		}
+	}
+	if threads["stream"] {
+		t.Error("launches were started one by one")
+	}
+	for _, op := range []string{"conv2d", "conv2d_diff_weights", "softmax_cross_entropy", "grad_control"} {
+		if found[op] == 0 || found[op]%3 != 0 {
+			t.Errorf("got %d kernels of %s in 3 steps", found[op], op)
+		}
+	}
+}
+
+// TestATimelineOfAGPUThatMayNotBeWatched is made launch by launch, and says why.
+func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "noted no kernel"} {
+		out := finish(t, onGPU(t, 1, p.benchTrace(filepath.Join(dir, behaviour)), "HETERO_SHIM_CUPTI="+behaviour), 0)
+		out.check(t, exitDone, want)
+		if got := readBench(t, out).Trace; got.GPU != nil || got.Steps != 3 || !strings.Contains(got.Missing, want) {
+			t.Errorf("%s: got %+v, want a timeline of launches that says %q", behaviour, got, want)
+		}
+	}
+}
+
+// TestATracedRunOnAGPUTrainsAsOthersDo, the window beginning where graphs are made for it.
+func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exitDone, "")
+	traced := filepath.Join(dir, "traced")
+	finish(t, onGPU(t, 1, p.command(traced, append([]string{"profile.trace_step=4", "profile.trace_steps=2"}, gpuRun...)...)), 0).check(t, exitDone, "timeline written")
+	if got, want := resultOf(t, filepath.Join(traced, "run")), resultOf(t, filepath.Join(dir, "plain", "run")); got.Loss != want.Loss {
+		t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
+	}
+	kernels := 0
+	for _, e := range readTimeline(t, filepath.Join(traced, "run", "logs", traceFile)) {
+		if e.Args.Kernel == "adamw" {
+			kernels++
+		}
+	}
+	if kernels != 2 {
+		t.Errorf("got %d updates in 2 steps", kernels)
+	}
+}
+
+// fakeNoter is a device that notes so many kernels.
+type fakeNoter struct{ kernels, stops int }
+
+func (f *fakeNoter) StartActivity() error { return nil }
+func (f *fakeNoter) StopActivity() (device.Activities, error) {
+	f.stops++
+	return device.Activities{Zero: time.Now(), List: make([]device.Activity, f.kernels)}, nil
+}
+
+// someBatches hands out batches, and counts them; after so many it fails.
+type someBatches struct {
+	train.Batches
+	count, most int
+}
+
+var errNoMore = errors.New("there are no more")
+
+func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
+	if s.count++; s.count > s.most {
+		return nil, errNoMore
+	}
+	return s.Batches.Next(ctx)
+}
+
+// TestRecordingEndsTheNoting, once, however it ends, and a step that makes graphs anew is among neither the recorded ones nor those behind them.
+func TestRecordingEndsTheNoting(t *testing.T) {
+	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference"}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
+	b, err := f.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.closeAll()
+	batches := &someBatches{Batches: b.loader, most: 99}
+	b.loader = batches
+	unseen := func(time.Duration) {}
+	if err := b.more(t.Context(), 1, unseen); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name          string
+		kernels, most int
+		steps         int
+		want          error
+	}{
+		{"kernels", 2, 99, 5, nil},
+		{"nothing noted", 0, 99, 5, errNothingNoted},
+		{"fails while it records", 2, 2, 3, errNoMore},
+	} {
+		noter := &fakeNoter{kernels: c.kernels}
+		batches.count, batches.most = 0, c.most
+		rec, _, err := b.record(t.Context(), &noting{ActivityNoter: noter})
+		if !errors.Is(err, c.want) || noter.stops != 1 || batches.count != c.steps {
+			t.Errorf("%s: got %v, %d stops and %d batches asked for, want %v, 1 and %d", c.name, err, noter.stops, batches.count, c.want, c.steps)
+		}
+		if c.want == nil && len(timeline.Explain(rec.Spans())) != f.traceSteps {
+			t.Errorf("%s: got %d steps, want %d", c.name, len(timeline.Explain(rec.Spans())), f.traceSteps)
+		}
+	}
+}

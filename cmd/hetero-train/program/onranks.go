@@ -1,0 +1,71 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// addTo adds the flags that say which ranks take part, of commands that measure on all of them.
+func (f *trainFlags) addTo(cmd *cobra.Command, a *app) {
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
+		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
+		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
+	} {
+		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
+	}
+	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+		a.overrides = append(a.overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
+		return nil
+	})
+	cmd.Flags().StringVar(&f.nodes, "nnodes", "", "`machines` that take part, each of which starts its own ranks")
+	cmd.Flags().StringVar(&f.nodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+}
+
+// onRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
+func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Context, *job) error) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	place, err := findPlace(cfg, f, a.env.environ)
+	if err != nil {
+		return err
+	}
+	setup, err := readLab(cfg, a.env)
+	if err != nil {
+		return err
+	}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
+	level := a.logLevel
+	if place.Rank > 0 && level == "info" {
+		level = "warn"
+	}
+	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
+		return err
+	}
+	if place.Rank == 0 {
+		for _, w := range place.Warnings {
+			opts.log.Warn(w)
+		}
+	}
+	if place.Launch && place.LocalWorldSize > 1 {
+		return startRanks(ctx, opts)
+	}
+	ctx, release := withSignals(ctx, io.Discard, nil)
+	defer release()
+	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	defer j.closeAll()
+	err = classify(ctx, work(ctx, j))
+	if err != nil {
+		j.team.abort(err)
+	}
+	return err
+}

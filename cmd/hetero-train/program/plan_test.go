@@ -1,0 +1,98 @@
+package program
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// planned runs plan --json on the reference device.
+func planned(t *testing.T, args ...string) planReport {
+	t.Helper()
+	o := execute(append([]string{"plan", "-c", writeFile(t, smallRun), "--json"}, args...))
+	var r planReport
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exitDone {
+		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
+	}
+	return r
+}
+
+func TestPlanSaysWhatATrainingTakes(t *testing.T) {
+	r := planned(t, "--memory", "4MiB")
+	if r.Model != "simple_cnn" || r.Parameters < 100 || r.Classes != 10 || r.MicroBatch != 8 || r.MemoryBytes != 4<<20 || r.StepFLOPs != r.ForwardFLOPs+r.BackwardFLOPs || r.ForwardFLOPs <= 0 {
+		t.Errorf("got %+v", r)
+	}
+	if len(r.Ranks) != 1 || r.Ranks[0].Share != 8 || !r.Ranks[0].Fits || r.LargestFit < 8 {
+		t.Errorf("got ranks %+v and a largest micro-batch of %d", r.Ranks, r.LargestFit)
+	}
+	last := 0
+	for _, f := range r.Table {
+		if f.Samples <= last || f.Bytes() != f.Fixed()+f.Arena {
+			t.Errorf("got %+v behind %d samples", f, last)
+		}
+		if fits := f.Bytes() <= 4<<20; fits != (f.Samples <= r.LargestFit) {
+			t.Errorf("%d samples of %d bytes: fits %v, but %d is the largest", f.Samples, f.Bytes(), fits, r.LargestFit)
+		}
+		last = f.Samples
+	}
+	if tiny := planned(t, "--memory", "1KiB"); tiny.LargestFit != 0 || tiny.Ranks[0].Fits {
+		t.Errorf("1 KiB: got a largest micro-batch of %d", tiny.LargestFit)
+	}
+	if asked := planned(t, "--samples", "3,5"); len(asked.Table) != 2 || asked.Table[1].Samples != 5 {
+		t.Errorf("--samples 3,5: got %+v", asked.Table)
+	}
+	text := execute([]string{"plan", "-c", writeFile(t, smallRun)}).stdout
+	for _, part := range []string{"model simple_cnn", "forward", "whatever the samples", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank within"} {
+		if !strings.Contains(text, part) {
+			t.Errorf("got\n%s\nwant %q in it", text, part)
+		}
+	}
+}
+
+func TestPlanOfSeveralRanks(t *testing.T) {
+	one := planned(t)
+	r := planned(t, "--set", "balance.fixed_shares=[5, 3, 0]")
+	if r.Reserved != 0 || len(r.Ranks) != 3 || r.Ranks[0].Share != 5 || r.Ranks[2].Share != 0 || r.Ranks[0].Bytes <= r.Ranks[1].Bytes {
+		t.Errorf("got %+v", r.Ranks)
+	}
+	// Convolutions and the like are what one rank computes for the whole batch; a little is added for each rank.
+	if ratio := float64(r.StepFLOPs) / float64(one.StepFLOPs); ratio < 1 || ratio > 1.2 {
+		t.Errorf("got %d operations, want a little more than the %d of one rank", r.StepFLOPs, one.StepFLOPs)
+	}
+	if equal := planned(t, "--nproc-per-node", "2", "--set", "model.batch_norm=local"); len(equal.Ranks) != 2 || equal.Ranks[0].Share != 4 || equal.ReservedFor != 8 || equal.Reserved <= equal.Ranks[0].Bytes {
+		t.Errorf("got %+v, reserved %d bytes for %d samples; want equal shares, and room for all samples", equal.Ranks, equal.Reserved, equal.ReservedFor)
+	}
+}
+
+func TestPlanRefuses(t *testing.T) {
+	file := writeFile(t, smallRun)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, exitUsage, "got no configuration"},
+		{[]string{"-c", file, "--memory", "lots"}, exitUsage, `--memory: got "lots"`},
+		{[]string{"-c", file, "--memory", "-1GiB"}, exitUsage, "--memory"},
+		{[]string{"-c", file, "--samples", "0"}, exitUsage, "--samples: got 0"},
+		{[]string{"-c", file, "--set", "data.image_size=2"}, exitUsage, "data.image_size"},
+		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exitData, "set model.num_classes instead"},
+	} {
+		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
+		}
+	}
+}
+
+func TestSizesOfMemory(t *testing.T) {
+	for text, want := range map[string]int64{"": 0, "8GiB": 8 << 30, "8G": 8 << 30, "80GB": 80e9, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "1000": 1000, "12 KiB": 12 << 10, "7B": 7} {
+		if got, err := parseBytes(text); got != want || err != nil {
+			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"GiB", "-1", "0", "1e40", "NaN", "8 gigabytes"} {
+		if got, err := parseBytes(text); err == nil {
+			t.Errorf("%q: got %d, want an error", text, got)
+		}
+	}
+}

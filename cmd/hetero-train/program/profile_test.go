@@ -1,0 +1,236 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+// profileJSON is the line that profile --json prints.
+type profileJSON struct {
+	Ranks   profiles.Ranks  `json:"gpu_profiles"`
+	Machine profiles.System `json:"system_profile"`
+	Files   []string        `json:"files"`
+}
+
+// profiled runs profile on the reference device and gives what it printed.
+func profiled(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	var out, log bytes.Buffer
+	args = append([]string{"profile", "--quick", "--set", "device.kind=reference"}, args...)
+	if code := run(t.Context(), args, environment{stdout: &out, stderr: &log}); code != exitDone {
+		t.Fatalf("%v: exit code %d\n%s", args, code, &log)
+	}
+	return out.String(), log.String()
+}
+
+func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "new", "profiles")
+	var stdout, stderr string
+	var got profileJSON
+	for range 4 { // on a loaded machine the time of --quick may be over before all is measured
+		got = profileJSON{}
+		stdout, stderr = profiled(t, "--json", "--output-dir", dir)
+		if err := json.Unmarshal([]byte(stdout), &got); err != nil || strings.Count(stdout, "\n") != 1 {
+			t.Fatalf("got %v from %q, want one line of JSON", err, stdout)
+		}
+		if len(got.Ranks.Ranks) > 0 && len(got.Ranks.Ranks[0].Skipped) == 0 {
+			break
+		}
+	}
+	if want := []string{filepath.Join(dir, "gpu_profiles.json"), filepath.Join(dir, "system_profile.json")}; !slices.Equal(got.Files, want) {
+		t.Errorf("got files %v, want %v", got.Files, want)
+	}
+	file, err := profiles.Load(filepath.Join(dir, profiles.RanksFile))
+	if err != nil || !reflect.DeepEqual(*file, got.Ranks) {
+		t.Errorf("the file holds %+v, %v, printed was %+v", file, err, got.Ranks)
+	}
+	r := got.Ranks.Ranks[0]
+	if len(got.Ranks.Ranks) != 1 || r.Device.Kind != "reference" || r.Measured.DType != "f32" || !(r.Measured.TFLOPS > 0) || !(r.Measured.Memory.Copy > 0) ||
+		!(r.Measured.Copies.ToHost > 0) || !(r.ComputeScore > 0) || r.RelativeScore != 1 || r.MemoryBytes <= 0 || !got.Ranks.Quick || len(r.Skipped) != 0 {
+		t.Errorf("got %+v", got.Ranks)
+	}
+	h := got.Machine.Hosts
+	if len(h) != 1 || !slices.Equal(h[0].Ranks, []int{0}) || h[0].CPU.Model == "" || !(h[0].TriadGBytes > 0) || h[0].Output == nil || h[0].Output.Folder != dir ||
+		(len(h[0].GPUs) == 0) == (h[0].NoGPU == "") || got.Machine.Fingerprint != got.Ranks.Fingerprint {
+		t.Errorf("got %+v", got.Machine)
+	}
+	if !strings.Contains(stderr, "matrix products f32") {
+		t.Errorf("progress: got %q", stderr)
+	}
+	j := &job{device: reference.New(), opts: trainOptions{env: environment{}}}
+	defer j.device.Close()
+	if id := j.identity(); id.Type != r.DeviceType { // the fingerprint has its memory, which the driver bounds
+		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
+		t.Errorf("the folder holds %v, %v, want the two files alone", left, err)
+	}
+}
+
+func TestProfilePrintsATable(t *testing.T) {
+	dir := t.TempDir()
+	stdout, _ := profiled(t, "--set", "experiment.output_dir="+dir, "--set", "experiment.name=e")
+	for _, want := range []string{"TFLOP/s", "Registered 1 nodes", "Node 0: Compute score ", "no model given", filepath.Join(dir, "e", "configs", "gpu_profiles.json")} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("got %s\nwant %q in it", stdout, want)
+		}
+	}
+	if _, err := profiles.Load(filepath.Join(dir, "e", "configs", profiles.RanksFile)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestProfileRefusesWhatItCannotDo(t *testing.T) {
+	file := writeFile(t, "no folder")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--set", "device.kind=null"}, exitUsage, "computes nothing"},
+		{[]string{"--output-dir", ""}, exitUsage, "--output-dir"},
+		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exitUsage, "not a directory"},
+		{[]string{"more"}, exitUsage, "takes no arguments"},
+	} {
+		var log bytes.Buffer
+		code := run(t.Context(), append([]string{"profile", "--quick"}, c.args...), environment{stdout: new(bytes.Buffer), stderr: &log})
+		if code != c.code || !strings.Contains(log.String(), c.want) {
+			t.Errorf("%v: got exit code %d and %s, want %d and %q", c.args, code, &log, c.code, c.want)
+		}
+	}
+}
+
+func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		budget profileBudget
+		limit  time.Duration
+	}{{"full", fullBudget, time.Minute}, {"quick", quickBudget, 10 * time.Second}} {
+		b := c.budget
+		sum := 3*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
+		if b.limit >= c.limit || sum > b.limit*9/10 {
+			t.Errorf("%s: the parts take %v, the limit is %v, want less than %v", c.name, sum, b.limit, c.limit)
+		}
+	}
+}
+
+func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
+	report := func(host string, first bool, tflops, share float64) rankReport {
+		r := rankReport{HostID: host, MemoryShare: share, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
+			Measured: profiles.Measured{TFLOPS: tflops, Memory: measure.Bandwidth{Copy: 50}}}}
+		if first {
+			r.Host = &profiles.Host{Name: host}
+		}
+		return r
+	}
+	reports := []rankReport{report("a", true, 1, 0.2), report("b", true, 8, 0.6), report("a", false, 1, 0), report("b", false, 8, 0.4)}
+	for rank := range reports {
+		reports[rank].Rank.Rank = rank
+	}
+	reports[0].Links = []measure.Link{{A: 0, B: 1}}
+	p := &profiling{flags: new(profileFlags), model: "resnet50"}
+	ranks, machines, err := p.merge(reports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%.2f %s", ranks.Score.MemoryShare, ranks.Score.Model); got != "0.40 resnet50" {
+		t.Errorf("got %s, want the mean of the shares that are known", got)
+	}
+	if len(machines.Hosts) != 2 || !slices.Equal(machines.Hosts[0].Ranks, []int{0, 2}) || !slices.Equal(machines.Hosts[1].Ranks, []int{1, 3}) || len(machines.Links) != 1 {
+		t.Errorf("got %+v", machines)
+	}
+	if ranks.Ranks[0].RelativeScore != 1 || !(ranks.Ranks[3].RelativeScore > 3) || machines.Fingerprint != ranks.Fingerprint || ranks.Fingerprint == "" {
+		t.Errorf("got %+v", ranks)
+	}
+	var shown bytes.Buffer
+	if err := showProfile(&shown, ranks, machines); err != nil || !strings.Contains(shown.String(), "Registered 4 nodes") || !strings.Contains(shown.String(), "of resnet50") {
+		t.Errorf("got %s, %v", &shown, err)
+	}
+	reports[1].Rank.Measured.TFLOPS = 0
+	if _, _, err := p.merge(reports); err == nil || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("a rank without figures: got %v", err)
+	}
+}
+
+func TestADeviceWithoutItsCardIsAnError(t *testing.T) {
+	if gpu, err := cardOf(device.Info{Name: "cpu:0", Kind: "cpu"}, hardware.None("none")); gpu != nil || err != nil {
+		t.Errorf("a CPU: got %v, %v", gpu, err)
+	}
+	if _, err := cardOf(device.Info{Name: "cuda:1", Kind: "cuda"}, hardware.None("none")); err == nil || !strings.Contains(err.Error(), "cuda:1") {
+		t.Errorf("a GPU that NVML does not know: got %v", err)
+	}
+}
+
+func TestRanksAreProfiledTogether(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	small := []string{"profile", "--quick", "--json", "--set", "device.kind=reference", "--output-dir", dir}
+	check := func(name string, stdout []byte) {
+		t.Helper()
+		var got profileJSON
+		if err := json.Unmarshal(stdout, &got); err != nil {
+			t.Fatalf("%s: %v in %q", name, err, stdout)
+		}
+		if len(got.Ranks.Ranks) != 2 || got.Ranks.Ranks[1].Rank != 1 || got.Ranks.Ranks[1].LocalRank != 1 || len(got.Machine.Hosts) != 1 || !slices.Equal(got.Machine.Hosts[0].Ranks, []int{0, 1}) {
+			t.Errorf("%s: got %+v", name, got)
+		}
+		if links := got.Machine.Links; len(links) != 1 || links[0].Error != "" || !(links[0].AToB > 0) || !(links[0].LatencySeconds > 0) {
+			t.Errorf("%s: got links %+v", name, links)
+		}
+		if sums := got.Machine.AllReduce; len(sums) == 0 || !(sums[0].BusGBytes > 0) {
+			t.Errorf("%s: got all-reduce %+v", name, sums)
+		}
+	}
+	// On a loaded machine the time of --quick may be over before links are measured.
+	patiently := func(run func() []byte) (stdout []byte) {
+		for range 4 {
+			var got profileJSON
+			stdout = run()
+			if json.Unmarshal(stdout, &got) == nil && len(got.Machine.Links) > 0 && len(got.Machine.AllReduce) > 0 {
+				break
+			}
+		}
+		return stdout
+	}
+	var log bytes.Buffer
+	check("started by this program", patiently(func() []byte {
+		started := exec.Command(p.path, append(small, "--nproc-per-node", "2")...)
+		started.Stderr = &log
+		stdout, err := started.Output()
+		if err != nil {
+			t.Fatalf("started by this program: %v\n%s", err, &log)
+		}
+		return stdout
+	}))
+
+	check("started by a launcher", patiently(func() []byte {
+		port := freePort(t)
+		other := asRank(exec.Command(p.path, small...), 1, 2, port)
+		other.Stderr = &log
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		stdout, err := asRank(exec.Command(p.path, small...), 0, 2, port).Output()
+		if err != nil {
+			t.Fatalf("rank 0: %v\n%s", err, &log)
+		}
+		if err := other.Wait(); err != nil {
+			t.Fatalf("rank 1: %v\n%s", err, &log)
+		}
+		return stdout
+	}))
+}

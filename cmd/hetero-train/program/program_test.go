@@ -1,0 +1,156 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// TestMain gives the tests, and the programs that they start, a cache folder of their own: what one run learns of a device would
+// decide the shares of another.
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "hetero-train-cache-")
+	if err != nil {
+		panic(err)
+	}
+	// The cache of compiled packages stays where it is: without it buildProgram would compile the standard library each time.
+	if cache, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil {
+		os.Setenv("GOCACHE", strings.TrimSpace(string(cache)))
+	}
+	os.Setenv("XDG_CACHE_HOME", dir)
+	code := m.Run()
+	os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// program is the real binary with the configuration of a small run.
+type program struct{ path, config string }
+
+// buildProgram builds it for a test.
+func buildProgram(t *testing.T) program {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the real program, which takes seconds")
+	}
+	path, err := builtProgram()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program{path: path, config: writeFile(t, smallRun)}
+}
+
+// builtProgram is built once, in the folder that TestMain removes.
+var builtProgram = sync.OnceValues(func() (string, error) {
+	if path := os.Getenv(builtVariable); path != "" {
+		return path, nil
+	}
+	path := filepath.Join(os.Getenv("XDG_CACHE_HOME"), "built", "hetero-train") // beside the cache of the program itself
+	if out, err := exec.Command("go", "build", "-ldflags=-extldflags=-Wl,-z,lazy", "-o", path, "..").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// command trains in the folder output with settings changed.
+func (p program) command(output string, set ...string) *exec.Cmd {
+	args := []string{"-c", p.config, "--set", "experiment.output_dir=" + output}
+	for _, s := range set {
+		args = append(args, "--set", s)
+	}
+	return exec.Command(p.path, args...)
+}
+
+// smallRun has 10 steps an epoch and takes about a millisecond for each.
+const smallRun = `
+[experiment]
+name = "run"
+[device]
+kind = "reference"
+[model]
+name = "simple_cnn"
+channels = [3, 4]
+dropout = 0.1
+[data]
+dataset = "synthetic_image"
+batch_size = 8
+num_samples = 80
+image_size = 8
+crop_padding = 1
+flip = true
+[train]
+epochs = 0
+steps = 1200
+eval_interval = 10
+log_interval = 100
+[optimizer]
+name = "adamw"
+[checkpoint]
+interval_steps = 5
+interval_seconds = 0.0
+keep = 2
+`
+
+// exitOf is a finished process's exit code.
+func exitOf(t *testing.T, err error) int {
+	t.Helper()
+	var e *exec.ExitError
+	if err == nil {
+		return 0
+	}
+	if !errors.As(err, &e) {
+		t.Fatal(err)
+	}
+	return e.ExitCode()
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// outcomeOfRun is what result.json says of a run, as it is written there.
+type outcomeOfRun struct {
+	Steps       int64       `json:"steps"`
+	Loss        json.Number `json:"final_train_loss"`
+	SamplesSeen int64       `json:"samples_seen"`
+	Exit        int         `json:"exit"`
+}
+
+// resultOf reads the result of the run in dir, which has ended well.
+func resultOf(t *testing.T, dir string) outcomeOfRun {
+	t.Helper()
+	var r outcomeOfRun
+	r.read(t, dir)
+	if r.Exit != exitDone || r.Steps == 0 {
+		t.Fatalf("%s: got %+v", dir, r)
+	}
+	return r
+}
+
+func (r *outcomeOfRun) read(t *testing.T, dir string) {
+	t.Helper()
+	if err := json.Unmarshal(readFile(t, filepath.Join(dir, "results", "result.json")), r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}

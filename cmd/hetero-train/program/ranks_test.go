@@ -1,0 +1,286 @@
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// buildRanks is buildProgram for runs of several ranks on this machine.
+func buildRanks(t *testing.T) program {
+	t.Helper()
+	if err := shm.Available(); err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "shm") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	return buildProgram(t)
+}
+
+// asRank runs cmd as one rank that a launcher has started.
+func asRank(cmd *exec.Cmd, rank, size, port int) *exec.Cmd {
+	cmd.Env = append(os.Environ(), "RANK="+strconv.Itoa(rank), "WORLD_SIZE="+strconv.Itoa(size), "MASTER_ADDR=127.0.0.1", "MASTER_PORT="+strconv.Itoa(port))
+	return cmd
+}
+
+func (r outcomeOfRun) loss(t *testing.T) float64 {
+	t.Helper()
+	v, err := r.Loss.Float64()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func TestAnySplitTrainsAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=40"), 0).check(t, exitDone, "")
+	want := resultOf(t, filepath.Join(dir, "one", "run"))
+	for _, set := range [][]string{
+		{"parallel.ranks=2"},
+		{"parallel.ranks=3", "balance.fixed_shares=[5, 2, 1]"},
+		{"parallel.ranks=2", "balance.fixed_shares=[0, 8]", "parallel.overlap=false"},
+		{"parallel.ranks=2", "parallel.wire_dtype=bf16", "parallel.bucket_cap_mb=0.0"},
+	} {
+		name := strings.Join(set, " ")
+		output := filepath.Join(dir, strings.NewReplacer(" ", "_", "/", "_").Replace(name))
+		finish(t, p.command(output, append(set, "train.steps=40")...), 0).check(t, exitDone, "")
+		got := resultOf(t, filepath.Join(output, "run"))
+		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
+			t.Errorf("%s: got %+v, want %+v", name, got, want)
+		}
+		tolerance := 1e-3 // f32 sums in another order, 40 AdamW steps long
+		if strings.Contains(name, "bf16") {
+			tolerance = 5e-2 // sums of gradients keep 8 bits
+		}
+		if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > tolerance*b {
+			t.Errorf("%s: final loss %.7g, one rank has %.7g", name, a, b)
+		}
+		for rank := range int(set[0][len(set[0])-1] - '0') {
+			records, damaged, err := runtime.ReadMetrics(filepath.Join(output, "run", "logs", runtime.FileName(rank)))
+			if err != nil || damaged != 0 || len(records) != 40 || records[0].Rank != rank {
+				t.Errorf("%s: metrics of rank %d: %d records, %d damaged, %v", name, rank, len(records), damaged, err)
+			}
+		}
+	}
+}
+
+// Ranks on unlike CPUs compute unlike gradients and must hold the same parameters all the same: the run compares their hashes
+// before it ends.
+func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	set := []string{"device.kind=cpu", "model.channels=[16, 32]", "data.image_size=16", "train.steps=120", "train.precision=f32", "parallel.wire_dtype=bf16", "balance.fixed_shares=[5, 3]"}
+	other := asRank(p.command(dir, set...), 1, 2, port)
+	other.Env = append(other.Env, "HETERO_CPU_ISA=avx2")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lead := finish(t, asRank(p.command(dir, set...), 0, 2, port), 0)
+	code := exitOf(t, other.Wait())
+	if lead.code == exitUsage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+		t.Skip("no CPU device was built")
+	}
+	lead.check(t, exitDone, "")
+	if code != exitDone {
+		t.Errorf("rank 1: got exit code %d", code)
+	}
+}
+
+func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
+	p := buildRanks(t)
+	for _, memory := range []string{"auto", "off"} {
+		if memory == "off" && gloo.Available() != nil {
+			continue
+		}
+		var first []byte
+		for run := range 2 {
+			dir := t.TempDir()
+			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exitDone, "")
+			got := readFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
+			if run == 0 {
+				first = got
+			} else if !bytes.Equal(got, first) {
+				t.Errorf("shared memory %s: two runs differ", memory)
+			}
+		}
+	}
+}
+
+func TestSlurmStartsRanks(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	ranks := make([]*exec.Cmd, 2)
+	for rank := range ranks {
+		ranks[rank] = p.command(dir, "train.steps=5")
+		ranks[rank].Env = append(os.Environ(), "SLURM_JOB_ID=77", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", fmt.Sprint("SLURM_PROCID=", rank), fmt.Sprint("SLURM_LOCALID=", rank),
+			"SLURM_NODEID=0", "SLURM_STEP_NODELIST=localhost", "SLURM_STEP_TASKS_PER_NODE=2", fmt.Sprint("MASTER_PORT=", port))
+	}
+	if err := ranks[1].Start(); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, ranks[0], 0).check(t, exitDone, "decided by Slurm")
+	if code := exitOf(t, ranks[1].Wait()); code != exitDone {
+		t.Errorf("rank 1: got exit code %d", code)
+	}
+	if got := resultOf(t, filepath.Join(dir, "run")); got.SamplesSeen != 40 {
+		t.Errorf("got %+v, want 5 steps of 8 samples", got)
+	}
+}
+
+func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	set := []string{"train.steps=40", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"}
+	finish(t, p.command(filepath.Join(dir, "one"), set...), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "two"), append(set, "parallel.ranks=2")...), 0).check(t, exitDone, "")
+	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
+	if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > 1e-3*b {
+		t.Errorf("final loss %.7g, one rank has %.7g", a, b)
+	}
+}
+
+func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	if err := gloo.Available(); err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "gloo") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exitDone, "")
+	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
+	if a, b := got.loss(t), want.loss(t); got.Steps != 10 || math.Abs(a-b) > 1e-4*b {
+		t.Errorf("final loss %.7g after %d steps, one rank has %.7g", a, got.Steps, b)
+	}
+}
+
+func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(t, exitTerminated, "saved")
+	var saved outcomeOfRun
+	saved.read(t, filepath.Join(dir, "run"))
+	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exitDone, "")
+	if got := resultOf(t, filepath.Join(dir, "run")); got.Steps != saved.Steps+5 || got.SamplesSeen != 8*got.Steps {
+		t.Errorf("got %+v after a stop at step %d", got, saved.Steps)
+	}
+}
+
+// A rank that is lost ends the others at once; one that hangs, after the time-out. Nobody is left behind, and the last checkpoint is good.
+func TestALostRankIsNamed(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name   string
+		victim int
+		signal syscall.Signal
+		says   []string // every survivor
+	}{
+		{"rank 0 is killed", 0, syscall.SIGKILL, []string{"rank 0"}},
+		{"rank 1 is killed", 1, syscall.SIGKILL, []string{"rank 1"}},
+		{"rank 2 hangs", 2, syscall.SIGSTOP, []string{"rank 2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir, port := t.TempDir(), freePort(t)
+			set := []string{"train.steps=1000000", "parallel.timeout_seconds=2", "parallel.rendezvous_timeout_seconds=20"}
+			ranks := make([]*exec.Cmd, 3)
+			messages := make([]bytes.Buffer, len(ranks))
+			for rank := range ranks {
+				ranks[rank] = asRank(p.command(dir, set...), rank, len(ranks), port)
+				ranks[rank].Stderr = &messages[rank]
+				if err := ranks[rank].Start(); err != nil {
+					t.Fatal(err)
+				}
+				defer ranks[rank].Process.Kill()
+			}
+			checkpoints := filepath.Join(dir, "run", "checkpoints")
+			for limit := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // in the middle of a step, or of a save
+				if c, _, err := checkpoint.Latest(checkpoints); err == nil {
+					c.Close()
+					break
+				}
+				if time.Now().After(limit) {
+					t.Fatalf("no checkpoint\n%s", messages[0].String())
+				}
+			}
+			begun := time.Now()
+			ranks[c.victim].Process.Signal(c.signal)
+			for rank, cmd := range ranks {
+				if rank == c.victim {
+					continue
+				}
+				if code := exitOf(t, cmd.Wait()); code != exitCommunication {
+					t.Errorf("rank %d: got exit code %d, want %d", rank, code, exitCommunication)
+				}
+				for _, says := range c.says {
+					if !strings.Contains(messages[rank].String(), says) {
+						t.Errorf("rank %d does not say %q:\n%s", rank, says, messages[rank].String())
+					}
+				}
+			}
+			if took := time.Since(begun); took > 10*time.Second {
+				t.Errorf("the others took %v", took)
+			}
+			ranks[c.victim].Process.Kill()
+			ranks[c.victim].Wait()
+			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), waiting) {
+				t.Errorf("nobody said where the ranks were:\n%s", messages[0].String())
+			}
+			found, skipped, err := checkpoint.Latest(checkpoints)
+			if err != nil || len(skipped) > 0 {
+				t.Fatalf("checkpoints: %v, skipped %v", err, skipped)
+			}
+			defer found.Close()
+			finish(t, p.command(dir, fmt.Sprintf("train.steps=%d", found.State.Step+3)), 0).check(t, exitDone, "")
+		})
+	}
+}
+
+func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name       string
+		rank, size int // of the second process
+		set        string
+		code       int // of rank 0
+		says       string
+	}{
+		{"other settings", 1, 2, "optimizer.lr=0.5", exitUsage, "optimizer.lr"},
+		{"other weather", 1, 2, "lab.weather=../../../scripts/weather/half_speed.txt", exitUsage, "weather"},
+		{"another world size", 1, 3, "", exitUsage, "3"},
+		{"the same rank twice", 0, 2, "", exitUsage, ""},
+		{"nobody", 1, 2, "data.path=gone", exitCommunication, "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			port := freePort(t)
+			set := []string{"train.steps=3", "parallel.rendezvous_timeout_seconds=3"}
+			second := append([]string{}, set...)
+			if c.set != "" {
+				second = append(second, c.set)
+			}
+			other := asRank(p.command(t.TempDir(), second...), c.rank, c.size, port)
+			done := make(chan error, 1)
+			go func() { done <- other.Run() }()
+			lead := finish(t, asRank(p.command(t.TempDir(), set...), 0, 2, port), 0)
+			<-done
+			if c.rank == 0 { // one of the two has the port; the other cannot have it
+				if lead.code != c.code && other.ProcessState.ExitCode() != c.code {
+					t.Errorf("got exit codes %d and %d, want %d", lead.code, other.ProcessState.ExitCode(), c.code)
+				}
+				return
+			}
+			lead.check(t, c.code, c.says)
+		})
+	}
+}

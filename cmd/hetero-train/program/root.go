@@ -1,0 +1,166 @@
+package program
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const rootLong = `hetero-train trains deep-learning models on clusters whose workers are not equal.
+It gives every worker the batch that it can finish in the same time.
+
+Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkpoint; 4 diverged;
+5 communication; 6 device; 7 final save failed; 75 stopped by SIGTERM, saved; 130 interrupted, saved;
+143 stopped by SIGTERM, not saved.`
+
+const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file says
+  hetero-train -c configs/resnet50.toml --set train.epochs=3   with one setting changed
+  hetero-train -c configs/resnet50.toml --resume none          anew instead of going on
+  hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
+                                                               without a file
+  hetero-train config show -c configs/resnet50.toml            every setting, resolved
+  hetero-train config docs                                     every key explained
+  hetero-train devices                                         what there is to train on`
+
+// app is what the commands of one command line share.
+type app struct {
+	env  environment
+	hide secrets
+	args []string // as typed
+
+	started bool // flags and arguments were sound: what fails from here on is not a usage error by itself
+
+	file      string            // -c
+	logLevel  string            // --log-level
+	contest   *contestFlags     // of balance compare
+	overrides []config.Override // --set and the flags that stand for keys, in the order typed
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "hetero-train",
+		Short:         "Train deep-learning models on unequal devices",
+		Long:          rootLong,
+		Example:       rootExample,
+		Version:       versionText(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noArguments,
+		// Runs once flags and arguments are sound, right before any command.
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if a.file == "" && cmd.Flags().Changed("config") {
+				return usageError("-c: got an empty name, want a file")
+			}
+			a.started = true
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.file == "" && len(a.overrides) == 0 {
+				return cmd.Help()
+			}
+			return a.train(cmd.Context(), nil)
+		},
+	}
+	root.SetOut(a.env.stdout)
+	root.SetErr(a.env.stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError("%w; %s --help lists the flags", err, cmd.CommandPath())
+	})
+	root.SetVersionTemplate("{{.Version}}\n")
+	flags := root.PersistentFlags()
+	flags.StringVarP(&a.file, "config", "c", "", "`FILE` (TOML) that describes the run")
+	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
+	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
+	addResume(root, a)
+	root.AddCommand(
+		newTrain(a),
+		newProfile(a),
+		newBalance(a),
+		newConfig(a),
+		tidied(newBench(a)),
+		tidied(newNCCL(a)),
+		tidied(newData(a)),
+		newAnalyze(a),
+		newCheckpoint(a),
+		newNeighbour(),
+		newSelftestRank(),
+		tidied(newPlan(a)),
+		tidied(newEval(a)),
+		tidied(newPredict(a)),
+		newDevices(a),
+		tidied(newSelftest(a)),
+		newVersion(),
+		newCompletion(),
+	)
+	root.CompletionOptions.DisableDefaultCmd = true
+	addCompletions(root)
+	addExamples(root)
+	return root
+}
+
+// addExamples gives commands that have none of their own those of the commands below them.
+func addExamples(cmd *cobra.Command) {
+	var below []string
+	for _, sub := range cmd.Commands() {
+		if addExamples(sub); sub.Example != "" {
+			below = append(below, sub.Example)
+		}
+	}
+	if cmd.Example == "" {
+		cmd.Example = strings.Join(below, "\n")
+	}
+}
+
+// addResume adds --resume, which the root and train have alike.
+func addResume(cmd *cobra.Command, a *app) {
+	cmd.Flags().Var(&keyFlag{app: a, flag: "resume", key: "train.resume", kind: "string"}, "resume", "`auto|none|PATH`: go on from the newest checkpoint, start anew, or go on from this one")
+}
+
+// noArguments refuses what is left on a command line after flags and subcommands.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if !cmd.HasSubCommands() {
+		text = fmt.Sprintf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
+	}
+	cmd.SuggestionsMinimumDistance = 2 // edits
+	if strings.HasSuffix(args[0], ".toml") {
+		text += "; a configuration is given with -c FILE"
+	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; nearest: " + strings.Join(near, ", ")
+	}
+	return usageError("%s", text)
+}
+
+// setFlag is --set: each use adds an override.
+type setFlag struct{ app *app }
+
+func (f *setFlag) String() string { return "" }
+func (f *setFlag) Type() string   { return "table.key=value" }
+func (f *setFlag) Set(text string) error {
+	o, err := config.ParseSet(text)
+	if err == nil {
+		f.app.overrides = append(f.app.overrides, o)
+	}
+	return err
+}
+
+// keyFlag is a flag that stands for one key; its value is checked with the configuration.
+type keyFlag struct {
+	app  *app
+	flag string // without the dashes
+	key  string // full dotted key
+	kind string // what --help shows
+}
+
+func (f *keyFlag) String() string { return "" }
+func (f *keyFlag) Type() string   { return f.kind }
+func (f *keyFlag) Set(text string) error {
+	f.app.overrides = append(f.app.overrides, config.Override{Origin: "--" + f.flag, Key: f.key, Value: text})
+	return nil
+}

@@ -1,0 +1,392 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// job is one training process: everything that runTrain opens, in the order in which it is closed again.
+type job struct {
+	cfg     *config.Config
+	opts    trainOptions
+	started time.Time
+	close   []func() error
+
+	device    device.Device
+	precision tensor.DType
+	data      *dataSet
+	training  data.Options // of the loader, which is made last: it holds batches in memory
+	replica   *train.Replica
+	run       *experiment.Run // of the rank that leads; nil on the others
+	records   *records        // likewise
+	tracing   *tracing        // nil where no steps are traced
+	team      *team           // nil for a run of one rank
+	sharers   int             // ranks on this rank's GPU; 0: it is not known to be one
+	lab       labRun
+	balancing *balancing   // likewise
+	steps     int64        // of the whole run; 0: train.max_seconds ends it
+	stepsPer  int64        // of an epoch
+	saves     atomic.Int64 // SIGUSR1s of this rank so far
+	agreed    atomic.Int64 // saves that a SIGUSR1 to any rank has brought
+}
+
+func (j *job) later(f func() error) { j.close = append(j.close, f) }
+
+// closeAll frees in reverse order; what goes wrong there changes no result.
+func (j *job) closeAll() {
+	for i := len(j.close) - 1; i >= 0; i-- {
+		if err := j.close[i](); err != nil {
+			j.opts.log.Warn("closing", "error", err)
+		}
+	}
+}
+
+// runTrain trains as cfg says: as a run of one rank, as one of several, or as their supervisor.
+func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	if opts.place.Launch && opts.place.LocalWorldSize > 1 {
+		return supervise(ctx, cfg, opts)
+	}
+	say := io.Writer(opts.screen)
+	if opts.place.Rank > 0 { // rank 0 says it
+		say = io.Discard
+	}
+	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	ctx, release := withSignals(ctx, say, &j.saves)
+	defer release()
+	defer j.closeAll()
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
+		if err := open(ctx); err != nil {
+			j.team.abort(err) // also for a signal: the others have not agreed on it
+			var s stopped
+			if errors.As(context.Cause(ctx), &s) {
+				err = withCode(s.saved(), s) // whatever it interrupted
+			}
+			return j.tellLog(classify(ctx, err))
+		}
+		if j.finished() {
+			return j.sayFinished()
+		}
+	}
+	err := classify(ctx, j.train(ctx))
+	if err != nil && !errors.As(err, new(stopped)) { // ranks stop together
+		j.team.abort(err)
+	}
+	return j.tellLog(err)
+}
+
+// tellLog leaves the error of a rank that shows nothing in its own log.
+func (j *job) tellLog(err error) error {
+	if err != nil && !j.team.leads() {
+		fmt.Fprintf(j.opts.logFile, "%v\n", err)
+	}
+	return err
+}
+
+// openFinished opens a run that has nothing left to do. It needs neither device nor data. Several ranks meet first.
+func (j *job) openFinished(context.Context) (err error) {
+	if j.opts.place.WorldSize > 1 {
+		return nil
+	}
+	return j.adopt(experiment.OpenFinished(j.runOptions()))
+}
+
+// finished reports whether there is nothing left to do, and the other ranks know it.
+func (j *job) finished() bool {
+	if j.team != nil {
+		return j.team.start.Finished
+	}
+	return j.run != nil && j.run.Finished != nil
+}
+
+func (j *job) openDevice(context.Context) (err error) {
+	threads := j.cfg.Device.Threads
+	if threads == 0 && (j.localRanks() > 1 || j.opts.lab.place.CPUs > 0) {
+		threads = j.ownCPUs()
+	}
+	if most := runtime.NumCPU(); threads > most {
+		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
+		threads = most
+	}
+	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.log}
+	if j.device, err = openDevice(j.cfg.Device.Kind, own); err != nil {
+		return err
+	}
+	j.later(j.device.Close)
+	if err := j.opts.lab.slow(j.device, j.opts.log); err != nil {
+		return err
+	}
+	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
+		return usageError("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
+	}
+	j.precision, err = precisionFor(j.cfg.Train.Precision, j.device.Info())
+	return err
+}
+
+// precisionFor resolves train.precision for a device.
+func precisionFor(name string, info device.Info) (tensor.DType, error) {
+	switch {
+	case name == "bf16", name == "auto" && info.FastBF16:
+		return tensor.BF16, nil
+	case name == "fp16" && (info.Kind == "cuda" || info.Kind == "reference"), name == "auto" && info.Kind == "cuda":
+		return tensor.F16, nil
+	case name == "f32", name == "auto":
+		return tensor.F32, nil
+	}
+	return tensor.Invalid, usageError("train.precision: device %s cannot compute in %q", info.Name, name)
+}
+
+// openData opens the data set and the training loader, which knows how many steps an epoch has.
+func (j *job) openData(ctx context.Context) (err error) {
+	if j.data, err = openData(ctx, j.cfg, 0, j.opts.log); err != nil {
+		return err
+	}
+	j.later(j.data.Splits.Close)
+	if j.data.note != "" {
+		j.opts.log.Warn(j.data.note)
+	}
+	if classes := j.data.Train.Classes(); len(classes) == 1 {
+		j.opts.log.Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
+	}
+	view, _ := transforms(j.cfg.Data)
+	view.Augment = augmentation(j.cfg.Augment, normalization(j.cfg.Data, j.data.Normalization))
+	j.training = data.Options{Dataset: j.data.Train, Transform: view, Mix: mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
+		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers}
+	batches, err := j.training.BatchesPerEpoch()
+	if err != nil {
+		return withCode(exitUsage, err)
+	}
+	j.stepsPer = int64(batches / j.cfg.Train.GradAccumulation)
+	j.steps = int64(j.cfg.Train.Steps)
+	if j.steps == 0 {
+		j.steps = int64(j.cfg.Train.Epochs) * j.stepsPer
+	}
+	if name := j.cfg.Schedule.Name; j.steps == 0 && (name == "cosine" || name == "linear") {
+		return usageError("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
+	}
+	return withCode(exitUsage, j.schedule().Check())
+}
+
+func (j *job) runOptions() experiment.Options {
+	e, t := j.cfg.Experiment, j.cfg.Train
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs)}
+}
+
+func (j *job) openRun(context.Context) (err error) {
+	if !j.team.leads() {
+		return nil
+	}
+	return j.adopt(experiment.Open(j.runOptions()))
+}
+
+// adopt takes over an opened run, if there is one, and its checkpoint.
+func (j *job) adopt(run *experiment.Run, err error) error {
+	if run == nil || err != nil {
+		return err
+	}
+	j.run = run
+	j.later(run.Close)
+	if run.Checkpoint != nil {
+		j.later(run.Checkpoint.Close)
+	}
+	return nil
+}
+
+// checkModel finds out whether the network fits the images, before anything is written.
+func (j *job) checkModel(context.Context) error {
+	o, err := j.replicaOptions()
+	if err != nil {
+		return err
+	}
+	err = o.Check()
+	var frozen *nn.FreezeError
+	switch {
+	case errors.As(err, &frozen) && frozen.Unmatched != "":
+		return usageError("model.freeze: %w, %s; nearest: %s", frozen.Err, j.cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+	case errors.As(err, &frozen):
+		return usageError("model.freeze and model.freeze_layers: %w", frozen.Err)
+	}
+	if err != nil {
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.cfg.Model.Name, j.cfg.Data.ImageSize, err)
+	}
+	return nil
+}
+
+// train builds, restores and runs the replica, and writes the result.
+func (j *job) train(ctx context.Context) error {
+	if !j.team.leads() {
+		return j.follow(ctx)
+	}
+	file, err := j.run.OpenLog()
+	if err != nil {
+		return err
+	}
+	j.later(file.Close)
+	logFile := &fileLog{file: file, screen: j.opts.onScreen}
+	j.opts.logFile.to(logFile)
+	j.sayOpened()
+	resume, err := j.restore()
+	if err != nil {
+		return err
+	}
+	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
+		return err
+	}
+	screen := newConsole(j, logFile)
+	defer screen.close()
+	screen.begin(resume)
+	runOptions, err := j.loopOptions(resume, screen)
+	if err != nil {
+		return err
+	}
+	if err := j.team.ready(ctx); err != nil {
+		return err
+	}
+	result, err := train.Run(ctx, runOptions)
+	screen.close()
+	j.tracing.over(err)
+	if errors.Is(err, train.ErrFinalSave) {
+		err = j.unsaved(j.newest(result), err)
+	}
+	err = classify(ctx, err)
+	j.balancing.end()
+	if err == nil && result.Interrupted {
+		err = j.interruption(ctx)
+	}
+	if writeErr := j.writeResult(result, err); writeErr != nil {
+		if err == nil {
+			err = withCode(exitIO, writeErr)
+		} else {
+			j.opts.log.Warn("the result is not written either", "error", writeErr)
+		}
+	}
+	screen.end(result, err)
+	j.sumUp(screen, result)
+	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(stopped))) {
+		if reportErr := b.contest.report(j); err == nil {
+			err = reportErr
+		}
+	}
+	return err
+}
+
+// openReplica finds out whether memory suffices, before the run's folder is touched, and loads the weights to start from.
+func (j *job) openReplica(ctx context.Context) error {
+	if err := j.connect(ctx); err != nil {
+		return err
+	}
+	options, err := j.replicaOptions()
+	if err != nil {
+		return err
+	}
+	if j.replica, err = train.NewReplica(j.device, options); err != nil {
+		return err
+	}
+	j.later(j.replica.Close)
+	return j.initFrom()
+}
+
+func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
+	c := j.cfg
+	store, err := checkpoint.Open(j.run.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
+	if err != nil {
+		return train.Options{}, err
+	}
+	j.later(store.Close)
+	if resume != nil {
+		if _, err := store.SetAside(resume.Step); err != nil {
+			return train.Options{}, err
+		}
+	}
+	records, err := j.openRecords(resume)
+	if err != nil {
+		return train.Options{}, err
+	}
+	if err := j.reportBalancing(screen, resume); err != nil {
+		return train.Options{}, err
+	}
+	o, err := j.sharedOptions()
+	o.Store, o.StoreDir, o.Resume = store, j.run.CheckpointDir(), resume
+	all, watchErr := j.watchers(screen, records, resume)
+	err = errors.Join(err, watchErr)
+	o.Observer = muted{all, j.quiet}
+	o.Beside = true
+	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
+	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}
+	if c := j.run.Checkpoint; c != nil {
+		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.run.CheckpointDir())
+	}
+	return o, err
+}
+
+// sharedOptions are those that all ranks of a run have.
+func (j *job) sharedOptions() (o train.Options, err error) {
+	c := j.cfg
+	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
+		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
+		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
+	if c.Profile.Enabled {
+		o.Load = j.openLoad()
+	}
+	if b := j.balancing; b != nil && b.policy != nil {
+		o.Splitter = b
+		if b.contest != nil {
+			o.Enough = func() bool { return b.contest.done }
+		}
+	}
+	o.BeforeStep = j.beforeStep()
+	if c.Data.Corrupt == "skip" {
+		o.MaxReplaced = c.Data.CorruptLimit
+	}
+	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {
+		return o, err
+	}
+	_, view := transforms(c.Data)
+	o.Eval, err = j.newLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
+		BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
+	return o, err
+}
+
+// newLoader reads this rank's share.
+func (j *job) newLoader(o data.Options) (*data.Loader, error) {
+	if p := j.team.joined(); p != nil {
+		share, most := p.Reads()
+		o.Share, o.MaxCount = &share, most
+		if o.Workers == 0 {
+			o.Workers = j.ownCPUs()
+		}
+	}
+	l, err := data.NewLoader(o)
+	if err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	j.later(l.Close)
+	return l, nil
+}
+
+// seconds is 0, which means none, for 0 alone; more than ten years is ten years, whose multiples are durations too.
+func seconds(s float64) time.Duration {
+	const most = 10 * 365 * 24 * time.Hour
+	if s >= most.Seconds() {
+		return most
+	}
+	if d := time.Duration(s * float64(time.Second)); d > 0 || s <= 0 {
+		return d
+	}
+	return 1
+}

@@ -1,0 +1,293 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// savedFlags choose a checkpoint, and how it is run.
+type savedFlags struct {
+	best  bool
+	ema   bool
+	batch int
+	json  bool
+}
+
+// add adds them. Those that stand for keys take precedence over the settings that the checkpoint was made with.
+func (f *savedFlags) add(cmd *cobra.Command, a *app) {
+	cmd.Flags().BoolVar(&f.best, "best", false, "the run's best checkpoint so far, not its newest")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: as many as a micro-batch of the training had")
+	cmd.Flags().BoolVar(&f.json, "json", false, "JSON, one object a line, on standard output")
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"device", "device.kind", "string", "device to compute on"},
+		{"threads", "device.threads", "int", "threads of a CPU device"},
+		{"precision", "train.precision", "string", "type of the activations"},
+	} {
+		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return completeCheckpoint(cmd, args, typed)
+	}
+}
+
+// savedModel is a model that was trained, rebuilt from a checkpoint alone.
+type savedModel struct {
+	*job
+	checkpoint *checkpoint.Checkpoint
+	trained    trained // on what; its classes may be unknown
+	classes    int     // of the model
+	averaged   bool    // its averages are asked for
+	imported   bool    // it was never trained here: on what is not known
+	noData     bool    // nobody has named data: those of the settings are the default
+	predictor  *train.Predictor
+}
+
+// openSaved finds the checkpoint, "" for that of the run that -c describes, and reads its settings. The caller closes the job.
+func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
+	if f.batch < 0 {
+		return nil, usageError("--batch-size: got %d, want at least 1", f.batch)
+	}
+	j := &job{opts: trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file, args: a.args}}
+	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.quieter(), a.hide); err != nil {
+		return nil, err
+	}
+	if j.opts.lab.place, err = lab.Find(a.env.lookup); err != nil {
+		return nil, withCode(exitUsage, err)
+	}
+	m := &savedModel{job: j}
+	defer func() {
+		if err != nil {
+			j.closeAll()
+		}
+	}()
+	if path == "" {
+		if a.file == "" {
+			return nil, usageError("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
+		}
+		cfg, err := a.load()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name)
+	}
+	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { j.opts.log.Warn(err.Error()) }); err != nil {
+		return nil, err
+	}
+	j.later(m.checkpoint.Close)
+	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
+		return nil, usageError("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+	}
+	if j.cfg, err = a.savedSettings(m.checkpoint, j.opts.log); err != nil {
+		return nil, err
+	}
+	if raw, ok := m.checkpoint.State.Extra[dataKey]; ok {
+		if err := json.Unmarshal(raw, &m.trained); err != nil {
+			return nil, withCode(exitData, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
+		}
+	}
+	if _, known := m.checkpoint.State.Extra[dataKey]; !known && m.checkpoint.State.Step == 0 {
+		named := slices.ContainsFunc(a.overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
+		m.imported, m.noData = true, !named && a.file == "" && j.cfg.Data.Dataset == defaults().Data.Dataset
+	}
+	m.classes, err = m.countClasses()
+	return m, err
+}
+
+// quieter is the level of messages for commands whose result is short: what a training would tell is not asked for.
+func (a *app) quieter() string {
+	if a.logLevel == "info" {
+		return "warn"
+	}
+	return a.logLevel
+}
+
+// findCheckpoint opens what path means, with best the best of a run.
+func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
+	if !best {
+		return openCheckpoint(path, warn)
+	}
+	if filepath.Base(path) != "checkpoints" {
+		path = filepath.Join(path, "checkpoints")
+	}
+	path = filepath.Join(path, "best")
+	c, err := openCheckpoint(path, warn)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, usageError("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
+	}
+	return c, err
+}
+
+// savedSettings are those of -c FILE, else those in the checkpoint, else those of the run around it; --set and flags take precedence.
+func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
+	if a.file != "" {
+		return a.load()
+	}
+	const advice = "; give the settings with -c FILE"
+	var faults []error
+	if text := c.State.Config; text != "" {
+		cfg, err := config.Parse(c.Path, []byte(text), catalog, a.overrides...)
+		if err == nil {
+			return cfg, nil
+		}
+		if readable(text) {
+			return nil, a.typedWrong(err)
+		}
+		faults = append(faults, err)
+	}
+	text, err := experiment.Settings(c.Path)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	if text != "" && text != c.State.Config {
+		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), catalog, a.overrides...)
+		if err == nil {
+			log.Warn("the checkpoint's own settings cannot be read: those of its run are taken", "error", errors.Join(faults...))
+			return cfg, nil
+		}
+		if readable(text) {
+			return nil, a.typedWrong(err)
+		}
+		faults = append(faults, err)
+	}
+	if len(faults) == 0 {
+		return nil, usageError("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
+	}
+	return nil, withCode(exitUsage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+}
+
+// readable reports whether settings are sound by themselves, without what was typed.
+func readable(settings string) bool {
+	_, err := config.Parse("", []byte(settings), catalog)
+	return err == nil
+}
+
+// typedWrong tells what is wrong with flags on settings that are sound by themselves. Where the faults lie in those, the flags are named.
+func (a *app) typedWrong(err error) error {
+	if !a.overrode(err) {
+		var typed []string
+		for _, o := range a.overrides {
+			typed = append(typed, o.Origin)
+		}
+		err = fmt.Errorf("the checkpoint's settings do not go with %s:\n%w", strings.Join(typed, ", "), err)
+	}
+	return withCode(exitUsage, err)
+}
+
+// countClasses is how many classes the model has: as the settings say, else the names that the checkpoint knows, else what the last layer gives.
+func (m *savedModel) countClasses() (int, error) {
+	if n := m.cfg.Model.NumClasses; n > 0 {
+		return n, nil
+	}
+	if n := len(m.trained.Classes); n > 0 {
+		return n, nil
+	}
+	for _, name := range []string{"fc.bias"} { // the last layer of every classifier here
+		if t, ok := m.checkpoint.Model.Info(name); ok && len(t.Shape) == 1 {
+			return t.Shape[0], nil
+		}
+	}
+	return 0, usageError("%s: the number of classes is not known: set it with --set model.num_classes=N", m.checkpoint.Path)
+}
+
+// class names a label.
+func (m *savedModel) class(label int) string {
+	if label < len(m.trained.Classes) {
+		return m.trained.Classes[label]
+	}
+	return "class " + strconv.Itoa(label)
+}
+
+// samplesAtOnce is the batch of f, else a micro-batch of the training.
+func (m *savedModel) samplesAtOnce(f *savedFlags) int {
+	if f.batch > 0 {
+		return f.batch
+	}
+	return max(m.cfg.Data.BatchSize/m.cfg.Train.GradAccumulation, 1)
+}
+
+// open opens the device and loads the weights, for batches of n samples. own is the data set's normalisation where the checkpoint has none.
+func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
+	if err := m.openDevice(ctx); err != nil {
+		return err
+	}
+	if info := m.device.Info(); info.Modelled {
+		return usageError("device %s computes nothing: every result would be zero", info.Name)
+	}
+	model, err := buildModel(&m.cfg.Model)
+	if err != nil {
+		return err
+	}
+	if m.trained.Std != ([3]float32{}) {
+		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
+	}
+	norm := normalization(m.cfg.Data, own)
+	m.predictor, err = train.NewPredictor(m.device, train.ReplicaOptions{Model: model, Classes: m.classes, ImageSize: m.cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Compute: m.precision, BatchSize: n})
+	if errors.As(err, new(*train.MemoryError)) {
+		return withCode(exitDevice, fmt.Errorf("%w; lower --batch-size", err))
+	}
+	if err != nil {
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.cfg.Model.Name, m.cfg.Data.ImageSize, err)
+	}
+	m.later(m.predictor.Close)
+	if m.averaged {
+		return m.predictor.LoadAverages(m.checkpoint)
+	}
+	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// usualNormalization is that of a data set by name, for checkpoints that do not tell.
+func usualNormalization(name string) data.Normalization {
+	switch name {
+	case "cifar10":
+		return data.NormalizeCIFAR10
+	case "cifar100":
+		return data.NormalizeCIFAR100
+	case "synthetic_image":
+		return data.NormalizeSynthetic
+	}
+	return data.NormalizeImageNet
+}
+
+// checkClasses reports a data set whose labels mean something else than those trained on.
+func (m *savedModel) checkClasses(set data.Dataset) error {
+	have, want := set.Classes(), m.trained.Classes
+	if len(have) > m.classes {
+		return usageError("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
+	}
+	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
+		return usageError("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
+	}
+	if want == nil || slices.Equal(have, want) {
+		return nil
+	}
+	for i, name := range have {
+		if i >= len(want) || name != want[i] {
+			return usageError("the data set's classes are others than those trained on: class %d is %q, it was %q: their numbers would be compared with the wrong names", i, name, m.class(i))
+		}
+	}
+	return usageError("the data set has the first %d of the %d classes trained on", len(have), len(want))
+}

@@ -1,0 +1,78 @@
+package program
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestNoSecretLeavesTheProgram hides canaries where secrets come from, and looks for them in all that a run writes, also when it fails and when it
+// crashes (row S12).
+func TestNoSecretLeavesTheProgram(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	const canary = "canary-5e1f"
+	look := func(what string, output []byte) {
+		t.Helper()
+		if at := bytes.Index(output, []byte(canary)); at >= 0 {
+			t.Errorf("%s: a secret is in %q", what, output[max(at-60, 0):min(at+60, len(output))])
+		}
+	}
+	environ := append(os.Environ(), "HETERO_TOKEN="+canary+"-token-0123456789abcdef", "AWS_SECRET_ACCESS_KEY="+canary+"-aws", "MLFLOW_TRACKING_PASSWORD="+canary+"-mlflow",
+		"WANDB_API_KEY="+canary+"-wandb", "HTTPS_PROXY=http://user:"+canary+"-proxy@127.0.0.1:9")
+	file := filepath.Join(dir, "faulty.toml")
+	for name, c := range map[string]struct {
+		text string   // of a file; "" for the small run's
+		set  []string // settings
+		code int
+	}{
+		"a run":                 {set: []string{"train.steps=30"}, code: exitDone},
+		"a run that goes on":    {set: []string{"train.steps=40"}, code: exitDone},
+		"a password in a URL":   {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exitUsage},
+		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""}, code: exitUsage},
+		"an unknown key":        {set: []string{"parallel.token=" + canary}, code: exitUsage},
+		"an unknown key, file":  {text: "[parallel]\ntoken = \"" + canary + "\"\n", code: exitUsage},
+		"a URL in the file":     {text: "[data]\ndataset = \"images\"\npath = \"s3://key:" + canary + "@bucket/train\"\n", code: exitUsage},
+		"broken TOML":           {text: "[parallel]\ntoken = " + canary + "\n", code: exitUsage},
+		"broken text":           {text: "[parallel]\ntoken = \"" + canary + "\n", code: exitUsage},
+	} {
+		cmd := p.command(dir, c.set...)
+		if c.text != "" {
+			if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cmd.Args[2] = file
+		}
+		cmd.Env = environ
+		out, err := cmd.CombinedOutput()
+		if code := exitOf(t, err); code != c.code {
+			t.Errorf("%s: got exit code %d, want %d\n%s", name, code, c.code, out)
+		}
+		look(name, out)
+	}
+	os.Remove(file)
+	crash := p.command(filepath.Join(dir, "crash"), "train.steps=1000000", "train.log_interval=1")
+	crash.Env = append(environ, "GOTRACEBACK=all")
+	w := watch(t, crash)
+	w.await(t, "step 20/")
+	w.cmd.Process.Signal(syscall.SIGQUIT) // the runtime tells where every goroutine stands
+	w.cmd.Wait()
+	w.await(t, "SIGQUIT: quit", "goroutine 1 ")
+	w.mu.Lock()
+	look("a crash", w.text.Bytes())
+	w.mu.Unlock()
+	files := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			files++
+			look(strings.TrimPrefix(path, dir), readFile(t, path))
+		}
+		return err
+	})
+	if err != nil || files < 15 {
+		t.Errorf("looked into %d files: %v", files, err)
+	}
+}

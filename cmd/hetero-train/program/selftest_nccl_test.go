@@ -1,0 +1,84 @@
+package program
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// onSelftest runs the suite of NCCL in the real program, on one GPU that does not exist and a fake NCCL.
+func onSelftest(t *testing.T, fault, checks string, env ...string) (code int, out string) {
+	t.Helper()
+	cmd := exec.Command(buildRanks(t).path, "selftest", "--device", "nccl", "--short", "--run", checks)
+	cmd = onNCCL(t, 1, cmd, fault)
+	cmd.Env = append(cmd.Env, env...)
+	text, err := cmd.CombinedOutput()
+	return exitOf(t, err), string(text)
+}
+
+// TestSelftestOfNCCL: ranks that share a GPU, before NCCL could do that and since; and what it does wrong is found.
+func TestSelftestOfNCCL(t *testing.T) {
+	for _, c := range []struct {
+		name, fault, checks string
+		code                int
+		says                []string
+	}{
+		{"all but what takes seconds", "", "", exitDone, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, ranks share them", "nccl       values     ok", "nccl       order      ok",
+			"nccl       faults     ok", ", 0 failed"}},
+		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exitDone, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
+		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exitCommunication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
+		{"an operation that hangs", "hang:1@1", "/faults/an operation that a rank", exitCommunication, []string{"nccl       faults     FAILED"}},
+		{"one rank whose NCCL refuses", "refuse:1", "/values/broadcast", exitCommunication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
+		{"one that is too old", "version=21703", "", exitCommunication, []string{"nccl       not there: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			code, out := onSelftest(t, c.fault, c.checks, "HETERO_REQUIRE=nccl")
+			if code != c.code {
+				t.Errorf("got exit code %d, want %d; it said\n%s", code, c.code, out)
+			}
+			for _, want := range c.says {
+				if !strings.Contains(out, want) {
+					t.Errorf("want %q in\n%s", want, out)
+				}
+			}
+		})
+	}
+}
+
+// TestSelftestWithoutNCCL says what is missing; it has failed where it was required.
+func TestSelftestWithoutNCCL(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name string
+		gpus int
+		env  string
+		says string
+	}{
+		{"no GPU", 0, "", "nccl       not there: there is no GPU to use: cuda: "},
+		{"no library", 1, "", "nccl       not there: nccl is unavailable: no libhetero_nccl.so"},
+		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       not there: settings of NCCL: NCCL_NET_PLUGIN: it makes NCCL load code"},
+	} {
+		for _, required := range []string{"", "nccl"} {
+			want := exitDone
+			if required != "" {
+				want = exitCommunication
+			}
+			cmd := onGPU(t, c.gpus, exec.Command(p.path, "selftest", "--device", "local,nccl", "--run", "/order/events"), c.env, "HETERO_REQUIRE="+required)
+			out, err := cmd.CombinedOutput()
+			if code := exitOf(t, err); code != want || !strings.Contains(string(out), c.says) {
+				t.Errorf("%s, HETERO_REQUIRE=%s: got exit code %d, want %d and %q; it said\n%s", c.name, required, code, want, c.says, out)
+			}
+		}
+	}
+}
+
+// TestSelftestIsOverInTime: what has not begun by then has failed, and the report is there all the same.
+func TestSelftestIsOverInTime(t *testing.T) {
+	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
+	var got selfReport
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDevice || len(got.Late) != 2 ||
+		!strings.Contains(o.stderr, "not over within 1ms") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
+		t.Errorf("got exit code %d, %v, %v late and\n%s", o.code, err, got.Late, o.stderr)
+	}
+}

@@ -1,0 +1,139 @@
+package program
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+)
+
+// stopped is the cause of a context that a signal cancelled.
+type stopped struct{ signal syscall.Signal }
+
+func (s stopped) Error() string { return "stopped by " + unix.SignalName(s.signal) }
+
+// saved is the exit code after the run was saved, unsaved the one after that failed.
+func (s stopped) saved() int {
+	if s.signal == syscall.SIGINT {
+		return exitInterrupted
+	}
+	return exitTerminated
+}
+
+func (s stopped) unsaved() int {
+	if s.signal == syscall.SIGINT {
+		return exitIO
+	}
+	return exitKilled
+}
+
+// onePress is how long after an interrupt another one is the same: one Ctrl-C may come from the terminal and from what started the program (timeout, mpirun).
+const onePress = 500 * time.Millisecond
+
+// withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
+// second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
+func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	if saves != nil {
+		signal.Notify(signals, syscall.SIGUSR1)
+	}
+	signal.Ignore(syscall.SIGPIPE) // a reader of standard output that leaves must not end the training
+	done := make(chan struct{})
+	go func() {
+		var first time.Time
+		for {
+			select {
+			case <-done:
+				return
+			case got := <-signals:
+				sig := got.(syscall.Signal)
+				if sig == syscall.SIGUSR1 {
+					saves.Add(1)
+					fmt.Fprintln(say, "\nhetero-train: SIGUSR1: saving after this step, training goes on")
+					continue
+				}
+				if ctx.Err() != nil {
+					if sig == syscall.SIGINT && time.Since(first) > onePress {
+						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")
+						os.Exit(exitInterrupted)
+					}
+					continue
+				}
+				first = time.Now()
+				more := ""
+				if sig == syscall.SIGINT {
+					more = " (Ctrl-C again leaves at once, without saving)"
+				}
+				fmt.Fprintf(say, "\nhetero-train: %s: finishing the step, then saving%s\n", unix.SignalName(sig), more)
+				cancel(stopped{sig})
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		signal.Reset(syscall.SIGPIPE)
+		close(done)
+		cancel(nil)
+	}
+}
+
+// tidyTime is how long a command that saves nothing may take to end once a signal has come.
+const tidyTime = 5 * time.Second
+
+// tidied makes cmd and the commands below it end by a signal with what is temporary removed, and the exit code of that signal.
+func tidied(cmd *cobra.Command) *cobra.Command {
+	for _, sub := range cmd.Commands() {
+		tidied(sub)
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, release := untilSignal(cmd.Context())
+		defer release()
+		cmd.SetContext(ctx)
+		err := run(cmd, args)
+		var s stopped
+		if err != nil && errors.As(context.Cause(ctx), &s) {
+			return withCode(s.saved(), s) // whatever it interrupted
+		}
+		return err
+	}
+	return cmd
+}
+
+// untilSignal returns a context that SIGINT, SIGTERM and SIGHUP cancel, with a stopped as cause. A second signal ends the process at once, and so does
+// the first after tidyTime: what waits for standard input hears of no context.
+func untilSignal(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case <-done:
+		case got := <-signals:
+			signal.Stop(signals)
+			s := stopped{got.(syscall.Signal)}
+			cancel(s)
+			select {
+			case <-done:
+			case <-time.After(tidyTime):
+				os.Exit(s.saved())
+			}
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(done)
+		cancel(nil)
+	}
+}

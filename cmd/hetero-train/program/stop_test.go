@@ -1,0 +1,261 @@
+package program
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// ended is what a process left behind.
+type ended struct {
+	code           int
+	stdout, stderr string
+}
+
+// finish runs cmd to its end. Once it has shown a step, it gets the signal, if there is one.
+func finish(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) ended {
+	t.Helper()
+	return finishAfterStep(t, cmd, func() {
+		if signal != 0 {
+			cmd.Process.Signal(signal)
+		}
+	})
+}
+
+// finishAfterStep does something once cmd has shown a step.
+func finishAfterStep(t *testing.T, cmd *exec.Cmd, do func()) ended {
+	t.Helper()
+	var out, messages bytes.Buffer
+	cmd.Stderr = &messages
+	pipe, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines, shown := bufio.NewScanner(pipe), false
+	for lines.Scan() {
+		out.WriteString(lines.Text() + "\n")
+		if !shown && strings.HasPrefix(lines.Text(), "step ") {
+			shown = true
+			do()
+		}
+	}
+	return ended{exitOf(t, cmd.Wait()), out.String(), messages.String()}
+}
+
+func (e ended) check(t *testing.T, code int, says string) {
+	t.Helper()
+	if e.code != code || !strings.Contains(e.stderr, says) {
+		t.Errorf("got exit code %d, want %d and %q in\n%s", e.code, code, says, e.stderr)
+	}
+}
+
+// TestRunsEndWithTheDocumentedExitCodes runs the real binary into each end that a script may meet.
+func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
+	p := buildProgram(t)
+	notImages := filepath.Join(t.TempDir(), "images.tar")
+	if err := os.WriteFile(notImages, []byte("no archive"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const forever = "train.steps=100000"
+	for _, c := range []struct {
+		name   string
+		set    []string
+		signal syscall.Signal
+		want   int
+		says   string
+	}{
+		{"done", []string{"train.steps=10"}, 0, exitDone, ""},
+		{"interrupt", []string{forever}, syscall.SIGINT, exitInterrupted, "saved"},
+		{"terminate", []string{forever}, syscall.SIGTERM, exitTerminated, "saved"},
+		{"lost terminal", []string{forever}, syscall.SIGHUP, exitTerminated, "saved"},
+		{"unknown key", []string{"train.stepz=1"}, 0, exitUsage, "train.steps"},
+		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exitDiverged, "not finite"},
+		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exitData, "images.tar"},
+		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exitUsage, "data.image_size"},
+		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exitDevice, "samples fit; lower data.batch_size"},
+		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exitDone, ""},
+		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exitDone, "device.threads"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want, c.says)
+		})
+	}
+}
+
+func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd := p.command(dir, "train.steps=60", "train.log_interval=1")
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	writer.Close()
+	if _, err := io.ReadFull(reader, make([]byte, 1)); err != nil { // as head -c 1 does
+		t.Fatal(err)
+	}
+	reader.Close()
+	if code := exitOf(t, cmd.Wait()); code != exitDone {
+		t.Errorf("got exit code %d, want %d", code, exitDone)
+	}
+	log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
+	for _, want := range []string{"standard output is gone", "step 60/60", "done: 60 steps"} {
+		if !strings.Contains(log, want) {
+			t.Errorf("train.log lacks %q:\n%s", want, log)
+		}
+	}
+}
+
+func TestSyntheticDataNeedsNoHome(t *testing.T) {
+	p := buildProgram(t)
+	cmd := p.command(t.TempDir(), "train.steps=1")
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	finish(t, cmd, 0).check(t, exitDone, "")
+}
+
+func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	first := p.command(dir, "train.steps=1000000")
+	pipe, err := first.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		first.Process.Kill()
+		first.Wait()
+	}()
+	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, p.command(dir), 0).check(t, exitUsage, "in use")
+}
+
+func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	finish(t, p.command(dir, "train.steps=20"), 0).check(t, exitDone, "")
+	finish(t, p.command(dir, "train.steps=30", "optimizer.name=sgd"), 0).check(t, exitUsage, "optimizer.name")
+	finish(t, p.command(dir, "train.steps=30", "model.channels=[3, 5]"), 0).check(t, exitUsage, "channels")
+	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exitUsage {
+		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exitUsage)
+	}
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exitDone || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "so device reference was not tried") {
+		t.Errorf("a finished run: got %+v", got)
+	}
+	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")
+	if err := os.Truncate(filepath.Join(at, "model.safetensors"), 100); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, p.command(t.TempDir(), "train.resume="+at), 0).check(t, exitData, "corrupt")
+}
+
+func TestSignalsEndARunThatIsBeginning(t *testing.T) {
+	p := buildProgram(t)
+	cmd := p.command(t.TempDir(), "data.num_samples=2000000", "data.image_size=64", "data.batch_size=4096", "train.steps=100000")
+	messages, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewReader(messages)
+	if _, err := said.ReadString('\n'); err != nil { // the configuration
+		t.Fatal(err)
+	}
+	time.Sleep(20 * time.Millisecond) // signals are caught right after that line
+	cmd.Process.Signal(syscall.SIGTERM)
+	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
+	defer late.Stop()
+	rest, _ := io.ReadAll(said)
+	if code := exitOf(t, cmd.Wait()); code != exitTerminated {
+		t.Errorf("got exit code %d, want %d\n%s", code, exitTerminated, rest)
+	}
+}
+
+func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	cmd := p.command(dir, "train.steps=1000000", "train.eval_interval=0", "checkpoint.interval_steps=0")
+	saved := func() []string {
+		list, _ := filepath.Glob(filepath.Join(dir, "run", "checkpoints", "step-*"))
+		return list
+	}
+	e := finishAfterStep(t, cmd, func() {
+		cmd.Process.Signal(syscall.SIGUSR1)
+		for end := time.Now().Add(30 * time.Second); len(saved()) == 0 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+		cmd.Process.Signal(syscall.SIGINT)
+	})
+	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, training goes on")
+	if !strings.Contains(e.stderr, `"msg":"saved"`) {
+		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
+	}
+	if list := saved(); len(list) != 2 {
+		t.Errorf("got the checkpoints %v, want one in mid-run and one of the end", list)
+	}
+}
+
+// One Ctrl-C may come twice, from the terminal and from what started the program.
+func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
+	cmd := buildProgram(t).command(t.TempDir(), "train.steps=1000000", "train.eval_interval=0")
+	e := finishAfterStep(t, cmd, func() {
+		cmd.Process.Signal(syscall.SIGINT)
+		time.Sleep(time.Millisecond)
+		cmd.Process.Signal(syscall.SIGINT)
+	})
+	e.check(t, exitInterrupted, "saved")
+}
+
+// TestARunThatStoppedEarlyGoesOnWithMorePatience: also where neither steps nor epochs say how much there is to do.
+func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
+	dir, config := t.TempDir(), writeFile(t, smallRun)
+	for _, c := range []struct {
+		patience int
+		steps    int64
+	}{{1, 20}, {1, 20}, {3, 40}} {
+		var out, messages bytes.Buffer
+		args := []string{"-c", config}
+		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300", "train.eval_interval=1", "train.early_stop_min_delta=1", fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
+			args = append(args, "--set", s)
+		}
+		code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain})
+		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
+		if err != nil || code != exitDone || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
+			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
+		}
+	}
+}
+
+// TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
+func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
+	j := &job{data: &dataSet{name: "cifar10"}}
+	for _, changed := range []bool{false, true} {
+		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{dataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
+		err := j.checkData(&state, changed)
+		if err != nil || (state.Best == nil) != changed || strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
+			t.Errorf("changed %v: got %v, best %v, %s", changed, err, state.Best, state.Extra["train"])
+		}
+	}
+}

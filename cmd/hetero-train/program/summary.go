@@ -1,0 +1,278 @@
+package program
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Names of files in the folder of logs.
+const (
+	summaryFile = "summary.json"
+	latencyFile = "latency_histogram.png"
+)
+
+// mostSummedUp is up to how many bytes of records a run sums up at its end: more would keep a process that was told to stop for longer than its
+// scheduler waits.
+const mostSummedUp = 512 << 20
+
+// sumUp writes the summary of the run and shows its results. The run itself is safe: what goes wrong here is a warning.
+func (j *job) sumUp(screen *console, r train.Result) {
+	warn := func(err error) {
+		if err != nil {
+			j.opts.log.Warn("the run is not summed up", "error", err)
+		}
+	}
+	var s *analysis.Summary
+	if j.records != nil && len(j.records.writers) > 0 && r.Steps > 0 {
+		bytes := int64(0)
+		j.records.each((*runtime.Writer).Flush)
+		for rank := range j.records.writers {
+			if info, err := os.Stat(filepath.Join(j.run.LogDir(), runtime.FileName(rank))); err == nil {
+				bytes += info.Size()
+			}
+		}
+		if bytes > mostSummedUp {
+			os.Remove(filepath.Join(j.run.LogDir(), summaryFile)) // an earlier process's, which is out of date
+			j.opts.log.Info("the records are too many to be summed up in passing: hetero-train analyze " + j.run.Dir + " does it")
+		} else {
+			var err error
+			if s, err = analysis.Summarize(j.run.Dir, j.run.LogDir()); err == nil {
+				err = writeSummary(j.run.LogDir(), s)
+			}
+			warn(err)
+		}
+	}
+	if r.Steps == 0 || r.Samples == 0 {
+		return
+	}
+	rows := append(screen.results(r), summaryRows(s)...)
+	rows = append(rows, row{"files", j.files(s)})
+	fmt.Fprint(screen.out, table(rows, s))
+	warn(j.run.WriteTable(markdown(j.run.Name, rows, s)))
+}
+
+// files says where everything is.
+func (j *job) files(s *analysis.Summary) string {
+	if s == nil {
+		return j.run.Dir
+	}
+	return fmt.Sprintf("%s (%s, %s)", j.run.Dir, filepath.Join(j.run.LogDir(), summaryFile), filepath.Join(j.run.Dir, "results", "results.md"))
+}
+
+// writeSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.
+func writeSummary(logs string, s *analysis.Summary) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = experiment.Replace(filepath.Join(logs, summaryFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return experiment.Replace(filepath.Join(logs, latencyFile), func(w io.Writer) error { return figures.Latency(w, s) })
+}
+
+// sumUp is analyze for single runs.
+func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
+	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
+		if cmd.Flags().Changed(other) {
+			return usageError("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
+		}
+	}
+	if f.logDir != "" && len(runs) > 1 {
+		return usageError("analyze: --log-dir: got %d runs, want one", len(runs))
+	}
+	for i, dir := range runs {
+		if f.logDir == "" && !isFolder(dir) {
+			return usageError("analyze: there is no folder %s", dir)
+		}
+		s, err := analysis.Summarize(dir, f.logDir)
+		if err != nil {
+			return usageError("analyze %s: %w", dir, err)
+		}
+		logs := f.logDir
+		if logs == "" {
+			logs = analysis.LogDir(dir)
+		}
+		if err := writeSummary(logs, s); err != nil {
+			return withCode(exitIO, fmt.Errorf("analyze %s: %w", dir, err))
+		}
+		for _, text := range s.Damaged {
+			fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s\n", text)
+		}
+		if i > 0 {
+			fmt.Fprintln(a.env.stdout)
+		}
+		rows := []row{{"run", fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {"final training loss", figure("%.4f", s.FinalTrainLoss)}}
+		if !math.IsNaN(float64(s.BestEval)) {
+			rows = append(rows, row{"best", fmt.Sprintf("top-1 %.2f %% at step %d", 100*float64(s.BestEval), s.BestEvalStep)})
+		}
+		rows = append(rows, summaryRows(s)...)
+		fmt.Fprint(a.env.stdout, table(append(rows, row{"written", filepath.Join(logs, summaryFile) + ", " + latencyFile}), s))
+	}
+	return nil
+}
+
+// row is a line of the results.
+type row struct{ name, value string }
+
+// results are what the process itself knows of the run.
+func (c *console) results(r train.Result) []row {
+	rows := []row{{"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
+	eval := func(e *train.Evaluation) string {
+		return fmt.Sprintf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f at step %d", 100*e.Top1, 100*e.Top5, e.Loss, e.Step)
+	}
+	if c.lastEval != nil {
+		rows = append(rows, row{"last evaluation", eval(c.lastEval)})
+	}
+	switch b := r.Best; {
+	case b == nil:
+	case c.bestEval != nil && c.bestEval.Step == b.Step:
+		rows = append(rows, row{"best evaluation", eval(c.bestEval)})
+	default: // of an earlier process
+		rows = append(rows, row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
+	}
+	if r.Skipped > 0 || r.RollBacks > 0 {
+		rows = append(rows, row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
+	}
+	whole := time.Since(c.job.started)
+	rows = append(rows, row{"time", fmt.Sprintf("%s training of %s in this process", r.TrainTime.Round(time.Millisecond), whole.Round(time.Millisecond))},
+		row{"speed", fmt.Sprintf("%.0f img/s in this process", perSecond(r.Samples, r.TrainTime))})
+	if c.peak > 0 && r.TrainTime > 0 {
+		flops := float64(c.job.replica.FLOPs())
+		steps := float64(r.Samples) / float64(c.job.cfg.Data.BatchSize)
+		what := "share of peak"
+		if c.job.team != nil {
+			what += ", rank 0"
+		}
+		rows = append(rows, row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})
+	}
+	return rows
+}
+
+// summaryRows are what the records of the whole run say.
+func summaryRows(s *analysis.Summary) []row {
+	if s == nil {
+		return nil
+	}
+	rows := []row{
+		{"whole run", fmt.Sprintf("%s img/s, step %s median, %s in 99 of 100", figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"a step is", partsOf(s.StepParts)},
+	}
+	if s.Ranks > 1 {
+		rows = append(rows, row{"communication", fmt.Sprintf("%s a step waited for, %s hidden (overlap %s), bus %s GB/s", ms(s.CommunicationTime), ms(s.CommunicationHidden),
+			figure("%.0f %%", 100*s.Overlap), figure("%.2f", s.BusBandwidth/1e9))})
+		balance := "load imbalance " + figure("%.1f %%", 100*s.Imbalance)
+		if !math.IsNaN(float64(s.ShareOfOracle)) {
+			balance = fmt.Sprintf("%.1f %% of the oracle, %s", 100*float64(s.ShareOfOracle), balance)
+		}
+		rows = append(rows, row{"balance", balance})
+	}
+	if !math.IsNaN(float64(s.MemoryUtilization)) {
+		rows = append(rows, row{"memory", figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
+	}
+	return rows
+}
+
+// partsOf is the share that each part has of a step.
+func partsOf(p analysis.StepParts) string {
+	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
+	share := func(name string, v analysis.Number) string {
+		return name + " " + figure("%.1f %%", 100*v/total)
+	}
+	return strings.Join([]string{share("data", p.Data), share("forward", p.Forward), share("backward", p.Backward), share("communication", p.Communication), share("optimizer", p.Optimizer)}, ", ")
+}
+
+func ms(v analysis.Number) string { return figure("%.4g ms", 1e3*v) }
+
+// rankColumns are what ranks are compared by, in tables of several.
+var rankColumns = []struct {
+	name  string
+	value func(*analysis.RankSummary) string
+}{
+	{"rank", func(r *analysis.RankSummary) string { return fmt.Sprint(r.Rank) }},
+	{"batch", func(r *analysis.RankSummary) string { return figure("%.1f", r.Samples) }},
+	{"samples/s", func(r *analysis.RankSummary) string { return figure("%.0f", r.SamplesPerSecond) }},
+	{"own ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.Compute) }},
+	{"waits ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.StepParts.Communication) }},
+	{"step p99 ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.StepTime.P99) }},
+	{"use %", func(r *analysis.RankSummary) string { return figure("%.0f", 100*r.Utilization) }},
+	{"memory %", func(r *analysis.RankSummary) string { return figure("%.0f", 100*r.MemoryUtilization) }},
+}
+
+// mostRows is up to how many ranks a table shows; summary.json has all.
+const mostRows = 32
+
+// ranksOf are the cells of a table of ranks; none for a single one.
+func ranksOf(s *analysis.Summary) (cells [][]string) {
+	if s == nil || len(s.PerRank) < 2 {
+		return nil
+	}
+	var head []string
+	for _, c := range rankColumns {
+		head = append(head, c.name)
+	}
+	cells = append(cells, head)
+	for i := range s.PerRank[:min(len(s.PerRank), mostRows)] {
+		var line []string
+		for _, c := range rankColumns {
+			line = append(line, c.value(&s.PerRank[i]))
+		}
+		cells = append(cells, line)
+	}
+	return cells
+}
+
+// table is the results as a terminal or a log shows them.
+func table(rows []row, s *analysis.Summary) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %s\t%s\n", r.name, r.value)
+	}
+	w.Flush()
+	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, line := range ranksOf(s) {
+		fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
+	}
+	w.Flush()
+	return b.String()
+}
+
+// markdown is the results as results/results.md has them.
+func markdown(name string, rows []row, s *analysis.Summary) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n| | |\n|---|---|\n", name)
+	cell := strings.NewReplacer("|", "\\|", "\n", " ")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s |\n", cell.Replace(r.name), cell.Replace(r.value))
+	}
+	for i, line := range ranksOf(s) {
+		if i == 0 {
+			fmt.Fprintln(&b)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			fmt.Fprintln(&b, strings.Repeat("|---:", len(line))+"|")
+		}
+	}
+	return b.String()
+}

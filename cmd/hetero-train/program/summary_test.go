@@ -1,0 +1,111 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"image/png"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+// TestARunIsSummedUpWhereItsLogsAre runs one to its end, interrupts one, and sums one up from its records alone.
+func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	moved := filepath.Join(dir, "moved")
+	for _, c := range []struct {
+		name, logs, status string
+		set                []string
+		code               int
+		interrupt          bool
+	}{
+		{"done", filepath.Join(dir, "done", "logs"), "finished", []string{"train.steps=30"}, exitDone, false},
+		{"elsewhere", moved, "finished", []string{"train.steps=30", "experiment.log_dir=" + moved}, exitDone, false},
+		{"stopped", filepath.Join(dir, "stopped", "logs"), "interrupted", []string{"train.steps=1000000", "train.log_interval=1"}, exitInterrupted, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			cmd := p.command(dir, append(c.set, "experiment.name="+c.name)...)
+			got := finishAfterStep(t, cmd, func() {
+				if c.interrupt {
+					cmd.Process.Signal(os.Interrupt)
+				}
+			})
+			got.check(t, c.code, "")
+			s := readSummary(t, c.logs)
+			if s.Status != c.status || s.Ranks != 1 || s.RecordedSteps != s.Steps || !(s.Throughput > 0) || !strings.Contains(got.stdout, "final training loss") {
+				t.Errorf("got %+v and\n%s", s, got.stdout)
+			}
+			table := string(readFile(t, filepath.Join(dir, c.name, "results", "results.md")))
+			if !strings.HasPrefix(table, "# "+c.name+"\n") || !strings.Contains(table, "| a step is | data ") {
+				t.Errorf("results.md:\n%s", table)
+			}
+			if err := os.Remove(filepath.Join(c.logs, summaryFile)); err != nil {
+				t.Fatal(err)
+			}
+			var out, errs bytes.Buffer
+			if code := run(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, environment{stdout: &out, stderr: &errs}); code != exitDone {
+				t.Fatalf("analyze: got exit code %d\n%s", code, errs.String())
+			}
+			if again := readSummary(t, c.logs); again.Throughput != s.Throughput || again.Status != c.status || !strings.Contains(out.String(), c.name) {
+				t.Errorf("analyze: got %+v, want %+v\n%s", again, s, out.String())
+			}
+		})
+	}
+}
+
+// readSummary reads what was written in the folder of logs, the figure too.
+func readSummary(t *testing.T, logs string) (s analysis.Summary) {
+	t.Helper()
+	if err := json.Unmarshal(readFile(t, filepath.Join(logs, summaryFile)), &s); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := png.Decode(bytes.NewReader(readFile(t, filepath.Join(logs, latencyFile)))); err != nil {
+		t.Errorf("%s: %v", latencyFile, err)
+	}
+	return s
+}
+
+func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"analyze", t.TempDir()}, "no metric records"},
+		{[]string{"analyze", "a", "b", "--log-dir", "logs"}, "got 2 runs, want one"},
+		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir is for comparisons"},
+	} {
+		var out, errs bytes.Buffer
+		if code := run(context.Background(), c.args, environment{stdout: &out, stderr: &errs}); code != exitUsage || !strings.Contains(errs.String(), c.says) {
+			t.Errorf("%v: got exit code %d and %q, want %q", c.args, code, errs.String(), c.says)
+		}
+	}
+}
+
+func TestTablesFitOneRankAndSeveral(t *testing.T) {
+	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(nan)}}}
+	rows := []row{{"a", "b | c"}}
+	if got := table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
+		t.Errorf("got\n%s", got)
+	}
+	if got := markdown("run", rows, s); !strings.Contains(got, `| a | b \| c |`) || strings.Count(got, "\n") != 10 {
+		t.Errorf("got\n%s", got)
+	}
+	s.PerRank, s.Ranks = s.PerRank[:1], 1
+	for _, r := range append(summaryRows(s), row{"", table(rows, s)}) {
+		if strings.Contains(r.value, "samples/s") || r.name == "communication" || r.name == "balance" {
+			t.Errorf("one rank: got %q", r)
+		}
+	}
+	if got := summaryRows(nil); got != nil {
+		t.Errorf("without records: got %v", got)
+	}
+	c := &console{job: &job{}}
+	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].value != "2.0000 after 3 steps, 0.00 epochs" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,107 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// supervise starts this machine's ranks, each a process with the same command line, and waits for them.
+func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	place := opts.place
+	if place.Nodes <= 1 { // the ranks of other machines must hear it from rank 0
+		j := &job{cfg: cfg, opts: opts}
+		defer j.closeAll()
+		if err := j.adopt(experiment.OpenFinished(j.runOptions())); err != nil {
+			return classify(ctx, err)
+		}
+		if j.run != nil {
+			return j.sayFinished()
+		}
+	}
+	return startRanks(ctx, opts, syscall.SIGUSR1)
+}
+
+// startRanks is what a run and a profile have in common: the same command line, once for each rank. Signals that end ranks are passed on to them, and
+// those in more: a rank that is only being loaded dies of any that it does not catch.
+func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error {
+	place := opts.place
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
+	defer signal.Stop(signals)
+	others := &lines{out: opts.screen}
+	err = supervisor.Run(ctx, supervisor.Options{
+		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
+		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
+		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
+		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
+		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
+		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
+	})
+	var failed *supervisor.RankError
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
+		return withCode(failed.Code, shown{err}) // rank 0 has said it
+	}
+	documented := []int{exitUnexpected, exitUsage, exitData, exitDiverged, exitCommunication, exitDevice, exitIO, exitTerminated, exitInterrupted, exitKilled}
+	if slices.Contains(documented, failed.Code) {
+		return withCode(failed.Code, err)
+	}
+	return withCode(exitCommunication, err) // killed: the others have lost a rank
+}
+
+// rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.
+func rankEnvironment(env environment, local int) []string {
+	own := []string{supervisedVariable + "=1"}
+	if text := cuda.ReadVisible(env.lookup(cuda.VisibleVariable)).Of(local); text != "" {
+		own = append(own, cuda.VisibleVariable+"="+text)
+	}
+	return own
+}
+
+// lines is where whole lines of several ranks go.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// prefixed is one rank's end of it.
+type prefixed struct {
+	*lines
+	prefix string
+	rest   []byte // a line that is not complete
+}
+
+// Write implements io.Writer; what the screen refuses is lost.
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		end := bytes.IndexByte(p.rest, '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		fmt.Fprintf(p.out, "%s%s", p.prefix, p.rest[:end+1])
+		p.rest = p.rest[end+1:]
+	}
+}

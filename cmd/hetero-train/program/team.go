@@ -1,0 +1,269 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// compareSteps is how often ranks compare hashes of their parameters, in steps: a pass over the weights each time.
+const compareSteps = 100
+
+// supervisedVariable is set for the ranks that this program has started. It keeps them from starting ranks themselves.
+const supervisedVariable = "HETERO_SUPERVISED"
+
+// findPlace tells which rank of how many this process is, or that it starts those of its machine.
+func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discovery.Place, error) {
+	env := environment{environ: environ}
+	if _, set := env.lookup(supervisedVariable); set { // its flags are the supervisor's, which has told it everything else
+		place, err := discovery.Find(discovery.Options{}, environ)
+		if err == nil && place.Launch {
+			err = fmt.Errorf("environment variable %s: this process is a rank, but %v", supervisedVariable, place)
+		}
+		return place, withCode(exitUsage, err)
+	}
+	p := cfg.Parallel
+	o := discovery.Options{Devices: localDevices(cfg.Device, env), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
+	if p.Ranks > 0 {
+		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
+	}
+	// The defaults say nothing: a launcher knows better.
+	if usual := defaults().Parallel; p.MasterAddr != usual.MasterAddr || p.MasterPort != usual.MasterPort {
+		o.MasterAddr = discovery.Value{Text: p.MasterAddr, From: "parallel.master_addr"}
+		o.MasterPort = discovery.Value{Text: strconv.Itoa(p.MasterPort), From: "parallel.master_port"}
+	}
+	place, err := discovery.Find(o, environ)
+	return place, withCode(exitUsage, err)
+}
+
+// defaults is the configuration of an empty file.
+func defaults() *config.Config {
+	cfg, err := config.Load("", catalog)
+	if err != nil {
+		panic(err) // the defaults are valid: a test says so
+	}
+	return cfg
+}
+
+// team is this process among the ranks of a run.
+type team struct {
+	place discovery.Place
+	group *rendezvous.Group
+	peers *train.Peers
+	start teamStart
+
+	running atomic.Pointer[train.Peers] // peers, for other goroutines
+}
+
+// teamStart is what rank 0 tells the others before the first step.
+type teamStart struct {
+	Finished bool   `json:"finished"` // there is nothing left to do
+	LogDir   string `json:"log_dir"`  // absolute, on rank 0's machine
+}
+
+// leads reports whether this process owns the run's folder.
+func (t *team) leads() bool { return t == nil || t.place.Rank == 0 }
+
+// joined is the communicators and shares, nil for a run of one rank.
+func (t *team) joined() *train.Peers {
+	if t == nil {
+		return nil
+	}
+	return t.peers
+}
+
+// abort tells the other ranks why this one gives up.
+func (t *team) abort(cause error) {
+	if t == nil || t.group == nil {
+		return
+	}
+	t.peers.Abort(cause)
+	t.group.Abort(cause)
+	t.peers.Drain()
+}
+
+// localRanks is how many ranks share this machine, as far as it is known before they meet.
+func (j *job) localRanks() int {
+	place := j.opts.place
+	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
+		return max(place.WorldSize, 1)
+	}
+	return max(place.LocalWorldSize, 1)
+}
+
+// usableCPUs is how many this process may use, by affinity and quota, at least 1.
+func usableCPUs() int {
+	n := runtime.NumCPU()
+	if host, err := system.Detect(); err == nil && host.CPU.Quota > 0 {
+		n = min(n, int(math.Ceil(host.CPU.Quota)))
+	}
+	return n
+}
+
+// memoryBytes is the memory that this rank may use, 0 where that is not known: of a device's own what was free when it was opened; of the host's what its limit allows, divided among the ranks of
+// the machine where it is no limit of their own.
+func (j *job) memoryBytes() int64 {
+	info := j.device.Info()
+	if info.FreeBytes > 0 {
+		return info.FreeBytes / int64(max(j.sharers, 1))
+	}
+	host, _ := system.Detect() // with what it could not read left out
+	if info.Threads == 0 || host.Memory.Limit <= 0 {
+		return info.MemoryBytes
+	}
+	bytes := min(info.MemoryBytes, host.Memory.Limit)
+	if sharesLimits(j.opts.place, j.opts.env) || host.Memory.Limit == host.Memory.Total {
+		bytes /= int64(j.localRanks())
+	}
+	return bytes
+}
+
+// ownCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota
+// of its own.
+func (j *job) ownCPUs() int {
+	if own := j.opts.lab.place.CPUs; own > 0 {
+		return min(int(math.Ceil(own)), runtime.NumCPU())
+	}
+	return max(usableCPUs()/j.localRanks(), 1)
+}
+
+// joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
+func (j *job) joinTeam(ctx context.Context) (err error) {
+	if j.opts.place.WorldSize <= 1 {
+		return nil
+	}
+	return j.meet(ctx, j.facts())
+}
+
+// meet joins the other ranks, which must have the same facts.
+func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
+	place := j.opts.place
+	j.team = &team{place: place}
+	token, err := readToken(j.cfg.Parallel.TokenFile, j.opts.env)
+	if err != nil {
+		return err
+	}
+	if err := token.Check(); err != nil {
+		return withCode(exitUsage, err)
+	}
+	listener, err := supervisor.Listener(j.opts.env.environ)
+	if err != nil {
+		return err
+	}
+	p := j.cfg.Parallel
+	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
+	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
+		Address: place.Master(), Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
+		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: j.opts.log, Listener: listener, Status: j.team.position})
+	if err != nil {
+		return err
+	}
+	j.later(j.team.group.Close)
+	return j.refuseSharing(ctx)
+}
+
+// readToken is the secret that ranks show each other, "" where there is none.
+func readToken(file string, env environment) (rendezvous.Token, error) {
+	if file == "" {
+		text, _ := env.lookup("HETERO_TOKEN")
+		return rendezvous.Token(strings.TrimSpace(text)), nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return "", usageError("parallel.token_file: %w", err)
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return "", usageError("parallel.token_file: %s can be read by others (mode %04o, want 0600)", file, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return "", usageError("parallel.token_file: %w", err)
+	}
+	return rendezvous.Token(strings.TrimSpace(string(text))), nil
+}
+
+// local are the settings in which ranks may differ.
+var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
+
+// facts are what all ranks must have in common.
+func (j *job) facts() []rendezvous.Fact {
+	var facts []rendezvous.Fact
+	for _, s := range j.cfg.Settings() {
+		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
+			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: s.Value})
+		}
+	}
+	evaluated := 0
+	if j.data.Eval != nil {
+		evaluated = j.data.Eval.Len()
+	}
+	p := j.cfg.Parallel
+	return append(facts, []rendezvous.Fact{
+		{Name: "program", Value: versionText()},
+		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
+		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.cfg.Profile.TraceSteps, j.cfg.Profile.TraceStep)},
+		{Name: "weather", Value: j.opts.lab.fact()},
+		{Name: "precision", Value: j.precision.String()},
+	}...)
+}
+
+// ready waits until all ranks are about to train. What rank 0 does alone before, loading a checkpoint, has no time-out.
+func (t *team) ready(ctx context.Context) error {
+	if t == nil {
+		return nil
+	}
+	return t.group.Barrier(ctx, "ready")
+}
+
+// tellStart lets rank 0, which has opened the run, say how it begins.
+func (j *job) tellStart(ctx context.Context) error {
+	t := j.team
+	if t == nil {
+		return nil
+	}
+	return t.tell(ctx, "start", &t.start, func() (err error) {
+		if t.start.Finished = j.run.Finished != nil; !t.start.Finished {
+			t.start.LogDir, err = filepath.Abs(j.run.LogDir())
+		}
+		return err
+	})
+}
+
+// tell gives all ranks rank 0's value, which set makes there.
+func (t *team) tell(ctx context.Context, what string, value any, set func() error) error {
+	var word []byte
+	if t.leads() {
+		if err := set(); err != nil {
+			return err
+		}
+		var err error
+		if word, err = json.Marshal(value); err != nil {
+			return err
+		}
+	}
+	words, err := t.group.Gather(ctx, what, word)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(words[0], value); err != nil {
+		return fmt.Errorf("%s, as rank 0 tells it: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package program
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	points := func(want int) {
+		t.Helper()
+		files, err := filepath.Glob(filepath.Join(dir, "run", "logs", boardFolder, "*tfevents*"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("event files: %v, %v", files, err)
+		}
+		got := 0
+		for _, file := range files {
+			got += bytes.Count(readFile(t, file), []byte("train/loss"))
+		}
+		if got != want {
+			t.Errorf("got %d points, want %d", got, want)
+		}
+	}
+	run := func(set ...string) {
+		t.Helper()
+		finish(t, p.command(dir, append([]string{"profile.tensorboard_interval=4"}, set...)...), 0).check(t, exitDone, "")
+	}
+	run("train.steps=20")
+	points(6) // 1, 4, 8, 12, 16, 20
+	run("train.steps=30")
+	points(9) // 24, 28, 30
+	newest := filepath.Join(dir, "run", "checkpoints", "step-00000030")
+	if err := os.RemoveAll(newest); err != nil {
+		t.Fatal(err)
+	}
+	run("train.steps=31") // goes on from step 25: 24 stays, 28 comes again, 30 gives way to 31
+	points(9)
+	run("train.steps=31", "experiment.name=without", "profile.tensorboard_interval=0")
+	if _, err := os.Stat(filepath.Join(dir, "without", "logs", boardFolder)); err == nil {
+		t.Error("event files were written although profile.tensorboard_interval is 0")
+	}
+}

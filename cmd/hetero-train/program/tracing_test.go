@@ -1,0 +1,142 @@
+package program
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// traceEvent is an entry of a timeline, as viewers read it.
+type traceEvent struct {
+	Name     string
+	Ph       string
+	Ts, Dur  json.Number
+	Pid, Tid int
+	Args     struct{ Kernel, Operands, Pass string }
+}
+
+// ns is a time in whole nanoseconds.
+func ns(t *testing.T, us json.Number) int64 {
+	t.Helper()
+	whole, fraction, _ := strings.Cut(us.String(), ".")
+	v, err := strconv.ParseInt(whole+(fraction + "000")[:3], 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// readTimeline wants what viewers need: events of a thread do not overlap.
+func readTimeline(t *testing.T, path string) (events []traceEvent) {
+	t.Helper()
+	var file struct {
+		TraceEvents []traceEvent
+		OtherData   struct{ Explained float64 }
+	}
+	if err := json.Unmarshal(readFile(t, path), &file); err != nil {
+		t.Fatal(err)
+	}
+	if x := file.OtherData.Explained; x <= 0 || x > 1 {
+		t.Errorf("explained: got %v, want a share", x)
+	}
+	threads := map[[2]int][]traceEvent{}
+	for _, e := range file.TraceEvents {
+		if e.Ph == "X" {
+			events = append(events, e)
+			threads[[2]int{e.Pid, e.Tid}] = append(threads[[2]int{e.Pid, e.Tid}], e)
+		}
+	}
+	for _, list := range threads {
+		slices.SortStableFunc(list, func(a, b traceEvent) int {
+			return cmp.Or(cmp.Compare(ns(t, a.Ts), ns(t, b.Ts)), cmp.Compare(ns(t, b.Dur), ns(t, a.Dur)))
+		})
+		for i, e := range list[1:] {
+			if before := list[i]; ns(t, e.Ts) < ns(t, before.Ts)+ns(t, before.Dur) {
+				t.Errorf("%q begins at %v us, in %q of %v us from %v us on", e.Name, e.Ts, before.Name, before.Dur, before.Ts)
+			}
+		}
+	}
+	return events
+}
+
+// TestARankThatCannotPackItsTimelineStillMeetsTheOthers: they would wait for it.
+func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
+	other, err := trace.Pack(trace.Rank{Rank: 1, Name: "other"}, mostPacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		limit int
+		want  int // timelines; 0: an error
+	}{{"no room", 1, 0}, {"room", mostPacked, 2}} {
+		met := false
+		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit, func(_ context.Context, _ string, own []byte) ([][]byte, error) {
+			met = true
+			return [][]byte{own, other, nil}, nil // the third could not pack its own
+		})
+		if !met || len(ranks) != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%s: met %v, got %d timelines and %v, want %d", c.name, met, len(ranks), err, c.want)
+		}
+	}
+}
+
+func TestTracedStepsTrainAsOthersDo(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	set := []string{"train.steps=20", "parallel.ranks=2", "balance.fixed_shares=[5, 3]", "train.grad_accumulation=1"}
+	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exitDone, "")
+	want := resultOf(t, filepath.Join(dir, "plain", "run"))
+	for _, c := range []struct {
+		name  string
+		first string
+		steps []string
+	}{
+		{"a window", "5", []string{"step 5", "step 6", "step 7"}},
+		{"a window that the run's end cuts", "19", []string{"step 19", "step 20"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			output := filepath.Join(dir, c.first)
+			finish(t, p.command(output, append(slices.Clone(set), "profile.trace_step="+c.first, "profile.trace_steps=3")...), 0).check(t, exitDone, "")
+			if got := resultOf(t, filepath.Join(output, "run")); got.Loss != want.Loss {
+				t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
+			}
+			events := readTimeline(t, filepath.Join(output, "run", "logs", traceFile))
+			for rank := range 2 {
+				var steps []string
+				found := map[string]int{}
+				for _, e := range events {
+					if e.Pid != rank {
+						continue
+					}
+					switch timeline.Track(e.Tid - 1) {
+					case timeline.Steps:
+						steps = append(steps, e.Name)
+					case timeline.Stream:
+						found[e.Args.Pass+" "+e.Args.Kernel]++
+						if e.Args.Kernel != "" && !strings.Contains(e.Args.Operands, " -> ") {
+							t.Errorf("launch %q: got operands %q", e.Name, e.Args.Operands)
+						}
+					case timeline.Gradients:
+						found[e.Name]++
+					}
+				}
+				if !slices.Equal(steps, c.steps) {
+					t.Errorf("rank %d: got steps %q, want %q", rank, steps, c.steps)
+				}
+				for _, what := range []string{"forward conv2d", "backward conv2d_diff_weights", "optimizer adamw", "bucket 0"} {
+					if found[what] == 0 || found[what]%len(c.steps) != 0 {
+						t.Errorf("rank %d: got %d spans of %q in %d steps", rank, found[what], what, len(c.steps))
+					}
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const trainExample = `  hetero-train train -c configs/resnet50.toml
+  hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
+  hetero-train train -c configs/resnet50.toml --batch-size 64 --lr 0.05`
+
+const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same.
+
+Each flag below stands for one key of the file and takes precedence over it, with two differences:
+--batch-size counts for each rank (the key data.batch_size is the global batch: both are printed), and
+--backend nccl falls back to gloo, with a warning, where there is no GPU.
+Without -c the balancing policy is "none" unless --enable-load-balancing is given.`
+
+func newTrain(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "train",
+		Short:   "Train a model",
+		Long:    trainLong,
+		Example: trainExample,
+		Args:    noArguments,
+	}
+	flags := addTrainFlags(cmd, a)
+	addResume(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return a.train(cmd.Context(), flags) }
+	return cmd
+}
+
+// trainOptions is what a run needs besides its configuration.
+type trainOptions struct {
+	env      environment
+	log      *slog.Logger
+	onScreen *slog.Logger // log without the log file
+	screen   *screen      // where log writes
+	logFile  *screen      // likewise, from when the run has a log file
+	place    discovery.Place
+	lab      labSetup
+	contest  *contestFlags // of policies; nil: a run with one
+	file     string        // of the configuration, "" without one
+	args     []string      // the command line, for the run's records
+}
+
+// train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
+func (a *app) train(ctx context.Context, flags *trainFlags) error {
+	if flags == nil {
+		flags = new(trainFlags)
+	}
+	overrides, warnings, err := flags.resolve(a)
+	if err != nil {
+		return err
+	}
+	a.overrides = overrides
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	place, err := findPlace(cfg, flags, a.env.environ)
+	if err != nil {
+		return err
+	}
+	if err := cfg.CheckRanks(place.WorldSize); err != nil {
+		if a.file != "" && !a.overrode(err) {
+			err = fmt.Errorf("%s: %w", a.file, err)
+		}
+		return withCode(exitUsage, err)
+	}
+	if a.contest != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
+		return usageError("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
+	}
+	if place.WorldSize > 1 {
+		if _, err := divide(cfg, place.WorldSize); err != nil {
+			return err
+		}
+	}
+	setup, err := readLab(cfg, a.env)
+	if err != nil {
+		return err
+	}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
+	level := a.logLevel
+	if place.Rank > 0 && level == "info" {
+		level = "warn" // rank 0 tells what is the same on all
+	}
+	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
+		return err
+	}
+	if opts.onScreen, err = newLogger(opts.screen, &screen{w: io.Discard}, level, a.hide); err != nil {
+		return err
+	}
+	if place.Rank == 0 {
+		for _, w := range append(warnings, place.Warnings...) {
+			opts.log.Warn(w)
+		}
+		warnOfAddressLimit(opts.log)
+		logConfig(opts.log, a.file, cfg, place)
+	}
+	return a.env.train(ctx, cfg, opts)
+}
+
+// overrode reports whether all that is wrong was set on the command line, and not in the file.
+func (a *app) overrode(err error) bool {
+	var faulty *config.Error
+	return errors.As(err, &faulty) && !slices.ContainsFunc(faulty.Faults, func(f config.Fault) bool {
+		return !slices.ContainsFunc(a.overrides, func(o config.Override) bool { return o.Key == f.Key })
+	})
+}
+
+// logConfig says in one line what will run.
+func logConfig(log *slog.Logger, file string, cfg *config.Config, place discovery.Place) {
+	ranks := place.WorldSize
+	if ranks > 1 {
+		log.Info(place.String())
+	}
+	length := slog.Int("epochs", cfg.Train.Epochs)
+	if cfg.Train.Steps > 0 {
+		length = slog.Int("steps", cfg.Train.Steps)
+	}
+	perRank := slog.Any("batch_size_per_rank", cfg.Data.BatchSize/ranks)
+	if len(cfg.Balance.FixedShares) > 0 {
+		perRank = slog.Any("batch_size_per_rank", cfg.Balance.FixedShares)
+	}
+	log.Info("configuration", "file", file, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
+		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
+		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, length,
+		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy)
+}
+
+// warnOfAddressLimit tells of ulimit -v. The Go runtime and the libraries of devices reserve addresses that they never fill, and what the runtime cannot
+// reserve ends the program: a limit of memory belongs into a control group, which is respected when a batch is planned.
+func warnOfAddressLimit(log *slog.Logger) {
+	const ample = 4 << 30
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
+		log.Warn("the address space is limited (ulimit -v): where that does not suffice the program dies with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
+			"limit_mib", limit.Cur>>20)
+	}
+}

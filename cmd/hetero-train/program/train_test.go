@@ -1,0 +1,234 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
+	for _, more := range [][]string{
+		nil,
+		{"--set", "train.epochs=3", "--set", "train.epochs=4"},
+		{"--resume", "none", "--set", "model.stem=cifar"},
+		{"--set", "train.resume=auto", "--resume", "none"},
+	} {
+		alone := execute(append([]string{"-c", "../../../configs/resnet50.toml"}, more...))
+		trained := execute(append([]string{"train", "-c", "../../../configs/resnet50.toml"}, more...))
+		if alone.code != exitDone || trained.code != exitDone || !reflect.DeepEqual(alone.cfg, trained.cfg) {
+			t.Errorf("%v: got exit codes %d and %d, difference %v", more, alone.code, trained.code, config.Diff(alone.cfg, trained.cfg))
+		}
+		if alone.opts.file != "../../../configs/resnet50.toml" {
+			t.Errorf("file: got %q", alone.opts.file)
+		}
+	}
+}
+
+// value reads one resolved key through the text that config show prints.
+func value(t *testing.T, cfg *config.Config, key string) string {
+	t.Helper()
+	table, name, _ := strings.Cut(key, ".")
+	_, rest, _ := strings.Cut(string(cfg.TOML()), "["+table+"]\n")
+	rest, _, _ = strings.Cut(rest, "\n[")
+	for line := range strings.Lines(rest) {
+		if k, v, _ := strings.Cut(strings.TrimSpace(line), " = "); k == name {
+			return v
+		}
+	}
+	t.Fatalf("%s is not in the resolved configuration", key)
+	return ""
+}
+
+func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
+	file := writeFile(t, "[balance]\npolicy = \"hybrid\"\n[train]\nepochs = 7\n")
+	for _, c := range []struct {
+		args []string
+		key  string
+		want string
+	}{
+		{[]string{"--model", "resnet18"}, "model.name", `"resnet18"`},
+		{[]string{"--dataset", "cifar10"}, "data.dataset", `"cifar10"`},
+		{[]string{"--num-samples", "1000"}, "data.num_samples", "1000"},
+		{[]string{"--batch-size", "32"}, "data.batch_size", "32"},
+		{[]string{"--batch-size=32", "--nproc-per-node=1"}, "data.batch_size", "32"},
+		{[]string{"--batch-size=7", "--nproc-per-node=2", "--set=augment.mixup=0.2"}, "data.batch_size", "14"},
+		{[]string{"--batch-size=9", "--nproc-per-node=2", "--set=train.grad_accumulation=2"}, "data.batch_size", "18"},
+		{[]string{"--epochs", "2"}, "train.epochs", "2"},
+		{[]string{"--lr", "0.001"}, "optimizer.lr", "0.001"},
+		{[]string{"--backend", "gloo"}, "parallel.backend", `"gloo"`},
+		{[]string{"--backend", "nccl"}, "parallel.backend", `"gloo"`},
+		{[]string{"--master-addr", "10.0.0.1"}, "parallel.master_addr", `"10.0.0.1"`},
+		{[]string{"--master-port", "29501"}, "parallel.master_port", "29501"},
+		{[]string{"--nproc-per-node", "1"}, "parallel.ranks", "1"},
+		{[]string{"--enable-profiling"}, "profile.enabled", "true"},
+		{[]string{"--profile-interval", "5"}, "profile.interval", "5"},
+		{[]string{"--rebalance-interval", "20"}, "balance.interval", "20"},
+		{[]string{"--experiment-name", "first"}, "experiment.name", `"first"`},
+		{[]string{"--output-dir", "/data/runs"}, "experiment.output_dir", `"/data/runs"`},
+		{[]string{"--log-dir", "/data/logs"}, "experiment.log_dir", `"/data/logs"`},
+		{[]string{"--resume", "none"}, "train.resume", `"none"`},
+		{[]string{"--log-level", "debug"}, "train.epochs", "10"},
+
+		{nil, "balance.policy", `"none"`},
+		{[]string{"--enable-load-balancing"}, "balance.policy", `"dynamic"`},
+		{[]string{"--enable-load-balancing", "--load-balance-policy", "proportional"}, "balance.policy", `"proportional"`},
+		{[]string{"--load-balance-policy", "proportional"}, "balance.policy", `"none"`},
+		{[]string{"--enable-load-balancing=false"}, "balance.policy", `"none"`},
+		{[]string{"--set", "balance.policy=hybrid"}, "balance.policy", `"hybrid"`},
+
+		{[]string{"-c", file}, "balance.policy", `"hybrid"`},
+		{[]string{"-c", file, "--epochs", "2"}, "balance.policy", `"hybrid"`},
+		{[]string{"-c", file, "--enable-load-balancing"}, "balance.policy", `"dynamic"`},
+		{[]string{"-c", file, "--load-balance-policy", "proportional"}, "balance.policy", `"none"`},
+		{[]string{"-c", file, "--epochs", "2"}, "train.epochs", "2"},
+		{[]string{"-c", file}, "train.epochs", "7"},
+		{[]string{"--epochs", "2", "--set", "train.epochs=3"}, "train.epochs", "3"},
+		{[]string{"--set", "train.epochs=3", "--epochs", "2"}, "train.epochs", "2"},
+		{[]string{"--set", "data.batch_size=64", "--batch-size", "32"}, "data.batch_size", "32"},
+	} {
+		o := execute(append([]string{"train"}, c.args...))
+		if o.code != exitDone {
+			t.Errorf("%v: got exit code %d and %s", c.args, o.code, o.stderr)
+			continue
+		}
+		if got := value(t, o.cfg, c.key); got != c.want {
+			t.Errorf("%v: %s: got %s, want %s", c.args, c.key, got, c.want)
+		}
+	}
+}
+
+func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
+	for _, c := range []struct {
+		args []string
+		says string // "" = no warning
+	}{
+		{[]string{"--backend", "nccl"}, "--backend nccl: no GPU found, using gloo"},
+		{[]string{"--backend", "gloo"}, ""},
+		{[]string{"--load-balance-policy", "dynamic"}, "no effect without --enable-load-balancing"},
+		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
+	} {
+		o := execute(append([]string{"train"}, c.args...))
+		if warned := strings.Contains(o.stderr, `"level":"WARN"`); o.code != exitDone || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
+			t.Errorf("%v: got exit code %d and %s, want %q", c.args, o.code, o.stderr, c.says)
+		}
+	}
+}
+
+func TestBatchSizeForEachRankIsMultiplied(t *testing.T) {
+	for _, c := range []struct {
+		perRank string
+		ranks   int
+		want    string
+	}{{"32", 4, "128"}, {"32", 1, "32"}, {"-1", 2, "-2"}, {"many", 4, "many"}, {"99999999999", 4, "99999999999"}} {
+		if got := timesRanks(c.perRank, c.ranks); got != c.want {
+			t.Errorf("%s for each of %d ranks: got %s, want %s", c.perRank, c.ranks, got, c.want)
+		}
+	}
+	// What a user who typed a wrong one reads.
+	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr, "--batch-size: data.batch_size: too small (got 0") {
+		t.Errorf("got %s", o.stderr)
+	}
+}
+
+func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
+	const file = "../../../configs/simple_cnn.toml"
+	for size, wantCode := range map[string]int{"1": exitDone, "": exitUsage, "many": exitUsage, "0": exitUsage} {
+		o := execute([]string{"-c", file}, "WORLD_SIZE="+size, "RANK=0")
+		if o.code != wantCode || wantCode != exitDone && !strings.Contains(o.stderr, "WORLD_SIZE") {
+			t.Errorf("WORLD_SIZE=%q: got exit code %d and %s, want %d", size, o.code, o.stderr, wantCode)
+		}
+	}
+	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
+	if p := o.opts.place; o.code != exitDone || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+		t.Errorf("got exit code %d and %+v", o.code, p)
+	}
+	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
+	if p := o.opts.place; o.code != exitDone || !p.Launch || p.LocalWorldSize != 4 {
+		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
+	}
+	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
+	if p := execute(supervised).opts.place; !p.Launch || p.WorldSize != 4 {
+		t.Errorf("two machines: got %+v, want two of four ranks to start", p)
+	}
+	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", supervisedVariable + "=1"}
+	if p := execute(supervised, rank...).opts.place; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
+		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts nobody", p)
+	}
+	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, supervisedVariable+"=1"); o.cfg != nil && o.opts.place.Launch {
+		t.Errorf("a rank would start ranks: %+v", o.opts.place)
+	}
+	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
+	if o.code != exitUsage || !strings.Contains(o.stderr, "one value for each rank") {
+		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
+	o := execute([]string{"train", "--batch-size", "32", "--num-samples", "1000"})
+	var line struct {
+		Msg     string
+		Model   string
+		Global  int `json:"batch_size_global"`
+		PerRank int `json:"batch_size_per_rank"`
+		Ranks   int
+	}
+	if err := json.Unmarshal([]byte(o.stderr), &line); err != nil {
+		t.Fatalf("%v in %s", err, o.stderr)
+	}
+	if line.Msg != "configuration" || line.Model != "simple_cnn" || line.Global != 32 || line.PerRank != 32 || line.Ranks != 1 {
+		t.Errorf("got %s", o.stderr)
+	}
+	if o.stdout != "" {
+		t.Errorf("standard output: got %q, want nothing", o.stdout)
+	}
+}
+
+func TestEveryModelCanBeNamed(t *testing.T) {
+	for _, m := range catalog.Models {
+		if o := execute([]string{"train", "--model", m.Name}); o.code != exitDone {
+			t.Errorf("%s: got exit code %d and %s", m.Name, o.code, o.stderr)
+		}
+	}
+}
+
+func TestEveryDataSetCanBeNamed(t *testing.T) {
+	for _, d := range catalog.DataSets {
+		args := []string{"train", "--dataset", d.Name}
+		if d.Name == "images" || d.Name == "webdataset" {
+			args = append(args, "--set", "data.path=/data/flowers")
+		}
+		if o := execute(args); o.code != exitDone {
+			t.Errorf("%s: got exit code %d and %s", d.Name, o.code, o.stderr)
+		}
+	}
+}
+
+// Secrets reach neither the log nor an error message.
+func TestNoSecretIsPrinted(t *testing.T) {
+	secret := "canary-8e1f0a"
+	for _, args := range [][]string{
+		{"--set", "experiment.name=" + secret},
+		{"--set", "train.epochs=" + secret},
+		{"--set", "experiment.log_dir=" + secret, "--log-level", "debug"},
+		{secret},
+		{"-c", secret},
+	} {
+		o := execute(args, "HETERO_TOKEN="+secret)
+		if strings.Contains(o.stderr, secret) {
+			t.Errorf("%v: printed %s", args, o.stderr)
+		}
+	}
+	var b bytes.Buffer
+	log, err := newLogger(&b, &screen{w: &b}, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("joined with " + secret)
+	if got := b.String(); !strings.Contains(got, "joined with [redacted]") {
+		t.Errorf("got %s", got)
+	}
+}

@@ -1,0 +1,245 @@
+package program
+
+import (
+	"debug/elf"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/data/jpeg"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/nccl"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+)
+
+// version is the release; the build sets it with -ldflags "-X github.com/hetero-train/hetero-train/cmd/hetero-train/program.version=…".
+var version = "0.1.0-dev"
+
+// versionText names release, commit, compiler and platform on one line.
+func versionText() string {
+	b := build()
+	commit := ""
+	if b.Commit != "" {
+		commit = ", commit " + b.Commit[:min(12, len(b.Commit))]
+		if b.Modified {
+			commit += " with changes"
+		}
+	}
+	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
+}
+
+// buildFacts are how the program was made.
+type buildFacts struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"` // "" where it was not built from a checkout
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+	Cgo      bool   `json:"cgo"`
+}
+
+func build() buildFacts {
+	b := buildFacts{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				b.Commit = s.Value
+			case s.Key == "vcs.modified":
+				b.Modified = s.Value == "true"
+			case s.Key == "CGO_ENABLED":
+				b.Cgo = s.Value == "1"
+			}
+		}
+	}
+	return b
+}
+
+// part is something that the program can do with, and some of which it can do without.
+type part struct {
+	Name      string `json:"name"`
+	For       string `json:"for"`
+	Available bool   `json:"available"`
+	Version   string `json:"version,omitempty"`  // of what is inside
+	Compiler  string `json:"compiler,omitempty"` // of the native library
+	Path      string `json:"path,omitempty"`     // where that was found
+	Reason    string `json:"reason,omitempty"`   // why it is not available, and what to do
+}
+
+// parts finds out what of the program works on this machine.
+func parts() []part {
+	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
+		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
+		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
+		{Name: "null device", For: "planning and simulation", Available: true, Version: "computes nothing"},
+		libraryPart("cuda", "NVIDIA GPUs", cuda.LibraryName, cuda.Available(), cuda.Binding), ncclPart()}
+	gpus := hardware.Open()
+	defer gpus.Close()
+	nvml := part{Name: "nvml", For: "figures of NVIDIA GPUs", Reason: gpus.Reason()}
+	if all := gpus.All(); len(all) > 0 {
+		nvml.Available, nvml.Version = true, fmt.Sprintf("driver %s, CUDA %s", all[0].Driver, all[0].CUDA)
+	}
+	return append(list, nvml)
+}
+
+func reasonedPart(name, purpose string, err error) part {
+	p := part{Name: name, For: purpose, Available: err == nil}
+	if err != nil {
+		p.Reason = strings.TrimPrefix(err.Error(), name+": ")
+	}
+	return p
+}
+
+// ncclPart is NCCL's own version and place; our library beside it is of this build.
+func ncclPart() part {
+	version, path, err := nccl.Loaded()
+	p := reasonedPart("nccl", "ranks on NVIDIA GPUs", err)
+	if err == nil {
+		p.Version, p.Path = version.String(), path
+		if own, err := nativelib.Find(nccl.LibraryName); err == nil {
+			p.Compiler = compilerOf(own)
+		}
+	}
+	return p
+}
+
+func cpuPart() part {
+	path, inside, err := cpu.Library()
+	p := reasonedPart("cpu device", "training on CPUs", err)
+	p.Version, p.Path, p.Compiler = inside, path, compilerOf(path)
+	return p
+}
+
+// libraryPart is a native library with the reason why it cannot be used, nil if it can.
+func libraryPart(name, purpose, file string, err error, inside string) part {
+	p := reasonedPart(name, purpose, err)
+	p.Version = inside
+	if path, err := nativelib.Find(file); err == nil {
+		p.Path, p.Compiler = path, compilerOf(path)
+	}
+	return p
+}
+
+// jpegPart is available without a library, too: the standard library decodes then.
+func jpegPart() part {
+	c := jpeg.InUse()
+	return part{Name: "jpeg", For: "decoding images", Available: true, Version: c.Name, Path: c.Path, Compiler: compilerOf(c.Path), Reason: c.Reason}
+}
+
+// compilerOf is what a library says that it was compiled with, "" where it does not tell.
+func compilerOf(path string) string {
+	if path == "" {
+		return ""
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	section := f.Section(".comment")
+	if section == nil {
+		return ""
+	}
+	text, err := section.Data()
+	if err != nil {
+		return ""
+	}
+	first, _, _ := strings.Cut(string(text), "\x00")
+	maker, rest, ok := strings.Cut(first, ": ") // "GCC: (Debian 12.2.0-14) 12.2.0"
+	if words := strings.Fields(rest); ok && len(words) > 0 {
+		return maker + " " + words[len(words)-1]
+	}
+	return first
+}
+
+const versionLong = `Print release, commit, compiler and platform, and what the program can do on this machine: which parts are there, of which version, where their
+libraries were found, and why the others are missing.`
+
+func newVersion() *cobra.Command {
+	var asJSON, short bool
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print versions, and what is built in, found and missing",
+		Long:  versionLong,
+		Example: `  hetero-train version
+  hetero-train version --short       one line, as hetero-train --version
+  hetero-train version --json`,
+		Args: noArguments,
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output")
+	cmd.Flags().BoolVar(&short, "short", false, "release, commit, compiler and platform alone")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		out := cmd.OutOrStdout()
+		switch {
+		case asJSON:
+			return writeJSON(out, struct {
+				buildFacts
+				Parts []part `json:"parts"`
+			}{build(), parts()})
+		case short:
+			_, err := fmt.Fprintln(out, versionText())
+			return err
+		}
+		return writeVersion(out, parts())
+	}
+	return cmd
+}
+
+// writeVersion shows one line a part, and below the reasons of those that are missing.
+func writeVersion(w io.Writer, list []part) error {
+	fmt.Fprintf(w, "%s\n\n", versionText())
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "part\tis\tversion\tfound at")
+	for _, p := range list {
+		is := "there"
+		if !p.Available {
+			is = "missing"
+		}
+		inside := p.Version
+		if p.Compiler != "" {
+			inside = strings.TrimPrefix(inside+", "+p.Compiler, ", ")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, is, orDash(inside), orDash(p.Path))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range list {
+		if p.Reason != "" {
+			fmt.Fprintf(w, "\n%s (%s): %s\n", p.Name, p.For, p.Reason)
+		}
+	}
+	return libraryFolders(w)
+}
+
+// libraryFolders says where libraries are looked for.
+func libraryFolders(w io.Writer) error {
+	dirs := nativelib.Dirs()
+	for i, dir := range dirs {
+		if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+			dirs[i] += " (not there)"
+		}
+	}
+	_, err := fmt.Fprintf(w, "\nnative libraries are looked for in %s\n", strings.Join(dirs, ", "))
+	return err
+}
+
+func orDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

@@ -1,0 +1,69 @@
+package program
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("HETERO_LIB_DIR", dir) // empty
+	o := execute([]string{"version", "--json"})
+	var got struct {
+		Version string
+		Go      string
+		Parts   []part
+	}
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone || got.Version != version || got.Go == "" {
+		t.Fatalf("got exit code %d, %v: %+v", o.code, err, got)
+	}
+	there := map[string]bool{}
+	for _, p := range got.Parts {
+		there[p.Name] = p.Available
+		if !p.Available && p.Reason == "" {
+			t.Errorf("%s is missing without a reason", p.Name)
+		}
+		if p.Name == "cpu device" && (p.Available || !strings.Contains(p.Reason, dir)) {
+			t.Errorf("got %+v, want that its library is not in %s", p, dir)
+		}
+	}
+	for _, name := range []string{"reference device", "null device", "jpeg"} {
+		if !there[name] {
+			t.Errorf("%s: got that it is missing, want that no library is needed", name)
+		}
+	}
+	text := execute([]string{"version"}).stdout
+	if !strings.HasPrefix(text, versionText()+"\n") || !strings.Contains(text, dir) {
+		t.Errorf("got %q, want %q first, and where libraries are looked for", text, versionText())
+	}
+	if short := execute([]string{"version", "--short"}).stdout; short != execute([]string{"--version"}).stdout {
+		t.Errorf("--short: got %q, want what --version says", short)
+	}
+}
+
+func TestDevicesNeedNoLibrary(t *testing.T) {
+	t.Setenv("HETERO_LIB_DIR", t.TempDir())
+	o := execute([]string{"devices", "--json"})
+	var got deviceReport
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+		t.Fatalf("got exit code %d, %v", o.code, err)
+	}
+	if got.Host.Threads < 1 || got.Host.MemoryBytes <= 0 {
+		t.Errorf("host: got %+v, want its CPUs and memory", got.Host)
+	}
+	if len(got.GPUs) == 0 && got.NoGPU == "" {
+		t.Error("no GPU, and no reason")
+	}
+	for _, d := range got.Devices {
+		switch {
+		case d.Kind == "cpu" && (d.Available || d.Reason == "" || d.Auto):
+			t.Errorf("got %+v, want a reason why there is none", d)
+		case d.Kind == "reference" && (!d.Available || d.Auto || d.AutoPrecision != "f32" || d.MemoryBytes <= 0):
+			t.Errorf("got %+v, want the reference device, which auto never takes", d)
+		}
+	}
+	if text := execute([]string{"devices"}).stdout; !strings.Contains(text, "reference:0") || !strings.Contains(text, "cpu: ") {
+		t.Errorf("got %q, want every device or why there is none", text)
+	}
+}

@@ -1,0 +1,89 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// position is where this rank stands among its operations, for the other ranks to read while it hangs.
+func (t *team) position() string {
+	p := t.running.Load()
+	if p == nil {
+		return "has not begun to train"
+	}
+	var texts []string
+	for _, c := range []struct {
+		name string
+		comm collective.Communicator
+	}{{"gradients", p.Grads}, {"statistics", p.Stats}} {
+		if at, ok := c.comm.(collective.Positioner); ok {
+			texts = append(texts, c.name+": "+describe(at.Position()))
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+const waiting = "waits in operation"
+
+func describe(p collective.Progress) string {
+	switch {
+	case p.Entered == 0:
+		return "no operation yet"
+	case p.Entered > p.Finished:
+		return fmt.Sprintf("%s %d, %s", waiting, p.Entered, p.Last)
+	}
+	return fmt.Sprintf("has finished operation %d, %s", p.Finished, p.Last)
+}
+
+// stand adds up the operations that this rank has entered, and says whether it waits in one.
+func (t *team) stand() (entered uint64, waits bool) {
+	for _, c := range []collective.Communicator{t.peers.Grads, t.peers.Stats} {
+		if at, ok := c.(collective.Positioner); ok {
+			p := at.Position()
+			entered += p.Entered
+			waits = waits || p.Entered > p.Finished
+		}
+	}
+	return entered, waits
+}
+
+// watch says where all ranks are when this one has been waiting in one operation for longer than limit: once for each such wait.
+func (j *job) watch(ctx context.Context, limit time.Duration) {
+	t := j.team
+	tick := time.NewTicker(limit / 4)
+	defer tick.Stop()
+	var since time.Time
+	var last, told uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		entered, waits := t.stand()
+		if !waits || entered != last {
+			since, last = time.Now(), entered
+			continue
+		}
+		if time.Since(since) < limit || told == entered {
+			continue
+		}
+		told = entered
+		where, err := t.group.Survey(ctx)
+		if err != nil {
+			return
+		}
+		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, waiting) })
+		if first != t.place.Rank {
+			continue // the first of those that wait says it
+		}
+		for rank, text := range where {
+			j.opts.log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+		}
+	}
+}
