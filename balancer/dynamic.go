@@ -13,15 +13,27 @@ import (
 //	score       = (0.6 base + 0.4 performance) (1 - 0.2 utilization) (1 - 0.2 memory) straggler
 //	share       = Total * score / sum of scores              largest remainder, at least 1
 //
-// straggler is 0.5 for a rank whose own time was over 1.5 times the median in two windows running, else 1. Time per sample, and not the
-// iteration's time, is what makes it stand still where ranks are balanced: in synchronous training the iteration takes equally long everywhere.
+// straggler is 0.5 for a rank whose own time was over 1.5 times the median in two windows running ("consistently slow"), else 1. A rank with half the
+// share takes about half the time, so its measured time says that it is no straggler. Without hysteresis its share would be restored and halved again for ever.
+// Therefore a straggler is judged by the time that it would take with the share that the formula gives it without the factor, and remains one
+// until that time is below 1.25 times the median in two windows running. Each relapse doubles this number of windows, because restored shares change the median too.
+//
+// Time per sample, and not the iteration's time, keeps balanced ranks balanced: in synchronous training the iteration takes equally long everywhere.
 type dynamic struct {
 	opts   Options
 	start  []int
 	window *window
 	median *MedianRule
+	slow   []bool    // ranks that are consistently slow
+	calm   []int     // windows running in which each of them was below the lower bound
+	proof  []int     // windows that clear each rank
 	speed  []float64 // samples/s of each rank, the last one measured; 0: never
 }
+
+const (
+	stragglerScore = 0.5  // factor of a straggler's score
+	clearedFactor  = 1.25 // times the median: the lower bound of the hysteresis. Nearer to 1.5, noise of a tenth restores a straggler's share by chance
+)
 
 func newDynamic(o Options) (Policy, error) {
 	start, err := o.Divide(o.scores())
@@ -29,7 +41,8 @@ func newDynamic(o Options) (Policy, error) {
 		return nil, err
 	}
 	o.Bench = false // only hybrid does
-	return &dynamic{opts: o, start: start, window: newWindow(o.Ranks, o.Interval), median: NewMedianRule(o.Ranks), speed: make([]float64, o.Ranks)}, nil
+	return &dynamic{opts: o, start: start, window: newWindow(o.Ranks, o.Interval), median: NewMedianRule(o.Ranks),
+		slow: make([]bool, o.Ranks), calm: make([]int, o.Ranks), proof: make([]int, o.Ranks), speed: make([]float64, o.Ranks)}, nil
 }
 
 // Start implements [Policy].
@@ -66,26 +79,18 @@ func (d *dynamic) decide() ([]int, string) {
 			d.speed[r] = float64(w.shares[r]) / own[r]
 		}
 	}
-	stragglers := d.median.Observe(own)
-	scores := d.opts.scores()
-	var sumScores, sumSpeeds float64
-	for r, v := range d.speed {
-		switch {
-		case d.start[r] == 0: // left out by its limit
-		case v == 0:
-			return nil, fmt.Sprintf("rank %d was not measured", r)
-		default:
-			sumScores, sumSpeeds = sumScores+scores[r], sumSpeeds+v
-		}
+	weight, missing := d.weights()
+	if missing >= 0 {
+		return nil, fmt.Sprintf("rank %d was not measured", missing)
 	}
-	weight := make([]float64, d.opts.Ranks)
-	for r := range weight {
-		if weight[r] = 1; d.start[r] == 0 {
-			continue
-		}
-		weight[r] = (0.6*scores[r]/sumScores + 0.4*d.speed[r]/sumSpeeds) * (1 - 0.2*fraction(w.use[r])) * (1 - 0.2*fraction(w.memory[r]))
-		if stragglers[r] {
-			weight[r] *= 0.5
+	full, err := d.opts.Divide(weight)
+	if err != nil {
+		return nil, err.Error()
+	}
+	d.judge(own, full)
+	for r, slow := range d.slow {
+		if slow {
+			weight[r] *= stragglerScore
 		}
 	}
 	next, err := d.opts.Divide(weight)
@@ -101,3 +106,44 @@ func (d *dynamic) decide() ([]int, string) {
 }
 
 func fraction(m mean) float64 { return min(max(m.or(0), 0), 1) }
+
+// weights are the ranks' scores before stragglers are halved. missing is a rank that was never measured, -1 if there is none.
+func (d *dynamic) weights() (weight []float64, missing int) {
+	w, scores := d.window, d.opts.scores()
+	var sumScores, sumSpeeds float64
+	for r, v := range d.speed {
+		switch {
+		case d.start[r] == 0: // left out by its limit
+		case v == 0:
+			return nil, r
+		default:
+			sumScores, sumSpeeds = sumScores+scores[r], sumSpeeds+v
+		}
+	}
+	weight = slices.Repeat([]float64{1}, d.opts.Ranks)
+	for r := range weight {
+		if d.start[r] > 0 {
+			weight[r] = (0.6*scores[r]/sumScores + 0.4*d.speed[r]/sumSpeeds) * (1 - 0.2*fraction(w.use[r])) * (1 - 0.2*fraction(w.memory[r]))
+		}
+	}
+	return weight, -1
+}
+
+// judge finds the ranks that are consistently slow, from their own times (s) in this window. full are the shares that they would get without the factor.
+func (d *dynamic) judge(own []float64, full []int) {
+	median := d.median.median(own)
+	for r, over := range d.median.Observe(own) {
+		if !d.slow[r] {
+			if d.slow[r] = over; over {
+				d.calm[r], d.proof[r] = 0, max(stragglerWindows, 2*d.proof[r])
+			}
+			continue
+		}
+		if share := d.window.shares[r]; share > 0 && own[r]*float64(full[r]) < clearedFactor*median*float64(share) {
+			d.calm[r]++
+		} else {
+			d.calm[r] = 0
+		}
+		d.slow[r] = d.calm[r] < d.proof[r]
+	}
+}

@@ -23,16 +23,16 @@ func TestDynamicHalvesAConsistentStraggler(t *testing.T) {
 			t.Errorf("window %d: got %v, want %v", window, d.Next, want)
 		}
 	}
-	// In a window in which it keeps up it is none, and then the two windows begin anew.
-	fast := []float64{0.001, 0.001, 0.001, 0.00149}
+	// At 1.4 times the median it remains one: that is between the bounds of the hysteresis. It is none after two windows below the lower one.
+	between, fast := []float64{0.001, 0.001, 0.001, 0.0014}, []float64{0.001, 0.001, 0.001, 0.0012}
 	for window, now := range []struct {
 		times     []float64
 		straggler bool
-	}{{fast, false}, {times, false}, {times, true}} {
+	}{{between, true}, {between, true}, {fast, true}, {between, true}, {fast, true}, {fast, false}, {times, false}, {times, true}} {
 		d := decide(t, p, steady(now.times, nil, nil), equal)
 		want := formula(400, scores, now.times, none, none, []bool{false, false, false, now.straggler})
 		if !slices.Equal(d.Next, want) {
-			t.Errorf("window %d after it kept up: got %v, want %v", window, d.Next, want)
+			t.Errorf("window %d after it was one: got %v, want %v", window, d.Next, want)
 		}
 	}
 }
