@@ -18,13 +18,14 @@ import (
 const header = "rank,batch,seconds"
 
 // ReadCurves reads curves as lines of rank,batch,seconds, in any order, with or without that header; blank lines and those that begin with # are
-// left out. Ranks count from 0 without a gap. Faults are named with their lines, the first ten of them. Times that fall where the batch grows are no fault, as caches and
-// tiles make them so, but warnings name them.
+// left out. Ranks count from 0 without a gap. Faults are named with their lines, the first ten of them. Times that fall where the batch grows are no fault, because caches and
+// tiles cause them; one warning says how many there are and names the steepest.
 func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err error) {
 	byRank, err := readPoints(r)
 	if err != nil {
 		return nil, nil, err
 	}
+	falls, steepest, example := 0, 1.0, ""
 	for rank := range len(byRank) {
 		c, ok := byRank[rank]
 		if !ok {
@@ -32,11 +33,19 @@ func ReadCurves(r io.Reader) (curves []balancer.Curve, warnings []string, err er
 		}
 		slices.SortFunc(c, func(a, b balancer.Point) int { return cmp.Compare(a.Samples, b.Samples) })
 		for i := 1; i < len(c); i++ {
-			if c[i].Seconds < c[i-1].Seconds {
-				warnings = append(warnings, fmt.Sprintf("rank %d: the time falls from %v s at batch %v to %v s at batch %v", rank, c[i-1].Seconds, c[i-1].Samples, c[i].Seconds, c[i].Samples))
+			if ratio := c[i].Seconds / c[i-1].Seconds; ratio < 1 {
+				if falls++; ratio < steepest {
+					steepest, example = ratio, fmt.Sprintf("rank %d from %v s at batch %v to %v s at batch %v", rank, c[i-1].Seconds, c[i-1].Samples, c[i].Seconds, c[i].Samples)
+				}
 			}
 		}
 		curves = append(curves, c)
+	}
+	switch {
+	case falls == 1:
+		warnings = append(warnings, "the time falls at a larger batch: "+example)
+	case falls > 1:
+		warnings = append(warnings, fmt.Sprintf("the time falls at a larger batch in %d places; the steepest: %s", falls, example))
 	}
 	return curves, warnings, nil
 }
@@ -56,10 +65,14 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 		if text == "" || text[0] == '#' {
 			continue
 		}
-		isHeader := first && strings.ReplaceAll(strings.ToLower(text), " ", "") == header
-		if first = false; isHeader {
+		if named := isHeader(text); first && named {
+			first = false
+			if got := strings.ReplaceAll(strings.ToLower(text), " ", ""); got != header {
+				return nil, fmt.Errorf("line %d: header: got %q, want %s", n, text, header)
+			}
 			continue
 		}
+		first = false
 		rank, p, err := parsePoint(text)
 		at := place{rank, p.Samples}
 		switch {
@@ -79,6 +92,14 @@ func readPoints(r io.Reader) (map[int]balancer.Curve, error) {
 		return nil, fmt.Errorf("no points: want lines of %s", header)
 	}
 	return byRank, errors.Join(faults...)
+}
+
+// isHeader reports whether the first line names columns: it has several fields, none of which is a number.
+func isHeader(line string) bool {
+	return strings.Contains(line, ",") && !slices.ContainsFunc(strings.Split(line, ","), func(field string) bool {
+		_, err := strconv.ParseFloat(strings.TrimSpace(field), 64)
+		return err == nil
+	})
 }
 
 func parsePoint(text string) (rank int, p balancer.Point, err error) {

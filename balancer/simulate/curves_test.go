@@ -33,7 +33,7 @@ func TestReadCurves(t *testing.T) {
 
 func TestReadCurvesWarnsWhereTimesFall(t *testing.T) {
 	curves, warnings, err := simulate.ReadCurves(strings.NewReader("0,1,1\n0,2,1\n1,1,3\n1,2,2\n1,3,1\n"))
-	want := []string{"rank 1: the time falls from 3 s at batch 1 to 2 s at batch 2", "rank 1: the time falls from 2 s at batch 2 to 1 s at batch 3"}
+	want := []string{"the time falls at a larger batch in 2 places; the steepest: rank 1 from 2 s at batch 2 to 1 s at batch 3"}
 	if err != nil || len(curves) != 2 || !slices.Equal(warnings, want) {
 		t.Errorf("got %v, warnings %q, error %v, want warnings %q", curves, warnings, err, want)
 	}
@@ -46,6 +46,7 @@ func TestReadCurvesNamesFaults(t *testing.T) {
 		{"two columns", "0,1\n", `line 1: got "0,1", want rank,batch,seconds`},
 		{"four columns", "rank,batch,seconds\n0,1,1,1\n", `line 2: got "0,1,1,1", want rank,batch,seconds`},
 		{"semicolons", "0;1;1\n", `line 1: got "0;1;1", want rank,batch,seconds`},
+		{"a header of other columns", "rank,samples,ms\n0,1,1\n", `line 1: header: got "rank,samples,ms", want rank,batch,seconds`},
 		{"a header in the middle", "0,1,1\nrank,batch,seconds\n", `line 2: rank: got "rank", want an integer from 0 to 1048575`},
 		{"a rank below 0", "-1,1,1\n", `line 1: rank: got "-1", want an integer from 0 to 1048575`},
 		{"a rank that is none", "1.0,1,1\n", `line 1: rank: got "1.0", want an integer from 0 to 1048575`},

@@ -25,19 +25,24 @@ type Options struct {
 	Knows func(o *balancer.Options)
 }
 
-// Result is how it went. Times and shares of the oracle are without noise, and with the drift of the last step.
+// Result is how it went. All times are without noise. The share of the oracle is the time of the best shares divided by the time of those in use.
 type Result struct {
-	Shares        []int    `json:"shares"`
-	StepSeconds   float64  `json:"step_seconds"`
-	OracleSeconds float64  `json:"oracle_step_seconds"`
-	ShareOfOracle float64  `json:"share_of_oracle"`
-	Rebalances    int      `json:"rebalances"`
-	History       []Change `json:"history"`
+	// The last step: the shares that it ran with, its time, and the time of the best shares.
+	Shares        []int   `json:"shares"`
+	StepSeconds   float64 `json:"step_seconds"`
+	OracleSeconds float64 `json:"oracle_step_seconds"`
+	ShareOfOracle float64 `json:"share_of_oracle"`
+	// The first step, and means over all steps and over the last quarter of them.
+	StartShareOfOracle       float64  `json:"start_share_of_oracle"`
+	MeanShareOfOracle        float64  `json:"mean_share_of_oracle"`
+	LastQuarterShareOfOracle float64  `json:"last_quarter_share_of_oracle"`
+	Rebalances               int      `json:"rebalances"`
+	History                  []Change `json:"history"`
 	// Track is the share of the oracle in each step.
 	Track []float64 `json:"-"`
 }
 
-// Change is one rebalance.
+// Change is one rebalance: shares that at least one step ran with.
 type Change struct {
 	Step          int     `json:"step"` // after which the shares changed
 	Shares        []int   `json:"shares"`
@@ -80,7 +85,7 @@ func Run(o Options) (*Result, error) {
 		}
 		r.Track = append(r.Track, world.oracle/slices.Max(world.times))
 		d, ok := policy.Observe(&step)
-		if !ok || !d.Changed {
+		if !ok || !d.Changed || s == o.Steps-1 { // no step would run with shares that are decided after the last one
 			continue
 		}
 		shares = slices.Clone(d.Next)
@@ -89,7 +94,15 @@ func Run(o Options) (*Result, error) {
 	}
 	r.Shares, r.OracleSeconds, r.ShareOfOracle = shares, world.oracle, world.share(shares)
 	r.StepSeconds, _ = balancer.Slowest(world.curves, shares)
+	r.StartShareOfOracle, r.MeanShareOfOracle, r.LastQuarterShareOfOracle = r.Track[0], mean(r.Track), mean(r.Track[3*len(r.Track)/4:])
 	return r, nil
+}
+
+func mean(values []float64) (m float64) {
+	for _, v := range values {
+		m += v / float64(len(values))
+	}
+	return m
 }
 
 // Limits are the last points of curves, in whole samples.
@@ -103,12 +116,15 @@ func Limits(curves []balancer.Curve) []int {
 	return limits
 }
 
+// MostNoise is the largest standard deviation of the logarithm of a time: a factor of 22,000 between two steps is no measurement any more.
+const MostNoise = 10.0
+
 func (o *Options) check() error {
 	if err := checkCurves(o.Curves); err != nil {
 		return fmt.Errorf("simulate: %w", err)
 	}
-	if !(o.Noise >= 0) || o.Noise > 10 {
-		return fmt.Errorf("simulate: noise: got %v, want 0 to 10", o.Noise)
+	if !(o.Noise >= 0) || o.Noise > MostNoise {
+		return fmt.Errorf("simulate: noise: got %v, want 0 to %v", o.Noise, MostNoise)
 	}
 	if o.Steps < 1 {
 		return fmt.Errorf("simulate: got %d steps, want at least 1", o.Steps)

@@ -85,12 +85,8 @@ func play(t *testing.T, family, ranks, seeds int, noise float64, steps int, drif
 }
 
 // lastQuarter is the mean share of the oracle in the last quarter of the steps.
-func lastQuarter(res *simulate.Result) (mean float64) {
-	last := res.Track[3*len(res.Track)/4:]
-	for _, s := range last {
-		mean += s / float64(len(last))
-	}
-	return mean
+func lastQuarter(res *simulate.Result) float64 {
+	return res.LastQuarterShareOfOracle
 }
 
 // cases are those of the table in BENCHMARKS.md. The slowest of many ranks is some standard errors above the mean, so much noise takes many steps, and so do tiles of

@@ -49,12 +49,6 @@ func newAnalyze(a *app) *cobra.Command {
   hetero-train analyze
   hetero-train analyze --input-dir experiments/benchmarks --output-dir experiments/analysis
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,
-		PreRunE: func(*cobra.Command, []string) error {
-			if a.file != "" || len(a.overrides) > 0 {
-				return usageError("analyze: -c and --set describe runs that are yet to be; analyze reads finished ones")
-			}
-			return nil
-		},
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that holds the runs, at any depth")

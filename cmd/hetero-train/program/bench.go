@@ -36,15 +36,9 @@ func newBench(a *app) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
-		sub.PreRunE = func(*cobra.Command, []string) error {
-			if a.file != "" || len(a.overrides) > 0 {
-				return usageError("bench: -c and --set describe runs; a benchmark is described by its own flags")
-			}
-			return nil
-		}
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(cmd, args)) }
-		cmd.AddCommand(sub)
+		cmd.AddCommand(withoutConfig(sub, "a benchmark has flags of its own"))
 	}
 	return cmd
 }

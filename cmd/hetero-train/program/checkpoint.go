@@ -22,16 +22,10 @@ func newCheckpoint(a *app) *cobra.Command {
 }
 
 // onePath makes a command of one argument, which the file given with -c and the like have no part in.
-func onePath(a *app, cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
+func onePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = exactly(argument)
-	cmd.PreRunE = func(*cobra.Command, []string) error {
-		if a.file != "" || len(a.overrides) > 0 {
-			return usageError("%s: -c and --set describe runs that are yet to be; this command reads what is there", cmd.CommandPath())
-		}
-		return nil
-	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(args[0])) }
-	return cmd
+	return withoutConfig(cmd, "this command reads the file or folder that it is given")
 }
 
 // exactly demands one argument.

@@ -44,7 +44,7 @@ func newCheckpointExport(a *app) *cobra.Command {
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
 	flags.BoolVar(&f.ema, "ema", false, "the averaged weights and statistics (ema.decay) in the place of the last ones")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
-	return onePath(a, cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
+	return onePath(cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
 
 func (f *exportFlags) run(ctx context.Context, a *app, path string) error {

@@ -27,7 +27,7 @@ func newCheckpointInspect(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show what a checkpoint or a .safetensors file holds", Long: inspectLong, Example: inspectExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "everything as one JSON object, the resolved configuration of the run included")
-	return onePath(a, cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
+	return onePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 
 // inspection is what checkpoint inspect tells.

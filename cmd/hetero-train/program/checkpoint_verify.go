@@ -27,7 +27,7 @@ func newCheckpointVerify(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "verify PATH", Short: "Compare every hash and look at every number", Long: verifyLong, Example: verifyExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object")
-	return onePath(a, cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
+	return onePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
 }
 
 // verification is the result of checkpoint verify.

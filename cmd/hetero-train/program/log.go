@@ -42,9 +42,9 @@ func (s *screen) to(w io.Writer) {
 // newLogger writes for people to a terminal and one JSON object a line elsewhere, and the same to file in plain text.
 // No secret passes it.
 func newLogger(w io.Writer, file *screen, level string, hide secrets) (*slog.Logger, error) {
-	var least slog.Level
-	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
-		return nil, usageError("--log-level: unknown level (got %q, want debug, info, warn or error)", level)
+	least, err := parseLevel(level)
+	if err != nil {
+		return nil, err
 	}
 	var inner slog.Handler = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least})
 	onTerminal := isTerminal(w)
@@ -56,6 +56,14 @@ func newLogger(w io.Writer, file *screen, level string, hide secrets) (*slog.Log
 	}
 	plain := tint.NewHandler(file, &tint.Options{Level: least, TimeFormat: time.DateTime, NoColor: true})
 	return slog.New(&redactor{inner: slog.NewMultiHandler(inner, plain), hide: hide}), nil
+}
+
+// parseLevel reads --log-level.
+func parseLevel(level string) (least slog.Level, err error) {
+	if err := least.UnmarshalText([]byte(level)); err != nil || strings.ContainsAny(level, "+-") {
+		return 0, usageError("--log-level: unknown level (got %q, want debug, info, warn or error)", level)
+	}
+	return least, nil
 }
 
 const redacted = "[redacted]"

@@ -54,6 +54,12 @@ func newRoot(a *app) *cobra.Command {
 			if a.file == "" && cmd.Flags().Changed("config") {
 				return usageError("-c: got an empty name, want a file")
 			}
+			if _, err := parseLevel(a.logLevel); err != nil {
+				return err
+			}
+			if why := cmd.Annotations[unconfigured]; why != "" && (a.file != "" || len(a.overrides) > 0) {
+				return usageError("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
+			}
 			a.started = true
 			return nil
 		},
@@ -83,22 +89,34 @@ func newRoot(a *app) *cobra.Command {
 		tidied(newBench(a)),
 		tidied(newNCCL(a)),
 		tidied(newData(a)),
-		newAnalyze(a),
+		withoutConfig(newAnalyze(a), "analyze reads finished ones"),
 		newCheckpoint(a),
 		newNeighbour(),
 		newSelftestRank(),
 		tidied(newPlan(a)),
 		tidied(newEval(a)),
 		tidied(newPredict(a)),
-		newDevices(a),
-		tidied(newSelftest(a)),
-		newVersion(),
+		withoutConfig(newDevices(a), "this command shows what the machine has"),
+		withoutConfig(tidied(newSelftest(a)), "the checks do not depend on them"),
+		withoutConfig(newVersion(), "the version does not depend on them"),
 		newCompletion(),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
 	addCompletions(root)
 	addExamples(root)
 	return root
+}
+
+// unconfigured annotates a command that reads no configuration with the reason, so that -c and --set are an error there.
+const unconfigured = "hetero-train/unconfigured"
+
+// withoutConfig refuses -c and --set for a command. why completes the error, as in "this command reads finished runs".
+func withoutConfig(cmd *cobra.Command, why string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[unconfigured] = why
+	return cmd
 }
 
 // addExamples gives commands that have none of their own those of the commands below them.

@@ -1,0 +1,85 @@
+package program
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// curvesOfTwo is a rank and one that is three times as fast.
+const curvesOfTwo = "rank,batch,seconds\n0,1,0.01\n0,256,2.56\n1,1,0.00333333333\n1,256,0.853333333\n"
+
+func TestSimulateRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.csv")
+	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--set", "train.epochs=1"}, "balance simulate: -c and --set describe runs"},
+		{[]string{"-c", "missing.toml"}, "balance simulate: -c and --set describe runs"},
+		{[]string{"--log-level", "silly"}, `--log-level: unknown level (got "silly"`},
+		{[]string{"--steps", "0"}, "--steps: got 0, want at least 1"},
+		{[]string{"--interval", "0"}, "--interval: got 0 steps, want at least 1"},
+		{[]string{"--noise", "-1"}, "--noise: got -1, want 0 to 10"},
+		{[]string{"--global-batch", "0"}, "--global-batch: got 0 samples, want at least 1"},
+		{[]string{"--policy", "best"}, `--policy: got "best", want none, proportional, dynamic, hybrid`},
+		{[]string{"--scores", "1,2,3"}, "--scores: got 3 values, want 2"},
+		{[]string{"--scores", "1,-2"}, "score of rank 1: got -2"},
+		{[]string{"--curves", os.DevNull}, "want a regular file"},
+	} {
+		o := execute(append([]string{"balance", "simulate", "--curves", file, "--global-batch", "200"}, test.args...))
+		if o.code != exitUsage || !strings.Contains(o.stderr, test.want) {
+			t.Errorf("%v: got exit code %d and %q, want %d and %q", test.args, o.code, o.stderr, exitUsage, test.want)
+		}
+	}
+}
+
+func TestSimulateWithScores(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "curves.csv")
+	if err := os.WriteFile(file, []byte(curvesOfTwo), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"balance", "simulate", "--curves", file, "--global-batch", "200", "--policy", "proportional"}
+	if o := execute(args); !strings.Contains(o.stdout, "shares [100 100]") || !strings.Contains(o.stderr, "without --scores gives equal shares") {
+		t.Errorf("without scores: got %+v, want equal shares and a warning", o)
+	}
+	o := execute(append(args, "--scores", "1,3", "--json"))
+	var r simulate.Result
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.stderr != "" {
+		t.Fatalf("got %+v (%v), want one JSON object and no message", o, err)
+	}
+	if r.Shares[0] != 50 || r.Shares[1] != 150 || r.StartShareOfOracle < 0.9999 || r.MeanShareOfOracle < 0.9999 || r.LastQuarterShareOfOracle < 0.9999 {
+		t.Errorf("got %+v, want shares of 50 and 150 from the start on", r)
+	}
+}
+
+// Standard input may be a pipe; shares that are decided after the last step are not in the result, because no step ran with them.
+func TestSimulateReadsStandardInput(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	stdin := os.Stdin
+	defer func() { os.Stdin = stdin }()
+	os.Stdin = in
+	if _, err := out.WriteString(curvesOfTwo); err != nil {
+		t.Fatal(err)
+	}
+	out.Close()
+	o := execute([]string{"balance", "simulate", "--curves", "-", "--global-batch", "200", "--noise", "0", "--steps", "10", "--json"})
+	var r simulate.Result
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil {
+		t.Fatalf("got %+v: %v", o, err)
+	}
+	if r.Rebalances != 0 || len(r.History) != 0 || r.Shares[0] != 100 || r.ShareOfOracle != r.StartShareOfOracle {
+		t.Errorf("got %+v, want the equal shares that all ten steps ran with", r)
+	}
+}
