@@ -120,7 +120,7 @@ func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
 	if err != nil {
 		return 1
 	}
-	place, err := findPlace(cfg, f, a.env.environ)
+	place, err := findPlace(cfg, f, a.overrides, a.env.environ)
 	if err != nil {
 		return 1
 	}

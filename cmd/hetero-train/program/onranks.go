@@ -35,7 +35,7 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, f, a.env.environ)
+	place, err := findPlace(cfg, f, a.overrides, a.env.environ)
 	if err != nil {
 		return err
 	}

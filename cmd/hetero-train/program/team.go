@@ -29,7 +29,7 @@ const compareSteps = 100
 const supervisedVariable = "HETERO_SUPERVISED"
 
 // findPlace tells which rank of how many this process is, or that it starts those of its machine.
-func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discovery.Place, error) {
+func findPlace(cfg *config.Config, flags *trainFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
 	env := environment{environ: environ}
 	if _, set := env.lookup(supervisedVariable); set { // its flags are the supervisor's, which has told it everything else
 		place, err := discovery.Find(discovery.Options{}, environ)
@@ -43,13 +43,21 @@ func findPlace(cfg *config.Config, flags *trainFlags, environ []string) (discove
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
-	// The defaults say nothing: a launcher knows better.
-	if usual := defaults().Parallel; p.MasterAddr != usual.MasterAddr || p.MasterPort != usual.MasterPort {
+	// A file that lists every key holds the defaults, too: they say nothing there, since a launcher knows better. On the command line they count.
+	usual := defaults().Parallel
+	if p.MasterAddr != usual.MasterAddr || overridden(overrides, "parallel.master_addr") {
 		o.MasterAddr = discovery.Value{Text: p.MasterAddr, From: "parallel.master_addr"}
+	}
+	if p.MasterPort != usual.MasterPort || overridden(overrides, "parallel.master_port") {
 		o.MasterPort = discovery.Value{Text: strconv.Itoa(p.MasterPort), From: "parallel.master_port"}
 	}
 	place, err := discovery.Find(o, environ)
 	return place, withCode(exitUsage, err)
+}
+
+// overridden reports whether the command line sets a key.
+func overridden(overrides []config.Override, key string) bool {
+	return slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key })
 }
 
 // defaults is the configuration of an empty file.
@@ -166,10 +174,10 @@ func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
 	if err != nil {
 		return err
 	}
-	p := j.cfg.Parallel
+	p, addresses := j.cfg.Parallel, place.Addresses()
 	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
-		Address: place.Master(), Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
+		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
 		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: j.opts.log, Listener: listener, Status: j.team.position})
 	if err != nil {
 		return err

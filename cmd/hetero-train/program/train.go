@@ -69,7 +69,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, flags, a.env.environ)
+	place, err := findPlace(cfg, flags, a.overrides, a.env.environ)
 	if err != nil {
 		return err
 	}

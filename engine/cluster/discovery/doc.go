@@ -37,6 +37,11 @@
 // host of Slurm's node list, of SM_HOSTS. Where all ranks are on this machine it is 127.0.0.1. Without MASTER_PORT it is
 // 29500; of a Slurm job, whose neighbours may share a machine, 20000 plus the last four digits of its number.
 //
+// torchrun keeps a store of its own on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Its ranks derive eight other ports from that port and the
+// run's id, all the same ones, and rank 0 listens on the first that is free (Place.Ports). Place.Start tells the ranks of this start from
+// those of another that has come to the same port. Open MPI's ranks derive theirs from the name of the job (PMIX_NAMESPACE), so that two jobs
+// on one machine do not meet.
+//
 // # Errors
 //
 // An empty, malformed or contradicting value is a fault in [Error], which lists all that were found. Nothing panics,

@@ -53,6 +53,11 @@ type Place struct {
 	MasterPort int    // 0: any free one, all ranks being started by this process
 	MasterFrom string // what said so
 
+	// Ports are set where no port was given and the launcher tells its starts apart: rank 0 listens on the first of them that is free, which
+	// MasterPort is most likely. Start is then equal on all ranks of the start, and another number for any other start.
+	Ports []int
+	Start uint64
+
 	Passed   []Passed // who did not decide, in the order asked
 	Warnings []string // settings that were given but have no effect
 }

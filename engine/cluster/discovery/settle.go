@@ -114,6 +114,9 @@ func (c *claim) findMaster(place *Place) {
 	alone := c.source == "one process"
 	port := firstGiven(in.options.MasterPort, c.petOnly(c.port), in.variableUnless(alone, "MASTER_PORT"), c.port)
 	addr := firstGiven(in.options.MasterAddr, c.petOnly(c.addr), in.variableUnless(alone, "MASTER_ADDR"))
+	if local && c.storePort && !in.options.MasterAddr.given() {
+		addr = Value{} // the store's, and a name that may be known beyond this machine
+	}
 	if !addr.given() && !local {
 		addr = c.addr
 	}
@@ -126,8 +129,15 @@ func (c *claim) findMaster(place *Place) {
 		in.fault("MASTER_ADDR", got(""), "%s", c.addrWant)
 	}
 	place.MasterPort = in.optional(port, 1, 65535, defaultPort, "the port of rank 0")
-	if alone && !port.given() {
+	if alone && !port.given() && !addr.given() {
 		place.MasterPort = 0
+	}
+	if c.job != "" && (!port.given() || c.storePort && !in.options.MasterPort.given()) {
+		place.Ports, place.Start = c.job.ports(), c.job.key()
+		place.MasterPort = place.Ports[0]
+	}
+	if c.storePort && place.MasterFrom != "" && len(place.Ports) > 0 {
+		place.MasterFrom += "; port " + in.env["MASTER_PORT"] + " is that of torchrun's store"
 	}
 }
 

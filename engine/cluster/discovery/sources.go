@@ -22,6 +22,8 @@ type claim struct {
 	pinned bool // one process is one rank, whatever RanksPerNode says
 
 	addr, port Value  // what the source says about rank 0
+	job        job    // "": the source does not tell one start from another
+	storePort  bool   // MASTER_PORT is the port of the launcher's own store
 	addrWant   string // what is wanted of MASTER_ADDR where nothing says where rank 0 is; "": that is a fault already
 
 	names claimNames
@@ -110,6 +112,7 @@ func fromEnvironment(in *input) (claim, string) {
 	}
 	c.readRank(in, rank, in.variable("WORLD_SIZE"), local, in.variable("LOCAL_WORLD_SIZE"))
 	c.pinned = true
+	c.job, c.storePort = in.torchrunJob()
 	return c, ""
 }
 
@@ -151,6 +154,9 @@ func fromMPI(in *input) (claim, string) {
 		}
 		c.readRank(in, rank, size, in.firstOf(names[2]...), in.firstOf(names[3]...))
 		c.addrWant = "the host of rank 0 (mpirun -x MASTER_ADDR=HOST, or -genv MASTER_ADDR HOST)"
+		if name := in.env["PMIX_NAMESPACE"]; name != "" {
+			c.job = job("MPI " + name)
+		}
 		if reason := notInStep(in); reason == "" {
 			// srun --mpi=pmi2 sets PMI_*: the node list says where rank 0 is. What is wrong with it is Slurm's fault.
 			if step, _ := fromSlurm(&input{env: in.env}); validHost(step.addr.Text) {

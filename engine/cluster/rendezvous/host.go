@@ -44,6 +44,20 @@ func listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, port))
 }
 
+// listenOnFirst opens the first port of rank 0 that is free, and tells which that is.
+func listenOnFirst(addresses []string) (listener net.Listener, address string, err error) {
+	var first error
+	for _, address := range addresses {
+		if listener, err = listen(address); err == nil {
+			return listener, address, nil
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return nil, "", &ListenError{strings.Join(addresses, ", "), first}
+}
+
 // beyondLoopback reports whether listening on an address lets other machines in.
 func beyondLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -24,7 +25,10 @@ type Options struct {
 	Rank, WorldSize int
 	LocalRank       int    // -1: unknown, counted among the ranks of its host
 	Address         string // host:port of rank 0
-	Generation      uint64 // which start of the run this is; the supervisor counts them
+	// Alternatives are further addresses, the same on every rank: rank 0 listens on the first free one of all, the others try all of them and
+	// pass by whoever is not rank 0 of their Generation.
+	Alternatives []string
+	Generation   uint64 // which start of the run this is: equal on all of its ranks
 
 	Host     string // "": HostID()
 	Endpoint string // where the others find this rank, for example an address it listens on; handed on as it is
@@ -117,8 +121,8 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	listener := options.Listener
 	if listener == nil {
 		var err error
-		if listener, err = listen(options.Address); err != nil {
-			return nil, &ListenError{options.Address, err}
+		if listener, options.Address, err = listenOnFirst(options.addresses()); err != nil {
+			return nil, err
 		}
 	}
 	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
@@ -175,32 +179,74 @@ func (s *server) giveUp(ctx context.Context, g *Group) error {
 	return g.lateError(ctx, missing)
 }
 
+// addresses are all at which rank 0 may be.
+func (o *Options) addresses() []string { return append([]string{o.Address}, o.Alternatives...) }
+
 // visitRank0 connects until rank 0 is there, or says no.
 func visitRank0(ctx context.Context, options Options) (*Group, error) {
-	began := time.Now()
+	search := search{began: time.Now()}
 	pause := 20 * time.Millisecond
-	var last error
 	for {
-		g, final, err := attempt(ctx, options)
-		var missing *MissingError
-		switch {
-		case err == nil:
-			return g, nil
-		case final:
-			return nil, err
-		case errors.Is(err, ErrToken):
-			return nil, fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)
-		case last == nil || ctx.Err() == nil || errors.As(err, &missing): // how an attempt ended that ran out of time says nothing
-			last = err
+		for _, address := range options.addresses() {
+			at := options
+			at.Address = address
+			if g, final, err := attempt(ctx, at); search.over(ctx, at, final, err) {
+				return g, search.failure
+			}
 		}
-		options.Log.Debug("rank 0 is not there yet", "address", options.Address, "reason", err)
 		select {
 		case <-ctx.Done():
-			return nil, tooLate(ctx, options.Address, time.Since(began), last)
+			return nil, tooLate(ctx, options.Address, time.Since(search.began), search.last)
 		case <-time.After(pause):
 			pause = min(2*pause, time.Second)
 		}
 	}
+}
+
+// tokenPatience is how long a rank that knows several addresses goes on after one of them has asked for another token: that may be rank 0 of
+// another run, and this run's rank 0 may not listen yet.
+const tokenPatience = 10 * time.Second
+
+// search is what a rank has found out while it looks for rank 0.
+type search struct {
+	began   time.Time
+	refused time.Time // when a token was refused first
+	last    error     // why the last attempt failed that says something
+	failure error     // what ended the search; nil: rank 0 was found
+}
+
+// over takes note of how an attempt ended, and says whether the search is over with it.
+func (s *search) over(ctx context.Context, options Options, final bool, err error) bool {
+	var missing *MissingError
+	several := len(options.Alternatives) > 0
+	switch {
+	case err == nil:
+		return true
+	case several && ofAnotherStart(err):
+		options.Log.Debug("rank 0 of another start answers there", "address", options.Address)
+	case final:
+		s.failure = err
+		return true
+	case errors.Is(err, ErrToken):
+		s.failure = fmt.Errorf("join rank 0 at %s: %w", options.Address, ErrToken)
+		if s.refused.IsZero() {
+			s.refused = time.Now()
+		}
+		if !several || time.Since(s.refused) >= tokenPatience {
+			return true
+		}
+		s.last, s.failure = s.failure, nil
+	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing): // how an attempt ended that ran out of time says nothing
+		s.last = err
+	}
+	options.Log.Debug("rank 0 is not there yet", "address", options.Address, "reason", err)
+	return false
+}
+
+// ofAnotherStart reports whether an error is the answer of a rank 0 that is not this rank's.
+func ofAnotherStart(err error) bool {
+	var disagree *DisagreeError
+	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool { return d.Name == generationName })
 }
 
 // tooLate is the error of a rank that gave up: it names who was missing, or why rank 0 was not to be had.

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -99,7 +100,11 @@ func (s *server) serve(conn net.Conn, visit *visit) {
 	s.running.Go(func() { p.outbox.run(p.link) })
 	defer p.outbox.close()
 	if err := s.admit(p, reg); err != nil {
-		s.log.Warn("rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
+		level := slog.LevelWarn
+		if ofAnotherStart(err) { // it goes on looking, and asks again
+			level = slog.LevelDebug
+		}
+		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
 		p.sendBroken(err)
 	}
 	for {
@@ -145,14 +150,13 @@ func (s *server) admit(p *peer, reg registration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rank := reg.member.Rank
-	if s.failure != nil {
-		s.tell()
-		return s.failure
-	}
 	own := registration{worldSize: s.options.WorldSize, generation: s.options.Generation, facts: s.options.Facts}
 	found := compare(reg, own)
 	stale := reg.generation != own.generation
 	switch {
+	case s.failure != nil && !stale:
+		s.tell()
+		return s.failure
 	case len(found) > 0:
 		err := &DisagreeError{Rank: rank, Who: reg.member.who(), Differences: found}
 		if !s.formed && !stale {
@@ -179,6 +183,8 @@ func (s *server) admit(p *peer, reg registration) error {
 	return nil
 }
 
+const generationName = "generation"
+
 // compare lists what a rank has otherwise than rank 0.
 func compare(reg, own registration) []Difference {
 	var found []Difference
@@ -187,7 +193,7 @@ func compare(reg, own registration) []Difference {
 			found = append(found, Difference{name, fmt.Sprint(value), fmt.Sprint(rank0)})
 		}
 	}
-	number("generation", reg.generation, own.generation)
+	number(generationName, reg.generation, own.generation)
 	number("world size", reg.worldSize, own.worldSize)
 	found = append(found, differences(reg.facts, own.facts)...)
 	if len(found) == 0 && (reg.member.Rank < 0 || reg.member.Rank >= own.worldSize) {

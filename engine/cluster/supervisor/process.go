@@ -58,6 +58,7 @@ func (o *Options) environment(local, port int, listens bool) []string {
 	set("LOCAL_WORLD_SIZE", o.Ranks)
 	env = append(env, "MASTER_ADDR="+o.MasterAddr)
 	set("MASTER_PORT", port)
+	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // no store of torchrun, whose process this may be, is on that port
 	if o.Threads > 0 {
 		set("OMP_NUM_THREADS", Share(o.Threads, o.Ranks, local))
 	}

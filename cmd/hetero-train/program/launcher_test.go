@@ -1,0 +1,69 @@
+package program
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// What is typed counts even where it is the default; what a file says counts only where it differs from the default.
+func TestAddressOfRank0(t *testing.T) {
+	const file = "../../../configs/simple_cnn.toml"
+	nodes := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "1"}
+	env := []string{"MASTER_ADDR=node-a", "MASTER_PORT=1234"}
+	for _, c := range []struct {
+		name string
+		args []string
+		env  []string
+		want string
+	}{
+		{"loopback is typed", []string{"--master-addr", "127.0.0.1"}, nil, "127.0.0.1:29500"},
+		{"loopback is typed, before the environment", []string{"--master-addr", "127.0.0.1"}, env, "127.0.0.1:1234"},
+		{"the usual port is typed, before the environment", []string{"--master-port", "29500"}, env, "node-a:29500"},
+		{"by --set", []string{"--set", "parallel.master_addr=127.0.0.1", "--set", "parallel.master_port=29500"}, env, "127.0.0.1:29500"},
+		{"a name is typed", []string{"--master-addr", "localhost"}, nil, "localhost:29500"},
+		{"nothing is typed", nil, env, "node-a:1234"},
+	} {
+		o := execute(append(nodes, c.args...), c.env...)
+		if got := o.opts.place.Master(); o.code != exitDone || got != c.want {
+			t.Errorf("%s: got %s, exit code %d and %s, want %s", c.name, got, o.code, o.stderr, c.want)
+		}
+	}
+	o := execute([]string{"train", "-c", file, "--nproc-per-node", "2", "--master-addr", "localhost"})
+	if p := o.opts.place; o.code != exitDone || !p.Launch || p.Master() != "localhost:29500" {
+		t.Errorf("a machine by itself: got %+v", p)
+	}
+	written := writeFile(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
+	o = execute([]string{"-c", written}, "RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=1234")
+	if got := o.opts.place.Master(); got != "node-a:1234" {
+		t.Errorf("a file with all keys: got %s, want the launcher's address", got)
+	}
+}
+
+// torchrun's store holds MASTER_PORT while its ranks run.
+func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	store, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	rank := func(rank int) ended {
+		cmd := p.command(dir, "train.steps=20", "parallel.rendezvous_timeout_seconds=60")
+		cmd.Env = append(os.Environ(), fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",
+			"MASTER_ADDR=localhost", fmt.Sprintf("MASTER_PORT=%d", store.Addr().(*net.TCPAddr).Port), "TORCHELASTIC_USE_AGENT_STORE=True", "TORCHELASTIC_RUN_ID=none")
+		return finish(t, cmd, 0)
+	}
+	other := make(chan ended, 1)
+	go func() { other <- rank(1) }()
+	lead := rank(0)
+	follow := <-other
+	lead.check(t, exitDone, "")
+	follow.check(t, exitDone, "")
+	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 || !strings.Contains(lead.stderr, "is that of torchrun's store") {
+		t.Errorf("got %+v and %s, want 20 steps and a reason for the port", r, lead.stderr)
+	}
+}
