@@ -1,6 +1,9 @@
 package graph
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -34,6 +37,36 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 			}
 		}
 	}
+	g.orderGradients()
+}
+
+// orderGradients lists the gradients as the readers of their parameters come in the backward pass, whether a reader takes the parameter or its copy
+// in the compute type: the order is the same in all compute types. Operands of one node keep their order.
+func (g *Graph) orderGradients() {
+	type use struct{ node, operand int }
+	first := map[*Value]use{}
+	for i, n := range g.Nodes {
+		if isCopyOfParam(n) {
+			continue
+		}
+		for operand, in := range n.In {
+			if in.Node != nil && isCopyOfParam(in.Node) {
+				in = in.Node.In[0]
+			}
+			if _, ok := first[in]; !ok && in.Role == Param {
+				first[in] = use{i, operand}
+			}
+		}
+	}
+	slices.SortStableFunc(g.Gradients, func(a, b Gradient) int {
+		x, y := first[a.Param], first[b.Param]
+		return cmp.Or(cmp.Compare(y.node, x.node), cmp.Compare(x.operand, y.operand))
+	})
+}
+
+// isCopyOfParam reports whether n only converts the type of a parameter.
+func isCopyOfParam(n *Node) bool {
+	return n.Op.Kind() == (device.Reorder{}).Kind() && n.In[0].Role == Param
 }
 
 // contribute appends the gradient of n, if the loss depends on n, and notes what it contributes to the gradients of n's inputs.

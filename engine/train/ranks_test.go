@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // crew is a run of several ranks in this process.
@@ -27,6 +28,7 @@ type crew struct {
 	open     func(*testing.T) device.Device
 	openRank func(rank int) device.Device // instead of open
 	options  ReplicaOptions
+	types    []tensor.DType // of each rank's activations; nil: that of options
 	shares   []int
 	sync     bool
 	splitter Splitter
@@ -89,6 +91,9 @@ func (c crew) rank(t *testing.T, rank int, grads, stats collective.Communicator)
 	}
 	defer dev.Close()
 	o := c.options
+	if c.types != nil {
+		o.Compute, o.LossScale = c.types[rank], slices.Contains(c.types, tensor.F16)
+	}
 	o.Peers = &Peers{Grads: grads, Stats: stats, Shares: c.shares, SyncNorm: c.sync, MaxShare: o.microBatch(), CapBytes: c.cap, Sequential: c.sequential}
 	if c.peers != nil {
 		c.peers(rank, o.Peers)

@@ -26,7 +26,8 @@ type ReplicaOptions struct {
 	Classes        int
 	ImageSize      int // height = width, pixels
 	Mean, Std      [3]float32
-	Compute        tensor.DType // of activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
+	Compute        tensor.DType // of this rank's activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
+	LossScale      bool         // scale the loss whatever Compute is: some rank computes in F16, and all ranks share one scale
 	GhostGroup     int          // samples of a BatchNorm group, 0 = the whole micro-batch
 	BatchSize      int          // global, samples of an optimizer step
 	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
@@ -110,7 +111,7 @@ func (c *closer) close() error {
 // NewReplica builds graphs and plans, allocates all memory and sets the initial values.
 func NewReplica(dev device.Device, opts ReplicaOptions) (_ *Replica, err error) {
 	r := &Replica{opts: opts, dev: dev, cache: plan.NewCache(dev), shelf: newShelf()}
-	if opts.Compute == tensor.F16 {
+	if opts.LossScale || opts.Compute == tensor.F16 {
 		r.scale = optim.NewLossScale()
 	}
 	defer func() {

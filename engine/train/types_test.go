@@ -1,0 +1,127 @@
+package train
+
+import (
+	"bytes"
+	"context"
+	"math"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// typesTolerance bounds how far the losses of a run with bf16 in it may be from those of f32, relative to the loss. bf16 rounds activations to
+// 2^-9 of themselves; the networks here have 5 to 9 roundings in a row, which add up to about 1 % at worst, and 11 steps carry them on. A gradient
+// that is scaled twice, or not at all, is wrong by a factor of 65536.
+const typesTolerance = 0.03
+
+// TestRanksMayComputeInUnlikeTypes: the ranks compare hashes of parameters and statistics after every step, so a run that ends has bit-equal replicas.
+func TestRanksMayComputeInUnlikeTypes(t *testing.T) {
+	wide := testOptions()
+	wide.Model = simplecnn.Build(simplecnn.Options{Channels: []int{16, 32}, Dropout: 0.2})
+	accumulated := testOptions()
+	accumulated.Accumulation = 2
+	slow := func(_ int, _ context.CancelFunc, o *Options, _ *recorder) { o.Schedule.Base = 0.005 } // at 0.05 this one's losses jump, and magnify any difference
+	three := []tensor.DType{tensor.BF16, tensor.F16, tensor.F32}
+	for _, c := range []struct {
+		name  string
+		open  func(*testing.T) device.Device
+		types []tensor.DType
+		crew  crew
+	}{
+		{"bf16, f16, f32", openReference, three, crew{options: testOptions(), shares: []int{1, 3, 2}, sync: true, cap: 200}},
+		{"f32 leads", openReference, []tensor.DType{tensor.F32, tensor.F16}, crew{options: testOptions(), shares: []int{4, 2}, sync: true}},
+		{"each its own statistics", openReference, three, crew{options: testOptions(), shares: []int{2, 3, 1}, cap: 200}},
+		{"micro-batches", openReference, three, crew{options: accumulated, shares: []int{1, 1, 1}, sync: true}},
+		{"gradients in bf16", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, peers: func(_ int, p *Peers) { p.Wire = tensor.BF16 }}},
+		{"shares that change", openReference, three, crew{options: testOptions(), shares: []int{2, 2, 2}, sync: true, splitter: rotating{[][]int{{1, 0, 5}, {3, 3, 0}, {0, 5, 1}}}}},
+		{"a device with layouts of its own", openCPU, []tensor.DType{tensor.BF16, tensor.F32}, crew{options: wide, shares: []int{2, 4}, sync: true, change: slow}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.open(t).Close() // here it may skip, on the goroutine of a rank it may not
+			crew := c.crew
+			crew.open, crew.dir = c.open, t.TempDir()
+			want := pure(t, crew, tensor.F32)
+			crew.dir, crew.types = t.TempDir(), c.types
+			ranks := crew.start(t)
+			for rank, s := range ranks {
+				if s.err != nil {
+					t.Fatalf("rank %d: %v", rank, s.err)
+				}
+				for i, loss := range s.losses {
+					if !(math.Abs(loss-want.losses[i]) <= typesTolerance*want.losses[i]) {
+						t.Errorf("rank %d, step %d: loss %.6g, the run in f32 has %.6g", rank, i+1, loss, want.losses[i])
+					}
+					if record := s.steps[i]; !record.Updated || record.Scale != ranks[0].steps[i].Scale {
+						t.Errorf("rank %d, step %d: updated %v with scale %v, rank 0 has %v", rank, i+1, record.Updated, record.Scale, ranks[0].steps[i].Scale)
+					}
+				}
+			}
+		})
+	}
+}
+
+// pure is rank 0 of the same crew with one type on all ranks.
+func pure(t *testing.T, c crew, dt tensor.DType) session {
+	t.Helper()
+	c.types = make([]tensor.DType, len(c.shares))
+	for rank := range c.types {
+		c.types[rank] = dt
+	}
+	s := c.start(t)[0]
+	if s.err != nil {
+		t.Fatal(s.err)
+	}
+	return s
+}
+
+// A scale is a power of two: undoing it changes no bit of f32 or bf16.
+func TestALossScaleChangesNoBitWhereItIsNotNeeded(t *testing.T) {
+	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
+		var want session
+		for i, scaled := range []bool{false, true} {
+			o := testOptions()
+			o.Compute, o.LossScale, o.Optimizer.ClipNorm = dt, scaled, 0.5
+			s := start(context.Background(), t, openReference(t), t.TempDir(), o, &recorder{}, nil)
+			if s.err != nil {
+				t.Fatal(s.err)
+			}
+			if i == 0 {
+				want = s
+				continue
+			}
+			if got := s.steps[0].Scale; got != 1<<16 {
+				t.Errorf("%v: got scale %v, want 65536", dt, got)
+			}
+			if !bytes.Equal(s.replica.state.Values.Host(), want.replica.state.Values.Host()) {
+				t.Errorf("%v: other parameters than without a scale", dt)
+			}
+			for step, norm := range s.norms {
+				if norm != want.norms[step] {
+					t.Errorf("%v, step %d: norm %v, without a scale %v", dt, step+1, norm, want.norms[step])
+				}
+			}
+		}
+	}
+}
+
+func TestAnOverflowOfOneRankSkipsTheStepOfAll(t *testing.T) {
+	c := crew{open: openReference, options: testOptions(), shares: []int{3, 2, 1}, sync: true, dir: t.TempDir(), types: []tensor.DType{tensor.F32, tensor.F16, tensor.BF16},
+		change: func(_ int, _ context.CancelFunc, o *Options, _ *recorder) {
+			if err := o.Replica.scale.Set(1<<24, 0); err != nil {
+				t.Error(err)
+			}
+		}}
+	ranks := c.start(t)
+	for rank, s := range ranks {
+		if s.err != nil || s.result.Skipped < 1 || s.result.Skipped >= testSteps || s.result.RollBacks != 0 {
+			t.Fatalf("rank %d: got %v and %+v, want some steps skipped", rank, s.err, s.result)
+		}
+		for i, record := range s.steps {
+			if lead := ranks[0].steps[i]; record.Updated != lead.Updated || record.Scale != lead.Scale || record.Lowered == record.Updated {
+				t.Errorf("rank %d, step %d: updated %v, lowered %v, scale %v, rank 0 has %v, %v, %v", rank, i+1, record.Updated, record.Lowered, record.Scale, lead.Updated, lead.Lowered, lead.Scale)
+			}
+		}
+	}
+}
