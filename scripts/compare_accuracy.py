@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Trains configs/resnet50.toml with hetero-train and with PyTorch, and prints the accuracy of both after each epoch.
+
+    make
+    python3 -m venv .venv && .venv/bin/pip install torch torchvision      once; and apt-get install libtcmalloc-minimal4
+    .venv/bin/python scripts/compare_accuracy.py --data CIFAR.tar.gz --epochs 10
+
+The archive holds train/<class>/*.jpg and test/<class>/*.jpg, both sides read the same images. Both train for the same
+number of epochs, and both cosines end with them. scripts/peers/resnet_cifar.py says what the peer does.
+
+By default one training follows the other, so that the seconds mean something. --together runs both at the same time,
+each on half of the threads: for a machine with two idle cores, or where only the accuracy matters.
+
+stdout: a markdown table. --output DIR also gets ours.log, pytorch.log, accuracy.json and accuracy.md, which grow with
+each epoch. DIR must not hold an earlier comparison.
+
+exit: 0 compared; 1 a training failed; 2 bad arguments, or something to install first
+"""
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PEER = ROOT / "scripts" / "peers" / "resnet_cifar.py"
+EVALUATION = re.compile(r"^eval after step \d+\b.*?\btop-1 ([\d.]+) %")
+
+
+class Comparison:
+    """What both sides have reached, kept on disk after each epoch."""
+
+    def __init__(self, a):
+        self.a, self.rows, self.lock = a, {"ours": [], "pytorch": []}, threading.Lock()
+        self.about = {
+            "model": a.model, "epochs": a.epochs, "precision": a.precision, "threads": threads(a), "together": a.together,
+            "seed": a.seed, "batch_size": 128, "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        }  # fmt: skip
+
+    def add(self, who, top1, seconds):
+        with self.lock:
+            rows = self.rows[who]
+            rows.append({"epoch": len(rows) + 1, "top1": top1, "seconds": seconds})
+            print(f"{who}: epoch {len(rows)}/{self.a.epochs}, top-1 {100 * top1:.2f} %, {seconds:.0f} s", file=sys.stderr, flush=True)
+            (self.a.output / "accuracy.json").write_text(json.dumps(self.about | self.rows, indent=1) + "\n")
+            (self.a.output / "accuracy.md").write_text(self.table())
+
+    def table(self):
+        """One row an epoch; seconds include the evaluation."""
+        lines = ["| epoch | hetero-train top-1 | seconds | PyTorch top-1 | seconds |", "|---|---|---|---|---|"]
+        for i in range(max(map(len, self.rows.values()))):
+            cells = []
+            for who in ("ours", "pytorch"):
+                row = self.rows[who][i] if i < len(self.rows[who]) else None
+                cells += [f"{100 * row['top1']:.2f} %", f"{row['seconds']:.0f}"] if row else ["", ""]
+            lines.append(f"| {i + 1} | " + " | ".join(cells) + " |")
+        return "\n".join(lines) + "\n"
+
+
+def threads(a):
+    """Threads of each side."""
+    return max(1, a.threads // 2) if a.together else a.threads
+
+
+def commands(a):
+    """The two commands."""
+    settings = {
+        "experiment.name": "compare_accuracy", "experiment.output_dir": a.output, "experiment.seed": a.seed,
+        "model.name": a.model, "data.dataset": "images", "data.path": a.data, "data.fallback": "",
+        "device.kind": "cpu", "device.threads": threads(a), "parallel.ranks": 1, "profile.enabled": "false",
+        "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "none", "checkpoint.best": "false",
+    }  # fmt: skip
+    ours = [a.binary, "train", "-c", a.config]
+    for key, value in settings.items():
+        ours += ["--set", f"{key}={value}"]
+    peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a)]
+    if a.epoch_steps:  # the trial's schedule is that of its steps
+        ours += ["--set", f"data.num_samples={128 * a.epoch_steps}"]
+        peer += ["--epoch-steps", a.epoch_steps]
+    return {"ours": [str(x) for x in ours], "pytorch": [str(x) for x in peer]}
+
+
+def run(comparison, who, command):
+    """Runs one side to its end. Returns its exit code, or 1 if it ended before the last epoch."""
+    a, last = comparison.a, time.monotonic()
+    with open(a.output / f"{who}.log", "w") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                   env=os.environ | {"OMP_NUM_THREADS": str(threads(a))})  # fmt: skip
+        for line in process.stdout:
+            log.write(line)
+            log.flush()
+            if who == "ours" and line.startswith("data "):
+                last = time.monotonic()  # the model and the data are ready
+            elif who == "ours" and (found := EVALUATION.match(line)):
+                comparison.add(who, float(found[1]) / 100, time.monotonic() - last)
+                last = time.monotonic()
+            elif who == "pytorch" and line.startswith('{"epoch"'):
+                record = json.loads(line)
+                comparison.add(who, record["top1"], record["train_seconds"] + record["eval_seconds"])
+    code, reached = process.wait(), len(comparison.rows[who])
+    if code == 0 and reached != a.epochs:
+        print(f"compare_accuracy: {who}: got {reached} evaluations, want {a.epochs}: see {a.output / who}.log", file=sys.stderr)
+        return 1
+    if code:
+        print(f"compare_accuracy: {who} failed with exit code {code}: see {a.output / who}.log", file=sys.stderr)
+    return code
+
+
+def parse_arguments():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--data", type=pathlib.Path, required=True, help="archive of train/<class>/*.jpg and test/<class>/*.jpg")
+    p.add_argument("--epochs", type=int, required=True, help="of both")
+    p.add_argument("--model", default="resnet50", help="a ResNet (default resnet50)")
+    p.add_argument("--config", default=ROOT / "configs" / "resnet50.toml", type=pathlib.Path, help="(default configs/resnet50.toml)")
+    p.add_argument("--precision", choices=["f32", "bf16"], default="bf16", help="of both (default bf16)")
+    p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
+    p.add_argument("--seed", type=int, default=42, help="of each side's own generator (default 42)")
+    p.add_argument("--together", action="store_true", help="train both at the same time, on half of the threads each")
+    p.add_argument("--epoch-steps", type=int, default=0, help="for a quick trial: steps of an epoch (default: all samples)")
+    p.add_argument("--binary", type=pathlib.Path, default=ROOT / "hetero-train", help="(default ./hetero-train)")
+    p.add_argument("--output", type=pathlib.Path, default=ROOT / "build" / "compare_accuracy", help="(default build/compare_accuracy)")
+    a = p.parse_args()
+    if a.epochs < 1 or a.threads < 1 or a.epoch_steps < 0:
+        p.error("--epochs and --threads: want at least 1; --epoch-steps: want at least 0")
+    for path, what in ((a.data, "--data"), (a.config, "--config"), (a.binary, "--binary")):
+        if not path.is_file():
+            p.error(f"{what}: there is no file {path}")
+    if (a.output / "accuracy.json").exists() or (a.output / "compare_accuracy").exists():
+        p.error(f"--output: {a.output} holds an earlier comparison: remove it, or name another folder")
+    try:
+        a.versions = {name: importlib.metadata.version(name) for name in ("torch", "torchvision")}
+    except importlib.metadata.PackageNotFoundError as e:
+        p.error(f"{sys.executable} has no package {e.name}: pip install torch torchvision")
+    return a
+
+
+def main():
+    a = parse_arguments()
+    a.output.mkdir(parents=True, exist_ok=True)
+    comparison = Comparison(a)
+    version = subprocess.run([a.binary, "version"], capture_output=True, text=True).stdout.strip()
+    comparison.about |= a.versions | {"program": version.splitlines()[0] if version else "unknown"}
+    codes = {}
+
+    def side(who, command):
+        codes[who] = run(comparison, who, command)
+
+    sides = [threading.Thread(target=side, args=item) for item in commands(a).items()]
+    for thread in sides:
+        thread.start()
+        if not a.together:
+            thread.join()
+    for thread in sides:
+        thread.join()
+    print(comparison.table(), end="")
+    raise SystemExit(1 if any(codes.get(who) != 0 for who in ("ours", "pytorch")) else 0)
+
+
+if __name__ == "__main__":
+    main()
