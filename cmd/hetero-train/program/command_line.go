@@ -55,8 +55,9 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 		err = withCode(exitUsage, err)
 	}
 	if err != nil {
-		fmt.Fprint(env.stderr, hide.text(report(err)))
+		fmt.Fprint(a.env.stderr, hide.text(report(err)))
 	}
+	a.env.flushed(flushTime)
 	return exitCode(err)
 }
 

@@ -3,9 +3,7 @@ package program
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -66,7 +64,7 @@ type console struct {
 	job       *job
 	savesSaid int64     // SIGUSR1s that were answered
 	out       io.Writer // stdout, or above the bar, and the log file
-	stdout    io.Writer
+	steps     io.Writer // likewise, for lines that a slow reader may miss
 	log       io.Writer // the log file
 	interval  int64     // steps between two lines
 	peak      float64   // FLOP/s that the device reaches at best, 0 = unknown
@@ -79,43 +77,43 @@ type console struct {
 	// Since the last line.
 	samples int64
 	busy    time.Duration
-	steps   int64
+	count   int64 // steps
 }
 
 func newConsole(j *job, log io.Writer) *console {
-	c := &console{job: j, stdout: &tolerant{w: j.opts.env.stdout, log: j.opts.log}, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
-	c.out = io.MultiWriter(c.stdout, log)
+	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	c.plain()
 	if stderr := j.opts.env.stderr; isTerminal(stderr) {
-		c.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithRefreshRate(250*time.Millisecond))
+		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
+		c.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithAutoRefresh(), mpb.WithWidth(terminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if isTerminal(j.opts.env.stdout) {
 			c.out = io.MultiWriter(c.bars, log) // one screen for both: lines go above the bar
+			c.steps = c.out
 		}
 		j.opts.screen.to(c.bars) // and so do messages
 	}
 	return c
 }
 
-// tolerant is a writer whose first failure is told to a log and nobody else: what reads standard output may leave.
-type tolerant struct {
-	w      io.Writer
-	log    *slog.Logger
-	failed bool
-}
-
-// Write implements io.Writer.
-func (t *tolerant) Write(b []byte) (int, error) {
-	if !t.failed {
-		if _, err := t.w.Write(b); err != nil {
-			t.failed = true
-			t.log.Warn("standard output is gone: training goes on, its lines are in train.log", "error", err)
-		}
-	}
-	return len(b), nil
+// plain lets lines go to standard output and the log file.
+func (c *console) plain() {
+	stdout := c.job.opts.env.stdout
+	c.out = io.MultiWriter(stdout, c.log)
+	c.steps = io.MultiWriter(progressOf(stdout), c.log)
 }
 
 func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := fileOf(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// terminalWidth is in columns.
+func terminalWidth(w io.Writer) int {
+	const usual = 80
+	if width, _, err := term.GetSize(int(fileOf(w).Fd())); err == nil && width > 0 {
+		return width
+	}
+	return usual
 }
 
 // measuredPeak is what the device reaches in matrix products at best, 0 where it cannot tell.
@@ -184,7 +182,7 @@ func (c *console) begin(resume *checkpoint.State) {
 func (c *console) StepDone(r *train.StepRecord) {
 	c.samples += int64(r.Samples)
 	c.busy += r.Times.Total()
-	c.steps++
+	c.count++
 	if c.bar != nil {
 		c.bar.SetTotal(max(r.Total, r.Step+1), false) // the bar would go at its end; a changed batch size changes the total
 		c.bar.SetCurrent(r.Step)
@@ -198,8 +196,8 @@ func (c *console) StepDone(r *train.StepRecord) {
 	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
 		return
 	}
-	fmt.Fprint(c.out, c.line(r))
-	c.samples, c.busy, c.steps = 0, 0, 0
+	fmt.Fprint(c.steps, c.line(r))
+	c.samples, c.busy, c.count = 0, 0, 0
 }
 
 // stepOf is "12/100", or "12" where the run has no last step.
@@ -213,7 +211,7 @@ func stepOf(r *train.StepRecord) string {
 // line is the step line: loss, norm and rate of the last step, times as means since the last line.
 func (c *console) line(r *train.StepRecord) string {
 	var b strings.Builder
-	step := c.busy / time.Duration(c.steps)
+	step := c.busy / time.Duration(c.count)
 	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
 		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, step.Round(100*time.Microsecond), perSecond(c.samples, c.busy))
 	if c.peak > 0 {
@@ -257,7 +255,7 @@ func sharesOf(ranks []train.RankStep) string {
 
 // RolledBack implements train.Observer.
 func (c *console) RolledBack(step int64) {
-	c.samples, c.busy, c.steps = 0, 0, 0
+	c.samples, c.busy, c.count = 0, 0, 0
 	if c.bar != nil {
 		c.bar.SetCurrent(step)
 	}
@@ -343,7 +341,7 @@ func (c *console) close() {
 	}
 	c.bars.Wait()
 	c.job.opts.screen.to(c.job.opts.env.stderr)
-	c.out = io.MultiWriter(c.stdout, c.log)
+	c.plain()
 	c.bars, c.bar = nil, nil
 }
 

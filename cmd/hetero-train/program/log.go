@@ -39,6 +39,16 @@ func (s *screen) to(w io.Writer) {
 	s.w = w
 }
 
+// flush waits until what is on its way to the screen is there, for at most limit.
+func (s *screen) flush(limit time.Duration) {
+	s.mu.Lock()
+	o, ok := s.w.(*outlet)
+	s.mu.Unlock()
+	if ok {
+		o.flush(limit)
+	}
+}
+
 // newLogger writes for people to a terminal and one JSON object a line elsewhere, and the same to file in plain text.
 // No secret passes it.
 func newLogger(w io.Writer, file *screen, level string, hide secrets) (*slog.Logger, error) {

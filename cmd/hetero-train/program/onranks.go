@@ -43,6 +43,7 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	if err != nil {
 		return err
 	}
+	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr)
 	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {

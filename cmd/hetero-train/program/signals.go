@@ -47,7 +47,6 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 	if saves != nil {
 		signal.Notify(signals, syscall.SIGUSR1)
 	}
-	signal.Ignore(syscall.SIGPIPE) // a reader of standard output that leaves must not end the training
 	done := make(chan struct{})
 	go func() {
 		var first time.Time
@@ -65,6 +64,9 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 				if ctx.Err() != nil {
 					if sig == syscall.SIGINT && time.Since(first) > onePress {
 						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")
+						if s, ok := say.(*screen); ok {
+							s.flush(time.Second)
+						}
 						os.Exit(exitInterrupted)
 					}
 					continue
@@ -81,7 +83,6 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 	}()
 	return ctx, func() {
 		signal.Stop(signals)
-		signal.Reset(syscall.SIGPIPE)
 		close(done)
 		cancel(nil)
 	}

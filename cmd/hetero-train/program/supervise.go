@@ -49,7 +49,7 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 	others := &lines{out: opts.screen}
 	err = supervisor.Run(ctx, supervisor.Options{
 		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
-		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: opts.env.stdout, Stderr: opts.env.stderr,
+		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.env.stdout), Stderr: passedOn(opts.env.stderr),
 		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
 		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
@@ -67,6 +67,14 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		return withCode(failed.Code, err)
 	}
 	return withCode(exitCommunication, err) // killed: the others have lost a rank
+}
+
+// passedOn is a stream as the first rank gets it: a file as it is, so that a terminal stays one.
+func passedOn(w io.Writer) io.Writer {
+	if f := fileOf(w); f != nil {
+		return f
+	}
+	return w
 }
 
 // rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.

@@ -91,6 +91,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
+	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr)
 	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
 	level := a.logLevel
 	if place.Rank > 0 && level == "info" {
@@ -102,6 +103,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if opts.onScreen, err = newLogger(opts.screen, &screen{w: io.Discard}, level, a.hide); err != nil {
 		return err
 	}
+	opts.sayWhenGone()
 	if place.Rank == 0 {
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.log.Warn(w)
@@ -110,6 +112,17 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		logConfig(opts.log, a.file, cfg, place)
 	}
 	return a.env.train(ctx, cfg, opts)
+}
+
+// sayWhenGone logs that the reader of a stream has left. Training goes on.
+func (o trainOptions) sayWhenGone() {
+	say := func(name string, w io.Writer) {
+		if stream, ok := w.(*outlet); ok {
+			stream.onGone(func(err error) { o.log.Warn(name+" is gone: training goes on, its lines are in train.log", "error", err) })
+		}
+	}
+	say("standard error", o.env.stderr)
+	say("standard output", o.env.stdout) // one outlet may serve both
 }
 
 // overrode reports whether all that is wrong was set on the command line, and not in the file.

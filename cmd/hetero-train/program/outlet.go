@@ -1,0 +1,215 @@
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	// A pending queue beyond these sizes in bytes loses lines. About 7,000 step lines fit; larger values take memory while nobody reads,
+	// smaller ones lose lines of a fast run on a machine whose reader gets no CPU time for a moment.
+	progressPending = 1 << 20
+	pending         = 2 << 20
+
+	// flushTime is how long a process waits for the reader before it exits. It is below the time after which a supervisor kills a rank
+	// whose neighbours have ended.
+	flushTime = 3 * time.Second
+)
+
+// outlet is standard output or standard error of a process that trains. Write never waits for the reader: a goroutine passes the queued
+// bytes on. While the queue is full lines are dropped and counted, progress lines first, and the reader sees the count where they are missing.
+type outlet struct {
+	w io.Writer
+
+	mu       sync.Mutex
+	queue    [][]byte
+	bytes    int
+	writing  bool // the goroutine is running
+	full     bool // progress lines are dropped until half of the queue is written
+	lost     int  // lines dropped since the last note
+	gone     error
+	whenGone func(error)
+	empty    chan struct{} // closed when the queue has been written; nil: nobody waits
+}
+
+// unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
+// From here on a reader that leaves causes a write error instead of SIGPIPE, which would end the process.
+func unblocked(stdout, stderr io.Writer) (io.Writer, io.Writer) {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
+	out := &outlet{w: stdout}
+	if sameFile(stdout, stderr) {
+		return out, out
+	}
+	return out, &outlet{w: stderr}
+}
+
+func sameFile(a, b io.Writer) bool {
+	x, isFile := a.(*os.File)
+	y, both := b.(*os.File)
+	if !isFile || !both {
+		return a == b
+	}
+	p, err := x.Stat()
+	if err != nil {
+		return false
+	}
+	q, err := y.Stat()
+	return err == nil && os.SameFile(p, q)
+}
+
+// fileOf is the file behind a writer of this process; nil: there is none.
+func fileOf(w io.Writer) *os.File {
+	if o, ok := w.(*outlet); ok {
+		w = o.w
+	}
+	f, _ := w.(*os.File)
+	return f
+}
+
+// Write implements io.Writer. It never waits and never fails.
+func (o *outlet) Write(b []byte) (int, error) {
+	o.add(b, pending)
+	return len(b), nil
+}
+
+// progress is an outlet's end for lines that may be dropped before others.
+type progress struct{ *outlet }
+
+// Write implements io.Writer.
+func (p progress) Write(b []byte) (int, error) {
+	p.add(b, progressPending)
+	return len(b), nil
+}
+
+// progressOf returns w for lines that may be dropped before others.
+func progressOf(w io.Writer) io.Writer {
+	if o, ok := w.(*outlet); ok {
+		return progress{o}
+	}
+	return w
+}
+
+func (o *outlet) add(b []byte, limit int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.gone != nil {
+		return
+	}
+	o.full = o.full && o.bytes > progressPending/2
+	if o.bytes+len(b) > limit || o.full && limit == progressPending {
+		o.full = true
+		o.lost += max(bytes.Count(b, []byte("\n")), 1)
+		return
+	}
+	o.note()
+	o.push(bytes.Clone(b))
+}
+
+// note queues the number of lines that are missing at this place.
+func (o *outlet) note() {
+	if o.lost > 0 {
+		o.push(fmt.Appendf(nil, "hetero-train: %d lines are missing here: nobody read them in time; the log file of the run has them\n", o.lost))
+		o.lost = 0
+	}
+}
+
+func (o *outlet) push(b []byte) {
+	o.queue, o.bytes = append(o.queue, b), o.bytes+len(b)
+	if !o.writing {
+		o.writing = true
+		go o.pass()
+	}
+}
+
+// pass writes the queue. It may wait for ever: the process ends nevertheless.
+func (o *outlet) pass() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for len(o.queue) > 0 && o.gone == nil {
+		next := o.queue[0]
+		o.mu.Unlock()
+		_, err := o.w.Write(next)
+		o.mu.Lock()
+		o.queue, o.bytes = o.queue[1:], o.bytes-len(next)
+		if err != nil {
+			o.fail(err)
+		} else if len(o.queue) == 0 {
+			o.note()
+		}
+	}
+	o.writing, o.queue, o.bytes = false, nil, 0
+	if o.empty != nil {
+		close(o.empty)
+		o.empty = nil
+	}
+}
+
+// fail gives the stream up. It needs o.mu, which it releases while it says so.
+func (o *outlet) fail(err error) {
+	o.gone = err
+	if say := o.whenGone; say != nil {
+		o.mu.Unlock()
+		say(err)
+		o.mu.Lock()
+	}
+}
+
+// onGone sets the function that reports a reader that has left.
+func (o *outlet) onGone(say func(error)) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.whenGone = say
+}
+
+// flush waits until all is written, for at most limit. It returns how many lines are not.
+func (o *outlet) flush(limit time.Duration) int {
+	o.mu.Lock()
+	if !o.writing {
+		o.mu.Unlock()
+		return 0
+	}
+	if o.empty == nil {
+		o.empty = make(chan struct{})
+	}
+	empty := o.empty
+	o.mu.Unlock()
+	late := time.NewTimer(limit)
+	defer late.Stop()
+	select {
+	case <-empty:
+		return 0
+	case <-late.C:
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lines := o.lost
+	for _, b := range o.queue {
+		lines += bytes.Count(b, []byte("\n"))
+	}
+	return lines
+}
+
+// flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
+func (e environment) flushed(limit time.Duration) {
+	out, _ := e.stdout.(*outlet)
+	messages, _ := e.stderr.(*outlet)
+	if out == nil || messages == nil {
+		return
+	}
+	var late sync.WaitGroup
+	missing := make([]int, 2)
+	for i, o := range []*outlet{out, messages} {
+		late.Go(func() { missing[i] = o.flush(limit) })
+	}
+	late.Wait()
+	if out != messages && missing[0] > 0 && missing[1] == 0 {
+		fmt.Fprintf(messages, "hetero-train: %d lines of standard output were not read within %v of the end; the log file of the run has them\n", missing[0], limit)
+		messages.flush(limit)
+	}
+}
