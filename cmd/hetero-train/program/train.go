@@ -118,7 +118,9 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 func (o trainOptions) sayWhenGone() {
 	say := func(name string, w io.Writer) {
 		if stream, ok := w.(*outlet); ok {
-			stream.onGone(func(err error) { o.log.Warn(name+" is gone: training goes on, its lines are in train.log", "error", err) })
+			stream.onGone(func(err error) {
+				o.log.Warn(name+" is gone: training goes on, its lines are in train.log", "error", err)
+			})
 		}
 	}
 	say("standard error", o.env.stderr)
