@@ -11,7 +11,7 @@ type Kind int
 
 const (
 	Healthy  Kind = iota // as fast as its own curve says, and no straggler
-	SlowType             // a straggler, but as fast as its own curve says: it needs a smaller share
+	SlowType             // of a type of device that takes longer per sample, but as fast as its own curve says: it needs a smaller share
 	Sick                 // slower than its own curve: something is wrong with the device, and Cause says what
 )
 
@@ -49,7 +49,7 @@ type Verdict struct {
 	Rank      int
 	Kind      Kind
 	Cause     Cause   // of a sick rank
-	Ratio     float64 // Sick: how many times slower it is than when it was healthy; SlowType: than the median of the ranks; Healthy: 1
+	Ratio     float64 // Sick: how many times slower it is than when it was healthy; SlowType: per sample, than the median of the ranks; Healthy: 1
 	Evidence  string  // "thermal throttling for 12 of 20 samples at 93 °C; clock 58 % of its maximum, was 96 %"
 	SinceStep int64   // of the first window of the trouble
 }
@@ -59,6 +59,7 @@ type Observation struct {
 	// Seconds is the rank's own compute time per step, without waiting for other ranks: data, forward and backward, and
 	// the optimizer where its curve has it too. NaN or 0: the rank had no samples or measured nothing.
 	Seconds float64
+	Samples int     // of the rank in a step; 0 unknown: the ranks' whole steps are compared then
 	Data    float64 // of them, waiting for data; NaN unknown
 
 	// Expected is what the rank's own curve says for its share, and ExpectedError the standard error of that; NaN: it
@@ -87,12 +88,16 @@ type Observation struct {
 //
 // Links are judged the same way, against their own history and less the growth that the median of the ranks has seen;
 // they are slow from 25 % on, if that takes at least 5 % of the compute time.
+//
+// Ranks are compared with each other by their time per sample, because their shares may differ. Only a rank of another type
+// than the ranks that keep up can be of a slower type; see SetTypes.
 type Detector struct {
 	rule  MedianRule
 	ranks []patient
+	types []string // nil: unknown
 
-	seconds, growth, sorted []float64
-	verdicts                []Verdict
+	seconds, perSample, growth, sorted []float64
+	verdicts                           []Verdict
 }
 
 // patient is one rank as the detector knows it.
@@ -120,13 +125,29 @@ const (
 
 // NewDetector watches a number of ranks.
 func NewDetector(ranks int) *Detector {
-	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), growth: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
+	d := &Detector{ranks: make([]patient, ranks), seconds: make([]float64, ranks), perSample: make([]float64, ranks), growth: make([]float64, ranks), verdicts: make([]Verdict, ranks)}
 	for i := range d.ranks {
 		p := &d.ranks[i]
 		p.compute, p.link = newHistory(), newHistory()
 		p.verdict = Verdict{Rank: i, Ratio: 1}
 	}
 	return d
+}
+
+// SetTypes says what type of device each rank has; an empty type is like no other. Without types every rank may be of a slower type.
+func (d *Detector) SetTypes(types []string) { d.types = types }
+
+// keepsUp reports whether a rank of the same type as this one is no straggler: then the type is not what makes this one slow.
+func (d *Detector) keepsUp(rank int, marks []bool) bool {
+	if len(d.types) != len(d.ranks) || d.types[rank] == "" {
+		return false
+	}
+	for other, t := range d.types {
+		if t == d.types[rank] && measured(d.perSample[other]) && !marks[other] {
+			return true
+		}
+	}
+	return false
 }
 
 // Observe takes a window that ended with a step, one observation a rank, and returns a verdict for each rank, valid
@@ -137,17 +158,18 @@ func (d *Detector) Observe(step int64, window []Observation) ([]Verdict, error) 
 	}
 	for i := range window {
 		d.seconds[i] = window[i].Seconds
+		d.perSample[i] = window[i].Seconds / float64(max(window[i].Samples, 1))
 		d.growth[i] = d.ranks[i].linkGrowth(&window[i])
 	}
 	common := d.commonGrowth()
-	marks := d.rule.Observe(d.seconds)
-	median := d.rule.median(d.seconds)
+	marks := d.rule.Observe(d.perSample)
+	median := d.rule.median(d.perSample)
 	for i := range window {
 		p, o := &d.ranks[i], &window[i]
 		excess := p.judgeCompute(step, o)
 		linkExcess := p.judgeLink(step, o, d.growth[i]-common)
 		p.diagnose(o, excess, linkExcess)
-		p.compare(step, o, marks[i], d.rule.over[i], o.Seconds/median)
+		p.compare(step, o, marks[i] && !d.keepsUp(i, marks), d.rule.over[i], d.perSample[i]/median)
 		p.learn(o)
 		d.verdicts[i] = p.verdict
 	}
@@ -292,7 +314,7 @@ func (p *patient) compare(step int64, o *Observation, marked bool, over int, rat
 			text = fmt.Sprintf(", %.2f times what its own curve says", o.Seconds/o.Expected)
 		}
 		*v = Verdict{Rank: v.Rank, Kind: SlowType, Ratio: ratio, SinceStep: p.slowSince,
-			Evidence: fmt.Sprintf("%.3g s a step, %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
+			Evidence: fmt.Sprintf("%.3g s a step, per sample %.2f times the median of the ranks%s", o.Seconds, ratio, text)}
 	}
 }
 

@@ -35,6 +35,43 @@ func TestASlowTypeIsNotSick(t *testing.T) {
 	}
 }
 
+// A rank that got more samples takes longer, and is no slower type of device for that. Per sample only a rank of another type may be.
+func TestOnlyAnotherTypeIsASlowerType(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		types   []string
+		samples []int
+		seconds []float64 // per sample
+		want    []balancer.Kind
+	}{
+		{"two ranks alike, one with more samples", []string{"a", "a"}, []int{48, 80}, []float64{0.01, 0.01}, []balancer.Kind{0, 0}},
+		{"the same without types", nil, []int{48, 80}, []float64{0.01, 0.01}, []balancer.Kind{0, 0}},
+		{"two ranks alike, one slower per sample", []string{"a", "a"}, []int{64, 64}, []float64{0.01, 0.02}, []balancer.Kind{0, 0}},
+		{"another type, balanced", []string{"a", "b"}, []int{80, 40}, []float64{0.01, 0.02}, []balancer.Kind{0, balancer.SlowType}},
+		{"two of another type", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 20}, []float64{0.01, 0.01, 0.02, 0.02}, []balancer.Kind{0, 0, balancer.SlowType, balancer.SlowType}},
+		{"another type, one of which keeps up", []string{"a", "a", "b", "b"}, []int{40, 40, 20, 40}, []float64{0.01, 0.01, 0.02, 0.01}, []balancer.Kind{0, 0, 0, 0}},
+		{"types that are not known", []string{"", ""}, []int{64, 64}, []float64{0.01, 0.02}, []balancer.Kind{0, balancer.SlowType}},
+	} {
+		d := balancer.NewDetector(len(c.samples))
+		d.SetTypes(c.types)
+		for n := range 4 {
+			window := make([]balancer.Observation, len(c.samples))
+			for i := range window {
+				window[i] = balancer.Observation{Seconds: c.seconds[i] * float64(c.samples[i]), Samples: c.samples[i], Data: nan, Expected: nan, Link: nan, Health: balancer.UnknownHealth()}
+			}
+			for rank, v := range observe(t, d, n, window) {
+				want := c.want[rank]
+				if n == 0 {
+					want = balancer.Healthy // one window is no proof
+				}
+				if v.Kind != want {
+					t.Errorf("%s, window %d, rank %d: got %+v, want %v", c.name, n, rank, v, want)
+				}
+			}
+		}
+	}
+}
+
 func TestASlowTypeCanFallSick(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	ranks := []fakeRank{gpuRank(0.2), gpuRank(0.2), gpuRank(0.4)}

@@ -175,6 +175,11 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	}
 	b.health, b.errors, b.observed = make([]balancer.HealthWindow, ranks), slices.Repeat([]int{-1}, ranks), make([]balancer.Observation, ranks)
 	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+	types := make([]string, ranks)
+	for rank, k := range b.known {
+		types[rank] = k.Device
+	}
+	b.detector.SetTypes(types)
 	if j := b.job; j.opts.contest != nil {
 		b.contest = newContest(j.opts.contest, b)
 	}
@@ -285,7 +290,7 @@ func (b *balancing) take(ranks []train.RankStep) {
 // judge tells slow types from sick ranks, in the window that ends.
 func (b *balancing) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	for r := range b.observed {
-		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Data: d.Ranks[r].Data, Link: nan, Health: b.health[r].Health()}
+		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: nan, Health: b.health[r].Health()}
 		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
 		b.observed[r] = o
 		b.health[r].Reset()

@@ -153,7 +153,7 @@ func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
 		case balancer.Healthy:
 			log.Info(fmt.Sprintf("rank %d is as fast as it was", rank))
 		case balancer.SlowType:
-			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median", rank, v.Ratio), "evidence", v.Evidence)
+			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
 		case balancer.Sick:
 			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than its device is otherwise: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
 		}
