@@ -97,32 +97,52 @@ func (o *Options) valid(shares, start []int) bool {
 	return o.divides(shares, start)
 }
 
-// New makes a policy.
-func New(name string, o Options) (Policy, error) {
-	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("policy %s: %w", name, err)
+// Maker is a policy by name.
+type Maker struct {
+	Name string
+	Doc  string                        // one sentence: how it divides the batch
+	New  func(Options) (Policy, error) // called with valid options
+}
+
+// Makers are the policies of this package, the baseline first.
+func Makers() []Maker {
+	return []Maker{
+		{"none", "equal shares", newNone},
+		{"proportional", "by the static compute score of each rank", newProportional},
+		{"dynamic", "by compute score and measured speed, utilization and memory", newDynamic},
+		{"hybrid", "starts proportional, then solves for the shares with the least step time on curves fitted while training", newHybrid},
 	}
-	switch name {
-	case "none":
-		return newNone(o)
-	case "proportional":
-		return newProportional(o)
-	case "dynamic":
-		return newDynamic(o)
-	case "hybrid":
-		return newHybrid(o)
+}
+
+// New makes one of the policies of [Makers].
+func New(name string, o Options) (Policy, error) {
+	for _, m := range Makers() {
+		if m.Name == name {
+			return m.Make(o)
+		}
 	}
 	return nil, fmt.Errorf("policy: got %q, want %s", name, strings.Join(Policies(), ", "))
 }
 
-// Policies returns the names of the balancing policies, the baseline first:
-//
-//	none          equal shares
-//	proportional  by the static compute score of each rank
-//	dynamic       by compute score and measured speed, utilization and memory
-//	hybrid        from fitted step-time curves, the shares with the shortest step
+// Make checks the options and makes the policy.
+func (m Maker) Make(o Options) (Policy, error) {
+	err := o.check()
+	if err == nil {
+		var p Policy
+		if p, err = m.New(o); err == nil {
+			return p, nil
+		}
+	}
+	return nil, fmt.Errorf("policy %s: %w", m.Name, err)
+}
+
+// Policies returns the names of [Makers].
 func Policies() []string {
-	return []string{"none", "proportional", "dynamic", "hybrid"}
+	var names []string
+	for _, m := range Makers() {
+		names = append(names, m.Name)
+	}
+	return names
 }
 
 func (o *Options) check() error {

@@ -11,7 +11,8 @@ import (
 
 // Options describe an experiment.
 type Options struct {
-	Policy   string
+	Policy   string           // one of balancer.Policies
+	Maker    balancer.Maker   // of a policy that is played instead; the zero value: none
 	Total    int              // samples of a step
 	Curves   []balancer.Curve // of the ranks: the truth, which the policy does not see
 	Limits   []int            // most samples of each rank; nil: the last point of its curve
@@ -50,6 +51,14 @@ type Change struct {
 	Reason        string  `json:"reason"`
 }
 
+// policy makes the policy that is played.
+func (o *Options) policy(known balancer.Options) (balancer.Policy, error) {
+	if o.Maker.New == nil {
+		return balancer.New(o.Policy, known)
+	}
+	return o.Maker.Make(known)
+}
+
 // Run plays a policy against curves.
 func Run(o Options) (*Result, error) {
 	if err := o.check(); err != nil {
@@ -65,7 +74,7 @@ func Run(o Options) (*Result, error) {
 	if o.Knows != nil {
 		o.Knows(&known)
 	}
-	policy, err := balancer.New(o.Policy, known)
+	policy, err := o.policy(known)
 	if err != nil {
 		return nil, err
 	}

@@ -1,23 +1,46 @@
 package config
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"reflect"
+	"regexp"
 	"slices"
+	"strings"
 )
 
-// Catalog lists the models and data sets that the program was built with.
+// Catalog lists the models, data sets and policies that the program was built with.
 type Catalog struct {
 	Models   []Kind
 	DataSets []Kind
+	Policies []Kind
 }
 
-// Kind is one model or data set.
+// Kind is one model, data set or policy.
 type Kind struct {
-	Name string // the value of model.name or data.dataset
+	Name string // the value of model.name, data.dataset or balance.policy
 	Doc  string // one sentence for configs/README.md
 	// Options makes the struct of the keys that only this kind has; nil if it has none.
 	Options func() Options
+	Data    DataTraits // of a data set
 }
+
+// DataTraits are the properties of a data set that a configuration depends on. The zero value is a data set that may
+// have a path and whose images are neither cropped nor mirrored.
+type DataTraits struct {
+	NeedsPath bool // data.path must be set
+	Computed  bool // computed from the seed: it has no path, and any data set may fall back on it
+
+	// The defaults of the keys of the same names, for a configuration that does not set them.
+	ImageSize         int // pixels; 0 means 32
+	CropPadding       int // pixels
+	RandomResizedCrop bool
+	Flip              bool
+}
+
+// choosers are the keys that choose a kind, by the table that the kind's own keys are in.
+var choosers = map[string]string{"model": "model.name", "data": "data.dataset", "balance": "balance.policy"}
 
 func (k Kind) options() Options {
 	if k.Options == nil {
@@ -25,6 +48,66 @@ func (k Kind) options() Options {
 	}
 	return k.Options()
 }
+
+// withDefaults are the kind's options with each key at its default; nil if it has none.
+func (k Kind) withDefaults() Options {
+	o := k.options()
+	if o != nil {
+		for _, key := range o.Keys() {
+			key.setDefault()
+		}
+	}
+	return o
+}
+
+// DataSetOptions are the options of the data set called name, with each key at its default; nil if there is none.
+func (cat Catalog) DataSetOptions(name string) Options { return defaultsOf(cat.DataSets, name) }
+
+// PolicyOptions are the options of the policy called name, with each key at its default; nil if there is none.
+func (cat Catalog) PolicyOptions(name string) Options { return defaultsOf(cat.Policies, name) }
+
+func defaultsOf(kinds []Kind, name string) Options {
+	kind, _ := find(kinds, name)
+	return kind.withDefaults()
+}
+
+// Check reports everything that is wrong with the lists: names that are used twice or cannot be written in a
+// configuration, and keys that a table has already.
+func (cat Catalog) Check() error {
+	var errs []error
+	common := map[string][]string{}
+	for _, t := range new(Config).tables() {
+		for _, k := range t.keys {
+			common[t.name] = append(common[t.name], k.name)
+		}
+	}
+	for _, list := range []struct{ what, table string }{{"model", "model"}, {"data set", "data"}, {"policy", "balance"}} {
+		seen := map[string]bool{}
+		for _, kind := range cat.kinds(list.table) {
+			if !kindName.MatchString(kind.Name) {
+				errs = append(errs, fmt.Errorf("%s %q: got this name, want letters, digits, _ and -, the first one a letter", list.what, kind.Name))
+			}
+			if seen[kind.Name] {
+				errs = append(errs, fmt.Errorf("%s %q: two have this name; choose another for yours", list.what, kind.Name))
+			}
+			seen[kind.Name] = true
+			o := kind.options()
+			if o == nil {
+				continue
+			}
+			taken := slices.Clone(common[list.table])
+			for _, k := range o.Keys() {
+				if slices.Contains(taken, k.name) {
+					errs = append(errs, fmt.Errorf("%s %q: its key %s.%s exists already; choose another name", list.what, kind.Name, list.table, k.name))
+				}
+				taken = append(taken, k.name)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var kindName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 func find(kinds []Kind, name string) (Kind, bool) {
 	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.Name == name })
@@ -42,29 +125,72 @@ func names(kinds []Kind) []string {
 	return all
 }
 
-// tables binds every key to its field in c and lets model.name and data.dataset take only what is listed.
+// tables binds every key to its field in c, lets the keys that choose a kind take only what is listed, and says which
+// defaults depend on the data set.
 func (cat Catalog) tables(c *Config) []table {
 	ts := c.tables()
 	for _, t := range ts {
 		for i, k := range t.keys {
-			switch {
-			case t.name == "model" && k.name == "name":
-				t.keys[i].enum = names(cat.Models)
-			case t.name == "data" && k.name == "dataset":
-				t.keys[i].enum = names(cat.DataSets)
+			key := &t.keys[i]
+			switch name := t.name + "." + k.name; name {
+			case choosers[t.name]:
+				key.enum = names(cat.kinds(t.name))
+			case "data.fallback":
+				key.enum = append([]string{""}, names(slices.DeleteFunc(slices.Clone(cat.DataSets), func(k Kind) bool { return !k.Data.Computed }))...)
+			case "data.image_size":
+				key.varies = cat.varies(32, "", func(d DataTraits) any { return cmp.Or(d.ImageSize, 32) })
+			case "data.crop_padding":
+				key.varies = cat.varies(0, "", func(d DataTraits) any { return d.CropPadding })
+			case "data.random_resized_crop":
+				key.varies = cat.varies(false, " unless `crop_padding` is given", func(d DataTraits) any { return d.RandomResizedCrop })
+			case "data.flip":
+				key.varies = cat.varies(false, "", func(d DataTraits) any { return d.Flip })
 			}
 		}
 	}
 	return ts
 }
 
-// kinds are the models for the [model] table, the data sets for [data], none for the others.
+// varies says which data sets have another default than usual: "224 for `images` and `webdataset`, else 32". It is ""
+// where none has.
+func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) string {
+	var values []any
+	owners := map[any][]string{}
+	for _, kind := range cat.DataSets {
+		v := trait(kind.Data)
+		if v == usual {
+			continue
+		}
+		if owners[v] == nil {
+			values = append(values, v)
+		}
+		owners[v] = append(owners[v], "`"+kind.Name+"`")
+	}
+	var text strings.Builder
+	for _, v := range values {
+		list := owners[v]
+		last := len(list) - 1
+		said := list[last]
+		if last > 0 {
+			said = strings.Join(list[:last], ", ") + " and " + said
+		}
+		fmt.Fprintf(&text, "%v for %s%s, ", v, said, unless)
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	return text.String() + fmt.Sprint("else ", usual)
+}
+
+// kinds are the models for the [model] table, the data sets for [data], the policies for [balance], none for the others.
 func (cat Catalog) kinds(table string) []Kind {
 	switch table {
 	case "model":
 		return cat.Models
 	case "data":
 		return cat.DataSets
+	case "balance":
+		return cat.Policies
 	}
 	return nil
 }
@@ -95,12 +221,16 @@ func families(kinds []Kind) []family {
 		if o == nil {
 			continue
 		}
+		keys := o.Keys()
+		if len(keys) == 0 {
+			continue
+		}
 		t := reflect.TypeOf(o)
 		i, seen := index[t]
 		if !seen {
 			i = len(all)
 			index[t] = i
-			all = append(all, family{keys: o.Keys()})
+			all = append(all, family{keys: keys})
 		}
 		all[i].kinds = append(all[i].kinds, kind)
 	}

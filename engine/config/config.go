@@ -24,7 +24,7 @@ type table struct {
 	name string
 	doc  string
 	keys []Key
-	// own are the keys of the chosen model or data set, a part of keys.
+	// own are the keys of the chosen model, data set or policy, a part of keys.
 	own []Key
 }
 
@@ -41,25 +41,35 @@ func (c *Config) tables() []table {
 		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},
 		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, kept beside them: often more accurate than the last weights.", keys: c.EMA.Keys()},
 		{name: "parallel", doc: "Several ranks: how they meet and how gradients travel. Without effect on a run of one rank.", keys: c.Parallel.Keys()},
-		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank.", keys: c.Balance.Keys()},
+		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank. Further keys may depend on `balance.policy`.", keys: c.Balance.Keys()},
 		{name: "profile", doc: "Per-step records of what the time goes into.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "When to save and how much to keep. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
 		{name: "lab", doc: "Experiments with unequal ranks on one machine.", keys: c.Lab.Keys()},
 		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. An allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. Left at its default a key is not passed on. Without effect on other backends.", keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
-		switch {
-		case ts[i].name == "model" && c.Model.Options != nil:
-			ts[i].own = c.Model.Options.Keys()
-		case ts[i].name == "data" && c.Data.Options != nil:
-			ts[i].own = c.Data.Options.Keys()
+		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {
+			ts[i].own = (*own).Keys()
 		}
 		ts[i].keys = append(ts[i].keys, ts[i].own...)
 	}
 	return ts
 }
 
-// Default returns a configuration with every common key at its default. Keys of a model or data set are
+// ownOptions is where the options of a table's chosen kind are kept; nil for a table without kinds.
+func (c *Config) ownOptions(table string) *Options {
+	switch table {
+	case "model":
+		return &c.Model.Options
+	case "data":
+		return &c.Data.Options
+	case "balance":
+		return &c.Balance.Options
+	}
+	return nil
+}
+
+// Default returns a configuration with every common key at its default. Keys of a model, data set or policy are
 // not in it: [Parse] of an empty text gives those too.
 func Default() *Config {
 	c := new(Config)
@@ -82,18 +92,17 @@ func (c *Config) fillDependentDefaults(given func(key string) bool) {
 			c.Optimizer.WeightDecay = 0.01
 		}
 	}
-	cifar := c.Data.Dataset == "cifar10" || c.Data.Dataset == "cifar100"
-	images := c.Data.Dataset == "images" || c.Data.Dataset == "webdataset"
-	if !given("data.image_size") && images {
-		c.Data.ImageSize = 224
+	usual := c.Data.traits
+	if !given("data.image_size") && usual.ImageSize > 0 {
+		c.Data.ImageSize = usual.ImageSize
 	}
-	if !given("data.crop_padding") && cifar {
-		c.Data.CropPadding = 4
+	if !given("data.crop_padding") {
+		c.Data.CropPadding = usual.CropPadding
 	}
-	if !given("data.random_resized_crop") && images && c.Data.CropPadding == 0 {
-		c.Data.RandomResizedCrop = true
+	if !given("data.random_resized_crop") && c.Data.CropPadding == 0 {
+		c.Data.RandomResizedCrop = usual.RandomResizedCrop
 	}
-	if !given("data.flip") && (cifar || images) {
-		c.Data.Flip = true
+	if !given("data.flip") {
+		c.Data.Flip = usual.Flip
 	}
 }

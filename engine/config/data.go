@@ -25,16 +25,20 @@ type Data struct {
 
 	// Options are the keys that only this data set has, of the type its package documents; nil if it has none.
 	Options Options
+	// FallbackOptions are those of the data set that Fallback names, at their defaults; nil without one.
+	FallbackOptions Options
+
+	traits DataTraits // of the data set
 }
 
 // Keys lists the keys that every data set has.
 func (d *Data) Keys() []Key {
 	return append([]Key{
-		Choice(&d.Dataset, "dataset", "synthetic_image").
+		String(&d.Dataset, "dataset", "synthetic_image").
 			Doc("Which data set, see the list of data sets below."),
 		String(&d.Path, "path", "").
 			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
-		Choice(&d.Fallback, "fallback", "", "", "synthetic_image", "synthetic_text").
+		String(&d.Fallback, "fallback", "").
 			Doc("Synthetic data to train on where the download of the data set cannot be had, said loudly at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
 		Choice(&d.Download, "download", "auto", "auto", "never").
 			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
@@ -45,7 +49,6 @@ func (d *Data) Keys() []Key {
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).
 			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It stays the same however it is split."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).
-			Varies("224 for `images` and `webdataset`, else 32").
 			Doc("Height and width of the images that enter the network."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").
 			Doc("Uses only so many training samples, as many of each class as can be, and at most as many for evaluation. 0: all; for synthetic data its own number."),
@@ -56,13 +59,10 @@ func (d *Data) Keys() []Key {
 		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).
 			Doc("Goroutines that decode and augment ahead of the compute. 0: chosen by the CPU quota."),
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).
-			Varies("4 for `cifar10` and `cifar100`, else 0").
 			Doc("Random crop: training images are padded with so many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).
-			Varies("true for `images` and `webdataset` unless `crop_padding` is given, else false").
 			Doc("Training images: a random window of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3, scaled to `image_size`."),
 		Bool(&d.Flip, "flip", false).
-			Varies("true for `cifar10`, `cifar100`, `images` and `webdataset`, else false").
 			Doc("Mirrors every second training image, at random, left to right."),
 		Floats(&d.Mean, "mean").Length(3).AtMost(1).
 			Doc("Subtracted from the red, green and blue values (0…1). Empty: the data set's own."),

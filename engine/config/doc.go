@@ -13,12 +13,12 @@
 // and reports every fault at once: the error is a [*Error] whose [Fault]s each name the place, the full
 // dotted key, what is wrong, what was found and what would be right. Nothing is created or changed.
 //
-// # Models and data sets
+// # Models, data sets and policies
 //
-// This package knows no model and no data set. The program passes a [Catalog] that lists them; one that
-// has keys of its own offers a struct with a Keys method ([Options]). Those keys stand in the [model] or
-// [data] table beside the common ones, are loaded as strictly, and are found in [Model.Options] or
-// [Data.Options] afterwards:
+// This package knows no model, no data set and no policy. The program passes a [Catalog] that lists them; one that has
+// keys of its own offers a struct with a Keys method ([Options]). Those keys are part of the [model], [data] or
+// [balance] table, are loaded as strictly as the common ones, and are found in [Model.Options], [Data.Options] or
+// [Balance.Options] afterwards:
 //
 //	options := cfg.Model.Options.(*resnet.Options)
 //

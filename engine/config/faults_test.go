@@ -43,8 +43,14 @@ var town = Catalog{
 		{Name: "wide", Doc: "another key", Options: func() Options { return new(wideOptions) }},
 	},
 	DataSets: []Kind{
-		{Name: "synthetic_image", Doc: "made up"}, {Name: "cifar10", Doc: "small"}, {Name: "images", Doc: "files"},
+		{Name: "synthetic_image", Doc: "computed", Data: DataTraits{Computed: true}},
+		{Name: "cifar10", Doc: "small", Data: DataTraits{CropPadding: 4, Flip: true}},
+		{Name: "images", Doc: "files", Data: DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}},
 		{Name: "streets", Doc: "one key", Options: func() Options { return new(wideOptions) }},
+	},
+	Policies: []Kind{
+		{Name: "none", Doc: "equal shares"}, {Name: "proportional", Doc: "by the score"}, {Name: "dynamic", Doc: "by a formula"}, {Name: "hybrid", Doc: "by curves"},
+		{Name: "patient", Doc: "one key", Options: func() Options { return new(wideOptions) }},
 	},
 }
 

@@ -100,7 +100,7 @@ type loader struct {
 	file      string
 	catalog   Catalog
 	config    *Config
-	chosen    map[string]string // what the input says for model.name and data.dataset, known or not
+	chosen    map[string]string // what the input says for the keys that choose a kind, known or not
 	keys      map[string]Key    // by full dotted key
 	order     []string          // the keys of l.keys, as the tables list them
 	tables    []string
@@ -111,10 +111,13 @@ type loader struct {
 	faults    []Fault
 }
 
-// bind chooses the options of the model and data set that the input names and binds every key to its
+// bind chooses the options of the model, data set and policy that the input names and binds every key to its
 // field, all at their defaults.
 func (l *loader) bind(entries []entry, overrides []Override) {
-	l.chosen = map[string]string{"model.name": "", "data.dataset": ""}
+	l.chosen = map[string]string{"data.fallback": ""}
+	for _, key := range choosers {
+		l.chosen[key] = ""
+	}
 	chosen := l.chosen
 	for _, t := range l.config.tables() {
 		for _, k := range t.keys {
@@ -135,17 +138,20 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 			}
 		}
 	}
-	if kind, found := find(l.catalog.Models, chosen["model.name"]); found {
-		l.config.Model.Options = kind.options()
+	for table, chooser := range choosers {
+		if kind, found := find(l.catalog.kinds(table), chosen[chooser]); found {
+			*l.config.ownOptions(table) = kind.options()
+			if table == "data" {
+				l.config.Data.traits = kind.Data
+			}
+		}
 	}
-	if kind, found := find(l.catalog.DataSets, chosen["data.dataset"]); found {
-		l.config.Data.Options = kind.options()
-	}
+	l.config.Data.FallbackOptions = l.catalog.DataSetOptions(chosen["data.fallback"])
 	for _, t := range l.catalog.tables(l.config) {
 		l.tables = append(l.tables, t.name)
 		for _, k := range t.keys {
 			if _, twice := l.keys[t.name+"."+k.name]; twice {
-				panic(fmt.Sprintf("config: key %s.%s is defined twice, for %q", t.name, k.name, chosen[chooser(t.name)]))
+				panic(fmt.Sprintf("config: key %s.%s is defined twice, for %q", t.name, k.name, chosen[choosers[t.name]]))
 			}
 			k.setDefault()
 			l.keys[t.name+"."+k.name] = k
@@ -244,7 +250,7 @@ func (l *loader) unknown(at place, path []string) {
 	key := dotted(path)
 	if len(path) == 2 {
 		owners := l.catalog.owners(path[0], path[1])
-		chosen := l.chosen[chooser(path[0])]
+		chosen := l.chosen[choosers[path[0]]]
 		_, exists := find(l.catalog.kinds(path[0]), chosen)
 		switch {
 		case len(owners) > 0 && !exists:
@@ -256,11 +262,6 @@ func (l *loader) unknown(at place, path []string) {
 		}
 	}
 	l.fault(at, key, f)
-}
-
-// chooser is the key that decides which keys of its own a table has.
-func chooser(table string) string {
-	return map[string]string{"model": "model.name", "data": "data.dataset"}[table]
 }
 
 func loadsCode(ncclKey string) bool {

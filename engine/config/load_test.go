@@ -36,7 +36,7 @@ func set(t *testing.T, texts ...string) []Override {
 }
 
 func TestDefaultThenFileThenOverrides(t *testing.T) {
-	if c := mustParse(t, ""); c.Train.Epochs != 10 || !reflect.DeepEqual(c, Default()) {
+	if c := mustParse(t, ""); c.Train.Epochs != 10 || string(c.TOML()) != string(Default().TOML()) {
 		t.Errorf("default: got %d epochs, want 10 and the rest as Default", c.Train.Epochs)
 	}
 	file := "[train]\nepochs = 20\n"

@@ -20,7 +20,7 @@ One TOML file describes a run: ` + "`hetero-train -c FILE`" + `. This page lists
 - The files in this folder are complete runs with every key explained where it stands.
 `
 
-// Markdown returns the page that documents every key of every table, model and data set.
+// Markdown returns the page that documents every key of every table, model, data set and policy.
 func Markdown(cat Catalog) []byte {
 	var b strings.Builder
 	b.WriteString(markdownHead)
@@ -44,9 +44,9 @@ func writeKeys(b *strings.Builder, keys []Key) {
 	}
 }
 
-// writeKinds lists the models or data sets, then the keys that only some of them have.
+// writeKinds lists the models, data sets or policies, then the keys that only some of them have.
 func writeKinds(b *strings.Builder, table string, kinds []Kind) {
-	what := map[string]string{"model": "models", "data": "data sets"}[table]
+	what := map[string]string{"model": "models", "data": "data sets", "balance": "policies"}[table]
 	if len(kinds) == 0 {
 		return
 	}

@@ -53,7 +53,7 @@ func (p *Parallel) Keys() []Key {
 
 // Balance is the [balance] table.
 type Balance struct {
-	Policy             string // none, proportional, dynamic, hybrid
+	Policy             string // a policy of the catalog
 	Interval           int    // steps
 	Objective          string // time, energy, cost
 	MaxSlowdownPercent float64
@@ -63,13 +63,16 @@ type Balance struct {
 	BenchWorthless     bool
 	CurveCache         string // auto, off
 	FixedShares        []int  // samples, one for each rank; overrides Policy
+
+	// Options are the keys that only this policy has; nil if it has none.
+	Options Options
 }
 
 // Keys lists the table's keys.
 func (b *Balance) Keys() []Key {
 	return []Key{
-		Choice(&b.Policy, "policy", "hybrid", "none", "proportional", "dynamic", "hybrid").
-			Doc("`none`: equal shares. `proportional`: by the static compute score. `dynamic`: by score and live performance. `hybrid`: starts proportional, then solves for the shares with the least step time on curves fitted while training."),
+		String(&b.Policy, "policy", "hybrid").
+			Doc("Which policy divides the global batch, see the list of policies below."),
 		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).
 			Doc("Steps between two decisions."),
 		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").

@@ -31,7 +31,7 @@ var rules = []rule{
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.NumClasses == 0 || synthetic(c.Data.Dataset), "only synthetic data takes a number of classes",
+		return unless(c.Data.NumClasses == 0 || c.Data.traits.Computed, "only synthetic data takes a number of classes",
 			fmt.Sprintf("%d for %s", c.Data.NumClasses, quote(c.Data.Dataset)), "0")
 	}},
 	{key: "data.num_classes", check: func(c *Config) *Fault {
@@ -144,15 +144,11 @@ func notEmpty(key string) func(c *Config) *Fault {
 	}
 }
 
-func synthetic(dataset string) bool {
-	return dataset == "synthetic_image" || dataset == "synthetic_text"
-}
-
 func dataPath(c *Config) *Fault {
-	switch needed := slices.Contains([]string{"images", "webdataset", "text"}, c.Data.Dataset); {
-	case needed && c.Data.Path == "":
+	switch traits := c.Data.traits; {
+	case traits.NeedsPath && c.Data.Path == "":
 		return &Fault{Message: fmt.Sprintf("dataset %s needs a path", quote(c.Data.Dataset)), Want: "a folder or an archive"}
-	case synthetic(c.Data.Dataset) && c.Data.Path != "":
+	case traits.Computed && c.Data.Path != "":
 		return &Fault{Message: "synthetic data has no path", Got: quote(c.Data.Path), Want: `""`}
 	}
 	return nil
@@ -163,14 +159,10 @@ func fallback(c *Config) *Fault {
 	if stand == "" {
 		return nil
 	}
-	if synthetic(c.Data.Dataset) { // a file whose data set was changed on the command line may still name it
+	if c.Data.traits.Computed { // a file whose data set was changed on the command line may still name it
 		return unless(stand == c.Data.Dataset, "synthetic data needs no fallback", quote(stand), `""`)
 	}
-	want := "synthetic_image"
-	if c.Data.Dataset == "text" {
-		want = "synthetic_text"
-	}
-	return unless(stand == want, fmt.Sprintf("cannot stand in for dataset %s", quote(c.Data.Dataset)), quote(stand), quote(want))
+	return nil
 }
 
 func ghostGroup(c *Config) *Fault {

@@ -11,7 +11,7 @@ import (
 type node map[string]any
 
 // Schema returns the JSON Schema of a configuration file, for editors. It holds what the keys say by
-// themselves; rules over several keys are left to Load. Keys of all models and data sets are in it.
+// themselves; rules over several keys are left to Load. Keys of all models, data sets and policies are in it.
 func Schema(cat Catalog) []byte {
 	properties := node{}
 	for _, t := range cat.tables(Default()) {

@@ -2,15 +2,11 @@ package program
 
 import (
 	"github.com/hetero-train/hetero-train/cuda"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/null"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/models"
-	"github.com/hetero-train/hetero-train/engine/models/resnet"
-	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -25,15 +21,4 @@ var drivers = []struct {
 	{cpu.Driver{}, true, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, Threads: true}, cpu.Library},
 	{reference.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16, tensor.F16, tensor.F64}, Threads: true}, nil},
 	{null.Driver{}, false, devicetest.Caps{Types: []tensor.DType{tensor.F32, tensor.BF16}, NoValues: true}, nil},
-}
-
-// buildModel is the network that a configuration names.
-func buildModel(m *config.Model) (models.Classifier, error) {
-	switch o := m.Options.(type) {
-	case *simpleCNNOptions:
-		return simplecnn.Build(simplecnn.Options{Channels: o.Channels, Dropout: o.Dropout}), nil
-	case *resnetOptions:
-		return resnet.Build(resnet.Family[m.Name], resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual, StochasticDepth: o.StochasticDepth}), nil
-	}
-	return nil, usageError("model.name: this program was built without model %q", m.Name)
 }

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 const simulateLong = `Simulate a balancing policy on known step-time curves, without training.
@@ -52,7 +52,7 @@ func newBalanceSimulate(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.curves, "curves", "", "`FILE` (CSV) of rank,batch,seconds; - reads standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples of a step over all ranks")
-	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(balancer.Policies(), "|")+"`")
+	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(kindNames(a.env.catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without them all ranks count alike")
 	flags.Float64Var(&f.Noise, "noise", 0.05, "standard deviation of the logarithm of a measured time")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps")
@@ -65,7 +65,7 @@ func newBalanceSimulate(a *app) *cobra.Command {
 }
 
 // check names the flag at fault.
-func (f *simulateFlags) check() error {
+func (f *simulateFlags) check(catalog config.Catalog) error {
 	switch {
 	case f.curves == "":
 		return usageError("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
@@ -77,8 +77,10 @@ func (f *simulateFlags) check() error {
 		return usageError("balance simulate: --interval: got %d steps, want at least 1", f.Interval)
 	case !(f.Noise >= 0) || f.Noise > simulate.MostNoise:
 		return usageError("balance simulate: --noise: got %v, want 0 to %v", f.Noise, simulate.MostNoise)
-	case !slices.Contains(balancer.Policies(), f.Policy):
-		return usageError("balance simulate: --policy: got %q, want %s", f.Policy, strings.Join(balancer.Policies(), ", "))
+	}
+	var err error
+	if f.Maker, err = policyMaker(catalog, new(config.Balance), f.Policy); err != nil {
+		return fmt.Errorf("balance simulate: --policy: %w", err)
 	}
 	return nil
 }
@@ -111,7 +113,7 @@ func (f *simulateFlags) readCurves(stderr io.Writer) error {
 }
 
 func (f *simulateFlags) run(a *app) error {
-	if err := f.check(); err != nil {
+	if err := f.check(a.env.catalog); err != nil {
 		return err
 	}
 	if err := f.readCurves(a.env.stderr); err != nil {

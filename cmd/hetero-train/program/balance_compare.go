@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -44,12 +43,12 @@ const (
 func newBalanceCompare(a *app) *cobra.Command {
 	f := new(contestFlags)
 	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: noArguments}
-	all := append(balancer.Policies(), contestOracle)
-	cmd.Flags().StringSliceVar(&f.policies, "policies", all, "policies that take turns, of "+strings.Join(append(all, contestOff), ", "))
+	all := append(kindNames(a.env.catalog.Policies), contestOracle)
+	cmd.Flags().StringSliceVar(&f.policies, "policies", all, "policies that take turns, of "+strings.Join(append(slices.Clone(all), contestOff), ", "))
 	cmd.Flags().IntVar(&f.block, "block", 10, "steps of a turn")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 30, "turns of each")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := f.check(); err != nil {
+		if err := f.check(all); err != nil {
 			return err
 		}
 		for _, s := range [][2]string{{"train.steps", fmt.Sprint(4 * f.block * (len(f.policies)*f.rounds + 40))}, {"train.resume", "none"}, {"train.eval_interval", "0"},
@@ -65,8 +64,8 @@ func newBalanceCompare(a *app) *cobra.Command {
 // leastRounds that a comparison needs: the first third of them is left out.
 const leastRounds = 3
 
-func (f *contestFlags) check() error {
-	known := append(balancer.Policies(), contestOracle, contestOff)
+func (f *contestFlags) check(known []string) error {
+	known = append(slices.Clone(known), contestOff)
 	for i, p := range f.policies {
 		if !slices.Contains(known, p) || slices.Contains(f.policies[:i], p) {
 			return usageError("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))

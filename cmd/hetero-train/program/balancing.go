@@ -165,7 +165,7 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.policy, err = balancer.New(c.Balance.Policy, b.options); err != nil {
+	if b.policy, err = b.job.makePolicy(c.Balance.Policy, b.options); err != nil {
 		return nil, usageError("balance: %w", err)
 	}
 	ranks := len(b.known)

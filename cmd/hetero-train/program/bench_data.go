@@ -31,6 +31,7 @@ keeps small ones. Images per core and second count the CPU time of this process,
 
 // imageFlags describe what bench data reads and what it does to it.
 type imageFlags struct {
+	catalog       config.Catalog
 	dataset, path string
 	size          int
 	batch         int
@@ -52,7 +53,7 @@ var usualAugmentation = map[string][][2]string{
 }
 
 func newBenchData(a *app) *cobra.Command {
-	f := new(imageFlags)
+	f := &imageFlags{catalog: a.env.catalog}
 	cmd := &cobra.Command{Use: "data", Short: "Measure reading, decoding and augmentation of images", Long: benchDataLong, Args: noArguments,
 		Example: `  hetero-train bench data
   hetero-train bench data --path ~/flowers --workers 4 --augment randaugment,erase,mixup --json`}
@@ -101,7 +102,7 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if err != nil {
 		return dataResult{}, err
 	}
-	splits, err := openSplits(ctx, cfg, f.dataset, slog.New(slog.DiscardHandler))
+	splits, err := openSplits(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return dataResult{}, err
 	}
@@ -155,7 +156,7 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 			settings = append(settings, config.Override{Origin: "--augment", Key: "augment." + k[0], Value: k[1]})
 		}
 	}
-	return config.Load("", catalog, settings...)
+	return config.Load("", f.catalog, settings...)
 }
 
 func (f *imageFlags) measure(ctx context.Context, loader *data.Loader, stages *data.Stages) (dataResult, error) {

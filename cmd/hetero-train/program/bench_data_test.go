@@ -42,7 +42,7 @@ func TestBenchDataFlipsUnlessToldOtherwise(t *testing.T) {
 		crop       string
 		flip, want bool
 	}{{"resized", true, true}, {"padded", true, true}, {"centre", true, false}, {"resized", false, false}, {"padded", false, false}} {
-		cfg, err := (&imageFlags{dataset: "synthetic_image", size: 32, batch: 8, crop: c.crop, flip: c.flip}).config(new(closers))
+		cfg, err := (&imageFlags{catalog: builtinCatalog, dataset: "synthetic_image", size: 32, batch: 8, crop: c.crop, flip: c.flip}).config(new(closers))
 		if err != nil || cfg.Data.Flip != c.want {
 			t.Errorf("%+v: got %v, %v", c, cfg, err)
 		}

@@ -91,7 +91,7 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 	} {
 		settings = append(settings, config.Override{Origin: s.flag, Key: s.key, Value: s.value})
 	}
-	cfg, err := config.Load("", catalog, settings...)
+	cfg, err := config.Load("", f.env.catalog, settings...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,31 +1,73 @@
 package program
 
-import "github.com/hetero-train/hetero-train/engine/config"
+import (
+	"slices"
 
-// catalog lists every model and data set, with the keys that it alone has.
-var catalog = config.Catalog{
-	Models: []config.Kind{
-		{Name: "simple_cnn", Doc: "blocks of two convolutions, for small images", Options: func() config.Options { return new(simpleCNNOptions) }},
-		resnetKind("resnet18", "11.7 million parameters"),
-		resnetKind("resnet34", "21.8 million parameters"),
-		resnetKind("resnet50", "25.6 million parameters"),
-		resnetKind("resnet101", "44.5 million parameters"),
-		resnetKind("resnet152", "60.2 million parameters"),
-	},
-	DataSets: []config.Kind{
-		{Name: "synthetic_image", Doc: "images made from the seed, learnable, without files"},
-		{Name: "cifar10", Doc: "60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing"},
-		{Name: "cifar100", Doc: "the same size in 100 classes"},
-		{Name: "images", Doc: "JPEG and PNG files of your own, a folder for each class; ImageNet in any of its forms"},
-		{Name: "webdataset", Doc: "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, never extracted"},
-	},
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/models"
+	"github.com/hetero-train/hetero-train/engine/models/resnet"
+	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
+)
+
+// builtin are the models, data sets and policies of this program. A program of your own adds to them: see [Main].
+var builtin = append([]Part{
+	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }},
+	resnetModel("resnet18", "11.7 million parameters"),
+	resnetModel("resnet34", "21.8 million parameters"),
+	resnetModel("resnet50", "25.6 million parameters"),
+	resnetModel("resnet101", "44.5 million parameters"),
+	resnetModel("resnet152", "60.2 million parameters"),
+
+	DataSet{"synthetic_image", "images computed from the seed, learnable, without files", func() DataSetOptions { return syntheticImages{} },
+		config.DataTraits{Computed: true}},
+	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
+	cifarSet("the same size in 100 classes", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
+	DataSet{"images", "JPEG and PNG files of your own, a folder for each class; ImageNet in any of its forms", func() DataSetOptions { return imageFiles{} }, photos},
+	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, never extracted", func() DataSetOptions { return shards{} }, photos},
+}, policies()...)
+
+var builtinCatalog = func() config.Catalog {
+	c, err := catalogOf(builtin)
+	if err != nil {
+		panic(err)
+	}
+	return c
+}()
+
+// photos are the traits of data sets of photographs of any size.
+var photos = config.DataTraits{NeedsPath: true, ImageSize: 224, RandomResizedCrop: true, Flip: true}
+
+func resnetModel(name, size string) Model {
+	return Model{name, "ResNet as torchvision builds it, " + size + " with 1,000 classes",
+		func() ModelOptions { return &resnetOptions{depth: resnet.Family[name]} }}
 }
 
-func resnetKind(name, size string) config.Kind {
-	return config.Kind{
-		Name: name, Doc: "ResNet as torchvision builds it, " + size + " with 1,000 classes",
-		Options: func() config.Options { return new(resnetOptions) },
+func cifarSet(doc string, set cifarImages) DataSet {
+	return DataSet{set.variant.Name, doc, func() DataSetOptions { return set }, config.DataTraits{CropPadding: 4, Flip: true}}
+}
+
+// policies are those of the balancer.
+func policies() []Part {
+	var list []Part
+	for _, m := range balancer.Makers() {
+		list = append(list, Policy{m.Name, m.Doc, func() PolicyOptions { return balancerPolicy{name: m.Name} }})
 	}
+	return list
+}
+
+// balancerPolicy is a policy of the balancer; its settings are the common keys of [balance].
+type balancerPolicy struct {
+	NoKeys
+	name string
+}
+
+// New implements [PolicyOptions].
+func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
+	makers := balancer.Makers()
+	return makers[slices.IndexFunc(makers, func(m balancer.Maker) bool { return m.Name == p.name })].New(o)
 }
 
 // simpleCNNOptions are the keys of simple_cnn.
@@ -44,8 +86,15 @@ func (o *simpleCNNOptions) Keys() []config.Key {
 	}
 }
 
+// Build implements [ModelOptions].
+func (o *simpleCNNOptions) Build() models.Classifier {
+	return simplecnn.Build(simplecnn.Options{Channels: o.Channels, Dropout: o.Dropout})
+}
+
 // resnetOptions are the keys of the ResNet family.
 type resnetOptions struct {
+	depth resnet.Depth
+
 	Stem             string // imagenet, cifar
 	ZeroInitResidual bool
 	StochasticDepth  float64
@@ -61,4 +110,9 @@ func (o *resnetOptions) Keys() []config.Key {
 		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Below(1).
 			Doc("Probability with which the last block's residual branch is dropped for a sample while training, and is 1/(1 - p) times as large otherwise; from 0 at the first block on it rises in a straight line, as timm's `--drop-path`. 0.05 to 0.2 against overfitting of long runs. 0: none."),
 	}
+}
+
+// Build implements [ModelOptions].
+func (o *resnetOptions) Build() models.Classifier {
+	return resnet.Build(o.depth, resnet.Options{CIFARStem: o.Stem == "cifar", ZeroInitResidual: o.ZeroInitResidual, StochasticDepth: o.StochasticDepth})
 }

@@ -71,7 +71,7 @@ func (f *exportFlags) run(ctx context.Context, a *app, path string) error {
 		return err
 	}
 	metadata := map[string]string{"format": "pt", "program": c.State.Program, "step": strconv.FormatInt(c.State.Step, 10)}
-	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), catalog); err == nil {
+	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.env.catalog); err == nil {
 		metadata["model"] = cfg.Model.Name
 	}
 	if err := writeTensors(ctx, f.output, tensors, metadata); err != nil {

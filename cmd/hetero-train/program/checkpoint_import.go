@@ -192,16 +192,12 @@ func (f *importFlags) writeFile(ctx context.Context, net network, fit *weights.F
 
 // writeCheckpoint makes a checkpoint of a run that has not begun: the optimizer's state is that of a replica before its first step.
 func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit) (err error) {
-	build, err := buildModel(&cfg.Model)
-	if err != nil {
-		return err
-	}
 	dev, err := openDevice(reference.Driver{}.Kind(), alone(0))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	options := train.ReplicaOptions{Model: build, Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
+	options := train.ReplicaOptions{Model: buildModel(&cfg.Model), Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: optimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	replica, err := train.NewReplica(dev, options)
 	if err != nil {

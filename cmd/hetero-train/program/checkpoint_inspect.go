@@ -88,7 +88,7 @@ func inspect(a *app, path string) (*inspection, error) {
 	}
 	defer c.Close()
 	out := &inspection{Path: c.Path, State: &c.State, Files: []fileSummary{summarize(c.Model), summarize(c.Optimizer)}}
-	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), catalog); err != nil {
+	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.env.catalog); err != nil {
 		a.warn(fmt.Errorf("the settings that the checkpoint was made with cannot be read: %w", err))
 	} else {
 		out.Model = &modelSummary{Name: cfg.Model.Name, Classes: classesOf(c.Model, cfg)}

@@ -18,7 +18,7 @@ import (
 // foreignCNN is a simple_cnn of channels [3] as torch would save it, with so many classes, behind a prefix.
 func foreignCNN(t *testing.T, prefix string, classes int) []checkpoint.Tensor {
 	t.Helper()
-	cfg, err := config.Load("", catalog, config.Override{Key: "model.channels", Value: "[3]"})
+	cfg, err := config.Load("", builtinCatalog, config.Override{Key: "model.channels", Value: "[3]"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,25 +6,47 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-// Main runs the command line of this process and exits with its code.
-func Main() {
+// programName is the name of this program. One with parts of its own is named as its file is.
+const programName = "hetero-train"
+
+// Main runs the command line of this process and exits with its code. The models, data sets and policies that added lists
+// are those of the program, next to its own: in configurations, flags, help, completion and errors.
+func Main(added ...Part) {
 	// A crash ends with SIGABRT, which says so. The runtime's own exit code for it, 2, means bad configuration here.
 	debug.SetTraceback("crash")
-	os.Exit(run(context.Background(), os.Args[1:], environment{
-		stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
+	name := programName
+	if len(added) > 0 {
+		name = filepath.Base(os.Args[0])
+	}
+	os.Exit(runWith(context.Background(), added, os.Args[1:], environment{
+		name: name, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
 	}))
+}
+
+// runWith is run for a program with further parts.
+func runWith(ctx context.Context, added []Part, args []string, env environment) int {
+	var err error
+	if env.catalog, err = catalogOf(append(slices.Clone(builtin), added...)); err != nil {
+		fmt.Fprint(env.stderr, report(fmt.Errorf("list the models, data sets and policies of this program: %w", err)))
+		return exitUnexpected
+	}
+	return run(ctx, args, env)
 }
 
 // environment is what the program sees of the world; tests put their own in its place.
 type environment struct {
+	name           string // of the program in help and completion; "": programName
 	stdout, stderr io.Writer
-	environ        []string // NAME=VALUE
+	environ        []string       // NAME=VALUE
+	catalog        config.Catalog // without models: builtinCatalog
 	train          func(ctx context.Context, cfg *config.Config, opts trainOptions) error
 }
 
@@ -47,6 +69,9 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 			code = exitUnexpected
 		}
 	}()
+	if env.catalog.Models == nil {
+		env.catalog = builtinCatalog
+	}
 	a := &app{env: env, hide: hide, args: args}
 	root := newRoot(a)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -62,12 +61,13 @@ func bashCompletion(root *cobra.Command, w io.Writer) error {
 	if err := root.GenBashCompletionV2(w, true); err != nil {
 		return err
 	}
-	_, err := io.WriteString(w, bashBehindEquals)
+	word := strings.NewReplacer("-", "_", ":", "_").Replace(root.Name())
+	_, err := io.WriteString(w, strings.NewReplacer("hetero_train", word, "hetero-train", root.Name()).Replace(bashBehindEquals))
 	return err
 }
 
 // addCompletions tells what the flags of all commands may be, once all are there.
-func addCompletions(root *cobra.Command) {
+func addCompletions(root *cobra.Command, catalog config.Catalog) {
 	keys := map[string]config.Values{}
 	for _, v := range catalog.Values() {
 		keys[v.Key] = v
@@ -76,7 +76,7 @@ func addCompletions(root *cobra.Command) {
 	visit = func(cmd *cobra.Command) {
 		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
 			set.VisitAll(func(f *pflag.Flag) {
-				if complete := completionOf(f, keys); complete != nil {
+				if complete := completionOf(f, catalog, keys); complete != nil {
 					mustComplete(cmd.RegisterFlagCompletionFunc(f.Name, complete))
 				}
 			})
@@ -89,10 +89,10 @@ func addCompletions(root *cobra.Command) {
 }
 
 // completionOf is what a flag may be, nil where nothing is known: then shells offer files.
-func completionOf(f *pflag.Flag, keys map[string]config.Values) cobra.CompletionFunc {
+func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.Values) cobra.CompletionFunc {
 	if k, ok := f.Value.(*keyFlag); ok {
 		if k.key == "train.resume" {
-			return completeResume
+			return completeResume(catalog)
 		}
 		v := keys[k.key]
 		if k.flag == "backend" {
@@ -110,7 +110,7 @@ func completionOf(f *pflag.Flag, keys map[string]config.Values) cobra.Completion
 	case "config":
 		return cobra.FixedCompletions([]string{"toml"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "set":
-		return completeSet
+		return completeSet(catalog)
 	case "log-level":
 		return cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)
 	case "device":
@@ -124,7 +124,7 @@ func completionOf(f *pflag.Flag, keys map[string]config.Values) cobra.Completion
 	case "model":
 		return cobra.FixedCompletions(kindNames(catalog.Models), cobra.ShellCompDirectiveNoFileComp)
 	case "policy":
-		return cobra.FixedCompletions(balancer.Policies(), cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions(kindNames(catalog.Policies), cobra.ShellCompDirectiveNoFileComp)
 	}
 	switch f.Value.Type() {
 	case "string", "stringSlice":
@@ -134,7 +134,13 @@ func completionOf(f *pflag.Flag, keys map[string]config.Values) cobra.Completion
 }
 
 // completeSet offers keys, and behind the = the key's values.
-func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeSet(catalog config.Catalog) cobra.CompletionFunc {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return setCompletions(catalog, typed)
+	}
+}
+
+func setCompletions(catalog config.Catalog, typed string) ([]string, cobra.ShellCompDirective) {
 	key, value, chosen := strings.Cut(typed, "=")
 	var found []string
 	for _, v := range catalog.Values() {
@@ -159,18 +165,20 @@ func completeSet(_ *cobra.Command, _ []string, typed string) ([]string, cobra.Sh
 }
 
 // completeResume offers checkpoints, and what stands for none and for the newest.
-func completeResume(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
-	found, directive := completeCheckpoint(cmd, args, typed)
-	for _, word := range []string{"none", "auto"} {
-		if strings.HasPrefix(word, typed) {
-			found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault // folders are still offered where no word fits
+func completeResume(catalog config.Catalog) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		found, directive := completeCheckpoint(catalog, cmd, typed)
+		for _, word := range []string{"none", "auto"} {
+			if strings.HasPrefix(word, typed) {
+				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault // folders are still offered where no word fits
+			}
 		}
+		return found, directive
 	}
-	return found, directive
 }
 
 // completeCheckpoint offers the runs of the configured folder, or of the usual one, and their checkpoints; other folders where none of them is meant.
-func completeCheckpoint(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+func completeCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string) ([]string, cobra.ShellCompDirective) {
 	cfg := defaults()
 	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
 		if own, err := config.Load(file.Value.String(), catalog); err == nil {

@@ -43,7 +43,7 @@ func TestCompletionOffersValues(t *testing.T) {
 		{[]string{"--set", "model.ch"}, []string{"model.channels="}},
 		{[]string{"--set", "profile.enabled=t"}, []string{"profile.enabled=true"}},
 		{[]string{"train", "--load-balance-policy", ""}, balancer.Policies()},
-		{[]string{"train", "--model", ""}, kindNames(catalog.Models)},
+		{[]string{"train", "--model", ""}, kindNames(builtinCatalog.Models)},
 		{[]string{"bench", "peak", "--device", ""}, []string{"auto", "cpu", "reference", "null"}},
 		{[]string{"bench", "train", "--precision", ""}, []string{"auto", "f32", "bf16"}},
 		{[]string{"--log-level", ""}, []string{"debug", "info", "warn", "error"}},

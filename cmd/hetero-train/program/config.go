@@ -31,13 +31,13 @@ func newConfig(a *app) *cobra.Command {
 		})
 	}
 	add("show", "Print every key with its resolved value, as TOML", "  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
-	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(catalog) })
-	add("docs", "Print the documentation of every key, as Markdown", "  hetero-train config docs | less", func(*config.Config) []byte { return config.Markdown(catalog) })
+	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.env.catalog) })
+	add("docs", "Print the documentation of every key, as Markdown", "  hetero-train config docs | less", func(*config.Config) []byte { return config.Markdown(a.env.catalog) })
 	return parent
 }
 
 // load reads the file given with -c, if any, with the overrides; every failure is a usage error.
 func (a *app) load() (*config.Config, error) {
-	cfg, err := config.Load(a.file, catalog, a.overrides...)
+	cfg, err := config.Load(a.file, a.env.catalog, a.overrides...)
 	return cfg, withCode(exitUsage, err)
 }

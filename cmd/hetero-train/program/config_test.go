@@ -91,8 +91,8 @@ func TestConfigSchemaIsJSONWithTheModelsOfTheProgram(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &schema); err != nil || o.code != exitDone {
 		t.Fatalf("got exit code %d, %v", o.code, err)
 	}
-	if got := len(schema.Properties.Model.Properties.Name.Enum); got != len(catalog.Models) {
-		t.Errorf("got %d models, want %d", got, len(catalog.Models))
+	if got := len(schema.Properties.Model.Properties.Name.Enum); got != len(builtinCatalog.Models) {
+		t.Errorf("got %d models, want %d", got, len(builtinCatalog.Models))
 	}
 	if got := schema.Properties.Model.Properties.Stem.Enum; len(got) != 2 {
 		t.Errorf("stem: got %v, want two values", got)

@@ -215,11 +215,11 @@ func (c *contest) compete() {
 			p.shares, _ = o.Divide(slices.Repeat([]float64{1}, o.Ranks))
 		case name != contestOracle:
 			own := o
-			if name == "hybrid" || name == "dynamic" {
+			if name != "proportional" {
 				own.Scores = c.balancing.options.Scores // blind, but for a profile
 			}
 			var err error
-			if p.policy, err = balancer.New(name, own); err != nil {
+			if p.policy, err = c.balancing.job.makePolicy(name, own); err != nil {
 				panic(err) // one was made with the same options
 			}
 			p.shares = p.policy.Start()

@@ -41,7 +41,7 @@ func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 // openStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
 func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
 	d := cfg.Data
-	splits, err := openSplits(ctx, cfg, d.Dataset, log)
+	splits, err := openSplits(ctx, cfg, log)
 	out := &dataSet{name: d.Dataset}
 	var fault *data.Fault
 	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
@@ -51,7 +51,7 @@ func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dat
 	case unavailable && d.Fallback != "":
 		out.name = d.Fallback
 		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
-		splits, err = openSplits(ctx, cfg, d.Fallback, log)
+		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
 	if errors.As(err, &fault) {
 		err = withCode(exitData, err)
@@ -78,42 +78,76 @@ func checkSubset(d config.Data, train data.Dataset) error {
 	return nil
 }
 
-func openSplits(ctx context.Context, cfg *config.Config, name string, log *slog.Logger) (data.Splits, error) {
+// syntheticImages are computed from the seed.
+type syntheticImages struct{ NoKeys }
+
+// Open implements [DataSetOptions].
+func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
-	if name == "synthetic_image" {
-		classes := d.NumClasses
-		if classes == 0 && d.Dataset == "cifar100" {
-			classes = 100
-		}
-		return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	classes := d.NumClasses
+	if known, ok := d.Options.(counted); ok && classes == 0 { // as many as the data set that they stand in for
+		classes = known.classes()
 	}
+	return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+}
+
+func (syntheticImages) normalization() data.Normalization { return data.NormalizeSynthetic }
+
+// cifarImages are CIFAR-10 or CIFAR-100.
+type cifarImages struct {
+	NoKeys
+	variant cifar.Variant
+	count   int // classes
+	norm    data.Normalization
+}
+
+// Open implements [DataSetOptions].
+func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	d, name := cfg.Data, s.variant.Name
 	cache, err := cacheDir(d.CacheDir)
 	if err != nil {
 		return data.Splits{}, err
 	}
-	switch name {
-	case "cifar10", "cifar100":
-		variant := cifar.Ten
-		if name == "cifar100" {
-			variant = cifar.Hundred
-		}
-		if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(variant.URL))) {
-			return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
-				Advice: "set data.path to the official archive, or data.download = \"auto\""}
-		}
-		return cifar.Open(ctx, cifar.Options{Variant: variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
-	case "images":
-		return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
-			Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
-	case "webdataset":
-		names, found, err := shardClassNames(d)
-		if err != nil {
-			return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
-		}
-		return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
-			Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
+	if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(s.variant.URL))) {
+		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
+			Advice: "set data.path to the official archive, or data.download = \"auto\""}
 	}
-	return data.Splits{}, usageError("data.dataset: this program was built without data set %q", name)
+	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
+}
+
+func (s cifarImages) normalization() data.Normalization { return s.norm }
+func (s cifarImages) classes() int                      { return s.count }
+
+// imageFiles are image files in class folders, or in an archive.
+type imageFiles struct{ NoKeys }
+
+// Open implements [DataSetOptions].
+func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	d := cfg.Data
+	cache, err := cacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
+		Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
+}
+
+// shards are WebDataset shards.
+type shards struct{ NoKeys }
+
+// Open implements [DataSetOptions].
+func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
+	d := cfg.Data
+	cache, err := cacheDir(d.CacheDir)
+	if err != nil {
+		return data.Splits{}, err
+	}
+	names, found, err := shardClassNames(d)
+	if err != nil {
+		return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
+	}
+	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
+		Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
 }
 
 // shardClassNames reads the names of numeric labels: the configured list, or one that was found beside the shards.

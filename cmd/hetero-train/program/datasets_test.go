@@ -9,15 +9,24 @@ import (
 )
 
 func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
-	cfg := config.Default()
-	cfg.Data.Dataset, cfg.Data.Download, cfg.Data.CacheDir, cfg.Data.NumSamples = "cifar10", "never", t.TempDir(), 8
-	cfg.Data.Fallback = ""
+	load := func(fallback string) *config.Config {
+		var set []config.Override
+		for key, value := range map[string]string{"data.dataset": "cifar10", "data.download": "never", "data.cache_dir": t.TempDir(), "data.num_samples": "8", "data.fallback": fallback} {
+			set = append(set, config.Override{Key: key, Value: value})
+		}
+		cfg, err := config.Load("", builtinCatalog, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cfg
+	}
+	cfg := load("")
 	if _, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), `data.fallback = "synthetic_image"`) {
 		t.Errorf("none set: got %v, want it advised", err)
 	} else if got := exitCode(err); got != exitData {
 		t.Errorf("none set: got exit code %d, want %d", got, exitData)
 	}
-	cfg.Data.Fallback = "synthetic_image"
+	cfg = load("synthetic_image")
 	set, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

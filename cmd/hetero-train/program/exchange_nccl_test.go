@@ -43,7 +43,7 @@ func TestNCCLKeysAreKnown(t *testing.T) {
 		`net="Socket"`, `p2p_level="NVL"`, `net_gdr_level="PHB"`, `net_gdr_read="0"`, `ib_gid_index=0`, `ib_tc=106`, `ib_sl=3`, `ib_qps_per_connection=4`, `ib_split_data_on_qps="1"`,
 		`ib_timeout=22`, `ib_retry_cnt=7`, `ib_adaptive_routing="1"`, `nchannels_per_net_peer=4`, `cross_nic="0"`, `pxn_disable=true`, `nvls_enable="0"`, `pat_enable="2"`, `cumem_enable="1"`,
 		`ras_enable="0"`, `launch_order_implicit="1"`} {
-		cfg, err := config.Parse("test.toml", []byte("[nccl]\n"+setting+"\n"), catalog)
+		cfg, err := config.Parse("test.toml", []byte("[nccl]\n"+setting+"\n"), builtinCatalog)
 		if err != nil {
 			t.Errorf("%s: %v", setting, err)
 			continue
@@ -54,7 +54,7 @@ func TestNCCLKeysAreKnown(t *testing.T) {
 			t.Errorf("%s: got %v and %v, want one setting", setting, s, err)
 		}
 	}
-	cfg, err := config.Parse("test.toml", nil, catalog)
+	cfg, err := config.Parse("test.toml", nil, builtinCatalog)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,8 +25,8 @@ type trainFlags struct {
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
 func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 	for _, f := range []struct{ flag, key, kind, usage string }{
-		{"model", "model.name", "string", "model to train"},
-		{"dataset", "data.dataset", "string", "data set to train on"},
+		{"model", "model.name", "string", "model to train: " + strings.Join(kindNames(a.env.catalog.Models), ", ")},
+		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(kindNames(a.env.catalog.DataSets), ", ")},
 		{"num-samples", "data.num_samples", "int", "use only so many training samples"},
 		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
 		{"epochs", "train.epochs", "int", "passes over the training samples"},
@@ -35,7 +36,7 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
 		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
 		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
-		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: none, proportional, dynamic (default) or hybrid"},
+		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: " + strings.Join(kindNames(a.env.catalog.Policies), ", ") + "; dynamic without this flag"},
 		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
 		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
 		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
@@ -116,7 +117,7 @@ func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
 		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
-	cfg, err := config.Load(a.file, catalog, overrides...)
+	cfg, err := config.Load(a.file, a.env.catalog, overrides...)
 	if err != nil {
 		return 1
 	}

@@ -42,7 +42,7 @@ func TestTuningIsSavedAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("nccl.toml", text, catalog) // what is written can be read
+	cfg, err := config.Parse("nccl.toml", text, builtinCatalog) // what is written can be read
 	if err != nil || cfg.NCCL.Algo != "Tree" || cfg.NCCL.Proto != "Simple" || cfg.NCCL.MaxCTAs != 8 {
 		t.Errorf("got %q: %v and %v", text, cfg, err)
 	}

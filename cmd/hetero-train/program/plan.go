@@ -159,18 +159,14 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 			return err
 		}
 	}
-	p.data = &dataSet{name: p.cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: usualNormalization(p.cfg.Data.Dataset)}}
+	p.data = &dataSet{name: p.cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: usualNormalization(p.opts.env.catalog, p.cfg.Data.Dataset)}}
 	return nil
 }
 
 // classesOfData is the number of classes of the configured data set, which is opened only where nothing else tells.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
-	d := p.cfg.Data
-	switch d.Dataset {
-	case "cifar10":
-		return 10, nil
-	case "cifar100":
-		return 100, nil
+	if set, ok := p.cfg.Data.Options.(counted); ok {
+		return set.classes(), nil
 	}
 	set, err := openData(ctx, p.cfg, 0, p.opts.log)
 	if err != nil {

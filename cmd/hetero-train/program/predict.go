@@ -89,7 +89,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	}
 	set := &lenient{Dataset: images.Unlabelled(inputs, decodeOptions(m.cfg.Data)), failed: map[int]error{}}
 	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
-	if err := m.open(ctx, n, usualNormalization(cmp.Or(m.trained.Name, m.cfg.Data.Dataset))); err != nil {
+	if err := m.open(ctx, n, usualNormalization(m.opts.env.catalog, cmp.Or(m.trained.Name, m.cfg.Data.Dataset))); err != nil {
 		return err
 	}
 	_, view := transforms(m.cfg.Data)

@@ -68,7 +68,7 @@ func (j *job) sayFinished() error {
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
-	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), catalog); err == nil {
+	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), j.opts.env.catalog); err == nil {
 		for _, d := range config.Diff(old, j.cfg) {
 			if d.Shapes {
 				return usageError("%s is finished with another model: %s was %s, now %s; use another experiment.name, or --resume none, which moves it aside", j.run.Dir, d.Key, d.Old, d.New)

@@ -50,7 +50,7 @@ func (j *job) restore() (*checkpoint.State, error) {
 // checkSettings shows what has changed since the checkpoint, and refuses what its state cannot follow. The model is compared
 // tensor by tensor when it is loaded. dataChanged says that the user has changed what is trained on.
 func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
-	old, err := config.Parse(c.Path, []byte(c.State.Config), catalog)
+	old, err := config.Parse(c.Path, []byte(c.State.Config), j.opts.env.catalog)
 	if err != nil {
 		j.opts.log.Warn("the settings that the checkpoint was made with cannot be read", "error", err)
 		return false, nil

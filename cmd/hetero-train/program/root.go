@@ -1,7 +1,9 @@
 package program
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,7 +43,7 @@ type app struct {
 
 func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
-		Use:           "hetero-train",
+		Use:           cmp.Or(a.env.name, programName),
 		Short:         "Train deep-learning models on unequal devices",
 		Long:          rootLong,
 		Example:       rootExample,
@@ -102,8 +104,9 @@ func newRoot(a *app) *cobra.Command {
 		newCompletion(),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
-	addCompletions(root)
+	addCompletions(root, a.env.catalog)
 	addExamples(root)
+	rename(root, root.Name())
 	return root
 }
 
@@ -129,6 +132,17 @@ func addExamples(cmd *cobra.Command) {
 	}
 	if cmd.Example == "" {
 		cmd.Example = strings.Join(below, "\n")
+	}
+}
+
+// command is this program's name where a command line begins with it.
+var command = regexp.MustCompile(`(?m)\bhetero-train( |$)`)
+
+// rename puts the program's name into the texts of cmd and of the commands below it.
+func rename(cmd *cobra.Command, name string) {
+	cmd.Long, cmd.Example = command.ReplaceAllString(cmd.Long, name+"$1"), command.ReplaceAllString(cmd.Example, name+"$1")
+	for _, sub := range cmd.Commands() {
+		rename(sub, name)
 	}
 }
 

@@ -49,7 +49,7 @@ func (f *savedFlags) add(cmd *cobra.Command, a *app) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		return completeCheckpoint(cmd, args, typed)
+		return completeCheckpoint(a.env.catalog, cmd, typed)
 	}
 }
 
@@ -148,11 +148,11 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 	const advice = "; give the settings with -c FILE"
 	var faults []error
 	if text := c.State.Config; text != "" {
-		cfg, err := config.Parse(c.Path, []byte(text), catalog, a.overrides...)
+		cfg, err := config.Parse(c.Path, []byte(text), a.env.catalog, a.overrides...)
 		if err == nil {
 			return cfg, nil
 		}
-		if readable(text) {
+		if a.readable(text) {
 			return nil, a.typedWrong(err)
 		}
 		faults = append(faults, err)
@@ -162,12 +162,12 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 		faults = append(faults, err)
 	}
 	if text != "" && text != c.State.Config {
-		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), catalog, a.overrides...)
+		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), a.env.catalog, a.overrides...)
 		if err == nil {
 			log.Warn("the checkpoint's own settings cannot be read: those of its run are taken", "error", errors.Join(faults...))
 			return cfg, nil
 		}
-		if readable(text) {
+		if a.readable(text) {
 			return nil, a.typedWrong(err)
 		}
 		faults = append(faults, err)
@@ -179,8 +179,8 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 }
 
 // readable reports whether settings are sound by themselves, without what was typed.
-func readable(settings string) bool {
-	_, err := config.Parse("", []byte(settings), catalog)
+func (a *app) readable(settings string) bool {
+	_, err := config.Parse("", []byte(settings), a.env.catalog)
 	return err == nil
 }
 
@@ -236,15 +236,12 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if info := m.device.Info(); info.Modelled {
 		return usageError("device %s computes nothing: every result would be zero", info.Name)
 	}
-	model, err := buildModel(&m.cfg.Model)
-	if err != nil {
-		return err
-	}
+	var err error
 	if m.trained.Std != ([3]float32{}) {
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
 	norm := normalization(m.cfg.Data, own)
-	m.predictor, err = train.NewPredictor(m.device, train.ReplicaOptions{Model: model, Classes: m.classes, ImageSize: m.cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+	m.predictor, err = train.NewPredictor(m.device, train.ReplicaOptions{Model: buildModel(&m.cfg.Model), Classes: m.classes, ImageSize: m.cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: m.precision, BatchSize: n})
 	if errors.As(err, new(*train.MemoryError)) {
 		return withCode(exitDevice, fmt.Errorf("%w; lower --batch-size", err))
@@ -260,14 +257,9 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 }
 
 // usualNormalization is that of a data set by name, for checkpoints that do not tell.
-func usualNormalization(name string) data.Normalization {
-	switch name {
-	case "cifar10":
-		return data.NormalizeCIFAR10
-	case "cifar100":
-		return data.NormalizeCIFAR100
-	case "synthetic_image":
-		return data.NormalizeSynthetic
+func usualNormalization(catalog config.Catalog, name string) data.Normalization {
+	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
+		return set.normalization()
 	}
 	return data.NormalizeImageNet
 }

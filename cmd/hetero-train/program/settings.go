@@ -13,10 +13,6 @@ import (
 // replicaOptions is the network and its training as the configuration and the data set want them.
 func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	c := j.cfg
-	model, err := buildModel(&c.Model)
-	if err != nil {
-		return train.ReplicaOptions{}, err
-	}
 	classes := c.Model.NumClasses
 	if have := len(j.data.Train.Classes()); classes == 0 {
 		classes = have
@@ -29,7 +25,7 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 		group = c.Model.GhostGroup
 	}
 	return train.ReplicaOptions{
-		Model: model, Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Model: buildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),

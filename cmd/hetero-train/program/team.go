@@ -62,7 +62,7 @@ func overridden(overrides []config.Override, key string) bool {
 
 // defaults is the configuration of an empty file.
 func defaults() *config.Config {
-	cfg, err := config.Load("", catalog)
+	cfg, err := config.Load("", builtinCatalog)
 	if err != nil {
 		panic(err) // the defaults are valid: a test says so
 	}

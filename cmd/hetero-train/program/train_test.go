@@ -188,7 +188,7 @@ func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
 }
 
 func TestEveryModelCanBeNamed(t *testing.T) {
-	for _, m := range catalog.Models {
+	for _, m := range builtinCatalog.Models {
 		if o := execute([]string{"train", "--model", m.Name}); o.code != exitDone {
 			t.Errorf("%s: got exit code %d and %s", m.Name, o.code, o.stderr)
 		}
@@ -196,7 +196,7 @@ func TestEveryModelCanBeNamed(t *testing.T) {
 }
 
 func TestEveryDataSetCanBeNamed(t *testing.T) {
-	for _, d := range catalog.DataSets {
+	for _, d := range builtinCatalog.DataSets {
 		args := []string{"train", "--dataset", d.Name}
 		if d.Name == "images" || d.Name == "webdataset" {
 			args = append(args, "--set", "data.path=/data/flowers")

@@ -25,10 +25,7 @@ type network struct {
 
 // describeNetwork builds the model's graph for one image.
 func describeNetwork(m *config.Model, classes, imageSize int) (n network, err error) {
-	build, err := buildModel(m)
-	if err != nil {
-		return n, err
-	}
+	build := buildModel(m)
 	var net *nn.Net
 	g, err := graph.Build(func(g *graph.Graph) {
 		net = &nn.Net{Graph: g, Compute: tensor.F32}
