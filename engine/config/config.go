@@ -17,7 +17,12 @@ type Config struct {
 	Checkpoint Checkpoint
 	Lab        Lab
 	NCCL       NCCL
+
+	origins map[string]string // by full dotted key; defaults are left out
 }
+
+// Origin says what gave a key its value: "FILE:LINE", or Override.Origin. It is empty for a key at its default.
+func (c *Config) Origin(key string) string { return c.origins[key] }
 
 // table is one [table] of the file, bound to its struct.
 type table struct {

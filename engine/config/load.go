@@ -85,6 +85,14 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	if len(l.faults) > 0 {
 		return nil, l.error()
 	}
+	if len(l.places) > 0 {
+		l.config.origins = make(map[string]string)
+	}
+	for key, at := range l.places {
+		if l.config.origins[key] = at.name; at.line > 0 {
+			l.config.origins[key] = fmt.Sprintf("%s:%d", at.name, at.line)
+		}
+	}
 	return l.config, nil
 }
 

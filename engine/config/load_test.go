@@ -184,6 +184,7 @@ func TestResolvedConfigurationLoadsBackEqual(t *testing.T) {
 	} {
 		c := mustParse(t, text)
 		again := mustParse(t, string(c.TOML()))
+		again.origins = c.origins // differ: every key is given now
 		if !reflect.DeepEqual(c, again) {
 			t.Errorf("differs: %+v\nof:\n%s", Diff(c, again), text)
 		}
@@ -334,8 +335,23 @@ func FuzzLoad(f *testing.F) {
 			}
 		}
 		again, err := Parse("resolved.toml", c.TOML(), town)
+		if err == nil {
+			again.origins = c.origins // differ: every key is given now
+		}
 		if err != nil || !reflect.DeepEqual(c, again) {
 			t.Errorf("the resolved configuration loads differently: %v", err)
 		}
 	})
+}
+
+func TestOriginOfAKey(t *testing.T) {
+	c, err := Parse("run.toml", []byte("[train]\nepochs = 20\nsteps = 5\n"), town, Override{Origin: "--steps", Key: "train.steps", Value: "7"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, want := range map[string]string{"train.epochs": "run.toml:2", "train.steps": "--steps", "train.resume": ""} {
+		if got := c.Origin(key); got != want {
+			t.Errorf("%s: got %q, want %q", key, got, want)
+		}
+	}
 }

@@ -95,10 +95,10 @@ func (f *analyzeFlags) run(a *app) error {
 		return withCode(exitIO, fmt.Errorf("analyze: %w", err))
 	}
 	for _, text := range study.Damaged {
-		fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s\n", text)
+		a.warnOf(text)
 	}
 	for _, s := range study.Skipped {
-		fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s is not used: %s\n", s.Dir, s.Reason)
+		a.warnOf(fmt.Sprintf("%s is not used: %s", s.Dir, s.Reason))
 	}
 	fmt.Fprintf(a.env.stdout, "written: %s\n", filepath.Join(f.output, "report.md"))
 	return nil

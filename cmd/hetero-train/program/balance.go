@@ -86,7 +86,7 @@ func (f *simulateFlags) check(catalog config.Catalog) error {
 }
 
 // readCurves reads the file of --curves, or standard input.
-func (f *simulateFlags) readCurves(stderr io.Writer) error {
+func (f *simulateFlags) readCurves(a *app) error {
 	var text []byte
 	var err error
 	name := f.curves
@@ -106,7 +106,7 @@ func (f *simulateFlags) readCurves(stderr io.Writer) error {
 		return usageError("balance simulate: %s: %w", name, err)
 	}
 	for _, w := range warnings {
-		fmt.Fprintf(stderr, "warning: %s: %s\n", name, w)
+		a.warnOf(fmt.Sprintf("%s: %s", name, w))
 	}
 	f.Curves = curves
 	return nil
@@ -116,7 +116,7 @@ func (f *simulateFlags) run(a *app) error {
 	if err := f.check(a.env.catalog); err != nil {
 		return err
 	}
-	if err := f.readCurves(a.env.stderr); err != nil {
+	if err := f.readCurves(a); err != nil {
 		return err
 	}
 	switch {
@@ -126,7 +126,7 @@ func (f *simulateFlags) run(a *app) error {
 		}
 		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
 	case f.Policy == "proportional":
-		fmt.Fprintln(a.env.stderr, "warning: policy proportional without --scores gives equal shares, as none does")
+		a.warnOf("policy proportional without --scores gives equal shares, as none does")
 	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
-			j.opts.log.Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
+			b.log().Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
 		}
 	}
 	word, err := json.Marshal(own)
@@ -99,11 +100,11 @@ func (b *balancing) gatherScores(ctx context.Context) error {
 			fingerprints[rank] = k.Fingerprint
 		}
 		if want := b.job.precision.String(); slices.ContainsFunc(p.Ranks, func(r profiles.Rank) bool { return r.Measured.DType != "" && r.Measured.DType != want }) {
-			b.job.opts.log.Warn("profile.gpu_profiles was measured in another precision than the run's: shares may start further from the best ones", "file", path, "precision", want)
+			b.log().Warn("profile.gpu_profiles was measured in another precision than the run's: shares may start further from the best ones", "file", path, "precision", want)
 		}
 		ranks, mismatch := p.Match(fingerprints)
 		if mismatch != "" {
-			b.job.opts.log.Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
+			b.log().Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
 			return nil
 		}
 		for _, r := range ranks {
@@ -142,12 +143,15 @@ func (b *balancing) key(device string) string {
 		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
 }
 
+// log is where the load balancer's messages go.
+func (b *balancing) log() *slog.Logger { return b.job.opts.logOf(componentBalancer) }
+
 // sayRanks tells on rank 0 who is there.
 func (b *balancing) sayRanks() {
 	if !b.job.team.leads() {
 		return
 	}
-	log := b.job.opts.log
+	log := b.log()
 	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
 	for rank, k := range b.known {
 		line := fmt.Sprintf("Node %d: Compute score unknown, Memory %dMB", rank, k.MemoryBytes>>20)
@@ -192,7 +196,7 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 
 // sayShares tells of the first shares, and of what bounds them.
 func (b *balancing) sayShares(shares []int) {
-	log := b.job.opts.log
+	log := b.log()
 	log.Info("Calculated batch sizes: "+sizes(shares), "policy", b.cfg.Balance.Policy)
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
@@ -297,7 +301,7 @@ func (b *balancing) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	}
 	verdicts, err := b.detector.Observe(step, b.observed)
 	if err != nil {
-		b.job.opts.log.Warn("straggler verdicts", "error", err)
+		b.log().Warn("straggler verdicts", "error", err)
 		return nil
 	}
 	if l, ok := b.policy.(balancer.Learner); ok {
@@ -342,7 +346,7 @@ func (b *balancing) keepCurve(end bool) {
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
-			b.job.opts.log.Warn("what was learned of this device is not kept", "error", err)
+			b.log().Warn("what was learned of this device is not kept", "error", err)
 			b.cache = nil
 		}
 	}

@@ -77,7 +77,7 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	}
 	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.log); err != nil {
+	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.logOf(componentBalancer)); err != nil {
 		return withCode(folderCode(err), err)
 	}
 	j.later(r.lines.close)
@@ -92,17 +92,22 @@ func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []bal
 	if !d.Changed {
 		return
 	}
-	log := r.balancing.job.opts.log
+	log := r.balancing.log()
 	log.Info("Rebalancing triggered", "step", step, "reason", d.Reason)
 	log.Info("New batch sizes: " + sizes(d.Next))
-	fmt.Fprint(r.console.out, r.table(d))
+	r.show(d)
 	r.writeCurves()
 }
 
 // end shows the last state.
 func (r *balanceReport) end() {
 	r.writeCurves()
-	fmt.Fprint(r.console.out, r.table(r.balancing.last))
+	r.show(r.balancing.last)
+}
+
+// show shows the state of the ranks: a table to people, the decision as it is kept in the decisions' file to machines.
+func (r *balanceReport) show(d *balancer.Decision) {
+	r.console.say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", componentKey, componentBalancer, "decision", r.last)
 }
 
 func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
@@ -137,13 +142,13 @@ func (r *balanceReport) waited(rank int) (waited, caused float64) {
 func (r *balanceReport) warn(err error) {
 	if err != nil && !r.failed {
 		r.failed = true
-		r.balancing.job.opts.log.Warn("the curves that the balancer fits are not kept", "error", err)
+		r.balancing.log().Warn("the curves that the balancer fits are not kept", "error", err)
 	}
 }
 
 // sayVerdicts tells of ranks that became slow, sick or well.
 func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
-	log := r.balancing.job.opts.log
+	log := r.balancing.log()
 	for rank, v := range verdicts {
 		if v.Kind == r.health[rank] {
 			continue

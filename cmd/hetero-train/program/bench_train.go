@@ -226,12 +226,12 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	}
 	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
 		out["device_notes"] = n.Notes()
-		fmt.Fprintf(a.env.stderr, "warning: device %s: %s\n", out["device"], n.Notes())
+		a.warnOf(fmt.Sprintf("device %s: %s", out["device"], n.Notes()))
 	}
 	if traced != nil {
 		out["trace"] = traced
 		if traced.Missing != "" {
-			fmt.Fprintf(a.env.stderr, "warning: bench train: --trace: launches were timed one by one, since %s\n", traced.Missing)
+			a.warnOf("bench train: --trace: launches were timed one by one, since " + traced.Missing)
 		}
 	}
 	if b.flags.json {

@@ -28,7 +28,7 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 func (j *job) watchers(screen *console, records *records, resume *checkpoint.State) (observers, error) {
 	all := observers{screen, records}
 	if j.cfg.Profile.Enabled {
-		all = append(all, newBottlenecks(j.opts.log, max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
+		all = append(all, newBottlenecks(j.opts.logOf(componentProfiler), max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
 	}
 	if j.cfg.Profile.TensorBoardInterval > 0 {
 		board, err := j.openBoard(resume)

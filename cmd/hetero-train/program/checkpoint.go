@@ -1,8 +1,6 @@
 package program
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 )
 
@@ -40,5 +38,5 @@ func exactly(argument string) cobra.PositionalArgs {
 
 // warn shows a warning of a command that keeps no log.
 func (a *app) warn(err error) {
-	fmt.Fprint(a.env.stderr, a.hide.text(fmt.Sprintf("hetero-train: warning: %v\n", err)))
+	a.warnOf(err.Error())
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -65,8 +66,13 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	hide := secretsOf(env.environ)
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
-			fmt.Fprint(env.stderr, hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack())))
 			code = exitUnexpected
+			text := hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
+			if wantsJSON(args) {
+				writeErrorRecord(env.stderr, text, code)
+				return
+			}
+			fmt.Fprint(env.stderr, text)
 		}
 	}()
 	if env.catalog.Models == nil {
@@ -79,11 +85,64 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	if err != nil && !a.started {
 		err = withCode(exitUsage, err)
 	}
+	code = exitCode(err)
 	if err != nil {
-		fmt.Fprint(a.env.stderr, hide.text(report(err)))
+		switch text := hide.text(report(err)); {
+		case wantsJSON(args) && text != "":
+			writeErrorRecord(a.env.stderr, text, code)
+		default:
+			fmt.Fprint(a.env.stderr, text)
+		}
 	}
 	a.env.flushed(flushTime)
-	return exitCode(err)
+	return code
+}
+
+// wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments themselves: they may be what is wrong.
+func wantsJSON(args []string) bool {
+	const flag = "--log-format"
+	format := ""
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			return format == formatJSON
+		case arg == flag && i+1 < len(args):
+			format = args[i+1]
+		case strings.HasPrefix(arg, flag+"="):
+			format = strings.TrimPrefix(arg, flag+"=")
+		}
+	}
+	return format == formatJSON
+}
+
+// writeErrorRecord writes the last message of a failed command as one JSON object.
+func writeErrorRecord(w io.Writer, text string, code int) {
+	text = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
+	slog.New(slog.NewJSONHandler(w, nil)).Error(text, "exit_code", code)
+}
+
+// logOptions are those of the command line, with another level.
+func (a *app) logOptions(level string) logOptions {
+	return logOptions{level: level, format: a.logFormat, hide: a.hide}
+}
+
+// progress prints how far a command that keeps no log has come.
+func (a *app) progress(text string) {
+	if a.logFormat == formatJSON {
+		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Info(text)
+		return
+	}
+	fmt.Fprintln(a.env.stderr, text)
+}
+
+// warnOf prints a warning of a command that keeps no log.
+func (a *app) warnOf(text string) {
+	text = a.hide.text(text)
+	if a.logFormat == formatJSON {
+		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Warn(text)
+		return
+	}
+	fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s\n", text)
 }
 
 // report is what a failed command prints: one line for each fault of a configuration, else one line.

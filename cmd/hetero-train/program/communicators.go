@@ -74,7 +74,7 @@ func (j *job) sayTogether() {
 	if !j.team.leads() {
 		return
 	}
-	c, log := j.cfg, j.opts.log
+	c, log := j.cfg, j.opts.logOf(componentCluster)
 	if c.Model.BatchNorm == "local" {
 		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
 	}

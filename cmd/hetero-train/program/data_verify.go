@@ -70,7 +70,7 @@ func (a *app) verifyData(ctx context.Context, args []string, f *dataFlags) error
 		progress := func(done int) {
 			if time.Since(said) > 10*time.Second {
 				said = time.Now()
-				fmt.Fprintf(a.env.stderr, "%s: %d of %d samples\n", part.name, done, part.ds.Len())
+				a.progress(fmt.Sprintf("%s: %d of %d samples", part.name, done, part.ds.Len()))
 			}
 		}
 		err := data.Verify(ctx, part.ds, f.readers(), progress, func(fault *data.Fault) {

@@ -79,7 +79,7 @@ func (j *job) agreeOnExchange(ctx context.Context) (*exchange, error) {
 		}
 		if why := x.offers[rank].NoShared; why != "" && x.shared {
 			x.shared = false
-			j.opts.log.Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
+			j.opts.logOf(componentCluster).Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string

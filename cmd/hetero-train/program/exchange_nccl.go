@@ -25,7 +25,7 @@ func (j *job) noNCCL() (why string, err error) {
 		return "", withCode(exitUsage, err)
 	}
 	for _, w := range warnings {
-		j.opts.log.Warn("nccl: " + w)
+		j.opts.logOf(componentCluster).Warn("nccl: " + w)
 	}
 	if err := settings.Apply(); err != nil {
 		return "", err
@@ -35,10 +35,10 @@ func (j *job) noNCCL() (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.opts.log.Warn("nccl: this version takes no notice of some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		j.opts.logOf(componentCluster).Warn("nccl: this version takes no notice of some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if j.team.leads() {
-		j.opts.log.Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
+		j.opts.logOf(componentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }

@@ -3,7 +3,7 @@ package program
 import (
 	"context"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -12,36 +12,63 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// follow trains as a rank that does not lead: it owns no files but a log.
+// follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal.
 func (j *job) follow(ctx context.Context) error {
 	if logFile, err := os.OpenFile(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil {
 		j.later(logFile.Close)
 		j.opts.logFile.to(&fileLog{file: logFile, screen: j.opts.onScreen})
-	} // on another machine there may be no such folder: then standard error is the log
+	} else { // on another machine there may be no such folder: then standard error is the log
+		j.opts.logFile.to(io.Discard)
+	}
 	options, err := j.sharedOptions()
 	if err != nil {
 		return err
 	}
-	options.Observer = follower{j.opts.log}
+	options.Observer = follower{j}
+	var screen *console
+	if j.team.speaks() {
+		screen = newConsole(j, j.opts.logFile)
+		defer screen.close()
+		screen.begin(nil)
+		options.Observer = screen
+	}
 	if err := j.team.ready(ctx); err != nil {
 		return err
 	}
 	result, err := train.Run(ctx, options)
 	j.tracing.over(err)
 	j.balancing.end()
-	if err == nil && result.Interrupted {
+	if screen != nil {
+		screen.close()
+	}
+	interrupted := err == nil && result.Interrupted
+	if interrupted {
 		err = j.interruption(ctx)
+	}
+	if screen != nil {
+		screen.end(result, err)
+	}
+	if interrupted {
 		return withCode(exitCode(err), shown{err}) // rank 0 says it
 	}
 	return err
 }
 
-// follower is the observer of a rank that does not lead: the leader shows and records the run.
-type follower struct{ log *slog.Logger }
+// speaks reports whether this rank shows the run on its terminal: rank 0, and the first rank of every other machine.
+func (t *team) speaks() bool { return t.leads() || t.group.Members()[t.place.Rank].LocalRank == 0 }
 
-func (follower) StepDone(*train.StepRecord)            {}
+// follower is the observer of a rank that shows nothing of the run but its warnings.
+type follower struct{ job *job }
+
+// StepDone implements train.Observer.
+func (f follower) StepDone(r *train.StepRecord) {
+	if interval := int64(f.job.cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
+		logBatch(f.job, r)
+	}
+}
+
 func (follower) EvalDone(train.Evaluation)             {}
 func (follower) RolledBack(int64)                      {}
 func (follower) Saving()                               {}
 func (follower) Saved(checkpoint.Saved, time.Duration) {}
-func (f follower) Warn(err error)                      { f.log.Warn(err.Error()) }
+func (f follower) Warn(err error)                      { f.job.opts.log.Warn(err.Error()) }

@@ -118,11 +118,11 @@ func (j *job) openLab(ctx context.Context) error {
 			return err
 		}
 		j.lab.applier = lab.Open(lab.Options{Place: setup.place, Weather: setup.weather, Rank: j.opts.place.Rank, Device: j.device,
-			Neighbour: []string{program, neighbourCommand}, Warn: func(err error) { j.opts.log.Warn(err.Error()) }})
+			Neighbour: []string{program, neighbourCommand}, Warn: func(err error) { j.opts.logOf(componentLab).Warn(err.Error()) }})
 		j.later(j.lab.applier.Close)
 		word.Means = j.lab.applier.Means()
 		for _, missing := range j.lab.applier.Missing() {
-			j.opts.log.Warn(missing.Error())
+			j.opts.logOf(componentLab).Warn(missing.Error())
 		}
 	}
 	words, err := j.gatherLab(ctx, word)
@@ -130,7 +130,7 @@ func (j *job) openLab(ctx context.Context) error {
 		return err
 	}
 	if j.team.leads() {
-		j.lab.tell(setup, words, j.opts.log)
+		j.lab.tell(setup, words, j.opts.logOf(componentLab))
 	}
 	return nil
 }

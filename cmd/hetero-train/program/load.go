@@ -30,7 +30,7 @@ func (j *job) openLoad() func() train.Load {
 		h, err := probe.Sample()
 		if err != nil && !lost {
 			lost = true
-			j.opts.log.Warn("how the device fares is not known any more", "error", err)
+			j.opts.logOf(componentProfiler).Warn("how the device fares is not known any more", "error", err)
 		}
 		return train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
 			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
@@ -51,6 +51,6 @@ func (j *job) openProbe() *hardware.Probe {
 			return probe
 		}
 	}
-	j.opts.log.Warn("how the GPU fares is not known: the driver does not tell", "error", err)
+	j.opts.logOf(componentProfiler).Warn("how the GPU fares is not known: the driver does not tell", "error", err)
 	return hardware.ProbeCPU()
 }

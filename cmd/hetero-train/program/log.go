@@ -7,7 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -49,23 +49,41 @@ func (s *screen) flush(limit time.Duration) {
 	}
 }
 
-// newLogger writes for people to a terminal and one JSON object a line elsewhere, and the same to file in plain text.
-// No secret passes it.
-func newLogger(w io.Writer, file *screen, level string, hide secrets) (*slog.Logger, error) {
-	least, err := parseLevel(level)
+// logOptions are what the command line says of messages.
+type logOptions struct {
+	level  string // --log-level
+	format string // --log-format
+	hide   secrets
+	each   []slog.Attr // of every object
+}
+
+// Formats of messages.
+const (
+	formatText = "text"
+	formatJSON = "json"
+)
+
+// newLogger returns a logger that writes to w in the chosen format, and to file as plain text. Text has colours on a terminal alone. Each line of
+// JSON is one object. Secrets are blanked out in both.
+func newLogger(w io.Writer, file *screen, o logOptions) (*slog.Logger, error) {
+	least, err := parseLevel(o.level)
 	if err != nil {
 		return nil, err
 	}
-	var inner slog.Handler = slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least})
-	onTerminal := isTerminal(w)
+	target := w
 	if s, ok := w.(*screen); ok {
-		onTerminal = isTerminal(s.w)
+		target = s.w
 	}
-	if onTerminal {
-		inner = tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: time.TimeOnly, NoColor: os.Getenv("NO_COLOR") != ""})
+	var shown slog.Handler
+	switch {
+	case o.format == formatJSON:
+		shown = &labelled{inner: slog.NewJSONHandler(w, &slog.HandlerOptions{Level: least}).WithAttrs(o.each)}
+	case isTerminal(target):
+		shown = textHandler(w, least, time.TimeOnly, os.Getenv("NO_COLOR") == "")
+	default:
+		shown = textHandler(w, least, time.DateTime, false)
 	}
-	plain := tint.NewHandler(file, &tint.Options{Level: least, TimeFormat: time.DateTime, NoColor: true})
-	return slog.New(&redactor{inner: slog.NewMultiHandler(inner, plain), hide: hide}), nil
+	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, least, time.DateTime, false)), hide: o.hide}), nil
 }
 
 // parseLevel reads --log-level.
@@ -76,111 +94,125 @@ func parseLevel(level string) (least slog.Level, err error) {
 	return least, nil
 }
 
-const redacted = "[redacted]"
-
-// secrets are values that must appear in no output.
-type secrets []string
-
-// shortestSecret keeps a variable like SECRET=1 from blanking out every 1 in the output.
-const shortestSecret = 6
-
-// secretsOf picks the values of environment variables (NAME=VALUE) whose name says that they are secret.
-func secretsOf(environ []string) secrets {
-	var hide secrets
-	for _, pair := range environ {
-		name, value, _ := strings.Cut(pair, "=")
-		if namesSecret(name) && len(value) >= shortestSecret {
-			hide = append(hide, value)
+// textHandler writes records as lines for people.
+func textHandler(w io.Writer, least slog.Level, timeFormat string, colour bool) slog.Handler {
+	readableDurations := func(_ []string, a slog.Attr) slog.Attr {
+		if a.Value.Kind() == slog.KindDuration {
+			a.Value = slog.StringValue(durationText(a.Value.Duration()))
 		}
+		return a
 	}
-	// The longest first: a secret may be part of another one.
-	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
-	return hide
+	return &labelled{inText: true, inner: tint.NewHandler(w, &tint.Options{Level: least, TimeFormat: timeFormat, NoColor: !colour, ReplaceAttr: readableDurations})}
 }
 
-// text blanks out every secret in s.
-func (hide secrets) text(s string) string {
-	for _, secret := range hide {
-		s = strings.ReplaceAll(s, secret, redacted)
-	}
-	return s
-}
+// componentKey is the attribute that names the part of the program that a record comes from. The innermost logger's value wins.
+const componentKey = "component"
 
-// namesSecret tells whether a variable or attribute of this name holds a secret: HETERO_TOKEN does,
-// token_file (a path) and tokens (a count) do not.
-func namesSecret(name string) bool {
-	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == ' ' })
-	if len(words) == 0 || slices.Contains([]string{"file", "path", "dir"}, words[len(words)-1]) {
-		return false
-	}
-	for i, word := range words {
-		switch word {
-		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization", "apikey":
-			return true
-		case "key": // api_key, access_key, private_key; a key alone is an ordinary word
-			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
-				return true
-			}
-		}
-	}
-	return false
-}
+// Components of a training.
+const (
+	componentTrainer    = "trainer"
+	componentBalancer   = "load_balancer"
+	componentProfiler   = "profiler"
+	componentCluster    = "cluster"
+	componentData       = "data"
+	componentDevice     = "device"
+	componentLab        = "lab"
+	componentCheckpoint = "checkpoint"
+	componentRankOutput = "rank_output" // a line that a rank printed without its logger
+)
 
-// redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value.
-type redactor struct {
-	inner slog.Handler
-	hide  secrets
+// labelled is a slog handler that shows the component of a record: before the message of a text line, as the first attribute of an object.
+type labelled struct {
+	inner     slog.Handler
+	inText    bool
+	component string
 }
 
 // Enabled implements slog.Handler.
-func (r *redactor) Enabled(ctx context.Context, level slog.Level) bool {
-	return r.inner.Enabled(ctx, level)
+func (l *labelled) Enabled(ctx context.Context, level slog.Level) bool {
+	return l.inner.Enabled(ctx, level)
 }
 
 // Handle implements slog.Handler.
-func (r *redactor) Handle(ctx context.Context, record slog.Record) error {
-	clean := slog.NewRecord(record.Time, record.Level, r.hide.text(record.Message), record.PC)
+func (l *labelled) Handle(ctx context.Context, record slog.Record) error {
+	component, attrs := l.component, make([]slog.Attr, 1, 1+record.NumAttrs())
 	record.Attrs(func(a slog.Attr) bool {
-		clean.AddAttrs(r.attr(a))
+		if a.Key == componentKey {
+			component = a.Value.String()
+		} else {
+			attrs = append(attrs, a)
+		}
 		return true
 	})
-	return r.inner.Handle(ctx, clean)
+	message := record.Message
+	switch {
+	case component == "":
+		attrs = attrs[1:]
+	case l.inText:
+		attrs, message = attrs[1:], component+": "+message
+	default:
+		attrs[0] = slog.String(componentKey, component)
+	}
+	out := slog.NewRecord(record.Time, record.Level, message, record.PC)
+	out.AddAttrs(attrs...)
+	return l.inner.Handle(ctx, out)
 }
 
 // WithAttrs implements slog.Handler.
-func (r *redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
-	clean := make([]slog.Attr, len(attrs))
-	for i, a := range attrs {
-		clean[i] = r.attr(a)
+func (l *labelled) WithAttrs(attrs []slog.Attr) slog.Handler {
+	out, rest := *l, make([]slog.Attr, 0, len(attrs))
+	for _, a := range attrs {
+		if a.Key == componentKey {
+			out.component = a.Value.String()
+			continue
+		}
+		rest = append(rest, a)
 	}
-	return &redactor{inner: r.inner.WithAttrs(clean), hide: r.hide}
+	if len(rest) > 0 {
+		out.inner = l.inner.WithAttrs(rest)
+	}
+	return &out
 }
 
-// WithGroup implements slog.Handler.
-func (r *redactor) WithGroup(name string) slog.Handler {
-	return &redactor{inner: r.inner.WithGroup(name), hide: r.hide}
+// WithGroup implements slog.Handler. The component is no member of the group.
+func (l *labelled) WithGroup(name string) slog.Handler {
+	out, inner := *l, l.inner
+	if l.component != "" && !l.inText {
+		inner, out.component = inner.WithAttrs([]slog.Attr{slog.String(componentKey, l.component)}), ""
+	}
+	out.inner = inner.WithGroup(name)
+	return &out
 }
 
-func (r *redactor) attr(a slog.Attr) slog.Attr {
-	value := a.Value.Resolve()
-	switch value.Kind() {
-	case slog.KindGroup:
-		group := make([]slog.Attr, 0, len(value.Group()))
-		for _, member := range value.Group() {
-			group = append(group, r.attr(member))
-		}
-		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
-	case slog.KindString, slog.KindAny:
-		if namesSecret(a.Key) {
-			return slog.String(a.Key, redacted)
-		}
-		plain := value.String()
-		if value.Kind() == slog.KindAny {
-			plain = fmt.Sprintf("%+v", value.Any())
-		}
-		if clean := r.hide.text(plain); clean != plain {
-			return slog.String(a.Key, clean)
-		}
+// durationText is a duration with three digits, and units that people read at a glance: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
+func durationText(d time.Duration) string {
+	if d < 0 {
+		return "-" + durationText(-d)
 	}
-	return slog.Attr{Key: a.Key, Value: value}
+	digits := func(value float64, unit string) string {
+		decimals := 2
+		for limit := 9.995; decimals > 0 && value >= limit; limit = 99.95 {
+			decimals--
+		}
+		return strconv.FormatFloat(value, 'f', decimals, 64) + " " + unit
+	}
+	minutes := func(d time.Duration) int64 { return int64(d.Round(time.Minute) / time.Minute) }
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < 999500*time.Nanosecond:
+		return digits(float64(d)/1e3, "µs")
+	case d < 999500*time.Microsecond:
+		return digits(float64(d)/1e6, "ms")
+	case d < 59950*time.Millisecond:
+		return digits(d.Seconds(), "s")
+	case d < time.Hour-500*time.Millisecond:
+		s := int64(d.Round(time.Second) / time.Second)
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case d < 24*time.Hour-30*time.Second:
+		m := minutes(d)
+		return fmt.Sprintf("%dh%02dm", m/60, m%60)
+	}
+	h := int64(d.Round(time.Hour) / time.Hour)
+	return fmt.Sprintf("%dd%02dh", h/24, h%24)
 }

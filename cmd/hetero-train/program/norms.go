@@ -37,7 +37,7 @@ func (j *job) openNorms(resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := openLines("norms of parameters", filepath.Join(j.run.LogDir(), normsFile), kept, j.opts.log)
+	file, err := openLines("norms of parameters", filepath.Join(j.run.LogDir(), normsFile), kept, j.opts.logOf(componentProfiler))
 	if err != nil {
 		return nil, err
 	}

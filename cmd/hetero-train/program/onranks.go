@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io"
+	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,13 +43,9 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	if err != nil {
 		return err
 	}
-	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr)
+	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
 	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
-	level := a.logLevel
-	if place.Rank > 0 && level == "info" {
-		level = "warn"
-	}
-	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
+	if err := a.loggers(&opts); err != nil {
 		return err
 	}
 	if place.Rank == 0 {
@@ -60,7 +56,7 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	if place.Launch && place.LocalWorldSize > 1 {
 		return startRanks(ctx, opts)
 	}
-	ctx, release := withSignals(ctx, io.Discard, nil)
+	ctx, release := withSignals(ctx, slog.New(slog.DiscardHandler), opts.screen, nil)
 	defer release()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()

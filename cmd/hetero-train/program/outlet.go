@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync"
@@ -25,7 +26,8 @@ const (
 // outlet is standard output or standard error of a process that trains. Write never waits for the reader: a goroutine passes the queued
 // bytes on. While the queue is full lines are dropped and counted, progress lines first, and the reader sees the count where they are missing.
 type outlet struct {
-	w io.Writer
+	w    io.Writer
+	json bool // each line is a JSON object
 
 	mu       sync.Mutex
 	queue    [][]byte
@@ -40,13 +42,13 @@ type outlet struct {
 
 // unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
 // From here on a reader that leaves causes a write error instead of SIGPIPE, which would end the process.
-func unblocked(stdout, stderr io.Writer) (io.Writer, io.Writer) {
+func unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
-	out := &outlet{w: stdout}
+	out := &outlet{w: stdout, json: json}
 	if sameFile(stdout, stderr) {
 		return out, out
 	}
-	return out, &outlet{w: stderr}
+	return out, &outlet{w: stderr, json: json}
 }
 
 func sameFile(a, b io.Writer) bool {
@@ -111,10 +113,20 @@ func (o *outlet) add(b []byte, limit int) {
 	o.push(bytes.Clone(b))
 }
 
+// message is a line of the outlet's own, in the format of the stream.
+func (o *outlet) message(format string, args ...any) []byte {
+	if !o.json {
+		return fmt.Appendf(nil, "hetero-train: "+format+"\n", args...)
+	}
+	var line bytes.Buffer
+	slog.New(slog.NewJSONHandler(&line, nil)).Warn(fmt.Sprintf(format, args...))
+	return line.Bytes()
+}
+
 // note queues the number of lines that are missing at this place.
 func (o *outlet) note() {
 	if o.lost > 0 {
-		o.push(fmt.Appendf(nil, "hetero-train: %d lines are missing here: nobody read them in time; the log file of the run has them\n", o.lost))
+		o.push(o.message("%d lines are missing here: nobody read them in time; the log file of the run has them", o.lost))
 		o.lost = 0
 	}
 }
@@ -209,7 +221,7 @@ func (e environment) flushed(limit time.Duration) {
 	}
 	late.Wait()
 	if out != messages && missing[0] > 0 && missing[1] == 0 {
-		fmt.Fprintf(messages, "hetero-train: %d lines of standard output were not read within %v of the end; the log file of the run has them\n", missing[0], limit)
+		messages.Write(messages.message("%d lines of standard output were not read within %v of the end; the log file of the run has them", missing[0], limit))
 		messages.flush(limit)
 	}
 }

@@ -70,7 +70,7 @@ func TestAReaderThatLeavesIsReportedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader.Close()
-	out, messages := unblocked(writer, io.Discard)
+	out, messages := unblocked(writer, io.Discard, false)
 	said := make(chan error, 2)
 	out.(*outlet).onGone(func(err error) { said <- err })
 	for range 3 {
@@ -90,7 +90,7 @@ func TestOneFileForBothStreamsKeepsTheOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	out, messages := unblocked(file, file)
+	out, messages := unblocked(file, file, false)
 	var want strings.Builder
 	for i := range 200 {
 		fmt.Fprintln([]io.Writer{out, messages}[i%2], i)

@@ -118,7 +118,7 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 	}
 	j := &job{cfg: cfg, opts: trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file}}
 	defer j.closeAll()
-	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.quieter(), a.hide); err != nil {
+	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
 		return err
 	}
 	p := &planning{job: j, shares: shares}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -135,20 +136,20 @@ func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []
 			m.predictor.Probabilities(i, probabilities)
 			p.Top = m.best(probabilities, f.top)
 		}
-		if err := p.write(w, m.opts.env.stderr, f.json); err != nil {
+		if err := p.write(w, m.opts.log, f.json); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (p prediction) write(w, messages io.Writer, asJSON bool) error {
+func (p prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	switch {
 	case asJSON:
 		return writeJSON(w, p)
 	case p.Error != "":
-		_, err := fmt.Fprintf(messages, "hetero-train: %s\n", p.Error)
-		return err
+		log.Warn(p.Error)
+		return nil
 	}
 	var line strings.Builder
 	for i, g := range p.Top {

@@ -51,10 +51,10 @@ func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
 		if err == nil {
-			j.opts.log.Info("metrics are written again")
+			j.opts.logOf(componentProfiler).Info("metrics are written again")
 			return
 		}
-		j.opts.log.Warn("metrics wait in memory", "error", err)
+		j.opts.logOf(componentProfiler).Warn("metrics wait in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, withCode(folderCode(err), fmt.Errorf("metrics: %w", err))
@@ -67,7 +67,7 @@ func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 		return err
 	})
 	if text := repair.String(); text != "" {
-		j.opts.log.Warn("metrics file repaired", "file", path, "repair", text)
+		j.opts.logOf(componentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
 	}
 	return w, withCode(exitIO, w.Truncate(kept))
 }
@@ -97,7 +97,7 @@ func (o *records) StepDone(r *train.StepRecord) {
 func (o *records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
-			o.job.opts.log.Warn("metrics", "error", err)
+			o.job.opts.logOf(componentProfiler).Warn("metrics", "error", err)
 		}
 	}
 }

@@ -14,13 +14,13 @@ import (
 // sayOpened tells what opening the run's folder has brought to light.
 func (j *job) sayOpened() {
 	if j.run.MovedTo != "" {
-		j.opts.log.Info("the old run was moved aside", "to", j.run.MovedTo)
+		j.opts.logOf(componentCheckpoint).Info("the old run was moved aside", "to", j.run.MovedTo)
 	}
 	for _, w := range j.run.Warnings {
-		j.opts.log.Warn(w)
+		j.opts.logOf(componentCheckpoint).Warn(w)
 	}
 	for _, s := range j.run.Skipped {
-		j.opts.log.Warn(s.String())
+		j.opts.logOf(componentCheckpoint).Warn(s.String())
 	}
 }
 
@@ -39,7 +39,7 @@ func (j *job) restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if j.cfg.EMA.Decay > 0 && !c.Averaged() {
-		j.opts.log.Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
+		j.opts.logOf(componentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
 	}
 	if err := j.replica.Load(c); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (j *job) restore() (*checkpoint.State, error) {
 func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), j.opts.env.catalog)
 	if err != nil {
-		j.opts.log.Warn("the settings that the checkpoint was made with cannot be read", "error", err)
+		j.opts.logOf(componentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
 		return false, nil
 	}
 	const advice = "--resume none starts anew and keeps that run aside"
@@ -71,7 +71,7 @@ func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		if d.Key == "train.resume" {
 			continue
 		}
-		j.opts.log.Warn("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
+		j.opts.logOf(componentCheckpoint).Warn("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
 	return old.Data.Dataset != j.cfg.Data.Dataset || old.Data.Path != j.cfg.Data.Path, nil
 }

@@ -37,6 +37,7 @@ type app struct {
 
 	file      string            // -c
 	logLevel  string            // --log-level
+	logFormat string            // --log-format
 	contest   *contestFlags     // of balance compare
 	overrides []config.Override // --set and the flags that stand for keys, in the order typed
 }
@@ -58,6 +59,9 @@ func newRoot(a *app) *cobra.Command {
 			}
 			if _, err := parseLevel(a.logLevel); err != nil {
 				return err
+			}
+			if a.logFormat != formatText && a.logFormat != formatJSON {
+				return usageError("--log-format: unknown format (got %q, want text or json)", a.logFormat)
 			}
 			if why := cmd.Annotations[unconfigured]; why != "" && (a.file != "" || len(a.overrides) > 0) {
 				return usageError("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
@@ -82,6 +86,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVarP(&a.file, "config", "c", "", "`FILE` (TOML) that describes the run")
 	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
+	flags.StringVar(&a.logFormat, "log-format", formatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
 	addResume(root, a)
 	root.AddCommand(
 		newTrain(a),

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -62,12 +62,12 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	if opts.place.Launch && opts.place.LocalWorldSize > 1 {
 		return supervise(ctx, cfg, opts)
 	}
-	say := io.Writer(opts.screen)
+	say := opts.log
 	if opts.place.Rank > 0 { // rank 0 says it
-		say = io.Discard
+		say = slog.New(slog.DiscardHandler)
 	}
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
-	ctx, release := withSignals(ctx, say, &j.saves)
+	ctx, release := withSignals(ctx, say, opts.screen, &j.saves)
 	defer release()
 	defer j.closeAll()
 	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
@@ -123,12 +123,12 @@ func (j *job) openDevice(context.Context) (err error) {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
 		threads = most
 	}
-	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.log}
+	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.logOf(componentDevice)}
 	if j.device, err = openDevice(j.cfg.Device.Kind, own); err != nil {
 		return err
 	}
 	j.later(j.device.Close)
-	if err := j.opts.lab.slow(j.device, j.opts.log); err != nil {
+	if err := j.opts.lab.slow(j.device, j.opts.logOf(componentLab)); err != nil {
 		return err
 	}
 	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
@@ -153,15 +153,15 @@ func precisionFor(name string, info device.Info) (tensor.DType, error) {
 
 // openData opens the data set and the training loader, which knows how many steps an epoch has.
 func (j *job) openData(ctx context.Context) (err error) {
-	if j.data, err = openData(ctx, j.cfg, 0, j.opts.log); err != nil {
+	if j.data, err = openData(ctx, j.cfg, 0, j.opts.logOf(componentData)); err != nil {
 		return err
 	}
 	j.later(j.data.Splits.Close)
 	if j.data.note != "" {
-		j.opts.log.Warn(j.data.note)
+		j.opts.logOf(componentData).Warn(j.data.note)
 	}
 	if classes := j.data.Train.Classes(); len(classes) == 1 {
-		j.opts.log.Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
+		j.opts.logOf(componentData).Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
 	}
 	view, _ := transforms(j.cfg.Data)
 	view.Augment = augmentation(j.cfg.Augment, normalization(j.cfg.Data, j.data.Normalization))

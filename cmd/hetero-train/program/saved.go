@@ -71,7 +71,7 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 		return nil, usageError("--batch-size: got %d, want at least 1", f.batch)
 	}
 	j := &job{opts: trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file, args: a.args}}
-	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.quieter(), a.hide); err != nil {
+	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
 		return nil, err
 	}
 	if j.opts.lab.place, err = lab.Find(a.env.lookup); err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -131,7 +132,11 @@ func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error
 	}
 	out := a.env.stdout
 	if f.json == "-" {
-		out = a.env.stderr
+		if out = a.env.stderr; a.logFormat == formatJSON {
+			records := &lineRecords{log: slog.New(slog.NewJSONHandler(a.env.stderr, nil))}
+			defer records.flush()
+			out = records
+		}
 	}
 	required := a.env.required()
 	for _, name := range required {

@@ -3,8 +3,7 @@ package program
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"sync/atomic"
@@ -40,7 +39,7 @@ const onePress = 500 * time.Millisecond
 
 // withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
 // second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
-func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (context.Context, func()) {
+func withSignals(ctx context.Context, log *slog.Logger, shown *screen, saves *atomic.Int64) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -58,14 +57,14 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 				sig := got.(syscall.Signal)
 				if sig == syscall.SIGUSR1 {
 					saves.Add(1)
-					fmt.Fprintln(say, "\nhetero-train: SIGUSR1: saving after this step, training goes on")
+					log.Info("SIGUSR1: saving after this step, training goes on")
 					continue
 				}
 				if ctx.Err() != nil {
 					if sig == syscall.SIGINT && time.Since(first) > onePress {
-						fmt.Fprintln(say, "\nhetero-train: interrupted again: leaving without saving")
-						if s, ok := say.(*screen); ok {
-							s.flush(time.Second)
+						log.Warn("interrupted again: leaving without saving")
+						if shown != nil {
+							shown.flush(time.Second)
 						}
 						os.Exit(exitInterrupted)
 					}
@@ -76,7 +75,7 @@ func withSignals(ctx context.Context, say io.Writer, saves *atomic.Int64) (conte
 				if sig == syscall.SIGINT {
 					more = " (Ctrl-C again leaves at once, without saving)"
 				}
-				fmt.Fprintf(say, "\nhetero-train: %s: finishing the step, then saving%s\n", unix.SignalName(sig), more)
+				log.Info(unix.SignalName(sig) + ": finishing the step, then saving" + more)
 				cancel(stopped{sig})
 			}
 		}

@@ -209,7 +209,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		cmd.Process.Signal(syscall.SIGINT)
 	})
 	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, training goes on")
-	if !strings.Contains(e.stderr, `"msg":"saved"`) {
+	if !strings.Contains(e.stderr, "INF trainer: saved checkpoint=") {
 		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
 	}
 	if list := saved(); len(list) != 2 {

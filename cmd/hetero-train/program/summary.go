@@ -34,7 +34,7 @@ const mostSummedUp = 512 << 20
 func (j *job) sumUp(screen *console, r train.Result) {
 	warn := func(err error) {
 		if err != nil {
-			j.opts.log.Warn("the run is not summed up", "error", err)
+			j.opts.logOf(componentProfiler).Warn("the run is not summed up", "error", err)
 		}
 	}
 	var s *analysis.Summary
@@ -48,7 +48,7 @@ func (j *job) sumUp(screen *console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(j.run.LogDir(), summaryFile)) // an earlier process's, which is out of date
-			j.opts.log.Info("the records are too many to be summed up in passing: hetero-train analyze " + j.run.Dir + " does it")
+			j.opts.logOf(componentProfiler).Info("the records are too many to be summed up in passing: hetero-train analyze " + j.run.Dir + " does it")
 		} else {
 			var err error
 			if s, err = analysis.Summarize(j.run.Dir, j.run.LogDir()); err == nil {
@@ -62,7 +62,7 @@ func (j *job) sumUp(screen *console, r train.Result) {
 	}
 	rows := append(screen.results(r), summaryRows(s)...)
 	rows = append(rows, row{"files", j.files(s)})
-	fmt.Fprint(screen.out, table(rows, s))
+	screen.say(strings.TrimSuffix(table(rows, s), "\n"), "results", "folder", j.run.Dir, "logs", j.run.LogDir(), "table", filepath.Join(j.run.Dir, "results", "results.md"))
 	warn(j.run.WriteTable(markdown(j.run.Name, rows, s)))
 }
 
@@ -116,7 +116,7 @@ func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
 			return withCode(exitIO, fmt.Errorf("analyze %s: %w", dir, err))
 		}
 		for _, text := range s.Damaged {
-			fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s\n", text)
+			a.warnOf(text)
 		}
 		if i > 0 {
 			fmt.Fprintln(a.env.stdout)
@@ -174,7 +174,7 @@ func summaryRows(s *analysis.Summary) []row {
 		return nil
 	}
 	rows := []row{
-		{"whole run", fmt.Sprintf("%s img/s, step %s median, %s in 99 of 100", figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		{"a step is", partsOf(s.StepParts)},
 	}
 	if s.Ranks > 1 {

@@ -46,13 +46,13 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
 	defer signal.Stop(signals)
-	others := &lines{out: opts.screen}
+	outputs := newRankOutputs(opts)
 	err = supervisor.Run(ctx, supervisor.Options{
 		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
-		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.env.stdout), Stderr: passedOn(opts.env.stderr),
-		Output:  func(rank int) io.Writer { return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)} },
+		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.env.stdout), Stderr: outputs.stderr,
+		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
-		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log,
+		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log.With(componentKey, componentCluster),
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
@@ -84,6 +84,26 @@ func rankEnvironment(env environment, local int) []string {
 		own = append(own, cuda.VisibleVariable+"="+text)
 	}
 	return own
+}
+
+// rankOutputs are where the ranks of this machine write to: the first one as if it ran alone, the others with their rank before each line. With JSON
+// every line becomes a record, also those of a crash.
+type rankOutputs struct {
+	stderr io.Writer // of the first rank
+	of     func(rank int) io.Writer
+}
+
+func newRankOutputs(opts trainOptions) rankOutputs {
+	if opts.json {
+		records := func(rank int) io.Writer {
+			return &lineRecords{pass: opts.screen, log: opts.onScreen.With(componentKey, componentRankOutput, "from_rank", rank)}
+		}
+		return rankOutputs{stderr: records(opts.place.Rank), of: records}
+	}
+	others := &lines{out: opts.screen}
+	return rankOutputs{stderr: passedOn(opts.env.stderr), of: func(rank int) io.Writer {
+		return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)}
+	}}
 }
 
 // lines is where whole lines of several ranks go.

@@ -175,10 +175,11 @@ func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
 		return err
 	}
 	p, addresses := j.cfg.Parallel, place.Addresses()
-	j.opts.log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
+	log := j.opts.logOf(componentCluster)
+	log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
 		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
-		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: j.opts.log, Listener: listener, Status: j.team.position})
+		HeartbeatTimeout: seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: j.team.position})
 	if err != nil {
 		return err
 	}

@@ -48,10 +48,10 @@ func (j *job) openBoard(resume *checkpoint.State) (*board, error) {
 	var err error
 	o.out, err = trace.OpenBoard(filepath.Join(j.run.LogDir(), boardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
 		if err == nil {
-			j.opts.log.Info("TensorBoard events are written again")
+			j.opts.logOf(componentProfiler).Info("TensorBoard events are written again")
 			return
 		}
-		j.opts.log.Warn("TensorBoard events wait in memory", "error", err)
+		j.opts.logOf(componentProfiler).Warn("TensorBoard events wait in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func (j *job) openBoard(resume *checkpoint.State) (*board, error) {
 	j.later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			j.opts.log.Warn("TensorBoard events were lost because the disk took none", "events", n)
+			j.opts.logOf(componentProfiler).Warn("TensorBoard events were lost because the disk took none", "events", n)
 		}
 		return err
 	})
@@ -171,7 +171,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 	if err := o.out.Restart(step); err != nil {
-		o.job.opts.log.Warn("TensorBoard events", "error", err)
+		o.job.opts.logOf(componentProfiler).Warn("TensorBoard events", "error", err)
 	}
 }
 

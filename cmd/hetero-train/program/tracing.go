@@ -63,7 +63,7 @@ func (t *tracing) before(step int64) {
 		t.prepare()
 		t.rec = t.notes.recorder(step)
 		if err := t.job.replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
-			t.job.opts.log.Warn(err.Error())
+			t.job.opts.logOf(componentProfiler).Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
 		t.finish(true)
@@ -78,7 +78,7 @@ func (t *tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = startNoting(t.job.device); why != nil {
-		t.job.opts.log.Warn("the timeline times launches one by one", "error", why)
+		t.job.opts.logOf(componentProfiler).Warn("the timeline times launches one by one", "error", why)
 	}
 }
 
@@ -90,7 +90,7 @@ func (t *tracing) over(err error) {
 		t.finish(err == nil)
 	default:
 		if err := t.notes.leave(); err != nil {
-			t.job.opts.log.Warn(err.Error())
+			t.job.opts.logOf(componentProfiler).Warn(err.Error())
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (t *tracing) over(err error) {
 // finish writes the timeline. Training does not depend on it.
 func (t *tracing) finish(together bool) {
 	t.done = true
-	log := t.job.opts.log
+	log := t.job.opts.logOf(componentProfiler)
 	if err := t.job.replica.Trace(nil); err != nil {
 		log.Warn(err.Error())
 	}
@@ -142,7 +142,7 @@ func (t *tracing) gather(together bool) ([]trace.Rank, error) {
 	}
 	for i := range members {
 		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
-			j.opts.log.Warn("a rank sent no timeline", "rank", i)
+			j.opts.logOf(componentProfiler).Warn("a rank sent no timeline", "rank", i)
 		}
 	}
 	return ranks, err

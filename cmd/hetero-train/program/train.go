@@ -51,6 +51,7 @@ type trainOptions struct {
 	place    discovery.Place
 	lab      labSetup
 	contest  *contestFlags // of policies; nil: a run with one
+	json     bool          // messages are JSON objects, progress too
 	file     string        // of the configuration, "" without one
 	args     []string      // the command line, for the run's records
 }
@@ -91,25 +92,24 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
-	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr)
+	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
 	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
-	level := a.logLevel
-	if place.Rank > 0 && level == "info" {
-		level = "warn" // rank 0 tells what is the same on all
-	}
-	if opts.log, err = newLogger(opts.screen, opts.logFile, level, a.hide); err != nil {
-		return err
-	}
-	if opts.onScreen, err = newLogger(opts.screen, &screen{w: io.Discard}, level, a.hide); err != nil {
+	if err := a.loggers(&opts); err != nil {
 		return err
 	}
 	opts.sayWhenGone()
-	if place.Rank == 0 {
+	if _, supervised := a.env.lookup(supervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
+		opts.log.Info(place.String(), componentKey, componentCluster)
+	}
+	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) { // a supervisor leaves the rest to rank 0
 		for _, w := range append(warnings, place.Warnings...) {
 			opts.log.Warn(w)
 		}
 		warnOfAddressLimit(opts.log)
-		logConfig(opts.log, a.file, cfg, place)
+		logConfig(opts.log, a, cfg, place)
+	}
+	if a.logFormat == formatJSON && a.contest == nil { // standard output carries results of commands; a training has none but its records
+		opts.env.stdout = &lineRecords{log: opts.onScreen}
 	}
 	return a.env.train(ctx, cfg, opts)
 }
@@ -127,6 +127,40 @@ func (o trainOptions) sayWhenGone() {
 	say("standard output", o.env.stdout) // one outlet may serve both
 }
 
+// logOf is the log with a component in place of the trainer's.
+func (o trainOptions) logOf(component string) *slog.Logger {
+	return o.log.With(componentKey, component)
+}
+
+// levelOf is the least important message of a rank that is shown. Rank 0 says what is the same on all ranks, and the first rank of another machine
+// says it to that machine's terminal.
+func (a *app) levelOf(place discovery.Place) string {
+	if place.Rank > 0 && place.LocalRank != 0 && !place.Launch && a.logLevel == "info" {
+		return "warn"
+	}
+	return a.logLevel
+}
+
+// loggers makes those of a training: opts.log writes to the screen and the log file, opts.onScreen to the screen alone.
+func (a *app) loggers(opts *trainOptions) error {
+	opts.json = a.logFormat == formatJSON
+	options := a.logOptions(a.levelOf(opts.place))
+	if opts.place.WorldSize > 1 && !opts.place.Launch {
+		options.each = []slog.Attr{slog.Int("from_rank", opts.place.Rank)}
+	}
+	for _, l := range []struct {
+		logger **slog.Logger
+		file   *screen
+	}{{&opts.log, opts.logFile}, {&opts.onScreen, &screen{w: io.Discard}}} {
+		log, err := newLogger(opts.screen, l.file, options)
+		if err != nil {
+			return err
+		}
+		*l.logger = log.With(componentKey, componentTrainer)
+	}
+	return nil
+}
+
 // overrode reports whether all that is wrong was set on the command line, and not in the file.
 func (a *app) overrode(err error) bool {
 	var faulty *config.Error
@@ -135,12 +169,9 @@ func (a *app) overrode(err error) bool {
 	})
 }
 
-// logConfig says in one line what will run.
-func logConfig(log *slog.Logger, file string, cfg *config.Config, place discovery.Place) {
+// logConfig says in one line what will run. Where a flag and the file mean different things, it says which of them decided.
+func logConfig(log *slog.Logger, a *app, cfg *config.Config, place discovery.Place) {
 	ranks := place.WorldSize
-	if ranks > 1 {
-		log.Info(place.String())
-	}
 	length := slog.Int("epochs", cfg.Train.Epochs)
 	if cfg.Train.Steps > 0 {
 		length = slog.Int("steps", cfg.Train.Steps)
@@ -149,10 +180,38 @@ func logConfig(log *slog.Logger, file string, cfg *config.Config, place discover
 	if len(cfg.Balance.FixedShares) > 0 {
 		perRank = slog.Any("batch_size_per_rank", cfg.Balance.FixedShares)
 	}
-	log.Info("configuration", "file", file, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
+	log.Info("configuration", "file", a.file, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
 		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
-		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, length,
-		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy)
+		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
+		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from", policyFrom(cfg))
+}
+
+// batchSizeFrom says what set the batch size, and what it counts there.
+func batchSizeFrom(cfg *config.Config) string {
+	switch origin := cfg.Origin("data.batch_size"); origin {
+	case "":
+		return "default, global"
+	case "--batch-size":
+		return origin + ", per rank"
+	default:
+		return origin + ", global"
+	}
+}
+
+// policyFrom says what set the balancing policy. The defaults of flags and files differ.
+func policyFrom(cfg *config.Config) string {
+	origin := cfg.Origin("balance.policy")
+	switch {
+	case len(cfg.Balance.FixedShares) > 0:
+		return "balance.fixed_shares take its place"
+	case origin == "":
+		return "default of a file"
+	case origin == "--enable-load-balancing":
+		return "default of " + origin
+	case origin == "no --enable-load-balancing":
+		return "default without a file and without --enable-load-balancing"
+	}
+	return origin
 }
 
 // warnOfAddressLimit tells of ulimit -v. The Go runtime and the libraries of devices reserve addresses that they never fill, and what the runtime cannot

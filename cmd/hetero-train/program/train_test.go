@@ -112,7 +112,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
 	} {
 		o := execute(append([]string{"train"}, c.args...))
-		if warned := strings.Contains(o.stderr, `"level":"WARN"`); o.code != exitDone || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
+		if warned := strings.Contains(o.stderr, " WRN "); o.code != exitDone || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%v: got exit code %d and %s, want %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -168,7 +168,7 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 }
 
 func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
-	o := execute([]string{"train", "--batch-size", "32", "--num-samples", "1000"})
+	o := execute([]string{"train", "--batch-size", "32", "--num-samples", "1000", "--log-format", "json"})
 	var line struct {
 		Msg     string
 		Model   string
@@ -223,7 +223,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	log, err := newLogger(&b, &screen{w: &b}, "info", secretsOf([]string{"HETERO_TOKEN=" + secret}))
+	log, err := newLogger(&b, &screen{w: &b}, logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
 	if err != nil {
 		t.Fatal(err)
 	}

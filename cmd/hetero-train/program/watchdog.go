@@ -83,7 +83,7 @@ func (j *job) watch(ctx context.Context, limit time.Duration) {
 			continue // the first of those that wait says it
 		}
 		for rank, text := range where {
-			j.opts.log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+			j.opts.logOf(componentCluster).Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
 		}
 	}
 }

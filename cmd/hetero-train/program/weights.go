@@ -49,7 +49,7 @@ func (j *job) initFrom() error {
 	if m.InitFrom == "" || !j.team.leads() || j.goesOn() {
 		return nil
 	}
-	f, err := openWeights(m.InitFrom, func(err error) { j.opts.log.Warn(err.Error()) })
+	f, err := openWeights(m.InitFrom, func(err error) { j.opts.logOf(componentCheckpoint).Warn(err.Error()) })
 	if err != nil {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
@@ -71,9 +71,9 @@ func (j *job) initFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	fresh, why := fit.Replaced()
-	j.opts.log.Info("weights to start from", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	j.opts.logOf(componentCheckpoint).Info("weights to start from", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if len(fresh) > 0 {
-		j.opts.log.Warn("the classifier starts with random weights (model.init_head)", "layer", own.head, "why", why)
+		j.opts.logOf(componentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.head, "why", why)
 	}
 	return nil
 }

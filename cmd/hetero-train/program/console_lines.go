@@ -1,0 +1,211 @@
+package program
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// begin says what will run.
+func (c *console) begin(resume *checkpoint.State) {
+	j := c.job
+	if !j.team.leads() {
+		c.sayJoined()
+	}
+	c.sayDevice()
+	c.sayModel(resume)
+	c.sayData()
+	c.note()
+	if resume != nil {
+		c.say(fmt.Sprintf("resuming after step %d from %s", resume.Step, j.run.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", j.run.Checkpoint.Path)
+	}
+	if c.bars != nil && j.steps > 0 {
+		left := func(decor.Statistics) string {
+			if left := time.Duration(c.left.Load()); left > 0 {
+				return " left " + etaText(left)
+			}
+			return ""
+		}
+		c.bar = c.bars.AddBar(j.steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")), mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
+		if resume != nil {
+			c.bar.SetCurrent(resume.Step)
+		}
+	}
+}
+
+// sayJoined says on another machine than rank 0's which part of the run is there, and where the rest is to be read.
+func (c *console) sayJoined() {
+	t := c.job.team
+	here, host := []int{}, t.group.Members()[t.place.Rank].Host
+	for _, m := range t.group.Members() {
+		if m.Host == host && m.Rank >= t.place.Rank {
+			here = append(here, m.Rank)
+		}
+	}
+	if n := t.place.LocalWorldSize; n > 0 { // several nodes on one machine, in a test
+		here = here[:min(n, len(here))]
+	}
+	c.say(fmt.Sprintf("joined: %s of %d, rank 0 at %s keeps records and checkpoints", rendezvous.RankList(here, len(here)), t.place.WorldSize, t.place.Master()),
+		"joined", "ranks", here, "world_size", t.place.WorldSize, "rank_0", t.place.Master())
+}
+
+func (c *console) sayDevice() {
+	j := c.job
+	info := j.device.Info()
+	line := fmt.Sprintf("device %s: %s, %s, %d threads, %.1f GiB", info.Name, info.Model, info.ISA, info.Threads, gib(info.MemoryBytes))
+	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
+	if c.peak > 0 {
+		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, j.precision)
+		attrs = append(attrs, "peak_flops", c.peak)
+	}
+	c.say(line, "device", attrs...)
+}
+
+func (c *console) sayModel(resume *checkpoint.State) {
+	j, r, here := c.job, c.job.replica, ""
+	if j.team != nil {
+		here = " on this rank"
+	}
+	c.say(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
+		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.precision, gib(r.PredictedBytes())),
+		"model", "model", j.cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", j.precision.String(),
+		"device_memory_bytes", r.PredictedBytes())
+	if n := r.FrozenCount(); n > 0 {
+		fmt.Fprintf(c.out, "frozen: %.2f million of the parameters are not trained\n", float64(n)/1e6)
+		if resume == nil && j.cfg.Model.InitFrom == "" && j.team.leads() {
+			j.opts.log.Warn("frozen parameters keep their random initial values: model.init_from is empty")
+		}
+	}
+}
+
+func (c *console) sayData() {
+	j, cfg := c.job, c.job.cfg
+	evaluated := 0
+	line := fmt.Sprintf("data %s: %d training", j.data.name, j.data.Train.Len())
+	if j.data.Eval != nil {
+		evaluated = j.data.Eval.Len()
+		line += fmt.Sprintf(", %d evaluation", evaluated)
+	}
+	classes, size, transforms := len(j.data.Train.Classes()), cfg.Data.ImageSize, transformTexts(cfg)
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, j.stepsPer)
+	c.say(line, "data", "dataset", j.data.name, "training_samples", j.data.Train.Len(), "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.stepsPer)
+}
+
+// stepOf is "12/100", or "12" where the run has no last step.
+func stepOf(r *train.StepRecord) string {
+	if r.Total == 0 {
+		return fmt.Sprint(r.Step)
+	}
+	return fmt.Sprintf("%d/%d", r.Step, r.Total)
+}
+
+// line is the step line: loss, norm and rate of the last step, times as means since the last line.
+func (c *console) line(r *train.StepRecord, left time.Duration) string {
+	var b strings.Builder
+	step := c.busy / time.Duration(c.count)
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
+		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, durationText(step), perSecond(c.samples, c.busy))
+	if c.peak > 0 {
+		fmt.Fprintf(&b, " | %.0f %% of peak", 100*c.peakFraction(step))
+	}
+	if len(r.Ranks) > 1 {
+		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))
+	}
+	if r.EpochReplaced > 0 {
+		fmt.Fprintf(&b, " | %d unreadable", r.EpochReplaced)
+	}
+	if data := r.Times.Data; data > step/20 {
+		fmt.Fprintf(&b, " | waited %s for data", durationText(data))
+	}
+	if c.bars == nil && left > 0 {
+		fmt.Fprintf(&b, " | %s left", etaText(left))
+	}
+	return b.String()
+}
+
+// peakFraction is how much of the device's peak a step of this length reaches.
+func (c *console) peakFraction(step time.Duration) float64 {
+	reached := float64(c.job.replica.FLOPs()) / step.Seconds()
+	c.peak = max(c.peak, reached) // it was measured in a bad moment
+	return reached / c.peak
+}
+
+// etaText is a time that is left, in whole seconds or more.
+func etaText(left time.Duration) string {
+	if left < time.Minute-time.Second/2 {
+		return fmt.Sprintf("%.0f s", left.Seconds())
+	}
+	return durationText(left)
+}
+
+// sharesOf is "96/64/48", or the least and the most of many ranks.
+func sharesOf(ranks []train.RankStep) string {
+	const most = 8
+	if len(ranks) <= most {
+		texts := make([]string, len(ranks))
+		for i, r := range ranks {
+			texts[i] = strconv.Itoa(r.Samples)
+		}
+		return strings.Join(texts, "/")
+	}
+	low, high := ranks[0].Samples, ranks[0].Samples
+	for _, r := range ranks {
+		low, high = min(low, r.Samples), max(high, r.Samples)
+	}
+	return fmt.Sprintf("%d to %d on %d ranks", low, high, len(ranks))
+}
+
+// end says how the run went.
+func (c *console) end(r train.Result, err error) {
+	defer c.note()
+	if err != nil {
+		c.say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "steps", r.Steps, "error", err.Error(), "exit_code", exitCode(err))
+		return
+	}
+	how, message := "done", "done"
+	if r.OutOfTime {
+		how, message = "out of time (train.max_seconds): saved, "+c.job.wayOn(), "out of time"
+	}
+	if r.GaveUp != "" {
+		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
+	}
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs | final training loss %.4f", how, r.Steps, r.Epochs, r.LastLoss)
+	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.data.name, "final_train_loss", number(r.LastLoss)}
+	if r.LastEval != nil {
+		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)
+		attrs = append(attrs, "top1", number(r.LastEval.Top1))
+	}
+	if r.Best != nil {
+		line += fmt.Sprintf(" | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
+		attrs = append(attrs, "best_top1", number(r.Best.Value), "best_step", r.Best.Step)
+	}
+	if r.Replaced > 0 {
+		line += fmt.Sprintf(" | %d unreadable samples replaced", r.Replaced)
+		attrs = append(attrs, "unreadable_samples", r.Replaced)
+	}
+	if r.Samples > 0 {
+		line += fmt.Sprintf(" | %.0f img/s", perSecond(r.Samples, r.TrainTime))
+		attrs = append(attrs, "images_per_sec", number(perSecond(r.Samples, r.TrainTime)))
+	}
+	if c.job.run != nil { // the folder is rank 0's
+		line += " | " + c.job.run.Dir
+		attrs = append(attrs, "folder", c.job.run.Dir)
+	}
+	c.say(line, message, attrs...)
+}
+
+// note says what a reader of the figures must know. What the run trains on instead of the configured data was said when the data were opened.
+func (c *console) note() {
+	for _, note := range c.job.lab.notes {
+		c.say("NOTE "+note, "note", "text", note)
+	}
+}

@@ -1,0 +1,49 @@
+package program
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// number is a value of a record: null where it is none, as in all files of a run.
+func number[F ~float64](value F) any {
+	if v := float64(value); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		return v
+	}
+	return nil
+}
+
+// stepRecord is the step line for machines. Times are means since the last line.
+func (c *console) stepRecord(r *train.StepRecord, left time.Duration) []any {
+	step := c.busy / time.Duration(c.count)
+	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", number(r.Loss / float64(r.Samples)),
+		"top1", number(float64(r.Top1) / float64(r.Samples)), "grad_norm", number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
+		"images_per_sec", number(perSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
+	if c.peak > 0 {
+		attrs = append(attrs, "peak_fraction", number(c.peakFraction(step)))
+	}
+	if len(r.Ranks) > 1 {
+		sizes := make([]int, len(r.Ranks))
+		for rank := range sizes {
+			sizes[rank] = r.Ranks[rank].Samples
+		}
+		attrs = append(attrs, "batch_sizes", sizes)
+	}
+	if left > 0 {
+		attrs = append(attrs, "eta_seconds", math.Round(left.Seconds()))
+	}
+	return attrs
+}
+
+// logBatch logs this rank's own part of a step. Every rank does.
+func logBatch(j *job, r *train.StepRecord) {
+	rank := max(j.opts.place.Rank, 0)
+	loss := "no samples"
+	if own := r.Ranks[rank].Sums; own.Samples > 0 {
+		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Samples))
+	}
+	j.opts.log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
+}

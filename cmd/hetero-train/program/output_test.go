@@ -1,0 +1,272 @@
+package program
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// objects are the lines of a stream that must hold nothing but JSON objects.
+func objects(t *testing.T, text string) (all []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(text) {
+		var object map[string]any
+		if err := json.Unmarshal([]byte(line), &object); err != nil {
+			t.Errorf("no JSON object: %v in %q", err, line)
+			continue
+		}
+		for _, key := range []string{"time", "level", "msg"} {
+			if _, ok := object[key].(string); !ok {
+				t.Errorf("got no %q in %s", key, line)
+			}
+		}
+		all = append(all, object)
+	}
+	return all
+}
+
+func messages(all []map[string]any) (texts []string) {
+	for _, o := range all {
+		texts = append(texts, fmt.Sprint(o["msg"]))
+	}
+	return texts
+}
+
+func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
+	var out bytes.Buffer
+	log, err := newLogger(&out, &screen{w: io.Discard}, logOptions{level: "info", format: formatText})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = log.With(componentKey, componentTrainer)
+	log.Info("saved", "took", 63123450*time.Microsecond)
+	log.With(componentKey, componentBalancer).Info("Registered 2 nodes")
+	log.Info("starts 2 ranks", componentKey, componentCluster)
+	lines := strings.Split(out.String(), "\n")
+	for i, want := range []string{`INF trainer: saved took=1m03s`, `INF load_balancer: Registered 2 nodes`, `INF cluster: starts 2 ranks`} {
+		if !regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ` + want + `$`).MatchString(lines[i]) {
+			t.Errorf("got %q, want a time and %q", lines[i], want)
+		}
+	}
+}
+
+func TestJSONNamesTheComponentOnce(t *testing.T) {
+	var out bytes.Buffer
+	log, err := newLogger(&out, &screen{w: io.Discard}, logOptions{level: "info", format: formatJSON, each: []slog.Attr{slog.Int("from_rank", 3)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.With(componentKey, componentTrainer).With(componentKey, componentBalancer).Info("Registered 2 nodes", "device", "cpu")
+	want := `"msg":"Registered 2 nodes","from_rank":3,"component":"load_balancer","device":"cpu"}` + "\n"
+	if got := out.String(); !strings.HasSuffix(got, want) {
+		t.Errorf("got %swant …%s", got, want)
+	}
+}
+
+func TestLinesBecomeRecords(t *testing.T) {
+	var out bytes.Buffer
+	w := &lineRecords{pass: &out, log: slog.New(slog.NewJSONHandler(&out, nil))}
+	fmt.Fprint(w, "goroutine 1 [run")
+	fmt.Fprint(w, "ning]:\n\n{\"time\":\"now\",\"level\":\"INFO\",\"msg\":\"a record\"}\n{torn\nrest")
+	w.flush()
+	if got, want := messages(objects(t, out.String())), []string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
+	for _, args := range [][]string{
+		{"--log-format", "json", "--no-such-flag"},
+		{"train", "--set", "train.epochs=many", "--set", "optimizer.lr=fast", "--log-format=json"},
+		{"analyze", "no-such-run", "--log-format", "json"},
+	} {
+		o := execute(args)
+		all := objects(t, o.stderr)
+		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) || o.code != exitUsage {
+			t.Errorf("%q: got exit code %d and %s, want one record of it", args, o.code, o.stderr)
+		}
+	}
+	if o := execute([]string{"--log-format", "xml", "version"}); o.code != exitUsage || !strings.Contains(o.stderr, "want text or json") {
+		t.Errorf("an unknown format: got exit code %d and %s", o.code, o.stderr)
+	}
+}
+
+func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
+	file := writeFile(t, "[data]\nbatch_size = 64\n")
+	for _, c := range []struct {
+		args        []string
+		batch, from string
+	}{
+		{[]string{"train"}, "default, global", "default without a file and without --enable-load-balancing"},
+		{[]string{"train", "--batch-size", "32", "--enable-load-balancing"}, "--batch-size, per rank", "default of --enable-load-balancing"},
+		{[]string{"train", "--enable-load-balancing", "--load-balance-policy", "hybrid"}, "default, global", "--load-balance-policy"},
+		{[]string{"-c", file}, file + ":2, global", "default of a file"},
+		{[]string{"-c", file, "--set", "balance.policy=none", "--set", "data.batch_size=16"}, "--set data.batch_size, global", "--set balance.policy"},
+	} {
+		o := execute(append(c.args, "--log-format", "json"))
+		all := objects(t, o.stderr)
+		if len(all) != 1 || all[0]["batch_size_from"] != c.batch || all[0]["policy_from"] != c.from {
+			t.Errorf("%q: got %s, want %q and %q", c.args, o.stderr, c.batch, c.from)
+		}
+	}
+}
+
+func TestPipedOutputIsText(t *testing.T) {
+	p := buildRanks(t)
+	e := finish(t, p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2"), 0)
+	e.check(t, exitDone, "load_balancer: Registered 2 nodes")
+	for _, text := range []string{e.stdout, e.stderr} {
+		if strings.Contains(text, `{"`) || strings.Contains(text, "\x1b[") {
+			t.Errorf("got JSON or colours in\n%s", text)
+		}
+	}
+	for _, want := range []string{"images 8x8, random crop (padding 1), flip", "step p50 ", ", p99 "} {
+		if !strings.Contains(e.stdout, want) {
+			t.Errorf("got no %q in\n%s", want, e.stdout)
+		}
+	}
+	if n := strings.Count(e.stderr, "configuration file="); n != 1 {
+		t.Errorf("got the configuration %d times, want once:\n%s", n, e.stderr)
+	}
+}
+
+// With JSON, everything is on standard error, and everything there is a record: progress, the end, and the error of a run that fails.
+func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	run := func(set ...string) ended {
+		cmd := p.command(dir, append(set, "parallel.ranks=2")...)
+		cmd.Args = append(cmd.Args, "--log-format", "json", "--log-level", "debug")
+		return finish(t, cmd, 0)
+	}
+	e := run("train.steps=20", "train.log_interval=5")
+	e.check(t, exitDone, "")
+	if e.stdout != "" {
+		t.Errorf("standard output: got %q, want nothing", e.stdout)
+	}
+	all := objects(t, e.stderr)
+	said := messages(all)
+	for _, want := range []string{"configuration", "Registered 2 nodes", "data", "step", "evaluation", "done", "results", "load balancer status"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("got no record %q in\n%s", want, e.stderr)
+		}
+	}
+	ranks := map[any]bool{}
+	for _, o := range all {
+		if text := fmt.Sprint(o["msg"]); strings.HasPrefix(text, "Rank ") && strings.Contains(text, "| Epoch 0 | Batch 5/10 | Loss: ") {
+			ranks[o["from_rank"]] = true
+		}
+	}
+	if len(ranks) != 2 {
+		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
+	}
+	if e = run("train.steps=20"); e.code != exitDone { // finished: standard output's lines are records too
+		t.Errorf("a finished run: got exit code %d", e.code)
+	}
+	if objects(t, e.stderr); e.stdout != "" {
+		t.Errorf("a finished run: standard output: got %q, want nothing", e.stdout)
+	}
+	e = run("train.steps=30", "model.channels=[5, 6]", "train.resume="+filepath.Join(dir, "run", "checkpoints", "latest"))
+	if objects(t, e.stderr); e.code == exitDone {
+		t.Errorf("another model: got exit code %d, want a failure", e.code)
+	}
+}
+
+// openTerminal makes a pseudo-terminal: what is written to slave can be read from master.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	t.Cleanup(func() { master.Close() })
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 120})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no pseudo-terminals here: %v", err)
+	}
+	return master, slave
+}
+
+func TestATerminalHasColoursAndABar(t *testing.T) {
+	p := buildProgram(t)
+	for _, c := range []struct {
+		name    string
+		args    []string
+		colours bool
+	}{{"text", nil, true}, {"json", []string{"--log-format", "json"}, false}} {
+		master, slave := openTerminal(t)
+		cmd := p.command(t.TempDir(), "train.steps=600", "parallel.ranks=1", "checkpoint.interval_steps=0")
+		cmd.Args = append(cmd.Args, c.args...)
+		cmd.Stdout, cmd.Stderr = slave, slave
+		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "NO_COLOR=") })
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		slave.Close()
+		shown := make(chan string)
+		go func() {
+			text, _ := io.ReadAll(master) // ends with an error when the last writer closes
+			shown <- string(text)
+		}()
+		code, text := exitOf(t, cmd.Wait()), <-shown
+		if code != exitDone {
+			t.Fatalf("%s: got exit code %d\n%s", c.name, code, text)
+		}
+		if !c.colours {
+			objects(t, strings.ReplaceAll(text, "\r\n", "\n"))
+			continue
+		}
+		for _, want := range []string{"\x1b[", "trainer: configuration", "step 1/600 | epoch 0", " left "} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: got no %q in\n%q", c.name, want, text)
+			}
+		}
+	}
+}
+
+// Each machine's terminal shows that its ranks joined, the progress of the run, and its end. Two nodes on one machine stand for two machines.
+func TestTheSecondMachineShowsTheRun(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	node := func(rank int) *exec.Cmd {
+		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=20",
+			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
+	}
+	second := make(chan ended, 1)
+	go func() { second <- finish(t, node(1), 0) }()
+	first := finish(t, node(0), 0)
+	e := <-second
+	first.check(t, exitDone, "")
+	e.check(t, exitDone, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
+	for _, want := range []string{"joined: ranks 2, 3 of 4, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+		if !strings.Contains("\n"+e.stdout, want) {
+			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
+		}
+	}
+	if strings.Contains(first.stdout, "joined: ") {
+		t.Errorf("node 0 shows that it joined itself:\n%s", first.stdout)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "1")); err == nil {
+		t.Error("node 1 has a folder of the run, which is rank 0's")
+	}
+}

@@ -1,0 +1,118 @@
+package program
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+const redacted = "[redacted]"
+
+// secrets are values that must appear in no output.
+type secrets []string
+
+// shortestSecret keeps a variable like SECRET=1 from blanking out every 1 in the output.
+const shortestSecret = 6
+
+// secretsOf picks the values of environment variables (NAME=VALUE) whose name says that they are secret.
+func secretsOf(environ []string) secrets {
+	var hide secrets
+	for _, pair := range environ {
+		name, value, _ := strings.Cut(pair, "=")
+		if namesSecret(name) && len(value) >= shortestSecret {
+			hide = append(hide, value)
+		}
+	}
+	// The longest first: a secret may be part of another one.
+	slices.SortFunc(hide, func(a, b string) int { return len(b) - len(a) })
+	return hide
+}
+
+// text blanks out every secret in s.
+func (hide secrets) text(s string) string {
+	for _, secret := range hide {
+		s = strings.ReplaceAll(s, secret, redacted)
+	}
+	return s
+}
+
+// namesSecret tells whether a variable or attribute of this name holds a secret: HETERO_TOKEN does,
+// token_file (a path) and tokens (a count) do not.
+func namesSecret(name string) bool {
+	words := strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == '_' || r == '-' || r == '.' || r == ' ' })
+	if len(words) == 0 || slices.Contains([]string{"file", "path", "dir"}, words[len(words)-1]) {
+		return false
+	}
+	for i, word := range words {
+		switch word {
+		case "token", "password", "passwd", "passphrase", "secret", "credential", "credentials", "authorization", "apikey":
+			return true
+		case "key": // api_key, access_key, private_key; a key alone is an ordinary word
+			if i > 0 && slices.Contains([]string{"api", "access", "private", "secret"}, words[i-1]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value.
+type redactor struct {
+	inner slog.Handler
+	hide  secrets
+}
+
+// Enabled implements slog.Handler.
+func (r *redactor) Enabled(ctx context.Context, level slog.Level) bool {
+	return r.inner.Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (r *redactor) Handle(ctx context.Context, record slog.Record) error {
+	clean := slog.NewRecord(record.Time, record.Level, r.hide.text(record.Message), record.PC)
+	record.Attrs(func(a slog.Attr) bool {
+		clean.AddAttrs(r.attr(a))
+		return true
+	})
+	return r.inner.Handle(ctx, clean)
+}
+
+// WithAttrs implements slog.Handler.
+func (r *redactor) WithAttrs(attrs []slog.Attr) slog.Handler {
+	clean := make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		clean[i] = r.attr(a)
+	}
+	return &redactor{inner: r.inner.WithAttrs(clean), hide: r.hide}
+}
+
+// WithGroup implements slog.Handler.
+func (r *redactor) WithGroup(name string) slog.Handler {
+	return &redactor{inner: r.inner.WithGroup(name), hide: r.hide}
+}
+
+func (r *redactor) attr(a slog.Attr) slog.Attr {
+	value := a.Value.Resolve()
+	switch value.Kind() {
+	case slog.KindGroup:
+		group := make([]slog.Attr, 0, len(value.Group()))
+		for _, member := range value.Group() {
+			group = append(group, r.attr(member))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(group...)}
+	case slog.KindString, slog.KindAny:
+		if namesSecret(a.Key) {
+			return slog.String(a.Key, redacted)
+		}
+		plain := value.String()
+		if value.Kind() == slog.KindAny {
+			plain = fmt.Sprintf("%+v", value.Any())
+		}
+		if clean := r.hide.text(plain); clean != plain {
+			return slog.String(a.Key, clean)
+		}
+	}
+	return slog.Attr{Key: a.Key, Value: value}
+}
