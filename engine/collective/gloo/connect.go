@@ -4,10 +4,8 @@ package gloo
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -49,16 +47,14 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	if err := c.check(); err != nil {
 		return nil, fmt.Errorf("gloo: %w", err)
 	}
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		deadline = time.Now().Add(connectTime)
+	if _, ok := ctx.Deadline(); !ok {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline)
+		ctx, cancel = context.WithTimeout(ctx, connectTime)
 		defer cancel()
 	}
-	conn, err := lib.open(c.Rank, c.Size, c.Host, c.Interface, time.Until(deadline))
+	conn, err := lib.open(c.Rank, c.Size)
 	if err != nil {
-		return nil, fmt.Errorf("gloo: rank %d of %d: listen on %q: %w", c.Rank, c.Size, c.Host+c.Interface, err)
+		return nil, fmt.Errorf("gloo: rank %d of %d: %w", c.Rank, c.Size, err)
 	}
 	if c.Size > 1 {
 		if err := c.join(ctx, conn); err != nil {
@@ -74,30 +70,42 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// join connects to the others. What it waits for ends when ctx does, or Control.
+// join connects to the others and gives Gloo the sockets. It ends when ctx does, or Control breaks.
 func (c Config) join(ctx context.Context, conn *connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	meeting, err := c.open(ctx)
+	if err != nil {
+		return fmt.Errorf("listen on %q: %w", c.Host+c.Interface, err)
+	}
+	defer meeting.close()
+	over := make(chan struct{})
 	var watching sync.WaitGroup
-	over, ended := make(chan struct{}), false
+	defer watching.Wait()
+	defer close(over)
 	watching.Go(func() {
 		select {
 		case <-over:
-			return
 		case <-c.Control.Broken():
-		case <-ctx.Done():
+			cancel()
 		}
-		ended = true
-		cancel()
-		conn.disconnect()
 	})
-	err := c.meet(ctx, conn)
-	close(over)
-	watching.Wait() // nobody disconnects from here on
-	if ended && err == nil {
-		err = c.reason(ctx, context.Canceled)
+	if err := meeting.connect(ctx); err != nil {
+		return err
 	}
-	return err
+	for rank, socket := range meeting.sockets {
+		if rank == c.Rank {
+			continue
+		}
+		fd, err := handle(socket)
+		if err == nil {
+			err = conn.adopt(rank, fd)
+		}
+		if err != nil {
+			return fmt.Errorf("take over the connection with rank %d: %w", rank, err)
+		}
+	}
+	return nil
 }
 
 // reason is why joining ends with err.
@@ -112,54 +120,6 @@ func (c Config) reason(ctx context.Context, err error) error {
 	}
 	return err
 }
-
-// meet exchanges addresses and connects to one rank after another. A rank says where it listens before it connects to anybody, which may end
-// its part at once: the others need to know all the same.
-func (c Config) meet(ctx context.Context, conn *connection) error {
-	own := make([][]byte, c.Size) // by the rank that is to use it
-	for rank := range own {
-		if rank != c.Rank {
-			own[rank] = conn.address(rank)
-		}
-	}
-	word, err := json.Marshal(own)
-	if err == nil {
-		err = c.Control.Set(ctx, c.addressesKey(c.Rank), word)
-	}
-	if err != nil {
-		return fmt.Errorf("say where this rank listens: %w", c.reason(ctx, err))
-	}
-	for rank := range c.Size {
-		if rank == c.Rank {
-			continue
-		}
-		theirs, err := c.addressesOf(ctx, rank)
-		if err != nil {
-			return fmt.Errorf("wait for rank %d to say where it listens: %w", rank, c.reason(ctx, err))
-		}
-		if err := conn.connect(rank, theirs[c.Rank]); err != nil {
-			return fmt.Errorf("wait for the connection with rank %d: %w", rank, c.reason(ctx, err))
-		}
-	}
-	return nil
-}
-
-// addressesOf waits until another rank has said where it listens.
-func (c Config) addressesOf(ctx context.Context, rank int) (addresses [][]byte, err error) {
-	word, err := c.Control.Get(ctx, c.addressesKey(rank))
-	if err != nil {
-		return nil, err
-	}
-	if err := json.Unmarshal(word, &addresses); err != nil {
-		return nil, err
-	}
-	if len(addresses) != c.Size {
-		return nil, fmt.Errorf("got %d addresses, want %d", len(addresses), c.Size)
-	}
-	return addresses, nil
-}
-
-func (c Config) addressesKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
 
 // broken is what the end of Control means here.
 func (c Config) broken() error {

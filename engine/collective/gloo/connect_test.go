@@ -3,9 +3,12 @@
 package gloo
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +29,7 @@ func (s slow) Set(ctx context.Context, key string, value []byte) error {
 	}
 }
 
-// configs are of two ranks that meet at a board. Gloo lets the one with the larger address connect, the other waits for it.
+// configs are of two ranks that meet at a board. Rank 1 connects to rank 0.
 func configs(control func(collectivetest.Seat) Control) (b *collectivetest.Board, ranks [2]Config) {
 	b = collectivetest.NewBoard()
 	for rank, host := range []string{"127.0.0.1", "127.0.0.2"} {
@@ -60,58 +63,171 @@ func TestOneRankHasConnectedBeforeTheOtherKnows(t *testing.T) {
 	}
 }
 
-// TestConnectingEnds: with the context, or when the other rank is gone, whatever it waits for, and says what that was.
+// TestConnectingEnds: with the context, or when the other rank is gone, at each point at which it may wait, and says what that was.
 func TestConnectingEnds(t *testing.T) {
 	need(t)
-	lib, err := openLibrary()
-	if err != nil {
-		t.Fatal(err)
-	}
 	errGone := errors.New("gone")
 	for _, c := range []struct {
 		name    string
-		listens bool // rank 1 says so, but does not connect
+		rank    int  // that waits
+		listens bool // the other one says so, but does not connect or answer
 		phase   string
 	}{
-		{"before the other says where it listens", false, "wait for rank 1 to say where it listens: "},
-		{"before the other connects", true, "wait for the connection with rank 1: "},
+		{"before the other says where it listens", 1, false, "wait for rank 0 to say where it listens: "},
+		{"before the other answers", 1, true, "wait for the connection with rank 0: "},
+		{"before the other connects", 0, true, "wait for the connection with rank 1: "},
 	} {
 		for _, lost := range []bool{false, true} {
 			b, ranks := configs(seat)
+			other := 1 - c.rank
 			if c.listens {
-				conn, err := lib.open(1, 2, ranks[1].Host, "", time.Minute)
+				silent, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer conn.close()
-				word, err := json.Marshal([][]byte{conn.address(0), nil})
+				defer silent.Close()
+				word, err := json.Marshal(place{Address: silent.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)})
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := b.Set(t.Context(), ranks[1].addressesKey(1), word); err != nil {
+				if err := b.Set(t.Context(), ranks[other].placeKey(other), word); err != nil {
 					t.Fatal(err)
 				}
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			began := make(chan struct{})
-			ranks[0].Control = watched{ranks[0].Control, began}
+			ranks[c.rank].Control = watched{ranks[c.rank].Control, began}
 			go func() {
 				<-began
 				time.Sleep(20 * time.Millisecond) // it may wait by now
 				if lost {
-					b.Lose(1, errGone)
+					b.Lose(other, errGone)
 				} else {
 					cancel(errGone)
 				}
 			}()
-			_, err := Connect(ctx, ranks[0])
+			_, err := Connect(ctx, ranks[c.rank])
 			cancel(nil)
 			var peer *collective.PeerError
-			if !errors.Is(err, errGone) || !strings.Contains(err.Error(), "rank 0 of 2: connect: "+c.phase) || lost != (errors.As(err, &peer) && peer.Rank == 1) {
-				t.Errorf("%s, rank 1 lost: %v: got %v", c.name, lost, err)
+			says := fmt.Sprintf("rank %d of 2: connect: %s", c.rank, c.phase)
+			if !errors.Is(err, errGone) || !strings.Contains(err.Error(), says) || lost != (errors.As(err, &peer) && peer.Rank == other) {
+				t.Errorf("%s, rank %d lost: %v: got %v", c.name, other, lost, err)
 			}
 		}
 	}
+}
+
+// TestTheOtherRankIsMissing: the error names the rank, the port and what came there instead, and is one of communication.
+func TestTheOtherRankIsMissing(t *testing.T) {
+	need(t)
+	_, ranks := configs(seat)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	said := make(chan place, 1)
+	ranks[0].Control = told{ranks[0].Control, said}
+	go func() {
+		conn, err := net.Dial("tcp", (<-said).Address)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}()
+	_, err := Connect(ctx, ranks[0])
+	var peer *collective.PeerError
+	if !errors.As(err, &peer) || peer.Rank != 1 || !strings.Contains(err.Error(), "port 127.0.0.1:") || !strings.Contains(err.Error(), "turned away 1 connections") {
+		t.Errorf("got %v, want a PeerError that names rank 1, the port and one connection that was turned away", err)
+	}
+}
+
+// TestStrayConnectionsAreTurnedAway: whatever comes to the port of a rank that is connecting, the ranks find each other, and the next operation works.
+func TestStrayConnectionsAreTurnedAway(t *testing.T) {
+	need(t)
+	const fewer, more = spareGuests / 2, 2 * spareGuests // than are in a handshake at once
+	for name, attack := range map[string]struct {
+		connections int
+		stray       func(net.Conn, place)
+	}{
+		"reset": {more, func(c net.Conn, _ place) {
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}},
+		"closed":            {more, func(c net.Conn, _ place) { c.Close() }},
+		"held":              {fewer, func(net.Conn, place) {}},
+		"more than allowed": {more, func(net.Conn, place) {}}, // the rank gets in when the first of them are closed
+		"garbage":           {more, func(c net.Conn, _ place) { _, _ = c.Write([]byte(strings.Repeat("GET / HTTP/1.1\r\n", 100))) }},
+		"another key":       {more, func(c net.Conn, _ place) { _, _ = c.Write(make([]byte, keyBytes+4)) }},
+		"no such rank":      {more, func(c net.Conn, p place) { _, _ = c.Write(append(bytes.Clone(p.Hello), 9, 0, 0, 0)) }},
+		"a reset within the handshake": {fewer, func(c net.Conn, p place) {
+			_, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0))
+			_ = c.(*net.TCPConn).SetLinger(0)
+			c.Close()
+		}},
+		"the key alone": {fewer, func(c net.Conn, p place) { _, _ = c.Write(append(bytes.Clone(p.Hello), 1, 0, 0, 0)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, ranks := configs(seat)
+			said, attacked := make(chan place, 1), make(chan struct{})
+			ranks[0].Control = told{ranks[0].Control, said}
+			ranks[1].Control = late{ranks[1].Control, attacked}
+			var conns []net.Conn
+			go func() {
+				defer close(attacked)
+				for p, i := <-said, 0; i < attack.connections; i++ {
+					conn, err := net.Dial("tcp", p.Address)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					conns = append(conns, conn)
+					attack.stray(conn, p)
+				}
+			}()
+			comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+				return Connect(ctx, ranks[rank])
+			})
+			done := make(chan error, 2)
+			for _, c := range comms {
+				if err := c.Enqueue(collective.Barrier{}); err != nil {
+					t.Fatal(err)
+				}
+				go func() { done <- errors.Join(c.Sync(t.Context()), c.Close()) }()
+			}
+			for range comms {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			for _, c := range conns {
+				c.Close()
+			}
+		})
+	}
+}
+
+// told passes on where its rank listens, before the others can know.
+type told struct {
+	Control
+	said chan place
+}
+
+func (c told) Set(ctx context.Context, key string, value []byte) error {
+	var p place
+	if json.Unmarshal(value, &p) == nil && p.Address != "" {
+		c.said <- p
+	}
+	return c.Control.Set(ctx, key, value)
+}
+
+// late does not know where the others listen before the attack is over.
+type late struct {
+	Control
+	attacked chan struct{}
+}
+
+func (c late) Get(ctx context.Context, key string) ([]byte, error) {
+	<-c.attacked
+	return c.Control.Get(ctx, key)
 }
 
 // watched closes began when its rank waits for another.
@@ -123,4 +239,12 @@ type watched struct {
 func (w watched) Get(ctx context.Context, key string) ([]byte, error) {
 	close(w.began)
 	return w.Control.Get(ctx, key)
+}
+
+func (w watched) Set(ctx context.Context, key string, value []byte) error {
+	err := w.Control.Set(ctx, key, value)
+	if strings.HasSuffix(key, "/0") {
+		close(w.began) // rank 0 only waits for connections
+	}
+	return err
 }

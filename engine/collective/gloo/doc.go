@@ -11,10 +11,13 @@
 //
 // # How ranks find each other
 //
-// Ranks say where they listen through a [Control], which engine/cluster/rendezvous.Group fits: Gloo's own exchange of addresses
-// neither tells whom it waits for nor ends when that one is gone. Nor does Gloo notice the death of a rank that it is not
-// talking to: when Control breaks so does the communicator, with a PeerError whose cause is Control's error. A failure of
-// an operation is told to the others through it too, so it aborts the group; of one to connect the caller tells them.
+// Each rank listens on a port and publishes the port and two random keys through a [Control]: engine/cluster/rendezvous.Group is one. Of two ranks
+// the one with the higher number connects and sends the first key, the other one answers with the second. Only then does Gloo get the socket. Other connections
+// to the port (a port scan, a health check) are closed, at the latest after a few seconds, and counted. Gloo's own way of connecting is not used: it takes
+// the first connection to its port for the other rank, and a reset of that connection ends the process.
+//
+// Gloo does not notice the death of a rank that it is not talking to: when Control breaks so does the communicator, with a PeerError whose cause is
+// Control's error. A failure of an operation is told to the others through it too, so it aborts the group; of one to connect the caller tells them.
 //
 // # The library
 //
@@ -23,7 +26,7 @@
 //
 // # Trust
 //
-// Gloo's connections are neither authenticated nor encrypted: whoever reaches a rank's port can disturb the run, or read
-// and forge gradients. They belong into a network that only the job's hosts are on. What listens is the
-// address that [Config] names, a port that the system picks, for as long as the communicator lives.
+// Gloo's connections are not encrypted: a machine between two ranks can read and forge gradients. They belong into a network
+// that only the job's hosts are on. The keys are as secret as Control keeps them. What listens is the address that [Config] names, a port that the
+// system picks, until all ranks are connected.
 package gloo

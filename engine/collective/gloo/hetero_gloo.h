@@ -16,9 +16,8 @@
 extern "C" {
 #endif
 
-#define HETERO_GLOO_VERSION 3
-#define HETERO_GLOO_TEXT 512    /* bytes of a text, its NUL included */
-#define HETERO_GLOO_ADDRESS 192 /* the most bytes of an address */
+#define HETERO_GLOO_VERSION 4
+#define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
 
 typedef enum hetero_gloo_kind {
   HETERO_GLOO_ALL_REDUCE = 1,
@@ -59,14 +58,11 @@ typedef struct hetero_gloo_api {
   uint32_t version;                 /* HETERO_GLOO_VERSION */
   const char *(*description)(void); /* "0.5.0" */
 
-  /* Listens for every other rank, on an address of this host: a host name or address, or the name of an interface;
-   * both empty: Gloo's choice. timeout_ms is of a connect, at least. Returns 0, or 1 and the text. */
-  int32_t (*open)(int32_t rank, int32_t size, const char *host, const char *interface_name, int64_t timeout_ms,
-                  hetero_gloo_context **, char *error);
-  /* Where this rank listens for another, for that one's connect. Returns the number of bytes. */
-  int64_t (*address)(hetero_gloo_context *, int32_t rank, void *address);
-  /* Connects to another rank, which does the same. Returns 0, or 1 and the text. */
-  int32_t (*connect)(hetero_gloo_context *, int32_t rank, const void *address, int64_t bytes, char *error);
+  /* Returns 0, or 1 and the text. */
+  int32_t (*open)(int32_t rank, int32_t size, hetero_gloo_context **, char *error);
+  /* Gives Gloo the connected socket to another rank. Each rank is given once, before the first run. The socket belongs
+   * to the context from then on, whatever the result. Returns 0, or 1 and the text. */
+  int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
    * entry a rank, set to 1 for those that have not entered it, after a TIMEOUT. Returns a status; after any but OK
@@ -74,7 +70,7 @@ typedef struct hetero_gloo_api {
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
   /* Ends a run under way, or the next. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections, after a run that failed or to end a connect; some 10 ms for each. The other ranks then fail
+  /* Closes the connections after a run that failed; some 10 ms for each. The other ranks then fail
    * too, so they are told of the reason first. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);

@@ -7,15 +7,11 @@ package gloo
 #include "hetero_gloo.h"
 
 static const char *gloo_description(const hetero_gloo_api *a) { return a->description(); }
-static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, const char *host, const char *interface_name,
-                         int64_t timeout_ms, hetero_gloo_context **c, char *error) {
-	return a->open(rank, size, host, interface_name, timeout_ms, c, error);
+static int32_t gloo_open(const hetero_gloo_api *a, int32_t rank, int32_t size, hetero_gloo_context **c, char *error) {
+	return a->open(rank, size, c, error);
 }
-static int64_t gloo_address(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, void *address) {
-	return a->address(c, rank, address);
-}
-static int32_t gloo_connect(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, const void *address, int64_t bytes, char *error) {
-	return a->connect(c, rank, address, bytes, error);
+static int32_t gloo_adopt(const hetero_gloo_api *a, hetero_gloo_context *c, int32_t rank, int32_t socket, char *error) {
+	return a->adopt(c, rank, socket, error);
 }
 static int32_t gloo_run(const hetero_gloo_api *a, hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts,
                         uint8_t *missing) {
@@ -61,30 +57,21 @@ type connection struct {
 	missing []uint8
 }
 
-// open listens for every other rank.
-func (l *library) open(rank, size int, host, interfaceName string, limit time.Duration) (*connection, error) {
-	cHost, cInterface := C.CString(host), C.CString(interfaceName)
-	defer C.free(unsafe.Pointer(cHost))
-	defer C.free(unsafe.Pointer(cInterface))
+// open makes a context without connections.
+func (l *library) open(rank, size int) (*connection, error) {
 	c := &connection{api: l.api, missing: make([]uint8, size)}
 	var text [C.HETERO_GLOO_TEXT]C.char
-	if C.gloo_open(l.api, C.int32_t(rank), C.int32_t(size), cHost, cInterface, C.int64_t(max(limit.Milliseconds(), 1)), &c.ptr, &text[0]) != 0 {
+	if C.gloo_open(l.api, C.int32_t(rank), C.int32_t(size), &c.ptr, &text[0]) != 0 {
 		return nil, errors.New(C.GoString(&text[0]))
 	}
 	c.call = (*C.hetero_gloo_call)(C.calloc(1, C.sizeof_hetero_gloo_call))
 	return c, nil
 }
 
-// address is where this rank listens for another.
-func (c *connection) address(rank int) []byte {
-	var bytes [C.HETERO_GLOO_ADDRESS]byte
-	return bytes[:C.gloo_address(c.api, c.ptr, C.int32_t(rank), unsafe.Pointer(&bytes[0]))]
-}
-
-// connect returns when this rank is connected to another, which listens at address, or disconnect is called.
-func (c *connection) connect(rank int, address []byte) error {
+// adopt gives Gloo the connected socket to another rank, which belongs to it from then on.
+func (c *connection) adopt(rank, socket int) error {
 	var text [C.HETERO_GLOO_TEXT]C.char
-	if C.gloo_connect(c.api, c.ptr, C.int32_t(rank), unsafe.Pointer(unsafe.SliceData(address)), C.int64_t(len(address)), &text[0]) != 0 {
+	if C.gloo_adopt(c.api, c.ptr, C.int32_t(rank), C.int32_t(socket), &text[0]) != 0 {
 		return errors.New(C.GoString(&text[0]))
 	}
 	return nil

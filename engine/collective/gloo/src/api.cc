@@ -2,7 +2,6 @@
 #include <signal.h>
 
 #include <cstdio>
-#include <cstring>
 #include <exception>
 
 #include <gloo/config.h>
@@ -50,22 +49,12 @@ template <class F> void kept(F f) noexcept {
 
 const char *description() { return HETERO_VERSION_TEXT(GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH); }
 
-int32_t open(int32_t rank, int32_t size, const char *host, const char *interface_name, int64_t timeout_ms,
-             hetero_gloo_context **c, char *error) {
-  return guarded(error, [&] {
-    *c = new hetero_gloo_context{{rank, size, host, interface_name, std::chrono::milliseconds(timeout_ms)}};
-  });
+int32_t open(int32_t rank, int32_t size, hetero_gloo_context **c, char *error) {
+  return guarded(error, [&] { *c = new hetero_gloo_context{{rank, size}}; });
 }
 
-int64_t address(hetero_gloo_context *c, int32_t rank, void *address) {
-  const std::vector<char> &bytes = c->impl.address(rank);
-  std::memcpy(address, bytes.data(), bytes.size());
-  return static_cast<int64_t>(bytes.size());
-}
-
-int32_t connect(hetero_gloo_context *c, int32_t rank, const void *address, int64_t bytes, char *error) {
-  const char *data = static_cast<const char *>(address);
-  return guarded(error, [&] { c->impl.connect(rank, std::vector<char>(data, data + bytes)); });
+int32_t adopt(hetero_gloo_context *c, int32_t rank, int32_t socket, char *error) {
+  return guarded(error, [&] { c->impl.adopt(rank, socket); });
 }
 
 int32_t run(hetero_gloo_context *c, hetero_gloo_call *call, void *buffer, const int64_t *counts, uint8_t *missing) {
@@ -85,7 +74,7 @@ void close(hetero_gloo_context *c) {
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_gloo_api *hetero_gloo_get_api(uint32_t version) {
-  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, address, connect, run, stop,
-                                      disconnect,          close};
+  static const hetero_gloo_api api = {HETERO_GLOO_VERSION, description, open, adopt, run, stop, disconnect,
+                                      close};
   return version == HETERO_GLOO_VERSION ? &api : nullptr;
 }

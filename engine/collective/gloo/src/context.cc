@@ -1,14 +1,25 @@
 // context.cc: connections, and sending and receiving among all ranks at once.
 #include "context.h"
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
 #include <exception>
+#include <random>
 #include <type_traits>
+#include <utility>
 
 #include <gloo/common/error.h>
 #include <gloo/transport/tcp/device.h>
+#include <gloo/transport/tcp/pair.h>
 
 namespace hetero {
 
@@ -30,21 +41,67 @@ template <class Piece, class F> void for_messages(const Piece &piece, F f) {
   for (size_t from = 0; from < piece.bytes; from += message_bytes) f(from, std::min(message_bytes, piece.bytes - from));
 }
 
+// An address of loopback that a port scan does not meet: a pair of Gloo listens on it until it is given its socket, and some versions of Gloo abort the
+// process when a connection to such a port is reset.
+std::string private_address() {
+  std::random_device random;
+  auto part = [&] { return std::to_string(1 + random() % 254); };
+  return "127." + part() + "." + part() + "." + part();
+}
+
+gloo::IoException failed(const char *what) { return gloo::IoException(std::string(what) + ": " + std::strerror(errno)); }
+
+// Socket closes a descriptor that nobody has taken.
+struct Socket {
+  int fd;
+  ~Socket() {
+    if (fd >= 0) ::close(fd);
+  }
+  int take() { return std::exchange(fd, -1); }
+};
+
+// Opened gives a pair a socket that is connected already: Gloo itself would accept any connection to its port as that of the other rank. The members are
+// those of all versions of Gloo; they are reached as a class of ours that Gloo's is the base of.
+struct Opened : gloo::transport::tcp::Pair {
+  using Pair = gloo::transport::tcp::Pair;
+  static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0) throw failed("the other rank's address");
+    std::lock_guard<std::mutex> lock(pair.*(&Opened::m_));
+    int &own = pair.*(&Opened::fd_);
+    if (pair.*(&Opened::state_) == LISTENING) {
+      device.unregisterDescriptor(own, &pair);
+      ::close(own);
+      own = -1;
+    }
+    if (pair.*(&Opened::state_) != LISTENING && pair.*(&Opened::state_) != INITIALIZING)
+      throw gloo::IoException("this rank's connection is there already");
+    pair.*(&Opened::peer_) = gloo::transport::tcp::Address(peer);
+    own = socket.take();
+    device.registerDescriptor(own, EPOLLIN, &pair);
+    (pair.*(&Opened::changeState))(CONNECTED);
+  }
+};
+
 } // namespace
 
-Context::Context(int rank, int size, const char *host, const char *interface_name, std::chrono::milliseconds timeout)
-    : me_(rank), size_(size), addresses_(static_cast<size_t>(size)), theirs_(static_cast<size_t>(size)) {
+Context::Context(int rank, int size) : me_(rank), size_(size), theirs_(static_cast<size_t>(size)) {
   gloo::transport::tcp::attr attr;
-  attr.hostname = host;
-  attr.iface = interface_name;
+  attr.hostname = private_address();
   device_ = gloo::transport::tcp::CreateDevice(attr);
   gloo_ = device_->createContext(rank, size);
-  gloo_->setTimeout(timeout);
-  for (int r = 0; r < size; r++) {
-    if (r == rank) continue;
-    addresses_[static_cast<size_t>(r)] = gloo_->createPair(r)->address().bytes();
-    if (address(r).size() > HETERO_GLOO_ADDRESS) throw gloo::IoException("Gloo's addresses are too long");
-  }
+}
+
+void Context::adopt(int rank, int fd) {
+  Socket socket{fd};
+  int flags = fcntl(fd, F_GETFL), on = 1;
+  if (flags < 0 || fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) throw failed("make the socket non-blocking");
+  if (setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on) < 0) throw failed("set TCP_NODELAY");
+  auto *pair = dynamic_cast<gloo::transport::tcp::Pair *>(gloo_->createPair(rank).get());
+  auto *device = dynamic_cast<gloo::transport::tcp::Device *>(device_.get());
+  if (!pair || !device) throw gloo::IoException("Gloo's connections are not TCP");
+  Opened::adopt(*pair, *device, std::move(socket));
 }
 
 Context::~Context() {
@@ -61,23 +118,12 @@ void Context::withdraw() noexcept {
 }
 
 void Context::disconnect() noexcept {
-  disconnected_ = true;
   for (int r = 0; gloo_ && r < size_; r++) {
     try {
       if (auto &pair = gloo_->getPair(r); pair && r != me_) pair->close();
     } catch (...) { // the others are closed nevertheless
     }
   }
-}
-
-// connect may find its pair closed, by disconnect: Gloo takes some of that for a connection that is there.
-void Context::connect(int rank, const std::vector<char> &address) {
-  try {
-    if (!disconnected_) gloo_->getPair(rank)->connect(address);
-  } catch (const std::exception &) {
-    if (!disconnected_) throw;
-  }
-  if (disconnected_) throw gloo::IoException("given up");
 }
 
 void Context::stop() {

@@ -20,17 +20,15 @@ namespace hetero {
 
 class Context {
 public:
-  // Listens for every other rank. timeout is of a connect, at least.
-  Context(int rank, int size, const char *host, const char *interface_name, std::chrono::milliseconds timeout);
+  Context(int rank, int size);
   ~Context();
 
-  // Where this rank listens for another.
-  const std::vector<char> &address(int rank) const { return addresses_[static_cast<size_t>(rank)]; }
-  void connect(int rank, const std::vector<char> &address);
+  // Takes over the connected socket to another rank.
+  void adopt(int rank, int socket);
   // Performs one operation; a hetero_gloo_status. When it returns, nothing touches the buffer any more.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
-  // Closes the connections, and ends a connect. Takes some 10 ms for each.
+  // Closes the connections. Takes some 10 ms for each.
   void disconnect() noexcept;
 
 private:
@@ -75,9 +73,8 @@ private:
   const int me_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> gloo_;
-  std::vector<std::vector<char>> addresses_; // by rank
-  uint64_t slot_ = 0;                        // raised by every exchange, on all ranks alike
-  std::atomic<bool> stopped_{false}, disconnected_{false};
+  uint64_t slot_ = 0; // raised by every exchange, on all ranks alike
+  std::atomic<bool> stopped_{false};
 
   std::mutex mutex_; // held to change the buffers of exchanges, and by stop to read them
   Exchange single_, scatters_[2], gathers_[2];

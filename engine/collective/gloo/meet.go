@@ -1,0 +1,338 @@
+//go:build cgo && linux
+
+package gloo
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+const (
+	keyBytes = 16
+
+	// helloTime is how long one attempt at a handshake may take. A connection that says nothing is closed after it.
+	helloTime = 5 * time.Second
+	// retryTime lies between two attempts to connect.
+	retryTime = 50 * time.Millisecond
+	// spareGuests is how many connections beside one of each rank may be in a handshake at once; more are closed.
+	spareGuests = 64
+)
+
+// place is where a rank listens, and what proves that a connection belongs to the run. Ranks tell it each other through Control.
+type place struct {
+	Address string
+	Hello   []byte // what a rank that connects says first
+	Answer  []byte // what it hears then
+}
+
+// meeting is one rank's part in connecting all ranks. Of two ranks the one with the higher number connects, with three messages: Hello and its number, Answer,
+// and one byte with which it commits to this connection. Others who connect to the port hear nothing and are turned away.
+type meeting struct {
+	config   Config
+	listener *net.TCPListener
+	own      place
+
+	mu      sync.Mutex
+	sockets []*net.TCPConn  // by rank
+	arrived []chan struct{} // by rank; closed when its socket is there
+	refused int             // connections that were no rank's
+	guests  map[net.Conn]struct{}
+	over    bool
+	doors   sync.WaitGroup
+}
+
+// open listens for the other ranks.
+func (c Config) open(ctx context.Context) (*meeting, error) {
+	host, err := c.listenHost()
+	if err != nil {
+		return nil, err
+	}
+	listens := net.ListenConfig{KeepAlive: -1} // Control finds out who is gone
+	listener, err := listens.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
+	if err != nil {
+		return nil, err
+	}
+	m := &meeting{config: c, listener: listener.(*net.TCPListener), sockets: make([]*net.TCPConn, c.Size), guests: make(map[net.Conn]struct{}),
+		own: place{Address: listener.Addr().String(), Hello: make([]byte, keyBytes), Answer: make([]byte, keyBytes)}}
+	rand.Read(m.own.Hello)
+	rand.Read(m.own.Answer)
+	for range c.Size {
+		m.arrived = append(m.arrived, make(chan struct{}))
+	}
+	m.doors.Go(m.receive)
+	return m, nil
+}
+
+// listenHost is the address of Host, of Interface, or of the name of this machine.
+func (c Config) listenHost() (string, error) {
+	if c.Interface == "" {
+		if c.Host != "" {
+			return c.Host, nil
+		}
+		return os.Hostname()
+	}
+	card, err := net.InterfaceByName(c.Interface)
+	if err != nil {
+		return "", err
+	}
+	addresses, err := card.Addrs()
+	if err != nil {
+		return "", err
+	}
+	var host string
+	for _, a := range addresses {
+		ip, ok := a.(*net.IPNet)
+		switch {
+		case !ok:
+		case ip.IP.To4() != nil:
+			return ip.IP.String(), nil
+		case host == "" && ip.IP.IsLinkLocalUnicast():
+			host = ip.IP.String() + "%" + c.Interface
+		case host == "":
+			host = ip.IP.String()
+		}
+	}
+	if host == "" {
+		return "", errors.New("the interface has no address")
+	}
+	return host, nil
+}
+
+// receive lets in those who connect, until the listener is closed.
+func (m *meeting) receive() {
+	for {
+		conn, err := m.listener.AcceptTCP()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // no file handle is left, or the connection is gone again
+			time.Sleep(retryTime)
+			continue
+		}
+		if !m.enter(conn) {
+			continue
+		}
+		m.doors.Go(func() {
+			rank, err := m.greet(conn)
+			m.leave(conn, rank, err)
+		})
+	}
+}
+
+// enter counts a connection in, or closes it.
+func (m *meeting) enter(conn *net.TCPConn) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over || len(m.guests) >= m.config.Size+spareGuests {
+		m.refused++
+		conn.Close()
+		return false
+	}
+	m.guests[conn] = struct{}{}
+	return true
+}
+
+// greet finds out which rank has connected.
+func (m *meeting) greet(conn net.Conn) (rank int, err error) {
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	hello := make([]byte, keyBytes+4)
+	if _, err := io.ReadFull(conn, hello); err != nil {
+		return 0, err
+	}
+	rank = int(binary.LittleEndian.Uint32(hello[keyBytes:]))
+	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank || rank >= m.config.Size {
+		return 0, errors.New("no rank of this run")
+	}
+	if _, err := conn.Write(m.own.Answer); err != nil {
+		return 0, err
+	}
+	_, err = io.ReadFull(conn, hello[:1])
+	return rank, err
+}
+
+// leave keeps the connection of a rank and closes any other.
+func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.guests, conn)
+	if err != nil || m.over || m.sockets[rank] != nil {
+		if m.refused++; m.over {
+			m.refused--
+		}
+		conn.Close()
+		return
+	}
+	m.keep(rank, conn)
+}
+
+// keep needs m.mu.
+func (m *meeting) keep(rank int, conn *net.TCPConn) {
+	_ = conn.SetDeadline(time.Time{})
+	m.sockets[rank] = conn
+	close(m.arrived[rank])
+}
+
+// close ends what waits, and closes the sockets that nobody took.
+func (m *meeting) close() {
+	m.mu.Lock()
+	m.over = true
+	m.listener.Close()
+	for guest := range m.guests {
+		guest.Close()
+	}
+	m.mu.Unlock()
+	m.doors.Wait()
+	for _, conn := range m.sockets {
+		if conn != nil {
+			conn.Close()
+		}
+	}
+}
+
+// connect returns when every other rank is connected, or with the reason why one is not.
+func (m *meeting) connect(ctx context.Context) error {
+	c := m.config
+	word, err := json.Marshal(m.own)
+	if err == nil {
+		err = c.Control.Set(ctx, c.placeKey(c.Rank), word)
+	}
+	if err != nil {
+		return fmt.Errorf("say where this rank listens: %w", c.reason(ctx, err))
+	}
+	for rank := range c.Size {
+		if rank == c.Rank {
+			continue
+		}
+		if rank > c.Rank {
+			select {
+			case <-m.arrived[rank]:
+				continue
+			case <-ctx.Done():
+			}
+			m.mu.Lock()
+			refused := m.refused
+			m.mu.Unlock()
+			return m.missing(ctx, rank, fmt.Errorf("it has not connected to this rank's port %s, which turned away %d connections that are not of this run", m.own.Address, refused))
+		}
+		theirs, err := c.placeOf(ctx, rank)
+		if err != nil {
+			return fmt.Errorf("wait for rank %d to say where it listens: %w", rank, c.reason(ctx, err))
+		}
+		if err := m.visit(ctx, rank, theirs); err != nil {
+			return m.missing(ctx, rank, fmt.Errorf("its port %s: %w", theirs.Address, err))
+		}
+	}
+	return nil
+}
+
+// missing is the error for a rank that is not connected when ctx ends. Where that is because time is over, found says more.
+func (m *meeting) missing(ctx context.Context, rank int, found error) error {
+	reason := m.config.reason(ctx, context.Canceled)
+	if errors.Is(reason, context.DeadlineExceeded) {
+		return &collective.PeerError{Rank: rank, Cause: fmt.Errorf("no connection in time: %w", found)}
+	}
+	return fmt.Errorf("wait for the connection with rank %d: %w", rank, reason)
+}
+
+// visit connects to a rank, however often that takes; its error is that of the last attempt.
+func (m *meeting) visit(ctx context.Context, rank int, theirs place) (last error) {
+	for {
+		conn, err := m.knock(ctx, theirs)
+		if err == nil {
+			m.mu.Lock()
+			m.keep(rank, conn)
+			m.mu.Unlock()
+			return nil
+		}
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
+		select {
+		case <-time.After(retryTime):
+		case <-ctx.Done():
+			return last
+		}
+	}
+}
+
+// knock connects to a rank once.
+func (m *meeting) knock(ctx context.Context, theirs place) (*net.TCPConn, error) {
+	dialer := net.Dialer{Timeout: helloTime, KeepAlive: -1}
+	c, err := dialer.DialContext(ctx, "tcp", theirs.Address)
+	if err != nil {
+		return nil, err
+	}
+	conn := c.(*net.TCPConn)
+	watching := context.AfterFunc(ctx, func() { conn.Close() })
+	err = m.introduce(conn, theirs)
+	if !watching() && err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// introduce is the handshake of the rank that connects.
+func (m *meeting) introduce(conn net.Conn, theirs place) error {
+	_ = conn.SetDeadline(time.Now().Add(helloTime))
+	hello := binary.LittleEndian.AppendUint32(bytes.Clone(theirs.Hello), uint32(m.config.Rank))
+	if _, err := conn.Write(hello); err != nil {
+		return err
+	}
+	answer := make([]byte, keyBytes)
+	if _, err := io.ReadFull(conn, answer); err != nil {
+		return fmt.Errorf("it does not answer: %w", err)
+	}
+	if subtle.ConstantTimeCompare(answer, theirs.Answer) != 1 {
+		return errors.New("what listens there is no rank of this run")
+	}
+	_, err := conn.Write([]byte{1})
+	return err
+}
+
+// placeOf waits until another rank has said where it listens.
+func (c Config) placeOf(ctx context.Context, rank int) (p place, err error) {
+	word, err := c.Control.Get(ctx, c.placeKey(rank))
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(word, &p); err != nil {
+		return p, err
+	}
+	if len(p.Hello) != keyBytes || len(p.Answer) != keyBytes {
+		return p, fmt.Errorf("got keys of %d and %d bytes, want %d", len(p.Hello), len(p.Answer), keyBytes)
+	}
+	return p, nil
+}
+
+func (c Config) placeKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
+
+// handle is a new file handle of a connection's socket.
+func handle(conn syscall.Conn) (fd int, err error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	controlled := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(controlled, err)
+}
