@@ -225,7 +225,14 @@ func (r *Replica) checkReplicas(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
+	err = gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
+	if errors.As(err, new(*gradsync.ReplicaError)) {
+		// No rank gives up before all know it: a rank that only learned of another's end would take its own state for sound.
+		if waitErr := r.opts.Peers.Grads.Enqueue(collective.Barrier{Name: "replicas differ"}); waitErr == nil {
+			_ = r.opts.Peers.Grads.Sync(ctx) // the ranks end, however this does
+		}
+	}
+	return err
 }
 
 // spread gives every rank rank 0's parameters, statistics, moments, averages and, as the answer, state, which may be nil. Layouts are equal on all.

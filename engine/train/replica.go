@@ -71,7 +71,9 @@ type Replica struct {
 	feed   *feed  // nil where streams do not run behind the caller: batches go where they are read
 	now    *share // what is trained with
 	clock  clock
-	unread []int // samples of the step's micro-batches whose results have not been read yet
+	spare  device.Buffer // running statistics as they were before the step that is under way; nil without peers
+	began  bool          // a step is under way, and spare holds what was before it
+	unread []int         // samples of the step's micro-batches whose results have not been read yet
 
 	recorder *timeline.Recorder // of what a step does; nil: nobody records
 	plain    device.Stream      // the device's own; nil before the first Trace
@@ -204,6 +206,9 @@ func (r *Replica) allocate() (err error) {
 		return err
 	}
 	r.closer.add(r.state.Close)
+	if err := r.allocateSpare(); err != nil {
+		return err
+	}
 	grads := r.state.Grads
 	if r.opts.Accumulation > 1 {
 		if err := r.allocateSum(); err != nil {
@@ -335,8 +340,10 @@ func (r *Replica) allocateSum() (err error) {
 // PredictedBytes is the device memory that the plans said the replica needs. It equals what the device has handed out.
 func (r *Replica) PredictedBytes() int64 {
 	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
-	if r.sum != nil {
-		bytes += r.sum.Bytes()
+	for _, b := range []device.Buffer{r.sum, r.spare} {
+		if b != nil {
+			bytes += b.Bytes()
+		}
 	}
 	if r.mean != nil {
 		bytes += r.mean.Bytes()

@@ -122,6 +122,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	}
 	defer r.leaveOut()
 	r.settleSave()
+	r.unsound = true // until state and weights are those of one step again
 	var state *checkpoint.State
 	if r.leads() {
 		var err error
@@ -137,6 +138,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	if err := r.restore(*state); err != nil {
 		return err
 	}
+	r.unsound = false
 	r.result.Skipped = seen
 	r.result.RollBacks++
 	r.nanRow = 0

@@ -75,6 +75,8 @@ type Options struct {
 	Resume *checkpoint.State
 	// Foreign: Resume is another run's checkpoint, so that this run has none of its own yet.
 	Foreign bool
+	// Leaving is called when the last step is done, before what the run holds is saved; possibly more than once. May be nil.
+	Leaving func()
 	// Template is the checkpoint state's part that Run does not know: program, configuration, seed.
 	Template checkpoint.State
 }
@@ -95,6 +97,7 @@ type Result struct {
 	Steps       int64
 	Epochs      float64
 	Interrupted bool    // the context was cancelled: saved, to be resumed
+	Survived    bool    // the error came from another rank, or from data: rank 0 has saved the last step that all ranks had done
 	OutOfTime   bool    // MaxDuration was reached: likewise
 	GaveUp      string  // why EarlyStop ended the run; "": it did not
 	LastLoss    float64 // mean over the global batch of the last step
@@ -124,6 +127,7 @@ type run struct {
 	nanRow      int          // skipped steps in a row
 	answered    int64        // of SaveRequests
 	stopping    stopping
+	unsound     bool // the replica holds another step's state than step says
 	evalOwed    bool // the evaluation of this step is due, but not done
 	asked       wish // what the ranks agreed on after the last step
 	alone       [1]RankStep
@@ -158,10 +162,12 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	if err = r.begin(resume); err == nil {
 		err = r.train(ctx)
 	}
+	r.leaving()
 	r.settleSave()
 	if err != nil && !errors.Is(err, errUnreadable) { // which all ranks know, and have left together
 		o.Replica.opts.Peers.Abort(err)
 		o.Replica.opts.Peers.Drain()
+		err = r.survive(err)
 	}
 	r.result.Steps, r.result.SamplesSeen = r.step, r.seen
 	r.result.Epochs = float64(r.position()) / float64(r.epochSteps)
@@ -237,7 +243,15 @@ func (r *run) leave(ctx context.Context) error {
 			return fmt.Errorf("step %d: %w", r.step, err)
 		}
 	}
+	r.leaving()
 	return r.finalSave()
+}
+
+// leaving tells that the run is about to end.
+func (r *run) leaving() {
+	if r.Leaving != nil {
+		r.Leaving()
+	}
 }
 
 // leaveWith leaves with an error that all ranks have. None of them is gone before rank 0 has saved: that would end rank 0, too.

@@ -263,6 +263,7 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 	if err := r.settle(out); err != nil {
 		return fmt.Errorf("update: %w", err)
 	}
+	r.began = false
 	out.GradNorm, out.Updated = r.optim.Result()
 	if r.scale != nil {
 		out.Lowered = r.scale.Update(out.Updated)
@@ -289,6 +290,9 @@ func (r *Replica) lossScale() float64 {
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
 	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.BatchSize), key); err != nil {
+		return err
+	}
+	if err := r.keepStatistics(); err != nil {
 		return err
 	}
 	if err := r.now.train.plan.Prepare(r.stream); err != nil {

@@ -1,0 +1,81 @@
+package train
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+)
+
+// Parameters, moments and averages change in Replica.update alone, which begins once every rank's part of the gradient is there. Running statistics change
+// in the forward pass: of a step that ends before its update they are what has to be put back.
+
+// allocateSpare takes memory for the running statistics of the last step that is done. Without other ranks no step is left half done.
+func (r *Replica) allocateSpare() (err error) {
+	bytes := r.state.Params.MovingBytes
+	if r.opts.Peers == nil || bytes == 0 {
+		return nil
+	}
+	if r.spare, err = r.state.NewFlat(bytes); err != nil {
+		return fmt.Errorf("replica: copy of the running statistics, %d bytes: %w", bytes, err)
+	}
+	r.closer.add(r.spare.Free)
+	return nil
+}
+
+// moving is the part of a buffer of running statistics that training changes.
+func (r *Replica) moving(b device.Buffer) device.Region {
+	return device.Region{Buffer: b, Bytes: r.state.Params.MovingBytes}
+}
+
+// keepStatistics copies the running statistics before a step changes them: some hundred kilobytes for a large network.
+func (r *Replica) keepStatistics() error {
+	if r.spare == nil {
+		return nil
+	}
+	if err := r.stream.Copy(r.moving(r.spare), r.moving(r.state.States)); err != nil {
+		return fmt.Errorf("copy of the running statistics: %w", err)
+	}
+	r.began = true
+	return nil
+}
+
+// abandonStep brings the replica back to the last step that is done. The communicators have failed and were drained: no operation of the step waits for
+// another rank.
+func (r *Replica) abandonStep() error {
+	if err := r.stream.Sync(); err != nil {
+		return err
+	}
+	if !r.began {
+		return nil
+	}
+	if err := r.stream.Copy(r.moving(r.state.States), r.moving(r.spare)); err != nil {
+		return err
+	}
+	r.began = false
+	return r.stream.Sync()
+}
+
+// survivable reports whether an error leaves this rank with the state of the last step that is done: another rank is gone, late or has given up, or this
+// rank's data cannot be read.
+func survivable(err error) bool {
+	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) || errors.As(err, new(*data.Fault))
+}
+
+// survive saves on rank 0 what all ranks held after the last step that is done, once a run of several ranks has ended with an error. Every rank holds the same,
+// so nothing is lost with the others.
+func (r *run) survive(cause error) error {
+	if r.peers() == nil || !survivable(cause) || r.unsound || r.step == 0 {
+		return cause
+	}
+	if err := r.Replica.abandonStep(); err != nil {
+		return errors.Join(cause, fmt.Errorf("%w: go back to step %d: %w", ErrFinalSave, r.step, err))
+	}
+	if err := r.finalSave(); err != nil {
+		return errors.Join(cause, err)
+	}
+	r.result.Survived = true
+	return cause
+}
