@@ -24,15 +24,20 @@
 // # Signals
 //
 // The library installs no signal handler: what arrives on Options.Signals is passed on to every rank. Ranks are in process groups of
-// their own, so that Ctrl-C reaches them once, through the supervisor. After a second SIGINT who does not end is killed.
+// their own, so that Ctrl-C reaches them once, through the supervisor. Ranks that do not end within Grace and KillAfter of a signal that tells them to
+// are killed; after a second SIGINT, within KillAfter. A rank that dies of such a signal, because it was only being loaded, stopped as told.
+//
+// # Time to save
+//
+// Rank 0 inherits a pipe, its [Lifeline]. While it holds that, it gives signs, and every time-out begins again with each, for up to half an hour. A process that is
+// frozen gives no signs. Time-outs also begin again after a pause of the supervisor itself, or of its machine.
 //
 // # When a rank fails
 //
-// It is reported at once (Options.Log), with exit code or signal, and whether the kernel killed it for want of memory. The others have
-// Grace to end by themselves; then they get SIGTERM, and SIGKILL after KillAfter. Run returns the first failure that is not the
+// It is reported at once (Options.Log), with exit code or signal, and whether the kernel killed it for want of memory. When a rank has ended, however it did,
+// the others have Grace to end by themselves; then they get SIGTERM, and SIGKILL after KillAfter. Run returns the first failure that is not the
 // consequence of another: a rank that ends with a code in Secondary says that it lost another one, so the search goes on for who
-// that was, among those that fail later or, if they do not end, hang. Codes in Orderly (stopped as told, and saved) start no grace
-// time: rank 0 may still be writing.
+// that was, among those that fail later or, if they do not end, hang. Codes in Orderly say: stopped as told, and saved.
 //
 // # No orphans
 //

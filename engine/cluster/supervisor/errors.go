@@ -17,7 +17,7 @@ type RankError struct {
 	Signal syscall.Signal // 0: it ended by itself
 	Core   bool           // it left a core dump
 	Reason string         // what else is known: want of memory, what a process that hangs is doing; "": nothing
-	Hung   bool           // it did not end when the others did. Code is what those said
+	Hung   bool           // it did not end when the others did, or when it was told to. Code is what those said, -1 if they ended well
 
 	Tail string // the last lines it wrote to standard error, where that did not go to a file
 }

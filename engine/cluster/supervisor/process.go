@@ -33,24 +33,51 @@ type process struct {
 }
 
 // start starts one rank. It is called on the OS thread that outlives it.
-func (o *Options) start(local, port int, listener *os.File) (*process, error) {
+func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 	p := &process{rank: o.FirstRank + local, command: exec.Command(o.Command[0], o.Command[1:]...)}
 	p.command.Dir = o.Dir
-	p.command.Env = o.environment(local, port, listener != nil)
+	p.command.Env = append(o.environment(local, port), files.environment()...)
 	p.command.Stdout, p.command.Stderr, p.end = o.streams(local)
 	p.command.SysProcAttr = attributes()
 	p.command.WaitDelay = drainTime
-	if listener != nil {
-		p.command.ExtraFiles = []*os.File{listener}
-	}
+	p.command.ExtraFiles = files.open()
 	if err := p.command.Start(); err != nil {
 		return nil, fmt.Errorf("start rank %d: %w", p.rank, err)
 	}
 	return p, nil
 }
 
-func (o *Options) environment(local, port int, listens bool) []string {
-	env := slices.DeleteFunc(slices.Clone(o.Env), func(entry string) bool { return strings.HasPrefix(entry, ListenerVariable+"=") })
+// rankFiles are what a rank inherits open; nil: it does not.
+type rankFiles struct{ listener, lifeline *os.File }
+
+func (f rankFiles) open() (files []*os.File) {
+	for _, file := range []*os.File{f.listener, f.lifeline} {
+		if file != nil {
+			files = append(files, file)
+		}
+	}
+	return files
+}
+
+// environment tells the rank their numbers.
+func (f rankFiles) environment() (env []string) {
+	number := firstExtraFile
+	for _, one := range []struct {
+		file *os.File
+		name string
+	}{{f.listener, ListenerVariable}, {f.lifeline, LifelineVariable}} {
+		if one.file != nil {
+			env = append(env, one.name+"="+strconv.Itoa(number))
+			number++
+		}
+	}
+	return env
+}
+
+func (o *Options) environment(local, port int) []string {
+	env := slices.DeleteFunc(slices.Clone(o.Env), func(entry string) bool {
+		return strings.HasPrefix(entry, ListenerVariable+"=") || strings.HasPrefix(entry, LifelineVariable+"=")
+	})
 	set := func(name string, value int) { env = append(env, name+"="+strconv.Itoa(value)) }
 	set("RANK", o.FirstRank+local)
 	set("WORLD_SIZE", o.WorldSize)
@@ -61,9 +88,6 @@ func (o *Options) environment(local, port int, listens bool) []string {
 	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // no store of torchrun, whose process this may be, is on that port
 	if o.Threads > 0 {
 		set("OMP_NUM_THREADS", Share(o.Threads, o.Ranks, local))
-	}
-	if listens {
-		set(ListenerVariable, firstExtraFile)
 	}
 	if o.RankEnv != nil {
 		env = append(env, o.RankEnv(o.FirstRank+local)...)

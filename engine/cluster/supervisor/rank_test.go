@@ -87,6 +87,13 @@ func do(step []string) {
 			do(step[2:])
 		}
 		do([]string{"exit", argument})
+	case "saving": // for a while, saying so
+		lifeline, err := OpenLifeline(os.Environ())
+		if err != nil {
+			panic(err)
+		}
+		lifeline.Hold()
+		do([]string{"pause", argument})
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	case "signal": // itself, as a shell, which unlike Go leaves every signal its effect

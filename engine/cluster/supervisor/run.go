@@ -19,7 +19,7 @@ func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
 	}
-	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks)}
+	w := &watch{options: options, memory: readMemoryKills("/"), exits: make(chan *process, options.Ranks), beats: make(chan struct{}, 1)}
 	if err := w.startAll(); err != nil {
 		return err
 	}
@@ -39,11 +39,14 @@ type watch struct {
 	startThread *thread
 	memory      memoryKills // when the ranks started
 	exits       chan *process
+	beats       chan struct{} // of rank 0's lifeline
 
-	timer      *time.Timer // until the next step against who does not end; nil: none
-	step       step        // what it leads to
-	interrupts int         // SIGINTs passed on
-	cancelled  error       // why the context ended
+	timer      *time.Timer   // until the next step against who does not end; nil: none
+	step       step          // what it leads to
+	after      time.Duration // how long the timer runs
+	since      time.Time     // when the first step was planned
+	interrupts int           // SIGINTs passed on
+	cancelled  error         // why the context ended
 
 	first     *RankError // failure that is no consequence
 	orderly   *RankError
@@ -64,23 +67,28 @@ const (
 func (w *watch) startAll() error {
 	o := &w.options
 	port := o.MasterPort
-	var listener *os.File
+	var files rankFiles // of rank 0
+	var err error
 	if port == 0 {
-		var err error
-		if listener, port, err = openPort(); err != nil {
+		if files.listener, port, err = openPort(); err != nil {
 			return err
 		}
-		defer listener.Close() // rank 0 has it then: when rank 0 ends nobody else keeps the port open
+		defer files.listener.Close() // rank 0 has it then: when rank 0 ends nobody else keeps the port open
+	}
+	if o.FirstRank == 0 {
+		if files.lifeline, err = openLifeline(w.beats); err != nil {
+			return err
+		}
+		defer files.lifeline.Close()
 	}
 	w.startThread = newThread()
-	var err error
 	w.startThread.do(func() {
 		for local := range o.Ranks {
 			var p *process
-			if p, err = o.start(local, port, listener); err != nil {
+			if p, err = o.start(local, port, files); err != nil {
 				return
 			}
-			listener = nil
+			files = rankFiles{}
 			w.processes = append(w.processes, p)
 			o.Log.Debug("rank started", "rank", p.rank, "pid", p.command.Process.Pid)
 		}
@@ -106,6 +114,9 @@ func (w *watch) startAll() error {
 // loop runs until every rank has ended.
 func (w *watch) loop(ctx context.Context) {
 	done := ctx.Done()
+	pulse := time.NewTicker(pulseEvery)
+	defer pulse.Stop()
+	last := time.Now()
 	for left := len(w.processes); left > 0; {
 		var due <-chan time.Time
 		if w.timer != nil {
@@ -125,7 +136,22 @@ func (w *watch) loop(ctx context.Context) {
 			done = nil
 			w.cancelled = context.Cause(ctx)
 			w.take(stepTerminate)
+		case now := <-pulse.C:
+			if now.Sub(last) > sleptFor { // the machine or the whole job was paused: the ranks get their time again
+				w.postpone()
+			}
+			last = now
+			continue
+		case <-w.beats:
+			if time.Since(w.since) < mostHeld && w.interrupts < 2 {
+				w.postpone()
+			}
 		case <-due:
+			if time.Since(last) > sleptFor { // likewise, and the pulse has not been heard yet
+				last = time.Now()
+				w.postpone()
+				continue
+			}
 			w.take(w.step)
 		}
 	}
@@ -138,15 +164,21 @@ func (w *watch) loop(ctx context.Context) {
 func (w *watch) exited(p *process) {
 	p.ended = true
 	failure := p.failure()
-	if failure == nil {
-		w.options.Log.Debug("rank ended", "rank", p.rank)
-		return
-	}
 	o := &w.options
+	if !p.told { // ranks end together, one way or another
+		defer func() {
+			if w.step == stepNone {
+				w.plan(stepTerminate, o.Grace)
+			}
+		}()
+	}
 	switch {
+	case failure == nil:
+		o.Log.Debug("rank ended", "rank", p.rank)
+		return
 	case p.told:
 		return
-	case slices.Contains(o.Orderly, failure.Code):
+	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // the latter while it was being loaded
 		w.orderly = firstOf(w.orderly, failure)
 		o.Log.Debug("rank stopped as told", "rank", p.rank, "code", failure.Code)
 		return
@@ -159,9 +191,6 @@ func (w *watch) exited(p *process) {
 		w.first = firstOf(w.first, failure)
 	}
 	o.Log.Error("rank failed", "rank", p.rank, "reason", failure)
-	if w.step == stepNone {
-		w.plan(stepTerminate, o.Grace)
-	}
 }
 
 func firstOf(a, b *RankError) *RankError {
@@ -187,16 +216,38 @@ func (w *watch) forward(signal os.Signal) {
 			w.plan(stepKill, w.options.KillAfter)
 		}
 	}
+	if slices.Contains(stopSignals, number) && w.step == stepNone {
+		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // unless rank 0 says that it is about to save
+	}
 }
+
+// stopSignals tell a rank to end.
+var stopSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 
 // plan lets the next step be taken after a while.
 func (w *watch) plan(next step, after time.Duration) {
-	w.step = next
+	if w.step == stepNone {
+		w.since = time.Now()
+	}
+	w.step, w.after = next, after
 	if w.timer != nil {
 		w.timer.Stop()
 	}
 	w.timer = time.NewTimer(after)
 }
+
+// postpone gives the ranks the whole time again until the step that is planned.
+func (w *watch) postpone() {
+	if w.timer != nil {
+		w.plan(w.step, w.after)
+	}
+}
+
+// How often the supervisor looks at the clock, and what it takes for a pause of its own process or of the machine.
+const (
+	pulseEvery = 250 * time.Millisecond
+	sleptFor   = 2 * time.Second
+)
 
 // take does something about those that have not ended.
 func (w *watch) take(now step) {
@@ -230,7 +281,7 @@ func (w *watch) verdict() error {
 		return w.first
 	case w.orderly != nil:
 		return w.orderly
-	case w.secondary == nil || w.cancelled != nil:
+	case w.cancelled != nil:
 		return asError(w.secondary)
 	}
 	// Everyone who ended says that another rank is lost: it is one that did not end, not even by SIGTERM if there is such a one.
@@ -239,11 +290,15 @@ func (w *watch) verdict() error {
 		hung = slices.IndexFunc(w.processes, func(p *process) bool { return p.told })
 	}
 	if hung < 0 {
-		return w.secondary
+		return asError(w.secondary)
 	}
 	p := w.processes[hung]
-	return &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: w.secondary.Code, Hung: true, Tail: p.end.String(),
-		Reason: fmt.Sprintf("%s, and did not end within %v after rank %d had lost a rank", p.doing, w.options.Grace, w.secondary.Rank)}
+	e := &RankError{Rank: p.rank, PID: p.command.Process.Pid, Code: -1, Hung: true, Tail: p.end.String(),
+		Reason: fmt.Sprintf("%s, and did not end within %v after the run was to end", p.doing, w.options.Grace)}
+	if w.secondary != nil {
+		e.Code, e.Reason = w.secondary.Code, fmt.Sprintf("%s, and did not end within %v after rank %d had lost a rank", p.doing, w.options.Grace, w.secondary.Rank)
+	}
+	return e
 }
 
 // asError keeps a nil pointer from becoming an error.

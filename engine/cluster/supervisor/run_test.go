@@ -31,6 +31,8 @@ func TestTheFirstCauseIsReported(t *testing.T) {
 		{"a stopped rank", "exit 5;signal STOP;exit 5", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not end within 300ms after rank ", 5},
 		{"a rank that hangs and one that is slow", "exit 5;wait;stubborn,wait", "rank 2 (process PID) hangs: it is running, and did not end within 300ms after rank 0 had lost a rank", 5},
 		{"stopped as told, and saved", "exit 75;pause 50ms,exit 75", "rank 0 (process PID) ended with exit code 75", 75},
+		{"frozen at the end", "exit 0;signal STOP", "rank 1 (process PID) hangs: it is stopped (SIGSTOP, or a debugger), and did not end within 300ms after the run was to end", -1},
+		{"killed by SIGTERM while it was being loaded", "pause 50ms,exit 5;signal TERM", "rank 1 (process PID) was killed by SIGTERM", -1},
 		{"stopped as told, others lost it", "pause 50ms,exit 5;exit 75", "rank 1 (process PID) ended with exit code 75", 75},
 	}
 	for _, test := range tests {
@@ -99,7 +101,7 @@ func TestSignalsArePassedOn(t *testing.T) {
 		{"SIGTERM", "save 75;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
 		{"SIGINT", "save 130;save 130", []os.Signal{syscall.SIGINT}, "got interrupt", 130},
 		{"SIGHUP", "save 75;save 75", []os.Signal{syscall.SIGHUP}, "got hangup", 75},
-		{"a rank that saves for longer than the time of grace", "save 75 pause 900ms;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
+		{"a rank that saves for longer than the time of grace", "save 75 saving 1500ms;save 75", []os.Signal{syscall.SIGTERM}, "got terminated", 75},
 		{"a second SIGINT ends who does not", "stubborn,wait;stubborn,wait", []os.Signal{syscall.SIGINT, syscall.SIGINT}, "waits", 0},
 	}
 	for _, test := range tests {
@@ -123,6 +125,40 @@ func TestSignalsArePassedOn(t *testing.T) {
 			}
 			noneLeft(t, pids)
 		})
+	}
+}
+
+// Ranks that neither end nor say that they save are killed, however the supervisor was told to end them.
+func TestFrozenRanksAreKilled(t *testing.T) {
+	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		options, out := planned(t, "stubborn,wait;stubborn,wait")
+		signals := make(chan os.Signal, 1)
+		options.Signals = signals
+		done := make(chan error, 1)
+		go func() { done <- Run(context.Background(), options) }()
+		pids := out.waitFor(t, 2)
+		signals <- signal
+		var failed *RankError
+		if err := <-done; !errors.As(err, &failed) || !failed.Hung || failed.Code != -1 {
+			t.Errorf("%v: got %v, want a rank that hangs", signal, err)
+		}
+		noneLeft(t, pids)
+	}
+}
+
+// A survivor that saves for longer than the time of grace ends by itself.
+func TestSavingRanksGetTheirTime(t *testing.T) {
+	options, _ := planned(t, "pause 100ms,saving 1500ms,exit 5;pause 50ms,exit 3")
+	options.Grace = 700 * time.Millisecond // more than between two signs, less than the save
+	log := &moments{}
+	options.Log = log.logger()
+	err := Run(context.Background(), options)
+	var failed *RankError
+	if !errors.As(err, &failed) || failed.Rank != 1 || failed.Code != 3 {
+		t.Errorf("got %v, want that rank 1 failed", err)
+	}
+	if took := time.Since(log.failed()); took < 1400*time.Millisecond {
+		t.Errorf("ended %v after the failure, want that rank 0 had the time to save", took)
 	}
 }
 
