@@ -58,6 +58,20 @@ func candidates(fsys fileSystem) ([]candidate, error) {
 	return list, nil
 }
 
+// NewestStep is the step of the newest checkpoint of the folder dir, by its name: nothing is read or verified. ok is false without one.
+func NewestStep(dir string) (step int64, ok bool) {
+	fsys, err := openFolder(dir)
+	if err != nil {
+		return 0, false
+	}
+	defer fsys.root.Close()
+	list, err := candidates(fsys)
+	if err != nil || len(list) == 0 {
+		return 0, false
+	}
+	return list[0].step, true
+}
+
 // Skipped is a checkpoint that Latest did not take, and why.
 type Skipped struct {
 	Path string

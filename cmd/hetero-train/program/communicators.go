@@ -106,6 +106,15 @@ func lostRank(err error) int {
 	return -1
 }
 
+// peerOf is the rank that a communicator's error is about, -1 for none.
+func peerOf(err error) int {
+	var peer *collective.PeerError
+	if errors.As(err, &peer) {
+		return peer.Rank
+	}
+	return -1
+}
+
 // lostPeer is an error of the group as communicators have it.
 func lostPeer(err error) error {
 	if rank := lostRank(err); rank >= 0 {

@@ -173,7 +173,7 @@ func (c *console) end(r train.Result, err error) {
 	}
 	how, message := "done", "done"
 	if r.OutOfTime {
-		how, message = "out of time (train.max_seconds): saved, "+c.job.wayOn(), "out of time"
+		how, message = "out of time (train.max_seconds): saved, the run "+c.job.wayOn(r.Steps), "out of time"
 	}
 	if r.GaveUp != "" {
 		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"

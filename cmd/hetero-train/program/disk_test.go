@@ -169,7 +169,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	w.await(t, "step 20/")
 	free := fill(t, dir)
 	w.end(t, exitIO, "the final save failed")
-	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the same command goes on from here", "make room on that disk"} {
+	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the run continues from step 2", "make room on that disk"} {
 		w.await(t, says)
 	}
 	newestStep(t, dir)

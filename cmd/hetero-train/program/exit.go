@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -81,20 +82,12 @@ func exitCode(err error) int {
 }
 
 // interruption is the error, with its exit code, of a run that a signal ended after it was saved.
-func (j *job) interruption(ctx context.Context) error {
+func (j *job) interruption(ctx context.Context, step int64) error {
 	var s stopped
 	if !errors.As(context.Cause(ctx), &s) {
 		s = stopped{syscall.SIGTERM} // another rank was told to stop
 	}
-	return withCode(s.saved(), fmt.Errorf("%w: saved; %s", s, j.wayOn()))
-}
-
-// wayOn says how the run goes on.
-func (j *job) wayOn() string {
-	if j.cfg.Train.Resume == experiment.ResumeAuto {
-		return "the same command goes on from here"
-	}
-	return "the same command with --resume auto goes on from here"
+	return withCode(s.saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
 }
 
 // folderCode tells a folder that the user must mend, because it is missing, read-only, somebody else's or no folder at all, from a disk that failed or is
@@ -129,7 +122,11 @@ func (j *job) unsaved(newest string, err error) error {
 	if newest == "" {
 		return fmt.Errorf("%w; nothing of this run is saved", err)
 	}
-	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, %s", err, newest, j.wayOn())
+	step, ok := checkpoint.NewestStep(filepath.Dir(newest))
+	if !ok {
+		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
+	}
+	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, the run %s", err, newest, j.wayOn(step))
 }
 
 // classify gives an error the exit code that its kind has.

@@ -43,7 +43,7 @@ func (j *job) follow(ctx context.Context) error {
 	}
 	interrupted := err == nil && result.Interrupted
 	if interrupted {
-		err = j.interruption(ctx)
+		err = j.interruption(ctx, result.Steps)
 	}
 	if screen != nil {
 		screen.end(result, err)
@@ -51,7 +51,7 @@ func (j *job) follow(ctx context.Context) error {
 	if interrupted {
 		return withCode(exitCode(err), shown{err}) // rank 0 says it
 	}
-	return err
+	return j.leaderLost(classify(ctx, err))
 }
 
 // speaks reports whether this rank shows the run on its terminal: rank 0, and the first rank of every other machine.

@@ -31,6 +31,8 @@ func (f *trainFlags) addTo(cmd *cobra.Command, a *app) {
 
 // onRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
 func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Context, *job) error) error {
+	signals, release := catchStops()
+	defer release()
 	cfg, err := a.load()
 	if err != nil {
 		return err
@@ -44,7 +46,7 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {
 		return err
 	}
@@ -56,8 +58,8 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	if place.Launch && place.LocalWorldSize > 1 {
 		return startRanks(ctx, opts)
 	}
-	ctx, release := withSignals(ctx, slog.New(slog.DiscardHandler), opts.screen, nil)
-	defer release()
+	ctx, done := withSignals(ctx, signals, slog.New(slog.DiscardHandler), opts.screen, nil, nil)
+	defer done()
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
 	defer j.closeAll()
 	err = classify(ctx, work(ctx, j))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -39,11 +40,13 @@ type job struct {
 	team      *team           // nil for a run of one rank
 	sharers   int             // ranks on this rank's GPU; 0: it is not known to be one
 	lab       labRun
-	balancing *balancing   // likewise
-	steps     int64        // of the whole run; 0: train.max_seconds ends it
-	stepsPer  int64        // of an epoch
-	saves     atomic.Int64 // SIGUSR1s of this rank so far
-	agreed    atomic.Int64 // saves that a SIGUSR1 to any rank has brought
+	balancing *balancing           // likewise
+	lifeline  *supervisor.Lifeline // tells the supervisor that this rank saves
+	steps     int64                // of the whole run; 0: train.max_seconds ends it
+	stepsPer  int64                // of an epoch
+	saves     atomic.Int64         // SIGUSR1s of this rank so far
+	looping   atomic.Bool          // steps are done, or about to be
+	agreed    atomic.Int64         // saves that a SIGUSR1 to any rank has brought
 }
 
 func (j *job) later(f func() error) { j.close = append(j.close, f) }
@@ -67,7 +70,11 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 		say = slog.New(slog.DiscardHandler)
 	}
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}
-	ctx, release := withSignals(ctx, say, opts.screen, &j.saves)
+	var err error
+	if j.lifeline, err = supervisor.OpenLifeline(opts.env.environ); err != nil {
+		return err
+	}
+	ctx, release := withSignals(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
 	defer release()
 	defer j.closeAll()
 	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
@@ -83,11 +90,18 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 			return j.sayFinished()
 		}
 	}
-	err := classify(ctx, j.train(ctx))
+	err = classify(ctx, j.train(ctx))
 	if err != nil && !errors.As(err, new(stopped)) { // ranks stop together
 		j.team.abort(err)
 	}
 	return j.tellLog(err)
+}
+
+// toldToStop is called for a signal that ends the run. A step may take longer than the supervisor waits.
+func (j *job) toldToStop() {
+	if j.looping.Load() {
+		j.lifeline.Hold()
+	}
 }
 
 // tellLog leaves the error of a rank that shows nothing in its own log.
@@ -257,16 +271,21 @@ func (j *job) train(ctx context.Context) error {
 	if err := j.team.ready(ctx); err != nil {
 		return err
 	}
+	runOptions.Leaving = j.lifeline.Hold
+	j.looping.Store(true)
+	if ctx.Err() != nil { // by a signal that came before
+		j.lifeline.Hold()
+	}
 	result, err := train.Run(ctx, runOptions)
 	screen.close()
 	j.tracing.over(err)
 	if errors.Is(err, train.ErrFinalSave) {
 		err = j.unsaved(j.newest(result), err)
 	}
-	err = classify(ctx, err)
+	err = j.survived(result, classify(ctx, err))
 	j.balancing.end()
 	if err == nil && result.Interrupted {
-		err = j.interruption(ctx)
+		err = j.interruption(ctx, result.Steps)
 	}
 	if writeErr := j.writeResult(result, err); writeErr != nil {
 		if err == nil {

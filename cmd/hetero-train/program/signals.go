@@ -37,12 +37,17 @@ func (s stopped) unsaved() int {
 // onePress is how long after an interrupt another one is the same: one Ctrl-C may come from the terminal and from what started the program (timeout, mpirun).
 const onePress = 500 * time.Millisecond
 
-// withSignals returns a context that SIGINT, SIGTERM and SIGHUP (a lost terminal) cancel, with a stopped as cause. A
-// second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
-func withSignals(ctx context.Context, log *slog.Logger, shown *screen, saves *atomic.Int64) (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	signals := make(chan os.Signal, 4)
+// catchStops catches the signals that end a run, from now on until release is called: those that come before the run is ready for them wait in the channel.
+func catchStops() (signals chan os.Signal, release func()) {
+	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	return signals, func() { signal.Stop(signals) }
+}
+
+// withSignals returns a context that the signals of catchStops cancel, with a stopped as cause, after stop is called; nil: nothing is. A
+// second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
+func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil {
 		signal.Notify(signals, syscall.SIGUSR1)
 	}
@@ -76,6 +81,9 @@ func withSignals(ctx context.Context, log *slog.Logger, shown *screen, saves *at
 					more = " (Ctrl-C again leaves at once, without saving)"
 				}
 				log.Info(unix.SignalName(sig) + ": finishing the step, then saving" + more)
+				if stop != nil {
+					stop()
+				}
 				cancel(stopped{sig})
 			}
 		}

@@ -32,7 +32,12 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 			return j.sayFinished()
 		}
 	}
-	return startRanks(ctx, opts, syscall.SIGUSR1)
+	err := startRanks(ctx, opts, syscall.SIGUSR1)
+	var failed *supervisor.RankError
+	if code := exitCode(err); place.Rank == 0 && code == exitCommunication && errors.As(err, &failed) {
+		err = withCode(code, fmt.Errorf("%w; %s", err, opts.fromNewest(cfg, checkpointsOf(cfg))))
+	}
+	return err
 }
 
 // startRanks is what a run and a profile have in common: the same command line, once for each rank. Signals that end ranks are passed on to them, and
@@ -43,16 +48,16 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)...)
-	defer signal.Stop(signals)
+	if len(more) > 0 {
+		signal.Notify(opts.signals, more...)
+	}
 	outputs := newRankOutputs(opts)
 	err = supervisor.Run(ctx, supervisor.Options{
 		Command: append([]string{program}, opts.args...), Env: opts.env.environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
 		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.env.stdout), Stderr: outputs.stderr,
 		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
-		Signals: signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log.With(componentKey, componentCluster),
+		Signals: opts.signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log.With(componentKey, componentCluster),
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
@@ -61,6 +66,9 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 	}
 	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
 		return withCode(failed.Code, shown{err}) // rank 0 has said it
+	}
+	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) { // before it could catch it
+		return withCode(stopped{failed.Signal}.saved(), stopped{failed.Signal})
 	}
 	documented := []int{exitUnexpected, exitUsage, exitData, exitDiverged, exitCommunication, exitDevice, exitIO, exitTerminated, exitInterrupted, exitKilled}
 	if slices.Contains(documented, failed.Code) {
@@ -79,7 +87,7 @@ func passedOn(w io.Writer) io.Writer {
 
 // rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.
 func rankEnvironment(env environment, local int) []string {
-	own := []string{supervisedVariable + "=1"}
+	own := []string{supervisedVariable + "=" + os.Args[0]} // as typed, for what a rank says of the command
 	if text := cuda.ReadVisible(env.lookup(cuda.VisibleVariable)).Of(local); text != "" {
 		own = append(own, cuda.VisibleVariable+"="+text)
 	}

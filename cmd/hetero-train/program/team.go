@@ -83,6 +83,8 @@ type team struct {
 type teamStart struct {
 	Finished bool   `json:"finished"` // there is nothing left to do
 	LogDir   string `json:"log_dir"`  // absolute, on rank 0's machine
+	// Checkpoints is the folder of the run's checkpoints, likewise.
+	Checkpoints string `json:"checkpoints"`
 }
 
 // leads reports whether this process owns the run's folder.
@@ -249,7 +251,9 @@ func (j *job) tellStart(ctx context.Context) error {
 	}
 	return t.tell(ctx, "start", &t.start, func() (err error) {
 		if t.start.Finished = j.run.Finished != nil; !t.start.Finished {
-			t.start.LogDir, err = filepath.Abs(j.run.LogDir())
+			if t.start.LogDir, err = filepath.Abs(j.run.LogDir()); err == nil {
+				t.start.Checkpoints, err = filepath.Abs(j.run.CheckpointDir())
+			}
 		}
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"slices"
 	"syscall"
 
@@ -50,14 +51,17 @@ type trainOptions struct {
 	logFile  *screen      // likewise, from when the run has a log file
 	place    discovery.Place
 	lab      labSetup
-	contest  *contestFlags // of policies; nil: a run with one
-	json     bool          // messages are JSON objects, progress too
-	file     string        // of the configuration, "" without one
-	args     []string      // the command line, for the run's records
+	contest  *contestFlags  // of policies; nil: a run with one
+	json     bool           // messages are JSON objects, progress too
+	file     string         // of the configuration, "" without one
+	args     []string       // the command line, for the run's records
+	signals  chan os.Signal // that end the run; they are caught from the start
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
+	signals, release := catchStops()
+	defer release()
 	if flags == nil {
 		flags = new(trainFlags)
 	}
@@ -93,7 +97,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {
 		return err
 	}

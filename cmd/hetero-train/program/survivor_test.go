@@ -1,0 +1,136 @@
+package program
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// startedBy are the processes that a supervisor has started, by rank.
+func startedBy(t *testing.T, supervisor int) (pids []int) {
+	t.Helper()
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", supervisor))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, task := range tasks {
+		for text := range strings.FieldsSeq(string(readFile(t, task))) {
+			pid, err := strconv.Atoi(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pids = append(pids, pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// A run of which a rank is killed, or hangs, loses no step that all ranks had done, and its end has the bits of a run that was never disturbed.
+func TestALostRankCostsNoStep(t *testing.T) {
+	p := buildRanks(t)
+	for _, c := range []struct {
+		name   string
+		signal syscall.Signal
+		set    []string
+	}{
+		{"killed", syscall.SIGKILL, nil},
+		{"frozen", syscall.SIGSTOP, []string{"parallel.timeout_seconds=6"}},
+		{"killed, over the network", syscall.SIGKILL, []string{"parallel.shared_memory=off"}},
+		{"killed, groups", syscall.SIGKILL, []string{"model.batch_norm=ghost", "model.ghost_group=2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if strings.Contains(c.name, "network") && gloo.Available() != nil {
+				t.Skip(gloo.Available())
+			}
+			dir := t.TempDir()
+			set := append(c.set, "parallel.ranks=2", "balance.policy=none", "train.steps=600", "train.log_interval=1", "train.eval_interval=0", "checkpoint.interval_steps=0")
+			finish(t, p.command(filepath.Join(dir, "whole"), set...), 0).check(t, exitDone, "")
+			cmd := p.command(filepath.Join(dir, "lost"), set...)
+			lost := finishAfterStep(t, cmd, func() {
+				time.Sleep(100 * time.Millisecond) // into the middle of some step
+				if pids := startedBy(t, cmd.Process.Pid); len(pids) == 2 {
+					syscall.Kill(pids[1], c.signal)
+				}
+			})
+			step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
+			lost.check(t, exitCommunication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+			var saved outcomeOfRun
+			if saved.read(t, filepath.Join(dir, "lost", "run")); !ok || saved.Steps != step || step == 0 || step == 600 {
+				t.Errorf("got %d steps and a checkpoint of step %d", saved.Steps, step)
+			}
+			finish(t, p.command(filepath.Join(dir, "lost"), set...), 0).check(t, exitDone, "")
+			for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
+				at := filepath.Join("run", "checkpoints", checkpoint.StepName(600), name)
+				if !bytes.Equal(readFile(t, filepath.Join(dir, "whole", at)), readFile(t, filepath.Join(dir, "lost", at))) {
+					t.Errorf("%s differs from that of a run that lost no rank", name)
+				}
+			}
+		})
+	}
+}
+
+// Without a supervisor rank 0 itself says how to go on; where rank 0 is lost the others say what there is.
+func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
+	p := buildRanks(t)
+	for victim := range 2 {
+		dir, port := t.TempDir(), freePort(t)
+		set := []string{"train.steps=1000000", "train.log_interval=1", "checkpoint.interval_steps=50", "train.eval_interval=0"}
+		ranks := []*exec.Cmd{asRank(p.command(dir, set...), 0, 2, port), asRank(p.command(dir, set...), 1, 2, port)}
+		var messages bytes.Buffer
+		ranks[1].Stderr = &messages
+		if err := ranks[1].Start(); err != nil {
+			t.Fatal(err)
+		}
+		lead := finishAfterStep(t, ranks[0], func() {
+			for { // until there is a checkpoint to go on from
+				if _, ok := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints")); ok {
+					break
+				}
+				time.Sleep(5 * time.Millisecond)
+			}
+			ranks[victim].Process.Kill()
+		})
+		other := ended{exitOf(t, ranks[1].Wait()), "", messages.String()}
+		survivor := []ended{other, lead}[victim]
+		step, _ := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
+		survivor.check(t, exitCommunication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+		survivor.check(t, exitCommunication, "(under the same launcher)")
+	}
+}
+
+func TestCommandThatGoesOn(t *testing.T) {
+	for _, c := range []struct {
+		resume string
+		args   []string
+		want   string // behind the program's name
+	}{
+		{"auto", []string{"train", "-c", "my run.toml", "--set", "model.channels=[4]"}, "train -c 'my run.toml' --set 'model.channels=[4]'"},
+		{"auto", []string{"-c", "it's.toml"}, `-c 'it'\''s.toml'`},
+		{"none", []string{"train", "--resume", "none", "--lr", "0.1"}, "train --lr 0.1 --resume auto"},
+		{"none", []string{"train", "--resume=none", "--set", "train.resume=none", "--set=train.resume=none"}, "train --resume auto"},
+		{"old/run", []string{"-c", "a.toml"}, "-c a.toml --resume auto"},
+	} {
+		cfg := &config.Config{}
+		cfg.Train.Resume = c.resume
+		o := trainOptions{env: environment{environ: []string{supervisedVariable + "=./hetero-train"}}, args: c.args}
+		if got, want := o.again(cfg), "./hetero-train "+c.want; got != want {
+			t.Errorf("%q: got  %s\nwant %s", c.args, got, want)
+		}
+	}
+	if got := (trainOptions{args: []string{"train"}}).again(&config.Config{Train: config.Train{Resume: "auto"}}); got != quoted(os.Args[0])+" train" {
+		t.Errorf("got %s", got)
+	}
+}
