@@ -267,21 +267,20 @@ __global__ void merge(int64_t ranks, int64_t channels, const float *stats, const
   }
 }
 
-__global__ void move_running(int64_t groups, int64_t channels, float momentum, const int64_t *counts, const float *mean,
-                             const float *var, float *running_mean, float *running_var) {
+// The order of operations is part of the op: ranks of any device must get the same bits.
+__global__ void move_running(int64_t groups, int64_t channels, double momentum, const int64_t *counts,
+                             const float *mean, const float *var, float *running_mean, float *running_var) {
   for (int64_t c = first_index(); c < channels; c += index_stride()) {
-    float batch_mean = 0, batch_var = 0;
+    double m = 0, v = 0;
     for (int64_t g = 0; g < groups; g++) {
       const double n = static_cast<double>(counts[g]);
-      const float unbias = n > 1 ? static_cast<float>(n / (n - 1)) : 1.0f;
-      batch_mean += mean[g * channels + c];
-      batch_var += var[g * channels + c] * unbias;
+      m = m + static_cast<double>(mean[g * channels + c]);
+      v = v + static_cast<double>(var[g * channels + c]) * (n > 1 ? n / (n - 1) : 1);
     }
-    batch_mean /= static_cast<float>(groups);
-    batch_var /= static_cast<float>(groups);
-    if (batch_mean - batch_mean != 0 || batch_var - batch_var != 0) continue; // a step that is skipped leaves no trace
-    running_mean[c] += momentum * (batch_mean - running_mean[c]);
-    running_var[c] += momentum * (batch_var - running_var[c]);
+    if (m - m != 0 || v - v != 0) continue; // a step that is skipped leaves no trace
+    const double old_mean = running_mean[c], old_var = running_var[c], all = static_cast<double>(groups);
+    running_mean[c] = static_cast<float>(old_mean + momentum * (m / all - old_mean));
+    running_var[c] = static_cast<float>(old_var + momentum * (v / all - old_var));
   }
 }
 
@@ -475,7 +474,7 @@ std::unique_ptr<Kernel> make_batch_norm_running(const Request &request) {
   for (const ht_spec &s : k.in) want_f32(s);
   const int64_t groups = p.groups, channels = k.in[0].dims[0];
   if (groups != k.in[2].dims[0]) throw Invalid("got " + std::to_string(groups) + " counts, want one a group");
-  const auto momentum = static_cast<float>(p.momentum);
+  const double momentum = p.momentum;
   const Table counts(p.counts, static_cast<size_t>(groups) * sizeof(int64_t));
   return launcher(k, [=](const Args &a) {
     launch(move_running, over(channels), a.queue, groups, channels, momentum, counts.as<int64_t>(), floats(a.in[2]),

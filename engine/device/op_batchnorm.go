@@ -77,7 +77,11 @@ type BatchNormDiffApply struct {
 
 // BatchNormRunning moves running statistics towards the batch's: r += Momentum·(batch - r), the variance made
 // unbiased (n/(n-1), where n > 1), groups averaged with equal weight. A channel whose batch statistics are not finite is
-// left as it is: a step that is skipped for NaN must leave no trace.
+// left as it is: a step that is skipped for NaN must leave no trace. Ranks of any device must get the same bits, so it uses f64 operations only, in the
+// order written here, and rounds only the result to f32. For each channel and u(n) = n/(n-1), 1 for n = 1:
+//
+//	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
+//	running_mean += Momentum·(m/G - running_mean);  running_var += Momentum·(v/G - running_var)
 //
 //	in   running_mean (C); running_var (C); mean (G, C); var (G, C)
 //	out  running_mean (C); running_var (C): in place

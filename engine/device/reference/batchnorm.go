@@ -191,26 +191,27 @@ func batchNormDiffApply[T real](op device.BatchNormDiffApply, in, out []operand)
 
 func finite[T real](v T) bool { return v-v == 0 }
 
+// batchNormRunning computes in f64 whatever T is; the conversions keep the compiler from fusing operations.
 func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 	runningMean, runningVar, mean, variance := load[T](in[0]), load[T](in[1]), load[T](in[2]), load[T](in[3])
 	groups, channels := in[2].shape()[0], in[2].shape()[1]
+	moved := func(running T, sum float64) T {
+		return T(float64(running) + float64(op.Momentum*(sum/float64(groups)-float64(running))))
+	}
 	for c := range channels {
-		var batchMean, batchVar T
+		var m, v float64
 		for g, count := range op.Counts {
-			unbias := T(1)
+			unbias := 1.0
 			if count > 1 {
-				unbias = T(float64(count) / float64(count-1))
+				unbias = float64(count) / float64(count-1)
 			}
-			batchMean += mean[g*channels+c]
-			batchVar += T(variance[g*channels+c] * unbias)
+			m += float64(mean[g*channels+c])
+			v += float64(float64(variance[g*channels+c]) * unbias)
 		}
-		batchMean /= T(groups)
-		batchVar /= T(groups)
-		if !finite(batchMean) || !finite(batchVar) {
+		if !finite(m) || !finite(v) {
 			continue // a step that is skipped leaves no trace
 		}
-		runningMean[c] += T(T(op.Momentum) * (batchMean - runningMean[c]))
-		runningVar[c] += T(T(op.Momentum) * (batchVar - runningVar[c]))
+		runningMean[c], runningVar[c] = moved(runningMean[c], m), moved(runningVar[c], v)
 	}
 	store(out[0], runningMean)
 	store(out[1], runningVar)
