@@ -9,6 +9,7 @@ import (
 type Parallel struct {
 	Backend                  string // auto, nccl, gloo
 	Ranks                    int    // 0 = one for each local device
+	CPURanks                 int    // of them, the last ones
 	BucketCapMB              float64
 	Overlap                  bool
 	WireDType                string // auto, f32, bf16, fp16
@@ -28,6 +29,8 @@ func (p *Parallel) Keys() []Key {
 			Doc("What carries the gradients. `nccl`: between GPUs. `gloo`: between CPUs, or CPUs and GPUs. `auto`: `nccl` where every rank has a GPU of its own, else `gloo`."),
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).
 			Doc("Ranks started on this machine, which divide its cores among them. 0: one for each local device. Not for a process that a launcher has started as one rank of several."),
+		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).
+			Doc("How many ranks of this machine compute on its CPUs although it has GPUs: the last ones. With `ranks = 0` they are started in addition to a rank for each GPU. Gradients then travel through the hosts' memory (`gloo`)."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).
 			Doc("Gradients are sent in buckets of at most this size while backward still runs, the first and last ones being smaller. 0: the buckets with which the last one is through first, from a few passes and all-reduces that are measured at the start. The result does not depend on it, digit by digit."),
 		Bool(&p.Overlap, "overlap", true).

@@ -58,6 +58,14 @@ var rules = []rule{
 		return unless(c.Train.Precision != "fp16" || onGPU, "fp16 needs a GPU",
 			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
 	}},
+	{key: "parallel.cpu_ranks", with: []string{"device.kind"}, check: func(c *Config) *Fault {
+		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "all ranks are on one kind of device already",
+			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind), `0, or device.kind = "auto" or "cuda"`)
+	}},
+	{key: "parallel.cpu_ranks", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
+		return unless(c.Parallel.CPURanks == 0 || c.Parallel.Ranks == 0 || c.Parallel.CPURanks < c.Parallel.Ranks, "leaves no rank for a GPU",
+			fmt.Sprintf("%d of parallel.ranks = %d", c.Parallel.CPURanks, c.Parallel.Ranks), `fewer than parallel.ranks, or device.kind = "cpu"`)
+	}},
 	{key: "train.grad_accumulation", with: []string{"data.batch_size"}, check: func(c *Config) *Fault {
 		return unless(c.Data.BatchSize%c.Train.GradAccumulation == 0, "does not divide the global batch",
 			fmt.Sprint(c.Train.GradAccumulation), fmt.Sprintf("a divisor of data.batch_size = %d", c.Data.BatchSize))

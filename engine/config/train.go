@@ -30,7 +30,7 @@ func (t *Train) Keys() []Key {
 		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").
 			Doc("The run is saved and ends after so much time. 0: no limit."),
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").
-			Doc("Number format of activations and of the weights' working copies; master weights, weight gradients and sums are always f32. `auto`: bf16 where the device computes it fast (CPUs with AVX512_BF16 or AMX, GPUs from sm_80 on), else fp16 with loss scaling on GPUs and f32 on CPUs. `fp16` needs a GPU."),
+			Doc("Number format of activations and of the weights' working copies; master weights, weight gradients and sums are always f32. `auto`: each rank computes in what its device is fast at: GPUs in bf16 from sm_80 on, else in fp16 with loss scaling; CPUs in f32, or, with AVX512_BF16 or AMX, in the faster of bf16 and f32 when timed at the first start (docs/training.md). Ranks of one run may differ. Any other value is for all ranks. `fp16` needs a GPU."),
 		Int(&t.GradAccumulation, "grad_accumulation", 1).Unit("micro-batches").AtLeast(1).AtMost(1 << 20).
 			Doc("Cuts the global batch into so many micro-batches whose gradients are summed: less memory, and the gradient of the whole batch but for what BatchNorm sees: its statistics are those of a micro-batch, and running statistics move once for each. Must divide `data.batch_size`."),
 		Int(&t.EvalInterval, "eval_interval", 1).Unit("epochs").

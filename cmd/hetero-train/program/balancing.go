@@ -99,15 +99,16 @@ func (b *balancing) gatherScores(ctx context.Context) error {
 		for rank, k := range b.known {
 			fingerprints[rank] = k.Fingerprint
 		}
-		if want := b.job.precision.String(); slices.ContainsFunc(p.Ranks, func(r profiles.Rank) bool { return r.Measured.DType != "" && r.Measured.DType != want }) {
-			b.log().Warn("profile.gpu_profiles was measured in another precision than the run's: shares may start further from the best ones", "file", path, "precision", want)
-		}
 		ranks, mismatch := p.Match(fingerprints)
 		if mismatch != "" {
 			b.log().Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
 			return nil
 		}
-		for _, r := range ranks {
+		for rank, r := range ranks {
+			if got, want := r.Measured.DType, b.job.types[rank].Type; got != "" && got != want {
+				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank computes in: shares may start further from the best ones",
+					"file", path, "rank", rank, "got", got, "want", want)
+			}
 			b.scores = append(b.scores, r.ComputeScore)
 		}
 		return nil

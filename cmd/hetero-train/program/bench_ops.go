@@ -47,7 +47,7 @@ what it takes to launch it instead.`,
 	f.add(cmd, a.env)
 	cmd.Flags().BoolVar(&all, "all", false, "every launch, not sums for each kind of op")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		b, err := f.open()
+		b, err := f.open(c.Context())
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"slices"
 	"strconv"
@@ -66,7 +67,7 @@ func (b *benchmark) closeAll() error {
 }
 
 // open builds the model on the device, with a small data set that stays in memory.
-func (f *modelFlags) open() (_ *benchmark, err error) {
+func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if f.trace != "" && f.traceSteps < 1 {
 		return nil, usageError("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
 	}
@@ -99,8 +100,11 @@ func (f *modelFlags) open() (_ *benchmark, err error) {
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	j := &job{cfg: cfg, device: b.device, data: &dataSet{Splits: set.Cached(0)}}
+	j := &job{cfg: cfg, opts: trainOptions{log: slog.New(slog.DiscardHandler)}, device: b.device, data: &dataSet{Splits: set.Cached(0)}}
 	if j.precision, err = precisionFor(f.precision, b.device.Info()); err != nil {
+		return nil, err
+	}
+	if err := j.settlePrecision(ctx, nil); err != nil {
 		return nil, err
 	}
 	b.precision = j.precision
@@ -152,7 +156,7 @@ func newBenchTrain(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, on a GPU kernel by kernel, which ui.perfetto.dev opens")
 	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		b, err := f.open()
+		b, err := f.open(cmd.Context())
 		if err != nil {
 			return err
 		}

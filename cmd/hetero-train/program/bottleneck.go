@@ -50,7 +50,7 @@ func (j *job) watchers(screen *console, records *records, resume *checkpoint.Sta
 // bottleneckSettings are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.
 func (j *job) bottleneckSettings() runtime.BottleneckSettings {
 	cpus := j.ownCPUs()
-	return bottleneckSettings(j.cfg, cpus, j.precision.String())
+	return bottleneckSettings(j.cfg, cpus, typesText(j.types))
 }
 
 func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {

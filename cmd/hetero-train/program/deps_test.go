@@ -79,6 +79,7 @@ var layers = []layer{
 	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},
 	{"profiler/curves", imports("balancer")},
+	{"profiler/precision", imports("engine/tensor", "engine/device", "engine/graph", "engine/nn", "engine/optim", "engine/data", "engine/train")},
 	{"profiler/system", nil},
 	{"profiler/spool", nil},
 	{"profiler/runtime", imports("profiler/spool")},

@@ -150,7 +150,7 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 // TestRecordingEndsTheNoting, once, however it ends, and a step that makes graphs anew is among neither the recorded ones nor those behind them.
 func TestRecordingEndsTheNoting(t *testing.T) {
 	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: environment{catalog: builtinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
-	b, err := f.open()
+	b, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,22 +117,42 @@ func (p placement) passedOver(why error) {
 	}
 }
 
-// localDevices is how many ranks a machine starts when nobody says it: one for each device of the kind that they will open.
-func localDevices(c config.Device, env environment) int {
-	if c.Index >= 0 {
-		return 1
-	}
+// localDevices is how many ranks a machine starts when nobody says it: one for each device of the kind that they will open, and those of
+// parallel.cpu_ranks.
+func localDevices(cfg *config.Config, env environment) int {
+	return max(localGPUs(cfg.Device, env)+cfg.Parallel.CPURanks, 1)
+}
+
+// localGPUs is how many ranks of a machine compute on its GPUs, 0 where none does.
+func localGPUs(c config.Device, env environment) int {
 	slices := cuda.ReadVisible(env.lookup(cuda.VisibleVariable)).Slices()
 	for _, d := range drivers {
 		all, ok := d.Driver.(device.Counter)
 		if !ok || d.Kind() != c.Kind && !(c.Kind == "auto" && d.automatic) {
 			continue
 		}
-		if n, err := all.Count(); err == nil {
+		n, err := all.Count()
+		switch {
+		case err != nil:
+		case c.Index >= 0:
+			return 1
+		default:
 			return max(n, slices) // of slices a process sees one
 		}
 	}
-	return 1
+	return 0
+}
+
+// isCPURank reports whether this is one of the last ranks of its machine, which parallel.cpu_ranks puts on the CPU.
+func (j *job) isCPURank() (bool, error) {
+	n, place := j.cfg.Parallel.CPURanks, j.opts.place
+	if n == 0 || place.WorldSize <= 1 {
+		return false, nil
+	}
+	if place.LocalRank < 0 || place.LocalWorldSize == 0 {
+		return false, usageError("parallel.cpu_ranks: got %d, but the launcher does not say which rank of its machine this is, and of how many: set LOCAL_RANK and LOCAL_WORLD_SIZE, or device.kind for each rank", n)
+	}
+	return place.LocalRank >= place.LocalWorldSize-n, nil
 }
 
 // seat is what a rank tells the others of the device it computes on.

@@ -148,6 +148,9 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 	if err := p.openDevice(ctx); err != nil {
 		return err
 	}
+	if err := p.settlePrecision(ctx, nil); err != nil {
+		return err
+	}
 	if p.memory = memory; memory == 0 {
 		p.memory = p.memoryBytes()
 	}

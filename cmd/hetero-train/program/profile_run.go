@@ -85,6 +85,9 @@ func (p *profiling) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := j.settlePrecision(ctx, nil); err != nil {
+		return err
+	}
 	p.deadline = time.Now().Add(p.budget.limit)
 	if j.team.leads() { // now, not after all has been measured for nothing
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {

@@ -17,7 +17,7 @@ func (j *job) writeResult(r train.Result, err error) error {
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exitCode(err),
 		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
-		Dataset: j.data.name, Device: j.device.Info().Name, Precision: j.precision.String(), BatchSize: int64(j.cfg.Data.BatchSize), Ranks: max(j.opts.place.WorldSize, 1),
+		Dataset: j.data.name, Device: j.device.Info().Name, Precision: typesText(j.types), BatchSize: int64(j.cfg.Data.BatchSize), Ranks: max(j.opts.place.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(j.started).Seconds()),
 		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
 	}

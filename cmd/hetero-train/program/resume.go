@@ -38,6 +38,9 @@ func (j *job) restore() (*checkpoint.State, error) {
 	if err := j.checkData(&state, changed); err != nil {
 		return nil, err
 	}
+	if err := j.sayTypesBefore(&state); err != nil {
+		return nil, err
+	}
 	if j.cfg.EMA.Decay > 0 && !c.Averaged() {
 		j.opts.logOf(componentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
 	}
@@ -97,7 +100,11 @@ func (j *job) trainedOn() map[string]json.RawMessage {
 	if err != nil {
 		panic(err) // texts and finite numbers
 	}
-	return map[string]json.RawMessage{dataKey: text}
+	types, err := json.Marshal(j.types)
+	if err != nil {
+		panic(err) // texts
+	}
+	return map[string]json.RawMessage{dataKey: text, typesKey: types}
 }
 
 // checkData refuses to go on with other data than before unless the user has changed it; then evaluations so far mean nothing.

@@ -30,7 +30,8 @@ type job struct {
 	close   []func() error
 
 	device    device.Device
-	precision tensor.DType
+	precision tensor.DType // of this rank's activations
+	types     []rankType   // of all ranks
 	data      *dataSet
 	training  data.Options // of the loader, which is made last: it holds batches in memory
 	replica   *train.Replica
@@ -77,7 +78,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	ctx, release := withSignals(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
 	defer release()
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.openReplica, j.openRun, j.tellStart, j.openLab} {
+	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openReplica, j.openRun, j.tellStart, j.openLab} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
 			var s stopped
@@ -138,7 +139,15 @@ func (j *job) openDevice(context.Context) (err error) {
 		threads = most
 	}
 	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.logOf(componentDevice)}
-	if j.device, err = openDevice(j.cfg.Device.Kind, own); err != nil {
+	kind := j.cfg.Device.Kind
+	onCPU, err := j.isCPURank()
+	if err != nil {
+		return err
+	}
+	if onCPU {
+		kind, own.index = "cpu", -1
+	}
+	if j.device, err = openDevice(kind, own); err != nil {
 		return err
 	}
 	j.later(j.device.Close)
@@ -150,19 +159,6 @@ func (j *job) openDevice(context.Context) (err error) {
 	}
 	j.precision, err = precisionFor(j.cfg.Train.Precision, j.device.Info())
 	return err
-}
-
-// precisionFor resolves train.precision for a device.
-func precisionFor(name string, info device.Info) (tensor.DType, error) {
-	switch {
-	case name == "bf16", name == "auto" && info.FastBF16:
-		return tensor.BF16, nil
-	case name == "fp16" && (info.Kind == "cuda" || info.Kind == "reference"), name == "auto" && info.Kind == "cuda":
-		return tensor.F16, nil
-	case name == "f32", name == "auto":
-		return tensor.F32, nil
-	}
-	return tensor.Invalid, usageError("train.precision: device %s cannot compute in %q", info.Name, name)
 }
 
 // openData opens the data set and the training loader, which knows how many steps an epoch has.

@@ -236,7 +236,13 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if info := m.device.Info(); info.Modelled {
 		return usageError("device %s computes nothing: every result would be zero", info.Name)
 	}
-	var err error
+	before, err := typesOf(&m.checkpoint.State)
+	if err != nil {
+		return err
+	}
+	if err := m.settlePrecision(ctx, before); err != nil {
+		return err
+	}
 	if m.trained.Std != ([3]float32{}) {
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}

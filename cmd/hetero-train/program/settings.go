@@ -26,7 +26,7 @@ func (j *job) replicaOptions() (train.ReplicaOptions, error) {
 	}
 	return train.ReplicaOptions{
 		Model: buildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
-		Compute: j.precision, GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		Compute: j.precision, LossScale: j.scalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		LabelSmoothing: c.Train.LabelSmoothing, Mixed: mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
 		Norms:   c.Train.NormsInterval > 0 && j.team.leads(), // the same on all ranks

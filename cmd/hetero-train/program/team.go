@@ -39,7 +39,7 @@ func findPlace(cfg *config.Config, flags *trainFlags, overrides []config.Overrid
 		return place, withCode(exitUsage, err)
 	}
 	p := cfg.Parallel
-	o := discovery.Options{Devices: localDevices(cfg.Device, env), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
+	o := discovery.Options{Devices: localDevices(cfg, env), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
@@ -231,7 +231,6 @@ func (j *job) facts() []rendezvous.Fact {
 		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
 		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.cfg.Profile.TraceSteps, j.cfg.Profile.TraceStep)},
 		{Name: "weather", Value: j.opts.lab.fact()},
-		{Name: "precision", Value: j.precision.String()},
 	}...)
 }
 

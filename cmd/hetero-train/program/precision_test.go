@@ -1,0 +1,335 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+func TestEachRankGetsTheTypeOfItsDevice(t *testing.T) {
+	timed := func(bf16, f32 float64) map[string]float64 { return map[string]float64{"bf16": bf16, "f32": f32} }
+	offer := func(device, dt string) typeOffer { return typeOffer{rankType: rankType{device, dt}} }
+	clock := func(device string, bf16, f32 float64) typeOffer {
+		return typeOffer{rankType: rankType{Device: device}, Seconds: timed(bf16, f32)}
+	}
+	kept := func(device, dt string) typeOffer {
+		return typeOffer{rankType: rankType{device, dt}, Kept: true}
+	}
+	for _, c := range []struct {
+		name   string
+		offers []typeOffer
+		want   string
+	}{
+		{"what is set or documented stays", []typeOffer{offer("gpu a", "bf16"), offer("gpu b", "f16"), offer("cpu", "f32")}, "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
+		{"the faster one", []typeOffer{clock("cpu", 1, 2)}, "bf16"},
+		{"the faster one, where it is f32", []typeOffer{clock("cpu", 2, 1)}, "f32"},
+		{"ranks with devices alike decide together", []typeOffer{clock("cpu", 1, 0.8), clock("cpu", 1, 2), clock("cpu", 1, 2)}, "bf16"},
+		{"devices that differ decide alone", []typeOffer{clock("cpu a", 2, 1), clock("cpu b", 1, 2)}, "f32 (rank 0), bf16 (rank 1)"},
+		{"what one rank knows from before", []typeOffer{clock("cpu", 1, 2), kept("cpu", "f32")}, "f32"},
+		{"what the first rank knows, where ranks disagree", []typeOffer{kept("cpu", "bf16"), kept("cpu", "f32")}, "bf16"},
+	} {
+		if got := typesText(agreeTypes(c.offers)); got != c.want {
+			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
+		}
+	}
+}
+
+func TestARunThatGoesOnKeepsItsTypes(t *testing.T) {
+	mixed := []rankType{{"gpu", "bf16"}, {"cpu", "f32"}}
+	for _, c := range []struct {
+		name   string
+		before []rankType
+		device string
+		types  []tensor.DType
+		want   string
+	}{
+		{"a fresh run", nil, "cpu", []tensor.DType{tensor.BF16, tensor.F32}, ""},
+		{"the same device", mixed, "cpu", []tensor.DType{tensor.BF16, tensor.F32}, "f32"},
+		{"another device that can do it", mixed, "another cpu", []tensor.DType{tensor.BF16, tensor.F32}, "bf16"},
+		{"another device that can do one of them", mixed, "old cpu", []tensor.DType{tensor.F32}, "f32"},
+		{"a device that can do none", mixed, "old gpu", []tensor.DType{tensor.F16}, ""},
+		{"the same device, which cannot do it any more", mixed, "gpu", []tensor.DType{tensor.F16}, ""},
+		{"a GPU that is fast in bf16 goes on in f16", []rankType{{"old gpu", "f16"}}, "gpu", []tensor.DType{tensor.BF16, tensor.F16}, "f16"},
+	} {
+		if got := typeBefore(c.before, c.device, c.types); got != c.want {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestAutoFollowsTheDevice(t *testing.T) {
+	for _, c := range []struct {
+		info  device.Info
+		want  []tensor.DType
+		timed bool
+	}{
+		{device.Info{Kind: "cuda", FastBF16: true}, []tensor.DType{tensor.BF16, tensor.F16}, false},
+		{device.Info{Kind: "cuda"}, []tensor.DType{tensor.F16}, false},
+		{device.Info{Kind: "cpu", FastBF16: true}, []tensor.DType{tensor.BF16, tensor.F32}, true},
+		{device.Info{Kind: "cpu"}, []tensor.DType{tensor.F32}, false},
+		{device.Info{Kind: "null", FastBF16: true, Modelled: true}, []tensor.DType{tensor.BF16}, false},
+	} {
+		if types, timed := autoTypes(c.info); !slices.Equal(types, c.want) || timed != c.timed {
+			t.Errorf("%+v: got %v, timed %v, want %v, %v", c.info, types, timed, c.want, c.timed)
+		}
+	}
+}
+
+func TestRanksAreNamedInRanges(t *testing.T) {
+	types := make([]rankType, 9)
+	for rank := range types {
+		types[rank].Type = "bf16"
+	}
+	types[3].Type, types[7].Type, types[8].Type = "f32", "f32", "f16"
+	if got, want := typesText(types), "bf16 (ranks 0-2, 4-6), f32 (ranks 3, 7), f16 (rank 8)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// mixedRun is a network small enough for GPUs whose threads are fibers, on devices with layouts of their own.
+var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12", "train.log_interval=1", "train.eval_interval=0",
+	"optimizer.name=sgd", "optimizer.lr=0.01"}
+
+// rankOn is one rank of a launcher's, with an environment of its own.
+type rankOn struct {
+	kind string   // device.kind
+	env  []string // NAME=value
+}
+
+// asRanks runs the program as one rank for each entry and gives rank 0's end. All of them must end well.
+func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...string) ended {
+	t.Helper()
+	port := freePort(t)
+	gpus := 0
+	for _, r := range ranks {
+		if r.kind == "cuda" {
+			gpus = len(ranks) // each rank takes the GPU of its number
+		}
+	}
+	command := func(rank int) *exec.Cmd {
+		r := ranks[rank]
+		cmd := asRank(p.command(output, append(set, "device.kind="+r.kind)...), rank, len(ranks), port)
+		cmd.Env = append(cmd.Env, fmt.Sprint("LOCAL_RANK=", rank), fmt.Sprint("LOCAL_WORLD_SIZE=", len(ranks)))
+		cmd.Env = append(cmd.Env, r.env...)
+		if r.kind == "cuda" {
+			cmd = onGPU(t, gpus, cmd, r.env...)
+		}
+		return cmd
+	}
+	others := make([]*exec.Cmd, len(ranks))
+	for rank := 1; rank < len(ranks); rank++ {
+		others[rank] = command(rank)
+		others[rank].Stderr = os.Stderr
+		if err := others[rank].Start(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lead := finish(t, command(0), 0)
+	for rank := 1; rank < len(ranks); rank++ {
+		if code := exitOf(t, others[rank].Wait()); code != exitDone {
+			t.Errorf("rank %d: got exit code %d", rank, code)
+		}
+	}
+	lead.check(t, exitDone, "")
+	return lead
+}
+
+// lossesOf are the mean losses of each step of a run, over all ranks.
+func lossesOf(t *testing.T, dir string, ranks int) []float64 {
+	t.Helper()
+	var losses []float64
+	samples := map[int]float64{}
+	for rank := range ranks {
+		records, damaged, err := runtime.ReadMetrics(filepath.Join(dir, "run", "logs", runtime.FileName(rank)))
+		if err != nil || damaged != 0 {
+			t.Fatalf("rank %d: %d damaged records, %v", rank, damaged, err)
+		}
+		for i, r := range records {
+			if rank == 0 {
+				losses = append(losses, 0)
+			}
+			if n := float64(r.BatchSize); n > 0 {
+				losses[i] += n * float64(r.Loss)
+				samples[i] += n
+			}
+		}
+	}
+	for i := range losses {
+		losses[i] /= samples[i]
+	}
+	return losses
+}
+
+// TestUnlikeDevicesTrainTogetherWithDefaults: an old CPU computes in f32, an old GPU in fp16, and what is new in bf16. The ranks compare hashes of their
+// parameters before the run ends. Loss curves are those of pure runs but for rounding: bf16 keeps 8 bits, so each step's loss is within 1 % of f32's after one
+// step and drifts apart by as much again in the twelve of the test; 3 % is the bound, against factors for a loss scale that not all ranks share.
+func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	if !hasFastBF16(t) {
+		t.Skip("this CPU has no bf16 instructions, so there are no unlike CPU ranks")
+	}
+	old, recent := rankOn{"cpu", []string{"HETERO_CPU_ISA=avx2"}}, rankOn{kind: "cpu"}
+	oldGPU, newGPU := rankOn{"cuda", []string{"HETERO_SHIM_ARCH=75"}}, rankOn{"cuda", []string{"HETERO_SHIM_ARCH=90"}}
+	var curve []float64
+	for _, c := range []struct {
+		name  string
+		ranks []rankOn
+		set   []string
+		says  string
+		keeps string // precision in result.json
+	}{
+		{"f32", []rankOn{recent}, []string{"train.precision=f32"}, "", "f32"}, // the run to compare with
+		{"bf16", []rankOn{recent}, []string{"train.precision=bf16"}, "", "bf16"},
+		{"fp16", []rankOn{newGPU}, []string{"train.precision=fp16"}, "", "f16"},
+		{"CPUs", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]"}, "", "bf16 (rank 0), f32 (rank 1)"},
+		{"CPUs, all set", []rankOn{recent, old}, []string{"balance.fixed_shares=[5, 3]", "train.precision=bf16"}, "", "bf16"},
+		{"GPUs and a CPU", []rankOn{newGPU, oldGPU, old}, []string{"balance.fixed_shares=[2, 1, 5]"}, "", "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
+		{"the old GPU leads", []rankOn{oldGPU, old}, []string{"balance.fixed_shares=[3, 5]"}, "", "f16 (rank 0), f32 (rank 1)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			output := filepath.Join(dir, c.name)
+			set := append(slices.Clone(mixedRun), "model.batch_norm=sync")
+			lead := p.asRanks(t, output, c.ranks, append(set, c.set...)...)
+			said := strings.Count(lead.stderr, "ranks compute in unlike types: "+c.keeps)
+			if want := strings.Count(c.keeps, "(") / max(strings.Count(c.keeps, "("), 1); said != want {
+				t.Errorf("unlike types were told %d times, want %d:\n%s", said, want, lead.stderr)
+			}
+			if text := string(readFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text, `"precision": "`+c.keeps+`"`) {
+				t.Errorf("got %s, want precision %q", text, c.keeps)
+			}
+			got := lossesOf(t, output, len(c.ranks))
+			if curve == nil {
+				curve = got
+			}
+			t.Logf("%.4f", got)
+			for i, loss := range got {
+				if !(math.Abs(loss-curve[i]) <= 0.03*curve[i]) {
+					t.Errorf("step %d: loss %.5f, in f32 %.5f", i+1, loss, curve[i])
+				}
+			}
+		})
+	}
+}
+
+// hasFastBF16 reports whether this machine's CPU computes bf16 in hardware.
+func hasFastBF16(t *testing.T) bool {
+	t.Helper()
+	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
+	if err != nil {
+		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
+			t.Fatal(err)
+		}
+		t.Skip(err)
+	}
+	defer dev.Close()
+	return dev.Info().FastBF16
+}
+
+// TestGPUAndCPURanksStartWithOneCommand: the last ranks of the machine are on its CPUs, and the hashes of all ranks are compared before the run ends.
+func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	hasFastBF16(t) // skips where there is no CPU device
+	output := filepath.Join(dir, "mixed")
+	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
+	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
+	run.check(t, exitDone, "ranks compute in unlike types: f16 (rank 0), f32 (rank 1)")
+	for _, says := range []string{"device cuda:0", "starts 2 ranks"} {
+		if !strings.Contains(run.stdout+run.stderr, says) {
+			t.Errorf("%q is not in\n%s\n%s", says, run.stdout, run.stderr)
+		}
+	}
+	if got := resultOf(t, filepath.Join(output, "run")); got.SamplesSeen != 8*12 {
+		t.Errorf("got %+v, want 12 steps of 8 samples", got)
+	}
+	for _, c := range []struct {
+		name string
+		gpus int
+		set  []string
+		env  []string
+		code int
+		says string
+	}{
+		{"no GPU", 0, []string{"parallel.cpu_ranks=2", "data.batch_size=8"}, nil, exitDone, "starts 2 ranks"},
+		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"}, nil, exitDone, "starts 3 ranks"},
+		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exitUsage, ""},
+		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exitUsage, `train.precision: device cpu:0 cannot compute in "fp16"`},
+		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exitUsage, "NCCL is for NVIDIA GPUs"},
+		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exitUsage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
+	} {
+		set := append(slices.Clone(mixedRun), "device.kind=auto", "train.steps=2")
+		run := finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, c.name), append(set, c.set...)...), c.env...), 0)
+		run.check(t, c.code, c.says)
+	}
+}
+
+// TestAResumedRunKeepsItsType although a fresh one would take another: what is kept of timings may change, or be lost, between the two.
+func TestAResumedRunKeepsItsType(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	if !hasFastBF16(t) {
+		t.Skip("this CPU has no bf16 instructions, so there is one type to choose from")
+	}
+	run := func(name, cache, says string, set ...string) (precision string) {
+		t.Helper()
+		output := filepath.Join(dir, name)
+		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4"), set...)...)
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
+		finish(t, cmd, 0).check(t, exitDone, says)
+		_, after, _ := strings.Cut(string(readFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
+		precision, _, _ = strings.Cut(after, `"`)
+		return precision
+	}
+	timed := filepath.Join(dir, "timed cache")
+	run("timed", timed, `train.precision = \"auto\" takes`)
+	files, err := filepath.Glob(filepath.Join(timed, "hetero-train", "precision", "*.json"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("got kept choices %v, %v, want one", files, err)
+	}
+	asIf := func(dt string) (cache string) { // the timing had found dt to be faster
+		text := string(readFile(t, files[0]))
+		for _, other := range []string{"f32", "bf16"} {
+			text = strings.Replace(text, `"type":"`+other+`"`, `"type":"`+dt+`"`, 1)
+		}
+		cache = t.TempDir()
+		path := filepath.Join(cache, "hetero-train", "precision", filepath.Base(files[0]))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return cache
+	}
+	before, now := asIf("f32"), asIf("bf16")
+	run("whole", before, "", "train.steps=8")
+	if got := run("cut", before, ""); got != "f32" {
+		t.Errorf("got a run in %s, want the kept choice, f32", got)
+	}
+	if got := run("cut", now, "", "train.steps=8"); got != "f32" {
+		t.Errorf("a run that was begun in f32 went on in %s", got)
+	}
+	got, want := resultOf(t, filepath.Join(dir, "cut", "run")), resultOf(t, filepath.Join(dir, "whole", "run"))
+	if got.Loss != want.Loss {
+		t.Errorf("the resumed run ends with loss %v, one that never stopped with %v", got.Loss, want.Loss)
+	}
+	if got := run("fresh", now, ""); got != "bf16" {
+		t.Errorf("a fresh run is in %s, want bf16", got)
+	}
+	eval := exec.Command(p.path, "eval", filepath.Join(dir, "cut", "run"), "--json")
+	eval.Env = append(os.Environ(), "XDG_CACHE_HOME="+now)
+	if evaluated := finish(t, eval, 0); !strings.Contains(evaluated.stdout, `"precision":"f32"`) {
+		t.Errorf("eval of a run in f32: got %d, %s%s", evaluated.code, evaluated.stdout, evaluated.stderr)
+	}
+	// A CPU that cannot do it goes on in what it can do, and says so.
+	t.Setenv("HETERO_CPU_ISA", "avx2")
+	if got := run("fresh", now, "the checkpoint was trained in bf16, the run goes on in f32", "train.steps=6"); got != "f32" {
+		t.Errorf("on a CPU without bf16: got %s", got)
+	}
+}

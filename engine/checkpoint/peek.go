@@ -1,0 +1,38 @@
+package checkpoint
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+// PeekState is the state of the newest checkpoint in the folder dir, or of the checkpoint dir itself, without its tensors: for what must be known
+// before a checkpoint is loaded. Only the state is verified, so Latest may take an older checkpoint. Errors: ErrNone where no checkpoint has a sound
+// state, *IOError.
+func PeekState(dir string) (State, error) {
+	fsys, err := openFolder(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return State{}, fmt.Errorf("%w in %s", ErrNone, dir)
+	}
+	if err != nil {
+		return State{}, ioError("open checkpoints", dir, err)
+	}
+	defer fsys.root.Close()
+	list, err := candidates(fsys)
+	if err != nil {
+		return State{}, ioError("list checkpoints", dir, err)
+	}
+	if len(list) == 0 {
+		list = []candidate{{name: "."}}
+	}
+	for _, cand := range list {
+		m, err := readManifest(fsys, cand.name, dir)
+		if err != nil {
+			continue
+		}
+		if state, err := loadState(fsys, cand.name, dir, m.files[stateFile]); err == nil {
+			return state, nil
+		}
+	}
+	return State{}, fmt.Errorf("%w with a sound state in %s", ErrNone, dir)
+}

@@ -1,0 +1,102 @@
+package precision
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// version of the files.
+const version = 1
+
+const mostBytes = 1 << 16
+
+// Choice is a format that was found to be the fastest.
+type Choice struct {
+	Type    string             `json:"type"`
+	Seconds map[string]float64 `json:"seconds"` // of a step, by format
+}
+
+// Cache is a folder of choices: one file for each key, JSON, written whole or not at all. Deleting it is safe: the formats are timed again.
+type Cache struct{ dir string }
+
+// Open names the folder; the first Store makes it.
+func Open(dir string) *Cache { return &Cache{dir} }
+
+// file is the stored form. It holds the key because the hash in its name says nothing to people.
+type file struct {
+	Version int    `json:"version"`
+	Key     string `json:"key"`
+	Choice
+}
+
+func (c *Cache) path(key string) string {
+	return filepath.Join(c.dir, fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))))
+}
+
+// Load gives the choice of a key; its Type is "" where there is none.
+func (c *Cache) Load(key string) (Choice, error) {
+	path := c.path(key)
+	info, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Choice{}, nil
+	}
+	if err == nil && info.Size() > mostBytes {
+		err = fmt.Errorf("got %d bytes, want at most %d", info.Size(), mostBytes)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(path)
+	}
+	var f file
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	switch {
+	case err != nil:
+	case f.Version != version:
+		err = fmt.Errorf("got version %d, want %d", f.Version, version)
+	case f.Key != key:
+		err = fmt.Errorf("got the choice of %q, want that of %q", f.Key, key)
+	case f.Type == "":
+		err = errors.New("got no type")
+	}
+	if err != nil {
+		return Choice{}, fmt.Errorf("number format cache: %s: %w", path, err)
+	}
+	return f.Choice, nil
+}
+
+// Store keeps a choice.
+func (c *Cache) Store(key string, choice Choice) (err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("number format cache: %w", err)
+		}
+	}()
+	text, err := json.Marshal(file{version, key, choice})
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return err
+	}
+	temporary, err := os.CreateTemp(c.dir, "choice-*.tmp")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(temporary.Name())
+		}
+	}()
+	_, err = temporary.Write(append(text, '\n'))
+	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
+		return err
+	}
+	return os.Rename(temporary.Name(), c.path(key))
+}
