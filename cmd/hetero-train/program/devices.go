@@ -56,8 +56,11 @@ type deviceChoice struct {
 	Threads       int      `json:"threads,omitempty"`
 	MemoryBytes   int64    `json:"memory_bytes,omitempty"`
 	Precisions    []string `json:"precisions,omitempty"`
-	AutoPrecision string   `json:"auto_precision,omitempty"`
+	AutoPrecision string   `json:"auto_precision,omitempty"` // or notYetTimed
 }
+
+// notYetTimed stands for the type of train.precision = "auto" on a device that chooses it by timing, and has not.
+const notYetTimed = "timed"
 
 func newDevices(a *app) *cobra.Command {
 	var asJSON bool
@@ -102,7 +105,7 @@ func findDevices() deviceReport {
 			count = max(count, 1) // why there is none, opening the first may tell
 		}
 		for index := range count {
-			choice := describeDevice(d.Driver, index)
+			choice := describeDevice(d.Driver, index, host)
 			if wrong != nil && choice.Available { // training does not take it either
 				choice = deviceChoice{Name: d.Kind(), Kind: d.Kind(), Reason: strings.TrimPrefix(strings.TrimPrefix(wrong.Error(), device.ErrUnavailable.Error()+": "), d.Kind()+": ")}
 			}
@@ -126,7 +129,7 @@ func infoOf(d device.Driver, index int) (device.Info, error) {
 	return dev.Info(), dev.Close()
 }
 
-func describeDevice(d device.Driver, index int) deviceChoice {
+func describeDevice(d device.Driver, index int, host system.Host) deviceChoice {
 	choice := deviceChoice{Name: d.Kind(), Kind: d.Kind()}
 	info, err := infoOf(d, index)
 	if err != nil {
@@ -139,8 +142,12 @@ func describeDevice(d device.Driver, index int) deviceChoice {
 			choice.Precisions = append(choice.Precisions, name)
 		}
 	}
-	if auto, err := precisionFor("auto", info); err == nil {
-		choice.AutoPrecision = auto.String()
+	types, timed := autoTypes(info)
+	if choice.AutoPrecision = types[0].String(); timed {
+		kept, err := keptType(hardware.Identify(info, host, nil).Type, types)
+		if choice.AutoPrecision = kept; kept == "" || err != nil {
+			choice.AutoPrecision = notYetTimed
+		}
 	}
 	return choice
 }
@@ -175,6 +182,9 @@ func (r deviceReport) write(w io.Writer) error {
 		chosen := ""
 		if d.Auto {
 			chosen = "this, in " + d.AutoPrecision
+			if d.AutoPrecision == notYetTimed {
+				chosen = "this, in bf16 or f32: the first run times both"
+			}
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.1f GiB\t%s\t%s\t\n", d.Name, d.Model, d.ISA, d.Threads, gib(d.MemoryBytes), strings.Join(d.Precisions, ", "), chosen)
 	}

@@ -139,7 +139,11 @@ func (j *job) offerType(ctx context.Context, before []rankType) (typeOffer, erro
 	if o.Type = types[0].String(); !timed {
 		return o, nil
 	}
-	if kept := j.keptType(o.Device, types); kept != "" {
+	kept, err := keptType(o.Device, types)
+	if err != nil {
+		j.opts.logOf(componentDevice).Warn("the kept choice of a type for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
+	}
+	if kept != "" {
 		o.Type, o.Kept = kept, true
 		return o, nil
 	}
@@ -241,18 +245,14 @@ func typesCache() *precision.Cache {
 // typeCacheKey is everything that a timing depends on.
 func typeCacheKey(device string) string { return device + "; " + versionText() }
 
-// keptType is the choice of an earlier timing, "" where there is none.
-func (j *job) keptType(device string, types []tensor.DType) string {
+// keptType is the choice of an earlier timing among types, "" where there is none.
+func keptType(device string, types []tensor.DType) (string, error) {
 	cache := typesCache()
 	if cache == nil {
-		return ""
+		return "", nil
 	}
 	choice, err := cache.Load(typeCacheKey(device))
-	if err != nil {
-		j.opts.logOf(componentDevice).Warn("the kept choice of a type for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
-		return ""
-	}
-	return typeBefore([]rankType{{device, choice.Type}}, device, types)
+	return typeBefore([]rankType{{device, choice.Type}}, device, types), err
 }
 
 // keepType leaves the type that this rank's timing has led to for later runs.
