@@ -1,9 +1,4 @@
 // api.cc: the C ABI of the CPU device: checks arguments, turns exceptions into statuses.
-#include <omp.h>
-#include <pthread.h>
-#include <sched.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -16,6 +11,7 @@
 #include "pace.h"
 #include "peak.h"
 #include "program.h"
+#include "team.h"
 #if HT_HAVE_ONEDNN
 #include "onednn.h"
 #endif
@@ -36,33 +32,8 @@ struct ht_stream {
 
 namespace {
 
-// Makes the team of the calling OS thread that of the device: team size is a property of the thread, and primitives fix
-// theirs when they are made. The workers are started here, with signals blocked: those belong to Go's threads, whose
-// handlers expect Go's stacks. OpenMP told to bind threads (OMP_PROC_BIND) may bind workers but not this thread, from
-// which Go starts others.
-void use_team(const ht_device *d) {
-  static thread_local int team = 0;
-  if (team == d->threads) return;
-  omp_set_dynamic(0);
-  omp_set_num_threads(d->threads);
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
-  pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  cpu_set_t affinity;
-  bool have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
-  int got = 0;
-#pragma omp parallel
-  {
-#pragma omp single
-    got = omp_get_num_threads();
-  }
-  if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (got != d->threads)
-    throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(d->threads));
-  team = d->threads;
-}
+// Team size is a property of the OS thread, and primitives fix theirs when they are made.
+void use_team(const ht_device *d) { hetero::use_team(d->threads); }
 
 // --- the functions of the table -----------------------------------------------------------------
 
@@ -80,7 +51,7 @@ ht_status cpu_open(const ht_open_options *options, ht_device **device, ht_error 
     if (isa() == Isa::avx512 && !has_avx512bf16()) dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx512_core_vnni);
 #endif
     auto d = std::make_unique<ht_device>();
-    d->threads = std::min(options->threads > 0 ? options->threads : usable_cores(), omp_get_thread_limit());
+    d->threads = std::min(options->threads > 0 ? options->threads : usable_cores(), most_threads());
     d->memory_bytes = usable_memory();
     *device = d.release();
   });

@@ -98,7 +98,7 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// Fills the lanes of all units of all groups; the threads of the caller's team share the work. The statistics of
+// Fills the lanes of all units of all groups, on several threads where there are many. The statistics of
 // group g are row g of in[1] and in[2], or the same for all.
 void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
                 const float *diff_beta = nullptr) {
@@ -111,7 +111,7 @@ void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *la
             diff_gamma ? row(diff_gamma) : nullptr,
             diff_beta ? row(diff_beta) : nullptr};
   };
-#pragma omp for schedule(static)
+#pragma omp parallel for schedule(static) if (k.groups * k.rows.units > 256)
   for (int64_t i = 0; i < k.groups * k.rows.units; i++) {
     const int64_t g = i / k.rows.units;
     simd().batch_norm.lanes(k.rows, i % k.rows.units, vectors(g), k.p.eps, k.full_count(g), lanes + i);
@@ -128,20 +128,17 @@ struct Stats final : BatchNorm {
   void run(const Args &a) override {
     auto *partial = static_cast<Moments *>(a.workspace);
     const auto stats = simd().batch_norm.stats[bf16][far()];
-#pragma omp parallel if (threads)
-    {
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < items(); i++) {
-        const Item it = item(i);
-        Moments *m = partial + (it.group * parts + it.part) * rows.units;
-        std::memset(static_cast<void *>(m + it.piece.unit), 0, size_t(it.piece.units) * sizeof *m);
-        stats(rows, it.piece, a.in[0], m + it.piece.unit);
-      }
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++)
-        combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]),
-                static_cast<float *>(a.out[1]));
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < items(); i++) {
+      const Item it = item(i);
+      Moments *m = partial + (it.group * parts + it.part) * rows.units;
+      std::memset(static_cast<void *>(m + it.piece.unit), 0, size_t(it.piece.units) * sizeof *m);
+      stats(rows, it.piece, a.in[0], m + it.piece.unit);
     }
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < groups * rows.units; i++)
+      combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]),
+              static_cast<float *>(a.out[1]));
   }
 
   // Merges the parts' moments in their order: means move by their share, deviations get what the means differ.
@@ -193,15 +190,12 @@ struct Apply final : BatchNorm {
     auto *mask = p.add && p.relu ? static_cast<uint16_t *>(a.out[1]) : nullptr;
     const bool stream = far() && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != residual;
     const auto apply = simd().batch_norm.apply[bf16][p.relu != 0][p.add != 0][stream];
-#pragma omp parallel if (threads)
-    {
-      fill_lanes(*this, a.in, grouped, lanes);
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < items(); i++) {
-        const Item it = item(i);
-        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
-        apply(rows, it.piece, own, a.in[0], residual, a.out[0], mask);
-      }
+    fill_lanes(*this, a.in, grouped, lanes);
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < items(); i++) {
+      const Item it = item(i);
+      const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+      apply(rows, it.piece, own, a.in[0], residual, a.out[0], mask);
     }
   }
 };
@@ -241,20 +235,17 @@ struct DiffReduce final : BatchNorm {
     const auto *mask = relu == kStored ? static_cast<const uint16_t *>(a.in[in.size() - 1]) : nullptr;
     void *dz = keep_dz ? a.out[2] : nullptr;
     const auto reduce = simd().batch_norm.reduce[bf16][relu][p.two != 0][keep_dz][far()];
-#pragma omp parallel if (threads)
-    {
-      fill_lanes(*this, a.in, true, lanes);
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < items(); i++) {
-        const Item it = item(i);
-        DiffSums *sums = partial + (it.group * parts + it.part) * rows.units;
-        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
-        std::memset(static_cast<void *>(sums + it.piece.unit), 0, size_t(it.piece.units) * sizeof *sums);
-        reduce(rows, it.piece, own, a.in[0], a.in[5], diff_y2, mask, dz, sums + it.piece.unit);
-      }
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, lanes[i], i / rows.units, i % rows.units, a);
+    fill_lanes(*this, a.in, true, lanes);
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < items(); i++) {
+      const Item it = item(i);
+      DiffSums *sums = partial + (it.group * parts + it.part) * rows.units;
+      const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+      std::memset(static_cast<void *>(sums + it.piece.unit), 0, size_t(it.piece.units) * sizeof *sums);
+      reduce(rows, it.piece, own, a.in[0], a.in[5], diff_y2, mask, dz, sums + it.piece.unit);
     }
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < groups * rows.units; i++) combine(partial, lanes[i], i / rows.units, i % rows.units, a);
   }
 
   // diff_gamma = sum(dz·(x - mean))/sqrt(var + eps), diff_beta = sum(dz), over parts and over the lanes of a channel.
@@ -289,15 +280,12 @@ struct DiffApply final : BatchNorm {
     auto *lanes = static_cast<NormLanes *>(a.workspace);
     const bool stream = far() && aligned(a.out[0]) && a.out[0] != a.in[0] && a.out[0] != a.in[5];
     const auto apply = simd().batch_norm.diff_apply[bf16][p.relu != 0][stream];
-#pragma omp parallel if (threads)
-    {
-      fill_lanes(*this, a.in, true, lanes, static_cast<const float *>(a.in[6]), static_cast<const float *>(a.in[7]));
-#pragma omp for schedule(static)
-      for (int64_t i = 0; i < items(); i++) {
-        const Item it = item(i);
-        const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
-        apply(rows, it.piece, own, a.in[0], a.in[5], a.out[0]);
-      }
+    fill_lanes(*this, a.in, true, lanes, static_cast<const float *>(a.in[6]), static_cast<const float *>(a.in[7]));
+#pragma omp parallel for schedule(static) if (threads)
+    for (int64_t i = 0; i < items(); i++) {
+      const Item it = item(i);
+      const NormLanes *own = lanes + it.group * rows.units + it.piece.unit;
+      apply(rows, it.piece, own, a.in[0], a.in[5], a.out[0]);
     }
   }
 };

@@ -119,16 +119,17 @@ struct OuterConv : Kernel {
   void run(const Args &args) override {
     auto *a = static_cast<char *>(args.workspace), *b = a + packed(src_blocks, src_pixels);
     int64_t pairs = (dst_blocks + 1) / 2;
+    int64_t packs = direct ? 0 : chunks();
+#pragma omp parallel for collapse(2) schedule(static) if (packs > 0)
+    for (int64_t c = 0; c < packs; c++)
+      for (int64_t block = 0; block < src_blocks + dst_blocks; block++) {
+        if (block < src_blocks)
+          pack(args.in[0], a, c, block, src_blocks, image_pixels, seen);
+        else
+          pack(args.in[1], b, c, block - src_blocks, dst_blocks, dst_pixels, all);
+      }
 #pragma omp parallel
     {
-      int64_t packs = direct ? 0 : chunks();
-#pragma omp for collapse(2) schedule(static) nowait
-      for (int64_t c = 0; c < packs; c++)
-        for (int64_t block = 0; block < src_blocks; block++)
-          pack(args.in[0], a, c, block, src_blocks, image_pixels, seen);
-#pragma omp for collapse(2) schedule(static)
-      for (int64_t c = 0; c < packs; c++)
-        for (int64_t block = 0; block < dst_blocks; block++) pack(args.in[1], b, c, block, dst_blocks, dst_pixels, all);
       // A thread's tiles are consecutive, so most of them share their blocks of diff_dst.
       int64_t tasks = pairs * src_blocks, threads = omp_get_num_threads(), t = omp_get_thread_num();
       for (int64_t i = tasks * t / threads, end = tasks * (t + 1) / threads; i < end;) {

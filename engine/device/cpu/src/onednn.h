@@ -9,6 +9,7 @@
 
 #include "kernel.h"
 #include "oneapi/dnnl/dnnl.hpp"
+#include "team.h"
 
 namespace hetero {
 
@@ -84,7 +85,11 @@ private:
 // A kernel that is nothing but a chain.
 struct ChainKernel : Kernel {
   PrimitiveChain chain;
-  void run(const Args &args) override { chain.run(args); }
+  bool together = false; // a primitive's threads may wait for one another
+  void run(const Args &args) override {
+    Together all(together);
+    chain.run(args);
+  }
 };
 
 } // namespace hetero

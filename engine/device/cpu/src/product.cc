@@ -155,6 +155,117 @@ static void want_countable(const Request &r) {
     }
 }
 
+// A weight gradient whose samples are divided among the threads: each thread runs a primitive of its own on its samples, then the
+// sums are added in the order of parts. oneDNN divides them likewise, but its threads then wait for one another in a barrier
+// that spins: while one of them waits for a CPU, the other burns the time slices that the first needs.
+struct SplitGradient : Kernel {
+  struct Part {
+    PrimitiveChain chain;
+    int64_t first;    // sample
+    int64_t sums, scratch; // offsets in the workspace: of its outputs, none of the first part; of the chain's workspace
+  };
+  std::vector<std::unique_ptr<Part>> parts;
+  int64_t sample_bytes[2];       // of src and diff_dst
+  std::vector<int64_t> out_bytes;
+
+  void run(const Args &args) override {
+    const auto count = static_cast<int64_t>(parts.size());
+    auto *workspace = static_cast<char *>(args.workspace);
+#pragma omp parallel for schedule(static)
+    for (int64_t i = 0; i < count; i++) {
+      Part &p = *parts[static_cast<size_t>(i)];
+      void *in[2] = {static_cast<char *>(args.in[0]) + p.first * sample_bytes[0],
+                     static_cast<char *>(args.in[1]) + p.first * sample_bytes[1]};
+      void *out[2] = {nullptr, nullptr};
+      for (size_t o = 0; o < out_bytes.size(); o++) out[o] = i == 0 ? args.out[o] : sum(workspace, p, o);
+      p.chain.run({in, out, workspace + p.scratch, nullptr});
+    }
+    for (size_t o = 0; o < out_bytes.size(); o++) add(static_cast<float *>(args.out[o]), workspace, o);
+  }
+
+  char *sum(char *workspace, const Part &p, size_t o) const { return workspace + p.sums + (o ? round_up(out_bytes[0]) : 0); }
+  static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+  void add(float *to, char *workspace, size_t o) const {
+    constexpr int64_t block = 4096; // elements: a task long enough to be given to a thread
+    const int64_t n = out_bytes[o] / 4, blocks = (n + block - 1) / block;
+#pragma omp parallel for schedule(static) if (blocks > 1)
+    for (int64_t b = 0; b < blocks; b++)
+      for (size_t i = 1; i < parts.size(); i++) {
+        const auto *from = reinterpret_cast<const float *>(sum(workspace, *parts[i], o));
+        for (int64_t e = b * block; e < std::min(n, (b + 1) * block); e++) to[e] += from[e];
+      }
+  }
+};
+
+// The part of the batch with n samples.
+Product samples_of(Product p, int64_t n) {
+  p.src.dims[0] = p.dst.dims[0] = n;
+  return p;
+}
+
+// The kernel for a weight gradient by parts of the batch, nullptr where that does not pay or oneDNN's formats do not allow it.
+std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Choice &c, const Builder &build) {
+  if (p.pass != Pass::diff_weights || r.threads < 2 || c.rank < 2) return nullptr;
+  const int64_t samples = p.src.dims[0];
+  const int64_t pixels = p.dst.ndim == 4 ? p.dst.dims[2] * p.dst.dims[3] : 1;
+  int64_t weights = 1;
+  for (int32_t i = 0; i < p.weight.ndim; i++) weights *= p.weight.dims[i];
+  // Products that a sum has in a part. With fewer, writing and adding the parts' sums takes a share of the time worth having.
+  constexpr int64_t least = 512;
+  int64_t count = std::min<int64_t>(r.threads, samples);
+  const bool tiny = samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about what waking another takes
+  if (tiny) count = 1;
+  if (count < r.threads && !tiny) return nullptr;
+  if (!tiny && samples / count * pixels < least) return nullptr;
+
+  const ht_spec *images[2] = {&r.in[0], &r.in[1]};
+  const Desc lies[2] = {c.formats.src, c.formats.dst};
+  const Desc weight = desc_of(p.weight, p.groups);
+  if (!(c.formats.weight == weight)) return nullptr;
+  auto k = std::make_unique<SplitGradient>();
+  for (int i = 0; i < 2; i++) {
+    ht_spec spec = *images[i];
+    spec.layout = layout_of(lies[i]);
+    if (spec.layout >= HT_LAYOUT_FIRST_PRIVATE && spec.ndim != 4) return nullptr;
+    if (!(desc_of(spec) == lies[i])) return nullptr; // of another type, to be converted first
+    ht_spec one = spec;
+    one.dims[0] = 1;
+    k->sample_bytes[i] = static_cast<int64_t>(desc_of(one).get_size());
+    spec.bytes = static_cast<int64_t>(lies[i].get_size());
+    if (k->sample_bytes[i] * samples != spec.bytes) return nullptr; // samples do not follow one another
+    k->in.push_back(spec);
+  }
+  for (const ht_spec &spec : r.out) {
+    k->out.push_back(with_layout(spec, k->out.empty() ? p.weight.layout : HT_LAYOUT_PLAIN));
+    k->out_bytes.push_back(k->out.back().bytes);
+  }
+  Alone alone; // primitives of one thread
+  for (int64_t i = 0; i < count; i++) {
+    const int64_t first = samples * i / count;
+    Product q = samples_of(p, samples * (i + 1) / count - first);
+    q.src.layout = k->in[0].layout;
+    q.dst.layout = k->in[1].layout;
+    Choice part = attempt(build, q, {desc_of(q.src), weight, desc_of(q.dst)});
+    if (part.rank < c.rank) return nullptr;
+    auto it = std::make_unique<SplitGradient::Part>();
+    it->first = first;
+    using O = PrimitiveChain::Operand;
+    std::vector<PrimitiveChain::Argument> arguments = {{DNNL_ARG_SRC, {O::input, 0, part.formats.src}},
+                                                       {DNNL_ARG_DIFF_DST, {O::input, 1, part.formats.dst}},
+                                                       {DNNL_ARG_DIFF_WEIGHTS, {O::output, 0, part.formats.weight}}};
+    if (p.bias) arguments.push_back({DNNL_ARG_DIFF_BIAS, {O::output, 1, desc_of(k->out[1])}});
+    it->chain.add(dnnl::primitive(part.pd.get()), part.pd.scratchpad_desc(), std::move(arguments));
+    it->sums = k->workspace;
+    if (i > 0)
+      for (int64_t bytes : k->out_bytes) k->workspace += SplitGradient::round_up(bytes);
+    it->scratch = k->workspace;
+    k->workspace += SplitGradient::round_up(it->chain.workspace_bytes());
+    k->parts.push_back(std::move(it));
+  }
+  return k;
+}
+
 std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const Builder &build) {
   want_countable(r);
   Choice c = choose(build, p);
@@ -166,7 +277,9 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
       if (bound.rank >= c.rank) c = bound;
     }
   }
+  if (auto k = make_split(r, p, c, build)) return k;
   auto k = std::make_unique<ChainKernel>();
+  k->together = p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added behind a barrier that spins
   std::vector<PrimitiveChain::Argument> arguments;
   std::vector<Desc> outer;
   for (const Operand &o : operands_of(r, p, c.formats)) {

@@ -1,0 +1,457 @@
+// team.cc: the part of GCC's OpenMP library that oneDNN and the kernels of this library use.
+#include "team.h"
+
+#include <string>
+
+#include "status.h"
+
+#if HT_OWN_TEAM
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include <atomic>
+#include <climits>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+extern "C" __attribute__((visibility("default"))) void GOMP_parallel_start(void (*)(void *), void *, unsigned);
+
+namespace hetero {
+
+namespace {
+
+using Body = void (*)(void *);
+
+constexpr int kMostThreads = 4096;
+constexpr int64_t kWindow = 50'000'000;  // ns of regions between two judgements: long against a time slice of the scheduler
+constexpr int64_t kShortRegion = 50'000; // ns: shorter ones are not measured, since asking for the CPU time takes 0.3 us
+constexpr int64_t kNap = 100'000'000;    // ns until a thread that was not called looks whether it is needed after all
+
+int64_t clock_ns(clockid_t c) {
+  timespec t{};
+  clock_gettime(c, &t);
+  return t.tv_sec * 1'000'000'000 + t.tv_nsec;
+}
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+void futex_wait(std::atomic<uint32_t> &word, uint32_t value, uint32_t bits, int64_t until_ns) {
+  timespec until{until_ns / 1'000'000'000, until_ns % 1'000'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET_PRIVATE, value, until_ns ? &until : nullptr, nullptr, bits);
+}
+
+void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
+}
+
+// Turns that a thread spins before it sleeps, by the variables of GCC's OpenMP library. The default is about 0.1 ms where a turn
+// takes 25 ns (Zen 5): as long as waking a thread takes. The gaps between kernels are shorter.
+int64_t spin_turns() {
+  if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
+    char *end = nullptr;
+    const long long n = std::strtoll(s, &end, 10);
+    if (end != s && *end == 0 && n >= 0) return n;
+    if (!std::strcmp(s, "infinite") || !std::strcmp(s, "infinity")) return INT64_MAX;
+  }
+  const char *policy = std::getenv("OMP_WAIT_POLICY");
+  if (policy && !strcasecmp(policy, "passive")) return 0;
+  if (policy && !strcasecmp(policy, "active")) return INT64_MAX;
+  return 4000;
+}
+const int64_t kSpin = spin_turns();
+
+class Team;
+
+// What the calling OS thread is in.
+struct Place {
+  int part = 0, parts = 1;
+  Team *team = nullptr; // of the region with more than one part, nullptr outside of one
+  // The loop under way (GOMP_loop_static_start).
+  long start = 0, increment = 1, chunk = 0, count = 0, turn = 0;
+};
+thread_local Place place;
+thread_local std::vector<Place> outer; // of the regions that this thread has begun
+thread_local int wanted = 1;           // threads of its regions
+thread_local bool together = false;
+
+// A word is a region: its number, how many threads are called, its parts. 0 ends the team.
+struct Word {
+  uint64_t number;
+  int called, parts;
+  explicit Word(uint64_t w) : number(w >> 26), called(int(w >> 13 & 0x1fff)), parts(int(w & 0x1fff)) {}
+  static uint64_t of(uint64_t number, int called, int parts) {
+    return number << 26 | uint64_t(called) << 13 | uint64_t(parts);
+  }
+};
+
+class Team {
+public:
+  explicit Team(int size) : size_(size), crew_(size), claims_(new Claim[size_t(size)]) {}
+  ~Team() {
+    word_.store(0);
+    wake(size_);
+    for (pthread_t t : threads_) pthread_join(t, nullptr);
+  }
+  // Starts the threads, with signals blocked: those belong to Go's threads, whose handlers expect Go's stacks.
+  void hire() {
+    sigset_t blocked, before;
+    sigfillset(&blocked);
+    for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+    pthread_sigmask(SIG_SETMASK, &blocked, &before);
+    int failure = 0;
+    for (int i = 1; i < size_ && !failure; i++) {
+      auto *start = new Start{this, i};
+      pthread_t t;
+      failure = pthread_create(&t, nullptr, work, start);
+      if (failure)
+        delete start;
+      else
+        threads_.push_back(t);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (failure)
+      throw std::runtime_error("got a team of " + std::to_string(threads_.size() + 1) + " threads, want " +
+                               std::to_string(size_) + ": " + std::strerror(failure));
+  }
+  int size() const { return size_; }
+
+  // Begins a region; the caller then runs part 0, and ends it.
+  void begin(Body body, void *data, int parts, bool all) {
+    body_ = body;
+    data_ = data;
+    number_++;
+    measured_ = last_region_ >= kShortRegion;
+    counts_ = measured_ && !all; // with all threads at once it does not tell the counts apart
+    region_work_ns_.store(0, std::memory_order_relaxed);
+    began_ = clock_ns(CLOCK_MONOTONIC);
+    if (measured_) own_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+    left_.store(uint32_t(parts), std::memory_order_relaxed);
+    unclaimed_.store(parts - 1, std::memory_order_relaxed);
+    claims_[0].number.store(number_, std::memory_order_relaxed);
+    const int called = all ? size_ : crew_.active();
+    word_.store(Word::of(number_, called, parts));
+    wake(called < parts ? called : parts);
+    place = {};
+    place.parts = parts;
+    place.team = this;
+  }
+
+  void end() {
+    const int parts = place.parts;
+    if (measured_) region_work_ns_.fetch_add(clock_ns(CLOCK_THREAD_CPUTIME_ID) - own_began_, std::memory_order_relaxed);
+    finished();
+    take(0, parts, number_);
+    await_rest();
+    last_region_ = clock_ns(CLOCK_MONOTONIC) - began_;
+    if (!counts_) return;
+    window_ns_ += last_region_;
+    work_ns_ += region_work_ns_.load(std::memory_order_relaxed);
+    if (window_ns_ < kWindow) return;
+    crew_.judge(1e-9 * double(began_ + last_region_), 1e-9 * double(window_ns_), 1e-9 * double(work_ns_));
+    window_ns_ = work_ns_ = 0;
+  }
+
+  void barrier(int parts) {
+    if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) { // no thread may be coming for those
+      counts_ = false;
+      word_.store(Word::of(number_, size_, parts));
+      wake(size_);
+    }
+    const uint32_t round = round_.load();
+    if (arrived_.fetch_add(1) + 1 == uint32_t(parts)) {
+      arrived_.store(0);
+      round_.fetch_add(1);
+      futex_wake(round_, FUTEX_BITSET_MATCH_ANY);
+      return;
+    }
+    for (int64_t turn = 0; round_.load() == round; turn++) {
+      if (turn < kSpin)
+        relax();
+      else
+        futex_wait(round_, round, FUTEX_BITSET_MATCH_ANY, 0);
+    }
+  }
+
+private:
+  struct alignas(64) Claim {
+    std::atomic<uint64_t> number{0}; // of the last region in which somebody took this part
+  };
+  struct Start {
+    Team *team;
+    int index;
+  };
+
+  static void *work(void *p) {
+    std::unique_ptr<Start> start(static_cast<Start *>(p));
+    start->team->serve(start->index);
+    return nullptr;
+  }
+
+  // Threads are woken by bits, so that those that are not called sleep on.
+  uint32_t bit(int index) const { return 1u << (int64_t(index) * 32 / (size_ > 32 ? size_ : 32)); }
+
+  void wake(int called) {
+    if (sleepers_.load() == 0) return;
+    signal_.fetch_add(1);
+    futex_wake(signal_, called >= size_ ? FUTEX_BITSET_MATCH_ANY : bit(called - 1) * 2 - 1);
+  }
+
+  void serve(int me) {
+    uint64_t seen = number_of_none();
+    for (bool needed = false;;) {
+      const uint64_t w = next_word(seen, me, needed);
+      if (w == 0) return;
+      seen = w;
+      const Word region(w);
+      if (me < region.parts && (me < region.called || needed)) take(me, region.parts, region.number);
+      needed = false;
+    }
+  }
+  static constexpr uint64_t number_of_none() { return 1; } // no word: regions have parts > 1
+
+  // Waits for a word other than seen. needed: the word is still seen's, and has parts that nobody took for a nap's time.
+  uint64_t next_word(uint64_t seen, int me, bool &needed) {
+    uint64_t w;
+    for (int64_t turn = 0; turn < kSpin; turn++) {
+      if ((w = word_.load()) != seen) return w;
+      relax();
+    }
+    for (;;) {
+      const int64_t until = clock_ns(CLOCK_MONOTONIC) + kNap;
+      sleepers_.fetch_add(1);
+      const uint32_t s = signal_.load();
+      if ((w = word_.load()) == seen) futex_wait(signal_, s, bit(me), until);
+      sleepers_.fetch_sub(1);
+      if ((w = word_.load()) != seen) return w;
+      if (unclaimed_.load() > 0 && clock_ns(CLOCK_MONOTONIC) >= until) {
+        needed = true;
+        return w;
+      }
+    }
+  }
+
+  // Runs the parts that are not taken, from `first` on.
+  void take(int first, int parts, uint64_t number) {
+    for (int k = 0; k < parts && unclaimed_.load(std::memory_order_relaxed) > 0; k++) {
+      const int i = first + k < parts ? first + k : first + k - parts;
+      uint64_t last = claims_[i].number.load(std::memory_order_relaxed);
+      if (last >= number || !claims_[i].number.compare_exchange_strong(last, number)) continue;
+      unclaimed_.fetch_sub(1, std::memory_order_relaxed);
+      const Place back = place;
+      place = {};
+      place.part = i;
+      place.parts = parts;
+      place.team = this;
+      const int64_t before = measured_ ? clock_ns(CLOCK_THREAD_CPUTIME_ID) : 0;
+      body_(data_);
+      if (measured_) region_work_ns_.fetch_add(clock_ns(CLOCK_THREAD_CPUTIME_ID) - before, std::memory_order_relaxed);
+      place = back;
+      finished();
+    }
+  }
+
+  void finished() {
+    if (left_.fetch_sub(1) == 1 && waiting_.load()) futex_wake(left_, FUTEX_BITSET_MATCH_ANY);
+  }
+
+  void await_rest() {
+    for (int64_t turn = 0; turn < kSpin; turn++) {
+      if (left_.load(std::memory_order_acquire) == 0) return;
+      relax();
+    }
+    waiting_.store(true);
+    for (uint32_t l; (l = left_.load()) != 0;) futex_wait(left_, l, FUTEX_BITSET_MATCH_ANY, 0);
+    waiting_.store(false);
+  }
+
+  const int size_;
+  Crew crew_;
+  std::vector<pthread_t> threads_;
+
+  // The region under way. Written by the caller before word_, read by who has claimed a part, which keeps the region open.
+  Body body_ = nullptr;
+  void *data_ = nullptr;
+  bool measured_ = false;
+  std::atomic<bool> counts_{false}; // towards the window
+  uint64_t number_ = 0;
+  int64_t began_ = 0, own_began_ = 0;            // ns
+  int64_t last_region_ = 0;                      // ns
+  int64_t window_ns_ = 0, work_ns_ = 0;          // of regions since the last judgement
+  std::unique_ptr<Claim[]> claims_;              // of parts
+  alignas(64) std::atomic<uint64_t> word_{1};
+  std::atomic<int> unclaimed_{0};                // parts; may lag behind claims_
+  alignas(64) std::atomic<uint32_t> left_{0};    // parts that are not finished
+  std::atomic<bool> waiting_{false};             // the caller sleeps until left_ is 0
+  std::atomic<int64_t> region_work_ns_{0};       // CPU time of the region's parts
+  alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
+  std::atomic<uint32_t> arrived_{0}, round_{0};
+};
+
+thread_local std::unique_ptr<Team> own; // of the calling OS thread
+
+// Iterations of a loop that fall to a part: [from, to), false if none is left.
+bool next_chunk(long *from, long *to) {
+  Place &p = place;
+  long first, last;
+  if (p.chunk == 0) {
+    if (p.turn++ > 0) return false;
+    const long each = p.count / p.parts, more = p.count % p.parts;
+    first = each * p.part + (p.part < more ? p.part : more);
+    last = first + each + (p.part < more ? 1 : 0);
+  } else {
+    first = (p.turn++ * p.parts + p.part) * p.chunk;
+    last = first + p.chunk < p.count ? first + p.chunk : p.count;
+  }
+  if (first >= last) return false;
+  *from = p.start + first * p.increment;
+  *to = p.start + last * p.increment;
+  return true;
+}
+
+} // namespace
+
+int most_threads() { return kMostThreads; }
+
+void use_team(int n) {
+  if (wanted == n && (n == 1 || (own && own->size() == n))) return;
+  void *used = dlsym(RTLD_DEFAULT, "GOMP_parallel_start");
+  if (used != reinterpret_cast<void *>(&GOMP_parallel_start))
+    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads beside ours");
+  if (n > 1 && (!own || own->size() != n)) {
+    own.reset();
+    wanted = 1;
+    own = std::make_unique<Team>(n);
+    try {
+      own->hire();
+    } catch (...) {
+      own.reset();
+      throw;
+    }
+  }
+  wanted = n;
+}
+
+Together::Together(bool wanted) : before_(together) { together = together || wanted; }
+Together::~Together() { together = before_; }
+
+Alone::Alone() : before_(wanted) { wanted = 1; }
+Alone::~Alone() { wanted = before_; }
+
+} // namespace hetero
+
+using namespace hetero;
+
+extern "C" {
+
+#pragma GCC visibility push(default)
+
+void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
+  outer.push_back(place);
+  const int n = threads ? int(threads) : wanted;
+  // A region within another one, and one that asks for more threads than there are, which only foreign code does.
+  if (n == 1 || place.team || !own || n > own->size()) {
+    Team *team = place.team;
+    place = {};
+    place.team = team;
+    return;
+  }
+  own->begin(body, data, n, together);
+}
+
+void GOMP_parallel_end() {
+  if (place.parts > 1) place.team->end();
+  place = outer.back();
+  outer.pop_back();
+}
+
+void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned) {
+  GOMP_parallel_start(body, data, threads);
+  body(data);
+  GOMP_parallel_end();
+}
+
+void GOMP_barrier() {
+  if (place.parts > 1) place.team->barrier(place.parts);
+}
+
+bool GOMP_loop_static_start(long start, long end, long increment, long chunk, long *from, long *to) {
+  Place &p = place;
+  p.start = start;
+  p.increment = increment;
+  p.chunk = chunk;
+  p.turn = 0;
+  p.count = (end - start + increment + (increment > 0 ? -1 : 1)) / increment;
+  return next_chunk(from, to);
+}
+bool GOMP_loop_static_next(long *from, long *to) { return next_chunk(from, to); }
+void GOMP_loop_end_nowait() {}
+
+int omp_get_max_threads() { return place.team ? place.team->size() : wanted; }
+int omp_get_num_threads() { return place.parts; }
+int omp_get_thread_num() { return place.part; }
+int omp_in_parallel() { return place.team != nullptr; }
+void omp_set_num_threads(int n) { wanted = n > 0 ? n : 1; }
+
+#pragma GCC visibility pop
+}
+
+#else // another OpenMP library
+
+#include <omp.h>
+#include <sched.h>
+#include <signal.h>
+
+namespace hetero {
+
+int most_threads() { return omp_get_thread_limit(); }
+
+// The workers are started here, with signals blocked: those belong to Go's threads, whose handlers expect Go's stacks. OpenMP told to
+// bind threads (OMP_PROC_BIND) may bind workers but not this thread, from which Go starts others.
+void use_team(int n) {
+  static thread_local int team = 0;
+  if (team == n) return;
+  omp_set_dynamic(0);
+  omp_set_num_threads(n);
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT}) sigdelset(&blocked, fault);
+  pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  cpu_set_t affinity;
+  bool have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;
+  int got = 0;
+#pragma omp parallel
+  {
+#pragma omp single
+    got = omp_get_num_threads();
+  }
+  if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (got != n) throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(n));
+  team = n;
+}
+
+Together::Together(bool) : before_(false) {}
+Together::~Together() {}
+
+Alone::Alone() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
+Alone::~Alone() { omp_set_num_threads(before_); }
+
+} // namespace hetero
+
+#endif
