@@ -46,7 +46,7 @@ func (d *Device) Keys() []Key {
 		Bool(&d.ShareGPU, "share_gpu", false).
 			Doc("Lets several ranks compute on one GPU, which divide its memory. For tests: it is refused otherwise, since such ranks are slower than one."),
 		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
-			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows."),
+			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows, divided among the ranks of the machine, and at most OMP_NUM_THREADS for each rank."),
 	}
 }
 

@@ -71,7 +71,7 @@ type deviceFlags struct {
 func (f *deviceFlags) add(cmd *cobra.Command, env environment) {
 	f.env = env
 	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|cuda|reference|null`")
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota allows")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota and OMP_NUM_THREADS allow")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -133,6 +134,13 @@ func (j *job) openDevice(context.Context) (err error) {
 	threads := j.cfg.Device.Threads
 	if threads == 0 && (j.localRanks() > 1 || j.opts.lab.place.CPUs > 0) {
 		threads = j.ownCPUs()
+		limit, err := cpu.ThreadLimit(j.opts.env.lookup)
+		if err != nil {
+			return withCode(exitUsage, err)
+		}
+		if limit > 0 {
+			threads = min(threads, limit)
+		}
 	}
 	if most := runtime.NumCPU(); threads > most {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)

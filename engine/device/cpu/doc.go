@@ -10,14 +10,21 @@
 //
 // # Threads
 //
-// A launch runs on the calling OS thread and a team of OpenMP threads, one for each core that affinity and control
-// groups leave the process (device.Options.Threads overrides). The team belongs to the OS thread: a goroutine that
-// runs a stream should be locked to its thread, or it may wake another team at each run.
+// A launch runs on the calling OS thread and a team of threads, one for each core that affinity and control groups leave the process.
+// OMP_NUM_THREADS lowers that number; device.Options.Threads overrides both. The team belongs to the OS thread: a goroutine that runs a
+// stream should be locked to its thread, or it may start another team at each run.
 //
-// Teams wait for work by spinning, then sleep. How long is a trade: a core that spins is one that data loading cannot
-// use, a core that sleeps takes microseconds to wake. Unless the environment says otherwise (OMP_WAIT_POLICY,
-// GOMP_SPINCOUNT), a thread spins about as long as waking one takes. OMP_PROC_BIND binds the team's other threads, never
-// the caller's: Go starts threads from that one, which would all share its core.
+// The threads are the library's own (src/team.h), for its kernels and for oneDNN, which asks for them by the functions of GCC's OpenMP
+// library. The division of work depends on the size of the team alone, and so do results. On a CPU that other processes use, threads
+// that run take over the parts of threads that wait for a CPU, and a team that gets less than half of a CPU for each thread tries
+// half as many.
+//
+// Threads wait for work by spinning, then sleep. How long is a trade: a core that spins is one that data loading cannot use, a core that
+// sleeps takes microseconds to wake. A thread spins about as long as waking one takes, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says
+// otherwise. Threads are not bound to cores: OMP_PROC_BIND and OMP_PLACES have no effect.
+//
+// Where the library was built with another compiler than GCC, or oneDNN for another OpenMP library, threads are those of the OpenMP
+// libraries. Results are the same, but on busy CPUs the threads wait for one another.
 //
 // # Slowdown
 //

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
@@ -18,6 +20,7 @@ var _ device.Driver = Driver{}
 const (
 	libraryName = "libhetero_cpu.so"
 	isaLimit    = "HETERO_CPU_ISA" // read by the library
+	threadLimit = "OMP_NUM_THREADS"
 	// spinCount is how many turns an idle OpenMP thread spins before it sleeps: about 0.1 ms where a turn takes 25 ns
 	// (Zen 5). The gaps between kernels are shorter. OpenMP's own choice is 300,000: with as many threads as cores, each
 	// core that data loading takes for a moment then costs its partner milliseconds of spinning.
@@ -36,7 +39,33 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return lib.Open(index, opts)
+	most, err := ThreadLimit(os.LookupEnv)
+	if err != nil {
+		return nil, fmt.Errorf("%w: cpu: %w", device.ErrUnavailable, err)
+	}
+	dev, err := lib.Open(index, opts)
+	if err != nil || opts.Threads != 0 || most == 0 || dev.Info().Threads <= most {
+		return dev, err
+	}
+	if err := dev.Close(); err != nil {
+		return nil, err
+	}
+	return lib.Open(index, device.Options{Threads: most})
+}
+
+// ThreadLimit is OMP_NUM_THREADS: the most threads of a device that is opened without a count. 0: no limit. Of a list, which gives a
+// count for each level of nested regions, the first applies: there is one level.
+func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
+	text, ok := lookup(threadLimit)
+	if !ok || strings.TrimSpace(text) == "" {
+		return 0, nil
+	}
+	first, _, _ := strings.Cut(text, ",")
+	n, err := strconv.Atoi(strings.TrimSpace(first))
+	if err != nil || n < 1 {
+		return 0, fmt.Errorf("environment variable %s: got %q, want a number of threads from 1", threadLimit, text)
+	}
+	return n, nil
 }
 
 // Library is where the device's library was found and what is inside. The error is device.ErrUnavailable.

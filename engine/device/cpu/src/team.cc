@@ -21,6 +21,7 @@
 #include <atomic>
 #include <climits>
 
+
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -35,7 +36,7 @@ namespace {
 using Body = void (*)(void *);
 
 constexpr int kMostThreads = 4096;
-constexpr int64_t kWindow = 50'000'000;  // ns of regions between two judgements: long against a time slice of the scheduler
+constexpr int64_t kWindow = 100'000'000; // ns of regions between two judgements: long against a time slice of the scheduler
 constexpr int64_t kShortRegion = 50'000; // ns: shorter ones are not measured, since asking for the CPU time takes 0.3 us
 constexpr int64_t kNap = 100'000'000;    // ns until a thread that was not called looks whether it is needed after all
 
@@ -165,6 +166,7 @@ public:
     if (window_ns_ < kWindow) return;
     crew_.judge(1e-9 * double(began_ + last_region_), 1e-9 * double(window_ns_), 1e-9 * double(work_ns_));
     window_ns_ = work_ns_ = 0;
+    spin_.store(crew_.contended() ? kSpin / 16 : kSpin, std::memory_order_relaxed);
   }
 
   void barrier(int parts) {
@@ -181,7 +183,7 @@ public:
       return;
     }
     for (int64_t turn = 0; round_.load() == round; turn++) {
-      if (turn < kSpin)
+      if (turn < spin_.load(std::memory_order_relaxed))
         relax();
       else
         futex_wait(round_, round, FUTEX_BITSET_MATCH_ANY, 0);
@@ -228,7 +230,7 @@ private:
   // Waits for a word other than seen. needed: the word is still seen's, and has parts that nobody took for a nap's time.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
-    for (int64_t turn = 0; turn < kSpin; turn++) {
+    for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
       if ((w = word_.load()) != seen) return w;
       relax();
     }
@@ -271,7 +273,7 @@ private:
   }
 
   void await_rest() {
-    for (int64_t turn = 0; turn < kSpin; turn++) {
+    for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
       if (left_.load(std::memory_order_acquire) == 0) return;
       relax();
     }
@@ -282,6 +284,7 @@ private:
 
   const int size_;
   Crew crew_;
+  std::atomic<int64_t> spin_{kSpin}; // turns
   std::vector<pthread_t> threads_;
 
   // The region under way. Written by the caller before word_, read by who has claimed a part, which keeps the region open.

@@ -46,12 +46,13 @@ private:
 
 // How many threads a team should use, from what they got. Pure: the caller measures.
 //
-// Where the active threads together get less than half of a CPU each, they compete with half as many: windows of one count and of the
-// other take turns, so that load that changes meets both. The winner stays until the next contest.
+// Where the active threads together get less than half of a CPU each, they compete with half as many: the two counts take turns, so
+// that load that changes meets both. The winner stays until the next contest.
 class Crew {
 public:
   explicit Crew(int size) : size_(size), active_(size) {}
   int active() const { return active_; }
+  bool contended() const { return contended_; } // others use the CPUs too: a thread that spins takes time from them and from its own team
   // A window of regions ended at `now` seconds. It lasted `window` seconds, in which all threads together worked for `work` seconds of
   // CPU time.
   void judge(double now, double window, double work);
@@ -59,6 +60,7 @@ public:
 private:
   struct Share {
     double window = 0, work = 0; // seconds
+    void add(double seconds, double worked) { window += seconds, work += worked; }
     double reached() const { return window > 0 ? work / window : 0; } // CPUs
   };
   void decide(double now);
@@ -67,6 +69,7 @@ private:
   int more_ = 0, fewer_ = 0; // the counts that compete, 0 outside of a contest
   int before_ = 0;           // the count when the contest began
   int left_ = 0;             // windows of the contest
+  bool contended_ = false;
   Share with_more_, with_fewer_;
   Share recent_;       // outside of a contest
   bool down_ = false;  // the last contest was against fewer

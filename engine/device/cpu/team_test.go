@@ -1,0 +1,130 @@
+package cpu
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/devicetest"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// largeConvs have weight gradients that are computed by parts of the batch, each on a thread of its own.
+var largeConvs = []smallConv{
+	{5, 16, 30, 32, 32, [2]int{3, 3}, [2]int{1, 1}, [2]int{1, 1}, [2]int{1, 1}, true}, // parts of unlike sizes
+	{6, 32, 31, 29, 16, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, false},
+	{2, 3, 64, 64, 16, [2]int{7, 7}, [2]int{2, 2}, [2]int{3, 3}, [2]int{1, 1}, false}, // a stem: fewer samples than 3 threads
+	{4, 16, 9, 9, 10, [2]int{1, 1}, [2]int{1, 1}, [2]int{0, 0}, [2]int{1, 1}, true},   // so little that one thread does it
+}
+
+func TestGradientsByPartsOfTheBatch(t *testing.T) {
+	for _, threads := range []int{2, 3} {
+		dev := open(t, device.Options{Threads: threads})
+		defer dev.Close()
+		for _, s := range largeConvs {
+			for _, dt := range []tensor.DType{tensor.F32, tensor.BF16} {
+				t.Run(fmt.Sprintf("%d threads/%v/%v", threads, s, dt), func(t *testing.T) { s.check(t, dev, dt) })
+			}
+		}
+	}
+}
+
+// weightGradient is the gradient's bits.
+func (s smallConv) weightGradient(t *testing.T, dev device.Device) string {
+	image := devicetest.Random(tensor.F32, tensor.Shape{s.n, s.c, s.h, s.w}, 1, devicetest.Uniform(-1, 1))
+	dst, err := s.op().Infer([]device.TensorSpec{image.Spec, {DType: tensor.F32, Shape: tensor.Shape{s.o, s.c, s.kernel[0], s.kernel[1]}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	diff := devicetest.Random(tensor.F32, dst[0].Shape, 4, devicetest.Uniform(-1, 1))
+	got := run(t, dev, device.Conv2DDiffWeights{Conv2D: s.op(), Kernel: s.kernel}, []devicetest.Tensor{image, diff})
+	return string(reference.Encode(tensor.F32, got.Values))
+}
+
+// Threads that wait for a CPU hand their parts to others, and a team on busy CPUs shrinks; neither may show in the bits.
+func TestBitsDoNotDependOnLoad(t *testing.T) {
+	dev := open(t, device.Options{Threads: 4})
+	defer dev.Close()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	s := largeConvs[0]
+	quiet := s.weightGradient(t, dev)
+	var stop atomic.Bool
+	defer stop.Store(true)
+	for range 2 * runtime.NumCPU() {
+		go func() {
+			for !stop.Load() {
+			}
+		}()
+	}
+	for i := range 20 {
+		if got := s.weightGradient(t, dev); got != quiet {
+			t.Fatalf("run %d beside busy threads gives other bits than a run without", i)
+		}
+	}
+}
+
+// The count of active threads follows what they get. The machine is a function: CPUs that a count of threads gets.
+func TestCrewSettlesAtTheFasterCount(t *testing.T) {
+	compiler, err := exec.LookPath("c++")
+	if err != nil {
+		t.Skip("no C++ compiler: ", err)
+	}
+	program := filepath.Join(t.TempDir(), "crew")
+	if out, err := exec.Command(compiler, "-std=c++17", "-O1", "-Isrc", "-o", program, "testdata/crew_main.cc", "src/crew.cc").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for _, c := range []struct {
+		name string
+		size string
+		gets string // CPUs that 1, 2, 4 … threads get; a semicolon separates what holds for 20 s each
+		want string // active threads at the end of each
+	}{
+		{"quiet", "2", "1,1.9", "2"},
+		{"one thread gets more than two", "2", "0.65,0.5", "1"},
+		{"two get little, but more", "2", "0.5,0.7", "2"},
+		{"load ends", "2", "0.65,0.5;1,1.9", "1 2"},
+		{"load comes", "2", "1,1.9;0.65,0.5", "2 1"},
+		{"a quarter of eight", "8", "0.9,1.6,1.4,1.0", "2"},
+		{"and back", "8", "0.9,1.6,1.4,1.0;1,2,4,7.8", "2 8"},
+		{"alone", "1", "0.3", "1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.Command(program, c.size, c.gets).CombinedOutput()
+			if got := strings.TrimSpace(string(out)); err != nil || got != c.want {
+				t.Errorf("got %q, %v; want %q", got, err, c.want)
+			}
+		})
+	}
+}
+
+func TestThreadLimit(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want int
+		err  string
+	}{
+		{"", 0, ""}, {" 3 ", 3, ""}, {"4,2", 4, ""},
+		{"0", 0, "OMP_NUM_THREADS"}, {"-1", 0, "OMP_NUM_THREADS"}, {"many", 0, `got "many", want a number of threads`},
+	} {
+		got, err := ThreadLimit(func(name string) (string, bool) { return c.text, name == "OMP_NUM_THREADS" })
+		if got != c.want || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+			t.Errorf("%q: got %d, %v; want %d and an error with %q", c.text, got, err, c.want, c.err)
+		}
+	}
+	need(t)
+	t.Setenv("OMP_NUM_THREADS", "1")
+	for asked, want := range map[int]int{0: 1, 2: 2} { // a count that is asked for wins
+		dev := open(t, device.Options{Threads: asked})
+		if got := dev.Info().Threads; got != want {
+			t.Errorf("OMP_NUM_THREADS=1, %d threads asked for: got %d, want %d", asked, got, want)
+		}
+		dev.Close()
+	}
+}
