@@ -35,6 +35,9 @@ type RankView struct {
 // ShareOfOracle is the time of a step with the best shares as a share of the measured one, 0…1; NaN if unknown.
 func (e *Explanation) ShareOfOracle() float64 { return min(e.Oracle/e.Seconds, 1) }
 
+// Unexplained is the explanation of a policy that gives none: nothing is known.
+func Unexplained(ranks int) Explanation { return newWindow(ranks, 1).explain() }
+
 // explain says what a window shows without curves.
 func (w *window) explain() Explanation {
 	nan := math.NaN()

@@ -71,7 +71,7 @@ type Step struct {
 	Settling bool
 }
 
-// Decision is what a policy wants after an interval, and why.
+// Decision is what a policy wants after an interval, and why. An explanation without Ranks stands for none.
 type Decision struct {
 	Shares  []int // in use
 	Next    []int // from now on

@@ -55,6 +55,20 @@ func MovedBytes(in, out []TensorSpec) int64 {
 	return n
 }
 
+// Computer is implemented by ops from outside this package that bring a kernel in Go. The reference device runs it; other
+// devices have no kernel for such an op and use its decomposition (graph.Decomposable).
+type Computer interface {
+	Op
+	// Compute fills the values of out. The values of in must not be changed.
+	Compute(in, out []Elements)
+}
+
+// Elements are the elements of one operand in row-major order. They are rounded to the operand's type when Compute returns.
+type Elements struct {
+	Spec   TensorSpec
+	Values []float64
+}
+
 // operands checks the number of inputs.
 func operands(op Op, in []TensorSpec, want ...int) error {
 	for _, n := range want {

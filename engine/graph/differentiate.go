@@ -80,8 +80,11 @@ func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active ma
 		return
 	}
 	r := rules[n.Op.Kind()]
+	if own, ok := n.Op.(Differentiable); ok {
+		r = ruleOf(own)
+	}
 	if r == nil {
-		fail(n.Name, "differentiate: %s has no gradient", n.Op.Kind())
+		fail(n.Name, "differentiate: %s has no gradient: its type %T does not implement graph.Differentiable", n.Op.Kind(), n.Op)
 	}
 	need := func(i int) bool { return active[n.In[i]] }
 	for j, grad := range r(g, n, d, need) {

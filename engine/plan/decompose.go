@@ -43,8 +43,10 @@ func decompose(n *graph.Node) ([]*graph.Node, error) {
 		share := d.apply(device.Fill{DType: n.In[0].DType, Shape: []int{1}, Value: 1 / float64(op.Height*op.Width)})[0]
 		each := d.apply(device.Binary{Func: device.Mul}, n.In[0], share)[0]
 		d.result(0, device.Broadcast{Shape: s, Axes: []int{2, 3}}, 0, each)
+	case graph.Decomposable:
+		d.own(op)
 	default:
-		return nil, fmt.Errorf("%s has no decomposition", n.Op.Kind())
+		return nil, fmt.Errorf("%s has no decomposition: its type %T does not implement graph.Decomposable", n.Op.Kind(), n.Op)
 	}
 	return d.nodes, d.err
 }
@@ -54,6 +56,20 @@ type decomposition struct {
 	of    *graph.Node
 	nodes []*graph.Node
 	err   error
+}
+
+// own writes an op as it says itself.
+func (d *decomposition) own(op graph.Decomposable) {
+	var outs []*graph.Value
+	if d.nodes, outs, d.err = graph.Decompose(op, d.of); d.err != nil {
+		return
+	}
+	for _, n := range d.nodes {
+		n.Name, n.Phase = d.of.Name+" "+n.Name, d.of.Phase
+	}
+	for j, out := range outs {
+		d.rename(out, d.of.Out[j])
+	}
 }
 
 func (d *decomposition) apply(op device.Op, in ...*graph.Value) []*graph.Value {

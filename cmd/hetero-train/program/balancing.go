@@ -258,6 +258,9 @@ func (b *balancing) Split(step int64, ranks []train.RankStep, settling bool) []i
 	if !due {
 		return nil
 	}
+	if len(d.Ranks) == 0 { // a policy of somebody's own
+		d.Explanation = balancer.Unexplained(len(ranks))
+	}
 	b.last = d
 	b.decisions++
 	verdicts := b.judge(step, d)

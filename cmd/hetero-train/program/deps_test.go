@@ -60,6 +60,7 @@ var layers = []layer{
 
 	// Parts of a training run.
 	{"engine/nn/random", nil},
+	{"engine/plan/plantest", imports("engine/tensor", "engine/device", "engine/device/reference", "engine/graph", "engine/plan", "engine/nn/random")},
 	{"engine/nn", imports("engine/tensor", "engine/graph")},
 	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
 	{"engine/data/pixels", nil},

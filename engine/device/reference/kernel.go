@@ -47,10 +47,26 @@ func computesWide(k *bookkeeping.Kernel) bool {
 	case device.ImageNormalize, device.Fill:
 		return out[0].DType == tensor.F64
 	}
-	return in[0].DType == tensor.F64
+	return len(in) > 0 && in[0].DType == tensor.F64
 }
 
-// compute runs an op in T. It lists every op of package device.
+// computeOwn runs the kernel that an op brings.
+func computeOwn(op device.Computer, in, out []operand) {
+	decoded := func(list []operand) []device.Elements {
+		all := make([]device.Elements, len(list))
+		for i, o := range list {
+			all[i] = device.Elements{Spec: o.spec, Values: Decode(o.spec.DType, o.mem)}
+		}
+		return all
+	}
+	results := decoded(out)
+	op.Compute(decoded(in), results)
+	for i, r := range results {
+		copy(out[i].mem, Encode(r.Spec.DType, r.Values))
+	}
+}
+
+// compute runs an op in T. It lists every op of package device; others bring their kernel.
 func compute[T real](op device.Op, in, out []operand) error {
 	switch op := op.(type) {
 	case device.Conv2D:
@@ -133,6 +149,8 @@ func compute[T real](op device.Op, in, out []operand) error {
 		adamW[T](op, in, out)
 	case device.MovingAverage:
 		movingAverage[T](in, out)
+	case device.Computer:
+		computeOwn(op, in, out)
 	}
 	return nil
 }

@@ -149,6 +149,8 @@ func supported(op device.Op, in, out []device.TensorSpec) error {
 		device.BatchNormStats, device.BatchNormApply, device.BatchNormDiffApply, device.BatchNormRunning,
 		device.MaxPool2D, device.AvgPool2D, device.AvgPool2DDiff, device.GlobalAvgPool, device.GlobalAvgPoolDiff,
 		device.Unary, device.UnaryDiff, device.Binary, device.Scale, device.Reduce, device.SumSquares, device.GradControl:
+	case device.Computer:
+		return notOpaque(in, out)
 	default:
 		return fmt.Errorf("%w: op of type %T", device.ErrUnsupported, op)
 	}

@@ -1,0 +1,54 @@
+// Command policy is hetero-train with a balancing policy of its own: shares in proportion to recent speed.
+package main
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/program"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// options are the keys that only this policy has.
+type options struct{ Inertia float64 }
+
+// Keys lists them.
+func (o *options) Keys() []config.Key {
+	return []config.Key{config.Float(&o.Inertia, "inertia", 0.5).Below(1).Doc("Weight of the speeds known before an interval.")}
+}
+
+// New makes the policy on each rank. All ranks get the same measurements, so all must decide the same.
+func (o *options) New(b balancer.Options) (balancer.Policy, error) {
+	speed := make([]float64, b.Ranks) // samples/s; 0: not measured yet
+	start, err := b.Divide(slices.Repeat([]float64{1}, b.Ranks))
+	if err != nil {
+		return nil, err
+	}
+	decide := func(shares []int, ranks []balancer.RankView) ([]int, string) {
+		for r, rank := range ranks {
+			measured := float64(shares[r]) / rank.Seconds
+			switch {
+			case !(measured > 0): // NaN: not measured
+			case speed[r] == 0:
+				speed[r] = measured
+			default:
+				speed[r] = o.Inertia*speed[r] + (1-o.Inertia)*measured
+			}
+		}
+		next, err := b.Divide(speed) // within the ranks' memory, in multiples of the batch's unit
+		if err != nil {
+			return nil, fmt.Sprintf("shares stay: %v", err)
+		}
+		return next, fmt.Sprintf("speeds are %.4g samples/s", speed)
+	}
+	return balancer.Periodic(b, start, decide), nil
+}
+
+func main() {
+	program.Main(program.Policy{
+		Name: "recent",
+		Doc:  "in proportion to the ranks' recent speed",
+		New:  func() program.PolicyOptions { return new(options) },
+	})
+}
