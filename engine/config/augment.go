@@ -25,7 +25,7 @@ type Augment struct {
 
 // Keys lists them.
 func (a *Augment) Keys() []Key {
-	return []Key{
+	return each(Key.Learnt, []Key{
 		Float(&a.Mixup, "mixup", 0).AtMost(1000).
 			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of how much an image and its label count beside their partner's. 0: off. 0.2 is usual for ResNets."),
 		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
@@ -58,7 +58,7 @@ func (a *Augment) Keys() []Key {
 			Doc("What they are filled with: the data's mean colour, one random colour, or random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).
 			Doc("At most so many rectangles, which share the area."),
-	}
+	})
 }
 
 // mixedPairs wants micro-batches of whole pairs.

@@ -12,7 +12,7 @@ type Profile struct {
 
 // Keys lists the table's keys.
 func (p *Profile) Keys() []Key {
-	return []Key{
+	return each(Key.Operational, []Key{
 		Bool(&p.Enabled, "enabled", true).
 			Doc("Whether each rank writes its metrics to `logs/rank_<r>_metrics.json`."),
 		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).
@@ -25,7 +25,7 @@ func (p *Profile) Keys() []Key {
 			Doc("How many steps it covers."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
 			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: none."),
-	}
+	})
 }
 
 // Checkpoint is the [checkpoint] table.
@@ -38,7 +38,7 @@ type Checkpoint struct {
 
 // Keys lists the table's keys.
 func (c *Checkpoint) Keys() []Key {
-	return []Key{
+	return each(Key.Operational, []Key{
 		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").
 			Doc("Steps between two checkpoints. 0: not by steps."),
 		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").
@@ -47,5 +47,5 @@ func (c *Checkpoint) Keys() []Key {
 			Doc("How many of the newest checkpoints stay."),
 		Bool(&c.Best, "best", true).
 			Doc("Whether the checkpoint with the best evaluation stays besides."),
-	}
+	})
 }

@@ -17,13 +17,13 @@ type Experiment struct {
 // Keys lists the table's keys.
 func (e *Experiment) Keys() []Key {
 	return []Key{
-		String(&e.Name, "name", "default").
-			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64."),
-		String(&e.OutputDir, "output_dir", "experiments").
+		String(&e.Name, "name", "distributed_training").Operational().
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64. The run of the default name gives way to a run of other settings: it moves to `distributed_training-1`, `-2`, … A run with a name of its own never does (docs/training.md)."),
+		String(&e.OutputDir, "output_dir", "experiments").Operational().
 			Doc("Folder that holds the folders of all runs."),
-		String(&e.LogDir, "log_dir", "").
+		String(&e.LogDir, "log_dir", "").Operational().
 			Doc("Folder of logs and metrics. Empty: `<output_dir>/<name>/logs`."),
-		Seed(&e.Seed, "seed", 42).
+		Seed(&e.Seed, "seed", 42).Learnt().
 			Doc("Everything random is a function of it: weights, order of samples, augmentation, dropout. Same seed, machine and binary: bit-equal losses, with one rank, and with several where shares do not follow the clock (`balance.policy = \"none\"` or `balance.fixed_shares`)."),
 	}
 }
@@ -38,7 +38,7 @@ type Device struct {
 
 // Keys lists the table's keys.
 func (d *Device) Keys() []Key {
-	return []Key{
+	return each(Key.Operational, []Key{
 		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").Meant(meantDevice).
 			Doc("`auto`: the GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow and obviously right. `null`: no memory and no maths, for tests of everything around them."),
 		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).
@@ -47,7 +47,7 @@ func (d *Device) Keys() []Key {
 			Doc("Lets several ranks compute on one GPU, which divide its memory. For tests: it is refused otherwise, since such ranks are slower than one."),
 		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
 			Doc("Threads that compute on a CPU. 0: as many as the CPU quota of the process allows, divided among the ranks of the machine, and at most OMP_NUM_THREADS for each rank."),
-	}
+	})
 }
 
 // meantDevice says how this program calls a GPU that a text names as other programs do: "gpu", "cuda:1"; "" if it does not.

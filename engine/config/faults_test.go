@@ -22,7 +22,7 @@ type tallOptions struct {
 
 func (o *tallOptions) Keys() []Key {
 	return []Key{
-		Int(&o.Height, "height", 3).AtLeast(1).Unit("floors").Doc("Floors."),
+		Int(&o.Height, "height", 3).Learnt().AtLeast(1).Unit("floors").Doc("Floors."),
 		Float(&o.Lean, "lean", 0.5).Below(1).Doc("How far it leans."),
 	}
 }

@@ -24,6 +24,21 @@ type Key struct {
 	length int  // of a list that is not empty; 0 means any
 	filled bool // the list must not be empty
 	shapes bool // parameters of other shapes or names: another model
+	effect effect
+}
+
+// effect says what a change of a key means to a run that resumes.
+type effect uint8
+
+const (
+	unclassified effect = iota // counts as learnt
+	learnt
+	operational
+)
+
+// String is the effect as the documentation names it.
+func (e effect) String() string {
+	return [...]string{"another run (not classified)", "another run", "resumes"}[e]
 }
 
 // Options is a struct of keys that only one model or data set has. It lists them once:
@@ -96,6 +111,23 @@ func (k Key) Above(bound float64) Key { k.min, k.above = bound, true; return k }
 
 // Shapes marks a key on which names or shapes of the model's parameters depend: a run cannot go on with another value.
 func (k Key) Shapes() Key { k.shapes = true; return k }
+
+// Learnt marks a key that affects what a run learns or reports as its result: a run with another value is another run.
+func (k Key) Learnt() Key { k.effect = learnt; return k }
+
+// Operational marks a key that affects how long, where, how fast or how visibly a run trains, but not what a step learns: a run may
+// resume with another value. Of a path the text is operational; whoever resumes compares the content.
+func (k Key) Operational() Key { k.effect = operational; return k }
+
+// each marks the keys of a table that are not marked one by one.
+func each(mark func(Key) Key, keys []Key) []Key {
+	for i, k := range keys {
+		if k.effect == unclassified {
+			keys[i] = mark(k)
+		}
+	}
+	return keys
+}
 
 // AtMost allows most and less.
 func (k Key) AtMost(most float64) Key { k.max, k.below = most, false; return k }

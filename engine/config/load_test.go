@@ -282,17 +282,43 @@ func TestDiffNamesKeysAndBothValues(t *testing.T) {
 	before := mustParse(t, "[model]\nname = \"tall\"\nheight = 9\n[train]\nepochs = 3\n")
 	after := mustParse(t, "[model]\nname = \"wide\"\n[train]\nepochs = 4\n")
 	want := []Difference{
-		{"model.name", `"tall"`, `"wide"`, true},
-		{"model.width", "", "2", false},
-		{"train.epochs", "3", "4", false},
-		{"model.height", "9", "", false},
-		{"model.lean", "0.5", "", false},
+		{"model.name", `"tall"`, `"wide"`, true, true},
+		{"model.width", "", "2", false, true},
+		{"train.epochs", "3", "4", false, false},
+		{"model.height", "9", "", false, true},
+		{"model.lean", "0.5", "", false, true},
 	}
 	if got := Diff(before, after); !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if got := Diff(before, before); got != nil {
 		t.Errorf("equal configurations: got %v", got)
+	}
+}
+
+// TestEveryKeySaysWhatAChangeMeans: a key that is not classified counts as learnt, but only for models and data sets of other modules.
+func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
+	for key, k := range Default().keys() {
+		if k.effect == unclassified {
+			t.Errorf("%s: neither Learnt nor Operational", key)
+		}
+	}
+	want := map[string]bool{ // by kind: what a change of it does to the weights
+		"optimizer.lr": true, "experiment.seed": true, "data.batch_size": true, "augment.mixup": true, "ema.decay": true, "parallel.wire_dtype": true,
+		"train.epochs": false, "train.steps": false, "parallel.ranks": false, "device.kind": false, "balance.policy": false, "profile.enabled": false,
+		"train.log_interval": false, "data.path": false, "experiment.output_dir": false, "nccl.algo": false, "lab.weather": false,
+	}
+	c := mustParse(t, "[model]\nname = \"tall\"\n")
+	for key, learnt := range want {
+		if got, known := c.Learnt(key); got != learnt || !known {
+			t.Errorf("%s: got learnt %v, known %v, want %v", key, got, known, learnt)
+		}
+	}
+	if affects, known := c.Learnt("model.lean"); !affects || !known {
+		t.Error("a key of a model that is not classified: want it learnt")
+	}
+	if _, known := c.Learnt("optimizer.rate"); known {
+		t.Error("a key that does not exist is known")
 	}
 }
 

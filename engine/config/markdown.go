@@ -17,6 +17,9 @@ One TOML file describes a run: ` + "`hetero-train -c FILE`" + `. This page lists
   written as in TOML; a text needs no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
 - A file has at most 64 KiB.
 - ` + "`hetero-train config show -c FILE`" + ` prints the resolved configuration, ` + "`hetero-train config schema`" + ` a JSON Schema for editors.
+- Column "A change": "another run" marks a key that affects what is learnt. A run does not resume with another value of it
+  unless ` + "`--allow table.key`" + ` says so. "resumes" marks all other keys. Of data and of weights to start from the content
+  counts, not the path (docs/training.md).
 - The files in this folder are complete runs with every key explained where it stands.
 `
 
@@ -34,13 +37,13 @@ func Markdown(cat Catalog) []byte {
 }
 
 func writeKeys(b *strings.Builder, keys []Key) {
-	b.WriteString("| Key | Type | Unit | Default | Meaning |\n|---|---|---|---|---|\n")
+	b.WriteString("| Key | Type | Unit | Default | A change | Meaning |\n|---|---|---|---|---|---|\n")
 	for _, k := range keys {
 		def := k.varies
 		if def == "" {
 			def = "`" + formatValue(k.def) + "`"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, strings.ReplaceAll(k.doc, "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, k.effect, strings.ReplaceAll(k.doc, "|", `\|`))
 	}
 }
 

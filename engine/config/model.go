@@ -16,14 +16,14 @@ type Model struct {
 
 // Keys lists the keys that every model has.
 func (m *Model) Keys() []Key {
-	return []Key{
+	return each(Key.Learnt, []Key{
 		String(&m.Name, "name", "simple_cnn").Shapes().
 			Doc("Which network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
 			Doc("Which samples BatchNorm's statistics are taken over. `sync`: a whole micro-batch on all ranks, so that the result does not depend on the number of ranks or their shares. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
 			Doc("Size of a group for `batch_norm = \"ghost\"`, where it must be given, at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`); where it does not divide them the last group is smaller. 0 otherwise."),
-		String(&m.InitFrom, "init_from", "").
+		String(&m.InitFrom, "init_from", "").Operational().
 			Doc("Weights to start from: a `.safetensors` file with the names that users of the model know (`docs/weights.md`), or a checkpoint: its folder, that of its run, or `checkpoints/best`. Only rank 0 reads it. Without effect where a run goes on from a checkpoint of its own. Empty: random."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").
 			Doc("What becomes of the classifier in `init_from`. `auto`: it is taken over, unless the file has another number of classes or no classifier; then a random one takes its place, and a warning says so. `keep`: another number of classes is an error. `new`: always a random one."),
@@ -33,5 +33,5 @@ func (m *Model) Keys() []Key {
 			Doc("Freezes the first so many layers, counted as `optimizer.layer_decay` counts them: 1 is a ResNet's stem, 2 its first block too. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: as many as the data set has."),
-	}
+	})
 }

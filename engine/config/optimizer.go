@@ -15,7 +15,7 @@ type Optimizer struct {
 
 // Keys lists the table's keys.
 func (o *Optimizer) Keys() []Key {
-	return []Key{
+	return each(Key.Learnt, []Key{
 		Choice(&o.Name, "name", "sgd", "sgd", "adamw").
 			Doc("`sgd`: stochastic gradient descent with momentum. `adamw`: Adam with decoupled weight decay."),
 		Float(&o.LR, "lr", 0.05).
@@ -36,7 +36,7 @@ func (o *Optimizer) Keys() []Key {
 			Doc("`adamw`: how much of the running mean of the gradient and of its square is kept at each step."),
 		Float(&o.Eps, "eps", 1e-8).Above(0).
 			Doc("`adamw`: added to the root of the mean square, against division by zero."),
-	}
+	})
 }
 
 // Schedule is the [schedule] table.
@@ -52,7 +52,7 @@ type Schedule struct {
 
 // Keys lists the table's keys.
 func (s *Schedule) Keys() []Key {
-	return []Key{
+	return each(Key.Learnt, []Key{
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("The curve after the warm-up. `constant`: stays at `optimizer.lr`. `step`: times `gamma` every `step_size` epochs. `multistep`: times `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
@@ -67,7 +67,7 @@ func (s *Schedule) Keys() []Key {
 			Doc("`step`, `multistep`: factor of each fall."),
 		Float(&s.MinLR, "min_lr", 0).
 			Doc("`cosine`, `linear`: learning rate at the end of the run."),
-	}
+	})
 }
 
 // EMA is the [ema] table.
@@ -80,7 +80,7 @@ type EMA struct {
 
 // Keys lists the table's keys.
 func (e *EMA) Keys() []Key {
-	return []Key{
+	return each(Key.Learnt, []Key{
 		Float(&e.Decay, "decay", 0).Below(1).
 			Doc("How much of the averages is kept at an update, the rest comes from the weights; 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
 		Bool(&e.Warmup, "warmup", false).
@@ -89,5 +89,5 @@ func (e *EMA) Keys() []Key {
 			Doc("Steps between two updates. `decay` is that of an update, so a longer interval wants a smaller one."),
 		Bool(&e.Evaluate, "evaluate", true).
 			Doc("Whether evaluations, and with them `best` and early stopping, are of the averaged weights; false: of those that are trained."),
-	}
+	})
 }

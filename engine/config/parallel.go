@@ -25,31 +25,31 @@ type Parallel struct {
 // Keys lists the table's keys.
 func (p *Parallel) Keys() []Key {
 	return []Key{
-		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").
+		Choice(&p.Backend, "backend", "auto", "auto", "nccl", "gloo").Operational().
 			Doc("What carries the gradients. `nccl`: between GPUs. `gloo`: between CPUs, or CPUs and GPUs. `auto`: `nccl` where every rank has a GPU of its own, else `gloo`."),
-		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).
+		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("Ranks started on this machine, which divide its cores among them. 0: one for each local device. Not for a process that a launcher has started as one rank of several."),
-		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).
+		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("How many ranks of this machine compute on its CPUs although it has GPUs: the last ones. With `ranks = 0` they are started in addition to a rank for each GPU. Gradients then travel through the hosts' memory (`gloo`)."),
-		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).
+		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).Operational().
 			Doc("Gradients are sent in buckets of at most this size while backward still runs, the first and last ones being smaller. 0: the buckets with which the last one is through first, from a few passes and all-reduces that are measured at the start. The result does not depend on it, digit by digit."),
-		Bool(&p.Overlap, "overlap", true).
+		Bool(&p.Overlap, "overlap", true).Operational().
 			Doc("Whether buckets are sent while backward still runs, or all of them after it."),
-		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").
+		Choice(&p.WireDType, "wire_dtype", "auto", "auto", "f32", "bf16", "fp16").Learnt().
 			Doc("Number format of gradients between ranks. `auto`: f32, which makes several ranks exactly one. `bf16` halves the bytes: sums are f32 and rounded once, and all ranks get the same bits."),
-		String(&p.MasterAddr, "master_addr", "127.0.0.1").
+		String(&p.MasterAddr, "master_addr", "127.0.0.1").Operational().
 			Doc("Host name or address of rank 0, where the ranks meet."),
-		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).
+		Int(&p.MasterPort, "master_port", 29500).AtLeast(1).AtMost(65535).Operational().
 			Doc("TCP port of rank 0, where the ranks meet."),
-		Float(&p.TimeoutSeconds, "timeout_seconds", 30).Unit("s").Above(0).
+		Float(&p.TimeoutSeconds, "timeout_seconds", 30).Unit("s").Above(0).Operational().
 			Doc("How long a rank waits for another one within a step before it counts as lost."),
-		Float(&p.RendezvousTimeoutSeconds, "rendezvous_timeout_seconds", 300).Unit("s").Above(0).
+		Float(&p.RendezvousTimeoutSeconds, "rendezvous_timeout_seconds", 300).Unit("s").Above(0).Operational().
 			Doc("How long the ranks wait for each other at the start."),
-		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").
+		Choice(&p.SharedMemory, "shared_memory", "auto", "auto", "off").Operational().
 			Doc("`auto`: ranks of one machine exchange gradients through shared memory. `off`: through the network like all others, for comparison."),
-		String(&p.TokenFile, "token_file", "").
+		String(&p.TokenFile, "token_file", "").Operational().
 			Doc("File with the secret that ranks of several machines show each other (readable by its owner only). Empty: the environment variable `HETERO_TOKEN`."),
-		Bool(&p.Insecure, "insecure", false).
+		Bool(&p.Insecure, "insecure", false).Operational().
 			Doc("Allows ranks of several machines to meet without a secret. Said at every start."),
 	}
 }
@@ -73,7 +73,7 @@ type Balance struct {
 
 // Keys lists the table's keys.
 func (b *Balance) Keys() []Key {
-	return []Key{
+	return each(Key.Operational, []Key{
 		String(&b.Policy, "policy", "hybrid").
 			Doc("Which policy divides the global batch, see the list of policies below."),
 		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).
@@ -94,7 +94,7 @@ func (b *Balance) Keys() []Key {
 			Doc("`auto`: `hybrid` starts with what earlier runs on the same type of device learned of this model, from `hetero-train/curves` in the user's cache folder, and leaves there what it learns. `off`: it learns anew, and leaves nothing."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
 			Doc("One share for each rank, summing to `data.batch_size`; overrides `policy`. For tests and oracles. Empty: the policy decides."),
-	}
+	})
 }
 
 // NCCL is the [nccl] table. A field at its zero value is not passed on.
@@ -152,7 +152,7 @@ func (n *NCCL) Variables() (list [][2]string) {
 
 // Keys lists the table's keys: the allow-list.
 func (n *NCCL) Keys() []Key {
-	return []Key{
+	return each(Key.Operational, []Key{
 		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO", "TRACE").Doc("How much NCCL says (on standard error)."),
 		Choice(&n.Algo, "algo", "", "", "Ring", "Tree", "CollnetDirect", "CollnetChain", "NVLS", "NVLSTree").Doc("Algorithm that is forced."),
 		Choice(&n.Proto, "proto", "", "", "LL", "LL128", "Simple").Doc("Protocol that is forced."),
@@ -190,5 +190,5 @@ func (n *NCCL) Keys() []Key {
 		Choice(&n.CuMem, "cumem_enable", "", "", "0", "1").Doc("Memory by CUDA's virtual memory functions."),
 		Choice(&n.RAS, "ras_enable", "", "", "0", "1").Doc("NCCL's own service that tells of lost ranks, which opens a port."),
 		Choice(&n.Order, "launch_order_implicit", "", "", "0", "1").Doc("Whether kernels of several communicators start in the order of the calls."),
-	}
+	})
 }

@@ -11,6 +11,7 @@ type Values struct {
 	Doc     string   // the first sentence of its meaning
 	Allowed []string // every value that it may have; nil where there are too many to list
 	Path    bool     // it names a file or folder
+	Learnt  bool     // it affects what is learnt: Key.Learnt
 }
 
 // Values lists every key of every table, model and data set, in the order of the documentation.
@@ -38,7 +39,7 @@ func (cat Catalog) Values() []Values {
 
 func (k Key) values(table string) Values {
 	first, _, _ := strings.Cut(k.doc, ". ")
-	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."), Allowed: slices.Clone(k.enum)}
+	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."), Allowed: slices.Clone(k.enum), Learnt: k.effect != operational}
 	switch k.field.(type) {
 	case *bool:
 		v.Allowed = []string{"true", "false"}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -29,32 +30,47 @@ type Difference struct {
 	Old    string // as TOML; "" where the key does not exist there (another model's key)
 	New    string
 	Shapes bool // the parameters' names or shapes depend on it: Key.Shapes
+	Learnt bool // it affects what is learnt: Key.Learnt
 }
 
 // Diff lists the keys that differ from old to new, in the order of the file.
 func Diff(old, new *Config) []Difference {
 	before, oldOrder := old.flat()
 	after, order := new.flat()
-	shapes := map[string]bool{}
-	for _, c := range []*Config{old, new} {
-		for _, t := range c.tables() {
-			for _, k := range t.keys {
-				shapes[t.name+"."+k.name] = k.shapes
-			}
-		}
+	keys := old.keys()
+	maps.Copy(keys, new.keys())
+	difference := func(key string) Difference {
+		return Difference{Key: key, Old: before[key], New: after[key], Shapes: keys[key].shapes, Learnt: keys[key].effect != operational}
 	}
 	var all []Difference
 	for _, key := range order {
 		if before[key] != after[key] {
-			all = append(all, Difference{Key: key, Old: before[key], New: after[key], Shapes: shapes[key]})
+			all = append(all, difference(key))
 		}
 	}
 	for _, key := range oldOrder {
 		if _, stays := after[key]; !stays {
-			all = append(all, Difference{Key: key, Old: before[key], Shapes: shapes[key]})
+			all = append(all, difference(key))
 		}
 	}
 	return all
+}
+
+// keys gives each key by its full dotted name.
+func (c *Config) keys() map[string]Key {
+	all := make(map[string]Key)
+	for _, t := range c.tables() {
+		for _, k := range t.keys {
+			all[t.name+"."+k.name] = k
+		}
+	}
+	return all
+}
+
+// Learnt reports whether a key, by its full dotted name, affects what is learnt (Key.Learnt), and whether there is such a key.
+func (c *Config) Learnt(key string) (affects, known bool) {
+	k, known := c.keys()[key]
+	return known && k.effect != operational, known
 }
 
 // Setting is a key with its value.
