@@ -55,6 +55,9 @@ func (c *Config) tables() []table {
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {
 			ts[i].own = (*own).Keys()
+			if ts[i].name == "balance" { // policies never change what is learnt
+				ts[i].own = each(Key.Operational, ts[i].own)
+			}
 		}
 		ts[i].keys = append(ts[i].keys, ts[i].own...)
 	}

@@ -38,7 +38,7 @@ const (
 
 // String is the effect as the documentation names it.
 func (e effect) String() string {
-	return [...]string{"another run (not classified)", "another run", "resumes"}[e]
+	return [...]string{"another run", "another run", "resumes"}[e]
 }
 
 // Options is a struct of keys that only one model or data set has. It lists them once:

@@ -12,6 +12,8 @@ type Values struct {
 	Allowed []string // every value that it may have; nil where there are too many to list
 	Path    bool     // it names a file or folder
 	Learnt  bool     // it affects what is learnt: Key.Learnt
+
+	Classified bool // it says itself whether it does
 }
 
 // Values lists every key of every table, model and data set, in the order of the documentation.
@@ -39,7 +41,7 @@ func (cat Catalog) Values() []Values {
 
 func (k Key) values(table string) Values {
 	first, _, _ := strings.Cut(k.doc, ". ")
-	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."), Allowed: slices.Clone(k.enum), Learnt: k.effect != operational}
+	v := Values{Key: table + "." + k.name, Doc: strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), "."), Allowed: slices.Clone(k.enum), Learnt: k.effect != operational, Classified: k.effect != unclassified}
 	switch k.field.(type) {
 	case *bool:
 		v.Allowed = []string{"true", "false"}

@@ -2,12 +2,10 @@ package experiment
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
@@ -23,7 +21,7 @@ const (
 	maxNameBytes = 64
 )
 
-// Values of Options.Resume beside a path.
+// Values of Options.Resume other than a path.
 const (
 	ResumeAuto = "auto"
 	ResumeNone = "none"
@@ -33,27 +31,25 @@ const (
 type Options struct {
 	OutputDir string // made if need be
 	Name      string
+	Named     bool   // the user chose the name: the run of that name never gives way to one of other settings
 	LogDir    string // "": the folder logs of the run
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// Steps, or where that is 0 Epochs, is how much training the settings ask for. A run that has done it with exit
-	// code 0 is finished; one that has done less goes on, for example when the settings now ask for more epochs.
-	// With both 0 any run that ended with exit code 0 is finished.
-	Steps, Epochs int64
+	// Steps is how many optimizer steps the settings ask for, 0: no limit. A run that has trained as many with exit code 0 is finished; one
+	// that has trained fewer resumes; one that has trained more is another run.
+	Steps  int64
+	Length string // the setting behind Steps, for messages: "train.epochs = 3"
+
+	// Compare lists the settings that make the run at hand learn something else than the earlier one; nil compares nothing.
+	Compare func(Earlier) ([]Change, error)
 }
 
 // done reports whether a run that ended so has nothing left to do.
 func (o Options) done(r Result) bool {
-	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
-		return false
-	}
-	if o.Steps > 0 {
-		return r.Steps >= o.Steps
-	}
-	return r.Epochs >= o.Epochs
+	return r.Exit == 0 && !r.OutOfTime && r.GaveUp == "" && (o.Steps == 0 || r.Steps >= o.Steps)
 }
 
-// Run is a locked run folder.
+// Run is a run folder. It is locked from Open on if it exists, else from Begin on.
 type Run struct {
 	Name string
 	Dir  string // <output_dir>/<name>
@@ -61,12 +57,17 @@ type Run struct {
 	Finished   *Result                // the run is done already; nothing was touched
 	Checkpoint *checkpoint.Checkpoint // to resume from, open and verified; nil: fresh
 	Skipped    []checkpoint.Skipped   // newer checkpoints that could not be taken
-	MovedTo    string                 // where the old run of this name now is; "" if there was none
+	Changed    *ChangedError          // why the old run gives way; nil where the user starts afresh, or where no run gives way
+	MovedTo    string                 // where the old run of this name is since Begin; "" if there was none
 	Warnings   []string
 
-	logDir string
-	root   *os.Root
-	lock   *os.File
+	options Options
+	own     bool // Checkpoint is one of this run's own
+	moves   bool // Begin moves the old run aside
+	begun   bool
+	logDir  string
+	root    *os.Root // nil while the folder does not exist
+	lock    *os.File
 }
 
 // ValidName reports whether name can name an experiment. Names that begin with a dot would be hidden, and programs take
@@ -79,68 +80,64 @@ func ValidName(name string) bool {
 	return strings.Trim(name, allowed) == ""
 }
 
-// Open locks a run's folder and decides how the run begins; see the table in the package documentation.
-// Where it returns an error the old run, if any, is as it was. The caller closes the Run, and before that
-// its Checkpoint.
+// Open decides how the run begins; see the table in the package documentation. It locks the run's folder where that exists, and
+// changes nothing: the caller finds out whether it can train at all, and then calls Begin, unless the run is finished. The caller closes the
+// Run, and before that its Checkpoint.
 func Open(options Options) (*Run, error) {
 	if !ValidName(options.Name) {
 		return nil, &NameError{options.Name}
 	}
-	run := &Run{Name: options.Name, Dir: filepath.Join(options.OutputDir, options.Name)}
-	if err := run.open(options); err != nil {
-		if run.Checkpoint != nil {
-			run.Checkpoint.Close()
-		}
+	run := &Run{Name: options.Name, Dir: filepath.Join(options.OutputDir, options.Name), options: options, logDir: options.LogDir}
+	if err := run.open(); err != nil {
+		run.closeCheckpoint()
 		run.Close()
 		return nil, err
 	}
 	return run, nil
 }
 
-// OpenFinished opens the run if Open would find it finished, else it returns nil and has made nothing: so that a
-// finished run needs neither its data nor its device again.
-func OpenFinished(options Options) (*Run, error) {
-	if !ValidName(options.Name) || options.Resume != ResumeAuto {
-		return nil, nil
-	}
-	root, err := os.OpenRoot(filepath.Join(options.OutputDir, options.Name))
-	if err != nil {
-		return nil, nil // there is no run; what else is wrong with the folder Open finds out
-	}
-	result, err := readResult(root, options.Name)
-	root.Close()
-	if err != nil || !options.done(result) {
-		return nil, nil
-	}
-	run, err := Open(options)
-	if err != nil {
-		return nil, err
-	}
-	return run.unlessGoesOn(), nil
-}
-
-// unlessGoesOn is the run if it is finished; another, which a process began after it was looked at, is closed.
-func (r *Run) unlessGoesOn() *Run {
-	if r.Finished != nil {
-		return r
-	}
-	if r.Checkpoint != nil {
-		r.Checkpoint.Close() // was only read
-	}
-	r.Close() // nothing was written
-	return nil
-}
-
-func (r *Run) open(options Options) error {
-	// A path that leads nowhere, or a folder for logs that cannot be had, is found before anything is made or moved.
-	own := false
-	if options.Resume != ResumeAuto && options.Resume != ResumeNone {
+func (r *Run) open() error {
+	o := r.options
+	if o.Resume != ResumeAuto && o.Resume != ResumeNone {
 		var err error
-		if own, err = r.loadFrom(options.Resume); err != nil {
+		if r.own, err = r.loadFrom(o.Resume); err != nil {
 			return err
 		}
 	}
-	for _, dir := range []string{options.LogDir, options.OutputDir} {
+	output, err := os.OpenRoot(o.OutputDir)
+	if err == nil {
+		defer output.Close()
+		_, err = output.Stat(o.Name)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // there is no run yet: Begin makes the folder
+		if r.Checkpoint != nil {
+			return r.decidePath(o)
+		}
+		return nil
+	case err != nil:
+		return folderError("open", r.Dir, err)
+	}
+	if err := r.take(output); err != nil {
+		return err
+	}
+	return r.decide(o)
+}
+
+// take locks the run's folder, which it makes if need be, and opens it.
+func (r *Run) take(output *os.Root) (err error) {
+	if r.lock, err = lockFolder(output, r.Name); err != nil {
+		return err
+	}
+	r.root, err = output.OpenRoot(r.Name)
+	return folderError("open", r.Dir, err)
+}
+
+// Begin makes the run's folder ready for training: it moves the old run aside where Open has decided so, and makes what is missing. Where it
+// returns an error the old run, if any, is complete, under its old name or under that of MovedTo.
+func (r *Run) Begin() error {
+	o := r.options
+	for _, dir := range []string{o.LogDir, o.OutputDir} { // a folder that cannot be had is found before anything is moved
 		if dir == "" {
 			continue
 		}
@@ -148,32 +145,37 @@ func (r *Run) open(options Options) error {
 			return folderError("create", dir, err)
 		}
 	}
-	output, err := os.OpenRoot(options.OutputDir)
+	output, err := os.OpenRoot(o.OutputDir)
 	if err != nil {
-		return folderError("open", options.OutputDir, err)
+		return folderError("open", o.OutputDir, err)
 	}
 	defer output.Close()
-	if r.lock, err = lockFolder(output, options.Name); err != nil {
-		return err
+	if r.lock == nil {
+		if err := r.takeNew(output); err != nil {
+			return err
+		}
 	}
-	if options.Resume != ResumeAuto && !own {
+	if r.moves {
 		if err := r.moveAside(output); err != nil {
 			return err
 		}
 	}
-	if r.root, err = output.OpenRoot(options.Name); err != nil {
-		return folderError("open", r.Dir, err)
-	}
-	r.logDir = options.LogDir
-	if options.Resume == ResumeAuto {
-		if err := r.resumeAuto(options); err != nil || r.Finished != nil {
-			return err
-		}
-	}
-	if own && r.endsWith(options) {
-		return nil
-	}
+	r.begun = true
 	return r.makeFolders()
+}
+
+// takeNew takes a folder that did not exist when Open looked.
+func (r *Run) takeNew(output *os.Root) error {
+	if err := r.take(output); err != nil {
+		return err
+	}
+	if used, err := holdsFiles(r.root, "."); err != nil || used {
+		if err == nil {
+			err = errors.New("another process has begun a run of this name just now: start again, or give this run another experiment.name")
+		}
+		return folderError("begin a run in", r.Dir, err)
+	}
+	return nil
 }
 
 func (r *Run) makeFolders() error {
@@ -254,78 +256,4 @@ func (r *Run) OpenLog() (io.WriteCloser, error) {
 		return nil, folderError("open", path, err)
 	}
 	return file, nil
-}
-
-// moveAside renames the folder, if it holds anything, to the first free <name>.<n> above those that exist,
-// and locks a fresh one.
-func (r *Run) moveAside(output *os.Root) error {
-	used, err := holdsFiles(output, r.Name)
-	if err != nil {
-		return folderError("list", r.Dir, err)
-	}
-	if !used {
-		return nil
-	}
-	aside, err := asideName(output, r.Name)
-	if err != nil {
-		return folderError("list", output.Name(), err)
-	}
-	if err := output.Rename(r.Name, aside); err != nil {
-		return folderError("move aside", r.Dir, err)
-	}
-	r.MovedTo = filepath.Join(output.Name(), aside)
-	old := r.lock
-	defer old.Close()
-	r.lock, err = lockFolder(output, r.Name)
-	return err
-}
-
-// holdsFiles reports whether a run's folder holds any file but the lock.
-func holdsFiles(output *os.Root, name string) (bool, error) {
-	dir, err := output.Open(name)
-	if err != nil {
-		return false, err
-	}
-	entries, err := dir.ReadDir(-1)
-	dir.Close()
-	if err != nil {
-		return false, err
-	}
-	for _, entry := range entries {
-		switch {
-		case entry.Name() == lockFile:
-		case !entry.IsDir():
-			return true, nil
-		default:
-			if used, err := holdsFiles(output, filepath.Join(name, entry.Name())); used || err != nil {
-				return used, err
-			}
-		}
-	}
-	return false, nil
-}
-
-// asideName is name.<n>, n one above the highest there is, shortened so that it is a valid name itself.
-func asideName(output *os.Root, name string) (string, error) {
-	dir, err := output.Open(".")
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return "", err
-	}
-	candidate := func(n int) string {
-		suffix := fmt.Sprintf(".%d", n)
-		return name[:min(len(name), maxNameBytes-len(suffix))] + suffix
-	}
-	free := 1
-	for _, other := range names {
-		n, err := strconv.Atoi(other[strings.LastIndexByte(other, '.')+1:])
-		if err == nil && n >= free && candidate(n) == other {
-			free = n + 1
-		}
-	}
-	return candidate(free), nil
 }

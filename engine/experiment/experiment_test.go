@@ -20,7 +20,7 @@ import (
 
 func mustOpen(t *testing.T, options Options) *Run {
 	t.Helper()
-	run, err := Open(options)
+	run, err := begun(options)
 	if err != nil {
 		t.Fatalf("open: %v", err)
 	}
@@ -31,6 +31,20 @@ func mustOpen(t *testing.T, options Options) *Run {
 		run.Close()
 	})
 	return run
+}
+
+// begun opens a run and begins it, unless it is finished.
+func begun(options Options) (*Run, error) {
+	run, err := Open(options)
+	if err != nil || run.Finished != nil {
+		return run, err
+	}
+	if err := run.Begin(); err != nil {
+		run.closeCheckpoint()
+		run.Close()
+		return nil, err
+	}
+	return run, nil
 }
 
 func auto(dir string) Options { return Options{OutputDir: dir, Name: "demo", Resume: ResumeAuto} }
@@ -63,7 +77,7 @@ func TestNames(t *testing.T) {
 		"-x": false, "..x": false, ".x": false, "": false, ".": false, "..": false, "a/b": false, "a\\b": false, "ä": false, "a b": false, "a\x00": false, long + "x": false, "%2e": false,
 	} {
 		dir := t.TempDir()
-		run, err := Open(Options{OutputDir: dir, Name: name, Resume: ResumeAuto})
+		run, err := begun(Options{OutputDir: dir, Name: name, Resume: ResumeAuto})
 		if got := err == nil; got != want {
 			t.Errorf("%q: got %v, want accepted %v", name, err, want)
 		}
@@ -186,21 +200,17 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := []struct {
-		name          string
-		steps, epochs int64
-		exit          int
-		gaveUp        string
-		finished      bool
+		name     string
+		steps    int64
+		exit     int
+		gaveUp   string
+		finished bool
 	}{
-		{"same steps", 100, 0, 0, "", true},
-		{"fewer steps asked for", 50, 0, 0, "", true},
-		{"neither steps nor epochs known", 0, 0, 0, "", true},
-		{"more steps asked for", 101, 0, 0, "", false},
-		{"same epochs", 0, 4, 0, "", true},
-		{"more epochs asked for", 0, 5, 0, "", false},
-		{"steps count, not epochs", 100, 5, 0, "", true},
-		{"interrupted", 100, 0, 130, "", false},
-		{"stopped early", 0, 0, 0, "no better for 3 evaluations", false},
+		{"same steps", 100, 0, "", true},
+		{"no limit of steps", 0, 0, "", true},
+		{"more steps asked for", 101, 0, "", false},
+		{"interrupted", 100, 130, "", false},
+		{"stopped early", 0, 0, "no better for 3 evaluations", false},
 	}
 	for _, c := range cases {
 		text := strings.Replace(string(before), `"exit": 0`, `"exit": `+string(must(json.Marshal(c.exit)))+`, "gave_up": `+string(must(json.Marshal(c.gaveUp))), 1)
@@ -208,14 +218,7 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		options := auto(dir)
-		options.Steps, options.Epochs = c.steps, c.epochs
-		early, err := OpenFinished(options)
-		if err != nil || (early != nil) != c.finished {
-			t.Errorf("%s: OpenFinished: got %v, %v", c.name, early, err)
-		}
-		if early != nil {
-			early.Close()
-		}
+		options.Steps = c.steps
 		run := mustOpen(t, options)
 		if got := run.Finished != nil; got != c.finished || (run.Checkpoint != nil) == c.finished {
 			t.Errorf("%s: got finished %v, checkpoint %v", c.name, got, run.Checkpoint)
@@ -247,23 +250,6 @@ func TestFinishedRunIsLeftAlone(t *testing.T) {
 	}
 }
 
-// A run that is found finished may have been begun anew before it is opened.
-func TestARunThatTurnsOutToGoOnIsLeftFree(t *testing.T) {
-	dir := t.TempDir()
-	saveSteps(t, mustOpen(t, auto(dir)), 10)
-	run, err := Open(auto(dir))
-	if err != nil || run.Checkpoint == nil {
-		t.Fatalf("got %+v, %v, want a run with a checkpoint", run, err)
-	}
-	if got := run.unlessGoesOn(); got != nil {
-		t.Errorf("got %+v, want none", got)
-	}
-	if err := run.Checkpoint.Close(); !errors.Is(err, fs.ErrClosed) {
-		t.Errorf("the checkpoint's files: got %v, want them closed already", err)
-	}
-	mustOpen(t, auto(dir)) // its lock is free
-}
-
 func must(text []byte, err error) []byte {
 	if err != nil {
 		panic(err)
@@ -279,13 +265,13 @@ func TestNoneMovesTheOldRunAside(t *testing.T) {
 	} else {
 		run.Close()
 	}
-	for _, want := range []string{"demo.1", "demo.2", "demo.10"} {
-		if want == "demo.10" {
-			if err := os.Mkdir(filepath.Join(dir, "demo.9"), 0o755); err != nil {
+	for _, want := range []string{"demo-1", "demo-2", "demo-10"} {
+		if want == "demo-10" {
+			if err := os.Mkdir(filepath.Join(dir, "demo-9"), 0o755); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if run := mustOpen(t, none); run.MovedTo != "" && want == "demo.1" {
+		if run := mustOpen(t, none); run.MovedTo != "" && want == "demo-1" {
 			t.Errorf("only empty folders there: moved to %s", run.MovedTo)
 		} else {
 			saveSteps(t, run, 10)
@@ -311,7 +297,7 @@ func TestAsideNamesStayValid(t *testing.T) {
 	options := Options{OutputDir: dir, Name: strings.Repeat("n", 64), Resume: ResumeNone}
 	saveSteps(t, mustOpen(t, options), 1)
 	run := mustOpen(t, options)
-	if want := strings.Repeat("n", 62) + ".1"; filepath.Base(run.MovedTo) != want {
+	if want := strings.Repeat("n", 62) + "-1"; filepath.Base(run.MovedTo) != want {
 		t.Errorf("got %s, want %s", run.MovedTo, want)
 	}
 }

@@ -11,42 +11,6 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// resumeAuto looks for a finished result, then for the newest valid checkpoint.
-func (r *Run) resumeAuto(options Options) error {
-	result, err := readResult(r.root, r.Dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is not taken into account: %v", err))
-	case options.done(result):
-		r.Finished = &result
-		return nil
-	}
-	c, skipped, err := checkpoint.Latest(r.CheckpointDir())
-	if errors.Is(err, checkpoint.ErrNone) {
-		if result.Steps > 0 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are gone: it starts anew", r.Dir, result.Steps))
-		}
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("resume %s: %w\nstart anew with --resume none (the old run is moved aside, nothing is lost)", r.Dir, err)
-	}
-	r.Checkpoint, r.Skipped = c, skipped
-	return nil
-}
-
-// endsWith reports whether the chosen checkpoint, which is the run's own, is where the run has finished. It is closed then.
-func (r *Run) endsWith(options Options) bool {
-	result, err := readResult(r.root, r.Dir)
-	if err != nil || !options.done(result) || r.Checkpoint.State.Step < result.Steps {
-		return false
-	}
-	r.Checkpoint.Close() // was only read
-	r.Checkpoint, r.Finished = nil, &result
-	return true
-}
-
 // Named follows the files that name a checkpoint of their folder, `latest` and `best`; every other path it returns as it is.
 func Named(path string) string {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxNameBytes {

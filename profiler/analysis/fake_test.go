@@ -53,6 +53,9 @@ func (f fakeRun) write(t *testing.T, root string) string {
 		t.Fatal(err)
 	}
 	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	settings := fmt.Sprintf("[experiment]\nname = %q\nseed = %d\nlog_dir = \"\"\n[balance]\npolicy = %q\nfixed_shares = []\n[train]\nsteps = %d\n[optimizer]\nname = \"sgd\"\nlr = 0.05\n[data]\nbatch_size = %d\n%s",
 		f.name(), f.seed, f.policy, f.steps, f.batch(), f.settings)
 	if err := run.StoreConfig(settings, "hetero-train test"); err != nil {

@@ -118,6 +118,9 @@ func TestAKilledRunIsSummedUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	if err := run.StoreConfig("[data]\nbatch_size = 32\n", "test"); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +157,9 @@ func TestARankWithoutRecordsIsToldOf(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer run.Close()
+	if err := run.Begin(); err != nil {
+		t.Fatal(err)
+	}
 	records := steadyRecords(50, 8, 1)
 	writeRecords(t, run.Dir, records, records, records)
 	if err := os.Remove(filepath.Join(run.Dir, "logs", runtime.FileName(1))); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -21,6 +22,7 @@ The policies take turns in blocks of steps, each with the shares that it has com
 changes on the machine meets all of them. "oracle" has the best fixed shares, from lines through the times that the ranks took for
 several splits at the start; proportional divides by a profile's scores, or without one by the
 samples/s of equal shares; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
+The comparison is an experiment of its own, NAME-balance_compare: it never moves or replaces a training run.
 A policy's share of the oracle is the oracle's time of a step over its own, summed over the later two thirds of the rounds; the interval is a
 bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the best ones, as far as lines through the
 times of all blocks can tell (bootstrap over blocks).`
@@ -51,14 +53,35 @@ func newBalanceCompare(a *app) *cobra.Command {
 		if err := f.check(all); err != nil {
 			return err
 		}
-		for _, s := range [][2]string{{"train.steps", fmt.Sprint(4 * f.block * (len(f.policies)*f.rounds + 40))}, {"train.resume", "none"}, {"train.eval_interval", "0"},
-			{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"}, {"balance.curve_cache", "off"}} {
+		own, err := a.comparisonFolders()
+		if err != nil {
+			return err
+		}
+		for _, s := range append(own, [][2]string{{"train.steps", fmt.Sprint(4 * f.block * (len(f.policies)*f.rounds + 40))}, {"train.resume", "none"}, {"train.eval_interval", "0"},
+			{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"}, {"balance.curve_cache", "off"}}...) {
 			a.overrides = append(a.overrides, config.Override{Origin: "balance compare", Key: s[0], Value: s[1]})
 		}
 		a.contest = f
 		return a.train(cmd.Context(), nil)
 	}
 	return cmd
+}
+
+// comparisonFolders are the settings that give a comparison folders of its own: never those of a training run, which it would move aside.
+func (a *app) comparisonFolders() ([][2]string, error) {
+	name := "balance_compare"
+	cfg, err := a.load()
+	if err != nil {
+		return nil, err
+	}
+	if user := cfg.Experiment.Name; cfg.Origin(nameKey) != "" {
+		name = user[:min(len(user), 64-len(name)-1)] + "-" + name
+	}
+	own := [][2]string{{"experiment.name", name}}
+	if dir := cfg.Experiment.LogDir; dir != "" {
+		own = append(own, [2]string{"experiment.log_dir", strconv.Quote(filepath.Join(dir, name))})
+	}
+	return own, nil
 }
 
 // leastRounds that a comparison needs: the first third of them is left out.

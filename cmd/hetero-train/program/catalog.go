@@ -79,9 +79,9 @@ type simpleCNNOptions struct {
 // Keys lists them.
 func (o *simpleCNNOptions) Keys() []config.Key {
 	return []config.Key{
-		config.Ints(&o.Channels, "channels", 32, 64, 128).Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
+		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
 			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
-		config.Float(&o.Dropout, "dropout", 0).Below(1).
+		config.Float(&o.Dropout, "dropout", 0).Learnt().Below(1).
 			Doc("Share of the features set to zero before the classifier while training."),
 	}
 }
@@ -103,11 +103,11 @@ type resnetOptions struct {
 // Keys lists them.
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
-		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Shapes().
+		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Learnt().Shapes().
 			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision: a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling: it reaches them at 32x32, which is more accurate on small images and costs about 16 times the compute."),
-		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).
+		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).Learnt().
 			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),
-		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Below(1).
+		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Learnt().Below(1).
 			Doc("Probability with which the last block's residual branch is dropped for a sample while training, and is 1/(1 - p) times as large otherwise; from 0 at the first block on it rises in a straight line, as timm's `--drop-path`. 0.05 to 0.2 against overfitting of long runs. 0: none."),
 	}
 }

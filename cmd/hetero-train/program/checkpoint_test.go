@@ -217,7 +217,13 @@ func TestRunStartsFromWeights(t *testing.T) {
 		}
 	}
 	// A run that goes on has its weights already: the file may be gone.
-	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12", "train.steps=7"); o.code != exitDone || strings.Contains(o.stderr, random) {
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12", "train.steps=7"); o.code != exitUsage || !strings.Contains(o.stderr, "--allow model.init_from") {
+		t.Errorf("resumed with another file: exit code %d\n%s", o.code, o.stderr)
+	}
+	if o := start("classes", file, "model.num_classes=12", "train.steps=7"); o.code != exitDone || strings.Contains(o.stderr, random) {
 		t.Errorf("resumed: exit code %d\n%s", o.code, o.stderr)
 	}
 }

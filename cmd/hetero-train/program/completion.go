@@ -111,6 +111,14 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 		return cobra.FixedCompletions([]string{"toml"}, cobra.ShellCompDirectiveFilterFileExt)
 	case "set":
 		return completeSet(catalog)
+	case "allow":
+		var learnt []string
+		for _, v := range catalog.Values() {
+			if v.Learnt {
+				learnt = append(learnt, v.Key+"\t"+v.Doc)
+			}
+		}
+		return cobra.FixedCompletions(learnt, cobra.ShellCompDirectiveNoFileComp)
 	case "log-level":
 		return cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)
 	case "device":

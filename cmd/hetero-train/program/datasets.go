@@ -21,6 +21,8 @@ type dataSet struct {
 	data.Splits
 	name string // the one that is trained on, also after a fallback
 	note string // "" unless something else than asked for is trained on
+
+	identity string // digest of what is trained on, "" for data that are functions of the settings
 }
 
 // openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
@@ -30,6 +32,11 @@ func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	out, err := openStored(ctx, cfg, log)
 	if err != nil {
 		return nil, err
+	}
+	if out.name != "synthetic_image" {
+		if out.identity, err = identify(ctx, out.Splits); err != nil {
+			return nil, errors.Join(fmt.Errorf("data set %s: %w", out.name, err), out.Splits.Close())
+		}
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {

@@ -153,7 +153,7 @@ func classify(ctx context.Context, err error) error {
 		return withCode(exitIO, err)
 	case is(new(*data.Fault)), is(new(*checkpoint.CorruptError)), is(new(*checkpoint.FormatError)):
 		return withCode(exitData, err)
-	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)):
+	case is(new(*config.Error)), is(new(*graph.BuildError)), is(new(*checkpoint.MismatchError)), is(new(*weights.RenameError)), is(new(*experiment.NameError)), is(new(*experiment.InUseError)), is(new(*experiment.ResumeError)), is(new(*experiment.ChangedError)):
 		return withCode(exitUsage, err)
 	case is(new(*checkpoint.IOError)), is(new(*experiment.FolderError)):
 		return withCode(folderCode(err), err)

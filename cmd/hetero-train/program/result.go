@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -64,18 +63,6 @@ func (j *job) sayFinished() error {
 		return nil
 	}
 	f := j.run.Finished
-	before, err := j.run.PreviousConfig()
-	if err != nil {
-		return withCode(exitUsage, err)
-	}
-	if old, err := config.Parse(filepath.Join(j.run.ConfigDir(), "resolved.toml"), []byte(before), j.opts.env.catalog); err == nil {
-		for _, d := range config.Diff(old, j.cfg) {
-			if d.Shapes {
-				return usageError("%s is finished with another model: %s was %s, now %s; use another experiment.name, or --resume none, which moves it aside", j.run.Dir, d.Key, d.Old, d.New)
-			}
-			j.opts.log.Warn("setting changed since the run was finished", "key", d.Key, "was", d.Old, "now", d.New)
-		}
-	}
 	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
 		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
@@ -84,9 +71,19 @@ func (j *job) sayFinished() error {
 	for _, note := range f.Notes {
 		fmt.Fprintln(j.opts.env.stdout, "NOTE", note)
 	}
-	if kind := j.cfg.Device.Kind; kind != "auto" {
-		fmt.Fprintf(j.opts.env.stdout, "nothing was left to do, so device %s was not tried\n", kind)
-	}
-	fmt.Fprintf(j.opts.env.stdout, "more epochs (--set train.epochs=N) go on from here; --resume none starts anew and keeps this run aside\n")
+	fmt.Fprintf(j.opts.env.stdout, "%s\n", j.hintFinished())
 	return nil
+}
+
+// hintFinished names the setting that has ended the run, and the ways on.
+func (j *job) hintFinished() string {
+	const afresh = "--resume none starts afresh, and the old run keeps its files"
+	longer := "a larger value resumes from here"
+	switch {
+	case j.falls() && j.named():
+		longer += fmt.Sprintf(", where the learning rate of schedule.name = %q rises to that of the longer run", j.cfg.Schedule.Name)
+	case j.falls():
+		longer = fmt.Sprintf("another value starts afresh, since schedule.name = %q depends on it", j.cfg.Schedule.Name)
+	}
+	return fmt.Sprintf("%s ended it: %s; %s", j.length(), longer, afresh)
 }

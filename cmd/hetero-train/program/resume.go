@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -13,8 +14,11 @@ import (
 
 // sayOpened tells what opening the run's folder has brought to light.
 func (j *job) sayOpened() {
-	if j.run.MovedTo != "" {
-		j.opts.logOf(componentCheckpoint).Info("the old run was moved aside", "to", j.run.MovedTo)
+	switch changed := j.run.Changed; {
+	case j.run.MovedTo != "" && changed != nil:
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh, the run of other settings keeps its files", "in", j.run.MovedTo, "because", changed.Reason())
+	case j.run.MovedTo != "":
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh, the old run keeps its files", "in", j.run.MovedTo)
 	}
 	for _, w := range j.run.Warnings {
 		j.opts.logOf(componentCheckpoint).Warn(w)
@@ -59,12 +63,12 @@ func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		return false, nil
 	}
 	const advice = "--resume none starts anew and keeps that run aside"
-	before, now := old.Optimizer, j.cfg.Optimizer
-	if before.Name != now.Name {
-		return false, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, before.Name, now.Name, advice)
+	was, now := old.Optimizer, j.cfg.Optimizer
+	if was.Name != now.Name {
+		return false, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)
 	}
-	if now.Name == "sgd" && (before.Momentum > 0) != (now.Momentum > 0) {
-		return false, usageError("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, before.Momentum, now.Momentum, advice)
+	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
+		return false, usageError("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, j.cfg.Model.Freeze) || old.Model.FreezeLayers != j.cfg.Model.FreezeLayers {
 		return false, usageError("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
@@ -74,9 +78,18 @@ func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		if d.Key == "train.resume" {
 			continue
 		}
-		j.opts.logOf(componentCheckpoint).Warn("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
+		log := j.opts.logOf(componentCheckpoint)
+		say := log.Info
+		if d.Learnt {
+			say = log.Warn
+		}
+		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
-	return old.Data.Dataset != j.cfg.Data.Dataset || old.Data.Path != j.cfg.Data.Path, nil
+	if total := j.totalOf(c.State); j.falls() && total != "" && total != strconv.FormatInt(j.steps, 10) {
+		j.opts.log.Warn("the length of the run changed: from here on the learning rate follows the curve of the new length", "was_steps", total, "now_steps", j.steps,
+			"learning_rate", j.schedule().Rate(int(c.State.Step)))
+	}
+	return slices.Contains(j.opts.allow, "data.dataset") || slices.Contains(j.opts.allow, "data.path"), nil
 }
 
 // dataKey is where a checkpoint says what was trained on.
@@ -107,7 +120,16 @@ func (j *job) trainedOn() map[string]json.RawMessage {
 	return map[string]json.RawMessage{dataKey: text, typesKey: types}
 }
 
-// checkData refuses to go on with other data than before unless the user has changed it; then evaluations so far mean nothing.
+// totalOf is how many steps a run was to have whose schedule depends on it, "" where that is not known.
+func (j *job) totalOf(state checkpoint.State) string {
+	var before derived
+	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
+		return "" // compare has said so
+	}
+	return before[totalKey]
+}
+
+// checkData makes a run that goes on with other data forget its evaluations: they are no measure for the new ones. Whether it may is decided before.
 func (j *job) checkData(state *checkpoint.State, changed bool) error {
 	var before trained
 	raw, ok := state.Extra[dataKey]
@@ -117,12 +139,8 @@ func (j *job) checkData(state *checkpoint.State, changed bool) error {
 	if err := json.Unmarshal(raw, &before); err != nil {
 		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
 	}
-	if changed {
+	if changed || before.Name != j.data.name {
 		return train.Forget(state)
-	}
-	if before.Name != j.data.name {
-		return withCode(exitData, fmt.Errorf("the run was trained on %s so far, now it would go on with %s: set data.dataset = %q to go on as before, or --resume none to start anew and keep that run aside",
-			before.Name, j.data.name, before.Name))
 	}
 	return nil
 }

@@ -39,6 +39,7 @@ type app struct {
 	logLevel  string            // --log-level
 	logFormat string            // --log-format
 	contest   *contestFlags     // of balance compare
+	allow     []string          // --allow
 	overrides []config.Override // --set and the flags that stand for keys, in the order typed
 }
 
@@ -151,8 +152,9 @@ func rename(cmd *cobra.Command, name string) {
 	}
 }
 
-// addResume adds --resume, which the root and train have alike.
+// addResume adds --resume and --allow, which the root and train have alike.
 func addResume(cmd *cobra.Command, a *app) {
+	cmd.Flags().StringArrayVar(&a.allow, "allow", nil, "`KEY` that affects what is learnt and may differ from the run that is resumed, as optimizer.lr; repeatable")
 	cmd.Flags().Var(&keyFlag{app: a, flag: "resume", key: "train.resume", kind: "string"}, "resume", "`auto|none|PATH`: go on from the newest checkpoint, start anew, or go on from this one")
 }
 

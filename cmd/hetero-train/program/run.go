@@ -37,6 +37,7 @@ type job struct {
 	training  data.Options // of the loader, which is made last: it holds batches in memory
 	replica   *train.Replica
 	run       *experiment.Run // of the rank that leads; nil on the others
+	learnt    derived         // likewise
 	records   *records        // likewise
 	tracing   *tracing        // nil where no steps are traced
 	team      *team           // nil for a run of one rank
@@ -79,7 +80,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	ctx, release := withSignals(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
 	defer release()
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openFinished, j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openReplica, j.openRun, j.tellStart, j.openLab} {
+	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openLab} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
 			var s stopped
@@ -114,18 +115,10 @@ func (j *job) tellLog(err error) error {
 	return err
 }
 
-// openFinished opens a run that has nothing left to do. It needs neither device nor data. Several ranks meet first.
-func (j *job) openFinished(context.Context) (err error) {
-	if j.opts.place.WorldSize > 1 {
-		return nil
-	}
-	return j.adopt(experiment.OpenFinished(j.runOptions()))
-}
-
 // finished reports whether there is nothing left to do, and the other ranks know it.
 func (j *job) finished() bool {
 	if j.team != nil {
-		return j.team.start.Finished
+		return j.team.finished
 	}
 	return j.run != nil && j.run.Finished != nil
 }
@@ -202,27 +195,36 @@ func (j *job) openData(ctx context.Context) (err error) {
 
 func (j *job) runOptions() experiment.Options {
 	e, t := j.cfg.Experiment, j.cfg.Train
-	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs)}
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: j.named(), LogDir: e.LogDir, Resume: t.Resume, Steps: j.steps, Length: j.length(), Compare: j.compare}
 }
 
-func (j *job) openRun(context.Context) (err error) {
-	if !j.team.leads() {
-		return nil
+// openRun decides how the run begins: afresh, from a checkpoint, or not at all because it is finished. It changes nothing on disk.
+func (j *job) openRun(ctx context.Context) (err error) {
+	if j.team.leads() {
+		if j.learnt, err = j.derive(); err != nil {
+			return err
+		}
+		run, err := experiment.Open(j.runOptions())
+		if err != nil {
+			return err
+		}
+		j.run = run
+		j.later(run.Close)
+		if run.Checkpoint != nil {
+			j.later(run.Checkpoint.Close)
+		}
 	}
-	return j.adopt(experiment.Open(j.runOptions()))
+	return j.tellFinished(ctx)
 }
 
-// adopt takes over an opened run, if there is one, and its checkpoint.
-func (j *job) adopt(run *experiment.Run, err error) error {
-	if run == nil || err != nil {
-		return err
+// beginRun makes the run's folder ready, once nothing else can refuse the run.
+func (j *job) beginRun(ctx context.Context) error {
+	if j.team.leads() {
+		if err := j.run.Begin(); err != nil {
+			return err
+		}
 	}
-	j.run = run
-	j.later(run.Close)
-	if run.Checkpoint != nil {
-		j.later(run.Checkpoint.Close)
-	}
-	return nil
+	return j.tellStart(ctx)
 }
 
 // checkModel finds out whether the network fits the images, before anything is written.
@@ -350,7 +352,7 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 	o.Observer = muted{all, j.quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.trainedOn()}
+	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.extra()}
 	if c := j.run.Checkpoint; c != nil {
 		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.run.CheckpointDir())
 	}

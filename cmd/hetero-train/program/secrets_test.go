@@ -30,7 +30,6 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		code int
 	}{
 		"a run":                 {set: []string{"train.steps=30"}, code: exitDone},
-		"a run that goes on":    {set: []string{"train.steps=40"}, code: exitDone},
 		"a password in a URL":   {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exitUsage},
 		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""}, code: exitUsage},
 		"an unknown key":        {set: []string{"parallel.token=" + canary}, code: exitUsage},
@@ -54,6 +53,13 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		look(name, out)
 	}
 	os.Remove(file)
+	goesOn := p.command(dir, "train.steps=40")
+	goesOn.Env = environ
+	out, err := goesOn.CombinedOutput()
+	if code := exitOf(t, err); code != exitDone {
+		t.Errorf("a run that resumes: got exit code %d\n%s", code, out)
+	}
+	look("a run that resumes", out)
 	crash := p.command(filepath.Join(dir, "crash"), "train.steps=1000000", "train.log_interval=1")
 	crash.Env = append(environ, "GOTRACEBACK=all")
 	w := watch(t, crash)
@@ -65,7 +71,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 	look("a crash", w.text.Bytes())
 	w.mu.Unlock()
 	files := 0
-	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() {
 			files++
 			look(strings.TrimPrefix(path, dir), readFile(t, path))

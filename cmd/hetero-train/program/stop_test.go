@@ -160,7 +160,7 @@ func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exitUsage {
 		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exitUsage)
 	}
-	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exitDone || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "so device reference was not tried") {
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exitDone || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended it") {
 		t.Errorf("a finished run: got %+v", got)
 	}
 	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")

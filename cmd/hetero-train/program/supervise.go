@@ -16,22 +16,11 @@ import (
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 // supervise starts this machine's ranks, each a process with the same command line, and waits for them.
 func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error {
 	place := opts.place
-	if place.Nodes <= 1 { // the ranks of other machines must hear it from rank 0
-		j := &job{cfg: cfg, opts: opts}
-		defer j.closeAll()
-		if err := j.adopt(experiment.OpenFinished(j.runOptions())); err != nil {
-			return classify(ctx, err)
-		}
-		if j.run != nil {
-			return j.sayFinished()
-		}
-	}
 	err := startRanks(ctx, opts, syscall.SIGUSR1)
 	var failed *supervisor.RankError
 	if code := exitCode(err); place.Rank == 0 && code == exitCommunication && errors.As(err, &failed) {

@@ -75,14 +75,15 @@ type team struct {
 	group *rendezvous.Group
 	peers *train.Peers
 	start teamStart
+	// finished: there is nothing left to do
+	finished bool
 
 	running atomic.Pointer[train.Peers] // peers, for other goroutines
 }
 
 // teamStart is what rank 0 tells the others before the first step.
 type teamStart struct {
-	Finished bool   `json:"finished"` // there is nothing left to do
-	LogDir   string `json:"log_dir"`  // absolute, on rank 0's machine
+	LogDir string `json:"log_dir"` // absolute, on rank 0's machine
 	// Checkpoints is the folder of the run's checkpoints, likewise.
 	Checkpoints string `json:"checkpoints"`
 }
@@ -242,17 +243,27 @@ func (t *team) ready(ctx context.Context) error {
 	return t.group.Barrier(ctx, "ready")
 }
 
-// tellStart lets rank 0, which has opened the run, say how it begins.
+// tellFinished lets rank 0, which has opened the run, say whether there is anything left to do.
+func (j *job) tellFinished(ctx context.Context) error {
+	t := j.team
+	if t == nil {
+		return nil
+	}
+	return t.tell(ctx, "finished", &t.finished, func() error {
+		t.finished = j.run.Finished != nil
+		return nil
+	})
+}
+
+// tellStart lets rank 0, which has begun the run, say where its files are.
 func (j *job) tellStart(ctx context.Context) error {
 	t := j.team
 	if t == nil {
 		return nil
 	}
 	return t.tell(ctx, "start", &t.start, func() (err error) {
-		if t.start.Finished = j.run.Finished != nil; !t.start.Finished {
-			if t.start.LogDir, err = filepath.Abs(j.run.LogDir()); err == nil {
-				t.start.Checkpoints, err = filepath.Abs(j.run.CheckpointDir())
-			}
+		if t.start.LogDir, err = filepath.Abs(j.run.LogDir()); err == nil {
+			t.start.Checkpoints, err = filepath.Abs(j.run.CheckpointDir())
 		}
 		return err
 	})

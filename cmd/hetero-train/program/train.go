@@ -56,6 +56,7 @@ type trainOptions struct {
 	file     string         // of the configuration, "" without one
 	args     []string       // the command line, for the run's records
 	signals  chan os.Signal // that end the run; they are caught from the start
+	allow    []string       // keys that may differ from the earlier run's
 }
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
@@ -72,6 +73,9 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	a.overrides = overrides
 	cfg, err := a.load()
 	if err != nil {
+		return err
+	}
+	if err := allowable(cfg, a.allow); err != nil {
 		return err
 	}
 	place, err := findPlace(cfg, flags, a.overrides, a.env.environ)
@@ -97,7 +101,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, file: a.file, args: a.args, signals: signals}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, allow: a.allow, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func describeNetwork(m *config.Model, classes, imageSize int) (n network, err er
 // initFrom loads the weights to start from. The other ranks get rank 0's before the first step.
 func (j *job) initFrom() error {
 	m := j.cfg.Model
-	if m.InitFrom == "" || !j.team.leads() || j.goesOn() {
+	if m.InitFrom == "" || !j.team.leads() || j.run.Checkpoint != nil {
 		return nil
 	}
 	f, err := openWeights(m.InitFrom, func(err error) { j.opts.logOf(componentCheckpoint).Warn(err.Error()) })
@@ -76,18 +76,6 @@ func (j *job) initFrom() error {
 		j.opts.logOf(componentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.head, "why", why)
 	}
 	return nil
-}
-
-// goesOn reports whether the run goes on from a checkpoint, which holds the weights.
-func (j *job) goesOn() bool {
-	switch j.cfg.Train.Resume {
-	case experiment.ResumeNone:
-		return false
-	case experiment.ResumeAuto:
-		list, err := checkpoint.List(experiment.CheckpointsIn(filepath.Join(j.cfg.Experiment.OutputDir, j.cfg.Experiment.Name)))
-		return err == nil && len(list) > 0
-	}
-	return true
 }
 
 // weightsFile is an open safetensors file, by itself or within a checkpoint.

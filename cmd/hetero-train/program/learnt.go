@@ -1,0 +1,298 @@
+package program
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// learntKey is where a checkpoint keeps the derived values of its run.
+const learntKey = "learnt"
+
+// derived are values that the text of the settings does not tell, by the key that they stand for: the precision that "auto" became, the data set
+// behind a fallback, the content of a file. Where both runs know a derived value it is compared in place of the text.
+type derived map[string]string
+
+// nameKey is the name of the run.
+const nameKey = "experiment.name"
+
+// named reports whether the user chose the run's name, in the file or on the command line.
+func (j *job) named() bool { return j.cfg.Origin(nameKey) != "" }
+
+// derive finds out the derived values of this run. Rank 0's count.
+func (j *job) derive() (derived, error) {
+	options, err := j.replicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	d := derived{
+		"data.dataset":      strconv.Quote(j.data.name),
+		dataPathKey:         j.data.identity,
+		"train.precision":   strconv.Quote(j.precision.String()),
+		"model.num_classes": strconv.Itoa(options.Classes),
+	}
+	if j.cfg.Model.BatchNorm == "local" { // statistics are those of a rank's share
+		d["parallel.ranks"] = strconv.Itoa(max(j.opts.place.WorldSize, 1))
+	}
+	if j.falls() {
+		d[totalKey] = strconv.FormatInt(j.steps, 10)
+	}
+	if content, ok := j.initContent(); ok {
+		d[initKey] = content
+	}
+	return d, nil
+}
+
+// Keys of paths whose content counts.
+const (
+	dataPathKey = "data.path"
+	initKey     = "model.init_from"
+)
+
+// totalKey stands for the steps of the whole run, whichever setting says how many they are. They are derived where the schedule depends on them.
+const totalKey = "train.steps"
+
+// falls reports whether the learning rate depends on the length of the run.
+func (j *job) falls() bool { return j.cfg.Schedule.Name == "cosine" || j.cfg.Schedule.Name == "linear" }
+
+// lengthKey is the key that says how long the run is.
+func lengthKey(c *config.Config) string {
+	switch {
+	case c.Train.Steps > 0:
+		return "train.steps"
+	case c.Train.Epochs > 0:
+		return "train.epochs"
+	}
+	return "train.max_seconds"
+}
+
+// length names the setting that ends the run, with its value.
+func (j *job) length() string {
+	t := j.cfg.Train
+	switch key := lengthKey(j.cfg); key {
+	case "train.steps":
+		return fmt.Sprintf("%s = %d", key, t.Steps)
+	case "train.epochs":
+		return fmt.Sprintf("%s = %d (%d steps)", key, t.Epochs, j.steps)
+	default:
+		return fmt.Sprintf("%s = %v", key, t.MaxSeconds)
+	}
+}
+
+// initContent is a digest of the weights to start from, "" without any. Weights that are gone are not known: a run that resumes does not need
+// them, and one that starts afresh says so when it loads them.
+func (j *job) initContent() (content string, known bool) {
+	path := j.cfg.Model.InitFrom
+	if path == "" {
+		return "", true
+	}
+	f, err := openWeights(path, func(error) {}) // what it skips is said when the weights are loaded
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	content, err = contentOf(f.File)
+	return content, err == nil
+}
+
+// contentOf is a digest of names, shapes and values of all tensors.
+func contentOf(f *checkpoint.File) (string, error) {
+	h := sha256.New()
+	var buffer []byte
+	for _, t := range f.Tensors() {
+		fmt.Fprintf(h, "%q %v %v\n", t.Name, t.DType, t.Shape)
+		buffer = slices.Grow(buffer[:0], int(t.Bytes()))[:t.Bytes()]
+		if err := f.ReadInto(t.Name, buffer); err != nil {
+			return "", err
+		}
+		h.Write(buffer)
+	}
+	return digest(h.Sum(nil)), nil
+}
+
+func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
+
+// identitySamples is how many samples of each part are read for the identity of a data set: all of a small set; of a large one enough to notice another set
+// with the same numbers of samples in each class, in well under a second from a local disk.
+const identitySamples = 256
+
+// identify is a digest of class names, of the labels of all samples, and of the content of some, evenly spaced.
+func identify(ctx context.Context, s data.Splits) (string, error) {
+	h := sha256.New()
+	for _, part := range []data.Dataset{s.Train, s.Eval} {
+		if part == nil {
+			io.WriteString(h, "none\n")
+			continue
+		}
+		if err := identifyPart(ctx, h, part); err != nil {
+			return "", err
+		}
+	}
+	return digest(h.Sum(nil)), nil
+}
+
+func identifyPart(ctx context.Context, h io.Writer, d data.Dataset) error {
+	fmt.Fprintf(h, "%d %q\n", d.Len(), d.Classes())
+	labels := make([]byte, 0, 4096)
+	for i := range d.Len() {
+		if labels = strconv.AppendInt(labels, int64(d.Label(i)), 10); len(labels) > 4000 {
+			h.Write(labels)
+			labels = labels[:0]
+		}
+		labels = append(labels, ' ')
+	}
+	h.Write(labels)
+	reader, err := d.NewReader()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	n := min(d.Len(), identitySamples)
+	for k := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		writeSample(h, reader, int(int64(k)*int64(d.Len())/int64(n)))
+	}
+	return nil
+}
+
+// writeSample writes what sample i is stored as. A sample that cannot be read is part of what the data set is.
+func writeSample(h io.Writer, r data.Reader, i int) {
+	if encoded, ok := r.(data.Encoded); ok {
+		if file, err := encoded.Contents(i); err == nil {
+			h.Write(file)
+			return
+		}
+	}
+	var image data.Image
+	if err := r.Read(i, nil, &image); err != nil {
+		fmt.Fprintf(h, "sample %d is unreadable\n", i)
+		return
+	}
+	h.Write(image.Pix)
+}
+
+// compare lists the settings that make this run learn something else than the earlier one; see experiment.Options.
+func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
+	old, err := config.Parse(e.From, []byte(e.Config), j.opts.env.catalog)
+	if err != nil {
+		if !j.named() && j.cfg.Train.Resume == experiment.ResumeAuto {
+			return []experiment.Change{{Key: "configuration", Old: "one that this program cannot read", New: "another"}}, nil
+		}
+		j.opts.log.Warn("the settings of the earlier run cannot be read, so that nothing is compared with them", "error", err)
+		return nil, nil
+	}
+	before := derived{}
+	if raw, ok := e.Extra[learntKey]; ok {
+		if err := json.Unmarshal(raw, &before); err != nil {
+			return nil, withCode(exitData, fmt.Errorf("%s: derived settings: %w", e.From, err))
+		}
+	} else if r := e.Result; r != nil {
+		before["data.dataset"], before["train.precision"] = strconv.Quote(r.Dataset), strconv.Quote(r.Precision)
+	}
+	return j.changes(old, before), nil
+}
+
+// changes compares key by key.
+func (j *job) changes(old *config.Config, before derived) []experiment.Change {
+	texts := map[string]config.Difference{}
+	for _, d := range config.Diff(old, j.cfg) {
+		texts[d.Key] = d
+	}
+	var all []experiment.Change
+	add := func(key, was, now string) {
+		if key == "data.batch_size" && slices.ContainsFunc(j.opts.args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
+			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(j.opts.place.WorldSize, 1), was)
+		}
+		if !slices.Contains(j.opts.allow, key) {
+			all = append(all, experiment.Change{Key: key, Old: was, New: now})
+		}
+	}
+	for _, d := range texts {
+		_, known := before[d.Key]
+		_, knownNow := j.learnt[d.Key]
+		if (d.Learnt || d.Key == dataPathKey || d.Key == initKey) && (!known || !knownNow) {
+			add(d.Key, orNone(d.Old), orNone(d.New))
+		}
+	}
+	for key, now := range j.learnt {
+		was, known := before[key]
+		if !known || was == now || key == totalKey && j.named() {
+			continue // a run that was given a name may be made longer: the learning rate follows the curve of the new length
+		}
+		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
+			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
+		}
+		if key == totalKey {
+			key, was, now = lengthKey(j.cfg), was+" steps under schedule.name = "+strconv.Quote(j.cfg.Schedule.Name), now+" steps"
+		}
+		add(key, orNone(was), orNone(now))
+	}
+	order := settingsOrder(j.cfg)
+	slices.SortFunc(all, func(a, b experiment.Change) int {
+		if d := order[a.Key] - order[b.Key]; d != 0 {
+			return d
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return all
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+func settingsOrder(c *config.Config) map[string]int {
+	order := map[string]int{}
+	for i, s := range c.Settings() {
+		order[s.Key] = i
+	}
+	return order
+}
+
+// allowable checks the keys of --allow: each exists and means something.
+func allowable(c *config.Config, keys []string) error {
+	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
+		return usageError("--allow: with --resume none there is no earlier run whose settings could differ")
+	}
+	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
+	order := settingsOrder(c)
+	for _, key := range keys {
+		affects, known := c.Learnt(key)
+		switch {
+		case !known:
+			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
+			return usageError("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
+		case !affects && !slices.Contains(byContent, key):
+			return usageError("--allow: %s does not affect what is learnt, so that it may change without --allow", key)
+		}
+	}
+	return nil
+}
+
+// extra is what a checkpoint keeps for the program, beside the loop's own.
+func (j *job) extra() map[string]json.RawMessage {
+	all := j.trainedOn()
+	text, err := json.Marshal(j.learnt)
+	if err != nil {
+		panic(err) // texts
+	}
+	all[learntKey] = text
+	return all
+}

@@ -1,0 +1,413 @@
+package program
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/png"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// unnamed is a small run without a name, of 10 steps an epoch.
+const unnamed = `
+[device]
+kind = "reference"
+[model]
+name = "simple_cnn"
+channels = [3]
+[data]
+dataset = "synthetic_image"
+batch_size = 8
+num_samples = 80
+image_size = 8
+[train]
+steps = 20
+[profile]
+tensorboard_interval = 0
+`
+
+// sweep trains in one folder again and again, as a user does who changes a setting on the command line.
+type sweep struct {
+	t      *testing.T
+	p      program
+	output string
+	more   []string // arguments of every run
+}
+
+func newSweep(t *testing.T, more ...string) *sweep {
+	t.Helper()
+	p := buildProgram(t)
+	p.config = writeFile(t, unnamed)
+	return &sweep{t: t, p: p, output: t.TempDir(), more: more}
+}
+
+func (s *sweep) command(args ...string) *exec.Cmd {
+	all := append([]string{"train", "-c", s.p.config, "--output-dir", s.output}, s.more...)
+	return exec.Command(s.p.path, append(all, args...)...)
+}
+
+// run trains and wants an exit code and a text in what is said.
+func (s *sweep) run(code int, says string, args ...string) ended {
+	s.t.Helper()
+	e := finish(s.t, s.command(args...), 0)
+	if e.code != code || !strings.Contains(e.stdout+e.stderr, says) {
+		s.t.Fatalf("%q: got exit code %d, want %d with %q\n%s%s", args, e.code, code, says, e.stdout, e.stderr)
+	}
+	return e
+}
+
+// steps wants that the run of a name has trained so many, with this learning rate in its settings.
+func (s *sweep) steps(name string, want int64, rate string) {
+	s.t.Helper()
+	dir := filepath.Join(s.output, name)
+	if got := resultOf(s.t, dir); got.Steps != want {
+		s.t.Errorf("%s: got %d steps, want %d", name, got.Steps, want)
+	}
+	if text := string(readFile(s.t, filepath.Join(dir, "configs", "resolved.toml"))); !strings.Contains(text, "\nlr = "+rate+"\n") {
+		s.t.Errorf("%s: its settings lack lr = %s", name, rate)
+	}
+	c, _, err := checkpoint.Latest(filepath.Join(dir, "checkpoints"))
+	if err != nil {
+		s.t.Errorf("%s: %v", name, err)
+		return
+	}
+	defer c.Close()
+	if c.State.Step != want {
+		s.t.Errorf("%s: got a checkpoint of step %d, want %d", name, c.State.Step, want)
+	}
+}
+
+func TestASweepTrainsEveryTime(t *testing.T) {
+	const name = "distributed_training"
+	s := newSweep(t)
+	s.run(exitDone, "done: 20 steps", "--lr", "0.1")
+	s.run(exitDone, "train.steps = 20 ended it", "--lr", "0.1")
+	e := s.run(exitDone, "done: 20 steps", "--lr", "0.01")
+	if n := strings.Count(e.stderr, "keeps its files"); n != 1 || !strings.Contains(e.stderr, "optimizer.lr was 0.1, now 0.01") || !strings.Contains(e.stderr, name+"-1") {
+		t.Errorf("want one line that names the change and the new name of the old run:\n%s", e.stderr)
+	}
+	s.steps(name+"-1", 20, "0.1")
+	s.steps(name, 20, "0.01")
+	if e = s.run(exitDone, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "it has trained 20 steps") {
+		t.Errorf("a shorter run: want the reason\n%s", e.stderr)
+	}
+	s.steps(name+"-2", 20, "0.01")
+	s.steps(name, 2, "0.01")
+	s.run(exitDone, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3") // resumes
+	s.steps(name, 30, "0.01")
+	s.run(exitDone, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
+	s.run(exitDone, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
+	s.steps(name+"-3", 30, "0.01")
+	s.steps(name+"-4", 40, "0.01") // a cosine of another length is another run
+}
+
+func TestARunWithANameIsNeverReplaced(t *testing.T) {
+	s := newSweep(t, "--experiment-name", "mine")
+	s.run(exitDone, "done: 20 steps")
+	before := snapshot(t, s.output)
+	e := s.run(exitUsage, "optimizer.lr was 0.05, now 0.2", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30")
+	for _, want := range []string{"augment.mixup was 0.0, now 0.5", "--resume none", "--allow augment.mixup --allow optimizer.lr"} {
+		if !strings.Contains(e.stderr, want) {
+			t.Errorf("want %q in\n%s", want, e.stderr)
+		}
+	}
+	s.run(exitUsage, "has trained 20 steps, more than train.steps = 2 asks for", "--set", "train.steps=2")
+	s.run(exitUsage, "unknown key", "--allow", "optimizer.rate")
+	s.run(exitUsage, "may change without --allow", "--allow", "train.log_interval")
+	s.run(exitUsage, "no earlier run", "--allow", "optimizer.lr", "--resume", "none")
+	if after := snapshot(t, s.output); after != before {
+		t.Errorf("a refused run changed files:\n%s\nbefore:\n%s", after, before)
+	}
+	path := filepath.Join(s.output, "mine")
+	s.run(exitUsage, "augment.mixup was", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr")
+	s.run(exitDone, "done: 30 steps", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr", "--allow", "augment.mixup")
+	s.run(exitDone, "done: 40 steps", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=40", "--set", "device.threads=1", "--set", "balance.policy=dynamic")
+	s.run(exitUsage, "optimizer.name", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=50", "--set", "optimizer.name=adamw", "--set", "optimizer.weight_decay=0.0005", "--allow", "optimizer.name")
+	s.run(exitDone, "done: 20 steps", "--resume", "none", "--lr", "0.3")
+	s.steps("mine-1", 40, "0.2")
+	s.steps("mine", 20, "0.3")
+}
+
+// snapshot lists the files of a folder with their sizes and times, without locks, which name their last holder.
+func snapshot(t *testing.T, dir string) string {
+	t.Helper()
+	var b strings.Builder
+	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == ".lock" {
+			return err
+		}
+		info, err := entry.Info()
+		if err == nil {
+			fmt.Fprintln(&b, path, info.Size(), info.ModTime().UnixNano())
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+// writePictures makes n images in each of two class folders; shade decides what they show.
+func writePictures(t *testing.T, dir string, n int, shade uint8) {
+	t.Helper()
+	for class := range 2 {
+		folder := filepath.Join(dir, fmt.Sprint("class", class))
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			img := image.NewGray(image.Rect(0, 0, 8, 8))
+			for k := range img.Pix {
+				img.Pix[k] = color.Gray{Y: uint8(k*i) + uint8(class)*90 + shade}.Y
+			}
+			var b bytes.Buffer
+			if err := errors.Join(png.Encode(&b, img), os.WriteFile(filepath.Join(folder, fmt.Sprintf("%03d.png", i)), b.Bytes(), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// TestOtherDataIsAnotherRun: the content counts, not the path.
+func TestOtherDataIsAnotherRun(t *testing.T) {
+	dir := t.TempDir()
+	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
+	writePictures(t, here, 40, 0)
+	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0")
+	s.run(exitDone, "done: 20 steps", "--set", "data.path="+here)
+	if err := os.Rename(here, there); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitDone, "is finished", "--set", "data.path="+there)
+	s.run(exitDone, "done: 25 steps", "--set", "data.path="+there, "--set", "train.steps=25")
+	writePictures(t, there, 40, 1)
+	s.run(exitUsage, "data.path was content", "--set", "data.path="+there, "--set", "train.steps=25")
+	s.run(exitDone, "done: 30 steps", "--set", "data.path="+there, "--set", "train.steps=30", "--allow", "data.path")
+	writePictures(t, here, 41, 1)
+	s.run(exitUsage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
+}
+
+// TestWhatStoodInForTheDataIsOtherData: a run that was trained on synthetic images does not go on with CIFAR-10.
+func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
+	cache, archive := t.TempDir(), t.TempDir()
+	for _, name := range []string{"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin", "test_batch.bin"} {
+		if err := os.WriteFile(filepath.Join(archive, name), make([]byte, 20*3073), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(archive, "batches.meta.txt"), []byte("a\nb\nc\nd\ne\nf\ng\nh\ni\nj\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := newSweep(t, "--dataset", "cifar10", "--set", "data.fallback=synthetic_image", "--set", "data.download=never", "--set", "data.cache_dir="+cache, "--set", "data.crop_padding=1")
+	s.run(exitDone, "done: 20 steps")
+	s.run(exitDone, "is finished")
+	s.run(exitDone, `data.dataset was \"synthetic_image\", now \"cifar10\"`, "--set", "data.path="+archive)
+	s.steps("distributed_training-1", 20, "0.05")
+	s.run(exitDone, "done: 20 steps", "--experiment-name", "mine")
+	s.run(exitUsage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
+}
+
+// TestOtherWeightsToStartFromAreAnotherRun: of a file, too, the content counts.
+func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
+	s := newSweep(t)
+	s.run(exitDone, "done: 20 steps", "--experiment-name", "a")
+	s.run(exitDone, "done: 20 steps", "--experiment-name", "b", "--lr", "0.3")
+	weights := filepath.Join(t.TempDir(), "start.safetensors")
+	from := func(name string) {
+		t.Helper()
+		if err := os.WriteFile(weights, readFile(t, filepath.Join(s.output, name, "checkpoints", "step-00000020", "model.safetensors")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	from("a")
+	own := []string{"--experiment-name", "mine", "--set", "model.init_from=" + weights}
+	s.run(exitDone, "done: 20 steps", own...)
+	s.run(exitDone, "is finished", own...)
+	from("b")
+	s.run(exitUsage, "model.init_from was content", append(own, "--set", "train.steps=30")...)
+	s.run(exitDone, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
+}
+
+// TestResolvedPrecisionIsCompared: "auto" and the type that it stands for are the same.
+func TestResolvedPrecisionIsCompared(t *testing.T) {
+	s := newSweep(t, "--experiment-name", "mine")
+	s.run(exitDone, "done: 20 steps", "--set", "train.precision=auto") // f32 on this device
+	s.run(exitDone, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")
+	s.run(exitUsage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
+}
+
+// TestSeveralRanksGiveWayTogether: rank 0 decides, and no rank writes into the old folder.
+func TestSeveralRanksGiveWayTogether(t *testing.T) {
+	buildRanks(t)
+	s := newSweep(t, "--nproc-per-node", "2")
+	s.run(exitDone, "done: 20 steps")
+	old := string(readFile(t, filepath.Join(s.output, "distributed_training", "logs", "rank_1.log")))
+	s.run(exitDone, "is finished")
+	s.run(exitDone, "done: 20 steps", "--lr", "0.2", "--log-level", "debug")
+	s.steps("distributed_training-1", 20, "0.05")
+	s.steps("distributed_training", 20, "0.2")
+	if now := string(readFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
+		t.Errorf("rank 1 wrote into the log of the old run:\n%s", now)
+	}
+	s.run(exitDone, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
+	e := s.run(exitUsage, "data.batch_size was 8, now 16 (--batch-size for each of 2 ranks; --set data.batch_size=8 keeps the global batch)",
+		"--lr", "0.2", "--batch-size", "8", "--resume", filepath.Join(s.output, "distributed_training"), "--set", "train.steps=40")
+	if strings.Contains(e.stderr, "done:") {
+		t.Error("a step was trained")
+	}
+}
+
+// TestComparisonsLeaveRunsAlone: balance compare has folders of its own, whatever the settings name.
+func TestComparisonsLeaveRunsAlone(t *testing.T) {
+	buildRanks(t)
+	s := newSweep(t)
+	logs := filepath.Join(s.output, "logs")
+	for _, named := range [][]string{nil, {"--set", "experiment.name=mine", "--set", "experiment.log_dir=" + logs}} {
+		s.run(exitDone, "done: 20 steps", named...)
+		before := snapshot(t, s.output)
+		args := append([]string{"balance", "compare", "-c", s.p.config, "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "--set", "experiment.output_dir=" + s.output, "--set", "parallel.ranks=2"}, named...)
+		for range 2 {
+			finish(t, exec.Command(s.p.path, args...), 0).check(t, exitDone, "")
+		}
+		after := snapshot(t, s.output)
+		for line := range strings.Lines(before) {
+			if !strings.Contains(after, line) {
+				t.Errorf("%v: a comparison changed %s", named, line)
+			}
+		}
+	}
+	for _, name := range []string{"balance_compare", "balance_compare-1", "mine-balance_compare", "mine-balance_compare-1"} {
+		if !exists(filepath.Join(s.output, name, "results", "result.json")) {
+			t.Errorf("no comparison in %s", name)
+		}
+	}
+}
+
+// TestAMoveThatIsKilledKeepsEveryRun kills processes of changing settings around the moment at which the old run moves.
+func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
+	trials := 6
+	if os.Getenv("HETERO_HOSTILE") != "" {
+		trials = 200
+	}
+	s := newSweep(t, "--set", "train.steps=3")
+	s.run(exitDone, "done: 3 steps")
+	begun := time.Now()
+	s.run(exitDone, "done: 3 steps", "--lr", "0.9")
+	whole := time.Since(begun)
+	finished := 2
+	for n := range trials {
+		cmd := s.command("--lr", fmt.Sprint(float64(n+1)/1000))
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.Float64() * float64(whole)))
+		cmd.Process.Kill()
+		if cmd.Wait() == nil {
+			finished++
+		}
+		runs, _ := filepath.Glob(filepath.Join(s.output, "*", "checkpoints", "step-00000003", "MANIFEST"))
+		if len(runs) < finished {
+			t.Fatalf("trial %d: got %d finished runs, want at least %d", n, len(runs), finished)
+		}
+		finished = len(runs)
+	}
+	s.run(exitDone, "done: 3 steps", "--lr", "0.7")
+	s.steps("distributed_training", 3, "0.7")
+}
+
+// TestTwoProcessesAtOnceMoveARunOnce: one trains, the other is told that the folder is in use, and the old run is there once.
+func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
+	s := newSweep(t)
+	s.run(exitDone, "done: 20 steps")
+	var ends [2]ended
+	done := make(chan int)
+	for i := range ends {
+		cmd := s.command("--lr", "0.2", "--set", "train.steps=300")
+		go func() {
+			var b bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &b, &b
+			ends[i].code = exitOfRun(cmd.Run())
+			ends[i].stdout = b.String()
+			done <- i
+		}()
+	}
+	<-done
+	<-done
+	for _, e := range ends {
+		if e.code != exitDone && (e.code != exitUsage || !strings.Contains(e.stdout, "in use") && !strings.Contains(e.stdout, "just now")) {
+			t.Errorf("got exit code %d and\n%s", e.code, e.stdout)
+		}
+	}
+	if ends[0].code != exitDone && ends[1].code != exitDone {
+		t.Error("neither trained")
+	}
+	s.steps("distributed_training-1", 20, "0.05")
+	s.steps("distributed_training", 300, "0.2")
+	if exists(filepath.Join(s.output, "distributed_training-2")) {
+		t.Error("moved twice")
+	}
+}
+
+func exitOfRun(err error) int {
+	var e *exec.ExitError
+	if errors.As(err, &e) {
+		return e.ExitCode()
+	}
+	return 0
+}
+
+// TestAFolderOfSomebodyElseCannotBeMoved: the old run stays as it is, and the error says what to do.
+func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become somebody else")
+	}
+	s := newSweep(t)
+	dir, err := os.MkdirTemp("", "hetero-train-owner-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
+	s.output = filepath.Join(dir, "experiments")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, s.p.path), 0o755), os.WriteFile(file, []byte(unnamed), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	s.p = program{path: built, config: file}
+	s.run(exitDone, "done: 20 steps")
+	const nobody = 65534
+	run := filepath.Join(s.output, "distributed_training")
+	err = filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
+		return errors.Join(err, os.Chown(path, nobody, nobody))
+	})
+	if err != nil { // the run is theirs, the folder of all runs is not
+		t.Fatal(err)
+	}
+	before := snapshot(t, s.output)
+	cmd := s.command("--lr", "0.2")
+	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	finish(t, cmd, 0).check(t, exitUsage, "move aside")
+	if after := snapshot(t, s.output); after != before {
+		t.Errorf("got\n%s\nwant\n%s", after, before)
+	}
+}
+
+// TestEveryKeyOfModelsAndDataSetsIsClassified: the tables of all have a test in package config.
+func TestEveryKeyOfModelsAndDataSetsIsClassified(t *testing.T) {
+	for _, v := range builtinCatalog.Values() {
+		if !v.Classified {
+			t.Errorf("%s is neither Learnt nor Operational: see config.Key.Learnt", v.Key)
+		}
+	}
+}

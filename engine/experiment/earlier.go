@@ -1,0 +1,197 @@
+package experiment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// Earlier is what a run left behind, as far as it decides whether another one may resume it.
+type Earlier struct {
+	From   string                     // the checkpoint or the file that it comes from
+	Config string                     // settings, TOML
+	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without one
+	Result *Result                    // nil while the run has not ended
+	Steps  int64                      // trained so far
+}
+
+// Change is one setting with another value than an earlier run had.
+type Change struct {
+	Key string // full dotted key
+	Old string
+	New string
+}
+
+func (c Change) String() string { return fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New) }
+
+// ChangedError says that a run would not have the result that its settings stand for if it resumed an earlier one.
+type ChangedError struct {
+	Dir     string   // of the run
+	Path    string   // Options.Resume
+	Changes []Change // empty where only the length differs
+	Steps   int64    // trained by the earlier run, where the settings ask for less; else 0
+	Length  string   // the setting that asks for less: "train.steps = 2"
+}
+
+// Reason is what has changed, on one line.
+func (e *ChangedError) Reason() string {
+	var all []string
+	for _, c := range e.Changes {
+		all = append(all, c.String())
+	}
+	if e.Steps > 0 {
+		all = append(all, fmt.Sprintf("it has trained %d steps, more than %s asks for", e.Steps, e.Length))
+	}
+	return strings.Join(all, "; ")
+}
+
+func (e *ChangedError) Error() string {
+	from := e.Path
+	if from == ResumeAuto {
+		from = e.Dir
+	}
+	var b strings.Builder
+	if len(e.Changes) > 0 {
+		fmt.Fprintf(&b, "%s was trained with other settings:", from)
+		for _, c := range e.Changes {
+			fmt.Fprintf(&b, "\n  %v", c)
+		}
+	}
+	if e.Steps > 0 {
+		if b.Len() > 0 {
+			b.WriteString("\nand ")
+		}
+		fmt.Fprintf(&b, "%s has trained %d steps, more than %s asks for", from, e.Steps, e.Length)
+	}
+	b.WriteString("\nno step was trained; ways on:\n  --resume none  starts afresh; the old run of this name, if any, keeps its files under a numbered name")
+	if e.Steps == 0 {
+		fmt.Fprintf(&b, "\n  --resume %s", from)
+		for _, c := range e.Changes {
+			fmt.Fprintf(&b, " --allow %s", c.Key)
+		}
+		b.WriteString("  resumes with the new settings")
+	}
+	b.WriteString("\n  --set experiment.name=NAME  trains in another folder")
+	return b.String()
+}
+
+// decide settles how the run begins: see the table in the package documentation.
+func (r *Run) decide(o Options) error {
+	if o.Resume == ResumeNone {
+		return r.giveWay(nil)
+	}
+	if o.Resume != ResumeAuto {
+		return r.decidePath(o)
+	}
+	result, err := readResult(r.root, r.Dir)
+	found := err == nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is not taken into account: %v", err))
+	}
+	c, skipped, damage := checkpoint.Latest(r.CheckpointDir())
+	if errors.Is(damage, checkpoint.ErrNone) {
+		damage = nil
+	}
+	r.Checkpoint, r.Skipped = c, skipped
+	earlier, err := r.earlier(c)
+	if err != nil {
+		return err
+	}
+	if found {
+		earlier.Result, earlier.Steps = &result, max(earlier.Steps, result.Steps)
+	}
+	changed, err := r.changed(o, earlier)
+	switch {
+	case err != nil:
+		return err
+	case changed != nil && o.Named:
+		return changed
+	case changed != nil:
+		r.closeCheckpoint()
+		return r.giveWay(changed)
+	case found && o.done(result):
+		r.closeCheckpoint() // was only read
+		r.Finished = &result
+	case damage != nil:
+		return fmt.Errorf("resume %s: %w\nstart afresh with --resume none (the old run keeps its files under a numbered name)", r.Dir, damage)
+	case c == nil && result.Steps > 0:
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are gone: it starts afresh", r.Dir, result.Steps))
+	}
+	return nil
+}
+
+// decidePath settles a run that resumes from a checkpoint that the user has named, which is open.
+func (r *Run) decidePath(o Options) error {
+	state := r.Checkpoint.State
+	var changed *ChangedError
+	var err error
+	if state.Step > 0 { // at step 0, as weights are imported, nothing was learnt with any settings
+		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step})
+	}
+	switch {
+	case err != nil:
+		return err
+	case changed != nil:
+		return changed
+	case !r.own:
+		return r.giveWay(nil)
+	}
+	if result, err := readResult(r.root, r.Dir); err == nil && o.done(result) && r.Checkpoint.State.Step >= result.Steps {
+		r.closeCheckpoint()
+		r.Finished = &result
+	}
+	return nil
+}
+
+// earlier is what the folder tells of its run. A checkpoint knows best what it was made with.
+func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
+	if c != nil && c.State.Config != "" {
+		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step}, nil
+	}
+	text, err := r.PreviousConfig()
+	e := Earlier{From: filepath.Join(r.ConfigDir(), resolvedFile), Config: text}
+	if c != nil {
+		e.Extra, e.Steps = c.State.Extra, c.State.Step
+	}
+	return e, err
+}
+
+// changed compares the run at hand with an earlier one; nil where it may resume.
+func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
+	out := &ChangedError{Dir: r.Dir, Path: o.Resume, Length: o.Length}
+	if o.Compare != nil && e.Config != "" {
+		var err error
+		if out.Changes, err = o.Compare(e); err != nil {
+			return nil, err
+		}
+	}
+	if o.Steps > 0 && e.Steps > o.Steps {
+		out.Steps = e.Steps
+	}
+	if len(out.Changes) == 0 && out.Steps == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+// giveWay has Begin move what is in the folder aside, because of changed settings or because the user wants to start afresh.
+func (r *Run) giveWay(why *ChangedError) error {
+	if r.root == nil {
+		return nil
+	}
+	used, err := holdsFiles(r.root, ".")
+	r.moves, r.Changed = used, why
+	return folderError("list", r.Dir, err)
+}
+
+func (r *Run) closeCheckpoint() {
+	if r.Checkpoint != nil {
+		r.Checkpoint.Close() // was only read
+		r.Checkpoint = nil
+	}
+}

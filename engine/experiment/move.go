@@ -1,0 +1,165 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// carried are the files of the folder configs that describe the machine and not the run. They are copied to the run that takes the place of the old
+// one, so that profile.gpu_profiles still finds them.
+var carried = []string{"gpu_profiles.json", "system_profile.json"}
+
+// maxCarriedBytes is far above the size of a profile of thousands of ranks.
+const maxCarriedBytes = 64 << 20
+
+// logPatterns name what a run writes into a folder for logs of its own (Options.LogDir), which may hold other files too.
+var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "latency_histogram.*"}
+
+// moveAside renames the run's folder to <name>-<n>, n above every number there is, and takes a fresh one. A process that is killed at any point leaves
+// the old run complete, under one of the two names: the folder moves in one rename, and its lock with it.
+func (r *Run) moveAside(output *os.Root) error {
+	aside, err := asideName(output, r.Name)
+	for err == nil {
+		if err := r.moveLogs(aside); err != nil {
+			return folderError("move aside the logs in", r.logDir, err)
+		}
+		if err = renameNew(output, r.Name, aside); !errors.Is(err, fs.ErrExist) {
+			break
+		}
+		aside, err = asideName(output, r.Name) // another process took that name just now
+	}
+	if err != nil {
+		return folderError("move aside", r.Dir, err)
+	}
+	r.MovedTo = filepath.Join(output.Name(), aside)
+	oldLock, old := r.lock, r.root
+	defer oldLock.Close()
+	defer old.Close()
+	r.lock, r.root = nil, nil
+	if err := r.takeNew(output); err != nil {
+		return err
+	}
+	for _, name := range carried {
+		if err := copyFile(old, r.root, name); err != nil {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%s is not copied from %s: %v", name, r.MovedTo, err))
+		}
+	}
+	return nil
+}
+
+// asideName is name-<n>, n one above the highest there is, shortened so that it is a valid name itself.
+func asideName(output *os.Root, name string) (string, error) {
+	dir, err := output.Open(".")
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return "", err
+	}
+	candidate := func(n int) string {
+		suffix := fmt.Sprintf("-%d", n)
+		return name[:min(len(name), maxNameBytes-len(suffix))] + suffix
+	}
+	free := 1
+	for _, other := range names {
+		n, err := strconv.Atoi(other[strings.LastIndexByte(other, '-')+1:])
+		if err == nil && n >= free && n < 1<<30 && candidate(n) == other {
+			free = n + 1
+		}
+	}
+	return candidate(free), nil
+}
+
+// moveLogs moves the old run's files in a folder for logs of its own into a folder below that, named as the old run is from now on.
+func (r *Run) moveLogs(aside string) error {
+	if r.logDir == "" {
+		return nil
+	}
+	dir, err := os.OpenRoot(r.logDir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	entries, err := fs.ReadDir(dir.FS(), ".")
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !isLog(entry) {
+			continue
+		}
+		if err := dir.MkdirAll(aside, 0o755); err != nil {
+			return err
+		}
+		if err := dir.Rename(entry.Name(), filepath.Join(aside, entry.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func isLog(entry fs.DirEntry) bool {
+	for _, pattern := range logPatterns {
+		if match, _ := filepath.Match(pattern, entry.Name()); match && entry.Type().IsRegular() {
+			return true
+		}
+	}
+	return false
+}
+
+// copyFile copies one file of the folder configs, if it is there.
+func copyFile(from, to *os.Root, name string) error {
+	path := filepath.Join(configsFolder, name)
+	in, err := from.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe is not waited for
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCarriedBytes {
+		return errors.Join(err, fmt.Errorf("want a regular file of at most %d bytes", maxCarriedBytes))
+	}
+	if err := to.MkdirAll(configsFolder, 0o755); err != nil {
+		return err
+	}
+	return replaceIn(to, path, func(w io.Writer) error {
+		_, err := io.Copy(w, io.LimitReader(in, maxCarriedBytes))
+		return err
+	})
+}
+
+// holdsFiles reports whether a run's folder holds any file but the lock.
+func holdsFiles(root *os.Root, name string) (bool, error) {
+	dir, err := root.Open(name)
+	if err != nil {
+		return false, err
+	}
+	entries, err := dir.ReadDir(-1)
+	dir.Close()
+	if err != nil {
+		return false, err
+	}
+	for _, entry := range entries {
+		switch {
+		case entry.Name() == lockFile:
+		case !entry.IsDir():
+			return true, nil
+		default:
+			if used, err := holdsFiles(root, filepath.Join(name, entry.Name())); used || err != nil {
+				return used, err
+			}
+		}
+	}
+	return false, nil
+}
