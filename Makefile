@@ -7,6 +7,7 @@
 #   WERROR=on                    C++ warnings are errors
 #   HETERO_ONEDNN_DIR=<prefix>   use the oneDNN v3 installed there instead of the pinned one
 #   HETERO_ONEDNN=off            build without oneDNN: plain kernels, which are slow
+#   PREFIX=/usr/local DESTDIR=   where make install copies what was built
 #   HETERO_INSTALL=off           never install system packages, even as root
 
 SANITIZE ?= off
@@ -55,7 +56,7 @@ GO_FILES     = $$(git ls-files --cached --others --exclude-standard '*.go')
 NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := build
-.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check deps test test-kernels test-race lint bench clean distclean help
+.PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
 	@$(CUDA_ENV) $(GO_BUILD) -o hetero-train ./cmd/hetero-train
@@ -140,6 +141,38 @@ bench: build ## Measure this machine's peak, every op against it, and ResNet-50 
 	./hetero-train bench ops
 	./hetero-train bench train --model resnet50 --image-size 32 --batch-size 128 --steps 20
 	./hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --steps 10
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+# One slash, also where PREFIX is / itself.
+INSTALL_TO := $(DESTDIR)$(patsubst %/,%,$(PREFIX))
+
+install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if that is set
+	@[ -x hetero-train ] && [ -d $(BUILD)/lib ] || { echo "install: nothing is built here; run make first" >&2; exit 2; }
+	@install -d '$(INSTALL_TO)/bin' '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train/configs' '$(INSTALL_TO)/share/hetero-train/scripts/weather' \
+		'$(INSTALL_TO)/share/doc/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions' '$(INSTALL_TO)/share/zsh/site-functions' '$(INSTALL_TO)/share/fish/vendor_completions.d'
+	@install -m 755 hetero-train '$(INSTALL_TO)/bin/'
+	@install -m 755 $(filter-out %_shim.so,$(wildcard $(BUILD)/lib/libhetero_*.so)) $(wildcard $(BUILD)/lib/libdnnl.so.*) '$(INSTALL_TO)/lib/hetero-train/'
+	@install -m 644 configs/*.toml configs/README.md '$(INSTALL_TO)/share/hetero-train/configs/'
+	@install -m 755 scripts/lab.sh scripts/run_benchmark.sh '$(INSTALL_TO)/share/hetero-train/scripts/'
+	@install -m 644 scripts/weather/*.txt '$(INSTALL_TO)/share/hetero-train/scripts/weather/'
+	@install -m 644 LICENSE README.md docs/*.md '$(INSTALL_TO)/share/doc/hetero-train/'
+	@install -m 644 third_party/README.md '$(INSTALL_TO)/share/doc/hetero-train/third_party.md'
+	@./hetero-train completion bash >'$(INSTALL_TO)/share/bash-completion/completions/hetero-train'
+	@./hetero-train completion zsh >'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train'
+	@./hetero-train completion fish >'$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
+	@echo "install: $(INSTALL_TO)/bin/hetero-train"
+
+uninstall: ## Remove what make install copied
+	@rm -f '$(INSTALL_TO)/bin/hetero-train' '$(INSTALL_TO)/share/bash-completion/completions/hetero-train' \
+		'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train' '$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
+	@rm -rf '$(INSTALL_TO)/lib/hetero-train' '$(INSTALL_TO)/share/hetero-train' '$(INSTALL_TO)/share/doc/hetero-train'
+
+dist: ## Pack a release for any x86-64 Linux with glibc 2.31 or newer, as root: scripts/dist.sh says how
+	@scripts/dist.sh $(VERSION)
+
+dist-check: dist ## Run that release in roots of Debian 11 and 13, as root
+	@scripts/dist_check.sh build/hetero-train-$(VERSION)-linux-x86_64.tar.gz
 
 clean: ## Remove what was built; what was fetched stays
 	rm -rf build hetero-train

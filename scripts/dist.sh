@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Packs a release: build/hetero-train-VERSION-linux-x86_64.tar.gz with the program, its libraries, their licences,
+# configurations and documentation. It runs on x86-64 Linux with glibc 2.31 or newer and needs nothing else.
+#
+#   scripts/dist.sh [VERSION]     as root, for chroot and debootstrap; `make dist` calls it
+#
+# Everything is compiled in a root file system of Debian 11, whose glibc is 2.31, with its compiler. The root is made by
+# debootstrap in build/dist/bullseye and kept. scripts/dist_check.sh tests the tarball.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+fail() { echo "dist: $*" >&2; exit 1; }
+version=${1:-$(git describe --tags --always --dirty)}
+mirror=${HETERO_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+release=bullseye
+root=$PWD/build/dist/$release
+name=hetero-train-$version-linux-x86_64
+tree=build/dist/$name
+libs=$tree/lib/hetero-train
+licences=$tree/share/doc/hetero-train/licences
+packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,libgloo-dev,patchelf
+
+[ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "got $(uname -s)-$(uname -m), want Linux-x86_64"
+[ "$(id -u)" = 0 ] || fail "needs root, for chroot: sudo make dist"
+command -v debootstrap >/dev/null || fail "debootstrap is missing; run: apt-get install debootstrap"
+git rev-parse --git-dir >/dev/null || fail "needs the git checkout: the tarball holds what git tracks"
+
+# inside COMMAND…: runs it in the root, with /proc, which Go needs. The mount ends with the command.
+inside() {
+	unshare --mount sh -c 'mount -t proc proc "$1/proc" && root=$1 && shift && exec chroot "$root" "$@"' sh "$root" \
+		env -i PATH=/usr/local/go/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8 "$@"
+}
+
+make_root() {
+	[ -e "$root/.ready" ] && return
+	echo "dist: making a root of Debian $release in $root"
+	rm -rf "$root"
+	debootstrap --variant=minbase --include=$packages $release "$root" "$mirror" >build/dist/debootstrap.log 2>&1 ||
+		{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $release failed; its output is in build/dist/debootstrap.log"; }
+	touch "$root/.ready"
+}
+
+# Go's ./... leaves out folders with a go.mod of their own: the root holds Go's sources.
+mkdir -p build/dist
+echo 'module roots' >build/dist/go.mod
+
+copy_sources() {
+	[ "$(cat "$root/usr/local/go/VERSION" 2>/dev/null)" = "$(cat "$(go env GOROOT)/VERSION")" ] ||
+		{ rm -rf "$root/usr/local/go"; cp -a "$(go env GOROOT)" "$root/usr/local/go"; }
+	# Tracked files replace the old ones; build/ in the root stays, so that a second build is short.
+	mkdir -p "$root/src"
+	find "$root/src" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+	git ls-files -z | tar --null --files-from=- -cf - | tar -C "$root/src" -xf -
+	go mod vendor -o "$root/src/vendor"
+	cmp -s third_party/onednn.sha256 third_party/onednn/PINS || python3 third_party/onednn.py
+	cp -a third_party/onednn "$root/src/third_party/"
+}
+
+build() {
+	echo "dist: building $version"
+	rm -rf "$tree" "$root/out"
+	inside env GOFLAGS="-mod=vendor -trimpath" GOTOOLCHAIN=local HETERO_INSTALL=off \
+		make -C /src --no-print-directory build install CUDA=off VERSION="$version" PREFIX=/ DESTDIR=/out >build/dist/build.log 2>&1 ||
+		{ tail -n 20 build/dist/build.log >&2; fail "the build failed; its output is in build/dist/build.log"; }
+	mkdir -p "$tree"
+	cp -a "$root/out/." "$tree"
+	strip --strip-unneeded "$libs"/*.so*
+	strip "$tree/bin/hetero-train"
+}
+
+# glibc lists what a system with glibc has.
+glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
+
+# bundle copies every library that the program's libraries need and glibc does not have, and those that these need.
+bundle() {
+	local more=yes file needed path
+	while [ $more = yes ]; do
+		more=no
+		for file in "$tree/bin/hetero-train" "$libs"/*.so*; do
+			for needed in $(readelf -d "$file" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p'); do
+				[[ $needed =~ $glibc ]] || [ -e "$libs/$needed" ] && continue
+				path=$(inside ldconfig -p | sed -n "s|^\s*$needed (libc6,x86-64.*=> ||p" | head -n 1)
+				[ -n "$path" ] || fail "$(basename "$file") needs $needed, which Debian $release does not have"
+				inside cp -L "$path" "/tmp/$needed"
+				inside patchelf --set-rpath '$ORIGIN' "/tmp/$needed" # it finds its own needs next to it
+				mv "$root/tmp/$needed" "$libs/$needed"
+				chmod 755 "$libs/$needed"
+				licence_of "$path"
+				more=yes
+			done
+		done
+	done
+}
+
+# licence_of PATH: the copyright file of the Debian package that a library comes from, and where its source is.
+licence_of() {
+	local real package source
+	real=$(inside readlink -f "$1")
+	package=$(inside dpkg -S "$real" 2>/dev/null || inside dpkg -S "${real#/usr}" 2>/dev/null || inside dpkg -S "/usr$real")
+	package=${package%%: *}
+	mkdir -p "$licences/${package%%:*}"
+	cp -L "$root/usr/share/doc/${package%%:*}/copyright" "$licences/${package%%:*}/"
+	source=$(inside dpkg-query -W -f '${source:Package} ${source:Version}' "$package")
+	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source; https://snapshot.debian.org/package/${source/ /\/}/" >>"$licences/SOURCES.txt"
+}
+
+# licences collects those of what is linked or copied into the tree.
+collect_licences() {
+	cp LICENSE "$licences/"
+	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"
+	cp -r third_party/onednn/share/doc/onednn/. "$licences/onednn/"
+	cp "$root/usr/local/go/LICENSE" "$licences/go/"
+	cp "$root"/usr/share/common-licenses/{Apache-2.0,GPL-2,GPL-3,LGPL-2.1} "$licences/texts/"
+	local module dir file
+	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train | sort -u | while read -r module dir; do
+		mkdir -p "$licences/go/$module"
+		for file in "$dir"/LICEN[SC]E* "$dir"/COPYING* "$dir"/NOTICE*; do
+			[ ! -e "$file" ] || cp "$file" "$licences/go/$module/"
+		done
+		[ -n "$(ls "$licences/go/$module")" ] || fail "the Go module $module has no licence file"
+	done
+	chmod -R u+w "$licences"
+}
+
+make_root
+copy_sources
+build
+mkdir -p "$licences"
+bundle
+collect_licences
+cp README.md "$tree/"
+scripts/dist_check.sh --elf "$tree"
+tar -C build/dist --owner=0 --group=0 -czf "build/$name.tar.gz" "$name"
+echo "dist: build/$name.tar.gz, $(($(stat -c %s "build/$name.tar.gz") >> 20)) MiB"
