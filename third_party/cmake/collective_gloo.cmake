@@ -20,7 +20,7 @@ add_library(hetero_gloo SHARED ${gloo_sources} ${gloo_shared} engine/device/cpu/
 target_include_directories(hetero_gloo PRIVATE "${PROJECT_SOURCE_DIR}/engine/collective/gloo"
   "${PROJECT_SOURCE_DIR}/engine/collective/shm/src" "${PROJECT_SOURCE_DIR}/engine/device/cpu/src")
 target_include_directories(hetero_gloo SYSTEM PRIVATE "${Gloo_INCLUDE_DIR}")
-target_include_directories(hetero_gloo SYSTEM AFTER PRIVATE "${PROJECT_SOURCE_DIR}/third_party/gloo_compat")
+target_include_directories(hetero_gloo SYSTEM PRIVATE "${PROJECT_SOURCE_DIR}/third_party/gloo_compat")
 target_link_libraries(hetero_gloo PRIVATE "${Gloo_LIBRARY}")
 set_target_properties(hetero_gloo PROPERTIES LINK_DEPENDS "${hetero_exports}")
 string(APPEND hetero_parts "gloo: on (Gloo ${gloo_version}${hetero_note})\n")
