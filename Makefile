@@ -154,7 +154,7 @@ install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if that i
 	@install -m 755 hetero-train '$(INSTALL_TO)/bin/'
 	@install -m 755 $(filter-out %_shim.so,$(wildcard $(BUILD)/lib/libhetero_*.so)) $(wildcard $(BUILD)/lib/libdnnl.so.*) '$(INSTALL_TO)/lib/hetero-train/'
 	@install -m 644 configs/*.toml configs/README.md '$(INSTALL_TO)/share/hetero-train/configs/'
-	@install -m 755 scripts/lab.sh scripts/run_benchmark.sh '$(INSTALL_TO)/share/hetero-train/scripts/'
+	@install -m 755 scripts/lab.sh '$(INSTALL_TO)/share/hetero-train/scripts/'
 	@install -m 644 scripts/weather/*.txt '$(INSTALL_TO)/share/hetero-train/scripts/weather/'
 	@install -m 644 LICENSE README.md docs/*.md '$(INSTALL_TO)/share/doc/hetero-train/'
 	@install -m 644 third_party/README.md '$(INSTALL_TO)/share/doc/hetero-train/third_party.md'
