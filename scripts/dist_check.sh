@@ -49,12 +49,10 @@ check_release() {
 		cd "$(mktemp -d)"
 		hetero-train version
 		hetero-train devices
-		for backend in auto gloo; do
-			hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 --experiment-name "$backend" \
-				--nproc-per-node 2 --set parallel.backend="$backend" --set model.channels="[8, 16]" >"$backend.txt" 2>&1 || { cat "$backend.txt"; exit 1; }
-			grep "\"final_train_loss\"" "experiments/$backend/results/result.json"
-		done
-		if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' || fail "the release does not run on Debian $1"
+		hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 --experiment-name check \
+			--nproc-per-node 2 --set model.channels="[8, 16]" >train.txt 2>&1 || { cat train.txt; exit 1; }
+		grep "\"final_train_loss\"" experiments/check/results/result.json
+		if hetero-train version | grep -E "^(cpu device|shared memory|jpeg) .*missing"; then exit 1; fi' || fail "the release does not run on Debian $1"
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
 }
 
