@@ -111,8 +111,18 @@ func (d *draws) beta(a float64) float64 {
 // betaJohnk is M. Jöhnk's method of 1964, in logarithms, so that a near 0 does not underflow.
 func (d *draws) betaJohnk(a float64) float64 {
 	for {
-		x, y := logarithm(d.positive())/a, logarithm(d.positive())/a // of u^(1/a), v^(1/a)
+		u, v := logarithm(d.positive()), logarithm(d.positive())
+		x, y := u/a, v/a // of u^(1/a), v^(1/a)
 		most := max(x, y)
+		if math.IsInf(most, -1) { // both overflow: the larger one decides, as it does in the limit of a near 0
+			switch {
+			case u > v:
+				return 1
+			case u < v:
+				return 0
+			}
+			return 0.5
+		}
 		sum := exponentialWide(x-most) + exponentialWide(y-most)
 		if most+logarithm(sum) <= 0 {
 			return exponentialWide(x-most) / sum

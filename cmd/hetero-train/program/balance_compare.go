@@ -94,6 +94,10 @@ func (f *contestFlags) check(known []string) error {
 			return usageError("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
 		}
 	}
+	const most = 1_000_000
+	if f.block > most || f.rounds > most {
+		return usageError("balance compare: got --block %d and --rounds %d, want at most %d of each", f.block, f.rounds, most)
+	}
 	if len(f.policies) < 1 || f.block < 3 || f.rounds < leastRounds {
 		return usageError("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.policies), f.block, f.rounds, leastRounds)
 	}

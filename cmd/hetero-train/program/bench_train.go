@@ -78,6 +78,10 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 			err = errors.Join(err, b.closeAll())
 		}
 	}()
+	const most = 1_000_000 // steps: the time of each is kept
+	if f.steps > most || f.warmup > most {
+		return nil, usageError("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
+	}
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
 		return nil, usageError("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
 	}

@@ -140,15 +140,15 @@ func (s *inspection) print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\n", title, fmt.Sprintf(format, args...))
 	}
 	if s.State == nil {
-		row("file", "%s", s.Path)
+		row("file", "%s", foreign(s.Path))
 	} else {
 		s.printState(row)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
-		row("metadata", "%s = %q", key, s.Metadata[key])
+		row("metadata", "%s = %q", foreign(key), s.Metadata[key])
 	}
 	for _, f := range s.Files {
-		row(f.Name, "%d tensors, %d elements, %s", len(f.Tensors), f.Elements, byteText(f.Bytes))
+		row(foreign(f.Name), "%d tensors, %d elements, %s", len(f.Tensors), f.Elements, byteText(f.Bytes))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -157,9 +157,9 @@ func (s *inspection) print(out io.Writer) error {
 		if len(f.Tensors) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s\n", f.Name)
+		fmt.Fprintf(w, "\n%s\n", foreign(f.Name))
 		for _, t := range f.Tensors {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", t.Name, t.DType, shapeText(t.Shape), byteText(t.Bytes))
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", foreign(t.Name), foreign(t.DType), shapeText(t.Shape), byteText(t.Bytes))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -170,27 +170,27 @@ func (s *inspection) print(out io.Writer) error {
 
 func (s *inspection) printState(row func(title, format string, args ...any)) {
 	state := s.State
-	row("checkpoint", "%s", s.Path)
-	row("written by", "%s", state.Program)
+	row("checkpoint", "%s", foreign(s.Path))
+	row("written by", "%s", foreign(state.Program))
 	row("progress", "step %d, epoch %d and %d samples into it, %d samples seen", state.Step, state.Epoch, state.EpochSample, state.SamplesSeen)
 	if m := s.Model; m != nil {
-		row("model", "%s, %d classes", m.Name, m.Classes)
+		row("model", "%s, %d classes", foreign(m.Name), m.Classes)
 	}
 	if b := state.Best; b != nil {
-		row("best", "%s %g after step %d", b.Metric, float64(b.Value), b.Step)
+		row("best", "%s %g after step %d", foreign(b.Metric), float64(b.Value), b.Step)
 	}
 	keeps := "no tensors"
 	if len(s.Moments) > 0 {
-		keeps = strings.Join(s.Moments, ", ")
+		keeps = strings.Join(foreigners(s.Moments), ", ")
 	}
-	row("optimizer", "%s: %s", state.Optimizer.Name, keeps)
+	row("optimizer", "%s: %s", foreign(state.Optimizer.Name), keeps)
 	if s.Averaged {
 		row("averages", "of weights and statistics, NAME.ema")
 	}
 	row("seed", "%d", state.Seed)
 	for _, name := range slices.Sorted(maps.Keys(state.Counters)) {
 		if n := state.Counters[name]; n != 0 {
-			row("counter", "%s = %d", name, n)
+			row("counter", "%s = %d", foreign(name), n)
 		}
 	}
 }

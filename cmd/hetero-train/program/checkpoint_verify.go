@@ -125,10 +125,10 @@ func (v verification) show(a *app, asJSON bool) error {
 		if c.Faults > 0 {
 			verdict = fmt.Sprintf("%d faults", c.Faults)
 		}
-		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", c.Path, verdict, c.Files, c.Tensors, byteText(c.Bytes))
+		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", foreign(c.Path), verdict, c.Files, c.Tensors, byteText(c.Bytes))
 	}
 	for _, f := range v.Faults {
-		fmt.Fprintf(&b, "  %s\n", f)
+		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(fmt.Sprint(f), "\n", "\n    "))
 	}
 	_, err := fmt.Fprint(a.env.stdout, b.String())
 	return err

@@ -64,6 +64,7 @@ func (e environment) lookup(name string) (value string, set bool) {
 // run executes one command line (without the program's name) and returns the exit code.
 func run(ctx context.Context, args []string, env environment) (code int) {
 	hide := secretsOf(env.environ)
+	env.stdout, env.stderr = &shownStream{w: env.stdout}, &shownStream{w: env.stderr}
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
 			code = exitUnexpected
@@ -137,7 +138,7 @@ func (a *app) progress(text string) {
 
 // warnOf prints a warning of a command that keeps no log.
 func (a *app) warnOf(text string) {
-	text = a.hide.text(text)
+	text = indented(a.hide.text(text))
 	if a.logFormat == formatJSON {
 		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Warn(text)
 		return
@@ -152,10 +153,10 @@ func report(err error) string {
 		return ""
 	}
 	if errors.As(err, new(stopped)) {
-		return fmt.Sprintf("hetero-train: %v\n", err)
+		return indented(fmt.Sprintf("hetero-train: %v", err)) + "\n"
 	}
 	if !errors.As(err, &faults) {
-		return fmt.Sprintf("hetero-train: error: %v%s\n", err, advice(err))
+		return indented(fmt.Sprintf("hetero-train: error: %v%s", err, advice(err))) + "\n"
 	}
 	count := len(faults.Faults) + faults.More
 	title := fmt.Sprintf("hetero-train: error: %d faults in the configuration", count)

@@ -85,6 +85,7 @@ type console struct {
 }
 
 func newConsole(j *job, log io.Writer) *console {
+	log = &shownStream{w: log}
 	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
 	if j.opts.json {
 		c.records, c.out, c.steps = j.opts.onScreen, log, log
@@ -93,9 +94,9 @@ func newConsole(j *job, log io.Writer) *console {
 	c.plain()
 	if stderr := j.opts.env.stderr; isTerminal(stderr) {
 		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
-		c.bars = mpb.New(mpb.WithOutput(stderr), mpb.WithAutoRefresh(), mpb.WithWidth(terminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
+		c.bars = mpb.New(mpb.WithOutput(below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(terminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if isTerminal(j.opts.env.stdout) {
-			c.out = io.MultiWriter(c.bars, log) // one screen for both: lines go above the bar
+			c.out = io.MultiWriter(&shownStream{w: c.bars}, log) // one screen for both: lines go above the bar
 			c.steps = c.out
 		}
 		j.opts.screen.to(c.bars) // and so do messages
@@ -249,7 +250,7 @@ func (c *console) close() {
 		c.bar.Abort(false)
 	}
 	c.bars.Wait()
-	c.job.opts.screen.to(c.job.opts.env.stderr)
+	c.job.opts.screen.to(below(c.job.opts.env.stderr))
 	c.plain()
 	c.bars, c.bar = nil, nil
 }

@@ -182,7 +182,7 @@ func spreadOf(v []int) spread {
 }
 
 func showInspected(w io.Writer, in inspected) error {
-	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, in.Path, in.Classes)
+	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, foreign(in.Path), in.Classes)
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))
 		fmt.Fprintf(w, "\n%s: %d samples, %d to %d a class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
@@ -198,13 +198,13 @@ func showInspected(w io.Writer, in inspected) error {
 			return err
 		}
 		for _, kind := range slices.Sorted(maps.Keys(p.Kinds)) {
-			fmt.Fprintf(w, "  %d %s\n", p.Kinds[kind], kind)
+			fmt.Fprintf(w, "  %d %s\n", p.Kinds[kind], foreign(kind))
 		}
 		for _, o := range slices.Sorted(maps.Keys(p.Orientations)) {
 			fmt.Fprintf(w, "  %d with EXIF orientation %s (data.exif_orientation)\n", p.Orientations[o], o)
 		}
 		if p.Unreadable > 0 {
-			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, p.FirstFault)
+			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, foreign(p.FirstFault))
 		}
 		fmt.Fprintf(w, "  about %.1f MB in all\n", float64(p.TotalBytes)/1e6)
 	}

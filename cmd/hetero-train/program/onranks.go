@@ -46,7 +46,7 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args, signals: signals}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {
 		return err
 	}

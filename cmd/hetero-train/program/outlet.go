@@ -44,11 +44,12 @@ type outlet struct {
 // From here on a reader that leaves causes a write error instead of SIGPIPE, which would end the process.
 func unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
-	out := &outlet{w: stdout, json: json}
-	if sameFile(stdout, stderr) {
-		return out, out
+	out := &outlet{w: below(stdout), json: json}
+	messages := out
+	if !sameFile(below(stdout), below(stderr)) {
+		messages = &outlet{w: below(stderr), json: json}
 	}
-	return out, &outlet{w: stderr, json: json}
+	return &shownStream{w: out}, &shownStream{w: messages}
 }
 
 func sameFile(a, b io.Writer) bool {
@@ -67,6 +68,7 @@ func sameFile(a, b io.Writer) bool {
 
 // fileOf is the file behind a writer of this process; nil: there is none.
 func fileOf(w io.Writer) *os.File {
+	w = below(w)
 	if o, ok := w.(*outlet); ok {
 		w = o.w
 	}
@@ -91,8 +93,8 @@ func (p progress) Write(b []byte) (int, error) {
 
 // progressOf returns w for lines that may be dropped before others.
 func progressOf(w io.Writer) io.Writer {
-	if o, ok := w.(*outlet); ok {
-		return progress{o}
+	if o := outletOf(w); o != nil {
+		return &shownStream{w: progress{o}}
 	}
 	return w
 }
@@ -209,8 +211,7 @@ func (o *outlet) flush(limit time.Duration) int {
 
 // flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
 func (e environment) flushed(limit time.Duration) {
-	out, _ := e.stdout.(*outlet)
-	messages, _ := e.stderr.(*outlet)
+	out, messages := outletOf(e.stdout), outletOf(e.stderr)
 	if out == nil || messages == nil {
 		return
 	}

@@ -116,7 +116,7 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	j := &job{cfg: cfg, opts: trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file}}
+	j := &job{cfg: cfg, opts: trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file}}
 	defer j.closeAll()
 	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
 		return err

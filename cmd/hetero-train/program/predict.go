@@ -156,9 +156,9 @@ func (p prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 		if i > 0 {
 			line.WriteString(", ")
 		}
-		fmt.Fprintf(&line, "%s %.2f %%", g.Class, 100*g.Probability)
+		fmt.Fprintf(&line, "%s %.2f %%", foreign(g.Class), 100*g.Probability)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", p.File, line.String())
+	_, err := fmt.Fprintf(w, "%s: %s\n", foreign(p.File), line.String())
 	return err
 }
 

@@ -58,7 +58,7 @@ func namesSecret(name string) bool {
 	return false
 }
 
-// redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value.
+// redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value, and makes visible what a terminal would act on.
 type redactor struct {
 	inner slog.Handler
 	hide  secrets
@@ -71,7 +71,7 @@ func (r *redactor) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (r *redactor) Handle(ctx context.Context, record slog.Record) error {
-	clean := slog.NewRecord(record.Time, record.Level, r.hide.text(record.Message), record.PC)
+	clean := slog.NewRecord(record.Time, record.Level, indented(visible(r.hide.text(record.Message))), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
 		clean.AddAttrs(r.attr(a))
 		return true
@@ -110,7 +110,7 @@ func (r *redactor) attr(a slog.Attr) slog.Attr {
 		if value.Kind() == slog.KindAny {
 			plain = fmt.Sprintf("%+v", value.Any())
 		}
-		if clean := r.hide.text(plain); clean != plain {
+		if clean := visible(r.hide.text(plain)); clean != plain {
 			return slog.String(a.Key, clean)
 		}
 	}

@@ -65,11 +65,11 @@ func (j *job) sayFinished() error {
 	f := j.run.Finished
 	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", f.BestEvalMetric, float64(f.BestEval), f.BestEvalStep)
+		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", foreign(f.BestEvalMetric), float64(f.BestEval), f.BestEvalStep)
 	}
 	fmt.Fprintln(j.opts.env.stdout)
 	for _, note := range f.Notes {
-		fmt.Fprintln(j.opts.env.stdout, "NOTE", note)
+		fmt.Fprintln(j.opts.env.stdout, "NOTE", indented(note))
 	}
 	fmt.Fprintf(j.opts.env.stdout, "%s\n", j.hintFinished())
 	return nil

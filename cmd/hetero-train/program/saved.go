@@ -70,7 +70,7 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, usageError("--batch-size: got %d, want at least 1", f.batch)
 	}
-	j := &job{opts: trainOptions{env: a.env, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file, args: a.args}}
+	j := &job{opts: trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file, args: a.args}}
 	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
 		return nil, err
 	}

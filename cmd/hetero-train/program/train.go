@@ -101,7 +101,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: a.env.stderr}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, allow: a.allow, file: a.file, args: a.args, signals: signals}
+	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, allow: a.allow, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 // sayWhenGone logs that the reader of a stream has left. Training goes on.
 func (o trainOptions) sayWhenGone() {
 	say := func(name string, w io.Writer) {
-		if stream, ok := w.(*outlet); ok {
+		if stream := outletOf(w); stream != nil {
 			stream.onGone(func(err error) {
 				o.log.Warn(name+" is gone: training goes on, its lines are in train.log", "error", err)
 			})

@@ -1,0 +1,140 @@
+package program
+
+import (
+	"bytes"
+	"image"
+	"image/color"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// hostile clears the screen, sets the title, forges a line, overwrites its own, ends as an 8-bit control sequence, and turns its end around.
+const hostile = "evil\x1b[2J\x1b]0;title\x07\nFORGED: all is well\rFORGED\u009b31m\u202etxt"
+
+// sound fails where a text could do more to a terminal than show itself, or where a file has written a line.
+func sound(t *testing.T, what string, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !utf8.ValidString(text) {
+			t.Errorf("%s: the text is not UTF-8: %q", what, text)
+		}
+		if at := strings.IndexFunc(text, func(r rune) bool { return r != '\n' && r != '\t' && unicode.IsControl(r) || r == '\u202e' }); at >= 0 {
+			t.Errorf("%s: a terminal acts on %q", what, text[max(at-60, 0):min(at+20, len(text))])
+		}
+		if strings.HasPrefix(text, "FORGED") || strings.Contains(text, "\nFORGED") {
+			t.Errorf("%s: a file has written a line: %q", what, text)
+		}
+	}
+}
+
+func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
+	weights := writeWeights(t, values(hostile, []int{2}, 1), values("b", []int{1}, 1))
+	damaged := writeFile(t, "x")
+	evil := filepath.Join(t.TempDir(), hostile)
+	if err := os.MkdirAll(evil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(evil, "model.safetensors")
+	if err := os.WriteFile(copied, readFile(t, weights), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	pictures := picturesNamed(t, hostile)
+	trained, printed := trainSmall(t)
+	names := writeFile(t, strings.Repeat("evil\x1b[2J\rFORGED\u009b31m\u202e\n", 10))
+	sound(t, "train", printed)
+	for _, c := range []struct {
+		name string
+		args []string
+		says string // the name, as it is to be shown
+	}{
+		{"inspect", []string{"checkpoint", "inspect", weights}, `"evil\x1b[2J`},
+		{"inspect, JSON", []string{"checkpoint", "inspect", weights, "--json"}, `evil\u001b[2J`},
+		{"inspect, folder", []string{"checkpoint", "inspect", copied}, `\x1b[2J`},
+		{"inspect, damaged", []string{"checkpoint", "inspect", damaged}, ""},
+		{"verify", []string{"checkpoint", "verify", evil}, ""},
+		{"import", []string{"checkpoint", "import", weights, "-o", filepath.Join(t.TempDir(), "out"), "--model", "simple_cnn"}, ""},
+		{"predict", []string{"predict", trained, pictures}, `evil\x1b[2J`},
+		{"predict, JSON", []string{"predict", trained, pictures, "--json"}, `evil\u001b[2J`},
+		{"predict, classes", []string{"predict", trained, pictures, "--class-names", names}, `"evil\x1b[2J`},
+		{"data inspect", []string{"data", "inspect", "--dataset", "images", "--path", pictures}, ""},
+		{"data verify", []string{"data", "verify", "--dataset", "images", "--path", pictures}, ""},
+		{"eval", []string{"eval", evil}, ""},
+		{"analyze", []string{"analyze", evil}, ""},
+		{"config show", []string{"config", "show", "--set", "experiment.name=" + hostile}, ""},
+		{"unknown key", []string{"config", "show", "--set", hostile + "=1"}, ""},
+		{"unknown command", []string{hostile}, ""},
+		{"no such file", []string{"config", "show", "-c", filepath.Join(evil, hostile)}, ""},
+		{"training on images", []string{"-c", writeFile(t, smallRun), "--set", "experiment.output_dir=" + t.TempDir(), "--set", "data.dataset=images", "--set", "data.path=" + pictures}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out, messages bytes.Buffer
+			code := run(t.Context(), c.args, environment{stdout: &out, stderr: &messages, train: runTrain})
+			sound(t, "standard output", out.String())
+			sound(t, "standard error", messages.String())
+			if c.says != "" && !strings.Contains(out.String()+messages.String(), c.says) {
+				t.Errorf("exit code %d, the text lacks %q:\n%s%s", code, c.says, out.String(), messages.String())
+			}
+		})
+	}
+}
+
+// picturesNamed is a folder of images, in parts and classes as data sets have them, of which files and a class have a hostile name; one is damaged.
+func picturesNamed(t *testing.T, name string) string {
+	t.Helper()
+	dir := t.TempDir()
+	img := image.NewRGBA(image.Rect(0, 0, 8, 8))
+	img.Set(1, 1, color.RGBA{R: 200, A: 255})
+	var encoded bytes.Buffer
+	if err := png.Encode(&encoded, img); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"train", "val"} {
+		for _, class := range []string{"cat", name} {
+			folder := filepath.Join(dir, part, class)
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for file, text := range map[string][]byte{name + "1.png": encoded.Bytes(), name + "2.png": encoded.Bytes()[:40]} {
+				if err := os.WriteFile(filepath.Join(folder, file), text, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	return dir
+}
+
+func TestForeignNames(t *testing.T) {
+	for name, want := range map[string]string{
+		"conv1.weight": "conv1.weight", "Größe 猫 😀": "Größe 猫 😀", "": `""`, "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`, `"quoted"`: `"\"quoted\""`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
+	} {
+		if got := foreign(name); got != want {
+			t.Errorf("foreign(%q) = %s, want %s", name, got, want)
+		}
+	}
+}
+
+func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
+	var out bytes.Buffer
+	stream := &shownStream{w: &out}
+	const text = "a line\n\tGröße 😀 \x1b[2J \r \x7f \u009b \u202e \xff end\n"
+	for _, b := range []byte(text) { // characters come in pieces
+		if n, err := stream.Write([]byte{b}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if want := "a line\n\tGröße 😀 \\u001b[2J \\u000d \\u007f \\u009b \\u202e \\xff end\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+	out.Reset()
+	if _, err := io.WriteString(stream, text); err != nil {
+		t.Fatal(err)
+	}
+	sound(t, "in one piece", out.String())
+}
