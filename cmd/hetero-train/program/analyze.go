@@ -92,7 +92,7 @@ func (f *analyzeFlags) run(a *app) error {
 		return err
 	}
 	if err := f.write(study); err != nil {
-		return withCode(exitIO, fmt.Errorf("analyze: %w", err))
+		return withCode(folderCode(err), fmt.Errorf("analyze: %w", err))
 	}
 	for _, text := range study.Damaged {
 		a.warnOf(text)

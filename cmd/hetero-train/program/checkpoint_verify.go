@@ -3,6 +3,7 @@ package program
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -47,24 +48,15 @@ type checked struct {
 }
 
 func verifyPath(a *app, path string, asJSON bool) error {
-	paths, err := toVerify(path)
+	all, err := verifyAll(func() ([]string, error) { return toVerify(path) }, func(p string) (checkpoint.Verified, error) {
+		if isWeightsFile(p) {
+			return checkpoint.VerifyFile(p)
+		}
+		return checkpoint.Verify(p)
+	})
 	if err != nil {
 		return err
 	}
-	all := verification{Faults: []checkpoint.Fault{}}
-	for _, p := range paths {
-		verify := checkpoint.Verify
-		if isWeightsFile(p) {
-			verify = checkpoint.VerifyFile
-		}
-		v, err := verify(p)
-		if err != nil {
-			return err
-		}
-		all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults)})
-		all.Faults = append(all.Faults, v.Faults...)
-	}
-	all.Sound = len(all.Faults) == 0
 	if err := all.show(a, asJSON); err != nil {
 		return err
 	}
@@ -77,6 +69,38 @@ func verifyPath(a *app, path string, asJSON bool) error {
 		more = fmt.Sprintf(" (and %d more faults)", n)
 	}
 	return withCode(exitData, fmt.Errorf("%s%s", first, more))
+}
+
+// verifyAll verifies what list names. A run that trains meanwhile removes checkpoints and saves others: one that is gone or replaced when a fault was
+// found in it is left out, and where none remains the list is read again.
+func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (verification, error) {
+	const most = 20 // readings of the list: a run has no time to train that saves faster than its checkpoints can be read
+	for range most {
+		all := verification{Faults: []checkpoint.Fault{}}
+		paths, err := list()
+		if err != nil {
+			return all, err
+		}
+		for _, p := range paths {
+			before, statErr := os.Stat(p)
+			v, err := verify(p)
+			if err != nil || len(v.Faults) > 0 {
+				after, goneErr := os.Stat(p)
+				if errors.Is(statErr, fs.ErrNotExist) || errors.Is(goneErr, fs.ErrNotExist) || statErr == nil && goneErr == nil && !os.SameFile(before, after) {
+					continue
+				}
+			}
+			if err != nil {
+				return all, err
+			}
+			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults)})
+			all.Faults = append(all.Faults, v.Faults...)
+		}
+		if all.Sound = len(all.Faults) == 0; len(all.Checked) > 0 {
+			return all, nil
+		}
+	}
+	return verification{}, usageError("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
 }
 
 // toVerify lists the checkpoints, or the file, that path means.

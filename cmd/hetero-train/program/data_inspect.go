@@ -106,6 +106,9 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 		p.ByClass[class] = 0
 	}
 	for i := range ds.Len() {
+		if err := ctx.Err(); err != nil && i%(1<<16) == 0 {
+			return p, err
+		}
 		p.ByClass[ds.Classes()[ds.Label(i)]]++
 	}
 	r, err := ds.NewReader()
@@ -113,8 +116,7 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 		return p, err
 	}
 	defer r.Close() // was only read
-	chosen := rand.New(rand.NewPCG(0, 0)).Perm(ds.Len())[:min(look, ds.Len())]
-	slices.Sort(chosen) // in the order of the files
+	chosen := someOf(ds.Len(), look)
 	var widths, heights, sizes []int
 	for _, i := range chosen {
 		if err := ctx.Err(); err != nil {
@@ -151,6 +153,29 @@ func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (d
 		p.TotalBytes = int64(float64(sum) / float64(len(sizes)) * float64(ds.Len()))
 	}
 	return p, nil
+}
+
+// someOf picks at most most of n numbers, the same ones each time, ascending.
+func someOf(n, most int) []int {
+	const few = 1 << 20 // are put in a random order; of more, whose order would take memory in proportion, numbers are drawn until enough are different
+	random := rand.New(rand.NewPCG(0, 0))
+	var chosen []int
+	switch {
+	case n <= few:
+		chosen = random.Perm(n)[:min(most, n)]
+	case most > n/2:
+		for i := range min(most, n) {
+			chosen = append(chosen, i)
+		}
+	default:
+		drawn := make(map[int]struct{}, most)
+		for len(drawn) < most {
+			drawn[random.IntN(n)] = struct{}{}
+		}
+		chosen = slices.Collect(maps.Keys(drawn))
+	}
+	slices.Sort(chosen) // in the order of the files
+	return chosen
 }
 
 // headerOf reads the header of a sample, or the sample where it is no file.

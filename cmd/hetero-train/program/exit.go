@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -81,11 +82,21 @@ func exitCode(err error) int {
 	return exitUnexpected
 }
 
+// laterSignal is how much later than another rank this one may get the signal that a launcher sends to all. A shorter time would let a run that was
+// interrupted end as a terminated one; a longer time delays the end where one rank alone was told.
+const laterSignal = time.Second
+
 // interruption is the error, with its exit code, of a run that a signal ended after it was saved.
 func (j *job) interruption(ctx context.Context, step int64) error {
 	var s stopped
-	if !errors.As(context.Cause(ctx), &s) {
-		s = stopped{syscall.SIGTERM} // another rank was told to stop
+	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
+		select {
+		case <-ctx.Done():
+		case <-time.After(laterSignal):
+		}
+		if !errors.As(context.Cause(ctx), &s) {
+			s = stopped{syscall.SIGTERM}
+		}
 	}
 	return withCode(s.saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
 }

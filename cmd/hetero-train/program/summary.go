@@ -113,7 +113,7 @@ func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
 			logs = analysis.LogDir(dir)
 		}
 		if err := writeSummary(logs, s); err != nil {
-			return withCode(exitIO, fmt.Errorf("analyze %s: %w", dir, err))
+			return withCode(folderCode(err), fmt.Errorf("analyze %s: %w", dir, err))
 		}
 		for _, text := range s.Damaged {
 			a.warnOf(text)

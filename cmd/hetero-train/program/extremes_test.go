@@ -1,0 +1,155 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// extremes are texts of numbers that arithmetic does not expect.
+var extremes = []string{"0", "-1", "5e-324", "1e-320", "1.7976931348623157e308", "-1e308", "nan", "inf", "2147483647", "2147483648", "9223372036854775807", "-9223372036854775808", "18446744073709551615"}
+
+// TestExtremeNumbersOfFlags: each numeric flag of each command takes each extreme, or refuses it with the exit code of usage. What it takes may be work
+// for years: it ends soon after its context does, without a crash.
+func TestExtremeNumbersOfFlags(t *testing.T) {
+	if os.Getenv("HETERO_HOSTILE") == "" {
+		t.Skip("each of some hundred commands runs for a moment: HETERO_HOSTILE=1 asks for them")
+	}
+	tested := 0
+	var walk func(cmd *cobra.Command, path []string)
+	walk = func(cmd *cobra.Command, path []string) {
+		for _, sub := range cmd.Commands() {
+			walk(sub, append(slices.Clone(path), sub.Name()))
+		}
+		if cmd.RunE == nil || cmd.Hidden || slices.Contains([]string{"profile", "selftest", "nccl", "devices"}, path0(path)) { // they measure the machine
+			return
+		}
+		cmd.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains([]string{"int", "int64", "uint64", "float64", "duration"}, f.Value.Type()) {
+				return
+			}
+			for _, value := range extremes {
+				tested++
+				args := append(slices.Clone(path), "--"+f.Name+"="+value)
+				if path0(path) == "bench" {
+					args = append(args, "--device", "null")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				var out, messages bytes.Buffer
+				began := time.Now()
+				code := run(ctx, args, environment{stdout: &out, stderr: &messages, train: runTrain})
+				cancel()
+				if strings.Contains(messages.String(), "panic") || time.Since(began) > time.Minute {
+					t.Errorf("%q: exit code %d after %v: %s", args, code, time.Since(began), messages.String())
+				}
+			}
+		})
+	}
+	walk(newRoot(&app{env: environment{catalog: builtinCatalog}}), nil)
+	if tested < 100 {
+		t.Errorf("%d flags and values, want at least 100", tested)
+	}
+}
+
+func path0(path []string) string {
+	if len(path) == 0 {
+		return ""
+	}
+	return path[0]
+}
+
+// TestExtremeNumbersOfKeys: each numeric key takes each extreme or refuses it, and a run of one step with it ends.
+func TestExtremeNumbersOfKeys(t *testing.T) {
+	if os.Getenv("HETERO_HOSTILE") == "" {
+		t.Skip("a thousand runs: HETERO_HOSTILE=1 asks for them")
+	}
+	var schema struct{ Properties map[string]any }
+	if err := json.Unmarshal(config.Schema(builtinCatalog), &schema); err != nil {
+		t.Fatal(err)
+	}
+	p, tested := buildProgram(t), 0
+	var walk func(prefix string, properties map[string]any)
+	walk = func(prefix string, properties map[string]any) {
+		for name, v := range properties {
+			key := v.(map[string]any)
+			if below, ok := key["properties"].(map[string]any); ok {
+				walk(prefix+name+".", below)
+				continue
+			}
+			text := fmt.Sprint(key["type"], key["items"])
+			if !strings.Contains(text, "integer") && !strings.Contains(text, "number") {
+				continue
+			}
+			values := slices.Clone(extremes)
+			for _, bound := range []string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"} {
+				if b, ok := key[bound]; ok {
+					values = append(values, fmt.Sprint(b))
+				}
+			}
+			for _, value := range values {
+				if key["type"] == "array" {
+					value = "[" + value + ", " + value + "]"
+				}
+				set := prefix + name + "=" + value
+				if slices.Contains([]string{"data.num_samples", "data.image_size", "data.batch_size", "parallel.ranks"}, prefix+name) && len(value) > 3 {
+					continue // the machine's memory decides
+				}
+				tested++
+				cmd := p.command(t.TempDir(), "train.steps=1", "train.max_seconds=1", set)
+				cmd.WaitDelay = time.Second
+				kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+				out, _ := cmd.CombinedOutput()
+				kill.Stop()
+				code := cmd.ProcessState.ExitCode()
+				if !slices.Contains([]int{exitDone, exitUsage, exitDiverged, exitDevice}, code) || bytes.Contains(out, []byte("panic")) {
+					t.Errorf("%s: exit code %d\n%s", set, code, out[max(len(out)-500, 0):])
+				}
+			}
+		}
+	}
+	walk("", schema.Properties)
+	t.Logf("%d keys and values", tested)
+	if tested < 500 {
+		t.Errorf("%d keys and values, want at least 500", tested)
+	}
+}
+
+func TestRefusedExtremes(t *testing.T) {
+	for _, args := range [][]string{{"bench", "train", "--warmup", "9223372036854775807"}, {"bench", "train", "--steps", "9223372036854775807"},
+		{"balance", "compare", "--block", "9223372036854775807", "--set", "parallel.ranks=2"}, {"balance", "compare", "--rounds", "9223372036854775807", "--set", "parallel.ranks=2"}} {
+		if o := execute(args); o.code != exitUsage || !strings.Contains(o.stderr, "want at most 1000000") {
+			t.Errorf("%q: got exit code %d and %q", args, o.code, o.stderr)
+		}
+	}
+}
+
+func TestSomeOfManySamples(t *testing.T) {
+	for _, c := range []struct{ n, most, want int }{{0, 10, 0}, {5, 10, 5}, {1000, 10, 10}, {1<<31 - 1, 1000, 1000}} {
+		got := someOf(c.n, c.most)
+		if len(got) != c.want || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != c.want || c.want > 0 && (got[0] < 0 || got[c.want-1] >= c.n) {
+			t.Errorf("%d of %d: got %d numbers: %v", c.most, c.n, len(got), got[:min(len(got), 10)])
+		}
+	}
+}
+
+// TestTheSmallestMixup trains with a number whose reciprocal is infinite: drawing lambda used to loop for ever.
+func TestTheSmallestMixup(t *testing.T) {
+	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {
+		o := trainIn(t, filepath.Join(t.TempDir(), "runs"), set)
+		if o.code != exitDone {
+			t.Errorf("%s: got exit code %d: %s", set, o.code, o.stderr)
+		}
+	}
+}
