@@ -1,0 +1,248 @@
+//go:build cgo && linux
+
+package gloo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// wire forwards TCP connections to a port and does to their bytes what a bad network does. Lost packets reach a program as pauses, since TCP sends them again.
+type wire struct {
+	listener net.Listener
+	target   string
+
+	mu    sync.Mutex
+	pause func() time.Duration // before a piece is passed on; nil: none
+	cut   [2]bool              // by direction, 0 towards the target: nothing passes
+	open  *sync.Cond           // a cut has ended
+	conns []*net.TCPConn
+}
+
+func newWire(t *testing.T, target string) *wire {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{listener: listener, target: target}
+	w.open = sync.NewCond(&w.mu)
+	go w.serve()
+	t.Cleanup(func() {
+		listener.Close()
+		w.set(func() { w.cut = [2]bool{} })
+		w.each(func(c *net.TCPConn) { c.Close() })
+	})
+	return w
+}
+
+func (w *wire) serve() {
+	for {
+		near, err := w.listener.Accept()
+		if err != nil {
+			return
+		}
+		far, err := net.Dial("tcp", w.target)
+		if err != nil {
+			near.Close()
+			continue
+		}
+		w.set(func() { w.conns = append(w.conns, near.(*net.TCPConn), far.(*net.TCPConn)) })
+		go w.pass(far, near, 0)
+		go w.pass(near, far, 1)
+	}
+}
+
+func (w *wire) pass(to, from net.Conn, direction int) {
+	defer to.Close()
+	piece := make([]byte, 8<<10)
+	for {
+		n, err := from.Read(piece)
+		w.mu.Lock()
+		for w.cut[direction] {
+			w.open.Wait()
+		}
+		pause := w.pause
+		w.mu.Unlock()
+		if pause != nil {
+			time.Sleep(pause())
+		}
+		if _, writeErr := to.Write(piece[:n]); err != nil || writeErr != nil {
+			return
+		}
+	}
+}
+
+func (w *wire) set(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+	w.open.Broadcast()
+}
+
+func (w *wire) each(f func(*net.TCPConn)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		f(c)
+	}
+}
+
+// wired gives others the address of a wire in place of its rank's own.
+type wired struct {
+	Control
+	t     *testing.T
+	wires chan *wire
+}
+
+func (c wired) Set(ctx context.Context, key string, value []byte) error {
+	var p place
+	if json.Unmarshal(value, &p) == nil && p.Address != "" {
+		w := newWire(c.t, p.Address)
+		p.Address = w.listener.Addr().String()
+		c.wires <- w
+		var err error
+		if value, err = json.Marshal(p); err != nil {
+			return err
+		}
+	}
+	return c.Control.Set(ctx, key, value)
+}
+
+// overWire connects two ranks through a wire and returns what sums 1 MiB on both, once.
+func overWire(t *testing.T, limit time.Duration) (*wire, []*Communicator, func() []error) {
+	t.Helper()
+	need(t)
+	_, ranks := configs(seat)
+	wires := make(chan *wire, 1)
+	ranks[0].Control = wired{ranks[0].Control, t, wires}
+	comms := collectivetest.Connected(t, 2, func(ctx context.Context, rank int) (*Communicator, error) {
+		c := ranks[rank]
+		c.Timeout = limit
+		return Connect(ctx, c)
+	})
+	memory := make([]device.Buffer, 2)
+	for rank := range memory {
+		m, err := reference.New().Alloc(1 << 20)
+		if err != nil {
+			t.Fatal(err)
+		}
+		clear(m.Host())
+		memory[rank] = m
+	}
+	return <-wires, comms, func() []error {
+		errs := make([]error, len(comms))
+		var done sync.WaitGroup
+		for rank, c := range comms {
+			done.Go(func() {
+				if errs[rank] = c.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory[rank]), DType: tensor.F32}); errs[rank] == nil {
+					errs[rank] = c.Sync(t.Context())
+				}
+			})
+		}
+		done.Wait()
+		return errs
+	}
+}
+
+func closeAll(t *testing.T, comms []*Communicator) {
+	t.Helper()
+	for _, c := range comms {
+		if err := c.Close(); err != nil && !errors.Is(err, io.EOF) {
+			t.Log(err) // of a communicator that has failed
+		}
+	}
+}
+
+// TestABadNetwork: delays, pauses as of lost packets, and partitions that heal cost time alone.
+func TestABadNetwork(t *testing.T) {
+	for name, disturb := range map[string]func(*wire){
+		"a delay of 2 ms": func(w *wire) { w.pause = func() time.Duration { return 2 * time.Millisecond } },
+		"one packet of 20 lost": func(w *wire) {
+			var mu sync.Mutex
+			random := rand.New(rand.NewPCG(1, 2))
+			w.pause = func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				if random.IntN(20) == 0 {
+					return 20 * time.Millisecond
+				}
+				return 0
+			}
+		},
+		"a partition that heals":         func(w *wire) { w.cut = [2]bool{true, true} },
+		"a one-way partition that heals": func(w *wire) { w.cut[1] = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, comms, sum := overWire(t, time.Minute)
+			w.set(func() { disturb(w) })
+			go func() {
+				time.Sleep(200 * time.Millisecond)
+				w.set(func() { w.cut = [2]bool{} })
+			}()
+			for range 3 {
+				if err := errors.Join(sum()...); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closeAll(t, comms)
+		})
+	}
+}
+
+// TestANetworkThatBreaks: a partition in one direction or both ends in a time-out, a reset at once; no rank hangs, and both know.
+func TestANetworkThatBreaks(t *testing.T) {
+	for name, disturb := range map[string]func(*wire){
+		"a partition":                    func(w *wire) { w.cut = [2]bool{true, true} },
+		"nothing reaches rank 0":         func(w *wire) { w.cut[0] = true },
+		"nothing reaches rank 1":         func(w *wire) { w.cut[1] = true },
+		"the connections are reset":      nil,
+		"a reset in the middle of a sum": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, comms, sum := overWire(t, time.Second)
+			if err := errors.Join(sum()...); err != nil {
+				t.Fatal(err)
+			}
+			reset := func() {
+				w.each(func(c *net.TCPConn) {
+					_ = c.SetLinger(0)
+					c.Close()
+				})
+			}
+			switch {
+			case disturb != nil:
+				w.set(func() { disturb(w) })
+			case name == "the connections are reset":
+				reset()
+			default:
+				w.set(func() { w.pause = func() time.Duration { return 5 * time.Millisecond } }) // 128 pieces each way: long enough to be met
+				go func() {
+					time.Sleep(50 * time.Millisecond)
+					reset()
+				}()
+			}
+			for rank, err := range sum() {
+				var late *collective.TimeoutError
+				var peer *collective.PeerError
+				if !errors.As(err, &late) && !errors.As(err, &peer) {
+					t.Errorf("rank %d: got %v, want a time-out or the loss of the other rank", rank, err)
+				}
+			}
+			closeAll(t, comms)
+		})
+	}
+}
