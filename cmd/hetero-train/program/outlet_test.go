@@ -72,7 +72,7 @@ func TestAReaderThatLeavesIsReportedOnce(t *testing.T) {
 	reader.Close()
 	out, messages := unblocked(writer, io.Discard, false)
 	said := make(chan error, 2)
-	out.(*outlet).onGone(func(err error) { said <- err })
+	outletOf(out).onGone(func(err error) { said <- err })
 	for range 3 {
 		if _, err := fmt.Fprintln(out, "a line"); err != nil {
 			t.Error(err)
