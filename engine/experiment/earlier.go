@@ -18,6 +18,7 @@ type Earlier struct {
 	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without one
 	Result *Result                    // nil while the run has not ended
 	Steps  int64                      // trained so far
+	Epochs int64                      // begun so far
 }
 
 // Change is one setting with another value than an earlier run had.
@@ -103,7 +104,7 @@ func (r *Run) decide(o Options) error {
 		return err
 	}
 	if found {
-		earlier.Result, earlier.Steps = &result, max(earlier.Steps, result.Steps)
+		earlier.Result, earlier.Steps, earlier.Epochs = &result, max(earlier.Steps, result.Steps), max(earlier.Epochs, result.Epochs)
 	}
 	changed, err := r.changed(o, earlier)
 	switch {
@@ -131,7 +132,7 @@ func (r *Run) decidePath(o Options) error {
 	var changed *ChangedError
 	var err error
 	if state.Step > 0 { // at step 0, as weights are imported, nothing was learnt with any settings
-		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step})
+		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step, Epochs: epochsBegun(state)})
 	}
 	switch {
 	case err != nil:
@@ -151,14 +152,22 @@ func (r *Run) decidePath(o Options) error {
 // earlier is what the folder tells of its run. A checkpoint knows best what it was made with.
 func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	if c != nil && c.State.Config != "" {
-		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step}, nil
+		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step, Epochs: epochsBegun(c.State)}, nil
 	}
 	text, err := r.PreviousConfig()
 	e := Earlier{From: filepath.Join(r.ConfigDir(), resolvedFile), Config: text}
 	if c != nil {
-		e.Extra, e.Steps = c.State.Extra, c.State.Step
+		e.Extra, e.Steps, e.Epochs = c.State.Extra, c.State.Step, epochsBegun(c.State)
 	}
 	return e, err
+}
+
+// epochsBegun counts an epoch that is not complete.
+func epochsBegun(s checkpoint.State) int64 {
+	if s.EpochSample > 0 {
+		return s.Epoch + 1
+	}
+	return s.Epoch
 }
 
 // changed compares the run at hand with an earlier one; nil where it may resume.
@@ -170,7 +179,7 @@ func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 			return nil, err
 		}
 	}
-	if o.Steps > 0 && e.Steps > o.Steps {
+	if o.Steps > 0 && e.Steps > o.Steps || o.Steps == 0 && o.Epochs > 0 && e.Epochs > o.Epochs {
 		out.Steps = e.Steps
 	}
 	if len(out.Changes) == 0 && out.Steps == 0 {

@@ -35,10 +35,10 @@ type Options struct {
 	LogDir    string // "": the folder logs of the run
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// Steps is how many optimizer steps the settings ask for, 0: no limit. A run that has trained as many with exit code 0 is finished; one
-	// that has trained fewer resumes; one that has trained more is another run.
-	Steps  int64
-	Length string // the setting behind Steps, for messages: "train.epochs = 3"
+	// Steps, or where that is 0 Epochs, is how much training the settings ask for; with both 0 there is no limit. A run that has done as much
+	// with exit code 0 is finished; one that has done less resumes; one that has done more is another run.
+	Steps, Epochs int64
+	Length        string // the setting behind them, for messages: "train.epochs = 3"
 
 	// Compare lists the settings that make the run at hand learn something else than the earlier one; nil compares nothing.
 	Compare func(Earlier) ([]Change, error)
@@ -46,7 +46,13 @@ type Options struct {
 
 // done reports whether a run that ended so has nothing left to do.
 func (o Options) done(r Result) bool {
-	return r.Exit == 0 && !r.OutOfTime && r.GaveUp == "" && (o.Steps == 0 || r.Steps >= o.Steps)
+	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
+		return false
+	}
+	if o.Steps > 0 {
+		return r.Steps >= o.Steps
+	}
+	return r.Epochs >= o.Epochs
 }
 
 // Run is a run folder. It is locked from Open on if it exists, else from Begin on.

@@ -195,7 +195,7 @@ func (j *job) openData(ctx context.Context) (err error) {
 
 func (j *job) runOptions() experiment.Options {
 	e, t := j.cfg.Experiment, j.cfg.Train
-	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: j.named(), LogDir: e.LogDir, Resume: t.Resume, Steps: j.steps, Length: j.length(), Compare: j.compare}
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: j.named(), LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs), Length: j.length(), Compare: j.compare}
 }
 
 // openRun decides how the run begins: afresh, from a checkpoint, or not at all because it is finished. It changes nothing on disk.

@@ -139,6 +139,16 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s.steps("mine", 20, "0.3")
 }
 
+// TestEpochsOfAnotherBatchSizeCount: they have other numbers of steps.
+func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
+	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
+	s.run(exitDone, "done: 20 steps", "--epochs", "2")
+	larger := []string{"--set", "data.batch_size=16", "--epochs", "4"}
+	s.run(exitDone, "done: 30 steps", append(larger, "--allow", "data.batch_size")...)
+	s.run(exitDone, "is finished: 30 steps", larger...)
+	s.run(exitUsage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
+}
+
 // snapshot lists the files of a folder with their sizes and times, without locks, which name their last holder.
 func snapshot(t *testing.T, dir string) string {
 	t.Helper()
