@@ -140,6 +140,20 @@ func (j *job) unsaved(newest string, err error) error {
 	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, the run %s", err, newest, j.wayOn(step))
 }
 
+// stopOfAnother is the signal that ended another rank, as that rank has told this one.
+func stopOfAnother(err error) (stopped, bool) {
+	var lost *rendezvous.LostError
+	if !errors.As(err, &lost) {
+		return stopped{}, false
+	}
+	for _, s := range []stopped{{syscall.SIGTERM}, {syscall.SIGINT}, {syscall.SIGHUP}} {
+		if lost.Cause == s.Error() {
+			return s, true
+		}
+	}
+	return stopped{}, false
+}
+
 // classify gives an error the exit code that its kind has.
 func classify(ctx context.Context, err error) error {
 	if err == nil {
@@ -154,7 +168,14 @@ func classify(ctx context.Context, err error) error {
 		return withCode(s.saved(), s)
 	}
 	is := func(target any) bool { return errors.As(err, target) }
+	if s, ok := stopOfAnother(err); ok { // before the first step: later ranks stop together
+		return withCode(s.saved(), fmt.Errorf("%w, as another rank was: %w", s, err))
+	}
 	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return withCode(exitUsage, fmt.Errorf("%w%s", err, advice(err)))
+	case errors.Is(err, context.DeadlineExceeded): // nothing but meeting the other ranks has one
+		return withCode(exitCommunication, fmt.Errorf("%w (parallel.rendezvous_timeout_seconds)", err))
 	case errors.Is(err, train.ErrDiverged):
 		return withCode(exitDiverged, err)
 	case errors.Is(err, train.ErrFinalSave):

@@ -50,8 +50,11 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
+	if errors.Is(err, syscall.EAGAIN) {
+		return usageError("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group): a rank needs about 30 threads", err)
+	}
 	if !errors.As(err, &failed) {
-		return err
+		return classify(ctx, err)
 	}
 	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
 		return withCode(failed.Code, shown{err}) // rank 0 has said it

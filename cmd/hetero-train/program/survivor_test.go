@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
 // startedBy are the processes that a supervisor has started, by rank.
@@ -80,6 +81,49 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pause of the whole job, longer than all of its time-outs, ends nothing: all processes are stopped, then go on.
+func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=1")
+	var before, after int64
+	paused := finishAfterStep(t, cmd, func() {
+		all := append(startedBy(t, cmd.Process.Pid), cmd.Process.Pid)
+		signal := func(s syscall.Signal) {
+			for _, pid := range all {
+				syscall.Kill(pid, s)
+			}
+		}
+		signal(syscall.SIGSTOP)
+		before = stepsRecorded(t, dir)
+		time.Sleep(3500 * time.Millisecond) // the heartbeat's time-out is 2 s, the others 1 s
+		signal(syscall.SIGCONT)
+		for after = before; after < before+20 && !processEnded(cmd.Process.Pid); after = stepsRecorded(t, dir) {
+			time.Sleep(20 * time.Millisecond)
+		}
+		cmd.Process.Signal(syscall.SIGTERM)
+	})
+	paused.check(t, exitTerminated, "saved")
+	if after < before+20 {
+		t.Errorf("%d steps before the pause, %d after it: it did not go on", before, after)
+	}
+}
+
+// stepsRecorded is how many steps the metrics of rank 0 hold.
+func stepsRecorded(t *testing.T, dir string) int64 {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(dir, "run", "logs", runtime.FileName(0)))
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return int64(bytes.Count(text, []byte("\n")))
+}
+
+// processEnded reports whether a child has ended, waited for or not.
+func processEnded(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
 // Without a supervisor rank 0 itself says how to go on; where rank 0 is lost the others say what there is.

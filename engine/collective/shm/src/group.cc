@@ -16,6 +16,10 @@ namespace {
 // How often a rank that sleeps looks around in any case.
 constexpr int64_t slice_ns = 100'000'000;
 
+// A rank that has not looked around for so long did not run: its process, or the whole machine, was stopped. That time does not count. Larger: a pause of
+// this length and a time-out below it end a run; smaller: a starved thread gets time that it did not need.
+constexpr int64_t slept_ns = 1'000'000'000;
+
 int64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -40,7 +44,8 @@ bool same(const hetero_shm_signature &a, const hetero_shm_signature &b) {
 int Group::run(hetero_shm_call &call, std::byte *buffer, const int64_t *counts) {
   call_ = &call;
   call.op.parts = hash(counts, size_);
-  deadline_ns_ = call.timeout_ns < 0 ? -1 : now_ns() + call.timeout_ns;
+  looked_ns_ = now_ns();
+  deadline_ns_ = call.timeout_ns < 0 ? -1 : looked_ns_ + call.timeout_ns;
   agreed_ = false;
   try {
     enter();
@@ -101,7 +106,10 @@ void Group::await(int rank, Counter &counter) {
     if (gone >= 0) throw Failure{HETERO_SHM_PEER, gone};
     int64_t rest = slice_ns;
     if (deadline_ns_ >= 0) {
-      rest = std::min(rest, deadline_ns_ - now_ns());
+      const int64_t now = now_ns();
+      if (now - looked_ns_ > slept_ns) deadline_ns_ += now - looked_ns_;
+      looked_ns_ = now;
+      rest = std::min(rest, deadline_ns_ - now);
       if (rest <= 0) throw Failure{HETERO_SHM_TIMEOUT, rank};
     }
     timespec limit{0, static_cast<long>(rest)};

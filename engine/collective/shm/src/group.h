@@ -57,6 +57,7 @@ private:
   // Of the operation under way.
   hetero_shm_call *call_ = nullptr;
   int64_t deadline_ns_ = -1; // monotonic clock; negative: none
+  int64_t looked_ns_ = 0;    // when this rank last looked at that clock in the operation
   bool agreed_ = false;
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
