@@ -82,14 +82,25 @@ bundle() {
 				[[ $needed =~ $glibc ]] || [ -e "$libs/$needed" ] && continue
 				path=$(inside ldconfig -p | sed -n "s|^\s*$needed (libc6,x86-64.*=> ||p" | head -n 1)
 				[ -n "$path" ] || fail "$(basename "$file") needs $needed, which Debian $release does not have"
-				inside cp -L "$path" "/tmp/$needed"
-				inside patchelf --set-rpath '$ORIGIN' "/tmp/$needed" # it finds its own needs next to it
-				mv "$root/tmp/$needed" "$libs/$needed"
-				chmod 755 "$libs/$needed"
+				cp "$(outside "$path")" "$libs/$needed"
 				licence_of "$path"
 				more=yes
 			done
 		done
+	done
+}
+
+# outside PATH: where a file of the root is. Links in the root may be absolute, so they are followed inside.
+outside() { echo "$root$(inside readlink -f "$1")"; }
+
+# beside: every library looks next to itself for those that it needs.
+beside() {
+	local file
+	for file in "$libs"/*.so*; do
+		cp "$file" "$root/tmp/library.so"
+		inside patchelf --set-rpath '$ORIGIN' /tmp/library.so
+		cp "$root/tmp/library.so" "$file"
+		chmod 755 "$file"
 	done
 }
 
@@ -115,8 +126,8 @@ collect_licences() {
 	local module dir file
 	go list -deps -f '{{with .Module}}{{if not .Main}}{{.Path}} {{.Dir}}{{end}}{{end}}' ./cmd/hetero-train | sort -u | while read -r module dir; do
 		mkdir -p "$licences/go/$module"
-		for file in "$dir"/LICEN[SC]E* "$dir"/COPYING* "$dir"/NOTICE*; do
-			[ ! -e "$file" ] || cp "$file" "$licences/go/$module/"
+		for file in "$dir"/*LICEN[SC]E* "$dir"/COPYING* "$dir"/NOTICE*; do
+			[ ! -e "$file" ] || cp -r "$file" "$licences/go/$module/"
 		done
 		[ -n "$(ls "$licences/go/$module")" ] || fail "the Go module $module has no licence file"
 	done
@@ -128,6 +139,7 @@ copy_sources
 build
 mkdir -p "$licences"
 bundle
+beside
 collect_licences
 cp README.md "$tree/"
 scripts/dist_check.sh --elf "$tree"

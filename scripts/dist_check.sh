@@ -23,6 +23,10 @@ check_elf() {
 			[[ $needed =~ $glibc ]] || [ -e "$1/lib/hetero-train/$needed" ] ||
 				{ echo "dist_check: ${file#"$1"/} needs $needed, which is neither glibc's nor in lib/hetero-train" >&2; bad=1; }
 		done
+		case $file in
+		"$1"/lib/*) readelf -d "$file" | grep -q 'RUNPATH.*\[$ORIGIN\]' ||
+			{ echo "dist_check: ${file#"$1"/} does not look next to itself for what it needs: want the run path \$ORIGIN" >&2; bad=1; } ;;
+		esac
 		version=$(readelf -VW "$file" | grep -o 'Name: GLIBC_[0-9.]*' | sed 's/.*_//' | sort -V | tail -n 1)
 		[ "$(printf '%s\n' "${version:-0}" $newest | sort -V | tail -n 1)" = $newest ] ||
 			{ echo "dist_check: ${file#"$1"/} needs glibc $version, want $newest or older" >&2; bad=1; }
