@@ -2,9 +2,12 @@ package config
 
 // Data is the [data] table.
 type Data struct {
-	Dataset     string
-	Path        string // "" where the data set needs none
-	Fallback    string // "" or a synthetic data set
+	Dataset  string
+	Path     string // "" where the data set needs none
+	Fallback string // "" or a synthetic data set
+
+	FallbackEpochs int // at most; 0 = as many as Train.Epochs
+
 	Download    string // auto, never
 	CacheDir    string // "" = the user's cache folder
 	ValFraction float64
@@ -40,6 +43,8 @@ func (d *Data) Keys() []Key {
 			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
 		String(&d.Fallback, "fallback", "").Operational().
 			Doc("Synthetic data to train on where the download of the data set cannot be had, said loudly at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
+		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().
+			Doc("A run on the `fallback` ends after this many epochs where `train.epochs` is larger, and its schedule ends there too. 0: it takes as many as `train.epochs`. Without effect with `train.steps`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().
 			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
 		String(&d.CacheDir, "cache_dir", "").Operational().

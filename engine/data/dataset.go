@@ -27,6 +27,7 @@ type Splits struct {
 	Train         Dataset
 	Eval          Dataset // nil where nothing is held out for evaluation
 	Normalization Normalization
+	OwnEval       bool      // Eval is stored apart, as val/ or test/, and was not cut from the training samples
 	Closer        io.Closer // frees what both share; nil where there is nothing to free
 	Fingerprint   string    // of names and labels of all samples; "" where the numbers of them say enough
 }

@@ -54,6 +54,8 @@ type Summary struct {
 	TrainingTime        Number `json:"training_time"`          // sum of all steps
 	Pauses              int    `json:"pauses"`                 // steps before which something else was done
 
+	Bottleneck *BottleneckSummary `json:"bottleneck"` // null: no step could be judged
+
 	StepTime  Distribution  `json:"step_time"`       // from the end of one step to the end of the next
 	StepParts StepParts     `json:"step_time_parts"` // means over ranks
 	AllReduce Distribution  `json:"all_reduce_time"` // of a step's gradients, hidden or not, over all ranks
@@ -146,6 +148,10 @@ func Summarize(dir, logs string) (*Summary, error) {
 	settings, _ := readSettings(dir) // a run of which only the records are left is summed up too
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
+	var err error
+	if s.Bottleneck, err = bottleneck(logs, found); err != nil {
+		return nil, err
+	}
 	if err := s.addResult(dir); err != nil {
 		return nil, err
 	}

@@ -216,3 +216,36 @@ func BenchmarkSummarize(b *testing.B) {
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/10000, "ns/record")
 }
+
+// The verdict of the summary is that of the windows together: here rank 1 needs more time for its samples than a share in proportion to its speed would.
+func TestASummarySaysWhatLimitsTheRun(t *testing.T) {
+	record := func(samples int64, ms time.Duration) (records []runtime.Record) {
+		for i := int64(1); i <= 152; i++ { // the first two are a warm-up, then three windows
+			records = append(records, runtime.Record{Iteration: i, Timestamp: time.Unix(1_800_000_000, i*100_000_000), BatchSize: samples, Forward: ms * time.Millisecond, Backward: ms * time.Millisecond,
+				Communication: (90 - 2*ms) * time.Millisecond, Optimizer: time.Millisecond, GPUMemoryPercent: 20})
+		}
+		return records
+	}
+	dir := t.TempDir()
+	writeRecords(t, dir, record(16, 10), record(16, 40))
+	s, err := Summarize(dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := s.Bottleneck
+	// Speeds are 16 samples in 20 and in 80 ms, 1 sample/ms together: shares in proportion take 32 ms for 32 samples. The slowest takes 80 ms.
+	const lost = 0.080 - 0.032 // s
+	if b == nil || b.Bound != "straggler" || b.Windows["straggler"] != 3 || b.Rank == nil || *b.Rank != 1 || !near(b.Lost.Straggler, lost) || !near(b.Lost.Communication, 0.010) {
+		t.Errorf("got %+v, want rank 1 as straggler in 3 windows, losing %g s", b, lost)
+	}
+	short := t.TempDir()
+	writeRecords(t, short, steadyRecords(10, 8, 1))
+	if s, err := Summarize(short, ""); err != nil || s.Bottleneck == nil || s.Bottleneck.Bound == "" {
+		t.Errorf("fewer steps than a window: got %+v, %v, want a verdict on them", s.Bottleneck, err)
+	}
+	one := t.TempDir()
+	writeRecords(t, one, steadyRecords(1, 8, 1))
+	if s, err := Summarize(one, ""); err != nil || s.Bottleneck != nil {
+		t.Errorf("one step: got %+v, %v, want no verdict", s.Bottleneck, err)
+	}
+}

@@ -5,17 +5,20 @@ import "math"
 // BottleneckWindow is how many steps a verdict is about.
 const BottleneckWindow = 50
 
+// LostFraction is the fraction of a step's time that a cause must take to be the verdict.
+const LostFraction = 0.10
+
 // Limits of the verdict. Shares are of the step's time.
 const (
-	lostShare    = 0.10 // what a cause must take to be the verdict; below it the run is compute-bound
-	keptShare    = 0.07 // what the verdict of the window before must take to stay
-	changeShare  = 0.03 // by how much another cause must be above it
-	fullPercent  = 90.0 // memory from which on a rank can take no more samples
-	slowedShare  = 0.10 // by how much a rank with full memory must be slower than before
-	sameShare    = 0.10 // by how much its share may have changed meanwhile
-	warmUpSteps  = 2    // of a run, which touch memory for the first time
-	steadyShare  = 0.5  // of a straggler's loss that a rank must cause by its mean time, not by jitter, to be named
-	optimizerBig = 0.15 // share of the step from which on the optimizer is spoken of
+	lostShare    = LostFraction // what a cause must take to be the verdict; below it the run is compute-bound
+	keptShare    = 0.07         // what the verdict of the window before must take to stay
+	changeShare  = 0.03         // by how much another cause must be above it
+	fullPercent  = 90.0         // memory from which on a rank can take no more samples
+	slowedShare  = 0.10         // by how much a rank with full memory must be slower than before
+	sameShare    = 0.10         // by how much its share may have changed meanwhile
+	warmUpSteps  = 2            // of a run, which touch memory for the first time
+	steadyShare  = 0.5          // of a straggler's loss that a rank must cause by its mean time, not by jitter, to be named
+	optimizerBig = 0.15         // share of the step from which on the optimizer is spoken of
 )
 
 // Bound is what limits a run's speed.
@@ -167,6 +170,9 @@ func (b *Bottlenecks) Add(step []RankTimes) {
 	b.exchange += exchanges
 	b.hidden += hidden
 }
+
+// Steps is how many steps the window has so far.
+func (b *Bottlenecks) Steps() int { return b.steps }
 
 // Full reports whether a window is complete.
 func (b *Bottlenecks) Full() bool { return b.steps >= BottleneckWindow }

@@ -48,6 +48,7 @@ type balancing struct {
 type knownRank struct {
 	Device      string         `json:"device"` // its type, the same on another machine with the same hardware
 	Fingerprint string         `json:"fingerprint"`
+	Kind        string         `json:"kind"` // of device: cpu, cuda, …
 	MemoryBytes int64          `json:"memory_bytes"`
 	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
 }
@@ -56,7 +57,7 @@ type knownRank struct {
 func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	b := &balancing{job: j, cfg: j.cfg}
 	identity := j.identity()
-	own := knownRank{Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
+	own := knownRank{Kind: j.device.Info().Kind, Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
@@ -195,10 +196,21 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	return shares, nil
 }
 
+// sayBatchSizes tells of the samples of a micro-batch that each rank starts with.
+func (b *balancing) sayBatchSizes(shares []int, decidedBy string) {
+	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
+	for rank, n := range shares[:min(len(shares), mostNodes)] {
+		b.log().Info(fmt.Sprintf("Node %d: batch_size=%d", rank, n))
+	}
+}
+
+// mostNodes is for how many nodes there is a line each. The line before them has the batch sizes of all.
+const mostNodes = 64
+
 // sayShares tells of the first shares, and of what bounds them.
 func (b *balancing) sayShares(shares []int) {
 	log := b.log()
-	log.Info("Calculated batch sizes: "+sizes(shares), "policy", b.cfg.Balance.Policy)
+	b.sayBatchSizes(shares, b.cfg.Balance.Policy)
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
 			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)

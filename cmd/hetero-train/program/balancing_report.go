@@ -29,6 +29,7 @@ type balanceReport struct {
 	health    []balancer.Kind // of each rank, as last told
 	failed    bool            // to write the curves, and it was said
 	last      decisionLine    // as written
+	defined   bool            // what a share of the oracle is was said
 }
 
 // decisionLine is a line of the decisions' file. Seconds are those of a step.
@@ -194,14 +195,14 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.GradAccumulation)
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | %s img/s in the cluster | imbalance %s", r.last.Step, b.cfg.Balance.Policy, figure("%.0f", float64(total)*accumulation/d.Seconds), figure("%.1f %%", 100*d.Imbalance))
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
 	}
 	text.WriteByte('\n')
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "node\tGPU %\tmemory %\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n")
+	fmt.Fprintf(w, "node\t%s\tmemory %%\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n", b.useColumn())
 	for rank := range d.Ranks {
 		own := d.Ranks[rank].Seconds
 		value := ""
@@ -212,7 +213,29 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
 	}
 	w.Flush()
+	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", figure("%.0f", float64(total)*accumulation/d.Seconds))
+	if !math.IsNaN(d.Oracle) && !r.defined {
+		r.defined = true
+		text.WriteString("of the oracle: step time of the best possible split, by the fitted curves, divided by the step time of this one\n")
+	}
 	return text.String()
+}
+
+// useColumn heads the column of how busy devices are. Of a CPU rank it is its CPU quota.
+func (b *balancing) useColumn() string {
+	gpus := 0
+	for _, k := range b.known {
+		if k.Kind == "cuda" {
+			gpus++
+		}
+	}
+	switch gpus {
+	case 0:
+		return "CPU %"
+	case len(b.known):
+		return "GPU %"
+	}
+	return "GPU or CPU %"
 }
 
 // figure is a number, or a dash for one that is not known.

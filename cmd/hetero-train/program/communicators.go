@@ -55,6 +55,9 @@ func (j *job) connect(ctx context.Context) error {
 		if t.peers.Shares, err = divide(j.cfg, t.place.WorldSize); err != nil {
 			return err
 		}
+		if t.leads() {
+			j.balancing.sayBatchSizes(t.peers.Shares, "balance.fixed_shares")
+		}
 	} else {
 		t.peers.Divide, t.peers.MemoryBytes = j.balancing.divide, j.memoryBytes()
 	}

@@ -178,7 +178,7 @@ func (c *console) end(r train.Result, err error) {
 	if r.GaveUp != "" {
 		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
 	}
-	line := fmt.Sprintf("%s: %d steps, %.2f epochs | final training loss %.4f", how, r.Steps, r.Epochs, r.LastLoss)
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.job.data.name, r.LastLoss)
 	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.data.name, "final_train_loss", number(r.LastLoss)}
 	if r.LastEval != nil {
 		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)

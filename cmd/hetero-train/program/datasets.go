@@ -57,7 +57,7 @@ func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dat
 		fault.Advice += ", or set data.fallback = \"synthetic_image\""
 	case unavailable && d.Fallback != "":
 		out.name = d.Fallback
-		out.note = fmt.Sprintf("trained on %s instead of %s, which cannot be had: %v", d.Fallback, d.Dataset, err)
+		out.note = fmt.Sprintf("trained on %s instead of %s, which is not available: %v", d.Fallback, d.Dataset, err)
 		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
 	if errors.As(err, &fault) {
@@ -115,7 +115,11 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 	if err != nil {
 		return data.Splits{}, err
 	}
-	if d.Path == "" && d.Download == "never" && !exists(filepath.Join(cache, filepath.Base(s.variant.URL))) {
+	missing := d.Path == "" && !exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
+	if missing && d.Download == "auto" && d.Fallback != "" { // at once: a download may fail late
+		log.Info(fmt.Sprintf("%s is not in the cache and is downloaded; if that fails, this run trains on %s", name, d.Fallback), "url", s.variant.URL, "cache", cache)
+	}
+	if missing && d.Download == "never" {
 		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
 			Advice: "set data.path to the official archive, or data.download = \"auto\""}
 	}

@@ -1,7 +1,13 @@
 package program
 
 import (
+	"bytes"
+	"fmt"
+	"image"
+	"image/png"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -34,5 +40,99 @@ func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
 	defer set.Close()
 	if set.name != "synthetic_image" || !strings.Contains(set.note, "data.path") || strings.Contains(set.note, "data.fallback") {
 		t.Errorf("set: got data set %s and note %q, want synthetic_image and no advice to fall back", set.name, set.note)
+	}
+}
+
+// picturesIn writes tiny pictures of two classes into each folder.
+func picturesIn(t *testing.T, side int, folders ...string) {
+	t.Helper()
+	for _, folder := range folders {
+		for _, class := range []string{"cat", "dog"} {
+			dir := filepath.Join(folder, class)
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 3 {
+				var b bytes.Buffer
+				if err := png.Encode(&b, image.NewRGBA(image.Rect(0, 0, side, side))); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.png", i)), b.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
+	parts, flat := t.TempDir(), t.TempDir()
+	picturesIn(t, 16, filepath.Join(parts, "train"), filepath.Join(parts, "test"))
+	picturesIn(t, 16, flat)
+	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of up to 16 pixels are scaled up to 224"
+	for _, c := range []struct {
+		name, path string
+		set, want  []string
+	}{
+		{"own part", parts, []string{"data.val_fraction=0.2", "data.image_size=16"}, []string{unused}},
+		{"no part", flat, []string{"data.val_fraction=0.2", "data.image_size=16"}, nil},
+		{"small images", flat, nil, []string{scaled}},
+		{"small images on purpose", flat, []string{"data.image_size=224"}, nil},
+		{"both", parts, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
+	} {
+		var set []config.Override
+		for _, text := range append([]string{"data.dataset=images", "data.path=" + c.path, "data.cache_dir=" + t.TempDir()}, c.set...) {
+			o, err := config.ParseSet(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = append(set, o)
+		}
+		cfg, err := config.Load("", builtinCatalog, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		opened, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.Close()
+		got := dataWarnings(cfg, opened)
+		if len(got) != len(c.want) {
+			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
+			continue
+		}
+		for i, want := range c.want {
+			if !strings.Contains(got[i], want) {
+				t.Errorf("%s: got %q, want %q", c.name, got[i], want)
+			}
+		}
+	}
+}
+
+// A run on a fallback is short, its schedule ends with it, it says once on what it trains, and typed again it is finished.
+func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
+	p, dir := buildProgram(t), t.TempDir()
+	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" + t.TempDir(), "data.image_size=8", "train.steps=0", "train.epochs=30", "schedule.name=cosine"}
+	e := finish(t, p.command(dir, set...), 0)
+	e.check(t, exitDone, "data: trained on synthetic_image instead of cifar10, which is not available")
+	if n := strings.Count(e.stdout+e.stderr, "is not available"); n != 1 {
+		t.Errorf("said %d times that the data are not available, want once:\n%s%s", n, e.stderr, e.stdout)
+	}
+	for _, want := range []string{"step 20/20 | ", "done: 20 steps, 2.00 epochs on synthetic_image | ", "synthetic_image instead of cifar10\n"} {
+		if !strings.Contains(e.stdout, want) {
+			t.Errorf("got no %q in\n%s", want, e.stdout)
+		}
+	}
+	if got := string(readFile(t, filepath.Join(dir, "run", "results", "result.json"))); !strings.Contains(got, `"dataset": "synthetic_image"`) || !strings.Contains(got, "instead of cifar10") {
+		t.Errorf("the result does not say what was trained on:\n%s", got)
+	}
+	again := finish(t, p.command(dir, set...), 0)
+	if again.code != exitDone || !strings.Contains(again.stdout, "is finished: 20 steps") {
+		t.Errorf("typed again: got exit code %d and\n%s%s", again.code, again.stderr, again.stdout)
+	}
+	longer := finish(t, p.command(filepath.Join(dir, "longer"), append(set, "data.fallback_epochs=0", "train.epochs=3")...), 0)
+	if !strings.Contains(longer.stdout, "done: 30 steps, 3.00 epochs") {
+		t.Errorf("without a limit: got\n%s%s", longer.stderr, longer.stdout)
 	}
 }

@@ -85,6 +85,9 @@ func (j *job) length() string {
 	case "train.steps":
 		return fmt.Sprintf("%s = %d", key, t.Steps)
 	case "train.epochs":
+		if j.epochs < t.Epochs {
+			key, t.Epochs = "data.fallback_epochs", j.epochs
+		}
 		return fmt.Sprintf("%s = %d (%d steps)", key, t.Epochs, j.steps)
 	default:
 		return fmt.Sprintf("%s = %v", key, t.MaxSeconds)

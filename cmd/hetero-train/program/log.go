@@ -52,6 +52,7 @@ func (s *screen) flush(limit time.Duration) {
 // logOptions are what the command line says of messages.
 type logOptions struct {
 	level  string // --log-level
+	inFile string // least important message in the log file; "": level
 	format string // --log-format
 	hide   secrets
 	each   []slog.Attr // of every object
@@ -70,6 +71,12 @@ func newLogger(w io.Writer, file *screen, o logOptions) (*slog.Logger, error) {
 	if err != nil {
 		return nil, err
 	}
+	inFile := least
+	if o.inFile != "" {
+		if inFile, err = parseLevel(o.inFile); err != nil {
+			return nil, err
+		}
+	}
 	target := w
 	if s, ok := w.(*screen); ok {
 		target = s.w
@@ -83,7 +90,7 @@ func newLogger(w io.Writer, file *screen, o logOptions) (*slog.Logger, error) {
 	default:
 		shown = textHandler(w, least, time.DateTime, false)
 	}
-	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, least, time.DateTime, false)), hide: o.hide}), nil
+	return slog.New(&redactor{inner: slog.NewMultiHandler(shown, textHandler(file, inFile, time.DateTime, false)), hide: o.hide}), nil
 }
 
 // parseLevel reads --log-level.

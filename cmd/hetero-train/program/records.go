@@ -27,6 +27,7 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 	if !j.cfg.Profile.Enabled {
 		return o, nil
 	}
+	j.opts.logOf(componentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.run.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(j.run.LogDir(), runtime.FileName(rank))
 		gone := rank >= max(j.opts.place.WorldSize, 1) // a rank of an earlier process of this run, which had more

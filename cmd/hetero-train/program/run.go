@@ -47,6 +47,7 @@ type job struct {
 	lifeline  *supervisor.Lifeline // tells the supervisor that this rank saves
 	steps     int64                // of the whole run; 0: train.max_seconds ends it
 	stepsPer  int64                // of an epoch
+	epochs    int                  // of the whole run, fewer than configured on a fallback
 	saves     atomic.Int64         // SIGUSR1s of this rank so far
 	looping   atomic.Bool          // steps are done, or about to be
 	agreed    atomic.Int64         // saves that a SIGUSR1 to any rank has brought
@@ -168,9 +169,14 @@ func (j *job) openData(ctx context.Context) (err error) {
 		return err
 	}
 	j.later(j.data.Splits.Close)
-	if j.data.note != "" {
-		j.opts.logOf(componentData).Warn(j.data.note)
+	j.epochs = j.cfg.Train.Epochs
+	if most := j.cfg.Data.FallbackEpochs; j.data.note != "" && most > 0 && j.cfg.Train.Steps == 0 {
+		j.epochs = min(j.epochs, most)
 	}
+	if j.data.note != "" {
+		j.opts.logOf(componentData).Warn(j.data.note, "epochs", j.epochs, "configured_epochs", j.cfg.Train.Epochs)
+	}
+	j.warnOfData()
 	if classes := j.data.Train.Classes(); len(classes) == 1 {
 		j.opts.logOf(componentData).Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
 	}
@@ -185,7 +191,7 @@ func (j *job) openData(ctx context.Context) (err error) {
 	j.stepsPer = int64(batches / j.cfg.Train.GradAccumulation)
 	j.steps = int64(j.cfg.Train.Steps)
 	if j.steps == 0 {
-		j.steps = int64(j.cfg.Train.Epochs) * j.stepsPer
+		j.steps = int64(j.epochs) * j.stepsPer
 	}
 	if name := j.cfg.Schedule.Name; j.steps == 0 && (name == "cosine" || name == "linear") {
 		return usageError("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
@@ -362,7 +368,7 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 // sharedOptions are those that all ranks of a run have.
 func (j *job) sharedOptions() (o train.Options, err error) {
 	c := j.cfg
-	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: c.Train.Epochs, MaxDuration: seconds(c.Train.MaxSeconds),
+	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: j.epochs, MaxDuration: seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {

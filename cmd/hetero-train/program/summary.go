@@ -136,7 +136,11 @@ type row struct{ name, value string }
 
 // results are what the process itself knows of the run.
 func (c *console) results(r train.Result) []row {
-	rows := []row{{"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
+	trainedOn := c.job.data.name
+	if c.job.data.note != "" {
+		trainedOn += " instead of " + c.job.cfg.Data.Dataset
+	}
+	rows := []row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
 		return fmt.Sprintf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f at step %d", 100*e.Top1, 100*e.Top5, e.Loss, e.Step)
 	}
@@ -154,7 +158,7 @@ func (c *console) results(r train.Result) []row {
 		rows = append(rows, row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.job.started)
-	rows = append(rows, row{"time", fmt.Sprintf("%s training of %s in this process", r.TrainTime.Round(time.Millisecond), whole.Round(time.Millisecond))},
+	rows = append(rows, row{"time", fmt.Sprintf("%s training of %s in this process", durationText(r.TrainTime), durationText(whole))},
 		row{"speed", fmt.Sprintf("%.0f img/s in this process", perSecond(r.Samples, r.TrainTime))})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.job.replica.FLOPs())
@@ -177,12 +181,15 @@ func summaryRows(s *analysis.Summary) []row {
 		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		{"a step is", partsOf(s.StepParts)},
 	}
+	if s.Bottleneck != nil {
+		rows = append(rows, row{"bottleneck", s.Bottleneck.Verdict})
+	}
 	if s.Ranks > 1 {
 		rows = append(rows, row{"communication", fmt.Sprintf("%s a step waited for, %s hidden (overlap %s), bus %s GB/s", ms(s.CommunicationTime), ms(s.CommunicationHidden),
 			figure("%.0f %%", 100*s.Overlap), figure("%.2f", s.BusBandwidth/1e9))})
 		balance := "load imbalance " + figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%.1f %% of the oracle, %s", 100*float64(s.ShareOfOracle), balance)
+			balance = fmt.Sprintf("%.1f %% of the oracle (step time of the best possible split / own step time), %s", 100*float64(s.ShareOfOracle), balance)
 		}
 		rows = append(rows, row{"balance", balance})
 	}

@@ -153,6 +153,7 @@ func (a *app) levelOf(place discovery.Place) string {
 func (a *app) loggers(opts *trainOptions) error {
 	opts.json = a.logFormat == formatJSON
 	options := a.logOptions(a.levelOf(opts.place))
+	options.inFile = a.logLevel
 	if opts.place.WorldSize > 1 && !opts.place.Launch {
 		options.each = []slog.Attr{slog.Int("from_rank", opts.place.Rank)}
 	}

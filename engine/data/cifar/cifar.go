@@ -193,5 +193,5 @@ func (o Options) splits(ctx context.Context, files *files, path string, err erro
 		train.blocks = append(train.blocks, files.blocks[name])
 	}
 	test := &dataset{classes: files.classes, blocks: []block{files.blocks[o.Variant.testFile]}}
-	return data.Splits{Train: train, Eval: test, Normalization: o.Variant.normalization}, nil
+	return data.Splits{Train: train, Eval: test, OwnEval: true, Normalization: o.Variant.normalization}, nil
 }

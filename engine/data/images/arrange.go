@@ -71,6 +71,7 @@ type sample struct {
 type arrangement struct {
 	classes     []string
 	train, eval []sample
+	ownEval     bool     // eval is val/ or test/
 	notes       []string // what was passed over, for the log
 }
 
@@ -112,6 +113,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 	}
 	for _, name := range splitNames[1:] {
 		if len(parts[name]) > 0 {
+			a.ownEval = true
 			return a, a.evaluateOn(l, around+name+"/", parts[name])
 		}
 	}

@@ -195,7 +195,7 @@ func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
 		o.Logger.Warn("images: "+note, "path", o.Path)
 	}
 	SayDecoder(o.Logger)
-	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: src}
+	splits := data.Splits{Normalization: data.NormalizeImageNet, Closer: src, OwnEval: a.ownEval}
 	splits.Train = newDataset(src, list, a.train, a.classes, o.DecodeOptions)
 	if len(a.eval) > 0 {
 		splits.Eval = newDataset(src, list, a.eval, a.classes, o.DecodeOptions)

@@ -318,7 +318,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		return fault(fmt.Errorf("%d samples, want at most %d", train.Len(), math.MaxInt32))
 	}
 	images.SayDecoder(o.Logger)
-	s := data.Splits{Train: train, Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
+	s := data.Splits{Train: train, OwnEval: nTrain < len(indices), Normalization: data.NormalizeImageNet, Closer: src, Fingerprint: train.fingerprint() + eval.fingerprint()}
 	if eval.Len() > 0 {
 		s.Eval = eval
 	}
