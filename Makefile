@@ -59,7 +59,7 @@ NATIVE_FILES = $$(git ls-files --cached --others --exclude-standard '*.cc' '*.h'
 .PHONY: build configure native native-test cuda-lab cuda-toolchain gpu-bundle gpu-check install uninstall dist dist-check deps test test-kernels test-race lint bench clean distclean help
 
 build: native ## Build ./hetero-train and its native libraries; brings what is missing first (default)
-	@$(CUDA_ENV) $(GO_BUILD) -o hetero-train ./cmd/hetero-train
+	@$(CUDA_ENV) third_party/progress.sh go $(GO_BUILD) -v -o hetero-train ./cmd/hetero-train
 	@echo "hetero-train: $(or $(VERSION),built outside git)"
 
 configure:
@@ -70,8 +70,7 @@ configure:
 		-DHETERO_CUDA='$(CUDA)' -DHETERO_CUDA_ARCHS='$(CUDA_ARCHS)' -DHETERO_SANITIZE='$(SANITIZE)' -DHETERO_WERROR='$(WERROR)' >$(BUILD)/configure.log
 
 native: configure ## Build the native libraries alone, into build/lib
-	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES) >$(BUILD)/build.log 2>&1 || \
-		{ cat $(BUILD)/build.log; exit 1; }
+	@third_party/progress.sh cmake $(BUILD)/build.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --parallel $(CORES)
 	@grep -i 'warning:' $(BUILD)/build.log || true
 	@cat $(BUILD)/parts.txt
 ifneq ($(SANITIZE),off)
@@ -82,14 +81,13 @@ ifeq ($(SANITIZE),address)
 endif
 
 native-test: configure # what only tests need: the GPU's kernels, their lab and the communicator, compiled for the host, and a fake NCCL
-	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES) >$(BUILD)/build-test.log 2>&1 || \
-		{ cat $(BUILD)/build-test.log; exit 1; }
+	@third_party/progress.sh cmake $(BUILD)/build-test.log env -u MFLAGS MAKEFLAGS=--no-print-directory \
+		cmake --build $(BUILD) --target hetero_cuda_shim cuda-lab-host hetero_nccl_shim --parallel $(CORES)
 
 cuda-lab: ## Build the CUDA kernel lab, build/cuda-lab: variants of kernels, checked and timed on a GPU
 	@[ '$(SANITIZE)' = off ] || { echo "cuda-lab: got SANITIZE=$(SANITIZE), want none: there is build/$(SANITIZE)/cuda-lab-host, from make native-test" >&2; exit 2; }
 	@$(MAKE) --no-print-directory configure CUDA=on
-	@env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target cuda-lab --parallel $(CORES) >$(BUILD)/build-lab.log 2>&1 || \
-		{ cat $(BUILD)/build-lab.log; exit 1; }
+	@third_party/progress.sh cmake $(BUILD)/build-lab.log env -u MFLAGS MAKEFLAGS=--no-print-directory cmake --build $(BUILD) --target cuda-lab --parallel $(CORES)
 	@echo "cuda-lab: $(BUILD)/cuda-lab --help"
 
 cuda-toolchain: ## Bring a CUDA toolkit into third_party/.cuda (1.2 GB, no root); make then finds it

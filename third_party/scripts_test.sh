@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tests deps.sh, isa_check.sh and what CUDA_ARCHS may be; says which case fails. .ci/run runs it.
+# Tests deps.sh, isa_check.sh, progress.sh and what CUDA_ARCHS may be; says which case fails. .ci/run runs it.
 set -u
 cd "$(dirname "$0")"
 room=$(mktemp -d)
@@ -52,6 +52,27 @@ if [ "$(uname -m)" = x86_64 ]; then
 	expect 1 "run make first" "nothing to check" ./isa_check.sh "$room/build"
 else
 	expect 0 "" "nothing to check" ./isa_check.sh "$room/build"
+fi
+
+# progress MODE TEXT COMMAND…: what progress.sh shows of a build whose output is TEXT.
+progress() {
+	local mode=$1 text=$2
+	shift 2
+	local log=()
+	[ "$mode" = go ] || log=("$room/log")
+	./progress.sh "$mode" ${log[@]+"${log[@]}"} sh -c "printf '$text'; $*"
+}
+
+expect 0 "native: 12 %" "a tenth of make's" progress cmake '[ 12%%] Building CXX object a.o\n' true
+expect 0 "native: 50 %" "a tenth of ninja's" progress cmake '[2/4] Building CXX object a.o\n' true
+expect 0 "native: 20 %, libhetero_shm.so is built" "a library" progress cmake '[ 20%%] Linking CXX shared library lib/libhetero_shm.so\n' true
+expect 3 "no such header" "a build that fails" progress cmake 'no such header\n' exit 3
+expect 1 "x.go:1: bad" "Go code that does not compile" progress go 'a/b\n# a/b\nx.go:1: bad\n' exit 1
+expect 2 "want cmake or go" "another build" ./progress.sh ant
+said=$(progress cmake '[100%%] Built target hetero_cpu\n' true)
+if [ -n "$said" ]; then
+	echo "nothing to build: got $said, want silence" >&2
+	failed=1
 fi
 
 # archs LIST: configures the build for them, with a toolkit that has no more than configuring asks for.
