@@ -8,6 +8,7 @@ type Profile struct {
 	TraceStep           int // the first that is traced; 0 = none
 	TraceSteps          int
 	GPUProfiles         string
+	AtStart             string // auto, measure, off
 }
 
 // Keys lists the table's keys.
@@ -24,7 +25,9 @@ func (p *Profile) Keys() []Key {
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).
 			Doc("How many steps it covers."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
-			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: none."),
+			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: see `at_start`."),
+		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").
+			Doc("Compute scores of several ranks where `gpu_profiles` is empty. `auto`: those kept in the user's cache folder, else measured when the ranks have met, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
 	})
 }
 

@@ -14,9 +14,9 @@ import (
 
 // Compute is the speed of matrix products.
 type Compute struct {
-	DType  string  `json:"dtype"`
-	TFLOPS float64 `json:"tflops"` // a multiply-add is 2
-	Size   int     `json:"size"`   // of the square matrices that were fastest
+	DType  string `json:"dtype"`
+	TFLOPS Figure `json:"tflops"` // a multiply-add is 2
+	Size   int    `json:"size"`   // of the square matrices that were fastest
 }
 
 // Sizes of the square matrices: the first takes the slowest device milliseconds, the last keeps the fastest busy.
@@ -42,7 +42,7 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 		if err != nil {
 			return best, fmt.Errorf("matrix products of %v, %d x %d: %w", dt, size, size, err)
 		}
-		if tflops := 2 * math.Pow(float64(size), 3) / once.Seconds() / 1e12; tflops > best.TFLOPS {
+		if tflops := Figure(2 * math.Pow(float64(size), 3) / once.Seconds() / 1e12); tflops > best.TFLOPS {
 			best.TFLOPS, best.Size = tflops, size
 		}
 		// Compiling, filling and the first pass take about as long as two passes more.

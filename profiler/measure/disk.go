@@ -11,10 +11,10 @@ import (
 
 // DiskSpeed is that of the disk below a folder, in decimal MB/s.
 type DiskSpeed struct {
-	WriteMBytes float64 `json:"write_mbytes_per_second"` // until the disk has it
-	ReadMBytes  float64 `json:"read_mbytes_per_second"`
-	ReadCached  bool    `json:"read_cached"` // the file could not be thrown out of memory: ReadMBytes is the memory's
-	Bytes       int64   `json:"bytes"`       // of the file
+	WriteMBytes Figure `json:"write_mbytes_per_second"` // until the disk has it
+	ReadMBytes  Figure `json:"read_mbytes_per_second"`
+	ReadCached  bool   `json:"read_cached"` // the file could not be thrown out of memory: ReadMBytes is the memory's
+	Bytes       int64  `json:"bytes"`       // of the file
 }
 
 // A block is what is written at once, a flush what is written before the disk is waited for.
@@ -58,7 +58,7 @@ func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d 
 	if err := f.Sync(); err != nil {
 		return d, fmt.Errorf("disk: write to %s: %w", dir, err)
 	}
-	d.WriteMBytes = float64(d.Bytes) / time.Since(began).Seconds() / 1e6
+	d.WriteMBytes = Figure(float64(d.Bytes) / time.Since(began).Seconds() / 1e6)
 	d.ReadCached = forget(f) != nil
 	began = time.Now()
 	deadline = began.Add(budget / 3)
@@ -75,6 +75,6 @@ func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d 
 			return d, fmt.Errorf("disk: read from %s: %w", dir, err)
 		}
 	}
-	d.ReadMBytes = float64(read) / time.Since(began).Seconds() / 1e6
+	d.ReadMBytes = Figure(float64(read) / time.Since(began).Seconds() / 1e6)
 	return d, nil
 }

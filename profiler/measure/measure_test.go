@@ -97,7 +97,7 @@ func TestMemoryAsksTheDevice(t *testing.T) {
 	dev := &peaks{reference.New(), map[device.Peak]time.Duration{}}
 	defer checkFreed(t, dev)
 	got, err := Memory(t.Context(), dev, 3*time.Second)
-	want := Bandwidth{Copy: 40 + float64(device.PeakCopy), Write: 40 + float64(device.PeakWrite)}
+	want := Bandwidth{Copy: Figure(40 + device.PeakCopy), Write: Figure(40 + device.PeakWrite)}
 	if err != nil || got != want || dev.asked[device.PeakCopy] != time.Second {
 		t.Errorf("got %+v, %v, asked %v, want %+v", got, err, dev.asked, want)
 	}

@@ -11,11 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Bandwidth is that of a device's own memory, far beyond its caches, in GB/s. 0 is what the device cannot measure.
+// Bandwidth is that of a device's own memory, far beyond its caches, in GB/s.
 type Bandwidth struct {
-	Read  float64 `json:"read_gbytes_per_second"`
-	Write float64 `json:"write_gbytes_per_second"`
-	Copy  float64 `json:"copy_gbytes_per_second"` // read and written
+	Read  Figure `json:"read_gbytes_per_second"`
+	Write Figure `json:"write_gbytes_per_second"`
+	Copy  Figure `json:"copy_gbytes_per_second"` // read and written
 }
 
 // leastPeak is the budget from which on a device measures itself: it prepares hundreds of MB first.
@@ -39,13 +39,13 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 		if err != nil {
 			return b, fmt.Errorf("memory bandwidth: %w", err)
 		}
-		b.Copy = 3 * float64(bytes) / took.Seconds() / 1e9
+		b.Copy = Figure(3 * float64(bytes) / took.Seconds() / 1e9)
 		return b, nil
 	}
 	began, last := time.Now(), time.Duration(0)
 	for _, p := range []struct {
 		what device.Peak
-		into *float64
+		into *Figure
 	}{{device.PeakCopy, &b.Copy}, {device.PeakRead, &b.Read}, {device.PeakWrite, &b.Write}} {
 		if err := ctx.Err(); err != nil {
 			return b, err
@@ -62,7 +62,7 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 		if err != nil {
 			return b, fmt.Errorf("memory bandwidth: %w", err)
 		}
-		*p.into = v / 1e9
+		*p.into = Figure(v / 1e9)
 	}
 	return b, nil
 }
@@ -93,18 +93,18 @@ func grow(least, most int64, budget time.Duration, work func(bytes int64, budget
 
 // Copies is what moves between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
 type Copies struct {
-	ToDevice       float64 `json:"host_to_device_gbytes_per_second"`
-	ToHost         float64 `json:"device_to_host_gbytes_per_second"`
-	LatencySeconds float64 `json:"latency_seconds"` // of a copy of 4 KiB to the device
+	ToDevice       Figure `json:"host_to_device_gbytes_per_second"`
+	ToHost         Figure `json:"device_to_host_gbytes_per_second"`
+	LatencySeconds Figure `json:"latency_seconds"` // of a copy of 4 KiB to the device
 }
 
 // HostDevice measures copies between page-locked host memory and the device.
 func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c Copies, err error) {
-	rate := func(there bool) (float64, error) {
+	rate := func(there bool) (Figure, error) {
 		bytes, took, err := grow(leastMoved, mostCopied, budget/3, func(bytes int64, budget time.Duration) (time.Duration, error) {
 			return copied(ctx, dev, bytes, there, budget)
 		})
-		return float64(bytes) / took.Seconds() / 1e9, err
+		return Figure(float64(bytes) / took.Seconds() / 1e9), err
 	}
 	if c.ToDevice, err = rate(true); err == nil {
 		c.ToHost, err = rate(false)
@@ -116,7 +116,7 @@ func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c
 	if err != nil {
 		return Copies{}, fmt.Errorf("host-device copies: %w", err)
 	}
-	c.LatencySeconds = took.Seconds()
+	c.LatencySeconds = Figure(took.Seconds())
 	return c, nil
 }
 

@@ -10,6 +10,9 @@
 // with b the share of a training step that is bound by memory, see [Score]. The memory's size is no part of it: memory limits a share, it never
 // speeds it up. Scores are absolute, so that files of different days can be compared, and relative to the slowest rank, which has 1.0.
 //
+// Ranks of the same device type and element type have one score, of the medians of their figures: what differs between them is chance. [Predict] says how
+// well scores predict measured step times.
+//
 // # Reading
 //
 //	p, err := profiles.Load(path)                    // corrupt or of a newer program: an error that says so

@@ -97,15 +97,20 @@ func (p *Ranks) check() error {
 	return nil
 }
 
-// Save writes both files into dir, which it makes. Each is whole at any time: it is written beside its place and renamed.
+// Save writes both files into dir, which it makes. Each is whole at any time: it is written next to its place and renamed.
 func Save(dir string, ranks *Ranks, system *System) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return fmt.Errorf("hardware profile: %w", err)
-	}
-	if err := write(filepath.Join(dir, RanksFile), ranks); err != nil {
+	if err := SaveRanks(dir, ranks); err != nil {
 		return err
 	}
 	return write(filepath.Join(dir, SystemFile), system)
+}
+
+// SaveRanks writes gpu_profiles.json alone.
+func SaveRanks(dir string, ranks *Ranks) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("hardware profile: %w", err)
+	}
+	return write(filepath.Join(dir, RanksFile), ranks)
 }
 
 func write(path string, v any) (err error) {

@@ -12,7 +12,10 @@ import (
 )
 
 // SchemaVersion is that of both files. It changes when a reader of the old one would misread the new one.
-const SchemaVersion = 1
+//
+//	1  a figure that was not measured is 0
+//	2  a figure that was not measured is null; ranks of the same device type have one score
+const SchemaVersion = 2
 
 // The names of the files.
 const (
@@ -32,8 +35,9 @@ type Origin struct {
 // Ranks is gpu_profiles.json.
 type Ranks struct {
 	Origin
-	Score Rule   `json:"score"`
-	Ranks []Rank `json:"ranks"` // by rank
+	Score      Rule        `json:"score"`
+	Ranks      []Rank      `json:"ranks"`                // by rank
+	Prediction *Prediction `json:"prediction,omitempty"` // how well the scores predict step times; nil: no step was timed
 }
 
 // Rule says how the scores were computed.
@@ -74,7 +78,7 @@ type Device struct {
 // Measured are a rank's own figures.
 type Measured struct {
 	DType  string            `json:"dtype"` // of training, which the score is about
-	TFLOPS float64           `json:"tflops"`
+	TFLOPS measure.Figure    `json:"tflops"`
 	All    []measure.Compute `json:"products"` // of every type that the device has
 	Memory measure.Bandwidth `json:"memory"`
 	Copies measure.Copies    `json:"copies"`
@@ -90,7 +94,7 @@ func (r Rank) String() string {
 }
 
 // Rate computes the scores of all ranks. shares are the ranks' memory-bound shares of a step; their mean holds for all, so that scores can
-// be compared. nil is the default.
+// be compared. nil is the default. Ranks of the same device type and element type get the same score: what differs between them is chance.
 func (p *Ranks) Rate(model string, shares []float64) error {
 	memory := DefaultMemoryShare
 	if len(shares) > 0 {
@@ -102,9 +106,8 @@ func (p *Ranks) Rate(model string, shares []float64) error {
 	p.Score = Rule{Formula: Formula, ComputeShare: 1 - memory, MemoryShare: memory, Model: model}
 	scores := make([]float64, len(p.Ranks))
 	for i := range p.Ranks {
-		m := p.Ranks[i].Measured
 		var err error
-		if scores[i], err = Score(m.TFLOPS, m.Memory.Copy, memory); err != nil {
+		if scores[i], err = Score(p.typical(i, func(m *Measured) measure.Figure { return m.TFLOPS }), p.typical(i, func(m *Measured) measure.Figure { return m.Memory.Copy }), memory); err != nil {
 			return fmt.Errorf("rank %d: %w", i, err)
 		}
 	}
@@ -112,6 +115,32 @@ func (p *Ranks) Rate(model string, shares []float64) error {
 		p.Ranks[i].ComputeScore, p.Ranks[i].RelativeScore = scores[i], relative
 	}
 	return nil
+}
+
+// typical is a figure of a rank's type of device: the median over all ranks of that type, which are equal by what they are. A rank whose type is not known stands for itself.
+func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
+	own := &p.Ranks[rank]
+	if own.DeviceType == "" {
+		return float64(of(&own.Measured))
+	}
+	var figures []float64
+	for i := range p.Ranks {
+		if r := &p.Ranks[i]; r.DeviceType == own.DeviceType && r.Measured.DType == own.Measured.DType {
+			figures = append(figures, float64(of(&r.Measured)))
+		}
+	}
+	slices.Sort(figures)
+	n := len(figures)
+	return (figures[(n-1)/2] + figures[n/2]) / 2
+}
+
+// Scores lists the ranks' compute scores.
+func (p *Ranks) Scores() []float64 {
+	var scores []float64
+	for _, r := range p.Ranks {
+		scores = append(scores, r.ComputeScore)
+	}
+	return scores
 }
 
 // Seal sets the fingerprint of the whole from those of the ranks.

@@ -144,8 +144,8 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 		{"half a file", string(text[:len(text)/2]), "no JSON object"},
 		{"nothing", "", "no JSON object"},
 		{"another file", `{"lr": 0.1}`, "no schema_version"},
-		{"a newer one", swap(`"schema_version": 1`, `"schema_version": 2`), "newer hetero-train"},
-		{"a version of nobody", swap(`"schema_version": 1`, `"schema_version": 0`), "want 1 to 1"},
+		{"a newer one", swap(`"schema_version": 2`, `"schema_version": 3`), "newer hetero-train"},
+		{"a version of nobody", swap(`"schema_version": 2`, `"schema_version": 0`), "want 1 to 2"},
 		{"another type", swap(`"ranks": [`, `"ranks": 3, "x": [`), "ranks"},
 		{"no ranks", `{"schema_version": 1, "fingerprint": "f", "ranks": []}`, "no ranks"},
 		{"no fingerprint", `{"schema_version": 1}`, "no fingerprint"},
@@ -163,6 +163,90 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 	}
 	if _, err := Load(filepath.Join(dir, "none.json")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: got %v", err)
+	}
+}
+
+func TestRanksOfOneTypeHaveOneScore(t *testing.T) {
+	measured := func(kind string, tflops, copied measure.Figure) Rank {
+		return Rank{DeviceType: kind, Measured: Measured{DType: "f32", TFLOPS: tflops, Memory: measure.Bandwidth{Copy: copied}}}
+	}
+	p := &Ranks{Ranks: []Rank{measured("a", 1.0, 20), measured("b", 0.5, 10), measured("a", 1.4, 28), measured("a", 1.1, 10), measured("", 1, 10), measured("", 2, 10)}}
+	if err := p.Rate("", nil); err != nil {
+		t.Fatal(err)
+	}
+	scores := p.Scores()
+	want, err := Score(1.1, 20, DefaultMemoryShare) // the medians of three ranks
+	if err != nil || scores[0] != want || scores[2] != want || scores[3] != want {
+		t.Errorf("ranks of one type: got scores %v, want %v for each, %v", scores, want, err)
+	}
+	if scores[1] >= scores[0] || scores[4] == scores[5] {
+		t.Errorf("other types, and unknown ones: got scores %v", scores)
+	}
+}
+
+func TestFiguresThatWereNotMeasuredAreNull(t *testing.T) {
+	dir, p := t.TempDir(), example(t)
+	if err := SaveRanks(dir, p); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, RanksFile)
+	text, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(text), `"read_gbytes_per_second": null`) || !strings.Contains(string(text), `"latency_seconds": null`) {
+		t.Errorf("got %s, %v, want null for figures that were not measured", text, err)
+	}
+	if got, err := Load(path); err != nil || got.Ranks[0].Measured.Memory.Read.Known() || got.Ranks[0].Measured.TFLOPS != 3 {
+		t.Errorf("read again: got %+v, %v", got, err)
+	}
+	old := strings.NewReplacer(`"schema_version": 2`, `"schema_version": 1`, `_per_second": null`, `_per_second": 0`, `"latency_seconds": null`, `"latency_seconds": 0`).Replace(string(text))
+	if err := os.WriteFile(path, []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Load(path); err != nil || got.Ranks[0].Measured.Memory.Read.Known() || got.Ranks[1].ComputeScore != p.Ranks[1].ComputeScore {
+		t.Errorf("a file of version 1: got %+v, %v", got, err)
+	}
+}
+
+func TestPredictionComparesScoresWithTimes(t *testing.T) {
+	if p := Predict("m", []float64{4, 2, 1}, []float64{0.1, 0.2, 0.4}); p == nil || p.Error > 1e-12 {
+		t.Errorf("scores that are right: got %+v, want no error", p)
+	}
+	p := Predict("m", []float64{2, 2}, []float64{0.1, 0.144})
+	if p == nil || math.Abs(p.Error-0.2) > 1e-9 || math.Abs(p.Ranks[1].Measured-1.2) > 1e-9 || p.Ranks[1].Predicted != 1 {
+		t.Errorf("one rank 1.44 times slower than its score: got %+v, want an error of 0.2 for each of the two", p)
+	}
+	if text := p.String(); !strings.Contains(text, "within 20 %") {
+		t.Errorf("got %q", text)
+	}
+	for _, c := range [][2][]float64{{{1}, {1}}, {{1, 0}, {1, 1}}, {{1, 1}, {1, math.NaN()}}, {{1, 1}, {1}}} {
+		if p := Predict("m", c[0], c[1]); p != nil {
+			t.Errorf("%v: got %+v, want nothing", c, p)
+		}
+	}
+}
+
+func TestCacheKnowsFiguresByAllTheyDependOn(t *testing.T) {
+	c := OpenCache(filepath.Join(t.TempDir(), "new"))
+	key := CacheKey{Fingerprint: "f", DeviceType: "cpu 0.8 CPUs", DType: "f32", Program: "1"}
+	m := &Measured{DType: "f32", TFLOPS: 1.5, Memory: measure.Bandwidth{Copy: 12}}
+	if got, err := c.Load(key); got != nil || err != nil {
+		t.Fatalf("nothing stored: got %+v, %v", got, err)
+	}
+	if err := c.Store(key, m); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.Load(key); err != nil || got == nil || got.TFLOPS != 1.5 || got.Memory.Copy != 12 {
+		t.Errorf("got %+v, %v, want %+v", got, err, m)
+	}
+	for _, other := range []CacheKey{{"g", key.DeviceType, "f32", "1"}, {"f", "cpu 0.4 CPUs", "f32", "1"}, {"f", key.DeviceType, "bf16", "1"}, {"f", key.DeviceType, "f32", "2"}} {
+		if got, err := c.Load(other); got != nil || err != nil {
+			t.Errorf("%+v: got %+v, %v, want nothing", other, got, err)
+		}
+	}
+	if err := os.WriteFile(c.path(key), []byte(`{"schema_version": 2, "key": {`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Load(key); err == nil || !strings.Contains(err.Error(), c.path(key)) {
+		t.Errorf("a damaged file: got %v, want an error that names it", err)
 	}
 }
 

@@ -29,7 +29,7 @@ type Host struct {
 	NoGPU       string         `json:"no_gpu,omitempty"` // why there is none
 	Disks       []Disk         `json:"disks"`
 	Networks    []Network      `json:"networks"`
-	TriadGBytes float64        `json:"memory_triad_gbytes_per_second"`
+	TriadGBytes measure.Figure `json:"memory_triad_gbytes_per_second"`
 	Output      *Output        `json:"output,omitempty"`
 }
 

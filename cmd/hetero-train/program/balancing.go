@@ -24,8 +24,11 @@ import (
 type balancing struct {
 	job     *job
 	cfg     *config.Config
-	known   []knownRank // what each rank said of itself
-	scores  []float64   // compute scores of a profile; nil: there is none
+	known   []knownRank     // what each rank said of itself
+	scores  []float64       // compute scores of a profile; nil: there is none
+	missing string          // why there are no scores
+	profile *profiles.Ranks // on rank 0: the scores, with their figures; nil: there are none
+	figures *profiles.Cache // of this rank's device; nil: they are not kept
 	cache   *curves.Cache
 	options balancer.Options
 	policy  balancer.Policy // nil with fixed shares
@@ -51,13 +54,19 @@ type knownRank struct {
 	Kind        string         `json:"kind"` // of device: cpu, cuda, …
 	MemoryBytes int64          `json:"memory_bytes"`
 	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
+	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, where there are some
+	AtStart     string         `json:"at_start"`        // profile.at_start
 }
 
 // newBalancing learns what every rank knows. All ranks call it.
 func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	b := &balancing{job: j, cfg: j.cfg}
-	identity := j.identity()
-	own := knownRank{Kind: j.device.Info().Kind, Device: identity.Type, Fingerprint: identity.Fingerprint, MemoryBytes: j.memoryBytes()}
+	self := j.describeItself()
+	own := knownRank{Kind: j.device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.cfg.Profile.AtStart}
+	if j.cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
+		b.loadFigures(&self)
+	}
+	own.Profile = self
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
@@ -85,8 +94,26 @@ func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	return b, nil
 }
 
-// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware.
+// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware, else those of a short one.
 func (b *balancing) gatherScores(ctx context.Context) error {
+	if err := b.givenScores(ctx); err != nil || b.scores != nil {
+		return err
+	}
+	p, missing, err := b.startProfile(ctx)
+	if err != nil {
+		return err
+	}
+	if b.missing = missing; p != nil {
+		b.scores = p.Scores()
+	}
+	if b.job.team.leads() {
+		b.profile = p
+	}
+	return nil
+}
+
+// givenScores are those of profile.gpu_profiles.
+func (b *balancing) givenScores(ctx context.Context) error {
 	return b.job.team.tell(ctx, "compute scores", &b.scores, func() error {
 		path := b.cfg.Profile.GPUProfiles
 		if path == "" {
@@ -110,8 +137,10 @@ func (b *balancing) gatherScores(ctx context.Context) error {
 				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank computes in: shares may start further from the best ones",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
-			b.scores = append(b.scores, r.ComputeScore)
 		}
+		b.profile = &profiles.Ranks{Origin: p.Origin, Score: p.Score, Ranks: ranks}
+		b.profile.Seal()
+		b.scores = b.profile.Scores()
 		return nil
 	})
 }
@@ -156,7 +185,7 @@ func (b *balancing) sayRanks() {
 	log := b.log()
 	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
 	for rank, k := range b.known {
-		line := fmt.Sprintf("Node %d: Compute score unknown, Memory %dMB", rank, k.MemoryBytes>>20)
+		line := fmt.Sprintf("Node %d: Compute score unknown (%s), Memory %dMB", rank, b.missing, k.MemoryBytes>>20)
 		if b.scores != nil {
 			line = profiles.Rank{Rank: rank, ComputeScore: b.scores[rank], MemoryBytes: k.MemoryBytes}.String()
 		}
@@ -211,6 +240,10 @@ const mostNodes = 64
 func (b *balancing) sayShares(shares []int) {
 	log := b.log()
 	b.sayBatchSizes(shares, b.cfg.Balance.Policy)
+	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static part counts all ranks as equal"}[p]
+		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; measure them with hetero-train profile and give --gpu-profiles FILE", p, b.missing, effect))
+	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
 			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
@@ -276,6 +309,7 @@ func (b *balancing) Split(step int64, ranks []train.RankStep, settling bool) []i
 	b.last = d
 	b.decisions++
 	verdicts := b.judge(step, d)
+	b.checkScores(d.Shares, func(rank int) float64 { return d.Ranks[rank].Seconds })
 	if b.report != nil {
 		b.report.decided(step, d, verdicts)
 	}

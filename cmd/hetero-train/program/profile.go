@@ -17,7 +17,8 @@ Several ranks are started as for training: by --nproc-per-node, or by a launcher
 together and writes gpu_profiles.json and system_profile.json into <output_dir>/<experiment>/configs, or into the folder of --output-dir.
 
 The compute score of a rank is (TFLOP/s of the training's type)^a * (memory GB/s / 10)^b with a + b = 1; b is the share of a step that is bound by
-memory: that of the model where -c names one (not with --quick), else 0.7.`
+memory: that of the model where -c names one (not with --quick), else 0.7. Ranks of one machine take turns, ranks of the same device type have one score.
+With a model, the profile also times its training steps and prints how well the scores predict them.`
 
 const profileExample = `  hetero-train profile
   hetero-train profile --quick --json

@@ -1,22 +1,30 @@
 package program
 
 import (
+	"context"
 	"errors"
+	"runtime"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
-// profileBatch is the samples of the step that is looked at: few, so that it is planned quickly; the share changes little with more.
-const profileBatch = 8
+const (
+	// profileBatch is the most samples of the step that is looked at: few, so that a slow rank does several within modelTime.
+	profileBatch = 32
+	modelTime    = 4 * time.Second // of steps
+	modelSteps   = 3               // at least
+)
 
-// memoryShare is the share of the configured model's step that is bound by memory on this rank's device. The step is planned, not run: what its
-// operations compute and move is known then.
-func (j *job) memoryShare(tflops, gbytes float64) (share float64, err error) {
+// profileModel looks at a step of the configured model on this rank's device. share is the part of it that is bound by memory: the plan knows what its operations
+// compute and move. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
+func (j *job) profileModel(ctx context.Context, tflops, gbytes float64) (share, perSample float64, err error) {
+	profileBatch := min(profileBatch, max(j.cfg.Data.BatchSize/max(j.opts.place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.cfg.Model.NumClasses, 100), 2), Size: j.cfg.Data.ImageSize})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	cfg := *j.cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
@@ -24,16 +32,41 @@ func (j *job) memoryShare(tflops, gbytes float64) (share float64, err error) {
 	step := &job{cfg: &cfg, device: j.device, precision: j.precision, data: &dataSet{Splits: set.Cached(0)}}
 	options, err := step.replicaOptions()
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	replica, err := train.NewReplica(j.device, options)
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer func() { err = errors.Join(err, replica.Close()) }()
 	var work []profiles.Work
 	for _, l := range replica.Plan().Launches() {
 		work = append(work, profiles.Work{FLOPs: l.FLOPs, Bytes: l.Bytes})
 	}
-	return profiles.MemoryShare(work, tflops, gbytes), nil
+	perSample, err = timeSteps(ctx, replica, data.Options{Dataset: step.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize},
+		Seed: 1, BatchSize: profileBatch, Accumulation: 1, Workers: 1})
+	return profiles.MemoryShare(work, tflops, gbytes), perSample, err
+}
+
+// timeSteps trains for modelTime and returns the seconds per sample of the rank's own work.
+func timeSteps(ctx context.Context, replica *train.Replica, o data.Options) (perSample float64, err error) {
+	loader, err := data.NewLoader(o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, loader.Close()) }()
+	runtime.LockOSThread() // a device's threads belong to it
+	defer runtime.UnlockOSThread()
+	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first one loads code
+		return 0, err
+	}
+	began := time.Now()
+	for n := 1; ; n++ {
+		if _, err := replica.Step(ctx, loader, 0.01); err != nil {
+			return 0, err
+		}
+		if took := time.Since(began); n >= modelSteps && took >= modelTime {
+			return took.Seconds() / float64(n*o.BatchSize), nil
+		}
+	}
 }

@@ -24,8 +24,11 @@ import (
 // sums may overrun their part by a pass on a slow device.
 type profileBudget struct {
 	limit     time.Duration // of all, from when the ranks have met
-	products  time.Duration // of each element type
-	memory    time.Duration
+	score     time.Duration // of what the score needs, of all ranks of a machine together
+	rounds    int           // of turns in it
+	slice     time.Duration // of a turn, at most
+	products  time.Duration // of each other element type
+	memory    time.Duration // reading and writing
 	copies    time.Duration
 	triad     time.Duration
 	disk      time.Duration
@@ -36,9 +39,9 @@ type profileBudget struct {
 }
 
 var (
-	fullBudget = profileBudget{limit: 55 * time.Second, products: 6 * time.Second, memory: 3 * time.Second, copies: 2 * time.Second,
-		triad: time.Second, disk: 6 * time.Second, diskBytes: 512 << 20, links: 8 * time.Second, allReduce: 8 * time.Second, model: 35 * time.Second}
-	quickBudget = profileBudget{limit: 9 * time.Second, products: 800 * time.Millisecond, memory: 900 * time.Millisecond, copies: 300 * time.Millisecond,
+	fullBudget = profileBudget{limit: 55 * time.Second, score: 9 * time.Second, rounds: 7, slice: 500 * time.Millisecond, products: 2 * time.Second, memory: 3 * time.Second, copies: 2 * time.Second,
+		triad: time.Second, disk: 6 * time.Second, diskBytes: 512 << 20, links: 8 * time.Second, allReduce: 8 * time.Second, model: 20 * time.Second}
+	quickBudget = profileBudget{limit: 9 * time.Second, score: 2500 * time.Millisecond, rounds: 5, slice: 200 * time.Millisecond, products: 400 * time.Millisecond, copies: 300 * time.Millisecond,
 		triad: 300 * time.Millisecond, disk: time.Second, diskBytes: 64 << 20, links: 1200 * time.Millisecond, allReduce: 1200 * time.Millisecond}
 )
 
@@ -61,6 +64,7 @@ type rankReport struct {
 	Host        *profiles.Host // of the first rank of a machine
 	HostID      string
 	MemoryShare float64 // of the model's step that is bound by memory; 0 = not known
+	PerSample   float64 // seconds of the model's step, measured; 0 = not known
 	Links       []measure.Link
 	AllReduce   []measure.AllReduced
 	Skipped     []string // of what all ranks do together
@@ -132,36 +136,48 @@ func (p *profiling) find() (err error) {
 	if why := p.gpus.Reason(); why != "" {
 		j.opts.log.Info("no GPU found", "why", why)
 	}
-	info, place := j.device.Info(), j.opts.place
-	gpu := knownCard(info, p.gpus)
-	identity := hardware.Identify(info, p.host, gpu)
-	p.report.Rank = profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: p.host.Name, GPU: gpu,
-		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: p.job.memoryBytes(),
-		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
-	if d := &p.report.Rank.Device; gpu != nil {
-		d.Vendor = gpu.Vendor
-	} else {
-		d.CPUs = min(p.host.CPU.Quota, float64(max(info.Threads, 1)))
-	}
+	p.report.Rank = j.describe(p.host, p.gpus)
 	if j.team != nil {
-		own := j.team.group.Members()[place.Rank]
-		p.report.HostID, p.report.Rank.LocalRank = own.Host, own.LocalRank
+		p.report.HostID = j.team.group.Members()[j.opts.place.Rank].Host
 	}
 	return nil
 }
 
-// identity is the hardware under a job's device: what a profile of it is known by.
-func (j *job) identity() hardware.Identity {
+// describe is this rank without its measurements.
+func (j *job) describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
+	info, place := j.device.Info(), j.opts.place
+	gpu := knownCard(info, gpus)
+	identity := hardware.Identify(info, host, gpu)
+	if factor := j.opts.lab.place.Slowdown; factor > 1 { // simulated: another type of device, as far as speed goes
+		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
+	}
+	r := profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: host.Name, GPU: gpu,
+		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: j.memoryBytes(),
+		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
+	if gpu != nil {
+		r.Device.Vendor = gpu.Vendor
+	} else {
+		r.Device.CPUs = min(host.CPU.Quota, float64(max(info.Threads, 1)))
+	}
+	if j.team != nil {
+		r.LocalRank = j.team.group.Members()[place.Rank].LocalRank
+	}
+	r.Measured.DType = j.precision.String()
+	return r
+}
+
+// describeItself is this rank as a run knows it.
+func (j *job) describeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {
 		j.opts.log.Debug("this machine does not tell everything", "error", err)
 	}
-	info, gpus := j.device.Info(), hardware.None("not asked for")
-	if info.Kind == "cuda" {
+	gpus := hardware.None("not asked for")
+	if j.device.Info().Kind == "cuda" {
 		gpus = hardware.Open()
 		defer gpus.Close()
 	}
-	return hardware.Identify(info, host, knownCard(info, gpus))
+	return j.describe(host, gpus)
 }
 
 // knownCard is the GPU behind a device, nil for a device that is none. Where NVML does not know it, as in a container without the driver's tools, it is what CUDA
@@ -207,16 +223,12 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 // measureDevice measures what the score needs, which must succeed, and what it does not.
 func (p *profiling) measureDevice(ctx context.Context) error {
 	j, r := p.job, &p.report.Rank
-	r.Measured.DType = j.precision.String()
-	types := []tensor.DType{j.precision}
-	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
-		if dt != j.precision {
-			types = append(types, dt)
-		}
+	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
+		return err
 	}
-	for _, dt := range types {
-		if dt == tensor.BF16 && !j.device.Info().FastBF16 && dt != j.precision {
-			continue // slower than f32: no figure of use
+	for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F16} {
+		if dt == j.precision || dt == tensor.BF16 && !j.device.Info().FastBF16 {
+			continue // measured already, or slower than f32: no figure of use
 		}
 		var got measure.Compute
 		err := p.part("matrix products "+dt.String(), new([]string), func() (err error) {
@@ -226,19 +238,19 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 		switch {
 		case err == nil:
 			r.Measured.All = append(r.Measured.All, got)
-		case errors.Is(err, device.ErrUnsupported) && dt != j.precision:
-		case dt == j.precision || ctx.Err() != nil:
+		case errors.Is(err, device.ErrUnsupported):
+		case ctx.Err() != nil:
 			return err
 		default:
 			r.Skipped = append(r.Skipped, err.Error())
 		}
 	}
-	r.Measured.TFLOPS = r.Measured.All[0].TFLOPS
-	if err := p.part("memory bandwidth", &r.Skipped, func() (err error) {
-		r.Measured.Memory, err = measure.Memory(ctx, j.device, p.budget.memory)
-		return err
-	}); err != nil {
-		return err
+	if d := r.Device; p.budget.memory > 0 && (d.CPUs == 0 || d.CPUs >= float64(d.Threads)) { // under a quota the best of short passes is not sustained
+		_ = p.part("reading and writing memory", &r.Skipped, func() error { // noted as skipped
+			peaks, err := measure.Memory(ctx, j.device, p.budget.memory)
+			r.Measured.Memory.Read, r.Measured.Memory.Write = peaks.Read, peaks.Write
+			return err
+		})
 	}
 	_ = p.part("host-device copies", &r.Skipped, func() (err error) { // noted as skipped
 		r.Measured.Copies, err = measure.HostDevice(ctx, j.device, p.budget.copies)
@@ -246,11 +258,40 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
 		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // likewise
-			p.report.MemoryShare, err = p.job.memoryShare(r.Measured.TFLOPS, r.Measured.Memory.Copy)
+			p.report.MemoryShare, p.report.PerSample, err = p.job.profileModel(ctx, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
 	}
 	return ctx.Err()
+}
+
+// measureScore measures what the compute score needs, in turns with the other ranks of the machine.
+func (p *profiling) measureScore(ctx context.Context) (err error) {
+	j, r, b := p.job, &p.report.Rank, &p.budget
+	speed, err := measure.OpenSpeed(ctx, j.device, measure.SpeedOptions{DType: j.precision, CPUs: j.clockCPUs(r.Device.CPUs), TensorBytes: tensorBytes(j.device.Info(), 0)})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, speed.Close()) }()
+	if err := p.together(ctx, "prepared"); err != nil { // preparing disturbs
+		return err
+	}
+	t := turns{count: 1}
+	if j.team != nil {
+		all := make([]int, j.opts.place.WorldSize)
+		for rank := range all {
+			all[rank] = rank
+		}
+		t = turnsOf(j.team.group.Members(), all, j.opts.place.Rank)
+	}
+	slice := min(b.slice, b.score/time.Duration(t.count*b.rounds))
+	if err := t.take(ctx, j.team, speed, b.rounds, slice, time.Now().Add(b.score)); err != nil {
+		return err
+	}
+	var product measure.Compute
+	product, r.Measured.Memory = speed.Result()
+	r.Measured.TFLOPS, r.Measured.All = product.TFLOPS, []measure.Compute{product}
+	return nil
 }
 
 // leadsHost reports whether this is the first rank of its machine.
@@ -271,8 +312,9 @@ func (p *profiling) leadsHost() bool {
 func (p *profiling) measureHost(ctx context.Context) {
 	h := profiles.Describe(p.host, p.gpus.All(), p.gpus.Reason())
 	skipped := &p.report.Rank.Skipped
-	_ = p.part("memory of the host", skipped, func() (err error) { // what fails here is noted as skipped
-		h.TriadGBytes, err = measure.Triad(ctx, usableCPUs(), p.budget.triad)
+	_ = p.part("memory of the host", skipped, func() error { // what fails here is noted as skipped
+		triad, err := measure.Triad(ctx, usableCPUs(), p.budget.triad)
+		h.TriadGBytes = measure.Figure(triad)
 		return err
 	})
 	_ = p.part("disk", skipped, func() error {

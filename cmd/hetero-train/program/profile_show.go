@@ -69,6 +69,11 @@ func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.Syst
 	if err := ranks.Rate(model, shares); err != nil {
 		return nil, nil, err
 	}
+	perSample := make([]float64, len(reports))
+	for rank := range reports {
+		perSample[rank] = reports[rank].PerSample
+	}
+	ranks.Prediction = profiles.Predict(p.model, ranks.Scores(), perSample)
 	ranks.Seal()
 	machines.Origin = ranks.Origin
 	machines.Links, machines.AllReduce, machines.Skipped = reports[0].Links, reports[0].AllReduce, reports[0].Skipped
@@ -101,6 +106,9 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 		of = "of " + s.Model
 	}
 	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step bound by memory: %s\n", s.ComputeShare, s.MemoryShare, 100*s.MemoryShare, of)
+	if err := showPrediction(w, ranks); err != nil {
+		return err
+	}
 	if err := showLinks(w, machines.Links); err != nil {
 		return err
 	}
@@ -112,6 +120,24 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 		fmt.Fprintln(w, r)
 	}
 	return nil
+}
+
+// showPrediction prints how well the scores predict measured step times.
+func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
+	p := ranks.Prediction
+	if p == nil {
+		if len(ranks.Ranks) > 1 {
+			fmt.Fprintln(w, "no training step was timed: with -c FILE or --model NAME, and without --quick, the profile says how well the scores predict step times")
+		}
+		return nil
+	}
+	fmt.Fprintf(w, "\n%v\n", p)
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "rank\tms/sample\tmeasured\tpredicted\terror\t")
+	for _, r := range p.Ranks {
+		fmt.Fprintf(t, "%d\t%.3g\t%.2f\t%.2f\t%+.0f %%\t\n", r.Rank, 1e3*r.SecondsPerSample, r.Measured, r.Predicted, 100*(r.Predicted/r.Measured-1))
+	}
+	return t.Flush()
 }
 
 // showHost prints what a machine is.

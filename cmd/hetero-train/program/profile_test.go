@@ -69,12 +69,12 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 		(len(h[0].GPUs) == 0) == (h[0].NoGPU == "") || got.Machine.Fingerprint != got.Ranks.Fingerprint {
 		t.Errorf("got %+v", got.Machine)
 	}
-	if !strings.Contains(stderr, "matrix products f32") {
+	if !strings.Contains(stderr, "matrix products and memory bandwidth, in turns") {
 		t.Errorf("progress: got %q", stderr)
 	}
 	j := &job{device: reference.New(), opts: trainOptions{env: environment{}}}
 	defer j.device.Close()
-	if id := j.identity(); id.Type != r.DeviceType { // the fingerprint has its memory, which the driver bounds
+	if id := j.describeItself(); id.DeviceType != r.DeviceType { // the fingerprint has its memory, which the driver bounds
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
@@ -122,7 +122,7 @@ func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
 		limit  time.Duration
 	}{{"full", fullBudget, time.Minute}, {"quick", quickBudget, 10 * time.Second}} {
 		b := c.budget
-		sum := 3*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
+		sum := b.score + 2*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
 		if b.limit >= c.limit || sum > b.limit*9/10 {
 			t.Errorf("%s: the parts take %v, the limit is %v, want less than %v", c.name, sum, b.limit, c.limit)
 		}
@@ -132,7 +132,7 @@ func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
 func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
 	report := func(host string, first bool, tflops, share float64) rankReport {
 		r := rankReport{HostID: host, MemoryShare: share, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
-			Measured: profiles.Measured{TFLOPS: tflops, Memory: measure.Bandwidth{Copy: 50}}}}
+			Measured: profiles.Measured{TFLOPS: measure.Figure(tflops), Memory: measure.Bandwidth{Copy: 50}}}}
 		if first {
 			r.Host = &profiles.Host{Name: host}
 		}

@@ -273,6 +273,7 @@ func (j *job) train(ctx context.Context) error {
 	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
 		return err
 	}
+	j.balancing.saveProfile()
 	screen := newConsole(j, logFile)
 	defer screen.close()
 	screen.begin(resume)

@@ -1,0 +1,246 @@
+package program
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+// The profile with which a training starts where none is given.
+const (
+	startLimit   = 2 * time.Second        // of all ranks together, when they have met
+	startPrepare = 600 * time.Millisecond // of it, for all ranks at once: compiling, filling memory
+	startRounds  = 3                      // of turns; a score is the median of them
+	leastSlice   = 40 * time.Millisecond  // of a rank in a round: below it a slice is a few passes on a slow rank
+	startTensor  = 16 << 20               // bytes: a fifth of a CPU fills two of them within startPrepare
+)
+
+// turns says when each rank of a group may measure: ranks of one machine follow one another, machines go on at the same time.
+type turns struct {
+	own   int // of this rank; -1: it does not measure
+	count int // of the machine with the most ranks that measure
+}
+
+// turnsOf divides the ranks that measure, by their machines.
+func turnsOf(members []rendezvous.Member, measures []int, own int) turns {
+	t, next := turns{own: -1}, map[string]int{}
+	for _, rank := range measures {
+		host := members[rank].Host
+		if rank == own {
+			t.own = next[host]
+		}
+		next[host]++
+		t.count = max(t.count, next[host])
+	}
+	return t
+}
+
+// take measures in rounds of turns. All ranks call it; s is nil where this rank does not measure. A rank that fails still waits for the others.
+// Behind the deadline a rank measures no more, once it has measured.
+func (t turns) take(ctx context.Context, team *team, s *measure.Speed, rounds int, slice time.Duration, deadline time.Time) (failed error) {
+	for round := range rounds {
+		for turn := range t.count {
+			if turn == t.own && s != nil && failed == nil && (round == 0 || time.Now().Before(deadline)) {
+				failed = s.Slice(ctx, slice)
+			}
+			if team == nil {
+				continue
+			}
+			if err := team.group.Barrier(ctx, "compute scores"); err != nil {
+				return err
+			}
+		}
+	}
+	return failed
+}
+
+// clockCPUs is the CPU time a second by which this rank's work is timed, see measure.SpeedOptions.
+func (j *job) clockCPUs(cpus float64) float64 {
+	if j.opts.lab.place.Slowdown > 1 || j.device.Info().Kind != "cpu" { // a device that idles to be slow takes no CPU time for it
+		return 0
+	}
+	return cpus
+}
+
+// tensorBytes is the size of the tensors by which memory is measured: on a GPU far beyond its caches, as far as its memory allows.
+func tensorBytes(info device.Info, host int64) int64 {
+	const gpuTensor = 256 << 20
+	if info.Kind == "cuda" && info.FreeBytes >= 8*gpuTensor {
+		return gpuTensor
+	}
+	return host
+}
+
+// typeKey names what ranks with the same figures have in common.
+func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
+
+// startProfile gives each rank the figures of its type of device: kept ones, else measured now by one rank of each type. All ranks call it. The answer is nil, with the reason, where there
+// are none; it is the same on all ranks.
+func (b *balancing) startProfile(ctx context.Context) (p *profiles.Ranks, missing string, err error) {
+	mode := b.known[0].AtStart
+	switch {
+	case mode == "off":
+		return nil, "profile.at_start is off", nil
+	case len(b.cfg.Balance.FixedShares) > 0:
+		return nil, "balance.fixed_shares divides the batch", nil
+	}
+	known := map[string]profiles.Measured{}
+	var measures []int // the first rank of each type without figures
+	for rank := range b.known {
+		r := &b.known[rank].Profile
+		if _, found := known[typeKey(r)]; r.Measured.TFLOPS.Known() && !found {
+			known[typeKey(r)] = r.Measured
+		}
+	}
+	for rank := range b.known {
+		r := &b.known[rank].Profile
+		alike := func(other int) bool { return typeKey(&b.known[other].Profile) == typeKey(r) }
+		if _, found := known[typeKey(r)]; !found && !slices.ContainsFunc(measures, alike) {
+			measures = append(measures, rank)
+		}
+	}
+	if len(measures) > 0 {
+		if missing, err = b.measureTypes(ctx, measures, known); missing != "" || err != nil {
+			return nil, missing, err
+		}
+	}
+	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: versionText(), Quick: true}}
+	for rank := range b.known {
+		r := b.known[rank].Profile
+		r.Measured = known[typeKey(&r)]
+		p.Ranks = append(p.Ranks, r)
+	}
+	if err := p.Rate("", nil); err != nil {
+		return nil, err.Error(), nil
+	}
+	p.Seal()
+	own := p.Ranks[b.job.opts.place.Rank]
+	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
+		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
+			b.job.opts.log.Warn("the figures of this device are not kept: the next training measures again", "error", err)
+		}
+	}
+	return p, "", nil
+}
+
+// typeFigures is what a rank tells of its measurement.
+type typeFigures struct {
+	Measured profiles.Measured
+	Error    string
+}
+
+// measureTypes has ranks measure their types of device, and adds what they found to known.
+func (b *balancing) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
+	j, began := b.job, time.Now()
+	t := turnsOf(j.team.group.Members(), measures, j.opts.place.Rank)
+	slice := (startLimit - startPrepare) / time.Duration(t.count*startRounds)
+	if slice < leastSlice {
+		return fmt.Sprintf("%d types of devices on one machine are too many to be measured within %v", t.count, startLimit), nil
+	}
+	var own typeFigures
+	var speed *measure.Speed
+	if t.own >= 0 {
+		r := &b.known[j.opts.place.Rank].Profile
+		own.Measured = r.Measured
+		var openErr error
+		speed, openErr = measure.OpenSpeed(ctx, j.device, measure.SpeedOptions{DType: j.precision, CPUs: j.clockCPUs(r.Device.CPUs), TensorBytes: tensorBytes(j.device.Info(), startTensor)})
+		if openErr != nil {
+			speed, own.Error = nil, openErr.Error()
+		}
+	}
+	if err := j.team.group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs
+		return "", err
+	}
+	if err := t.take(ctx, j.team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
+		own.Error = err.Error()
+	}
+	if speed != nil {
+		var product measure.Compute
+		product, own.Measured.Memory = speed.Result()
+		own.Measured.TFLOPS, own.Measured.All = product.TFLOPS, []measure.Compute{product}
+		if err := speed.Close(); err != nil && own.Error == "" {
+			own.Error = err.Error()
+		}
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return "", err
+	}
+	words, err := j.team.group.Gather(ctx, "figures of device types", word)
+	if err != nil {
+		return "", err
+	}
+	for _, rank := range measures {
+		var f typeFigures
+		if err := json.Unmarshal(words[rank], &f); err != nil {
+			return "", fmt.Errorf("figures of rank %d's device: %w", rank, err)
+		}
+		if f.Error != "" {
+			return fmt.Sprintf("rank %d could not be measured: %s", rank, f.Error), nil
+		}
+		known[typeKey(&b.known[rank].Profile)] = f.Measured
+	}
+	if j.team.leads() {
+		j.opts.log.Info("compute scores measured", "device_types", len(measures), "took", time.Since(began).Round(time.Millisecond))
+	}
+	return "", nil
+}
+
+// figuresKey is what the figures of a rank are kept by.
+func figuresKey(r *profiles.Rank) profiles.CacheKey {
+	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: versionText()}
+}
+
+// loadFigures looks for kept figures of this rank's device.
+func (b *balancing) loadFigures(r *profiles.Rank) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		b.job.opts.log.Debug("figures of devices are not kept", "error", err)
+		return
+	}
+	b.figures = profiles.OpenCache(filepath.Join(dir, "hetero-train", "profiles"))
+	if b.cfg.Profile.AtStart != "auto" {
+		return
+	}
+	kept, err := b.figures.Load(figuresKey(r))
+	if err != nil {
+		b.job.opts.log.Warn("the kept figures of this device cannot be used: they are measured again", "error", err)
+	} else if kept != nil {
+		r.Measured = *kept
+	}
+}
+
+// saveProfile leaves the ranks' scores in the experiment's folder.
+func (b *balancing) saveProfile() {
+	if b == nil || b.profile == nil || b.job.run == nil {
+		return
+	}
+	e := b.job.cfg.Experiment
+	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
+		b.job.opts.log.Warn("the compute scores are not written", "error", err)
+	}
+}
+
+// checkScores says once how well the scores predict what the ranks take for a sample, when a window of the training has shown it.
+func (b *balancing) checkScores(shares []int, seconds func(rank int) float64) {
+	if b.profile == nil || b.profile.Prediction != nil {
+		return
+	}
+	perSample := make([]float64, len(shares))
+	for rank, n := range shares {
+		perSample[rank] = seconds(rank) / float64(n)
+	}
+	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction != nil {
+		b.job.opts.log.Info(b.profile.Prediction.String())
+		b.saveProfile()
+	}
+}

@@ -1,0 +1,219 @@
+package measure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Speed measures the two figures of a compute score, matrix products and memory bandwidth, in short slices. Ranks of one machine
+// take turns with their slices, so that no rank disturbs another, and a disturbance from outside meets all of them.
+type Speed struct {
+	clock            clock
+	dtype            tensor.DType
+	size             int // of the square matrices
+	moved            int64
+	products, memory work
+}
+
+// SpeedOptions say how a rank is measured.
+type SpeedOptions struct {
+	DType tensor.DType // of the products: that of the training
+
+	// CPUs is the CPU time that the rank may use in a second, of a device that computes on the host's CPUs; 0 of any other device. Time is
+	// then CPU time / CPUs: neither the periods of a quota nor other work on the machine change it.
+	CPUs float64
+
+	// TensorBytes is the size of each of the three tensors of an addition; 0: 32 MiB.
+	TensorBytes int64
+}
+
+const (
+	// enoughWork is the CPU or GPU time of a pass from which on matrices grow no more, so that a pass fits into a slice of 100 ms also with a
+	// tenth of a CPU. Larger: better figures of fast devices, longer slices of slow ones.
+	enoughWork = 4 * time.Millisecond
+	// leastTensor keeps the tensors of an addition out of most caches.
+	leastTensor = 4 << 20
+)
+
+// work is an operation that is timed.
+type work struct {
+	memory
+	program device.Program
+	kernel  device.Kernel
+	slices  []float64 // seconds of a pass, one a slice
+}
+
+// OpenSpeed prepares both operations and runs each once. Preparing may take long under a quota, but disturbs no measurement: ranks
+// do it before they take turns.
+func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
+	if dev.Info().Modelled {
+		return nil, fmt.Errorf("compute score: device %s computes nothing, so there is nothing to measure", dev.Info().Name)
+	}
+	s := &Speed{clock: newClock(o.CPUs), dtype: o.DType, size: smallestProduct, moved: o.TensorBytes}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	for ; ; s.size *= 2 {
+		spec := device.Spec(o.DType, s.size, s.size)
+		if err := s.products.open(dev, device.Linear{}, spec, spec); err != nil {
+			return s, fmt.Errorf("matrix products of %v, %d x %d: %w", o.DType, s.size, s.size, err)
+		}
+		if err := s.products.pass(ctx); err != nil { // the first pass loads code
+			return s, err
+		}
+		busy := s.clock.busy()
+		if err := s.products.pass(ctx); err != nil {
+			return s, err
+		}
+		if 2*s.size > largestProduct || busy() >= enoughWork {
+			break
+		}
+		if err := s.products.close(); err != nil {
+			return s, err
+		}
+	}
+	if s.moved == 0 {
+		s.moved = mostAdded
+	}
+	s.moved = max(s.moved, leastTensor)
+	spec := device.Spec(tensor.F32, int(s.moved/4))
+	if err := s.memory.open(dev, device.Binary{Func: device.Add}, spec, spec); err != nil {
+		return s, fmt.Errorf("memory bandwidth, tensors of %d MiB: %w", s.moved>>20, err)
+	}
+	return s, s.memory.pass(ctx)
+}
+
+// Slice runs each operation for about half of the time, at least once, and notes how fast it was.
+func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
+	for _, w := range []*work{&s.products, &s.memory} {
+		if err := w.slice(ctx, s.clock, length/2); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Result is the median of the slices.
+func (s *Speed) Result() (Compute, Bandwidth) {
+	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / median(s.products.slices) / 1e12)}
+	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / median(s.memory.slices) / 1e9)}
+}
+
+// Close gives everything back.
+func (s *Speed) Close() error { return errors.Join(s.products.close(), s.memory.close()) }
+
+func (w *work) open(dev device.Device, op device.Op, in ...device.TensorSpec) (err error) {
+	*w = work{memory: memory{dev: dev}}
+	out, err := op.Infer(in)
+	if err != nil {
+		return err
+	}
+	for _, specs := range [][]device.TensorSpec{in, out} {
+		for i := range specs {
+			specs[i].Layout = device.Any
+		}
+	}
+	if w.kernel, err = dev.Compile(op, in, out); err != nil {
+		return err
+	}
+	launch := device.Launch{Name: "measure", Kernel: w.kernel}
+	for _, s := range w.kernel.In() {
+		launch.In = append(launch.In, w.filled(s.Size(), s.DType))
+	}
+	for _, s := range w.kernel.Out() {
+		launch.Out = append(launch.Out, w.region(s.Size()))
+	}
+	launch.Workspace = w.region(w.kernel.Workspace())
+	if w.memory.open(); w.err != nil {
+		return w.err
+	}
+	w.program, err = dev.NewProgram([]device.Step{{Launch: &launch}})
+	return err
+}
+
+func (w *work) pass(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errors.Join(w.stream.Run(w.program), w.stream.Sync())
+}
+
+// slice repeats the work. A slice of no length is one pass.
+func (w *work) slice(ctx context.Context, c clock, length time.Duration) error {
+	began, took := time.Now(), c.elapsed()
+	for pass := 1; ; pass++ {
+		if err := w.pass(ctx); err != nil {
+			return err
+		}
+		if time.Since(began) >= length {
+			w.slices = append(w.slices, max(took(), time.Nanosecond).Seconds()/float64(pass))
+			return nil
+		}
+	}
+}
+
+func (w *work) close() error {
+	var errs []error
+	if w.program != nil {
+		errs = append(errs, w.program.Close())
+	}
+	errs = append(errs, w.free())
+	if w.kernel != nil {
+		errs = append(errs, w.kernel.Close())
+	}
+	*w = work{}
+	return errors.Join(errs...)
+}
+
+// median of values, which it sorts; NaN of none.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return math.NaN()
+	}
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// clock times a rank's work: by CPU time where the device computes on CPUs, else by wall time.
+type clock struct {
+	cpus float64 // CPU seconds of a second; 0: wall time
+}
+
+func newClock(cpus float64) clock {
+	if _, known := processTime(); !known || !(cpus > 0) {
+		return clock{}
+	}
+	return clock{cpus}
+}
+
+// elapsed begins to time; the function that it returns says how long the work has taken since then with nothing else on its CPUs.
+func (c clock) elapsed() func() time.Duration {
+	if c.cpus == 0 {
+		begin := time.Now()
+		return func() time.Duration { return time.Since(begin) }
+	}
+	busy := c.busy()
+	return func() time.Duration { return time.Duration(float64(busy()) / c.cpus) }
+}
+
+// busy is the same without the quota: CPU time, or wall time.
+func (c clock) busy() func() time.Duration {
+	if c.cpus == 0 {
+		return c.elapsed()
+	}
+	begin, _ := processTime()
+	return func() time.Duration {
+		now, _ := processTime()
+		return now - begin
+	}
+}

@@ -1,0 +1,61 @@
+package profiles
+
+import (
+	"fmt"
+	"math"
+)
+
+// Prediction says how well compute scores predict the time that ranks take for a sample of a model.
+type Prediction struct {
+	Model string          `json:"model"`
+	Ranks []PredictedRank `json:"ranks"`
+	Error float64         `json:"error"` // mean over the ranks, as a fraction: 0.05 = 5 %
+	Worst int             `json:"worst_rank"`
+}
+
+// PredictedRank is one rank's time per sample, predicted and measured. Relative times have the geometric mean 1 over the ranks.
+type PredictedRank struct {
+	Rank             int     `json:"rank"`
+	SecondsPerSample float64 `json:"seconds_per_sample"`
+	Measured         float64 `json:"measured_relative_time"`
+	Predicted        float64 `json:"predicted_relative_time"`
+}
+
+// Predict compares scores with measured seconds per sample, both > 0. It is nil where a rank has neither, or where there is one rank
+// only: a score says nothing but how ranks compare.
+func Predict(model string, scores, secondsPerSample []float64) *Prediction {
+	n := len(scores)
+	if n < 2 || len(secondsPerSample) != n {
+		return nil
+	}
+	meanScore, meanSeconds := 0.0, 0.0 // of the logarithms
+	for i := range scores {
+		if !positive(scores[i]) || !positive(secondsPerSample[i]) {
+			return nil
+		}
+		meanScore += math.Log(scores[i]) / float64(n)
+		meanSeconds += math.Log(secondsPerSample[i]) / float64(n)
+	}
+	p := &Prediction{Model: model}
+	sum, most := 0.0, -1.0
+	for i := range scores {
+		predicted, measured := meanScore-math.Log(scores[i]), math.Log(secondsPerSample[i])-meanSeconds
+		p.Ranks = append(p.Ranks, PredictedRank{Rank: i, SecondsPerSample: secondsPerSample[i], Measured: math.Exp(measured), Predicted: math.Exp(predicted)})
+		deviation := math.Abs(predicted - measured)
+		sum += deviation
+		if deviation > most {
+			most, p.Worst = deviation, i
+		}
+	}
+	p.Error = math.Expm1(sum / float64(n))
+	return p
+}
+
+// String is a line for people.
+func (p *Prediction) String() string {
+	w := p.Ranks[p.Worst]
+	return fmt.Sprintf("compute scores predict the time per sample of %s within %.0f %% on average (worst: rank %d, predicted %.2f, measured %.2f of the mean)",
+		p.Model, 100*p.Error, p.Worst, w.Predicted, w.Measured)
+}
+
+func positive(v float64) bool { return v > 0 && !math.IsInf(v, 1) }
