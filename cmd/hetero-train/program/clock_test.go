@@ -21,6 +21,8 @@ var wallClock = map[string]string{
 	"cmd/hetero-train/program/tracing.go":      "when a trace began, for its reader",
 	"engine/timeline/recorder.go":              "when a trace began; what follows is measured from there",
 	"cmd/hetero-train/program/profile_show.go": "when a profile was made, for its reader",
+	"cmd/hetero-train/program/scores.go":       "likewise",
+	"profiler/profiles/cache.go":               "when figures were measured, for their reader",
 	"engine/cluster/rendezvous/join.go":        "a deadline that has passed",
 	"engine/data/archive/plain.go":             "the time of a file, as part of a name",
 	"engine/experiment/lock.go":                "since when a run holds its folder, for people",
