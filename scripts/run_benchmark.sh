@@ -7,7 +7,8 @@
 #
 # Each run has a folder <policy>_<model>_<dataset>_<scenario>_seed<N>, with the program's own files and benchmark.json, which says what
 # was run. Typed again, the same command skips runs that are finished and starts those anew that were cut short. Each distinct rank
-# of a scenario is also run alone once (scenario solo-...): scaling efficiency is measured against that. Policies take turns within a
+# of a scenario is also run alone once (scenario solo-...): scaling efficiency is measured against that. Each scenario of several ranks
+# is profiled once before its runs, under the same quotas and links, and every policy gets that profile. Policies take turns within a
 # seed, so that a machine that slows down slows all of them. Runs learn nothing from each other (balance.curve_cache is off, unless
 # --set says otherwise), so that repetitions are repetitions.
 #
@@ -231,7 +232,8 @@ for model in ${models//,/ }; do
 	done
 done
 
-# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (what starts the run) and description (benchmark.json).
+# prepare POLICY MODEL DATASET SCENARIO SEED STEPS sets name, command (what starts the run), description (benchmark.json), and profile and
+# profile_dir (what measures the ranks before the scenario's first run, and where it leaves that; empty for one rank).
 prepare() {
 	local scenario=$4 own=() world=1 devices=() solo=() label=$4 quota entry
 	name=$1_$2_$3_$4_seed$5
@@ -251,16 +253,24 @@ prepare() {
 	for entry in ${settings[@]+"${settings[@]}"}; do
 		[[ $scenario == solo-* && $entry == @(balance.*|profile.gpu_profiles=*) ]] || own+=(--set "$entry") # those are lists for all ranks
 	done
-	command+=("${own[@]}")
 	quota=${quotas_of[$scenario]-}
 	[[ $scenario != solo-[0-9.]* ]] || quota=${scenario#solo-}
+	local each=${quota//[^,]/}
+	[[ -z $quota ]] || world=$((${#each} + 1))
+	# The profile of all ranks, made under the same conditions: the scores from which proportional, dynamic and hybrid begin.
+	profile=() profile_dir=
+	if ((world > 1)) && [[ "${settings[*]-}" != *profile.gpu_profiles=* ]]; then
+		profile_dir=$output/.profiles/$2_$3_$4
+		profile=("$binary" profile --set "model.name=$2" --set "data.dataset=$3" --set "data.batch_size=$batch" "${own[@]}" --output-dir "$profile_dir")
+		own+=(--set "profile.gpu_profiles=$profile_dir/gpu_profiles.json")
+	fi
+	command+=("${own[@]}")
 	if [[ -n $quota ]]; then
 		local limits=(--cpu "$quota")
 		[[ -z ${links_of[$scenario]-} ]] || limits+=(--link "${links_of[$scenario]}")
 		command=("$lab" "${limits[@]}" -- "${command[@]}")
+		((${#profile[@]} == 0)) || profile=("$lab" "${limits[@]}" -- "${profile[@]}")
 		IFS=, read -r -a devices <<<"${devices_of[$scenario]-}"
-		local each=${quota//[^,]/}
-		world=$((${#each} + 1))
 	elif [[ $scenario == solo-gpu* ]]; then
 		command=(env "CUDA_VISIBLE_DEVICES=${scenario#solo-gpu}" "${command[@]}")
 	fi
@@ -307,6 +317,22 @@ set_aside() { # folder of a run that was cut short: analyze does not look into f
 	mkdir -p "$output/.unfinished"
 	mv "$1" "$to.$n"
 	echo "$to.$n"
+}
+
+measure_ranks() { # makes the profile that prepare has named, unless it is there
+	[[ -n $profile_dir && ! -f $profile_dir/gpu_profiles.json ]] || return 0
+	mkdir -p "$profile_dir"
+	say "    profiling the ranks (about a minute)"
+	"${profile[@]}" >"$profile_dir/console.log" 2>&1 </dev/null &
+	child=$!
+	local code=0
+	wait "$child" || code=$?
+	child=
+	case $code in
+	0) sed -n '/^compute scores predict/s/^/run_benchmark:     /p; /^Node [0-9]*: /s/^/run_benchmark:     /p' "$profile_dir/console.log" >&2 ;;
+	75 | 130 | 143) interrupted ;;
+	*) fail 1 "the profile failed with exit code $code: $(reason "$profile_dir")" ;;
+	esac
 }
 
 reason() { # folder: why its run failed
@@ -357,6 +383,7 @@ for line in ${todo[@]+"${todo[@]}"}; do
 	((done_runs == 0)) || eta="about $(duration $(((SECONDS - began) * (all_steps - done_steps) / done_steps))) to go"
 	[[ ! -d $dir ]] || say "$name was cut short: set aside as $(set_aside "$dir"), run again"
 	say "[$((done_runs + 1))/${#todo[@]}] $name ($eta)"
+	measure_ranks
 	mkdir -p "$dir"
 	printf '%s\n' "$description" >"$dir/benchmark.json"
 	"${command[@]}" >"$dir/console.log" 2>&1 </dev/null &

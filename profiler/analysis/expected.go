@@ -31,6 +31,51 @@ var expectations = []expectation{
 	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
 }
 
+// userFigure is what a policy is expected to reach on four unequal workers, as it was asked for.
+type userFigure struct{ throughput, utilization, efficiency, imbalance, straggler string }
+
+// userFigures are the expected ranges. hybrid is held to those of dynamic. Throughput is one machine's: it counts as a ratio to the baseline.
+var userFigures = map[string]userFigure{
+	"none":         {"1.00x (450 samples/s there)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
+	"proportional": {"1.33x (600)", "75–85 %", "0.75–0.85", "15–20 %", "medium"},
+	"dynamic":      {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
+	"hybrid":       {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
+}
+
+// fiveFigures is the table of the five figures that were asked for: a row for each figure and policy, with the expected range next to the measured value.
+func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
+	columns = []string{"figure"}
+	var known []*PolicyResult
+	for _, p := range c.Policies {
+		if _, ok := userFigures[p.Policy]; ok {
+			known = append(known, p)
+			columns = append(columns, p.Policy, "expected")
+		}
+	}
+	for _, figure := range []struct {
+		name     string
+		measured func(p *PolicyResult) string
+		expected func(f userFigure) string
+	}{
+		{"throughput", func(p *PolicyResult) string {
+			return value(p.Throughput.Value, 1, "%.0f", " samples/s, ") + value(p.Speedup.Value, 1, "%.2f", "x")
+		}, func(f userFigure) string { return f.throughput }},
+		{"average utilization", func(p *PolicyResult) string { return value(p.Utilization.Value, 1, "%.0f", " %") }, func(f userFigure) string { return f.utilization }},
+		{"scaling efficiency", func(p *PolicyResult) string { return value(p.Efficiency.Value, 1, "%.2f", "") }, func(f userFigure) string { return f.efficiency }},
+		{"load imbalance", func(p *PolicyResult) string { return value(p.Imbalance.Value, 100, "%.1f", " %") }, func(f userFigure) string { return f.imbalance }},
+		{"straggler impact", func(p *PolicyResult) string {
+			return fmt.Sprintf("%s (%s)", stragglerImpact(p.Waiting), value(p.Waiting.Value, 100, "%.1f", " % waiting"))
+		}, func(f userFigure) string { return f.straggler }},
+	} {
+		row := []string{figure.name}
+		for _, p := range known {
+			row = append(row, figure.measured(p), figure.expected(userFigures[p.Policy]))
+		}
+		rows = append(rows, row)
+	}
+	return columns, rows
+}
+
 // expects reports whether the expectations are about such runs: four ranks that are not equal.
 func (c *Comparison) expects() bool {
 	if c.Ranks != 4 || len(c.Policies) == 0 || c.Policies[0].Policy != baseline {

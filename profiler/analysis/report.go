@@ -76,6 +76,9 @@ func (c *Comparison) section(s *Study) string {
 	b.WriteString("\n" + c.explain())
 	if c.expects() {
 		if rows := c.expectedRows(); len(rows) > 0 {
+			b.WriteString("The five figures that are expected of four unequal workers, measured and expected:\n\n")
+			b.WriteString(markdown(c.fiveFigures()))
+			b.WriteString("\n")
 			fmt.Fprintf(&b, "Against what is expected of four unequal workers, as ratios to `none`. Ranks as unequal as these allow a speed-up of at most %.2f (their throughputs alone: sum / (4 x slowest)).\n\n", c.possible())
 			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
 			b.WriteString("\n")

@@ -29,6 +29,10 @@ func newBench(t *testing.T) bench {
 	executable(t, b.program, `#!/usr/bin/env bash
 set -euo pipefail
 echo "$*" >>'`+b.calls+`'
+if [[ $1 == profile ]]; then
+	echo '{}' >"${!#}/gpu_profiles.json"
+	exit
+fi
 while (($#)); do
 	case $1 in
 	--experiment-name) name=$2 ;;
@@ -95,7 +99,9 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, e.Name())
+		if e.Name() != ".profiles" {
+			names = append(names, e.Name())
+		}
 	}
 	want := "hybrid_simple_cnn_synthetic_image_lab-10-5-5_seed1 hybrid_simple_cnn_synthetic_image_lab-10-5-5_seed2 " +
 		"none_simple_cnn_synthetic_image_lab-10-5-5_seed1 none_simple_cnn_synthetic_image_lab-10-5-5_seed2 " +
@@ -116,6 +122,16 @@ func TestScriptRunsEachPolicyAndEachDistinctRankAlone(t *testing.T) {
 		if !strings.Contains(command, part) {
 			t.Errorf("%s\nlacks %s", command, part)
 		}
+	}
+	profile := filepath.Join(b.output, ".profiles", "simple_cnn_synthetic_image_lab-10-5-5", "gpu_profiles.json")
+	if _, err := os.Stat(profile); err != nil || !strings.Contains(command, "profile.gpu_profiles="+profile) {
+		t.Errorf("%s\nlacks the scenario's profile %s (%v)", command, profile, err)
+	}
+	if calls, err := os.ReadFile(b.calls); err != nil || strings.Count(string(calls), "profile --set model.name=simple_cnn") != 1 {
+		t.Errorf("got the calls %s, %v, want one profile for all policies and seeds", calls, err)
+	}
+	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "gpu_profiles") {
+		t.Errorf("a rank alone needs no profile: got %s", alone)
 	}
 	if alone := commandOf(t, filepath.Join(b.output, names[5])); strings.Contains(alone, "balance.prices") || !strings.Contains(alone, "adamw") {
 		t.Errorf("a rank alone: got %s", alone)

@@ -70,6 +70,16 @@ func (s *Study) Print(w io.Writer) error {
 		if err := table.Flush(); err != nil {
 			return err
 		}
+		if c.expects() {
+			fmt.Fprintln(w, "\n  The five figures, measured and expected of four unequal workers (throughput as a ratio to none):")
+			columns, rows := c.fiveFigures()
+			for _, row := range append([][]string{columns}, rows...) {
+				fmt.Fprintf(table, "  %s\n", strings.Join(row, "\t"))
+			}
+			if err := table.Flush(); err != nil {
+				return err
+			}
+		}
 		for _, note := range c.Notes {
 			fmt.Fprintf(w, "  NOTE %s\n", note)
 		}
