@@ -127,7 +127,7 @@ func (j *job) settlePrecision(ctx context.Context, before []rankType) error {
 // offerType finds the type of this rank's device: the one that is set, that of the checkpoint, that of an earlier timing, or else the times of all that
 // come into question.
 func (j *job) offerType(ctx context.Context, before []rankType) (typeOffer, error) {
-	o := typeOffer{rankType: rankType{Device: j.identity().Type}}
+	o := typeOffer{rankType: rankType{Device: j.describeItself().DeviceType}}
 	if j.cfg.Train.Precision != "auto" {
 		o.Type = j.precision.String() // as openDevice has resolved it
 		return o, nil

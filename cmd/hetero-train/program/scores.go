@@ -126,7 +126,7 @@ func (b *balancing) startProfile(ctx context.Context) (p *profiles.Ranks, missin
 	own := p.Ranks[b.job.opts.place.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
-			b.job.opts.log.Warn("the figures of this device are not kept: the next training measures again", "error", err)
+			b.log().Warn("the figures of this device are not kept: the next training measures again", "error", err)
 		}
 	}
 	return p, "", nil
@@ -204,7 +204,7 @@ func figuresKey(r *profiles.Rank) profiles.CacheKey {
 func (b *balancing) loadFigures(r *profiles.Rank) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		b.job.opts.log.Debug("figures of devices are not kept", "error", err)
+		b.log().Debug("figures of devices are not kept", "error", err)
 		return
 	}
 	b.figures = profiles.OpenCache(filepath.Join(dir, "hetero-train", "profiles"))
@@ -213,7 +213,7 @@ func (b *balancing) loadFigures(r *profiles.Rank) {
 	}
 	kept, err := b.figures.Load(figuresKey(r))
 	if err != nil {
-		b.job.opts.log.Warn("the kept figures of this device cannot be used: they are measured again", "error", err)
+		b.log().Warn("the kept figures of this device cannot be used: they are measured again", "error", err)
 	} else if kept != nil {
 		r.Measured = *kept
 	}
@@ -226,7 +226,7 @@ func (b *balancing) saveProfile() {
 	}
 	e := b.job.cfg.Experiment
 	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
-		b.job.opts.log.Warn("the compute scores are not written", "error", err)
+		b.log().Warn("the compute scores are not written", "error", err)
 	}
 }
 
@@ -240,7 +240,7 @@ func (b *balancing) checkScores(shares []int, seconds func(rank int) float64) {
 		perSample[rank] = seconds(rank) / float64(n)
 	}
 	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction != nil {
-		b.job.opts.log.Info(b.profile.Prediction.String())
+		b.log().Info(b.profile.Prediction.String())
 		b.saveProfile()
 	}
 }
