@@ -17,9 +17,9 @@ while read -r object; do
 		printf '%s\n' "$leaked" | sed 's/^/  /' >&2
 		status=1
 	fi
-done < <(find "${1:?build folder}" -name '*_avx*.cc.o' 2>/dev/null)
+done < <(find "${1:?build folder}" \( -name '*_avx*.cc.o' -o -name '*_amx.cc.o' \) 2>/dev/null)
 if [ $objects = 0 ] && [ "$(uname -m)" = x86_64 ]; then
-	echo "isa_check: no *_avx*.cc.o under $1; run make first" >&2
+	echo "isa_check: no *_avx*.cc.o or *_amx.cc.o under $1; run make first" >&2
 	status=1
 fi
 exit $status

@@ -171,6 +171,8 @@ double measure_peak(int32_t what, double seconds) {
     if (facts_in_use().major < 8) throw Unsupported("measure_peak: this GPU has no bf16 tensor cores");
     return measure_product(HT_BF16, seconds);
   case HT_PEAK_F16_FLOPS: return measure_product(HT_F16, seconds);
+  case HT_PEAK_F32_PRODUCT_FLOPS:
+  case HT_PEAK_BF16_PRODUCT_FLOPS: throw Unsupported("measure_peak: the figure of this type is a product already");
   case HT_PEAK_READ_BYTES:
   case HT_PEAK_COPY_BYTES:
   case HT_PEAK_WRITE_BYTES: return measure_bytes(what, seconds);

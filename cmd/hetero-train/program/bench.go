@@ -115,8 +115,13 @@ func newBenchPeak(a *app) *cobra.Command {
 		if f.json {
 			out := deviceFacts(dev.Info())
 			for _, p := range peaks {
-				if v, ok := values[p.what]; ok {
-					out[p.key] = v / 1e9
+				v, ok := values[p.what]
+				if !ok {
+					continue
+				}
+				out[p.key] = v.PerSecond / 1e9
+				if v.By != "" {
+					out[p.key+"_by"] = v.By
 				}
 			}
 			return writeJSON(a.env.stdout, out)
@@ -126,9 +131,9 @@ func newBenchPeak(a *app) *cobra.Command {
 		t := tabwriter.NewWriter(a.env.stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 		for _, p := range peaks {
 			if v, ok := values[p.what]; ok {
-				fmt.Fprintf(t, "%s\t%.1f %s\t\n", p.name, v/1e9, p.unit)
+				fmt.Fprintf(t, "%s\t%.1f %s\t%s\t\n", p.name, v.PerSecond/1e9, p.unit, v.By)
 			} else {
-				fmt.Fprintf(t, "%s\tnot in this hardware\t\n", p.name)
+				fmt.Fprintf(t, "%s\tnot in this hardware\t\t\n", p.name)
 			}
 		}
 		return t.Flush()
@@ -137,14 +142,14 @@ func newBenchPeak(a *app) *cobra.Command {
 }
 
 // measurePeaks measures all limits; those that the hardware lacks are left out.
-func measurePeaks(m device.PeakMeasurer) (map[device.Peak]float64, error) {
-	values := map[device.Peak]float64{}
+func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error) {
+	values := map[device.Peak]device.Reached{}
 	for _, p := range peaks {
 		v, err := measurePeak(m, p.what)
 		if err != nil {
 			return nil, fmt.Errorf("measuring %s: %w", p.name, err)
 		}
-		if v > 0 {
+		if v.PerSecond > 0 {
 			values[p.what] = v
 		}
 	}

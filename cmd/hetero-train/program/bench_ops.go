@@ -73,7 +73,7 @@ what it takes to launch it instead.`,
 		if f.json {
 			out := deviceFacts(b.device.Info())
 			out["model"], out["image_size"], out["precision"], out["batch_size"] = f.model, f.image, b.precision.String(), f.batch
-			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[peakOf(b.device, b.precision)]/1e9, limits[device.PeakCopy]/1e9, ops
+			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[peakOf(b.device, b.precision)].PerSecond/1e9, limits[device.PeakCopy].PerSecond/1e9, ops
 			return writeJSON(a.env.stdout, out)
 		}
 		return writeOps(a.env.stdout, ops)
@@ -82,7 +82,7 @@ what it takes to launch it instead.`,
 }
 
 // timeOps runs the plan with a clock around each launch.
-func (b *benchmark) timeOps(limits map[device.Peak]float64) ([]opTime, error) {
+func (b *benchmark) timeOps(limits map[device.Peak]device.Reached) ([]opTime, error) {
 	launches := b.replica.Plan().Launches()
 	runs := make([][]time.Duration, b.flags.steps)
 	for i := range runs {
@@ -99,21 +99,21 @@ func (b *benchmark) timeOps(limits map[device.Peak]float64) ([]opTime, error) {
 		}
 		slices.Sort(one)
 		o := opTime{Name: l.Name, Op: l.Op.Kind(), Phase: l.Phase, Count: 1, Seconds: one[len(one)/2].Seconds(), FLOPs: l.FLOPs, Bytes: l.Bytes}
-		o.LimitSeconds = max(float64(l.FLOPs)/arithmeticPeak(l, limits), float64(l.Bytes)/limits[device.PeakCopy])
+		o.LimitSeconds = max(float64(l.FLOPs)/arithmeticPeak(l, limits), float64(l.Bytes)/limits[device.PeakCopy].PerSecond)
 		ops[i] = o
 	}
 	return ops, nil
 }
 
 // arithmeticPeak is the peak of the type that an op multiplies in: that of its first operand.
-func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]float64) float64 {
+func arithmeticPeak(l plan.LaunchInfo, limits map[device.Peak]device.Reached) float64 {
 	narrow := map[tensor.DType]device.Peak{tensor.BF16: device.PeakBF16, tensor.F16: device.PeakF16}
 	if len(l.In) > 0 {
-		if peak := limits[narrow[l.In[0].DType]]; peak > 0 {
+		if peak := limits[narrow[l.In[0].DType]].PerSecond; peak > 0 {
 			return peak
 		}
 	}
-	return limits[device.PeakF32]
+	return limits[device.PeakF32].PerSecond
 }
 
 // byKind adds up the launches of each kind of op, the longest first.

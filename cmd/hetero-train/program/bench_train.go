@@ -167,7 +167,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		defer b.closeAll()
 		runtime.LockOSThread() // for the timed steps and the traced ones: a device's threads belong to it
 		defer runtime.UnlockOSThread()
-		peak := 0.0
+		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {
 			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
 				return withCode(exitDevice, err)
@@ -191,15 +191,23 @@ func newBenchTrain(a *app) *cobra.Command {
 }
 
 // measurePeak is one limit of the hardware, 0 where it lacks the instruction.
-func measurePeak(m device.PeakMeasurer, what device.Peak) (float64, error) {
-	v, err := m.MeasurePeak(what, peakTime)
+func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
+	v, err := device.MeasureBest(m, what, peakTime)
 	if errors.Is(err, device.ErrUnsupported) {
-		return 0, nil
+		return device.Reached{}, nil
 	}
 	return v, err
 }
 
-func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duration, first time.Duration, peak float64, traced *tracedSteps) error {
+// shareOfPeak is how much of a measured peak a computation reaches. A peak that it exceeds is wrong, and the share not known.
+func shareOfPeak(reached float64, peak device.Reached) (share float64, known bool) {
+	if peak.PerSecond <= 0 || reached > peak.PerSecond {
+		return 0, false
+	}
+	return reached / peak.PerSecond, true
+}
+
+func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duration, first time.Duration, peak device.Reached, traced *tracedSteps) error {
 	totals := slices.Clone(took)
 	var sum train.StepTimes
 	var between time.Duration
@@ -220,7 +228,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
 		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
 		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
-		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak / 1e9, "peak_memory_bytes": peakBytes,
+		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_memory_bytes": peakBytes,
 		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
 		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
 		"between_seconds": mean(between),
@@ -228,9 +236,10 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	} {
 		out[key] = v
 	}
-	out["share_of_peak"] = nil // of a device that cannot measure its peak
-	if peak > 0 {
-		out["share_of_peak"] = flops / median.Seconds() / peak
+	share, known := shareOfPeak(flops/median.Seconds(), peak)
+	out["share_of_peak"] = nil // where it is not known
+	if known {
+		out["share_of_peak"] = share
 	}
 	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
 		out["device_notes"] = n.Notes()
@@ -248,8 +257,11 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
 	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
-	if peak > 0 {
-		fmt.Fprintf(&lines, " of %.1f: %.1f %%", peak/1e9, 100*out["share_of_peak"].(float64))
+	switch {
+	case known:
+		fmt.Fprintf(&lines, " of %.1f (%s): %.1f %%", peak.PerSecond/1e9, peak.By, 100*share)
+	case peak.PerSecond > 0:
+		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
 	}
 	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
 		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], gib(peakBytes), b.setup.Seconds(), first.Seconds())

@@ -68,7 +68,7 @@ type console struct {
 	steps     io.Writer    // likewise, for lines that a slow reader may miss
 	log       io.Writer    // the log file
 	interval  int64        // steps between two lines
-	peak      float64      // FLOP/s that the device reaches at best, 0 = unknown
+	peak      float64      // measured FLOP/s of the device at its best, 0 = unknown
 
 	bars *mpb.Progress // nil where standard error is no terminal
 	bar  *mpb.Bar
@@ -86,7 +86,7 @@ type console struct {
 
 func newConsole(j *job, log io.Writer) *console {
 	log = &shownStream{w: log}
-	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision)}
+	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision).PerSecond}
 	if j.opts.json {
 		c.records, c.out, c.steps = j.opts.onScreen, log, log
 		return c
@@ -125,15 +125,15 @@ func terminalWidth(w io.Writer) int {
 	return usual
 }
 
-// measuredPeak is what the device reaches in matrix products at best, 0 where it cannot tell.
-func measuredPeak(dev device.Device, precision tensor.DType) float64 {
+// measuredPeak is what the device reaches in matrix products at best, 0 FLOP/s where it cannot tell.
+func measuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok {
-		return 0
+		return device.Reached{}
 	}
-	peak, err := m.MeasurePeak(peakOf(dev, precision), 200*time.Millisecond)
+	peak, err := device.MeasureBest(m, peakOf(dev, precision), 300*time.Millisecond)
 	if err != nil {
-		return 0 // only the share of the peak is missing then
+		return device.Reached{} // only the share of the peak is missing then
 	}
 	return peak
 }

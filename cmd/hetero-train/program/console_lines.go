@@ -2,6 +2,7 @@ package program
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
@@ -114,8 +116,8 @@ func (c *console) line(r *train.StepRecord, left time.Duration) string {
 	step := c.busy / time.Duration(c.count)
 	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
 		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, durationText(step), perSecond(c.samples, c.busy))
-	if c.peak > 0 {
-		fmt.Fprintf(&b, " | %.0f %% of peak", 100*c.peakFraction(step))
+	if fraction, known := c.peakFraction(step); known {
+		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}
 	if len(r.Ranks) > 1 {
 		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))
@@ -132,11 +134,20 @@ func (c *console) line(r *train.StepRecord, left time.Duration) string {
 	return b.String()
 }
 
-// peakFraction is how much of the device's peak a step of this length reaches.
-func (c *console) peakFraction(step time.Duration) float64 {
+// peakFraction is how much of the device's peak a step of this length reaches. A peak that steps exceed is wrong: a warning says so once, and
+// the figure is no longer known.
+func (c *console) peakFraction(step time.Duration) (fraction float64, known bool) {
+	if c.peak == 0 {
+		return 0, false
+	}
 	reached := float64(c.job.replica.FLOPs()) / step.Seconds()
-	c.peak = max(c.peak, reached) // it was measured in a bad moment
-	return reached / c.peak
+	fraction, known = shareOfPeak(reached, device.Reached{PerSecond: c.peak})
+	if !known {
+		c.job.opts.log.Warn("the share of the peak is no longer shown: steps are faster than the measured peak of the device; other processes probably used it when the run began",
+			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
+		c.peak = 0
+	}
+	return fraction, known
 }
 
 // etaText is a time that is left, in whole seconds or more.

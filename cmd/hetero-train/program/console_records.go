@@ -22,8 +22,8 @@ func (c *console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", number(r.Loss / float64(r.Samples)),
 		"top1", number(float64(r.Top1) / float64(r.Samples)), "grad_norm", number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
 		"images_per_sec", number(perSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
-	if c.peak > 0 {
-		attrs = append(attrs, "peak_fraction", number(c.peakFraction(step)))
+	if fraction, known := c.peakFraction(step); known {
+		attrs = append(attrs, "peak_fraction", number(fraction))
 	}
 	if len(r.Ranks) > 1 {
 		sizes := make([]int, len(r.Ranks))

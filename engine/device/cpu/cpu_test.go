@@ -61,9 +61,10 @@ func TestMeasurePeak(t *testing.T) {
 	m := dev.(device.PeakMeasurer)
 	for what, name := range map[device.Peak]string{
 		device.PeakF32: "f32", device.PeakBF16: "bf16", device.PeakRead: "read", device.PeakCopy: "copy", device.PeakWrite: "write",
+		device.PeakF32Product: "f32 product", device.PeakBF16Product: "bf16 product",
 	} {
 		v, err := m.MeasurePeak(what, 50*time.Millisecond)
-		if what == device.PeakBF16 && !dev.Info().FastBF16 {
+		if (what == device.PeakBF16 || what == device.PeakBF16Product) && !dev.Info().FastBF16 {
 			if !errors.Is(err, device.ErrUnsupported) {
 				t.Errorf("bf16 without the instruction: got %v, want ErrUnsupported", err)
 			}

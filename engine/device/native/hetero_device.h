@@ -276,6 +276,10 @@ typedef enum ht_peak {
   HT_PEAK_COPY_BYTES = 4, /* copying, read + written bytes/s */
   HT_PEAK_WRITE_BYTES = 5,
   HT_PEAK_F16_FLOPS = 6, /* as bf16, of f16 */
+  /* Matrix products of a library, FLOP/s: the check on loops that may not know the best instruction. HT_UNSUPPORTED where the
+   * figure of the type is such a product already, or there is no library. */
+  HT_PEAK_F32_PRODUCT_FLOPS = 7,
+  HT_PEAK_BF16_PRODUCT_FLOPS = 8,
 } ht_peak;
 
 #define HT_MAX_MARKS 1024

@@ -1,6 +1,12 @@
 // isa.cc: asks the CPU, and the environment.
 #include "isa.h"
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 #include <cstdlib>
 #include <cstring>
 
@@ -41,6 +47,19 @@ Choice choose() {
   return c;
 }
 
+// Linux keeps tile registers from processes that have not asked for them: their state takes 8 KiB a thread.
+bool may_use_tiles() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned bf16 = 1u << 22, tile = 1u << 24; // of leaf 7, EDX
+  constexpr long request = 0x1023, tile_data = 18;     // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return (d & bf16) && (d & tile) && syscall(SYS_arch_prctl, request, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
 const Choice &choice() {
   static const Choice c = choose();
   return c;
@@ -51,6 +70,11 @@ const Choice &choice() {
 Isa isa() { return choice().isa; }
 
 bool has_avx512bf16() { return choice().bf16; }
+
+bool has_amx_bf16() {
+  static const bool has = has_avx512bf16() && may_use_tiles();
+  return has;
+}
 
 const char *isa_name() {
   switch (isa()) {

@@ -17,6 +17,9 @@
 #include "kernel.h"
 #include "machine.h"
 #include "memory.h"
+#if HT_HAVE_ONEDNN
+#include "onednn.h"
+#endif
 
 namespace hetero {
 
@@ -57,6 +60,7 @@ PeakLoops loops() {
   if (isa() == Isa::avx2) l = avx2_peak_loops();
   if (isa() == Isa::avx512) l = avx512_peak_loops();
   if (has_avx512bf16()) l.bf16 = avx512_bf16_peak;
+  if (has_amx_bf16()) l.bf16 = amx_bf16_peak;
 #endif
   return l;
 }
@@ -134,6 +138,36 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
   return best;
 }
 
+// Square products by oneDNN, of a size that the machine does in about a pass's time, operands in the formats that suit it best.
+double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds) {
+#if HT_HAVE_ONEDNN
+  using namespace dnnl;
+  double best = 0;
+  const auto end = Clock::now() + std::chrono::duration<double>(seconds);
+  for (int64_t n = 256;;) {
+    auto any = [&](memory::data_type t) { return Desc({n, n}, t, memory::format_tag::any); };
+    const auto type = dnnl_type(dtype);
+    const matmul::primitive_desc pd(cpu_engine(), any(type), any(type), any(memory::data_type::f32));
+    const matmul product(pd);
+    memory a(pd.src_desc(), cpu_engine()), b(pd.weights_desc(), cpu_engine()), c(pd.dst_desc(), cpu_engine());
+    for (memory *m : {&a, &b}) std::memset(m->get_data_handle(), 0x3c, m->get_desc().get_size()); // 0.011 in both types
+    stream s(cpu_engine());
+    double took = 0;
+    do {
+      const auto begun = Clock::now();
+      product.execute(s, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, c}});
+      s.wait();
+      took = std::chrono::duration<double>(Clock::now() - begun).count();
+      best = std::max(best, 2 * std::pow(static_cast<double>(n), 3) / took);
+    } while (Clock::now() < end && (took > 0.005 || n == 2048));
+    if (Clock::now() >= end || n == 2048) return best;
+    n *= 2;
+  }
+#else
+  throw Unsupported("measure_peak: the library was built without oneDNN");
+#endif
+}
+
 } // namespace
 
 PeakLoops generic_peak_loops() {
@@ -151,6 +185,10 @@ double measure_peak(int32_t what, double seconds) {
   case HT_PEAK_BF16_FLOPS:
     if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
     return measure_flops(l.bf16, seconds, threads);
+  case HT_PEAK_F32_PRODUCT_FLOPS: return measure_product(HT_F32, seconds);
+  case HT_PEAK_BF16_PRODUCT_FLOPS:
+    if (!l.bf16) throw Unsupported("measure_peak: this CPU has no bf16 dot product");
+    return measure_product(HT_BF16, seconds);
   case HT_PEAK_F16_FLOPS: throw Unsupported("measure_peak: no f16 dot products on a CPU");
   case HT_PEAK_READ_BYTES:
   case HT_PEAK_COPY_BYTES:

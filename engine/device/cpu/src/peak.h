@@ -23,5 +23,6 @@ PeakLoops generic_peak_loops();
 PeakLoops avx2_peak_loops();
 PeakLoops avx512_peak_loops();
 int64_t avx512_bf16_peak(int64_t turns, void *sink);
+int64_t amx_bf16_peak(int64_t turns, void *sink); // where has_amx_bf16()
 
 } // namespace hetero
