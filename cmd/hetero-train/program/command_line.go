@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -86,6 +87,8 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	if err != nil && !a.started {
 		err = withCode(exitUsage, err)
 	}
+	a.env.flushed(flushTime)
+	err = a.printed(err)
 	code = exitCode(err)
 	if err != nil {
 		switch text := hide.text(report(err)); {
@@ -97,6 +100,16 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	}
 	a.env.flushed(flushTime)
 	return code
+}
+
+// printed adds to the outcome of a command that standard output did not take its results. A reader that has left (head, less) wanted no more, and training
+// has its results in files: neither is a failure.
+func (a *app) printed(err error) error {
+	fault := faultOf(a.env.stdout)
+	if fault == nil || a.trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*printError)) {
+		return err
+	}
+	return withCode(exitIO, fmt.Errorf("write the results to standard output: %w", fault))
 }
 
 // wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments themselves: they may be what is wrong.

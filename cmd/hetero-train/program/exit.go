@@ -173,7 +173,7 @@ func classify(ctx context.Context, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
-		return withCode(exitUsage, fmt.Errorf("%w%s", err, advice(err)))
+		return withCode(exitUsage, err)
 	case errors.Is(err, context.DeadlineExceeded): // nothing but meeting the other ranks has one
 		return withCode(exitCommunication, fmt.Errorf("%w (parallel.rendezvous_timeout_seconds)", err))
 	case errors.Is(err, train.ErrDiverged):

@@ -103,13 +103,20 @@ func (l *stepLines) tell(err error) {
 func (l *stepLines) rolledBack(step int64) {
 	err := l.close()
 	l.keep = step
-	l.tell(errors.Join(err, l.open()))
+	l.tellFault(errors.Join(err, l.open()))
 }
 
 // sync waits until the disk has the lines.
 func (l *stepLines) sync() {
 	if l.file != nil {
-		l.tell(l.file.Sync())
+		l.tellFault(l.file.Sync())
+	}
+}
+
+// tellFault tells of an operation that writes no line: its success does not prove that the disk takes lines again.
+func (l *stepLines) tellFault(err error) {
+	if err != nil {
+		l.tell(err)
 	}
 }
 

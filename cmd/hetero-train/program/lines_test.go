@@ -55,6 +55,28 @@ func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
 	}
 }
 
+// TestOnlyALineProvesThatTheDiskTakesLines: an fsync and a roll-back work on a full disk.
+func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
+	var said bytes.Buffer
+	l, err := openLines("norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.add(map[string]int{"step": n}) }
+	step(1)
+	l.file = &fullFile{l.file, 1}
+	step(2)
+	l.sync()
+	l.rolledBack(1)
+	if strings.Contains(said.String(), "written again") {
+		t.Errorf("no line was written since the failure, got\n%s", said.String())
+	}
+	step(2)
+	if err := l.close(); err != nil || strings.Count(said.String(), "written again") != 1 {
+		t.Errorf("%v, want one line about the recovery, got\n%s", err, said.String())
+	}
+}
+
 // TestLinesGoOnAfterARollBackThatFailed: the lines of steps that come again are dropped before the next one is written.
 func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "norms.jsonl")

@@ -33,6 +33,7 @@ type app struct {
 	hide secrets
 	args []string // as typed
 
+	trains  bool // the command trains: standard output shows progress, not results
 	started bool // flags and arguments were sound: what fails from here on is not a usage error by itself
 
 	file      string            // -c

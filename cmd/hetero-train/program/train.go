@@ -100,6 +100,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
+	a.trains = a.contest == nil
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
 	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, allow: a.allow, file: a.file, args: a.args, signals: signals}
 	if err := a.loggers(&opts); err != nil {

@@ -80,8 +80,9 @@ func indented(text string) string {
 type shownStream struct {
 	w io.Writer
 
-	mu   sync.Mutex
-	rest []byte // of a character that is not complete
+	mu    sync.Mutex
+	rest  []byte // of a character that is not complete
+	fault error  // of the first write that failed
 }
 
 // Write implements io.Writer.
@@ -100,9 +101,34 @@ func (s *shownStream) Write(b []byte) (int, error) {
 	}
 	s.rest = append([]byte(nil), text[end:]...)
 	if _, err := io.WriteString(s.w, visible(string(text[:end]))); err != nil {
-		return 0, err
+		if s.fault == nil {
+			s.fault = err
+		}
+		return 0, &printError{err}
 	}
 	return len(b), nil
+}
+
+// printError is an error of writing to standard output or error.
+type printError struct{ error }
+
+// Unwrap gives the error.
+func (e *printError) Unwrap() error { return e.error }
+
+// faultOf is the first error of writing to a stream, also of an outlet that has written on behalf of it; nil: all was written.
+func faultOf(w io.Writer) error {
+	s, ok := w.(*shownStream)
+	if !ok {
+		return nil
+	}
+	if o := outletOf(s); o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.gone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
 }
 
 // below is the writer below a shownStream.

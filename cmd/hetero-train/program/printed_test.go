@@ -1,0 +1,56 @@
+package program
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestResultsThatStandardOutputRefuses: results that are not printed are no success, whichever command prints them; only a reader that leaves is.
+func TestResultsThatStandardOutputRefuses(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no /dev/full: %v", err)
+	}
+	defer full.Close()
+	for _, args := range [][]string{
+		{"--help"}, {"version"}, {"version", "--json"}, {"config", "show"}, {"devices"}, {"devices", "--json"}, {"train", "--help"},
+		{"eval", "--help"}, {"completion", "bash"},
+	} {
+		var messages bytes.Buffer
+		code := run(context.Background(), args, environment{stdout: full, stderr: &messages})
+		if code != exitIO || !strings.Contains(messages.String(), "write the results to standard output") ||
+			strings.Count(messages.String(), syscall.ENOSPC.Error()) != 1 {
+			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exitIO, messages.String())
+		}
+	}
+}
+
+// TestAResultBehindAnOutlet: commands that run on ranks print through an outlet, whose writes never fail.
+func TestAResultBehindAnOutlet(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skipf("no /dev/full: %v", err)
+	}
+	defer full.Close()
+	var messages bytes.Buffer
+	a := &app{}
+	a.env.stdout, a.env.stderr = unblocked(full, &messages, false)
+	if _, err := a.env.stdout.Write([]byte("result\n")); err != nil {
+		t.Fatal(err)
+	}
+	a.env.flushed(flushTime)
+	if code := exitCode(a.printed(nil)); code != exitIO {
+		t.Errorf("got exit code %d, want %d", code, exitIO)
+	}
+	if a.trains = true; a.printed(nil) != nil {
+		t.Error("training ends by a lost progress line")
+	}
+	outletOf(a.env.stdout).gone = syscall.EPIPE
+	if a.trains = false; a.printed(nil) != nil {
+		t.Error("a reader that has left is a failure")
+	}
+}
