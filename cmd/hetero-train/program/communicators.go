@@ -9,6 +9,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/hosts"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -103,10 +104,21 @@ func (t *team) ownAddress() (string, error) {
 // lostRank is the rank that an error of the group is about, -1 for none.
 func lostRank(err error) int {
 	var lost *rendezvous.LostError
-	if errors.As(err, &lost) {
+	if errors.As(firstCause(err), &lost) {
 		return lost.Rank
 	}
 	return -1
+}
+
+// firstCause replaces the rank that passed a failure on by the rank that failed first. Of ranks on several machines the one that notices a loss ends the group.
+func firstCause(err error) error {
+	var lost *rendezvous.LostError
+	if errors.As(err, &lost) {
+		if rank, cause, ok := hosts.Origin(lost.Cause); ok {
+			return &rendezvous.LostError{Rank: rank, Cause: cause}
+		}
+	}
+	return err
 }
 
 // peerOf is the rank that a communicator's error is about, -1 for none.
@@ -121,7 +133,7 @@ func peerOf(err error) int {
 // lostPeer is an error of the group as communicators have it.
 func lostPeer(err error) error {
 	if rank := lostRank(err); rank >= 0 {
-		return &collective.PeerError{Rank: rank, Cause: err}
+		return &collective.PeerError{Rank: rank, Cause: firstCause(err)}
 	}
 	return err
 }

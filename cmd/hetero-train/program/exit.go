@@ -167,6 +167,7 @@ func classify(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) && errors.As(context.Cause(ctx), &s) { // before the first step: there is nothing to save
 		return withCode(s.saved(), s)
 	}
+	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
 	if s, ok := stopOfAnother(err); ok { // before the first step: later ranks stop together
 		return withCode(s.saved(), fmt.Errorf("%w, as another rank was: %w", s, err))

@@ -25,3 +25,22 @@ func TestExitCodesOfAStart(t *testing.T) {
 		}
 	}
 }
+
+// TestTheRankThatFailedFirstIsNamed: rank 2 passes on that rank 3 of its machine has died.
+func TestTheRankThatFailedFirstIsNamed(t *testing.T) {
+	passedOn := &rendezvous.LostError{Rank: 2, Cause: "collective: rank 2: communication aborted: hosts[rank=3 kind=died number=0 limit=0s missing= behind=] its process has ended"}
+	const want = "rank 3 is gone: its process has ended"
+	if err := classify(context.Background(), fmt.Errorf("connect: %w", passedOn)); err.Error() != want || exitCode(err) != exitCommunication {
+		t.Errorf("got %v (exit code %d), want %s (%d)", err, exitCode(err), want, exitCommunication)
+	}
+	if rank := lostRank(passedOn); rank != 3 {
+		t.Errorf("got rank %d, want 3", rank)
+	}
+	if err := lostPeer(passedOn); err.Error() != "rank 3: "+want {
+		t.Errorf("got %v", err)
+	}
+	direct := &rendezvous.LostError{Rank: 1, Cause: "its connection ended"}
+	if err := firstCause(direct); err != error(direct) {
+		t.Errorf("got %v, want %v unchanged", err, direct)
+	}
+}

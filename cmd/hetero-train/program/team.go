@@ -3,6 +3,7 @@ package program
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -13,10 +14,12 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -99,12 +102,22 @@ func (t *team) joined() *train.Peers {
 	return t.peers
 }
 
+// verdictTime is how long a rank that lost another one waits until rank 0 has named that rank. A longer time delays the end where only a connection
+// broke; a shorter one lets other ranks blame the rank that noticed the loss.
+const verdictTime = 2 * time.Second
+
 // abort tells the other ranks why this one gives up.
 func (t *team) abort(cause error) {
 	if t == nil || t.group == nil {
 		return
 	}
 	t.peers.Abort(cause)
+	if rank := peerOf(cause); rank >= 0 && rank != t.place.Rank && errors.Is(cause, collective.ErrDied) {
+		select { // rank 0 sees the end of that process too, and names it; this rank would end the group under its own number
+		case <-t.group.Broken():
+		case <-time.After(verdictTime):
+		}
+	}
 	t.group.Abort(cause)
 	t.peers.Drain()
 }

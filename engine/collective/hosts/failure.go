@@ -181,6 +181,27 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, errors.Join(faults[:]...) == nil
 }
 
+// Origin finds, in the text of an error of the group, the rank that failed first and its cause. A rank that passes a failure on ends the group under its own
+// rank; ok is false where the text has no such failure.
+func Origin(text string) (rank int, cause string, ok bool) {
+	n, ok := parseNotice(text)
+	if !ok {
+		return 0, "", false
+	}
+	switch n.kind {
+	case "died":
+		cause = collective.ErrDied.Error()
+	case "closed":
+		cause = collective.ErrClosed.Error()
+	case "late":
+		late := collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing, Behind: n.behind}
+		cause = late.Error()
+	default:
+		cause = n.text
+	}
+	return n.rank, cause, true
+}
+
 func listed(ranks []int) string {
 	var names []string
 	for _, r := range ranks {

@@ -439,6 +439,10 @@ func TestNoticeSurvivesAsText(t *testing.T) {
 			t.Errorf("got %+v, %v, want %+v", got, ok, n)
 		}
 	}
+	passedOn := fmt.Sprintf("collective: rank 2: %v: %v", collective.ErrAborted, notice{rank: 3, kind: "died"})
+	if rank, cause, ok := Origin(passedOn); rank != 3 || cause != collective.ErrDied.Error() || !ok {
+		t.Errorf("%q: got rank %d, %q, %v, want rank 3, which died", passedOn, rank, cause, ok)
+	}
 	if _, ok := parseNotice("all well"); ok {
 		t.Error("found a notice where there is none")
 	}
