@@ -39,11 +39,11 @@ func (a *Augment) Keys() []Key {
 		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").
 			Doc("Mixing ends before this epoch, counted from 0. 0: it never does."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
-			Doc("RandAugment: so many of torchvision's fourteen operations on each training image. 0: off. 2 is usual."),
+			Doc("RandAugment: number of operations on each training image, out of torchvision's fourteen. 0: off. 2 is usual."),
 		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).
 			Doc("How strong they are, in torchvision's bins 0 to 30."),
 		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).
-			Doc("Standard deviation of the magnitude, drawn anew for each operation."),
+			Doc("Standard deviation of the magnitude, drawn for each operation."),
 		Float(&a.Brightness, "brightness", 0).AtMost(100).
 			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with the next three. 0: off."),
 		Float(&a.Contrast, "contrast", 0).AtMost(100).
@@ -57,7 +57,7 @@ func (a *Augment) Keys() []Key {
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").
 			Doc("What they are filled with: the data's mean colour, one random colour, or random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).
-			Doc("At most so many rectangles, which share the area."),
+			Doc("Most rectangles to erase in an image; they share the area."),
 	})
 }
 

@@ -85,10 +85,10 @@ func (cat Catalog) Check() error {
 		seen := map[string]bool{}
 		for _, kind := range cat.kinds(list.table) {
 			if !kindName.MatchString(kind.Name) {
-				errs = append(errs, fmt.Errorf("%s %q: got this name, want letters, digits, _ and -, the first one a letter", list.what, kind.Name))
+				errs = append(errs, fmt.Errorf("%s %q: invalid name, want letters, digits, _ and -, the first one a letter", list.what, kind.Name))
 			}
 			if seen[kind.Name] {
-				errs = append(errs, fmt.Errorf("%s %q: two have this name; choose another for yours", list.what, kind.Name))
+				errs = append(errs, fmt.Errorf("%s %q: this name is used twice; choose another name for yours", list.what, kind.Name))
 			}
 			seen[kind.Name] = true
 			o := kind.options()

@@ -42,7 +42,7 @@ func (d *Data) Keys() []Key {
 		String(&d.Path, "path", "").Operational().
 			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
 		String(&d.Fallback, "fallback", "").Operational().
-			Doc("Synthetic data to train on where the download of the data set cannot be had, said loudly at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
+			Doc("Synthetic data to train on if the download of the data set fails, with a warning at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
 		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().
 			Doc("A run on the `fallback` ends after this many epochs where `train.epochs` is larger, and its schedule ends there too. 0: it takes as many as `train.epochs`. Without effect with `train.steps`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().
@@ -50,13 +50,13 @@ func (d *Data) Keys() []Key {
 		String(&d.CacheDir, "cache_dir", "").Operational().
 			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
-			Doc("Share of the samples kept for evaluation where the data has no part of its own for it."),
+			Doc("Fraction of the samples kept for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
 			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It stays the same however it is split."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the images that enter the network."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().
-			Doc("Uses only so many training samples, as many of each class as can be, and at most as many for evaluation. 0: all; for synthetic data its own number."),
+			Doc("Number of training samples to use, balanced over the classes; evaluation uses at most as many. 0: all; for synthetic data its own number."),
 		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).Learnt().
 			Doc("Classes of synthetic data. 0: 10, or as many as the data set has that it stands in for."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).Learnt().
@@ -64,7 +64,7 @@ func (d *Data) Keys() []Key {
 		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).Operational().
 			Doc("Goroutines that decode and augment ahead of the compute. 0: chosen by the CPU quota."),
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).Learnt().
-			Doc("Random crop: training images are padded with so many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
+			Doc("Random crop: training images are padded with this many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).Learnt().
 			Doc("Training images: a random window of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3, scaled to `image_size`."),
 		Bool(&d.Flip, "flip", false).Learnt().

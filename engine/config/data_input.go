@@ -20,9 +20,9 @@ func (d *DataInput) Keys() []Key {
 		String(&d.ClassNames, "class_names", "").Operational().
 			Doc("File with a name for each class, one a line: `synset_words.txt`, `LOC_synset_mapping.txt` (`n01440764 tench, …`; the first word is the class folder), or a plain list in the order of numeric labels. Empty: such a file beside the data where there is one, else the names of folders or the numbers."),
 		Int(&d.MaxClasses, "max_classes", 0).Unit("classes").Learnt().
-			Doc("Uses only the first so many classes, in training and evaluation. 0: all."),
+			Doc("Number of classes to use, from the first one on, in training and evaluation. 0: all."),
 		Int(&d.SamplesPerClass, "samples_per_class", 0).Unit("samples").Learnt().
-			Doc("Uses at most so many training samples of each class, always the same ones, and those of a smaller number are among those of a larger. 0: all."),
+			Doc("Most training samples to use of each class. The choice is always the same, and a smaller number takes a subset of a larger one. 0: all."),
 		Int(&d.ShardCacheMB, "shard_cache_mb", 512).Unit("MiB").AtLeast(1).AtMost(1 << 20).Operational().
 			Doc("`webdataset`: memory of each rank for decompressed parts of `.tar.gz` and `.tar.zst` shards."),
 		Bool(&d.EXIFOrientation, "exif_orientation", false).Learnt().

@@ -30,7 +30,7 @@ func (m *Model) Keys() []Key {
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that are not trained, by name or by the module that holds them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`; `*`, `?` and `[ab]` stand for any text, one character, one of them. A BatchNorm whose weight and bias are frozen uses its running statistics and keeps them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
-			Doc("Freezes the first so many layers, counted as `optimizer.layer_decay` counts them: 1 is a ResNet's stem, 2 its first block too. 0: none."),
+			Doc("Number of layers to freeze, from the first one on, counted as `optimizer.layer_decay` counts them: 1 is a ResNet's stem, 2 its first block too. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
 			Doc("Outputs of the classifier. 0: as many as the data set has."),
 	})

@@ -56,7 +56,7 @@ func (s *Schedule) Keys() []Key {
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("The curve after the warm-up. `constant`: stays at `optimizer.lr`. `step`: times `gamma` every `step_size` epochs. `multistep`: times `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
-			Doc("The learning rate rises in a straight line to `optimizer.lr` over so many steps; the first step already has its share of it. 0: no warm-up, or `warmup_epochs`."),
+			Doc("The learning rate rises in a straight line to `optimizer.lr` over this many steps, the first step included. 0: no warm-up, or `warmup_epochs`."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
 			Doc("The same in epochs, fractions allowed. Only one of the two may be given."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Earlier is what a run left behind, as far as it decides whether another one may resume it.
+// Earlier describes a run in an experiment's folder, to decide whether another run may resume it.
 type Earlier struct {
 	From   string                     // the checkpoint or the file that it comes from
 	Config string                     // settings, TOML
@@ -39,7 +39,7 @@ type ChangedError struct {
 	Length  string   // the setting that asks for less: "train.steps = 2"
 }
 
-// Reason is what has changed, on one line.
+// Reason lists the changes on one line.
 func (e *ChangedError) Reason() string {
 	var all []string
 	for _, c := range e.Changes {
@@ -69,7 +69,7 @@ func (e *ChangedError) Error() string {
 		}
 		fmt.Fprintf(&b, "%s has trained %d steps, more than %s asks for", from, e.Steps, e.Length)
 	}
-	b.WriteString("\nno step was trained; ways on:\n  --resume none  starts afresh; the old run of this name, if any, keeps its files under a numbered name")
+	b.WriteString("\nno step was trained; options:\n  --resume none  starts afresh; the old run of this name, if any, keeps its files under a numbered name")
 	if e.Steps == 0 {
 		fmt.Fprintf(&b, "\n  --resume %s", from)
 		for _, c := range e.Changes {
@@ -149,7 +149,7 @@ func (r *Run) decidePath(o Options) error {
 	return nil
 }
 
-// earlier is what the folder tells of its run. A checkpoint knows best what it was made with.
+// earlier describes the run in the folder. The settings in a checkpoint take precedence over those in the folder.
 func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	if c != nil && c.State.Config != "" {
 		return Earlier{From: c.Path, Config: c.State.Config, Extra: c.State.Extra, Steps: c.State.Step, Epochs: epochsBegun(c.State)}, nil

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/data/regular"
 )
 
 // carried are the files of the folder configs that describe the machine and not the run. They are copied to the run that takes the place of the old
@@ -119,7 +120,7 @@ func isLog(entry fs.DirEntry) bool {
 // copyFile copies one file of the folder configs, if it is there.
 func copyFile(from, to *os.Root, name string) error {
 	path := filepath.Join(configsFolder, name)
-	in, err := from.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a named pipe is not waited for
+	in, info, err := regular.OpenIn(from, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -127,8 +128,8 @@ func copyFile(from, to *os.Root, name string) error {
 		return err
 	}
 	defer in.Close()
-	if info, err := in.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > maxCarriedBytes {
-		return errors.Join(err, fmt.Errorf("want a regular file of at most %d bytes", maxCarriedBytes))
+	if info.Size() > maxCarriedBytes {
+		return fmt.Errorf("got %d bytes, want at most %d", info.Size(), maxCarriedBytes)
 	}
 	if err := to.MkdirAll(configsFolder, 0o755); err != nil {
 		return err

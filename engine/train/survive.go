@@ -64,8 +64,8 @@ func survivable(err error) bool {
 	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) || errors.As(err, new(*data.Fault))
 }
 
-// survive saves on rank 0 what all ranks held after the last step that is done, once a run of several ranks has ended with an error. Every rank holds the same,
-// so nothing is lost with the others.
+// survive saves the last complete step on rank 0, after a run of several ranks has ended with an error. Every rank holds the same state,
+// so nothing is lost with the other ranks.
 func (r *run) survive(cause error) error {
 	if r.peers() == nil || !survivable(cause) || r.unsound || r.step == 0 {
 		return cause

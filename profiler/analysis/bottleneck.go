@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// BottleneckSummary is what limited a run: package runtime's verdicts on its windows of steps, added up.
+// BottleneckSummary names the limit of a run: package runtime's verdicts on its windows of steps, summed up.
 type BottleneckSummary struct {
 	Bound   string         `json:"bound"`                 // that lost most time in all windows, if it is a tenth of them; else compute-bound
 	Verdict string         `json:"verdict"`               // the last window with that bound, in words

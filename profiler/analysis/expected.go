@@ -15,7 +15,7 @@ type expectation struct {
 
 // expectations follow from: throughput 450, 600 and 650 samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85;
 // load imbalance 35, 18 and 12 %; for the baseline, proportional and dynamic. Absolute values belong to one machine, ratios do not.
-// hybrid is held to what is expected of dynamic.
+// The expectations of hybrid are those of dynamic.
 var expectations = []expectation{
 	{"proportional", "throughput", "throughput", 600. / 450, false},
 	{"dynamic", "throughput", "throughput", 650. / 450, false},
@@ -31,23 +31,23 @@ var expectations = []expectation{
 	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
 }
 
-// userFigure is what a policy is expected to reach on four unequal workers, as it was asked for.
-type userFigure struct{ throughput, utilization, efficiency, imbalance, straggler string }
+// expectedRanges are the figures that a policy is expected to reach on four unequal workers, as text.
+type expectedRanges struct{ throughput, utilization, efficiency, imbalance, straggler string }
 
-// userFigures are the expected ranges. hybrid is held to those of dynamic. Throughput is one machine's: it counts as a ratio to the baseline.
-var userFigures = map[string]userFigure{
-	"none":         {"1.00x (450 samples/s there)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
+// rangesOf are the expected ranges by policy. hybrid has those of dynamic. Absolute throughput belongs to one machine, so only its ratio to the baseline counts.
+var rangesOf = map[string]expectedRanges{
+	"none":         {"1.00x (450)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
 	"proportional": {"1.33x (600)", "75–85 %", "0.75–0.85", "15–20 %", "medium"},
 	"dynamic":      {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
 	"hybrid":       {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
 }
 
-// fiveFigures is the table of the five figures that were asked for: a row for each figure and policy, with the expected range next to the measured value.
+// fiveFigures is the table of the five figures: a row for each figure and policy, with the expected range next to the measured value.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
 	for _, p := range c.Policies {
-		if _, ok := userFigures[p.Policy]; ok {
+		if _, ok := rangesOf[p.Policy]; ok {
 			known = append(known, p)
 			columns = append(columns, p.Policy, "expected")
 		}
@@ -55,21 +55,21 @@ func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	for _, figure := range []struct {
 		name     string
 		measured func(p *PolicyResult) string
-		expected func(f userFigure) string
+		expected func(f expectedRanges) string
 	}{
 		{"throughput", func(p *PolicyResult) string {
 			return value(p.Throughput.Value, 1, "%.0f", " samples/s, ") + value(p.Speedup.Value, 1, "%.2f", "x")
-		}, func(f userFigure) string { return f.throughput }},
-		{"average utilization", func(p *PolicyResult) string { return value(p.Utilization.Value, 1, "%.0f", " %") }, func(f userFigure) string { return f.utilization }},
-		{"scaling efficiency", func(p *PolicyResult) string { return value(p.Efficiency.Value, 1, "%.2f", "") }, func(f userFigure) string { return f.efficiency }},
-		{"load imbalance", func(p *PolicyResult) string { return value(p.Imbalance.Value, 100, "%.1f", " %") }, func(f userFigure) string { return f.imbalance }},
+		}, func(f expectedRanges) string { return f.throughput }},
+		{"average utilization", func(p *PolicyResult) string { return value(p.Utilization.Value, 1, "%.0f", " %") }, func(f expectedRanges) string { return f.utilization }},
+		{"scaling efficiency", func(p *PolicyResult) string { return value(p.Efficiency.Value, 1, "%.2f", "") }, func(f expectedRanges) string { return f.efficiency }},
+		{"load imbalance", func(p *PolicyResult) string { return value(p.Imbalance.Value, 100, "%.1f", " %") }, func(f expectedRanges) string { return f.imbalance }},
 		{"straggler impact", func(p *PolicyResult) string {
 			return fmt.Sprintf("%s (%s)", stragglerImpact(p.Waiting), value(p.Waiting.Value, 100, "%.1f", " % waiting"))
-		}, func(f userFigure) string { return f.straggler }},
+		}, func(f expectedRanges) string { return f.straggler }},
 	} {
 		row := []string{figure.name}
 		for _, p := range known {
-			row = append(row, figure.measured(p), figure.expected(userFigures[p.Policy]))
+			row = append(row, figure.measured(p), figure.expected(rangesOf[p.Policy]))
 		}
 		rows = append(rows, row)
 	}
@@ -116,7 +116,7 @@ func (e expectation) verdict(got Estimate) string {
 	return "open: the interval holds the expected ratio"
 }
 
-// stragglerImpact names the share of the ranks' compute time that is spent waiting for the slowest.
+// stragglerImpact rates the fraction of the ranks' compute time that is spent waiting for the slowest.
 func stragglerImpact(waiting Estimate) string {
 	switch {
 	case !waiting.Known():

@@ -71,7 +71,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	return seconds, nil
 }
 
-// Fastest is the format to take, by its position: times holds the seconds of each format, for each of several ranks with devices alike.
+// Fastest is the format to take, by its position: times holds the seconds of each format, for each of several ranks with equal devices.
 func Fastest(times [][]float64) int {
 	best, least := 0, 0.0
 	for i := range times[0] {

@@ -117,7 +117,7 @@ func (p *Ranks) Rate(model string, shares []float64) error {
 	return nil
 }
 
-// typical is a figure of a rank's type of device: the median over all ranks of that type, which are equal by what they are. A rank whose type is not known stands for itself.
+// typical is the median of a figure over all ranks with the same device type and element type. A rank without a known device type has its own figure.
 func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
 	own := &p.Ranks[rank]
 	if own.DeviceType == "" {

@@ -43,7 +43,7 @@ func newAnalyze(a *app) *cobra.Command {
 	f := new(analyzeFlags)
 	cmd := &cobra.Command{
 		Use:   "analyze [RUN...]",
-		Short: "Sum up a run, or compare balancing policies on many: tables, figures, statistics",
+		Short: "Summarize a run, or compare balancing policies across runs",
 		Long:  analyzeLong,
 		Example: `  hetero-train analyze experiments/resnet50
   hetero-train analyze

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -70,7 +68,7 @@ func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
-			b.log().Warn("what earlier runs learned of this device cannot be used: it is learned anew", "error", err)
+			b.log().Warn("the cached step-time curve of this device cannot be used: the balancer learns another one", "error", err)
 		}
 	}
 	word, err := json.Marshal(own)
@@ -153,11 +151,11 @@ func (b *balancing) learns() bool {
 
 // openCache opens the user's curves and finds that of a device.
 func (b *balancing) openCache(device string) (balancer.Curve, error) {
-	dir, err := os.UserCacheDir()
+	dir, err := userCache("curves")
 	if err != nil {
 		return nil, err
 	}
-	b.cache = curves.Open(filepath.Join(dir, "hetero-train", "curves"))
+	b.cache = curves.Open(dir)
 	return b.cache.Load(b.key(device))
 }
 
@@ -396,7 +394,7 @@ func (b *balancing) keepCurve(end bool) {
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
-			b.log().Warn("what was learned of this device is not kept", "error", err)
+			b.log().Warn("the step-time curve of this device is not cached: the next run learns it again", "error", err)
 			b.cache = nil
 		}
 	}

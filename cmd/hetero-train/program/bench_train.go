@@ -199,8 +199,8 @@ func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error
 	return v, err
 }
 
-// shareOfPeak is how much of a measured peak a computation reaches. A peak that it exceeds is wrong, and the share not known.
-func shareOfPeak(reached float64, peak device.Reached) (share float64, known bool) {
+// fractionOfPeak is the fraction of a measured peak that a computation reaches. A peak that it exceeds is wrong, so the fraction is not known.
+func fractionOfPeak(reached float64, peak device.Reached) (share float64, known bool) {
 	if peak.PerSecond <= 0 || reached > peak.PerSecond {
 		return 0, false
 	}
@@ -236,7 +236,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	} {
 		out[key] = v
 	}
-	share, known := shareOfPeak(flops/median.Seconds(), peak)
+	share, known := fractionOfPeak(flops/median.Seconds(), peak)
 	out["share_of_peak"] = nil // where it is not known
 	if known {
 		out["share_of_peak"] = share

@@ -82,7 +82,7 @@ func (o *simpleCNNOptions) Keys() []config.Key {
 		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
 			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
 		config.Float(&o.Dropout, "dropout", 0).Learnt().Below(1).
-			Doc("Share of the features set to zero before the classifier while training."),
+			Doc("Fraction of the features set to zero before the classifier while training."),
 	}
 }
 

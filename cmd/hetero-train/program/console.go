@@ -133,7 +133,7 @@ func measuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	}
 	peak, err := device.MeasureBest(m, peakOf(dev, precision), 300*time.Millisecond)
 	if err != nil {
-		return device.Reached{} // only the share of the peak is missing then
+		return device.Reached{} // only the fraction of the peak is missing then
 	}
 	return peak
 }

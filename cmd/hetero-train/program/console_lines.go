@@ -141,9 +141,9 @@ func (c *console) peakFraction(step time.Duration) (fraction float64, known bool
 		return 0, false
 	}
 	reached := float64(c.job.replica.FLOPs()) / step.Seconds()
-	fraction, known = shareOfPeak(reached, device.Reached{PerSecond: c.peak})
+	fraction, known = fractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.job.opts.log.Warn("the share of the peak is no longer shown: steps are faster than the measured peak of the device; other processes probably used it when the run began",
+		c.job.opts.log.Warn("the fraction of the peak is no longer shown: steps are faster than the measured peak of the device; other processes probably used it when the run began",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}

@@ -74,7 +74,7 @@ func quoted(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// survived adds to the error of a run of several ranks what rank 0 has saved.
+// survived adds the step that rank 0 has saved to the error of a run of several ranks.
 func (j *job) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
@@ -94,7 +94,7 @@ func (o trainOptions) supervised() bool {
 // reported says that a supervisor which knows the run's folder tells the user how to go on.
 func (o trainOptions) reported() bool { return o.supervised() && o.place.Rank == o.place.LocalRank }
 
-// leaderLost adds to the error of a rank what rank 0, which alone saves, has left behind if it is the one that is gone.
+// leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
 func (j *job) leaderLost(err error) error {
 	if err == nil || j.opts.reported() || lostRank(err) != 0 && peerOf(err) != 0 {
 		return err
@@ -102,7 +102,7 @@ func (j *job) leaderLost(err error) error {
 	return fmt.Errorf("%w; %s", err, j.opts.fromNewest(j.cfg, j.team.start.Checkpoints))
 }
 
-// fromNewest says what there is to resume, for a process that did not save.
+// fromNewest names the newest checkpoint and the command that resumes it, for a process that did not save.
 func (o trainOptions) fromNewest(cfg *config.Config, dir string) string {
 	step, ok := checkpoint.NewestStep(dir)
 	if !ok {

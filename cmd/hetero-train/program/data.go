@@ -50,7 +50,7 @@ func addDataFlags(cmd *cobra.Command, a *app, f *dataFlags) {
 	cmd.Args = cobra.MaximumNArgs(1)
 	for _, k := range []struct{ flag, key, kind, usage string }{
 		{"dataset", "data.dataset", "string", "data set (data.dataset)"},
-		{"num-samples", "data.num_samples", "int", "only so many training samples (data.num_samples)"},
+		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all (data.num_samples)"},
 	} {
 		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, k.usage)
 	}

@@ -199,11 +199,20 @@ func cacheDir(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
 	}
-	user, err := os.UserCacheDir()
+	dir, err := userCache("")
 	if err != nil {
-		return "", usageError("data.cache_dir: no cache folder of the user is known (%v): set it", err)
+		return "", usageError("data.cache_dir: the user has no cache folder (%v): set data.cache_dir", err)
 	}
-	return filepath.Join(user, "hetero-train"), nil
+	return dir, nil
+}
+
+// userCache is the folder of this program in the user's cache folder, or the folder name below it.
+func userCache(name string) (string, error) {
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, "hetero-train", name), nil
 }
 
 // progressLog says every tenth of a long transfer.

@@ -70,7 +70,7 @@ var layers = []layer{
 	{"engine/data/...", imports("engine/data", "engine/data/...")},
 	{"engine/checkpoint", imports("engine/tensor")},
 	{"engine/weights", imports("engine/tensor", "engine/checkpoint")},
-	{"engine/experiment", imports("engine/checkpoint")},
+	{"engine/experiment", imports("engine/checkpoint", "engine/data/regular")},
 	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},
 

@@ -66,7 +66,7 @@ func newDevices(a *app) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "devices",
-		Short: "Show the CPUs, GPUs and memory there are, and the devices to train on",
+		Short: "List CPUs, GPUs, memory, and the devices to train on",
 		Long:  devicesLong,
 		Example: `  hetero-train devices
   hetero-train devices --json`,

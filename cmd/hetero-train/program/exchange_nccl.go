@@ -35,7 +35,7 @@ func (j *job) noNCCL() (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.opts.logOf(componentCluster).Warn("nccl: this version takes no notice of some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		j.opts.logOf(componentCluster).Warn("nccl: this version ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if j.team.leads() {
 		j.opts.logOf(componentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)

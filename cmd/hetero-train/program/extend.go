@@ -35,7 +35,7 @@ type DataSet struct {
 	Name   string
 	Doc    string // half a sentence for `config docs`
 	New    func() DataSetOptions
-	Traits config.DataTraits // what the rest of a configuration must know of it
+	Traits config.DataTraits // properties that other keys of a configuration depend on
 }
 
 // DataSetOptions are a data set's own keys of [data]. Open is called when they are set, on each rank. An error that the

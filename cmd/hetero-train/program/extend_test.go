@@ -110,13 +110,13 @@ func TestAddedPartsThatClashAreRefused(t *testing.T) {
 		part Part
 		want string
 	}{
-		{model("resnet50", func() ModelOptions { return new(tinyModel) }), `model "resnet50": two have this name`},
-		{model("my net", func() ModelOptions { return new(tinyModel) }), `model "my net": got this name, want letters`},
-		{model("", func() ModelOptions { return new(tinyModel) }), `model "": got this name`},
+		{model("resnet50", func() ModelOptions { return new(tinyModel) }), `model "resnet50": this name is used twice`},
+		{model("my net", func() ModelOptions { return new(tinyModel) }), `model "my net": invalid name, want letters`},
+		{model("", func() ModelOptions { return new(tinyModel) }), `model "": invalid name`},
 		{model("nothing", nil), `model "nothing": New is nil`},
 		{model("odd", func() ModelOptions { return &clashing{} }), `model "odd": its key model.freeze exists already`},
-		{DataSet{"cifar10", "", func() DataSetOptions { return new(squares) }, config.DataTraits{}}, `data set "cifar10": two have this name`},
-		{Policy{"hybrid", "", func() PolicyOptions { return new(halves) }}, `policy "hybrid": two have this name`},
+		{DataSet{"cifar10", "", func() DataSetOptions { return new(squares) }, config.DataTraits{}}, `data set "cifar10": this name is used twice`},
+		{Policy{"hybrid", "", func() PolicyOptions { return new(halves) }}, `policy "hybrid": this name is used twice`},
 	} {
 		code, _, messages := extended([]Part{c.part}, "version")
 		if code != exitUnexpected || !strings.Contains(messages, c.want) {

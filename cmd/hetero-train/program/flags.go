@@ -27,11 +27,11 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 	for _, f := range []struct{ flag, key, kind, usage string }{
 		{"model", "model.name", "string", "model to train: " + strings.Join(kindNames(a.env.catalog.Models), ", ")},
 		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(kindNames(a.env.catalog.DataSets), ", ")},
-		{"num-samples", "data.num_samples", "int", "use only so many training samples"},
+		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all"},
 		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
 		{"epochs", "train.epochs", "int", "passes over the training samples"},
 		{"lr", "optimizer.lr", "float", "learning rate"},
-		{"backend", "parallel.backend", "string", "what carries the gradients: auto, nccl or gloo"},
+		{"backend", "parallel.backend", "string", "transport of gradients: auto, nccl or gloo"},
 		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
 		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
 		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},

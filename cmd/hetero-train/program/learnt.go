@@ -172,7 +172,7 @@ func identifyPart(ctx context.Context, h io.Writer, d data.Dataset) error {
 	return nil
 }
 
-// writeSample writes what sample i is stored as. A sample that cannot be read is part of what the data set is.
+// writeSample writes the stored bytes of sample i. An unreadable sample is part of the identity of a data set.
 func writeSample(h io.Writer, r data.Reader, i int) {
 	if encoded, ok := r.(data.Encoded); ok {
 		if file, err := encoded.Contents(i); err == nil {
@@ -195,7 +195,7 @@ func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		if !j.named() && j.cfg.Train.Resume == experiment.ResumeAuto {
 			return []experiment.Change{{Key: "configuration", Old: "one that this program cannot read", New: "another"}}, nil
 		}
-		j.opts.log.Warn("the settings of the earlier run cannot be read, so that nothing is compared with them", "error", err)
+		j.opts.log.Warn("the settings of the earlier run cannot be read, so they are not compared", "error", err)
 		return nil, nil
 	}
 	before := derived{}
@@ -204,7 +204,8 @@ func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
 			return nil, withCode(exitData, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
-		before["data.dataset"], before["train.precision"] = strconv.Quote(r.Dataset), strconv.Quote(r.Precision)
+		rank0, _, _ := strings.Cut(r.Precision, " ") // "bf16 (ranks 0, 1), f32 (rank 2)" where ranks differ
+		before["data.dataset"], before["train.precision"] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return j.changes(old, before), nil
 }
@@ -283,13 +284,13 @@ func allowable(c *config.Config, keys []string) error {
 			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
 			return usageError("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
 		case !affects && !slices.Contains(byContent, key):
-			return usageError("--allow: %s does not affect what is learnt, so that it may change without --allow", key)
+			return usageError("--allow: %s does not affect what is learnt, so it may change without --allow", key)
 		}
 	}
 	return nil
 }
 
-// extra is what a checkpoint keeps for the program, beside the loop's own.
+// extra holds the values that the program, not the training loop, adds to a checkpoint.
 func (j *job) extra() map[string]json.RawMessage {
 	all := j.trainedOn()
 	text, err := json.Marshal(j.learnt)

@@ -29,7 +29,7 @@ func (s *screen) Write(b []byte) (int, error) {
 	return s.w.Write(b)
 }
 
-// to writes elsewhere from now on; what waited in a buffer goes there too.
+// to redirects later writes to w, after the contents of a buffer.
 func (s *screen) to(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *screen) to(w io.Writer) {
 	s.w = w
 }
 
-// flush waits until what is on its way to the screen is there, for at most limit.
+// flush waits until the queue of the screen is written, for at most limit.
 func (s *screen) flush(limit time.Duration) {
 	s.mu.Lock()
 	o, ok := s.w.(*outlet)
@@ -49,7 +49,7 @@ func (s *screen) flush(limit time.Duration) {
 	}
 }
 
-// logOptions are what the command line says of messages.
+// logOptions are the options of messages on the command line.
 type logOptions struct {
 	level  string // --log-level
 	inFile string // least important message in the log file; "": level

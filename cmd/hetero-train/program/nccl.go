@@ -27,7 +27,7 @@ Ranks are started as for training: by --nproc-per-node, or by a launcher's envir
 
 func newNCCL(a *app) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "nccl", Short: "Check and tune what carries gradients between GPUs", Long: ncclLong, Args: noArguments,
+		Use: "nccl", Short: "Check and tune NCCL between GPUs", Long: ncclLong, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newNCCLCheck(a), newNCCLTune(a))

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// A pending queue beyond these sizes in bytes loses lines. About 7,000 step lines fit; larger values take memory while nobody reads,
+	// A pending queue beyond these sizes in bytes loses lines. About 7,000 step lines fit; larger values take memory while the reader is paused,
 	// smaller ones lose lines of a fast run on a machine whose reader gets no CPU time for a moment.
 	progressPending = 1 << 20
 	pending         = 2 << 20
@@ -37,7 +37,7 @@ type outlet struct {
 	lost     int  // lines dropped since the last note
 	gone     error
 	whenGone func(error)
-	empty    chan struct{} // closed when the queue has been written; nil: nobody waits
+	empty    chan struct{} // closed when the queue has been written; nil: no caller waits
 }
 
 // unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
@@ -128,7 +128,7 @@ func (o *outlet) message(format string, args ...any) []byte {
 // note queues the number of lines that are missing at this place.
 func (o *outlet) note() {
 	if o.lost > 0 {
-		o.push(o.message("%d lines are missing here: nobody read them in time; the log file of the run has them", o.lost))
+		o.push(o.message("%d lines are missing here: the reader was too slow; the log file of the run has them", o.lost))
 		o.lost = 0
 	}
 }

@@ -49,7 +49,7 @@ func TestAPausedReaderMissesProgressLinesFirst(t *testing.T) {
 	o.flush(time.Minute)
 	text := reader.got.String()
 	kept := progressPending / len(line)
-	const says = "lines are missing here: nobody read them in time"
+	const says = "lines are missing here: the reader was too slow"
 	if got := strings.Count(text, line); got != kept {
 		t.Errorf("%d progress lines arrived, want %d", got, kept)
 	}

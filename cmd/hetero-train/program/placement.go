@@ -117,7 +117,7 @@ func (p placement) passedOver(why error) {
 	}
 }
 
-// localDevices is how many ranks a machine starts when nobody says it: one for each device of the kind that they will open, and those of
+// localDevices is the default number of ranks of a machine: one for each device of the kind that they will open, plus
 // parallel.cpu_ranks.
 func localDevices(cfg *config.Config, env environment) int {
 	return max(localGPUs(cfg.Device, env)+cfg.Parallel.CPURanks, 1)

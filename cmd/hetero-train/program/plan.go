@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const planLong = `Say what a training would compute and how much device memory it would take, without training: parameters, arithmetic of a step, bytes by what they are
+const planLong = `Estimate the compute and device memory of a training, without training: parameters, arithmetic of a step, bytes by what they are
 for and by the samples of a micro-batch, and the largest micro-batch that fits. Figures are exact: kernels are chosen, and every tensor gets its place, as for
 training. Data are not read, but where only they tell the number of classes (data set images without model.num_classes).
 
@@ -42,7 +42,7 @@ type planFlags struct {
 
 func newPlan(a *app) *cobra.Command {
 	f := new(planFlags)
-	cmd := &cobra.Command{Use: "plan", Short: "Say what a training would compute and take, without training", Long: planLong, Example: planExample, Args: noArguments}
+	cmd := &cobra.Command{Use: "plan", Short: "Estimate the compute and memory of a training, without training", Long: planLong, Example: planExample, Args: noArguments}
 	cmd.Flags().StringVar(&f.memory, "memory", "", "`SIZE` of a device that is asked about; otherwise what this machine's has")
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; otherwise powers of two around the configured ones")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -56,7 +54,7 @@ type rankType struct {
 	Type   string `json:"type"`   // "" until the ranks have agreed
 }
 
-// typeOffer is what a rank brings to the choice of its type.
+// typeOffer is a rank's message for the choice of types.
 type typeOffer struct {
 	rankType                    // Type is "" where Seconds decide
 	Kept     bool               `json:"kept,omitempty"`    // Type was found by timing in an earlier run
@@ -141,7 +139,7 @@ func (j *job) offerType(ctx context.Context, before []rankType) (typeOffer, erro
 	}
 	kept, err := keptType(o.Device, types)
 	if err != nil {
-		j.opts.logOf(componentDevice).Warn("the kept choice of a type for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
+		j.opts.logOf(componentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
@@ -158,8 +156,8 @@ func (j *job) offerType(ctx context.Context, before []rankType) (typeOffer, erro
 	return o, nil
 }
 
-// agreeTypes gives every rank its type. Ranks with devices alike get the same one: what one of them knows from an earlier timing, else what is fastest on
-// all of them together.
+// agreeTypes gives every rank its type. Ranks with equal devices get the same one: the cached choice of one of them, else the fastest type over all
+// of them.
 func agreeTypes(offers []typeOffer) []rankType {
 	agreed := make([]rankType, len(offers))
 	for rank, o := range offers {
@@ -235,11 +233,11 @@ func (j *job) scalesLoss() bool {
 
 // typesCache is where choices of earlier timings are, nil where this user has no cache folder.
 func typesCache() *precision.Cache {
-	dir, err := os.UserCacheDir()
+	dir, err := userCache("precision")
 	if err != nil {
 		return nil
 	}
-	return precision.Open(filepath.Join(dir, "hetero-train", "precision"))
+	return precision.Open(dir)
 }
 
 // typeCacheKey is everything that a timing depends on.
@@ -262,7 +260,7 @@ func (j *job) keepType(own typeOffer) {
 		err = cache.Store(typeCacheKey(own.Device), precision.Choice{Type: j.precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		j.opts.logOf(componentDevice).Warn("the type that train.precision = \"auto\" takes is not kept: each new run times the types again", "error", err)
+		j.opts.logOf(componentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each new run times the types again", "error", err)
 	}
 	j.opts.logOf(componentDevice).Info(fmt.Sprintf("train.precision = \"auto\" takes %v on %s", j.precision, own.Device), "timed", milliseconds(own.Seconds))
 }
@@ -276,7 +274,7 @@ func milliseconds(seconds map[string]float64) string {
 	return strings.Join(texts, ", ")
 }
 
-// sayTypes tells, on rank 0, that ranks compute in unlike types.
+// sayTypes tells, on rank 0, that ranks compute in different types.
 func (j *job) sayTypes() {
 	if !j.team.leads() || !slices.ContainsFunc(j.types, func(t rankType) bool { return t.Type != j.types[0].Type }) {
 		return
@@ -285,17 +283,17 @@ func (j *job) sayTypes() {
 	if j.scalesLoss() {
 		scale = ", one loss scale"
 	}
-	j.opts.logOf(componentDevice).Info(fmt.Sprintf("ranks compute in unlike types: %s; all have the same f32 parameters and gradients%s", typesText(j.types), scale))
+	j.opts.logOf(componentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", typesText(j.types), scale))
 }
 
-// sayTypesBefore warns where a run goes on in other types than its checkpoint was trained in, as on another machine.
+// sayTypesBefore warns where a run resumes in other types than those of its checkpoint, for instance on another machine.
 func (j *job) sayTypesBefore(state *checkpoint.State) error {
 	before, err := typesOf(state)
 	if err != nil || before == nil {
 		return err
 	}
 	if was, now := typeSet(before), typeSet(j.types); !slices.Equal(was, now) && j.cfg.Train.Precision == "auto" {
-		j.opts.logOf(componentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run goes on in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
+		j.opts.logOf(componentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run continues in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }
@@ -310,7 +308,7 @@ func typeSet(types []rankType) []string {
 	return slices.Compact(set)
 }
 
-// typesText is "bf16", or "bf16 (ranks 0-2), f32 (rank 3)" where ranks differ.
+// typesText is "bf16", or "bf16 (ranks 0 to 2), f32 (rank 3)" where ranks differ.
 func typesText(types []rankType) string {
 	var names []string
 	ranks := map[string][]int{}
@@ -324,29 +322,7 @@ func typesText(types []rankType) string {
 		return names[0]
 	}
 	for i, name := range names {
-		word := "ranks"
-		if len(ranks[name]) == 1 {
-			word = "rank"
-		}
-		names[i] = fmt.Sprintf("%s (%s %s)", name, word, ranges(ranks[name]))
+		names[i] = fmt.Sprintf("%s (%s)", name, rendezvous.RankList(ranks[name], len(ranks[name])))
 	}
 	return strings.Join(names, ", ")
-}
-
-// ranges is "0-2, 5" of ascending numbers.
-func ranges(numbers []int) string {
-	var texts []string
-	for i := 0; i < len(numbers); {
-		end := i
-		for end+1 < len(numbers) && numbers[end+1] == numbers[end]+1 {
-			end++
-		}
-		text := strconv.Itoa(numbers[i])
-		if end > i {
-			text += "-" + strconv.Itoa(numbers[end])
-		}
-		texts = append(texts, text)
-		i = end + 1
-	}
-	return strings.Join(texts, ", ")
 }

@@ -92,7 +92,7 @@ func TestRanksAreNamedInRanges(t *testing.T) {
 		types[rank].Type = "bf16"
 	}
 	types[3].Type, types[7].Type, types[8].Type = "f32", "f32", "f16"
-	if got, want := typesText(types), "bf16 (ranks 0-2, 4-6), f32 (ranks 3, 7), f16 (rank 8)"; got != want {
+	if got, want := typesText(types), "bf16 (ranks 0 to 2, 4 to 6), f32 (ranks 3, 7), f16 (rank 8)"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -202,9 +202,9 @@ func TestUnlikeDevicesTrainTogetherWithDefaults(t *testing.T) {
 			output := filepath.Join(dir, c.name)
 			set := append(slices.Clone(mixedRun), "model.batch_norm=sync")
 			lead := p.asRanks(t, output, c.ranks, append(set, c.set...)...)
-			said := strings.Count(lead.stderr, "ranks compute in unlike types: "+c.keeps)
+			said := strings.Count(lead.stderr, "ranks compute in different types: "+c.keeps)
 			if want := strings.Count(c.keeps, "(") / max(strings.Count(c.keeps, "("), 1); said != want {
-				t.Errorf("unlike types were told %d times, want %d:\n%s", said, want, lead.stderr)
+				t.Errorf("different types were logged %d times, want %d:\n%s", said, want, lead.stderr)
 			}
 			if text := string(readFile(t, filepath.Join(output, "run", "results", "result.json"))); !strings.Contains(text, `"precision": "`+c.keeps+`"`) {
 				t.Errorf("got %s, want precision %q", text, c.keeps)
@@ -244,7 +244,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	output := filepath.Join(dir, "mixed")
 	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
 	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
-	run.check(t, exitDone, "ranks compute in unlike types: f16 (rank 0), f32 (rank 1)")
+	run.check(t, exitDone, "ranks compute in different types: f16 (rank 0), f32 (rank 1)")
 	for _, says := range []string{"device cuda:0", "starts 2 ranks"} {
 		if !strings.Contains(run.stdout+run.stderr, says) {
 			t.Errorf("%q is not in\n%s\n%s", says, run.stdout, run.stderr)
@@ -330,7 +330,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 	}
 	// A CPU that cannot do it goes on in what it can do, and says so.
 	t.Setenv("HETERO_CPU_ISA", "avx2")
-	if got := run("fresh", now, "the checkpoint was trained in bf16, the run goes on in f32", "train.steps=6"); got != "f32" {
+	if got := run("fresh", now, "the checkpoint was trained in bf16, the run continues in f32", "train.steps=6"); got != "f32" {
 		t.Errorf("on a CPU without bf16: got %s", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-const predictLong = `Say what a trained model sees in images: the most likely classes with their probabilities.
+const predictLong = `Classify images with a trained model: print the most likely classes with their probabilities.
 
 IMAGE is a JPEG or PNG file, a folder (of which all images are taken, also in folders below), or - for the contents of one image on standard input.
 Images are cropped and normalised as for evaluation. One that cannot be read is told on standard error and passed over; the exit code is then 3.
@@ -41,7 +41,7 @@ type predictFlags struct {
 
 func newPredict(a *app) *cobra.Command {
 	f := new(predictFlags)
-	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Say what a trained model sees in images", Long: predictLong, Example: predictExample,
+	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
 				return usageError("predict: got %d arguments, want a checkpoint or a run, then images, folders or -", len(args))

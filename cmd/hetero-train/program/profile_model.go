@@ -18,8 +18,7 @@ const (
 	modelSteps   = 3               // at least
 )
 
-// profileModel looks at a step of the configured model on this rank's device. share is the part of it that is bound by memory: the plan knows what its operations
-// compute and move. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
+// profileModel looks at a step of the configured model on this rank's device. share is its memory-bound fraction, from the operations and bytes of the plan. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
 func (j *job) profileModel(ctx context.Context, tflops, gbytes float64) (share, perSample float64, err error) {
 	profileBatch := min(profileBatch, max(j.cfg.Data.BatchSize/max(j.opts.place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.cfg.Model.NumClasses, 100), 2), Size: j.cfg.Data.ImageSize})

@@ -16,9 +16,9 @@ import (
 func (j *job) sayOpened() {
 	switch changed := j.run.Changed; {
 	case j.run.MovedTo != "" && changed != nil:
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh, the run of other settings keeps its files", "in", j.run.MovedTo, "because", changed.Reason())
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.run.MovedTo, "because", changed.Reason())
 	case j.run.MovedTo != "":
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh, the old run keeps its files", "in", j.run.MovedTo)
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.run.MovedTo)
 	}
 	for _, w := range j.run.Warnings {
 		j.opts.logOf(componentCheckpoint).Warn(w)
@@ -62,7 +62,7 @@ func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		j.opts.logOf(componentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
 		return false, nil
 	}
-	const advice = "--resume none starts anew and keeps that run aside"
+	const advice = "--resume none starts afresh and keeps that run under a numbered name"
 	was, now := old.Optimizer, j.cfg.Optimizer
 	if was.Name != now.Name {
 		return false, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)

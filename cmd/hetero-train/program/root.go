@@ -18,14 +18,14 @@ Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkp
 5 communication; 6 device; 7 final save failed; 75 stopped by SIGTERM, saved; 130 interrupted, saved;
 143 stopped by SIGTERM, not saved.`
 
-const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file says
+const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file describes
   hetero-train -c configs/resnet50.toml --set train.epochs=3   with one setting changed
-  hetero-train -c configs/resnet50.toml --resume none          anew instead of going on
+  hetero-train -c configs/resnet50.toml --resume none          start afresh instead of resuming
   hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
                                                                without a file
   hetero-train config show -c configs/resnet50.toml            every setting, resolved
   hetero-train config docs                                     every key explained
-  hetero-train devices                                         what there is to train on`
+  hetero-train devices                                         list the devices to train on`
 
 // app is what the commands of one command line share.
 type app struct {
@@ -156,7 +156,7 @@ func rename(cmd *cobra.Command, name string) {
 // addResume adds --resume and --allow, which the root and train have alike.
 func addResume(cmd *cobra.Command, a *app) {
 	cmd.Flags().StringArrayVar(&a.allow, "allow", nil, "`KEY` that affects what is learnt and may differ from the run that is resumed, as optimizer.lr; repeatable")
-	cmd.Flags().Var(&keyFlag{app: a, flag: "resume", key: "train.resume", kind: "string"}, "resume", "`auto|none|PATH`: go on from the newest checkpoint, start anew, or go on from this one")
+	cmd.Flags().Var(&keyFlag{app: a, flag: "resume", key: "train.resume", kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start afresh, or resume from the checkpoint PATH")
 }
 
 // noArguments refuses what is left on a command line after flags and subcommands.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -80,7 +79,7 @@ func tensorBytes(info device.Info, host int64) int64 {
 	return host
 }
 
-// typeKey names what ranks with the same figures have in common.
+// typeKey is equal for ranks that share one set of figures: same device type, same element type.
 func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
 
 // startProfile gives each rank the figures of its type of device: kept ones, else measured now by one rank of each type. All ranks call it. The answer is nil, with the reason, where there
@@ -126,13 +125,13 @@ func (b *balancing) startProfile(ctx context.Context) (p *profiles.Ranks, missin
 	own := p.Ranks[b.job.opts.place.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
-			b.log().Warn("the figures of this device are not kept: the next training measures again", "error", err)
+			b.log().Warn("the figures of this device are not cached: the next training measures again", "error", err)
 		}
 	}
 	return p, "", nil
 }
 
-// typeFigures is what a rank tells of its measurement.
+// typeFigures is the message with which a rank publishes its measurement.
 type typeFigures struct {
 	Measured profiles.Measured
 	Error    string
@@ -195,25 +194,25 @@ func (b *balancing) measureTypes(ctx context.Context, measures []int, known map[
 	return "", nil
 }
 
-// figuresKey is what the figures of a rank are kept by.
+// figuresKey is the cache key of a rank's figures.
 func figuresKey(r *profiles.Rank) profiles.CacheKey {
 	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: versionText()}
 }
 
 // loadFigures looks for kept figures of this rank's device.
 func (b *balancing) loadFigures(r *profiles.Rank) {
-	dir, err := os.UserCacheDir()
+	dir, err := userCache("profiles")
 	if err != nil {
-		b.log().Debug("figures of devices are not kept", "error", err)
+		b.log().Debug("the figures of this device are not cached", "error", err)
 		return
 	}
-	b.figures = profiles.OpenCache(filepath.Join(dir, "hetero-train", "profiles"))
+	b.figures = profiles.OpenCache(dir)
 	if b.cfg.Profile.AtStart != "auto" {
 		return
 	}
 	kept, err := b.figures.Load(figuresKey(r))
 	if err != nil {
-		b.log().Warn("the kept figures of this device cannot be used: they are measured again", "error", err)
+		b.log().Warn("the cached figures of this device cannot be used: they are measured again", "error", err)
 	} else if kept != nil {
 		r.Measured = *kept
 	}

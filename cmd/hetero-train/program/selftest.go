@@ -57,7 +57,7 @@ type proof struct {
 
 func newSelftest(a *app) *cobra.Command {
 	f := new(selftestFlags)
-	cmd := &cobra.Command{Use: "selftest", Short: "Prove devices and communication on this machine", Long: selftestLong, Example: selftestExample, Args: noArguments}
+	cmd := &cobra.Command{Use: "selftest", Short: "Test the devices and communication of this machine", Long: selftestLong, Example: selftestExample, Args: noArguments}
 	names := []string{"auto", "all"}
 	for _, p := range proofs() {
 		names = append(names, p.name)

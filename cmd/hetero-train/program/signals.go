@@ -62,7 +62,7 @@ func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, 
 				sig := got.(syscall.Signal)
 				if sig == syscall.SIGUSR1 {
 					saves.Add(1)
-					log.Info("SIGUSR1: saving after this step, training goes on")
+					log.Info("SIGUSR1: saving after this step, then training continues")
 					continue
 				}
 				if ctx.Err() != nil {

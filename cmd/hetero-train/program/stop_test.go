@@ -208,7 +208,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		}
 		cmd.Process.Signal(syscall.SIGINT)
 	})
-	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, training goes on")
+	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, then training continues")
 	if !strings.Contains(e.stderr, "INF trainer: saved checkpoint=") {
 		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
 	}

@@ -34,7 +34,7 @@ const mostSummedUp = 512 << 20
 func (j *job) sumUp(screen *console, r train.Result) {
 	warn := func(err error) {
 		if err != nil {
-			j.opts.logOf(componentProfiler).Warn("the run is not summed up", "error", err)
+			j.opts.logOf(componentProfiler).Warn("the run has no summary", "error", err)
 		}
 	}
 	var s *analysis.Summary
@@ -48,7 +48,7 @@ func (j *job) sumUp(screen *console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(j.run.LogDir(), summaryFile)) // an earlier process's, which is out of date
-			j.opts.logOf(componentProfiler).Info("the records are too many to be summed up in passing: hetero-train analyze " + j.run.Dir + " does it")
+			j.opts.logOf(componentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.run.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(j.run.Dir, j.run.LogDir()); err == nil {

@@ -128,7 +128,7 @@ func (o trainOptions) sayWhenGone() {
 	say := func(name string, w io.Writer) {
 		if stream := outletOf(w); stream != nil {
 			stream.onGone(func(err error) {
-				o.log.Warn(name+" is gone: training goes on, its lines are in train.log", "error", err)
+				o.log.Warn(name+" is closed: training continues, and train.log has all lines", "error", err)
 			})
 		}
 	}

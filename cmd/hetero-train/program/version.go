@@ -172,7 +172,7 @@ func newVersion() *cobra.Command {
 	var asJSON, short bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print versions, and what is built in, found and missing",
+		Short: "Print versions and the optional parts that are available",
 		Long:  versionLong,
 		Example: `  hetero-train version
   hetero-train version --short       one line, as hetero-train --version

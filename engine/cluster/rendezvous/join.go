@@ -25,8 +25,8 @@ type Options struct {
 	Rank, WorldSize int
 	LocalRank       int    // -1: unknown, counted among the ranks of its host
 	Address         string // host:port of rank 0
-	// Alternatives are further addresses, the same on every rank: rank 0 listens on the first free one of all, the others try all of them and
-	// pass by whoever is not rank 0 of their Generation.
+	// Alternatives are further addresses, the same on every rank: rank 0 listens on the first free one of all. The others try all of them and
+	// skip a listener that is not rank 0 of their Generation.
 	Alternatives []string
 	Generation   uint64 // which start of the run this is: equal on all of its ranks
 
@@ -207,7 +207,7 @@ func visitRank0(ctx context.Context, options Options) (*Group, error) {
 // another run, and this run's rank 0 may not listen yet.
 const tokenPatience = 10 * time.Second
 
-// search is what a rank has found out while it looks for rank 0.
+// search is the state of a rank that looks for rank 0.
 type search struct {
 	began   time.Time
 	refused time.Time // when a token was refused first
@@ -215,7 +215,7 @@ type search struct {
 	failure error     // what ended the search; nil: rank 0 was found
 }
 
-// over takes note of how an attempt ended, and says whether the search is over with it.
+// over records the result of an attempt, and reports whether it ends the search.
 func (s *search) over(ctx context.Context, options Options, final bool, err error) bool {
 	var missing *MissingError
 	several := len(options.Alternatives) > 0

@@ -29,8 +29,8 @@
 //
 // # Time to save
 //
-// Rank 0 inherits a pipe, its [Lifeline]. While it holds that, it gives signs, and every time-out begins again with each, for up to half an hour. A process that is
-// frozen gives no signs. Time-outs also begin again after a pause of the supervisor itself, or of its machine.
+// Rank 0 inherits a pipe, its [Lifeline]. While rank 0 holds it, it sends beats, and each beat restarts the time-outs, for up to half an hour. A frozen process
+// sends no beats. Time-outs also restart after a pause of the supervisor itself, or of its machine.
 //
 // # When a rank fails
 //

@@ -13,20 +13,20 @@ import (
 // LifelineVariable is the environment variable that tells rank 0 the number of the open file into which its Lifeline writes.
 const LifelineVariable = "HETERO_LIFELINE_FD"
 
-// beatEvery is how often a Lifeline that is held gives a sign, and mostHeld how long the supervisor believes it: a process can give signs though what it
-// does will never end.
+// beatEvery is the interval of beats while a Lifeline is held. The supervisor ignores beats after mostHeld, because a process can send beats
+// although its save never ends.
 const (
 	beatEvery = 500 * time.Millisecond
 	mostHeld  = 30 * time.Minute
 )
 
-// Lifeline is how a rank says that it must not be ended yet, because it saves. A process that is frozen gives no signs.
+// Lifeline tells the supervisor not to end a rank yet, because the rank is saving. A frozen process sends no beats.
 type Lifeline struct {
 	hold sync.Once
 	file *os.File
 }
 
-// OpenLifeline is the one that the environment (as os.Environ gives it) names; without one it does nothing. It may be called once in a process.
+// OpenLifeline opens the pipe that the environment (in the form of os.Environ) names. Without one the Lifeline does nothing. Call it once in a process.
 func OpenLifeline(environment []string) (*Lifeline, error) {
 	for _, entry := range environment {
 		text, ok := strings.CutPrefix(entry, LifelineVariable+"=")
@@ -37,13 +37,13 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 		if err != nil || number < firstExtraFile {
 			return nil, fmt.Errorf("%s: got %q, want the number of an open file from %d on", LifelineVariable, text, firstExtraFile)
 		}
-		syscall.CloseOnExec(int(number)) // a process that this one starts would hold it for longer
+		syscall.CloseOnExec(int(number)) // a child process would keep the pipe open
 		return &Lifeline{file: os.NewFile(uintptr(number), "lifeline")}, nil
 	}
 	return &Lifeline{}, nil
 }
 
-// Hold gives signs from now on, until the process ends. It may be called again, by any goroutine.
+// Hold sends beats from now on, until the process ends. It is safe for concurrent use, and further calls do nothing.
 func (l *Lifeline) Hold() {
 	if l.file == nil {
 		return
@@ -62,7 +62,7 @@ func (l *Lifeline) Hold() {
 	})
 }
 
-// openLifeline makes the pipe of a rank. What is read from it arrives on beats, which holds one.
+// openLifeline makes the pipe of a rank. Its beats arrive on the channel, which has a capacity of one.
 func openLifeline(beats chan<- struct{}) (ranks *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {

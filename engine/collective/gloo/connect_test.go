@@ -73,7 +73,7 @@ func TestConnectingEnds(t *testing.T) {
 		listens bool // the other one says so, but does not connect or answer
 		phase   string
 	}{
-		{"before the other says where it listens", 1, false, "wait for rank 0 to say where it listens: "},
+		{"before the other says where it listens", 1, false, "wait for the address of rank 0: "},
 		{"before the other answers", 1, true, "wait for the connection with rank 0: "},
 		{"before the other connects", 0, true, "wait for the connection with rank 1: "},
 	} {

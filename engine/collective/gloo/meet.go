@@ -31,19 +31,19 @@ const (
 	helloTime = 5 * time.Second
 	// retryTime lies between two attempts to connect.
 	retryTime = 50 * time.Millisecond
-	// spareGuests is how many connections beside one of each rank may be in a handshake at once; more are closed.
+	// spareGuests is how many connections in addition to one for each rank may be in a handshake at once; more are closed.
 	spareGuests = 64
 )
 
-// place is where a rank listens, and what proves that a connection belongs to the run. Ranks tell it each other through Control.
+// place is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange places through Control.
 type place struct {
 	Address string
-	Hello   []byte // what a rank that connects says first
-	Answer  []byte // what it hears then
+	Hello   []byte // the first message of a rank that connects
+	Answer  []byte // the reply to Hello
 }
 
 // meeting is one rank's part in connecting all ranks. Of two ranks the one with the higher number connects, with three messages: Hello and its number, Answer,
-// and one byte with which it commits to this connection. Others who connect to the port hear nothing and are turned away.
+// and one byte with which it commits to this connection. Other connections to the port get no reply and are closed.
 type meeting struct {
 	config   Config
 	listener *net.TCPListener
@@ -158,7 +158,7 @@ func (m *meeting) greet(conn net.Conn) (rank int, err error) {
 	}
 	rank = int(binary.LittleEndian.Uint32(hello[keyBytes:]))
 	if subtle.ConstantTimeCompare(hello[:keyBytes], m.own.Hello) != 1 || rank <= m.config.Rank || rank >= m.config.Size {
-		return 0, errors.New("no rank of this run")
+		return 0, errors.New("not a rank of this run")
 	}
 	if _, err := conn.Write(m.own.Answer); err != nil {
 		return 0, err
@@ -189,7 +189,7 @@ func (m *meeting) keep(rank int, conn *net.TCPConn) {
 	close(m.arrived[rank])
 }
 
-// close ends what waits, and closes the sockets that nobody took.
+// close ends what waits, and closes the sockets that have no owner.
 func (m *meeting) close() {
 	m.mu.Lock()
 	m.over = true
@@ -214,7 +214,7 @@ func (m *meeting) connect(ctx context.Context) error {
 		err = c.Control.Set(ctx, c.placeKey(c.Rank), word)
 	}
 	if err != nil {
-		return fmt.Errorf("say where this rank listens: %w", c.reason(ctx, err))
+		return fmt.Errorf("publish the address of this rank: %w", c.reason(ctx, err))
 	}
 	for rank := range c.Size {
 		if rank == c.Rank {
@@ -233,7 +233,7 @@ func (m *meeting) connect(ctx context.Context) error {
 		}
 		theirs, err := c.placeOf(ctx, rank)
 		if err != nil {
-			return fmt.Errorf("wait for rank %d to say where it listens: %w", rank, c.reason(ctx, err))
+			return fmt.Errorf("wait for the address of rank %d: %w", rank, c.reason(ctx, err))
 		}
 		if err := m.visit(ctx, rank, theirs); err != nil {
 			return m.missing(ctx, rank, fmt.Errorf("its port %s: %w", theirs.Address, err))
@@ -304,7 +304,7 @@ func (m *meeting) introduce(conn net.Conn, theirs place) error {
 		return fmt.Errorf("it does not answer: %w", err)
 	}
 	if subtle.ConstantTimeCompare(answer, theirs.Answer) != 1 {
-		return errors.New("what listens there is no rank of this run")
+		return errors.New("the program that listens there is not a rank of this run")
 	}
 	_, err := conn.Write([]byte{1})
 	return err

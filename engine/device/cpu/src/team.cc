@@ -79,7 +79,7 @@ const int64_t kSpin = spin_turns();
 
 class Team;
 
-// What the calling OS thread is in.
+// The position of the calling OS thread in its region.
 struct Place {
   int part = 0, parts = 1;
   Team *team = nullptr; // of the region with more than one part, nullptr outside of one
@@ -227,7 +227,7 @@ private:
   }
   static constexpr uint64_t number_of_none() { return 1; } // no word: regions have parts > 1
 
-  // Waits for a word other than seen. needed: the word is still seen's, and has parts that nobody took for a nap's time.
+  // Waits for a word other than seen. needed: the word is still seen's, and has had parts without a thread for the time of a nap.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -287,7 +287,7 @@ private:
   std::atomic<int64_t> spin_{kSpin}; // turns
   std::vector<pthread_t> threads_;
 
-  // The region under way. Written by the caller before word_, read by who has claimed a part, which keeps the region open.
+  // The region under way. Written by the caller before word_, read by threads that have claimed a part, which keeps the region open.
   Body body_ = nullptr;
   void *data_ = nullptr;
   bool measured_ = false;
@@ -335,7 +335,7 @@ void use_team(int n) {
   if (wanted == n && (n == 1 || (own && own->size() == n))) return;
   void *used = dlsym(RTLD_DEFAULT, "GOMP_parallel_start");
   if (used != reinterpret_cast<void *>(&GOMP_parallel_start))
-    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads beside ours");
+    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads in addition to ours");
   if (n > 1 && (!own || own->size() != n)) {
     own.reset();
     wanted = 1;

@@ -1,4 +1,4 @@
-// team.h: the threads of a launch, and what remains of them on a CPU that others use too.
+// team.h: the threads of a launch, also on CPUs that other processes use.
 //
 // A parallel region has a fixed number of parts, one for each thread of the team, so results depend on the size of the team alone.
 // Which thread runs a part is decided while the region runs: each thread starts with its own part, then takes any part that has not
@@ -44,7 +44,7 @@ private:
   int before_;
 };
 
-// How many threads a team should use, from what they got. Pure: the caller measures.
+// Decides how many threads of a team compute, from the CPU time that they got. Pure: the caller measures.
 //
 // Where the active threads together get less than half of a CPU each, they compete with half as many: the two counts take turns, so
 // that load that changes meets both. The winner stays until the next contest.
