@@ -104,6 +104,10 @@ func TestStateRefusals(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"step": 1, "stepp": 2}`:                "unknown field",
 		`{"step": -1}`:                           "below 0",
+		`{"epoch": 9223372036854775807}`:         "want at most",
+		`{"samples_seen": 9223372036854775800}`:  "want at most",
+		`{"epoch_sample": 9007199254740993}`:     "want at most",
+		`{"step": 9223372036854775807}`:          "want at most",
 		`{"step": 1} {}`:                         "behind the object",
 		`{"step": 1.5}`:                          "cannot unmarshal",
 		`{"best": {"value": "seven"}}`:           "want a number",

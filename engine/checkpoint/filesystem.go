@@ -2,11 +2,12 @@ package checkpoint
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"syscall"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // fileSystem is what this package needs of a folder. Names are relative to it. The interface is as small as
@@ -69,7 +70,7 @@ func (f folder) SyncDir(name string) error {
 }
 
 func (f folder) Open(name string) (readFile, error) {
-	file, err := f.root.OpenFile(name, readFlags, 0)
+	file, _, err := regular.OpenIn(f.root, name)
 	if err != nil {
 		return nil, err
 	}
@@ -100,14 +101,8 @@ func (d diskFile) Size() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if !stat.Mode().IsRegular() {
-		return 0, fmt.Errorf("not a regular file: %v", stat.Mode())
-	}
 	return stat.Size(), nil
 }
-
-// readFlags open a file for reading without waiting for a writer, should the name be a named pipe.
-const readFlags = os.O_RDONLY | syscall.O_NONBLOCK
 
 // removeTree removes a file or a folder with all it holds; what is missing already is fine.
 func removeTree(fsys fileSystem, name string) error {

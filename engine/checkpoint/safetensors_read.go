@@ -6,10 +6,10 @@ import (
 	"hash/crc32"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -30,16 +30,11 @@ type File struct {
 // OpenFile opens and checks the safetensors file at path. Tensor data is read later, on demand.
 // Errors: *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
-	f, err := os.OpenFile(path, readFlags, 0)
+	f, info, err := regular.Open(path)
 	if err != nil {
 		return nil, ioError("open", path, err)
 	}
-	size, err := diskFile{f}.Size()
-	if err != nil {
-		f.Close()
-		return nil, ioError("open", path, err)
-	}
-	file, err := NewFile(f, size, path)
+	file, err := NewFile(f, info.Size(), path)
 	if err != nil {
 		f.Close()
 		return nil, err

@@ -74,9 +74,19 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
+// No run gets as far as this, and sums and products of such numbers stay below the end of int64.
+const (
+	mostCount  = 1 << 53 // steps or samples
+	mostEpochs = 1 << 31
+)
+
 func (s State) check() error {
 	if s.Step < 0 || s.Epoch < 0 || s.EpochSample < 0 || s.SamplesSeen < 0 {
 		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want none below 0", s.Step, s.Epoch, s.EpochSample, s.SamplesSeen)
+	}
+	if max(s.Step, s.EpochSample, s.SamplesSeen) > mostCount || s.Epoch > mostEpochs {
+		return fmt.Errorf("step %d, epoch %d, sample of the epoch %d, samples seen %d: want at most %d epochs and %d of the others",
+			s.Step, s.Epoch, s.EpochSample, s.SamplesSeen, int64(mostEpochs), int64(mostCount))
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Folders of a run.
@@ -194,21 +196,19 @@ func (r *Run) makeFolders() error {
 			return folderError("create", filepath.Join(r.Dir, name), err)
 		}
 	}
-	return r.refuseLinks(folders)
+	return r.refuseOddFiles(folders)
 }
 
-// refuseLinks refuses symbolic links that lead out of the run's folder before anything is written there: not all who write logs and results open them
-// through the folder.
-func (r *Run) refuseLinks(folders []string) error {
+// refuseOddFiles refuses what would stop a run later, before anything is written: a symbolic link that leads out of the run's folder, since not all who
+// write logs and results open them through the folder; a named pipe, for whose other end an open waits; and a folder in the place of the result.
+func (r *Run) refuseOddFiles(folders []string) error {
 	for _, folder := range folders {
-		if folder == checkpointsFolder { // a checkpoint.Store follows none
+		if folder == checkpointsFolder { // a checkpoint.Store follows no links and opens regular files only
 			continue
 		}
 		err := fs.WalkDir(r.root.FS(), folder, func(name string, entry fs.DirEntry, err error) error {
-			if err == nil && entry.Type()&fs.ModeSymlink != 0 {
-				if _, err = r.root.Stat(name); errors.Is(err, fs.ErrNotExist) {
-					err = nil // leads to nothing within the folder
-				}
+			if err == nil {
+				err = r.refuseOdd(name, entry)
 			}
 			return folderError("open", filepath.Join(r.Dir, name), err)
 		})
@@ -216,7 +216,54 @@ func (r *Run) refuseLinks(folders []string) error {
 			return err
 		}
 	}
+	return r.refuseOddLogs()
+}
+
+func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
+	info, err := r.root.Stat(name)
+	if entry.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
+		return nil // leads to nothing within the folder
+	}
+	if err != nil {
+		return err
+	}
+	return odd(name, info, !entry.IsDir() || filepath.Dir(name) == resultsFolder && entry.Name() == resultFile)
+}
+
+// refuseOddLogs looks at the files of a run in a folder for logs of the user's choice.
+func (r *Run) refuseOddLogs() error {
+	if r.logDir == "" {
+		return nil
+	}
+	entries, err := os.ReadDir(r.logDir)
+	if err != nil {
+		return folderError("list", r.logDir, err)
+	}
+	for _, entry := range entries {
+		if !isLogName(entry.Name()) {
+			continue
+		}
+		path := filepath.Join(r.logDir, entry.Name())
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a link to nothing
+		}
+		if err == nil {
+			err = odd(path, info, !entry.IsDir())
+		}
+		if err != nil {
+			return folderError("open", path, err)
+		}
+	}
 	return nil
+}
+
+// odd refuses what is neither a regular file nor, where that may be, a folder.
+func odd(path string, info fs.FileInfo, file bool) error {
+	if info.Mode().IsRegular() || info.IsDir() && !file {
+		return nil
+	}
+	return &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file: remove it", info.Mode())}
 }
 
 // Close gives the folder free. The Checkpoint is not closed.
@@ -251,13 +298,13 @@ func (r *Run) OpenLog() (io.WriteCloser, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND
 	path := filepath.Join(r.LogDir(), name)
 	if r.logDir != "" {
-		file, err := os.OpenFile(path, flags, 0o644)
+		file, err := regular.Write(path, flags)
 		if err != nil {
 			return nil, folderError("open", path, err)
 		}
 		return file, nil
 	}
-	file, err := r.root.OpenFile(filepath.Join(logsFolder, name), flags, 0o644)
+	file, err := regular.WriteIn(r.root, filepath.Join(logsFolder, name), flags)
 	if err != nil {
 		return nil, folderError("open", path, err)
 	}

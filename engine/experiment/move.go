@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // carried are the files of the folder configs that describe the machine and not the run. They are copied to the run that takes the place of the old
@@ -108,9 +108,11 @@ func (r *Run) moveLogs(aside string) error {
 	return nil
 }
 
-func isLog(entry fs.DirEntry) bool {
+func isLog(entry fs.DirEntry) bool { return entry.Type().IsRegular() && isLogName(entry.Name()) }
+
+func isLogName(name string) bool {
 	for _, pattern := range logPatterns {
-		if match, _ := filepath.Match(pattern, entry.Name()); match && entry.Type().IsRegular() {
+		if match, _ := filepath.Match(pattern, name); match {
 			return true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Replace makes the file path hold what write writes: all of it or what it held before, also over a loss of power.
@@ -46,7 +48,7 @@ func replaceIn(root *os.Root, name string, write func(io.Writer) error) (err err
 			err = errors.Join(err, removeIfThere(root, temporary))
 		}
 	}()
-	file, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
+	file, err := regular.WriteIn(root, temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
 		return err
 	}

@@ -7,9 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-const resultFile = "result.json"
+const (
+	resultFile      = "result.json"
+	mostResultBytes = 16 << 20
+)
 
 // Result is how a run ended: the content of results/result.json.
 type Result struct {
@@ -100,7 +105,7 @@ func ReadResult(dir string) (Result, error) {
 func readResult(root *os.Root, dir string) (Result, error) {
 	var result Result
 	path := filepath.Join(resultsFolder, resultFile)
-	text, err := root.ReadFile(path)
+	text, err := regular.ReadIn(root, path, mostResultBytes)
 	if err != nil {
 		return result, err
 	}

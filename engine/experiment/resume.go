@@ -9,14 +9,12 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Named follows the files that name a checkpoint of their folder, `latest` and `best`; every other path it returns as it is.
 func Named(path string) string {
-	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Size() > maxNameBytes {
-		return path
-	}
-	name, err := os.ReadFile(path)
+	name, err := regular.Read(path, maxNameBytes)
 	if target := strings.TrimSpace(string(name)); err == nil && ValidName(target) {
 		return filepath.Join(filepath.Dir(path), target)
 	}
@@ -35,7 +33,7 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 // does not tell.
 func Settings(checkpointPath string) (string, error) {
 	path := filepath.Join(filepath.Dir(filepath.Dir(checkpointPath)), configsFolder, resolvedFile)
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, mostSettingsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

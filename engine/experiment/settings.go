@@ -5,16 +5,20 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const (
 	resolvedFile = "resolved.toml"
 	versionFile  = "version.txt"
+
+	mostSettingsBytes = 1 << 20 // a file of settings may have 64 KiB; with all defaults it is longer
 )
 
 // PreviousConfig is the text of configs/resolved.toml, "" where the run has none yet.
 func (r *Run) PreviousConfig() (string, error) {
-	text, err := r.root.ReadFile(filepath.Join(configsFolder, resolvedFile))
+	text, err := regular.ReadIn(r.root, filepath.Join(configsFolder, resolvedFile), mostSettingsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}

@@ -1,8 +1,6 @@
 package analysis
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -211,25 +210,16 @@ type Decision struct {
 
 // readDecisions reads logs/balance.jsonl, which may be absent.
 func (r *Run) readDecisions(path string) error {
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("read decisions: %w", err)
-	}
 	damaged := 0
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, len(text)+1)
-	for lines.Scan() {
+	err := regular.EachLine(path, func(text []byte) error {
 		var line struct {
 			Step          *int64              `json:"step"`
 			ShareOfOracle *float64            `json:"share_of_oracle"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
 		}
-		if json.Unmarshal(lines.Bytes(), &line) != nil || line.Step == nil {
+		if json.Unmarshal(text, &line) != nil || line.Step == nil {
 			damaged++
-			continue
+			return nil
 		}
 		d := Decision{Step: *line.Step, ShareOfOracle: unknown, Lost: map[string]float64{}}
 		if line.ShareOfOracle != nil {
@@ -241,9 +231,16 @@ func (r *Run) readDecisions(path string) error {
 			}
 		}
 		r.Decisions = append(r.Decisions, d)
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read decisions: %w", err)
 	}
 	if damaged > 0 {
 		r.Damaged = append(r.Damaged, fmt.Sprintf("%s: %d damaged lines left out", path, damaged))
 	}
-	return lines.Err()
+	return nil
 }

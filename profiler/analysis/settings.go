@@ -4,17 +4,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const (
 	benchmarkFile = "benchmark.json"
 	resolvedFile  = "configs/resolved.toml"
+	mostTextBytes = 1 << 20
 )
 
 // benchmark is what scripts/run_benchmark.sh says of a run: what its settings cannot tell.
@@ -35,7 +37,7 @@ type benchmark struct {
 func readBenchmark(dir string) (benchmark, error) {
 	var b benchmark
 	path := filepath.Join(dir, benchmarkFile)
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, mostTextBytes)
 	if err != nil {
 		return b, fmt.Errorf("read what was run: %w", err)
 	}
@@ -51,7 +53,7 @@ func readBenchmark(dir string) (benchmark, error) {
 // readSettings reads configs/resolved.toml as dotted keys and their values.
 func readSettings(dir string) (map[string]string, error) {
 	path := filepath.Join(dir, resolvedFile)
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path, mostTextBytes)
 	if err != nil {
 		return nil, fmt.Errorf("read settings: %w", err)
 	}

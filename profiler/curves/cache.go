@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // version of the files.
@@ -40,16 +41,9 @@ func (c *Cache) path(key string) string {
 // Load gives the curve of a key, nil where there is none.
 func (c *Cache) Load(key string) (balancer.Curve, error) {
 	path := c.path(key)
-	info, err := os.Stat(path)
+	text, err := regular.Read(path, mostBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	}
-	if err == nil && info.Size() > mostBytes {
-		err = fmt.Errorf("got %d bytes, want at most %d", info.Size(), mostBytes)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(path)
 	}
 	var f file
 	if err == nil {

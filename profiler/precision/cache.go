@@ -8,6 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // version of the files.
@@ -41,16 +43,9 @@ func (c *Cache) path(key string) string {
 // Load gives the choice of a key; its Type is "" where there is none.
 func (c *Cache) Load(key string) (Choice, error) {
 	path := c.path(key)
-	info, err := os.Stat(path)
+	text, err := regular.Read(path, mostBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Choice{}, nil
-	}
-	if err == nil && info.Size() > mostBytes {
-		err = fmt.Errorf("got %d bytes, want at most %d", info.Size(), mostBytes)
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(path)
 	}
 	var f file
 	if err == nil {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
@@ -42,7 +43,7 @@ func (c *Cache) path(k CacheKey) string {
 // Load gives the figures of a key, nil where there are none. A file that cannot be used is an error; the next Store replaces it.
 func (c *Cache) Load(k CacheKey) (*Measured, error) {
 	path := c.path(k)
-	text, err := readFile(path)
+	text, err := regular.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

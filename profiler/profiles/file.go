@@ -4,10 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"os"
 	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // maxFile is the most bytes of a profile that is read: a thousand ranks take about 2 MB.
@@ -25,7 +26,7 @@ func (e *FormatError) Error() string {
 
 // Load reads gpu_profiles.json. What is wrong with its content is a *FormatError, also a schema version that this program does not know.
 func Load(path string) (*Ranks, error) {
-	text, err := readFile(path)
+	text, err := regular.Read(path, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("hardware profile: %w", err)
 	}
@@ -37,19 +38,6 @@ func Load(path string) (*Ranks, error) {
 		return nil, &FormatError{path, err.Error()}
 	}
 	return p, nil
-}
-
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(text) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxFile)
-	}
-	return text, err
 }
 
 // decode looks at the version first: a newer file may have other types.

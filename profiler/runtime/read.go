@@ -7,8 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // maxLineBytes is far more than a record of ours needs.
@@ -18,7 +19,7 @@ const maxLineBytes = 1 << 20
 // not records are left out and counted: 0 in a sound file, 1 after a torn write. A file in another layout
 // than ours is read as far as it is a JSON array of records.
 func ReadMetrics(path string) (records []Record, damaged int, err error) {
-	file, err := os.Open(path)
+	file, _, err := regular.Open(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read metrics: %w", err)
 	}
@@ -49,7 +50,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 
 // EachMetric calls each with every record of a file, as ReadMetrics gives them, and holds no more than one in memory.
 func EachMetric(path string, each func(*Record)) (damaged int, err error) {
-	file, err := os.Open(path)
+	file, _, err := regular.Open(path)
 	if err != nil {
 		return 0, fmt.Errorf("read metrics: %w", err)
 	}

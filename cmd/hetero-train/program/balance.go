@@ -12,6 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const simulateLong = `Simulate a balancing policy on known step-time curves, without training.
@@ -96,7 +97,7 @@ func (f *simulateFlags) readCurves(a *app) error {
 			err = fmt.Errorf("%s: got more than %d bytes, want at most that", name, mostCurves)
 		}
 	} else {
-		text, err = readSmall(name, mostCurves)
+		text, err = regular.Read(name, mostCurves)
 	}
 	if err != nil {
 		return usageError("balance simulate: --curves: %w", err)

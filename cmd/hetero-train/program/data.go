@@ -17,8 +17,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const dataLong = `Look at data before training on it. PATH stands for data.path; without --dataset it is told from what lies there whether it is

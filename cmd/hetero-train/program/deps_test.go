@@ -28,6 +28,7 @@ var layers = []layer{
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
 
+	{"engine/regular", nil},
 	{"engine/conformance", nil},
 
 	// Devices.
@@ -65,12 +66,11 @@ var layers = []layer{
 	{"engine/optim", imports("engine/tensor", "engine/device", "engine/plan")},
 	{"engine/data/pixels", nil},
 	{"engine/data/jpeg", nil},
-	{"engine/data/regular", nil},
 	{"engine/data", imports("engine/data/pixels", "engine/data/jpeg")},
-	{"engine/data/...", imports("engine/data", "engine/data/...")},
-	{"engine/checkpoint", imports("engine/tensor")},
+	{"engine/data/...", imports("engine/regular", "engine/data", "engine/data/...")},
+	{"engine/checkpoint", imports("engine/regular", "engine/tensor")},
 	{"engine/weights", imports("engine/tensor", "engine/checkpoint")},
-	{"engine/experiment", imports("engine/checkpoint", "engine/data/regular")},
+	{"engine/experiment", imports("engine/regular", "engine/checkpoint")},
 	{"engine/cluster", nil},
 	{"engine/cluster/...", nil},
 
@@ -79,18 +79,18 @@ var layers = []layer{
 	{"engine/models/...", imports("engine/graph", "engine/nn", "engine/models")},
 	{"engine/train", imports("engine/tensor", "engine/device", "engine/collective", "engine/graph", "engine/plan", "engine/gradsync", "engine/timeline", "engine/nn", "engine/nn/random",
 		"engine/optim", "engine/data", "engine/checkpoint")},
-	{"profiler/curves", imports("balancer")},
-	{"profiler/precision", imports("engine/tensor", "engine/device", "engine/graph", "engine/nn", "engine/optim", "engine/data", "engine/train")},
+	{"profiler/curves", imports("balancer", "engine/regular")},
+	{"profiler/precision", imports("engine/regular", "engine/tensor", "engine/device", "engine/graph", "engine/nn", "engine/optim", "engine/data", "engine/train")},
 	{"profiler/system", nil},
 	{"profiler/spool", nil},
-	{"profiler/runtime", imports("profiler/spool")},
+	{"profiler/runtime", imports("engine/regular", "profiler/spool")},
 	{"profiler/trace", imports("engine/timeline", "profiler/spool")},
-	{"profiler/analysis", imports("balancer", "engine/experiment", "profiler/runtime")},
+	{"profiler/analysis", imports("balancer", "engine/regular", "engine/experiment", "profiler/runtime")},
 	{"profiler/analysis/figures", imports("engine/experiment", "profiler/analysis")},
 	{"profiler/hardware", imports("engine/device", "profiler/system")},
 	{"profiler/hardware/hardwaretest", nil},
 	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
-	{"profiler/profiles", imports("profiler/system", "profiler/hardware", "profiler/measure")},
+	{"profiler/profiles", imports("engine/regular", "profiler/system", "profiler/hardware", "profiler/measure")},
 
 	// The program.
 	{"cmd/hetero-train/program", imports("...")},

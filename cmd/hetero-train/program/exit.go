@@ -20,6 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/gradsync"
 	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/engine/weights"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -108,6 +109,9 @@ func folderCode(err error) int {
 		if errors.Is(err, mend) {
 			return exitUsage
 		}
+	}
+	if refused := new(regular.Error); errors.As(err, &refused) {
+		return exitUsage
 	}
 	for _, mend := range []string{"path escapes from parent", "not a directory"} { // os.Root has no error values for them
 		if strings.Contains(err.Error(), mend) {

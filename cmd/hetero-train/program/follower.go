@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal.
 func (j *job) follow(ctx context.Context) error {
-	if logFile, err := os.OpenFile(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644); err == nil {
+	if logFile, err := regular.Write(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		j.later(logFile.Close)
 		j.opts.logFile.to(&fileLog{file: logFile, screen: j.opts.onScreen})
 	} else { // on another machine there may be no such folder: then standard error is the log

@@ -15,6 +15,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
@@ -28,21 +29,6 @@ type labSetup struct {
 // mostWeather bounds the weather's file, in bytes.
 const mostWeather = 1 << 20
 
-// readSmall reads a regular file of at most so many bytes.
-func readSmall(path string, most int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s: got %v, want a regular file", path, info.Mode().Type())
-	}
-	if info.Size() > most {
-		return nil, fmt.Errorf("%s: got %d bytes, want at most %d", path, info.Size(), most)
-	}
-	return os.ReadFile(path)
-}
-
 // readLab reads the weather's file.
 func readLab(cfg *config.Config, env environment) (s labSetup, err error) {
 	if s.place, err = lab.Find(env.lookup); err != nil {
@@ -52,7 +38,7 @@ func readLab(cfg *config.Config, env environment) (s labSetup, err error) {
 	if path == "" {
 		return s, nil
 	}
-	text, err := readSmall(path, mostWeather)
+	text, err := regular.Read(path, mostWeather)
 	if err != nil {
 		return s, usageError("lab.weather: %w", err)
 	}

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"os"
 
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // stepLines is a file of one JSON object a line, each of a step. Lines that a full disk does not take are lost: that is told once, and how many there were
@@ -42,29 +44,48 @@ func openLines(what, path string, steps int64, log *slog.Logger) (*stepLines, er
 	return l, nil
 }
 
+// open drops the lines of steps that come again, and damaged ones. It reads the file line by line, since that of a long run is larger than the memory.
 func (l *stepLines) open() error {
-	text, err := os.ReadFile(l.path)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	whole := true
+	err := regular.EachLine(l.path, func(line []byte) error {
+		whole = whole && l.keeps(line)
+		return nil
+	})
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
-	var kept []byte
-	for line := range bytes.Lines(text) {
-		var d struct{ Step int64 }
-		if json.Unmarshal(line, &d) == nil && d.Step <= l.keep && bytes.HasSuffix(line, []byte("\n")) {
-			kept = append(kept, line...)
-		}
-	}
-	if err != nil || len(kept) != len(text) {
-		if err := experiment.ReplaceText(l.path, kept); err != nil {
+	if missing || !whole {
+		if err := experiment.Replace(l.path, l.copyKept); err != nil {
 			return err
 		}
 	}
-	file, err := os.OpenFile(l.path, os.O_WRONLY|os.O_APPEND, 0o644)
+	file, err := regular.Write(l.path, os.O_WRONLY|os.O_APPEND)
 	if err != nil {
 		return err
 	}
 	l.file, l.torn = file, false
 	return nil
+}
+
+func (l *stepLines) copyKept(w io.Writer) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	err := regular.EachLine(l.path, func(line []byte) error {
+		if !l.keeps(line) {
+			return nil
+		}
+		_, err := out.Write(line)
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return out.Flush()
+}
+
+func (l *stepLines) keeps(line []byte) bool {
+	var d struct{ Step int64 }
+	return bytes.HasSuffix(line, []byte("\n")) && json.Unmarshal(line, &d) == nil && d.Step <= l.keep
 }
 
 // add writes a line.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -101,5 +102,30 @@ func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
 	step(3)
 	if got, err := string(readFile(t, path)), l.close(); err != nil || got != "{\"step\":1}\n{\"step\":3}\n" {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestLinesOfALongRunAreNotHeldInMemory: half a gigabyte of zeros is dropped line by line.
+func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	const sound = "{\"step\":1}\n{\"step\":2}\n"
+	if err := os.WriteFile(path, []byte(sound+"{\"step\":3}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 512<<20); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l, err := openLines("norms", path, 2, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got, err := string(readFile(t, path)), l.close(); err != nil || got != sound {
+		t.Errorf("got %.100q, %v", got, err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with a line of at most 16 MiB each
+		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 const predictLong = `Classify images with a trained model: print the most likely classes with their probabilities.
@@ -176,12 +177,14 @@ func (m *savedModel) best(probabilities []float64, n int) []guess {
 	return top
 }
 
+const mostNameBytes = 64 << 20 // of a list of class names
+
 // nameClasses takes the names of classes from a file, if one is given.
 func (m *savedModel) nameClasses(file string) error {
 	if file == "" {
 		return nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := regular.Read(file, mostNameBytes)
 	if err != nil {
 		return usageError("--class-names: %w", err)
 	}

@@ -5,9 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
@@ -203,20 +204,26 @@ func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
 	return j.refuseSharing(ctx)
 }
 
+const mostTokenBytes = 64 << 10
+
 // readToken is the secret that ranks show each other, "" where there is none.
 func readToken(file string, env environment) (rendezvous.Token, error) {
 	if file == "" {
 		text, _ := env.lookup("HETERO_TOKEN")
 		return rendezvous.Token(strings.TrimSpace(text)), nil
 	}
-	info, err := os.Stat(file)
+	f, info, err := regular.Open(file)
 	if err != nil {
 		return "", usageError("parallel.token_file: %w", err)
 	}
+	defer f.Close() // is only read
 	if info.Mode().Perm()&0o077 != 0 {
 		return "", usageError("parallel.token_file: %s can be read by others (mode %04o, want 0600)", file, info.Mode().Perm())
 	}
-	text, err := os.ReadFile(file)
+	if info.Size() > mostTokenBytes {
+		return "", usageError("parallel.token_file: %s: got %d bytes, want at most %d", file, info.Size(), mostTokenBytes)
+	}
+	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
 	if err != nil {
 		return "", usageError("parallel.token_file: %w", err)
 	}

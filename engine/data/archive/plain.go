@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Compressed tells from its first bytes whether r is compressed, with gzip or zstd.

@@ -16,6 +16,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/download"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Variant is one of the two data sets.
@@ -123,7 +124,7 @@ func (o Options) fault(op, path, advice string, err error) error {
 
 // openArchive reads the tar.gz at path.
 func (o Options) openArchive(ctx context.Context, file string) (data.Splits, error) {
-	f, err := os.Open(file)
+	f, _, err := regular.Open(file)
 	if err != nil {
 		return data.Splits{}, o.fault("open", file, "", err)
 	}
@@ -162,7 +163,7 @@ func (o Options) openFolder(path string) (data.Splits, error) {
 	}
 	files := o.Variant.newFiles()
 	for _, name := range files.names() {
-		f, err := root.Open(prefix + name)
+		f, _, err := regular.OpenIn(root, prefix+name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // splits names what is missing
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 var (
@@ -85,7 +86,7 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 
 // Verify checks the SHA-256, in hexadecimal, of the file at path. A difference is ErrMismatch.
 func Verify(path, want string) error {
-	f, err := os.Open(path)
+	f, _, err := regular.Open(path)
 	if err != nil {
 		return err
 	}

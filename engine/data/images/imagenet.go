@@ -14,7 +14,7 @@ import (
 	"unicode"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // The files of ImageNet as its makers and Kaggle give them out.
@@ -193,7 +193,7 @@ func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...)
 
 // eachLine visits the lines of a text that are not empty. What cannot be shown on a terminal is refused.
 func eachLine(name string, visit func(line string) error) error {
-	f, err := os.Open(name)
+	f, _, err := regular.Open(name)
 	if err != nil {
 		return err
 	}

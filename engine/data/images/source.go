@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/hetero-train/hetero-train/engine/data/archive"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // source holds the files of a data set. Its methods may be called from several goroutines at a time.

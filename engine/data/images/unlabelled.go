@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Input is an image that belongs to no data set.

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // maxOpen is how many shards are open at a time, where the process may have many files open.

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // identity is what a shard is recognised by when it is opened again.
@@ -59,7 +61,7 @@ func (id identity) file(dir string) string {
 
 // load returns a kept index, or nil: what is missing or damaged is made anew.
 func (id identity) load(dir string) *index {
-	b, err := os.ReadFile(id.file(dir))
+	b, err := regular.Read(id.file(dir), maxIndexBytes)
 	if err != nil || len(b) < len(indexFormat)+sha256.Size || string(b[:len(indexFormat)]) != indexFormat {
 		return nil
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/filelock"
 	"github.com/hetero-train/hetero-train/engine/data/images"
-	"github.com/hetero-train/hetero-train/engine/data/regular"
+	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
 // Options say where the shards are and what is allowed.

@@ -1,0 +1,102 @@
+package program
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// finishSoon kills a command that waits for ever.
+func finishSoon(t *testing.T, p program, dir string, set ...string) ended {
+	t.Helper()
+	cmd := p.command(dir, set...)
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	return finish(t, cmd, 0)
+}
+
+// makeAt makes the folder of a file and then the file.
+func makeAt(t *testing.T, path string, file func(path string) error) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), file(path)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func pipeAt(path string) error   { return syscall.Mkfifo(path, 0o600) }
+func folderAt(path string) error { return os.Mkdir(path, 0o755) }
+
+// sparse files cost no disk; a program that reads one whole runs out of memory.
+func sparse(bytes int64) func(path string) error {
+	return func(path string) error {
+		return errors.Join(os.WriteFile(path, nil, 0o600), os.Truncate(path, bytes))
+	}
+}
+
+// TestOddFilesOfARunAreRefused: before the first step, and without waiting for the other end of a pipe.
+func TestOddFilesOfARunAreRefused(t *testing.T) {
+	p := buildProgram(t)
+	const irregular = "want a regular file"
+	for _, c := range []struct {
+		name, says string
+		file       func(path string) error
+	}{
+		{"configs/resolved.toml", irregular, pipeAt},
+		{"configs/version.txt.tmp", irregular, pipeAt},
+		{"logs/train.log", irregular, pipeAt},
+		{"logs/rank_0_metrics.json", irregular, pipeAt},
+		{"logs/norms.jsonl", irregular, pipeAt},
+		{"logs/summary.json.tmp", irregular, pipeAt},
+		{"results/result.json", irregular, pipeAt},
+		{"results/results.md.tmp", irregular, pipeAt},
+		{"results/result.json", irregular, folderAt},
+		{"configs/resolved.toml", "want at most 1048576", sparse(20 << 30)},
+	} {
+		dir := t.TempDir()
+		makeAt(t, filepath.Join(dir, "run", c.name), c.file)
+		got := finishSoon(t, p, dir, "train.steps=4")
+		got.check(t, exitUsage, c.says)
+		got.check(t, exitUsage, filepath.Base(c.name))
+	}
+	logs := t.TempDir()
+	makeAt(t, filepath.Join(logs, "train.log"), pipeAt)
+	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exitUsage, irregular)
+	dir := t.TempDir() // how an earlier run ended is not needed
+	makeAt(t, filepath.Join(dir, "run", "results", "result.json"), sparse(20<<30))
+	finishSoon(t, p, dir, "train.steps=4").check(t, exitDone, "want at most 16777216")
+}
+
+// TestOddFilesInSettingsAreRefused: as above, for files that the user names.
+func TestOddFilesInSettingsAreRefused(t *testing.T) {
+	p := buildProgram(t)
+	pictures, pipe := t.TempDir(), filepath.Join(t.TempDir(), "pipe")
+	makeAt(t, pipe, pipeAt)
+	const irregular = "want a regular file"
+	for _, c := range []struct {
+		code int
+		says string
+		set  []string
+	}{
+		{exitData, irregular, []string{"data.dataset=webdataset", "data.path=" + pictures, "data.class_names=" + pipe}},
+		{exitData, irregular, []string{"data.dataset=cifar10", "data.path=" + pipe, "data.num_samples=0"}},
+	} {
+		finishSoon(t, p, t.TempDir(), append(c.set, "train.steps=4")...).check(t, c.code, c.says)
+	}
+}
+
+// TestOddTokenFilesAreRefused: a secret is never read from a pipe, nor from a file that fills the memory.
+func TestOddTokenFilesAreRefused(t *testing.T) {
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	makeAt(t, pipe, pipeAt)
+	makeAt(t, large, sparse(60<<30))
+	for path, says := range map[string]string{pipe: "want a regular file", large: "want at most 65536"} {
+		if _, err := readToken(path, environment{}); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: got %v, want %q", path, err, says)
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package regular
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func TestEachLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	long := strings.Repeat("x", mostLineBytes+1)
+	for text, want := range map[string][]string{
+		"": nil, "a": {"a"}, "a\n\nb": {"a\n", "\n", "b"}, long: {""}, "a\n" + long + "\nb\n": {"a\n", "", "b\n"},
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		err := EachLine(path, func(line []byte) error {
+			got = append(got, string(line))
+			return nil
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%.10q: got %.40q, %v, want %.40q", text, got, err, want)
+		}
+	}
+}
+
+// TestReadRefusesTooMuch: a sparse file costs no disk, and reading it whole would end the test for lack of memory.
+func TestReadRefusesTooMuch(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte("12345678"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := Read(path, 8); string(text) != "12345678" || err != nil {
+		t.Errorf("got %q, %v", text, err)
+	}
+	for _, size := range []int64{9, 60 << 30} {
+		if err := os.Truncate(path, size); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Read(path, 8); err == nil || !strings.Contains(err.Error(), "want at most 8") {
+			t.Errorf("%d bytes: got %v", size, err)
+		}
+	}
+}
+
+// TestPipesAreNotWrittenTo: also where somebody reads the pipe, so that the open itself would succeed.
+func TestPipesAreNotWrittenTo(t *testing.T) {
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := Write(pipe, os.O_WRONLY|os.O_APPEND); err == nil {
+		t.Errorf("without a reader: got %v", f)
+	}
+	reader, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	if _, err := Write(pipe, os.O_WRONLY|os.O_APPEND); err == nil || !strings.Contains(err.Error(), "want a regular file") {
+		t.Errorf("with a reader: got %v", err)
+	}
+}
