@@ -15,6 +15,10 @@ type SyntheticOptions struct {
 	Size    int    // height and width in pixels, 1 … 4,096; 0 means 32
 }
 
+// mostSynthetic bounds a part of a synthetic data set, in samples. The order of an epoch takes 4 bytes a sample: 1 GiB here. A larger number, which no
+// training reaches, would end in a lack of memory without a message.
+const mostSynthetic = 1 << 28
+
 // Synthetic returns a learnable data set without files: each class has a colour and two plane waves of its own; a
 // sample shows them with random phases and contrast under strong noise. The label of sample i is i modulo Classes, and
 // every byte is a function of (Seed, part, i) alone, computed in integers.
@@ -29,8 +33,8 @@ func Synthetic(o SyntheticOptions) (Splits, error) {
 			errs = append(errs, fmt.Errorf("synthetic images: %s is %d, want %d to %d", name, got, least, most))
 		}
 	}
-	check("number of training samples", o.Train, 1, math.MaxInt32)
-	check("number of evaluation samples", o.Eval, 1, math.MaxInt32)
+	check("number of training samples", o.Train, 1, mostSynthetic)
+	check("number of evaluation samples", o.Eval, 1, mostSynthetic)
 	check("number of classes", o.Classes, 2, 1<<16)
 	check("image size in pixels", o.Size, 1, 4096)
 	if len(errs) > 0 {

@@ -95,7 +95,8 @@ func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logge
 	if known, ok := d.Options.(counted); ok && classes == 0 { // as many as the data set that they stand in for
 		classes = known.classes()
 	}
-	return data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
+	return splits, withCode(exitUsage, err)
 }
 
 func (syntheticImages) normalization() data.Normalization { return data.NormalizeSynthetic }

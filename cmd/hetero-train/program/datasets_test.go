@@ -136,3 +136,11 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 		t.Errorf("without a limit: got\n%s%s", longer.stderr, longer.stdout)
 	}
 }
+
+// A number of samples whose order alone would not fit in memory is refused, where a lack of memory would end the run without a message.
+func TestTooManySyntheticSamplesAreRefused(t *testing.T) {
+	o := execute([]string{"data", "inspect", "--set", "data.dataset=synthetic_image", "--set", "data.num_samples=2147483647"})
+	if o.code != exitUsage || !strings.Contains(o.stderr, "training samples is 2147483647, want 1 to 268435456") {
+		t.Errorf("got exit code %d and %q, want %d and the limit", o.code, o.stderr, exitUsage)
+	}
+}
