@@ -121,7 +121,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		t.Errorf("report:\n%s", report)
 	}
 	blocked := filepath.Join(output, "report.md", "analysis") // below a file
-	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exitIO || !strings.Contains(o.stderr, "report.md") {
+	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exitUsage || !strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }

@@ -288,7 +288,7 @@ func TestWeatherThatCannotBeIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, set, environ, want string
 	}{
-		{"no file", "lab.weather=/nowhere/at/all", "", "lab.weather: stat /nowhere/at/all"},
+		{"no file", "lab.weather=/nowhere/at/all", "", "lab.weather: open /nowhere/at/all"},
 		{"a faulty file", "lab.weather=" + faulty, "", faulty + `:2: speed: got "2", want a number above 0 and at most 1`},
 		{"a faulty environment", "train.steps=1", "HETERO_LAB_SLOWDOWN=fast", `environment variable HETERO_LAB_SLOWDOWN: got "fast", want a factor from 1 to 1000`},
 		{"a device that cannot be slowed down", "device.kind=reference", "HETERO_LAB_SLOWDOWN=2", "environment variable HETERO_LAB_SLOWDOWN: got 2, but device reference"},

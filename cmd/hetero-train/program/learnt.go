@@ -40,7 +40,7 @@ func (j *job) derive() (derived, error) {
 	d := derived{
 		"data.dataset":      strconv.Quote(j.data.name),
 		dataPathKey:         j.data.identity,
-		"train.precision":   strconv.Quote(j.precision.String()),
+		precisionKey:        strconv.Quote(j.precision.String()),
 		"model.num_classes": strconv.Itoa(options.Classes),
 	}
 	if j.cfg.Model.BatchNorm == "local" { // statistics are those of a rank's share
@@ -59,6 +59,11 @@ func (j *job) derive() (derived, error) {
 const (
 	dataPathKey = "data.path"
 	initKey     = "model.init_from"
+)
+
+// precisionKey is compared as the type that "auto" became.
+const (
+	precisionKey = "train.precision"
 )
 
 // totalKey stands for the steps of the whole run, whichever setting says how many they are. They are derived where the schedule depends on them.
@@ -205,7 +210,7 @@ func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
 		}
 	} else if r := e.Result; r != nil {
 		rank0, _, _ := strings.Cut(r.Precision, " ") // "bf16 (ranks 0, 1), f32 (rank 2)" where ranks differ
-		before["data.dataset"], before["train.precision"] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
+		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
 	}
 	return j.changes(old, before), nil
 }
@@ -216,6 +221,8 @@ func (j *job) changes(old *config.Config, before derived) []experiment.Change {
 	for _, d := range config.Diff(old, j.cfg) {
 		texts[d.Key] = d
 	}
+	// "auto" keeps the type of the checkpoint where the device can compute in it. Elsewhere the device is another one, which is no change of what is learnt.
+	adapts := j.cfg.Train.Precision == "auto"
 	var all []experiment.Change
 	add := func(key, was, now string) {
 		if key == "data.batch_size" && slices.ContainsFunc(j.opts.args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
@@ -226,6 +233,9 @@ func (j *job) changes(old *config.Config, before derived) []experiment.Change {
 		}
 	}
 	for _, d := range texts {
+		if d.Key == precisionKey && adapts {
+			continue
+		}
 		_, known := before[d.Key]
 		_, knownNow := j.learnt[d.Key]
 		if (d.Learnt || d.Key == dataPathKey || d.Key == initKey) && (!known || !knownNow) {
@@ -234,7 +244,7 @@ func (j *job) changes(old *config.Config, before derived) []experiment.Change {
 	}
 	for key, now := range j.learnt {
 		was, known := before[key]
-		if !known || was == now || key == totalKey && j.named() {
+		if !known || was == now || key == precisionKey && adapts || key == totalKey && j.named() {
 			continue // a run that was given a name may be made longer: the learning rate follows the curve of the new length
 		}
 		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {

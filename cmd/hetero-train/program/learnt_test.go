@@ -14,6 +14,7 @@ func TestAResultOfSeveralTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg.Train.Precision = "bf16" // "auto" adapts to the device
 	j := &job{cfg: cfg, learnt: derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`},
 		opts: trainOptions{env: environment{catalog: builtinCatalog}, log: slog.New(slog.DiscardHandler)}}
 	for _, c := range []struct {

@@ -159,7 +159,11 @@ func (j *job) openDevice(context.Context) (err error) {
 	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
 		return usageError("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
 	}
-	j.precision, err = precisionFor(j.cfg.Train.Precision, j.device.Info())
+	info := j.device.Info()
+	if j.cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
+		j.opts.logOf(componentDevice).Warn("bf16 is emulated on this CPU, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+	}
+	j.precision, err = precisionFor(j.cfg.Train.Precision, info)
 	return err
 }
 
@@ -201,7 +205,11 @@ func (j *job) openData(ctx context.Context) (err error) {
 
 func (j *job) runOptions() experiment.Options {
 	e, t := j.cfg.Experiment, j.cfg.Train
-	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: j.named(), LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(t.Epochs), Length: j.length(), Compare: j.compare}
+	epochs := t.Epochs
+	if j.data != nil { // a fallback may end the run sooner
+		epochs = j.epochs
+	}
+	return experiment.Options{OutputDir: e.OutputDir, Name: e.Name, Named: j.named(), LogDir: e.LogDir, Resume: t.Resume, Steps: int64(t.Steps), Epochs: int64(epochs), Length: j.length(), Compare: j.compare}
 }
 
 // openRun decides how the run begins: afresh, from a checkpoint, or not at all because it is finished. It changes nothing on disk.

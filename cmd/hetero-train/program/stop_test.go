@@ -118,7 +118,7 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 		t.Errorf("got exit code %d, want %d", code, exitDone)
 	}
 	log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
-	for _, want := range []string{"standard output is gone", "step 60/60", "done: 60 steps"} {
+	for _, want := range []string{"standard output is closed", "step 60/60", "done: 60 steps"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("train.log lacks %q:\n%s", want, log)
 		}
