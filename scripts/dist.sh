@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 
 fail() { echo "dist: $*" >&2; exit 1; }
 version=${1:-$(git describe --tags --always --dirty)}
-mirror=${HETERO_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${HETERO_DEBIAN_MIRROR:-} # none: the default of debootstrap
 release=bullseye
 root=$PWD/build/dist/$release
 name=hetero-train-$version-linux-x86_64
@@ -36,7 +36,7 @@ make_root() {
 	[ -e "$root/.ready" ] && return
 	echo "dist: making a root of Debian $release in $root"
 	rm -rf "$root"
-	debootstrap --variant=minbase --include=$packages $release "$root" "$mirror" >build/dist/debootstrap.log 2>&1 ||
+	debootstrap --variant=minbase --include=$packages $release "$root" ${mirror:+"$mirror"} >build/dist/debootstrap.log 2>&1 ||
 		{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $release failed; its output is in build/dist/debootstrap.log"; }
 	touch "$root/.ready"
 }

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 fail() { echo "dist_check: $*" >&2; exit 1; }
-mirror=${HETERO_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+mirror=${HETERO_DEBIAN_MIRROR:-} # none: the default of debootstrap
 newest=2.31 # glibc of Debian 11 and Ubuntu 20.04
 glibc='^(libc|libm|libpthread|libdl|librt|libutil|libresolv|ld-linux-x86-64)\.so\.'
 
@@ -43,7 +43,7 @@ check_release() {
 		echo "dist_check: making a root of Debian $1 in $root"
 		rm -rf "$root"
 		mkdir -p build/dist && echo 'module roots' >build/dist/go.mod # out of Go's ./...
-		debootstrap --variant=minbase "$1" "$root" "$mirror" >build/dist/debootstrap.log 2>&1 ||
+		debootstrap --variant=minbase "$1" "$root" ${mirror:+"$mirror"} >build/dist/debootstrap.log 2>&1 ||
 			{ tail -n 5 build/dist/debootstrap.log >&2; fail "debootstrap $1 failed; its output is in build/dist/debootstrap.log"; }
 		touch "$root/.ready"
 	fi
