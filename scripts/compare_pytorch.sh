@@ -5,7 +5,7 @@
 #   python3 -m venv .venv && .venv/bin/pip install torch torchvision       once; and apt-get install libtcmalloc-minimal4
 #   PYTHON=.venv/bin/python scripts/compare_pytorch.sh --model resnet50 --image-size 32 --batch-size 128
 #
-# stdout: a markdown table, one row a precision, as BENCHMARKS.md has it. stderr: progress. A JSON file keeps every timing.
+# stdout: a markdown table, one row a precision, as docs/benchmarks/cpu.md has it. stderr: progress. A JSON file keeps every timing.
 # The ratio of a round is ours to the faster of PyTorch's modes in that same round; the row gives the median and the
 # spread over the rounds. Above 1 ours is faster. Run it on an idle machine: it warns where the machine is not.
 #

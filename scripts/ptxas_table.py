@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles every CUDA kernel and says what the assembler made of it: registers, spills, shared memory; and the lines of each file.
 
-  scripts/ptxas_table.py                     # sm_80 and sm_90: a summary and the ten kernels with the most registers, as tables for BENCHMARKS.md
+  scripts/ptxas_table.py                     # sm_80 and sm_90: a summary and the ten kernels with the most registers, as tables for docs/benchmarks/gpu.md
   scripts/ptxas_table.py --arch 75 --all     # every kernel
 
 A kernel that spills registers to memory is an error: exit code 1. nvcc is the one in CUDA_HOME, else in PATH, else in third_party/.cuda.
