@@ -43,7 +43,7 @@ func (c *console) begin(resume *checkpoint.State) {
 	}
 }
 
-// sayJoined says on another machine than rank 0's which part of the run is there, and where the rest is to be read.
+// sayJoined says on another terminal than rank 0's which part of the run is there, and where the rest is to be read.
 func (c *console) sayJoined() {
 	t := c.job.team
 	here, host := []int{}, t.group.Members()[t.place.Rank].Host
@@ -52,7 +52,10 @@ func (c *console) sayJoined() {
 			here = append(here, m.Rank)
 		}
 	}
-	if n := t.place.LocalWorldSize; n > 0 { // several nodes on one machine, in a test
+	switch n := t.place.LocalWorldSize; {
+	case t.place.OwnOutput: // other ranks of the machine have theirs
+		here = here[:1]
+	case n > 0: // several nodes on one machine, in a test
 		here = here[:min(n, len(here))]
 	}
 	c.say(fmt.Sprintf("joined: %s of %d, rank 0 at %s keeps records and checkpoints", rendezvous.RankList(here, len(here)), t.place.WorldSize, t.place.Master()),

@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal.
+// follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal, and
+// a rank that was started by hand on its own.
 func (j *job) follow(ctx context.Context) error {
 	if logFile, err := regular.Write(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		j.later(logFile.Close)
@@ -55,8 +56,11 @@ func (j *job) follow(ctx context.Context) error {
 	return j.leaderLost(classify(ctx, err))
 }
 
-// speaks reports whether this rank shows the run on its terminal: rank 0, and the first rank of every other machine.
-func (t *team) speaks() bool { return t.leads() || t.group.Members()[t.place.Rank].LocalRank == 0 }
+// speaks reports whether this rank shows the run on its terminal: rank 0, the first rank of every other machine, and a rank that has a terminal of
+// its own.
+func (t *team) speaks() bool {
+	return t.leads() || t.place.OwnOutput || t.group.Members()[t.place.Rank].LocalRank == 0
+}
 
 // follower is the observer of a rank that shows nothing of the run but its warnings.
 type follower struct{ job *job }

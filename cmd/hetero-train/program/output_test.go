@@ -270,3 +270,23 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 		t.Error("node 1 has a folder of the run, which is rank 0's")
 	}
 }
+
+// A rank that was started by hand shows the run on its own terminal, on the machine of rank 0 too.
+func TestARankStartedByHandShowsTheRun(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	rank := func(rank int) ended { return finish(t, asRank(p.command(dir, "train.steps=20"), rank, 2, port), 0) }
+	second := make(chan ended, 1)
+	go func() { second <- rank(1) }()
+	first := rank(0)
+	e := <-second
+	first.check(t, exitDone, "")
+	e.check(t, exitDone, "cluster: waiting for the other ranks")
+	for _, want := range []string{"joined: rank 1 of 2, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+		if !strings.Contains("\n"+e.stdout, want) {
+			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
+		}
+	}
+	if strings.Contains(first.stdout, "joined: ") {
+		t.Errorf("rank 0 shows that it joined itself:\n%s", first.stdout)
+	}
+}

@@ -70,7 +70,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 		return supervise(ctx, cfg, opts)
 	}
 	say := opts.log
-	if opts.place.Rank > 0 { // rank 0 says it
+	if !informs(opts.place) { // another rank says it
 		say = slog.New(slog.DiscardHandler)
 	}
 	j := &job{cfg: cfg, opts: opts, started: time.Now()}

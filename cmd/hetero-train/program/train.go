@@ -141,13 +141,18 @@ func (o trainOptions) logOf(component string) *slog.Logger {
 	return o.log.With(componentKey, component)
 }
 
-// levelOf is the least important message of a rank that is shown. Rank 0 says what is the same on all ranks, and the first rank of another machine
-// says it to that machine's terminal.
+// levelOf is the least important message of a rank that is shown.
 func (a *app) levelOf(place discovery.Place) string {
-	if place.Rank > 0 && place.LocalRank != 0 && !place.Launch && a.logLevel == "info" {
+	if !place.Launch && !informs(place) && a.logLevel == "info" {
 		return "warn"
 	}
 	return a.logLevel
+}
+
+// informs reports whether a rank shows messages that are the same on all ranks: rank 0 does, the first rank of each machine, and a rank that has a
+// terminal of its own.
+func informs(place discovery.Place) bool {
+	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
 }
 
 // loggers makes those of a training: opts.log writes to the screen and the log file, opts.onScreen to the screen alone.

@@ -45,6 +45,10 @@ type Place struct {
 	LocalRank      int // -1: unknown; package rendezvous counts the ranks of each host
 	LocalWorldSize int // 0: unknown
 
+	// OwnOutput says that no launcher has numbered this rank among those of its machine: it was started by hand or is a pod's only process, so
+	// its standard output and error are read apart from those of other ranks.
+	OwnOutput bool
+
 	Node    int  // -1: unknown
 	Nodes   int  // 0: unknown
 	Assumed bool // LocalWorldSize is Options.Devices, and WorldSize supposes that other nodes have as many

@@ -92,6 +92,26 @@ func TestFindsTheRank(t *testing.T) {
 	}
 }
 
+func TestFindsWhoHasItsOwnOutput(t *testing.T) {
+	tests := []struct {
+		name string
+		env  []string
+		want bool
+	}{
+		{"started by hand", []string{"RANK=1", "WORLD_SIZE=2", "MASTER_ADDR=h"}, true},
+		{"a pod", []string{"JOB_COMPLETION_INDEX=1", "WORLD_SIZE=2", "MASTER_ADDR=h"}, true},
+		{"torchrun", []string{"RANK=1", "WORLD_SIZE=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2"}, false},
+		{"MPI without local ranks", []string{"PMI_RANK=1", "PMI_SIZE=2", "MASTER_ADDR=h"}, false},
+		{"Slurm", step(), false},
+	}
+	for _, test := range tests {
+		place, err := Find(Options{}, test.env)
+		if err != nil || place.OwnOutput != test.want {
+			t.Errorf("%s: got %v and error %v, want %v", test.name, place.OwnOutput, err, test.want)
+		}
+	}
+}
+
 func TestNamesEveryFault(t *testing.T) {
 	flag := func(text string) Value { return Value{text, "--nproc-per-node"} }
 	tests := []struct {

@@ -81,6 +81,7 @@ func (c *claim) settleRank(place *Place, perNode int) {
 		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: %s says that this process is one rank",
 			in.options.RanksPerNode.From, perNode, c.source))
 	}
+	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // both collect the output of all ranks
 	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
 		c.localRank = 0
 	}
