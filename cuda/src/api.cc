@@ -4,10 +4,10 @@
 // every call that comes from any thread says first which device it means: freeing too, else the run-time library makes a context on GPU 0.
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 
-#include "account.h"
 #include "activity.h"
-#include "compile.h"
+#include "calls.h"
 #include "dnn.h"
 #include "gpu.h"
 #include "memops.h"
@@ -110,18 +110,10 @@ ht_status cuda_describe(int32_t index, ht_info *info, ht_error *error) {
   });
 }
 
-void cuda_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
-  *allocated = d->account.allocated();
-  *peak = d->account.peak();
-}
-
-void cuda_notes(const ht_device *d, char *text, size_t text_bytes) {
-  if (text_bytes > 0) std::snprintf(text, text_bytes, "%s", d->notes.text().c_str());
-}
+void cuda_notes(const ht_device *d, char *text, size_t text_bytes) { copy_text(d->notes.text(), text, text_bytes); }
 
 void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
-  if (name_bytes == 0) return;
-  std::snprintf(name, name_bytes, "%s", layout_name(layout).c_str());
+  copy_text(layout_name(layout), name, name_bytes);
 }
 
 // Calls for memory; where it is short, make_room first frees what is kept for a quiet moment.
@@ -137,18 +129,16 @@ template <class Call, class Room> void want_memory(const char *what, Call call, 
 
 ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
   return guarded(error, [&] {
-    if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
+    const auto limit = host ? std::numeric_limits<int64_t>::max() : static_cast<int64_t>(d->facts.totalGlobalMem);
+    check_alloc(d->account, bytes, limit);
     use(d);
     const size_t size = bytes > 0 ? static_cast<size_t>(bytes) : 1;
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          [&] { d->quiet.sweep(); }); // it is taken within exchanges, too: they cannot wait for their own end
+          [&] { d->quiet.sweep(); }); // an exchange may allocate too, and cannot wait for its own end
       return;
     }
-    if (bytes > static_cast<int64_t>(d->facts.totalGlobalMem) - d->account.allocated())
-      throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) +
-                        " more, of " + std::to_string(d->facts.totalGlobalMem));
     want_memory(
         "device memory", [&] { return cudaMalloc(p, size); }, [&] { d->quiet.during([] {}); });
     d->account.add(bytes);
@@ -201,23 +191,7 @@ ht_status cuda_event_create(ht_device *d, ht_event **event, ht_error *error) {
   });
 }
 
-int32_t cuda_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
-
-ht_status cuda_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
-  return guarded(error, [&] { want_complete(e->impl, timeout_ns); });
-}
-
 void cuda_event_free(ht_event *e) { free_on_device(e); }
-
-ht_status cuda_event_reset(ht_event *e, ht_error *) {
-  e->impl.announce();
-  return HT_OK;
-}
-
-ht_status cuda_event_complete(ht_event *e, ht_error *) {
-  e->impl.settle(Event::complete);
-  return HT_OK;
-}
 
 ht_status cuda_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
   return guarded(error, [&] {
@@ -246,7 +220,7 @@ ht_status cuda_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns
 
 ht_status cuda_stream_copy(ht_stream *s, void *dst, const void *src, int64_t bytes, ht_error *error) {
   return on(s, error, [&](cudaStream_t stream) {
-    if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes");
+    check_copy(bytes);
     if (bytes > 0) check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, stream), "copy");
   });
 }
@@ -331,61 +305,55 @@ ht_status cuda_activity_start(ht_device *d, ht_error *error) {
 
 ht_status cuda_activity_stop(ht_device *d, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *error) {
   return guarded(error, [&] {
-    if (!list) return free_activities();
     use(d);
-    Activities noted{};
-    d->quiet.during([&] { noted = stop_activity(); }); // it waits for the whole GPU
-    *list = noted.list->data();
-    *count = static_cast<int64_t>(noted.list->size());
-    *lost = noted.lost;
+    Activities recorded{};
+    d->quiet.during([&] { recorded = stop_activity(); }); // it waits for the whole GPU
+    *list = recorded.list->data();
+    *count = static_cast<int64_t>(recorded.list->size());
+    *lost = recorded.lost;
   });
+}
+
+void cuda_activity_release(ht_device *) { free_activities(); }
+
+ht_api table() {
+  ht_api a = empty_table("cuda", HETERO_CUDA_BUILD);
+  a.device.open = cuda_open;
+  a.device.close = cuda_close;
+  a.device.info = cuda_info;
+  a.device.layout_name = cuda_layout_name;
+  a.device.notes = cuda_notes;
+  a.memory.alloc = cuda_alloc;
+  a.memory.free = cuda_free;
+  a.memory.used = memory_used<ht_device>;
+  a.kernel.compile = cuda_compile;
+  a.kernel.desc = cuda_kernel_desc;
+  a.kernel.free = cuda_kernel_free;
+  a.event = event_calls(cuda_event_create, cuda_event_free);
+  a.program.create = cuda_program_create;
+  a.program.free = cuda_program_free;
+  a.stream.create = cuda_stream_create;
+  a.stream.run = cuda_stream_run;
+  a.stream.run_timed = cuda_stream_run_timed;
+  a.stream.copy = cuda_stream_copy;
+  a.stream.record = cuda_stream_record;
+  a.stream.wait = cuda_stream_wait;
+  a.stream.sync = cuda_stream_sync;
+  a.stream.free = cuda_stream_free;
+  static const ht_presence_calls presence{cuda_count, cuda_describe, cuda_identity};
+  a.presence = &presence;
+  static const ht_peak_calls peaks{cuda_measure_peak};
+  a.peaks = &peaks;
+  static const ht_mark_calls marks{cuda_stream_mark, cuda_stream_between};
+  a.marks = &marks;
+  static const ht_activity_calls activity{cuda_activity_start, cuda_activity_stop, cuda_activity_release};
+  a.activity = &activity;
+  return a;
 }
 
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
-  static const ht_api api = [] {
-    ht_api a{};
-    a.abi_version = HT_ABI_VERSION;
-    a.table_bytes = sizeof(ht_api);
-    a.kind = "cuda";
-    a.build = HETERO_CUDA_BUILD;
-    a.open = cuda_open;
-    a.close = cuda_close;
-    a.info = cuda_info;
-    a.memory = cuda_memory;
-    a.layout_name = cuda_layout_name;
-    a.alloc = cuda_alloc;
-    a.free = cuda_free;
-    a.compile = cuda_compile;
-    a.kernel_desc = cuda_kernel_desc;
-    a.kernel_free = cuda_kernel_free;
-    a.program_create = cuda_program_create;
-    a.program_free = cuda_program_free;
-    a.event_create = cuda_event_create;
-    a.event_done = cuda_event_done;
-    a.event_wait = cuda_event_wait;
-    a.event_free = cuda_event_free;
-    a.stream_create = cuda_stream_create;
-    a.stream_run = cuda_stream_run;
-    a.stream_run_timed = cuda_stream_run_timed;
-    a.stream_copy = cuda_stream_copy;
-    a.stream_record = cuda_stream_record;
-    a.stream_wait = cuda_stream_wait;
-    a.stream_sync = cuda_stream_sync;
-    a.stream_free = cuda_stream_free;
-    a.measure_peak = cuda_measure_peak;
-    a.event_reset = cuda_event_reset;
-    a.event_complete = cuda_event_complete;
-    a.stream_mark = cuda_stream_mark;
-    a.stream_between = cuda_stream_between;
-    a.notes = cuda_notes;
-    a.count = cuda_count;
-    a.identity = cuda_identity;
-    a.activity_start = cuda_activity_start;
-    a.activity_stop = cuda_activity_stop;
-    a.describe = cuda_describe;
-    return a;
-  }();
+  static const ht_api api = table();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

@@ -20,7 +20,7 @@ namespace {
 // While it waits the thread first looks again and again, since most operations take microseconds, then between short naps.
 constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
 // A wait that has not looked for so long did not run: its process, or the machine, was stopped. That time does not count.
-constexpr int64_t kSlept = 1'000'000'000; // ns
+constexpr int64_t kSlept = 1'000'000'000;    // ns
 constexpr int64_t kAskEvery = 1'000'000;     // ns between two questions whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns
 // ns that an aborted operation may take to leave the GPU, and NCCL, once it is closed, to come back. Of a GPU that is lost neither may.
@@ -218,7 +218,8 @@ template <class Ready> void Comm::wait(Ready ready) {
   while (!ready()) {
     if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
     const int64_t now = now_ns();
-    if (now - looked > kSlept) deadline_ns_ += deadline_ns_ > 0 ? now - looked : 0; // the process, or the machine, was stopped
+    if (now - looked > kSlept)
+      deadline_ns_ += deadline_ns_ > 0 ? now - looked : 0; // the process, or the machine, was stopped
     looked = now;
     if (deadline_ns_ > 0 && now > deadline_ns_) throw Ended{HETERO_NCCL_TIMEOUT, "the time is over"};
     if (const int64_t passed = now - begin; passed > kSpin) nap(passed < kLong ? kShortNap : kLongNap);

@@ -73,126 +73,123 @@ static inline ht_result ht_load(const char *path, char **environment, int count)
 
 static inline ht_result ht_do_open(const ht_api *api, int32_t index, int32_t threads) {
   ht_open_options options = {index, threads};
-  HT_CALL(ht_device, api->open(&options, &value, &error));
+  HT_CALL(ht_device, api->device.open(&options, &value, &error));
 }
-static inline void ht_do_close(const ht_api *api, ht_device *d) { api->close(d); }
-static inline void ht_do_info(const ht_api *api, ht_device *d, ht_info *info) { api->info(d, info); }
+static inline void ht_do_close(const ht_api *api, ht_device *d) { api->device.close(d); }
+static inline void ht_do_info(const ht_api *api, ht_device *d, ht_info *info) { api->device.info(d, info); }
 typedef struct ht_memory {
   int64_t allocated, peak;
 } ht_memory;
 static inline ht_memory ht_do_memory(const ht_api *api, ht_device *d) {
   ht_memory m = {0, 0};
-  api->memory(d, &m.allocated, &m.peak);
+  api->memory.used(d, &m.allocated, &m.peak);
   return m;
 }
 static inline void ht_do_layout_name(const ht_api *api, ht_device *d, uint32_t layout, char *name, size_t bytes) {
-  api->layout_name(d, layout, name, bytes);
+  api->device.layout_name(d, layout, name, bytes);
 }
 static inline ht_result ht_do_alloc(const ht_api *api, ht_device *d, int64_t bytes, int32_t host) {
-  HT_CALL(void, api->alloc(d, bytes, host, &value, &error));
+  HT_CALL(void, api->memory.alloc(d, bytes, host, &value, &error));
 }
 static inline void ht_do_free(const ht_api *api, ht_device *d, void *p, int64_t bytes, int32_t host) {
-  api->free(d, p, bytes, host);
+  api->memory.free(d, p, bytes, host);
 }
 static inline ht_result ht_do_compile(const ht_api *api, ht_device *d, int32_t op, const void *params,
                                       size_t params_bytes, const ht_spec *in, int32_t num_in, const ht_spec *out,
                                       int32_t num_out) {
-  HT_CALL(ht_kernel, api->compile(d, op, params, params_bytes, in, num_in, out, num_out, &value, &error));
+  HT_CALL(ht_kernel, api->kernel.compile(d, op, params, params_bytes, in, num_in, out, num_out, &value, &error));
 }
 static inline void ht_do_kernel_desc(const ht_api *api, ht_kernel *k, ht_kernel_desc *desc) {
-  api->kernel_desc(k, desc);
+  api->kernel.desc(k, desc);
 }
-static inline void ht_do_kernel_free(const ht_api *api, ht_kernel *k) { api->kernel_free(k); }
+static inline void ht_do_kernel_free(const ht_api *api, ht_kernel *k) { api->kernel.free(k); }
 static inline ht_result ht_do_program_create(const ht_api *api, ht_device *d, const ht_step *steps, int32_t count) {
-  HT_CALL(ht_program, api->program_create(d, steps, count, &value, &error));
+  HT_CALL(ht_program, api->program.create(d, steps, count, &value, &error));
 }
-static inline void ht_do_program_free(const ht_api *api, ht_program *p) { api->program_free(p); }
+static inline void ht_do_program_free(const ht_api *api, ht_program *p) { api->program.free(p); }
 static inline ht_result ht_do_event_create(const ht_api *api, ht_device *d) {
-  HT_CALL(ht_event, api->event_create(d, &value, &error));
+  HT_CALL(ht_event, api->event.create(d, &value, &error));
 }
-static inline int32_t ht_do_event_done(const ht_api *api, ht_event *e) { return api->event_done(e); }
+static inline int32_t ht_do_event_done(const ht_api *api, ht_event *e) { return api->event.done(e); }
 static inline ht_result ht_do_event_wait(const ht_api *api, ht_event *e, int64_t timeout_ns) {
-  HT_CALL(void, api->event_wait(e, timeout_ns, &error));
+  HT_CALL(void, api->event.wait(e, timeout_ns, &error));
 }
 static inline ht_result ht_do_event_reset(const ht_api *api, ht_event *e) {
-  HT_CALL(void, api->event_reset(e, &error));
+  HT_CALL(void, api->event.reset(e, &error));
 }
 static inline ht_result ht_do_event_complete(const ht_api *api, ht_event *e) {
-  HT_CALL(void, api->event_complete(e, &error));
+  HT_CALL(void, api->event.complete(e, &error));
 }
-static inline void ht_do_event_free(const ht_api *api, ht_event *e) { api->event_free(e); }
+static inline void ht_do_event_free(const ht_api *api, ht_event *e) { api->event.free(e); }
 static inline ht_result ht_do_stream_create(const ht_api *api, ht_device *d) {
-  HT_CALL(ht_stream, api->stream_create(d, &value, &error));
+  HT_CALL(ht_stream, api->stream.create(d, &value, &error));
 }
 static inline ht_result ht_do_stream_run(const ht_api *api, ht_stream *s, ht_program *p) {
-  HT_CALL(void, api->stream_run(s, p, &error));
+  HT_CALL(void, api->stream.run(s, p, &error));
 }
 static inline ht_result ht_do_stream_run_timed(const ht_api *api, ht_stream *s, ht_program *p, int64_t *elapsed_ns) {
-  HT_CALL(void, api->stream_run_timed(s, p, elapsed_ns, &error));
+  HT_CALL(void, api->stream.run_timed(s, p, elapsed_ns, &error));
 }
 static inline ht_result ht_do_stream_copy(const ht_api *api, ht_stream *s, void *dst, const void *src, int64_t bytes) {
-  HT_CALL(void, api->stream_copy(s, dst, src, bytes, &error));
+  HT_CALL(void, api->stream.copy(s, dst, src, bytes, &error));
 }
 static inline ht_result ht_do_stream_record(const ht_api *api, ht_stream *s, ht_event *e) {
-  HT_CALL(void, api->stream_record(s, e, &error));
+  HT_CALL(void, api->stream.record(s, e, &error));
 }
 static inline ht_result ht_do_stream_wait(const ht_api *api, ht_stream *s, ht_event *e) {
-  HT_CALL(void, api->stream_wait(s, e, &error));
+  HT_CALL(void, api->stream.wait(s, e, &error));
 }
 static inline ht_result ht_do_stream_sync(const ht_api *api, ht_stream *s) {
-  HT_CALL(void, api->stream_sync(s, &error));
+  HT_CALL(void, api->stream.sync(s, &error));
 }
-static inline void ht_do_stream_free(const ht_api *api, ht_stream *s) { api->stream_free(s); }
+static inline void ht_do_stream_free(const ht_api *api, ht_stream *s) { api->stream.free(s); }
 static inline ht_result ht_do_measure_peak(const ht_api *api, ht_device *d, int32_t what, double seconds,
                                            double *per_second) {
-  HT_CALL(void, api->measure_peak(d, what, seconds, per_second, &error));
+  if (!api->peaks) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot measure its peaks");
+  HT_CALL(void, api->peaks->measure(d, what, seconds, per_second, &error));
 }
 static inline ht_result ht_do_set_slowdown(const ht_api *api, ht_device *d, double factor) {
-  if (!api->set_slowdown) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot be slowed down");
-  HT_CALL(void, api->set_slowdown(d, factor, &error));
+  if (!api->slowdown) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot be slowed down");
+  HT_CALL(void, api->slowdown->set(d, factor, &error));
 }
-typedef struct ht_slowdown {
-  double factor;
-  int64_t worked_ns, idle_ns;
-} ht_slowdown;
 static inline ht_slowdown ht_do_slowdown(const ht_api *api, ht_device *d) {
   ht_slowdown s = {1, 0, 0};
-  if (api->slowdown) api->slowdown(d, &s.factor, &s.worked_ns, &s.idle_ns);
+  if (api->slowdown) api->slowdown->get(d, &s);
   return s;
 }
-/* -1: the device does not tell. */
+/* -1: unknown. */
 static inline int64_t ht_do_stream_waited(const ht_api *api, ht_stream *s) {
-  return api->stream_waited ? api->stream_waited(s) : -1;
+  return api->stream.waited ? api->stream.waited(s) : -1;
 }
 static inline void ht_do_notes(const ht_api *api, ht_device *d, char *text, size_t bytes) {
   text[0] = 0;
-  if (api->notes) api->notes(d, text, bytes);
+  if (api->device.notes) api->device.notes(d, text, bytes);
 }
-static inline int ht_has_marks(const ht_api *api) { return api->stream_mark != NULL; }
+static inline int ht_has_marks(const ht_api *api) { return api->marks != NULL; }
 static inline ht_result ht_do_stream_mark(const ht_api *api, ht_stream *s, int32_t mark) {
-  HT_CALL(void, api->stream_mark(s, mark, &error));
+  HT_CALL(void, api->marks->set(s, mark, &error));
 }
 static inline ht_result ht_do_stream_between(const ht_api *api, ht_stream *s, int32_t from, int32_t to, int64_t *ns) {
-  HT_CALL(void, api->stream_between(s, from, to, ns, &error));
+  HT_CALL(void, api->marks->between(s, from, to, ns, &error));
 }
 static inline ht_result ht_do_count(const ht_api *api, int32_t *count) {
   *count = 1;
-  if (!api->count) return ht_result_of(HT_OK, NULL, "");
-  HT_CALL(void, api->count(count, &error));
+  if (!api->presence) return ht_result_of(HT_OK, NULL, "");
+  HT_CALL(void, api->presence->count(count, &error));
 }
 static inline ht_result ht_do_describe(const ht_api *api, int32_t index, ht_info *info) {
   memset(info, 0, sizeof *info);
-  if (!api->describe) return ht_result_of(HT_UNSUPPORTED, NULL, "it must be opened to be described");
-  HT_CALL(void, api->describe(index, info, &error));
+  if (!api->presence) return ht_result_of(HT_UNSUPPORTED, NULL, "it must be opened to be described");
+  HT_CALL(void, api->presence->describe(index, info, &error));
 }
 static inline void ht_do_identity(const ht_api *api, ht_device *d, ht_identity *identity) {
   memset(identity, 0, sizeof *identity);
-  if (api->identity) api->identity(d, identity);
+  if (api->presence) api->presence->identity(d, identity);
 }
 
 static inline ht_result ht_do_activity_start(const ht_api *api, ht_device *d) {
-  if (!api->activity_start) return ht_result_of(HT_UNSUPPORTED, NULL, "it does not note what it does");
-  HT_CALL(void, api->activity_start(d, &error));
+  if (!api->activity) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot record its activity");
+  HT_CALL(void, api->activity->start(d, &error));
 }
 static inline int64_t ht_monotonic_ns(void) {
   struct timespec t;
@@ -205,11 +202,9 @@ typedef struct ht_activities {
 } ht_activities;
 static inline ht_result ht_do_activity_stop(const ht_api *api, ht_device *d, ht_activities *a) {
   memset(a, 0, sizeof *a);
-  if (!api->activity_stop) return ht_result_of(HT_UNSUPPORTED, NULL, "it does not note what it does");
-  HT_CALL(void, api->activity_stop(d, &a->list, &a->count, &a->lost, &error));
+  if (!api->activity) return ht_result_of(HT_UNSUPPORTED, NULL, "it cannot record its activity");
+  HT_CALL(void, api->activity->stop(d, &a->list, &a->count, &a->lost, &error));
 }
-static inline void ht_do_activity_free(const ht_api *api, ht_device *d) {
-  api->activity_stop(d, NULL, NULL, NULL, NULL);
-}
+static inline void ht_do_activity_free(const ht_api *api, ht_device *d) { api->activity->release(d); }
 
 #endif

@@ -1,16 +1,34 @@
 /* hetero_device.h: the whole C ABI between the engine (Go) and a native device library.
  *
- * A library exports ONE function, ht_get_api, which returns a table of functions. The table only grows at
- * its end; ht_abi_version changes when anything before the end does.
+ * A library exports ONE function, ht_get_api. It returns a table of functions, grouped by the object they work on:
+ *
+ *   device    opens a device and describes it
+ *   memory    device memory and page-locked host memory
+ *   kernel    one op, compiled for fixed operands
+ *   event     a point in time that streams and the host wait for
+ *   program   a list of launches, event records and event waits
+ *   stream    runs programs and copies in order
+ *
+ * and optional extensions, NULL where a library has none:
+ *
+ *   presence  counts, describes and identifies devices
+ *   peaks     measures FLOP/s and bytes/s
+ *   marks     times work on streams that run asynchronously
+ *   activity  records what the device executes, with its own clock
+ *   slowdown  makes the device slower, for experiments with unequal devices
+ *
+ * HT_ABI_VERSION changes with every change to this file that a compiled library could notice.
  *
  * Rules for a library:
- *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error;
- *   - no exception, exit or abort crosses this boundary, no signal handler is installed;
- *   - strings, parameters, specs and lists passed in are read during the call only; strings handed out live as long as the
- *     library;
- *   - an ht_error may be NULL.
+ *   - every call that can fail returns ht_status and, if not HT_OK, fills the caller's ht_error, which may be NULL;
+ *   - no exception, exit or abort crosses this boundary, and no signal handler is installed;
+ *   - strings, parameters, specs and lists passed in are read during the call only;
+ *   - strings returned live as long as the library;
+ *   - calls on different objects may run on different threads at the same time. One object is used by one thread at a
+ *     time, except where its group says otherwise;
+ *   - an object is freed by the caller, after every object that was made from it.
  *
- * Ops and their operands are those of package engine/device, one parameter struct an op, documented there.
+ * Ops and their operands are those of package engine/device, with one parameter struct per op, documented there.
  */
 #ifndef HETERO_DEVICE_H
 #define HETERO_DEVICE_H
@@ -22,10 +40,9 @@
 extern "C" {
 #endif
 
-#define HT_ABI_VERSION 2
+#define HT_ABI_VERSION 3
 #define HT_MAX_DIMS 6
 #define HT_MAX_OPERANDS 16
-#define HT_MAX_SLOWDOWN 1000
 
 typedef enum ht_status {
   HT_OK = 0,
@@ -35,7 +52,7 @@ typedef enum ht_status {
   HT_DEVICE_FAILURE = 4,
   HT_TIMEOUT = 5,
   HT_UNAVAILABLE = 6, /* no such device on this machine */
-  HT_ABSENT = 7,      /* likewise, and nothing is wrong: the text says all */
+  HT_ABSENT = 7,      /* as HT_UNAVAILABLE, on a machine that needs none: the text is complete, and is no failure */
 } ht_status;
 
 typedef struct ht_error {
@@ -65,7 +82,7 @@ typedef struct ht_spec {
   int64_t dims[HT_MAX_DIMS];
   uint32_t layout;
   uint32_t reserved;
-  int64_t bytes; /* size in memory with padding; 0 in requests where the library shall say */
+  int64_t bytes; /* size in memory with padding; 0 in a request: the library chooses */
 } ht_spec;
 
 /* --- ops ----------------------------------------------------------------------------------------- */
@@ -190,7 +207,7 @@ typedef struct ht_move_params {
 /* HT_SOFTMAX_CROSS_ENTROPY, _DIFF */
 typedef struct ht_loss_params {
   double label_smoothing;
-  int32_t mixed; /* two labels a sample: second labels and shares follow the other inputs */
+  int32_t mixed; /* two labels per sample: second labels and lambdas follow the other inputs */
 } ht_loss_params;
 
 typedef struct ht_image_normalize_params {
@@ -221,9 +238,11 @@ typedef struct ht_optim_params {
 
 typedef struct ht_device ht_device;
 typedef struct ht_kernel ht_kernel;
+typedef struct ht_event ht_event;
 typedef struct ht_program ht_program;
 typedef struct ht_stream ht_stream;
-typedef struct ht_event ht_event;
+
+/* --- device -------------------------------------------------------------------------------------- */
 
 typedef struct ht_open_options {
   int32_t index;
@@ -236,25 +255,69 @@ typedef struct ht_info {
   int64_t memory_bytes;
 } ht_info;
 
+/* close is the last call on a device. layout_name writes at most name_bytes, NUL included. */
+typedef struct ht_device_calls {
+  ht_status (*open)(const ht_open_options *, ht_device **, ht_error *);
+  void (*close)(ht_device *);
+  void (*info)(const ht_device *, ht_info *);
+  void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
+  /* Deviations that the user should know, and their reasons, for the log: a slower code path, for instance. "" where
+   * there are none. NULL: there never are. */
+  void (*notes)(const ht_device *, char *text, size_t text_bytes);
+} ht_device_calls;
+
+/* --- memory -------------------------------------------------------------------------------------- */
+
+/* host != 0 is page-locked host memory. Addresses are aligned to at least 64 bytes. free gets the bytes and the kind that
+ * alloc got. Any thread may call. */
+typedef struct ht_memory_calls {
+  ht_status (*alloc)(ht_device *, int64_t bytes, int32_t host, void **, ht_error *);
+  void (*free)(ht_device *, void *, int64_t bytes, int32_t host);
+  /* Device memory in bytes, now and at its maximum; host memory is not counted. */
+  void (*used)(const ht_device *, int64_t *allocated, int64_t *peak);
+} ht_memory_calls;
+
+/* --- kernel -------------------------------------------------------------------------------------- */
+
 typedef struct ht_alias {
   int32_t out, in;
 } ht_alias;
 
-/* What tells a device from all others of its kind, on any machine. */
-typedef struct ht_identity {
-  char uuid[64],
-      bus_id[32];     /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "00000000:65:00.0"; "" where there is none */
-  int64_t free_bytes; /* of its memory, when it was opened; 0: not known */
-} ht_identity;
-
-/* What a kernel wants; arrays are the library's, valid until kernel_free. */
+/* What a kernel requires. The arrays belong to the library and are valid until the kernel is freed. */
 typedef struct ht_kernel_desc {
   const ht_spec *in, *out;
   int32_t num_in, num_out;
-  int64_t workspace;
+  int64_t workspace; /* bytes */
   const ht_alias *inplace;
   int32_t num_inplace;
 } ht_kernel_desc;
+
+/* compile returns HT_UNSUPPORTED where the library has no kernel for the op with these operands. */
+typedef struct ht_kernel_calls {
+  ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
+                       int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
+  void (*desc)(const ht_kernel *, ht_kernel_desc *);
+  void (*free)(ht_kernel *);
+} ht_kernel_calls;
+
+/* --- event --------------------------------------------------------------------------------------- */
+
+/* An event is pending until it is first recorded or completed. A program run makes every event pending that the run will
+ * record. Any thread may call done, wait, reset and complete. */
+typedef struct ht_event_calls {
+  ht_status (*create)(ht_device *, ht_event **, ht_error *);
+  int32_t (*done)(ht_event *);
+  /* timeout_ns < 0 waits without limit. Errors: HT_TIMEOUT, and HT_DEVICE_FAILURE if the run that was to record the event
+   * failed. */
+  ht_status (*wait)(ht_event *, int64_t timeout_ns, ht_error *);
+  /* Makes the event pending, until the next record or complete. Waits that began earlier are not affected. */
+  ht_status (*reset)(ht_event *, ht_error *);
+  /* Completes the event from the host: steps that wait for it continue. */
+  ht_status (*complete)(ht_event *, ht_error *);
+  void (*free)(ht_event *);
+} ht_event_calls;
+
+/* --- program ------------------------------------------------------------------------------------- */
 
 typedef enum ht_step_kind { HT_STEP_LAUNCH = 0, HT_STEP_RECORD = 1, HT_STEP_WAIT = 2 } ht_step_kind;
 
@@ -262,132 +325,146 @@ typedef struct ht_step {
   int32_t kind; /* ht_step_kind */
   int32_t reserved;
   ht_kernel *kernel; /* LAUNCH */
-  void *const *in;   /* LAUNCH: device addresses, as many as the kernel has inputs */
+  void *const *in;   /* LAUNCH: device addresses, one per input of the kernel */
   void *const *out;  /* LAUNCH */
   void *workspace;   /* LAUNCH: may be NULL where none is needed */
   ht_event *event;   /* RECORD, WAIT */
 } ht_step;
 
-/* What measure_peak measures, with all threads of the device. */
+/* create copies the steps and their address lists. Kernels, events and memory must outlive the program. */
+typedef struct ht_program_calls {
+  ht_status (*create)(ht_device *, const ht_step *, int32_t num_steps, ht_program **, ht_error *);
+  void (*free)(ht_program *);
+} ht_program_calls;
+
+/* --- stream -------------------------------------------------------------------------------------- */
+
+/* Work on a stream runs in the order of the calls. run, copy, record and wait may return before the work is done. */
+typedef struct ht_stream_calls {
+  ht_status (*create)(ht_device *, ht_stream **, ht_error *);
+  ht_status (*run)(ht_stream *, ht_program *, ht_error *);
+  /* Runs and waits for the end; adds the time of step i to elapsed_ns[i]. */
+  ht_status (*run_timed)(ht_stream *, ht_program *, int64_t *elapsed_ns, ht_error *);
+  ht_status (*copy)(ht_stream *, void *dst, const void *src, int64_t bytes, ht_error *);
+  ht_status (*record)(ht_stream *, ht_event *, ht_error *);
+  ht_status (*wait)(ht_stream *, ht_event *, ht_error *);
+  ht_status (*sync)(ht_stream *, ht_error *);
+  /* Time that programs on the stream have spent blocked in WAIT steps, in ns since the stream was created. NULL: unknown. */
+  int64_t (*waited)(const ht_stream *);
+  void (*free)(ht_stream *);
+} ht_stream_calls;
+
+/* --- optional extensions ------------------------------------------------------------------------- */
+
+/* Identifies a device among all devices of its kind, on any machine. */
+typedef struct ht_identity {
+  char uuid[64],
+      bus_id[32];     /* "GPU-8932f937-d72c-4106-c12f-20bd9faed9f6", "00000000:65:00.0"; "" where there is none */
+  int64_t free_bytes; /* free device memory when the device was opened; 0: unknown */
+} ht_identity;
+
+/* A library without this extension has one device per machine. */
+typedef struct ht_presence_calls {
+  /* The number of devices that this process sees. HT_UNAVAILABLE and HT_ABSENT state why there is none. It opens none. */
+  ht_status (*count)(int32_t *count, ht_error *);
+  /* The info of a device that is not opened, as far as known, or the error that open would return. */
+  ht_status (*describe)(int32_t index, ht_info *, ht_error *);
+  void (*identity)(const ht_device *, ht_identity *);
+} ht_presence_calls;
+
 typedef enum ht_peak {
   HT_PEAK_F32_FLOPS = 1,  /* fused multiply-adds in registers, FLOP/s */
   HT_PEAK_BF16_FLOPS = 2, /* bf16 dot products with f32 sums; HT_UNSUPPORTED without the instruction */
-  HT_PEAK_READ_BYTES = 3, /* reading memory far beyond the caches, bytes/s */
+  HT_PEAK_READ_BYTES = 3, /* reading memory far larger than the caches, bytes/s */
   HT_PEAK_COPY_BYTES = 4, /* copying, read + written bytes/s */
   HT_PEAK_WRITE_BYTES = 5,
   HT_PEAK_F16_FLOPS = 6, /* as bf16, of f16 */
-  /* Matrix products of a library, FLOP/s: the check on loops that may not know the best instruction. HT_UNSUPPORTED where the
-   * figure of the type is such a product already, or there is no library. */
+  /* Matrix products of a vendor's library, FLOP/s. They check the loops above, which may lack the best instruction.
+   * HT_UNSUPPORTED where the figure of the type is a library product already, or no library is present. */
   HT_PEAK_F32_PRODUCT_FLOPS = 7,
   HT_PEAK_BF16_PRODUCT_FLOPS = 8,
 } ht_peak;
 
+typedef struct ht_peak_calls {
+  /* Measures with all threads of the device for about the given seconds. */
+  ht_status (*measure)(ht_device *, int32_t peak, double seconds, double *per_second, ht_error *);
+} ht_peak_calls;
+
 #define HT_MAX_MARKS 1024
+
+/* A library has this extension if and only if its streams run asynchronously: without it, the caller's clock is enough.
+ * Marks are numbered from 0 to HT_MAX_MARKS - 1 on each stream; setting a mark again moves it. */
+typedef struct ht_mark_calls {
+  ht_status (*set)(ht_stream *, int32_t mark, ht_error *);
+  /* The time between two marks that the stream has passed. */
+  ht_status (*between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
+} ht_mark_calls;
 
 typedef enum ht_activity_kind {
   HT_ACTIVITY_KERNEL = 0,
   HT_ACTIVITY_COPY = 1,
   HT_ACTIVITY_FILL = 2,
-  HT_ACTIVITY_CALL = 3, /* of the vendor's library, by the host */
+  HT_ACTIVITY_CALL = 3, /* a call of the vendor's library by the host */
 } ht_activity_kind;
 
-/* What a device did, or was asked to do, when. */
+/* One thing that a device executed, or that the host called. */
 typedef struct ht_activity {
   int32_t kind;              /* ht_activity_kind */
-  int32_t step;              /* of program; -1: not known */
-  const ht_program *program; /* that it was part of; NULL: of none, or not known. It may be freed by now */
-  int64_t begin_ns, end_ns;  /* by the host's clock CLOCK_MONOTONIC */
+  int32_t step;              /* step of program; -1: unknown */
+  const ht_program *program; /* NULL: none or unknown. The program may have been freed since */
+  int64_t begin_ns, end_ns;  /* CLOCK_MONOTONIC of the host */
   int64_t bytes;             /* COPY, FILL */
   uint32_t lane;             /* the device's number of the stream; CALL: of the host's thread */
   uint32_t reserved;
-  const char *name; /* of the kernel or function, as the vendor calls it; "" of copies and fills */
+  const char *name; /* the vendor's name of the kernel or function; "" for copies and fills */
 } ht_activity;
 
+/* One recording at a time per process. Programs run as they do without it. */
+typedef struct ht_activity_calls {
+  /* HT_UNAVAILABLE states what is missing. */
+  ht_status (*start)(ht_device *, ht_error *);
+  /* Waits for all streams and returns the list, in no order, valid until the next start or release. lost counts
+   * activities that could not be kept. */
+  ht_status (*stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
+  /* Frees the memory of the list. */
+  void (*release)(ht_device *);
+} ht_activity_calls;
+
+#define HT_MAX_SLOWDOWN 1000
+
+typedef struct ht_slowdown {
+  double factor;
+  int64_t worked_ns, idle_ns; /* time that launches worked, and idled because of it, while factor was above 1 */
+} ht_slowdown;
+
+/* Any thread may call. */
+typedef struct ht_slowdown_calls {
+  /* From the next run on, launches take factor times as long; the device idles for the difference. factor is 1 to
+   * HT_MAX_SLOWDOWN, and 1 at first. Measured peaks shrink by the factor. */
+  ht_status (*set)(ht_device *, double factor, ht_error *);
+  void (*get)(const ht_device *, ht_slowdown *);
+} ht_slowdown_calls;
+
+/* --- the table ----------------------------------------------------------------------------------- */
+
 typedef struct ht_api {
-  uint32_t abi_version;
-  uint32_t table_bytes; /* sizeof(ht_api) as the library was built */
+  uint32_t abi_version; /* HT_ABI_VERSION of the sources that the library was built from */
+  uint32_t table_bytes; /* sizeof(ht_api), likewise */
   const char *kind;     /* "cpu" */
-  const char *build;    /* versions of what is inside: "oneDNN 3.2.0, gomp" */
+  const char *build;    /* versions of its parts: "oneDNN 3.2.0, OpenMP" */
 
-  ht_status (*open)(const ht_open_options *, ht_device **, ht_error *);
-  void (*close)(ht_device *);
-  void (*info)(const ht_device *, ht_info *);
-  void (*memory)(const ht_device *, int64_t *allocated, int64_t *peak);
-  void (*layout_name)(const ht_device *, uint32_t layout, char *name, size_t name_bytes);
+  ht_device_calls device;
+  ht_memory_calls memory;
+  ht_kernel_calls kernel;
+  ht_event_calls event;
+  ht_program_calls program;
+  ht_stream_calls stream;
 
-  /* host != 0: page-locked host memory. At least 64-byte alignment. */
-  ht_status (*alloc)(ht_device *, int64_t bytes, int32_t host, void **, ht_error *);
-  void (*free)(ht_device *, void *, int64_t bytes, int32_t host);
-
-  ht_status (*compile)(ht_device *, int32_t op, const void *params, size_t params_bytes, const ht_spec *in,
-                       int32_t num_in, const ht_spec *out, int32_t num_out, ht_kernel **, ht_error *);
-  void (*kernel_desc)(const ht_kernel *, ht_kernel_desc *);
-  void (*kernel_free)(ht_kernel *);
-
-  /* Copies the steps and their address lists. Kernels, events and memory must outlive the program. */
-  ht_status (*program_create)(ht_device *, const ht_step *, int32_t num_steps, ht_program **, ht_error *);
-  void (*program_free)(ht_program *);
-
-  /* Not complete before the first recording; a run takes back the completion of every event that it will record. Waiting
-   * longer than timeout_ns is HT_TIMEOUT; for what a failed run was to record, HT_DEVICE_FAILURE. */
-  ht_status (*event_create)(ht_device *, ht_event **, ht_error *);
-  int32_t (*event_done)(ht_event *);
-  ht_status (*event_wait)(ht_event *, int64_t timeout_ns, ht_error *);
-  void (*event_free)(ht_event *);
-
-  ht_status (*stream_create)(ht_device *, ht_stream **, ht_error *);
-  ht_status (*stream_run)(ht_stream *, ht_program *, ht_error *);
-  /* as stream_run, then waits; elapsed_ns[i] += time of step i */
-  ht_status (*stream_run_timed)(ht_stream *, ht_program *, int64_t *elapsed_ns, ht_error *);
-  ht_status (*stream_copy)(ht_stream *, void *dst, const void *src, int64_t bytes, ht_error *);
-  ht_status (*stream_record)(ht_stream *, ht_event *, ht_error *);
-  ht_status (*stream_wait)(ht_stream *, ht_event *, ht_error *);
-  ht_status (*stream_sync)(ht_stream *, ht_error *);
-  void (*stream_free)(ht_stream *);
-
-  ht_status (*measure_peak)(ht_device *, int32_t what, double seconds, double *per_second, ht_error *);
-
-  /* Takes completion back, until the next recording or event_complete. Who waits already is not held up by it. */
-  ht_status (*event_reset)(ht_event *, ht_error *);
-  /* Completes the event from the host, on any thread: steps that wait for it go on. */
-  ht_status (*event_complete)(ht_event *, ht_error *);
-
-  /* For experiments with unequal devices. From the next run on launches take factor times as long, the device being idle for the
-   * difference; 1 to HT_MAX_SLOWDOWN, 1 at first. Peaks that are measured shrink by the factor. Any thread. NULL: the device
-   * cannot. */
-  ht_status (*set_slowdown)(ht_device *, double factor, ht_error *);
-  /* The factor, and how long launches have worked, and the device was idle for it, while it was above 1. */
-  void (*slowdown)(const ht_device *, double *factor, int64_t *worked_ns, int64_t *idle_ns);
-
-  /* How long programs on the stream have stood at steps that wait, in ns since it was created. NULL: the device does not tell. */
-  int64_t (*stream_waited)(const ht_stream *);
-
-  /* Of a device whose streams run behind the caller: moments in a stream, numbered from 0 to HT_MAX_MARKS - 1. A mark that is set again
-   * is where it was set last. stream_between is the time from one to another, once the stream has passed both. NULL: streams run on
-   * the calling thread, whose clock tells. */
-  ht_status (*stream_mark)(ht_stream *, int32_t mark, ht_error *);
-  ht_status (*stream_between)(ht_stream *, int32_t from, int32_t to, int64_t *ns, ht_error *);
-
-  /* What the device does otherwise than it should, slower for instance, and why: for the log. "" where there is nothing to say. NULL:
-   * there never is. */
-  void (*notes)(const ht_device *, char *text, size_t text_bytes);
-
-  /* How many devices this process sees; HT_UNAVAILABLE says why there is none. It opens none, and may be called in a process that
-   * never does. NULL: one. */
-  ht_status (*count)(int32_t *count, ht_error *);
-  void (*identity)(const ht_device *, ht_identity *); /* NULL: all are alike */
-
-  /* Has the device note what it does by its own clock, in graphs too: programs run as they do otherwise, where that needs new graphs the
-   * first run makes them. HT_UNAVAILABLE says what is missing. activity_stop waits for all streams, and hands out what was noted since, in
-   * no order; the list is valid until the next start, or until activity_stop is called with NULL for all but the device, which
-   * gives its memory back and does nothing else. lost: what was noted and could not be kept. One at a time in a process. NULL: the
-   * device cannot. */
-  ht_status (*activity_start)(ht_device *, ht_error *);
-  ht_status (*activity_stop)(ht_device *, const ht_activity **list, int64_t *count, int64_t *lost, ht_error *);
-
-  /* What info would tell of a device that open could open, as far as that can be known without opening it, which on a GPU takes memory and
-   * time; else open's error. NULL: only open tells. */
-  ht_status (*describe)(int32_t index, ht_info *, ht_error *);
+  const ht_presence_calls *presence;
+  const ht_peak_calls *peaks;
+  const ht_mark_calls *marks;
+  const ht_activity_calls *activity;
+  const ht_slowdown_calls *slowdown;
 } ht_api;
 
 /* The one export. Returns NULL if the library cannot serve this ABI version. */

@@ -116,7 +116,6 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const hetero_jpeg_api *hetero_jpeg_get_api(uint32_t version) {
-  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create,  destroy,
-                                     header,              decode,  hetero::resample};
+  static const hetero_jpeg_api api = {HETERO_JPEG_VERSION, library, create, destroy, header, decode, hetero::resample};
   return version == HETERO_JPEG_VERSION ? &api : nullptr;
 }

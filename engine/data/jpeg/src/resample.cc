@@ -29,8 +29,7 @@ void horizontal(uint8_t *dst, const uint8_t *src, size_t row_bytes, int32_t num_
 void vertical(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, const int32_t *weight) {
   for (int32_t c = 0; c < bytes; c++) {
     int32_t sum = kHalf;
-    for (int32_t i = 0; i < num; i++)
-      sum += weight[i] * rows[int64_t(i) * bytes + c];
+    for (int32_t i = 0; i < num; i++) sum += weight[i] * rows[int64_t(i) * bytes + c];
     dst[c] = to_byte(sum);
   }
 }

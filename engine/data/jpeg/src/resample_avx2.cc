@@ -42,8 +42,7 @@ void four_rows(uint8_t *dst, const uint8_t *src, size_t row_bytes, const hetero_
     const __m128i low = _mm256_castsi256_si128(bytes), high = _mm256_extracti128_si256(bytes, 1);
     const int pixels[4] = {_mm_cvtsi128_si32(low), _mm_cvtsi128_si32(high), _mm_extract_epi32(low, 1),
                            _mm_extract_epi32(high, 1)};
-    for (int row = 0; row < 4; row++)
-      std::memcpy(dst + row * out + 3 * size_t(k), &pixels[row], 3);
+    for (int row = 0; row < 4; row++) std::memcpy(dst + row * out + 3 * size_t(k), &pixels[row], 3);
   }
 }
 
@@ -75,8 +74,7 @@ void vertical(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, con
   }
   for (; c < bytes; c++) {
     int32_t sum = kHalf;
-    for (int32_t i = 0; i < num; i++)
-      sum += weight[i] * rows[int64_t(i) * bytes + c];
+    for (int32_t i = 0; i < num; i++) sum += weight[i] * rows[int64_t(i) * bytes + c];
     sum >>= kWeightBits;
     dst[c] = uint8_t(sum < 255 ? sum : 255);
   }

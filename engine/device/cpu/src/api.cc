@@ -1,9 +1,8 @@
-// api.cc: the C ABI of the CPU device: checks arguments, turns exceptions into statuses.
+// api.cc: the C ABI of the CPU device: checks arguments and turns exceptions into statuses.
 #include <algorithm>
 #include <cstring>
 
-#include "account.h"
-#include "compile.h"
+#include "calls.h"
 #include "isa.h"
 #include "layout.h"
 #include "machine.h"
@@ -68,24 +67,13 @@ void cpu_info(const ht_device *d, ht_info *info) {
   info->memory_bytes = d->memory_bytes;
 }
 
-void cpu_memory(const ht_device *d, int64_t *allocated, int64_t *peak) {
-  *allocated = d->account.allocated();
-  *peak = d->account.peak();
-}
-
 void cpu_layout_name(const ht_device *, uint32_t layout, char *name, size_t name_bytes) {
-  if (name_bytes == 0) return;
-  std::strncpy(name, layout_name(layout).c_str(), name_bytes - 1);
-  name[name_bytes - 1] = 0;
+  copy_text(layout_name(layout), name, name_bytes);
 }
 
 ht_status cpu_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_error *error) {
   return guarded(error, [&] {
-    if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
-    // Linux grants more than there is and kills later.
-    if (bytes > d->memory_bytes - d->account.allocated())
-      throw OutOfMemory("got " + std::to_string(d->account.allocated()) + " bytes, want " + std::to_string(bytes) +
-                        " more, of " + std::to_string(d->memory_bytes));
+    check_alloc(d->account, bytes, d->memory_bytes); // Linux grants more than there is and kills later
     *p = allocate(bytes);
     if (!*p) throw OutOfMemory("the system has no " + std::to_string(bytes) + " bytes");
     if (!host) d->account.add(bytes);
@@ -118,23 +106,7 @@ ht_status cpu_event_create(ht_device *, ht_event **event, ht_error *error) {
   return guarded(error, [&] { *event = new ht_event; });
 }
 
-int32_t cpu_event_done(ht_event *e) { return e->impl.state() != Event::pending; }
-
-ht_status cpu_event_wait(ht_event *e, int64_t timeout_ns, ht_error *error) {
-  return guarded(error, [&] { want_complete(e->impl, timeout_ns); });
-}
-
 void cpu_event_free(ht_event *e) { delete e; }
-
-ht_status cpu_event_reset(ht_event *e, ht_error *) {
-  e->impl.announce();
-  return HT_OK;
-}
-
-ht_status cpu_event_complete(ht_event *e, ht_error *) {
-  e->impl.settle(Event::complete);
-  return HT_OK;
-}
 
 ht_status cpu_stream_create(ht_device *d, ht_stream **stream, ht_error *error) {
   return guarded(error, [&] { *stream = new ht_stream{d, Pace(d->slowdown)}; });
@@ -156,7 +128,7 @@ ht_status cpu_stream_run_timed(ht_stream *s, ht_program *p, int64_t *elapsed_ns,
 
 ht_status cpu_stream_copy(ht_stream *, void *dst, const void *src, int64_t bytes, ht_error *error) {
   return guarded(error, [&] {
-    if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes");
+    check_copy(bytes);
     std::memmove(dst, src, static_cast<size_t>(bytes));
   });
 }
@@ -189,10 +161,8 @@ ht_status cpu_set_slowdown(ht_device *d, double factor, ht_error *error) {
   });
 }
 
-void cpu_slowdown(const ht_device *d, double *factor, int64_t *worked_ns, int64_t *idle_ns) {
-  *factor = d->slowdown.factor();
-  *worked_ns = d->slowdown.worked_ns();
-  *idle_ns = d->slowdown.idle_ns();
+void cpu_get_slowdown(const ht_device *d, ht_slowdown *s) {
+  *s = {d->slowdown.factor(), d->slowdown.worked_ns(), d->slowdown.idle_ns()};
 }
 
 int64_t cpu_stream_waited(const ht_stream *s) { return s->waited_ns; }
@@ -210,46 +180,40 @@ const char *build_text() {
 #endif
 }
 
+ht_api table() {
+  ht_api a = empty_table("cpu", build_text());
+  a.device.open = cpu_open;
+  a.device.close = cpu_close;
+  a.device.info = cpu_info;
+  a.device.layout_name = cpu_layout_name;
+  a.memory.alloc = cpu_alloc;
+  a.memory.free = cpu_free;
+  a.memory.used = memory_used<ht_device>;
+  a.kernel.compile = cpu_compile;
+  a.kernel.desc = cpu_kernel_desc;
+  a.kernel.free = cpu_kernel_free;
+  a.event = event_calls(cpu_event_create, cpu_event_free);
+  a.program.create = cpu_program_create;
+  a.program.free = cpu_program_free;
+  a.stream.create = cpu_stream_create;
+  a.stream.run = cpu_stream_run;
+  a.stream.run_timed = cpu_stream_run_timed;
+  a.stream.copy = cpu_stream_copy;
+  a.stream.record = cpu_stream_record;
+  a.stream.wait = cpu_stream_wait;
+  a.stream.sync = cpu_stream_sync;
+  a.stream.waited = cpu_stream_waited;
+  a.stream.free = cpu_stream_free;
+  static const ht_peak_calls peaks{cpu_measure_peak};
+  a.peaks = &peaks;
+  static const ht_slowdown_calls slowdown{cpu_set_slowdown, cpu_get_slowdown};
+  a.slowdown = &slowdown;
+  return a;
+}
+
 } // namespace
 
 extern "C" __attribute__((visibility("default"))) const ht_api *ht_get_api(uint32_t abi_version) {
-  static const ht_api api = [] {
-    ht_api a{};
-    a.abi_version = HT_ABI_VERSION;
-    a.table_bytes = sizeof(ht_api);
-    a.kind = "cpu";
-    a.build = build_text();
-    a.open = cpu_open;
-    a.close = cpu_close;
-    a.info = cpu_info;
-    a.memory = cpu_memory;
-    a.layout_name = cpu_layout_name;
-    a.alloc = cpu_alloc;
-    a.free = cpu_free;
-    a.compile = cpu_compile;
-    a.kernel_desc = cpu_kernel_desc;
-    a.kernel_free = cpu_kernel_free;
-    a.program_create = cpu_program_create;
-    a.program_free = cpu_program_free;
-    a.event_create = cpu_event_create;
-    a.event_done = cpu_event_done;
-    a.event_wait = cpu_event_wait;
-    a.event_free = cpu_event_free;
-    a.stream_create = cpu_stream_create;
-    a.stream_run = cpu_stream_run;
-    a.stream_run_timed = cpu_stream_run_timed;
-    a.stream_copy = cpu_stream_copy;
-    a.stream_record = cpu_stream_record;
-    a.stream_wait = cpu_stream_wait;
-    a.stream_sync = cpu_stream_sync;
-    a.stream_free = cpu_stream_free;
-    a.measure_peak = cpu_measure_peak;
-    a.event_reset = cpu_event_reset;
-    a.event_complete = cpu_event_complete;
-    a.set_slowdown = cpu_set_slowdown;
-    a.slowdown = cpu_slowdown;
-    a.stream_waited = cpu_stream_waited;
-    return a;
-  }();
+  static const ht_api api = table();
   return abi_version == HT_ABI_VERSION ? &api : nullptr;
 }

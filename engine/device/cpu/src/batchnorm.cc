@@ -137,8 +137,7 @@ struct Stats final : BatchNorm {
     }
 #pragma omp parallel for schedule(static) if (threads)
     for (int64_t i = 0; i < groups * rows.units; i++)
-      combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]),
-              static_cast<float *>(a.out[1]));
+      combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
   // Merges the parts' moments in their order: means move by their share, deviations get what the means differ.

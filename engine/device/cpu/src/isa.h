@@ -9,8 +9,8 @@ namespace hetero {
 enum class Isa { generic, avx2, avx512 }; // avx512: F, BW, DQ, VL; avx2: with FMA and F16C
 
 Isa isa();
-bool has_amx_bf16(); // tiles and their bf16 products, which the system lets this process use
-bool has_avx512bf16(); // vdpbf16ps, vcvtneps2bf16; only where isa() is avx512
+bool has_amx_bf16();    // tiles and their bf16 products, which the system lets this process use
+bool has_avx512bf16();  // vdpbf16ps, vcvtneps2bf16; only where isa() is avx512
 const char *isa_name(); // "avx512_bf16", "avx512", "avx2", "generic"
 
 } // namespace hetero

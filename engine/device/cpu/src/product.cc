@@ -151,7 +151,7 @@ static void want_countable(const Request &r) {
       const int64_t counted = s.ndim == 4 ? s.dims[0] * s.dims[2] * s.dims[3] : s.ndim > 0 ? s.dims[0] : 1;
       if (counted > INT32_MAX)
         throw OutOfMemory(describe(s) + ": got " + std::to_string(counted) + (s.ndim == 4 ? " pixels" : " rows") +
-                      " in a batch, want at most 2147483647: fewer samples at a time");
+                          " in a batch, want at most 2147483647: fewer samples at a time");
     }
 }
 
@@ -161,11 +161,11 @@ static void want_countable(const Request &r) {
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
-    int64_t first;    // sample
+    int64_t first;         // sample
     int64_t sums, scratch; // offsets in the workspace: of its outputs, none of the first part; of the chain's workspace
   };
   std::vector<std::unique_ptr<Part>> parts;
-  int64_t sample_bytes[2];       // of src and diff_dst
+  int64_t sample_bytes[2]; // of src and diff_dst
   std::vector<int64_t> out_bytes;
 
   void run(const Args &args) override {
@@ -183,7 +183,9 @@ struct SplitGradient : Kernel {
     for (size_t o = 0; o < out_bytes.size(); o++) add(static_cast<float *>(args.out[o]), workspace, o);
   }
 
-  char *sum(char *workspace, const Part &p, size_t o) const { return workspace + p.sums + (o ? round_up(out_bytes[0]) : 0); }
+  char *sum(char *workspace, const Part &p, size_t o) const {
+    return workspace + p.sums + (o ? round_up(out_bytes[0]) : 0);
+  }
   static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
   void add(float *to, char *workspace, size_t o) const {
@@ -214,7 +216,8 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
   // Products that a sum has in a part. With fewer, writing and adding the parts' sums takes a share of the time worth having.
   constexpr int64_t least = 512;
   int64_t count = std::min<int64_t>(r.threads, samples);
-  const bool tiny = samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about what waking another takes
+  const bool tiny =
+      samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about what waking another takes
   if (tiny) count = 1;
   if (count < r.threads && !tiny) return nullptr;
   if (!tiny && samples / count * pixels < least) return nullptr;
@@ -279,7 +282,8 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
   }
   if (auto k = make_split(r, p, c, build)) return k;
   auto k = std::make_unique<ChainKernel>();
-  k->together = p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added behind a barrier that spins
+  k->together =
+      p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added behind a barrier that spins
   std::vector<PrimitiveChain::Argument> arguments;
   std::vector<Desc> outer;
   for (const Operand &o : operands_of(r, p, c.formats)) {

@@ -18,7 +18,8 @@ int main(int, char **arguments) {
     for (std::string v; std::getline(list, v, ',');) gets.push_back(std::atof(v.c_str()));
     constexpr double window = 0.1;
     int last = 0, same = 0;
-    for (double end = now + 20; now < end || (same < 15 && now < end + 20); now += window) { // a contest under way ends first
+    for (double end = now + 20; now < end || (same < 15 && now < end + 20);
+         now += window) { // a contest under way ends first
       size_t i = 0;
       while (1 << (i + 1) <= crew.active()) i++;
       crew.judge(now, window, window * gets[i]);

@@ -1,5 +1,5 @@
-// compile.cc
-#include "compile.h"
+// calls.cc
+#include "calls.h"
 
 #include "requests.h"
 
