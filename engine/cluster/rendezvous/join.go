@@ -135,6 +135,9 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	if err != nil {
 		_ = conn.Close()
 		_ = listener.Close()
+		if errors.Is(context.Cause(ctx), errTimeout) {
+			err = s.missing(rendezvousAt(options.Address))
+		}
 		return nil, err
 	}
 	s.start()

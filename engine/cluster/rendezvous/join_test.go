@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"slices"
@@ -211,6 +212,28 @@ func TestWhoIsMissingIsNamedEverywhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Rank 0 has come when its process waits, even where its own registration is not yet through.
+func TestRank0IsNeverMissingAtItsOwnMeeting(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	s := newServer(Options{WorldSize: 3, Log: slog.New(slog.DiscardHandler)}, listener)
+	if got, want := s.missing("start").Error(), "for 3 ranks, missing: ranks 1, 2"; !strings.HasSuffix(got, want) {
+		t.Errorf("nobody is registered: got %q, want it to end with %q", got, want)
+	}
+	s.peers[2] = new(peer)
+	if got, want := s.missing("start").Error(), "for 3 ranks, missing: rank 1"; !strings.HasSuffix(got, want) {
+		t.Errorf("rank 2 is registered: got %q, want it to end with %q", got, want)
+	}
+	_, err = Join(t.Context(), Options{Rank: 0, WorldSize: 2, Address: address, Listener: listener, Timeout: time.Nanosecond})
+	var missing *MissingError
+	if !errors.As(err, &missing) || !slices.Equal(missing.Missing, []int{1}) || missing.WorldSize != 2 {
+		t.Errorf("a time-out that is over at once: got %v, want that rank 1 of 2 is missing", err)
+	}
 }
 
 func TestRank0IsNotThere(t *testing.T) {

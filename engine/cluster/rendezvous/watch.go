@@ -9,7 +9,17 @@ import (
 func (s *server) missing(what string) *MissingError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return missingOf(what, s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started))
+	return s.absent(what)
+}
+
+// absent is missing with s.mu held. Rank 0 is never missing: this is its process, even while its own registration is still on the way.
+func (s *server) absent(what string) *MissingError {
+	m := missingOf(what, s.peers[1:], func(p *peer) bool { return p != nil }, time.Since(s.started))
+	m.WorldSize = len(s.peers)
+	for i := range m.Missing {
+		m.Missing[i]++
+	}
+	return m
 }
 
 func missingOf[T any](what string, all []T, here func(T) bool, waited time.Duration) *MissingError {
@@ -63,7 +73,7 @@ func (s *server) beat(slept bool) {
 	k, payload := kindBeat, []byte(nil)
 	if !s.formed {
 		var e encoder
-		encodeMissing(&e, missingOf("", s.peers, func(p *peer) bool { return p != nil }, time.Since(s.started)))
+		encodeMissing(&e, s.absent(""))
 		k, payload = kindWaiting, e.b
 	}
 	now := time.Since(s.started)
