@@ -103,7 +103,10 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 			err = errors.Join(err, os.Remove(temporary))
 		}
 	}()
-	in := &counterAt{at: packed, counter: counter{r: packed, stopped: ctx.Err, total: size, progress: progress}}
+	in := newCounterAt(ctx, packed, size, progress)
+	if compressed, err := Compressed(packed); err != nil || !compressed {
+		return errors.Join(err, errors.New("got a file that is not compressed, want gzip or zstd"))
+	}
 	z, free, err := decompress(in, size)
 	if err != nil {
 		return err
@@ -126,21 +129,24 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 	return inCache(syncDir(filepath.Dir(target)))
 }
 
-// decompress returns the plain stream; in is read from its start.
+// decompress returns the plain stream of in, compressed or not.
 func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error) {
 	c, err := Detect(in.at)
 	if err != nil {
 		return nil, nil, err
 	}
-	if c == Zstd {
+	switch c {
+	case Zstd:
 		f, err := newFrames(in, size)
 		if err != nil {
 			return nil, nil, err
 		}
 		return f, f.close, nil
+	case Gzip:
+		g, err := gzip.NewReader(&in.counter)
+		return g, func() {}, err
 	}
-	g, err := gzip.NewReader(&in.counter)
-	return g, func() {}, err
+	return &in.counter, func() {}, nil
 }
 
 // marked marks the errors of a writer, so that they can be told from those of what is read.
@@ -192,6 +198,11 @@ func (c *counter) count(n int, last bool) {
 type counterAt struct {
 	counter
 	at io.ReaderAt
+}
+
+// newCounterAt counts what is read from r, of size bytes, in order or from places.
+func newCounterAt(ctx context.Context, r io.ReaderAt, size int64, progress func(done, total int64)) *counterAt {
+	return &counterAt{at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}
 }
 
 func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {

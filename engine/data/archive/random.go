@@ -9,8 +9,6 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/hetero-train/hetero-train/engine/data/archive/inflate"
 )
 
 // Random reads any bytes of decompressed archives. It keeps the chunks that were decompressed last, up to a limit that
@@ -25,8 +23,6 @@ type Random struct {
 	recent   *list.List // of *chunk, the last used first
 	held     int64      // bytes, those of chunks in flight included
 	inFlight int        // chunks that are being decompressed
-
-	inflaters sync.Pool
 }
 
 type chunkKey struct {
@@ -139,11 +135,7 @@ func (c *Random) forget(e *chunk) {
 // decode decompresses chunk k and compares its checksum with that of the scan.
 func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error) {
 	size := l.chunkSize(k)
-	if l.Compression == Gzip {
-		out, err = c.inflate(r, l, k, size)
-	} else {
-		out, err = c.unzstd(r, l, k, size)
-	}
+	out, err = unzstd(r, l, k, size)
 	if err == io.EOF {
 		err = io.ErrUnexpectedEOF
 	}
@@ -156,22 +148,6 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 	return out, nil
 }
 
-func (c *Random) inflate(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
-	z, _ := c.inflaters.Get().(*inflate.Reader)
-	if z == nil {
-		z = inflate.NewReader(r, l.Stored)
-	}
-	defer c.inflaters.Put(z)
-	z.Reset(r, l.Stored)
-	at := l.Chunks[k]
-	if err := z.Restart(inflate.Point{In: at.In, Out: at.Out, Window: at.Window}); err != nil {
-		return nil, err
-	}
-	out := make([]byte, size)
-	_, err := io.ReadFull(z, out)
-	return out, err
-}
-
 // decodeFrames serves all archives: DecodeAll keeps nothing of one call for the next.
 var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
@@ -180,7 +156,7 @@ var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 // maxChunk bounds a zstd frame that is decompressed in one go, bytes.
 const maxChunk = 8 << 30
 
-func (c *Random) unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
+func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
 	in := make([]byte, l.Chunks[k].End-l.Chunks[k].In)
 	if n, err := r.ReadAt(in, l.Chunks[k].In); n < len(in) {
 		return nil, err

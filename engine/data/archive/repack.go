@@ -7,8 +7,6 @@ import (
 	"io"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/hetero-train/hetero-train/engine/data/archive/inflate"
 )
 
 // repackBytes is the size of the frames that Repack makes.
@@ -21,23 +19,12 @@ var ErrWrite = errors.New("write")
 // random. It returns the size of the plain tar. What is no tar, or one that Scan would refuse, is an error.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64, error) {
 	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // what may be large is decided where it is read
-	in := &counterAt{at: r, counter: counter{stopped: ctx.Err, total: size, progress: progress}}
-	compression, err := Detect(r)
+	in := newCounterAt(ctx, r, size, progress)
+	plain, free, err := decompress(in, size)
 	if err != nil {
 		return 0, err
 	}
-	var plain io.Reader = io.NewSectionReader(in, 0, size)
-	switch compression {
-	case Gzip:
-		plain = inflate.NewReader(in, size)
-	case Zstd:
-		z, err := newFrames(in, size)
-		if err != nil {
-			return 0, err
-		}
-		defer z.close()
-		plain = z
-	}
+	defer free()
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderCRC(true), zstd.WithEncoderConcurrency(1))
 	if err != nil {
 		return 0, err

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/hetero-train/hetero-train/engine/data/archive/inflate"
 )
 
 // Compression is how an archive is stored.
@@ -41,16 +39,15 @@ type Layout struct {
 	Compression Compression
 	Stored      int64   // bytes of the file
 	Size        int64   // bytes of the plain tar
-	Chunks      []Chunk // none where nothing is compressed
+	Chunks      []Chunk // none in a plain tar
 }
 
 // Chunk is a part of a compressed archive that is decompressed in one go.
 type Chunk struct {
-	Out    int64  // place in the plain tar, bytes; the chunk ends where the next begins
-	In     int64  // place in the file; gzip: bits, zstd: bytes
-	End    int64  // zstd: end of its last frame in the file, bytes
-	Window []byte // gzip: output before Out that is copied from
-	Sum    uint32 // CRC-32C of the output
+	Out int64  // place in the plain tar, bytes; the chunk ends where the next begins
+	In  int64  // place in the file, bytes
+	End int64  // end of its last frame in the file, bytes
+	Sum uint32 // CRC-32C of the output
 }
 
 const (
@@ -77,9 +74,10 @@ func (l *Layout) chunkSize(k int) int64 {
 	return l.Size - l.Chunks[k].Out
 }
 
-// Scan passes once over the archive r, plain or compressed, of size bytes, calls visit for each regular file and folder,
-// and finds out how its bytes are reached. Of a plain tar it reads the headers and what visit reads; a compressed one is
-// decompressed in full, and its checksums are checked. Compressed archives end where they exceed the limits.
+// Scan reads the archive r of size bytes once, calls visit for each regular file and folder, and returns how to reach any
+// of its bytes. Of a plain tar it reads the headers and what visit reads. A zstd file is decompressed in full, and its
+// checksums are checked. A gzip stream has no places to start at: Scan returns an error, and Plain expands it. Compressed
+// archives that exceed the limits are refused.
 func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64), visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
 	compression, err := Detect(r)
@@ -87,17 +85,10 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 		return Layout{}, err
 	}
 	l := Layout{Compression: compression, Stored: size, Size: size}
-	in := &counterAt{at: r, counter: counter{stopped: ctx.Err, total: size, progress: progress}}
+	in := newCounterAt(ctx, r, size, progress)
 	switch compression {
 	case Gzip:
-		z := inflate.NewReader(in, size)
-		z.Mark(chunkBytes)
-		if l.Size, err = scanStream(z, in, limits, visit); err != nil {
-			return Layout{}, err
-		}
-		for _, p := range z.Points() {
-			l.Chunks = append(l.Chunks, Chunk{Out: p.Out, In: p.In, Window: p.Window, Sum: p.Sum})
-		}
+		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames: a gzip stream is read from its start only")
 	case Zstd:
 		z, err := newFrames(in, size)
 		if err != nil {
@@ -114,6 +105,18 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 		}
 	}
 	return l, nil
+}
+
+// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes, and returns the
+// size of the plain tar. It reads all of it, in order.
+func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) (int64, error) {
+	in := newCounterAt(ctx, r, size, nil)
+	z, free, err := decompress(in, size)
+	if err != nil {
+		return 0, err
+	}
+	defer free()
+	return scanStream(z, in, limits.withDefaults(), visit)
 }
 
 // scanStream walks over a decompressed stream and on to its end, where checksums are compared.
@@ -134,19 +137,15 @@ func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("layout without chunks")
 	}
-	most := l.Stored
-	if l.Compression == Gzip {
-		most *= 8 // bits
-	}
 	last := int64(0)
 	for k, c := range l.Chunks {
 		if k == 0 && c.Out != 0 || l.chunkSize(k) < 0 {
 			return fmt.Errorf("chunk %d at %d of %d bytes", k, c.Out, l.Size)
 		}
-		if c.In < last || c.In > most || l.Compression == Zstd && (c.End <= c.In || c.End > most) {
+		if c.In < last || c.End <= c.In || c.End > l.Stored {
 			return fmt.Errorf("chunk %d is stored at %d to %d of %d bytes", k, c.In, c.End, l.Stored)
 		}
-		last = max(c.In, c.End)
+		last = c.End
 	}
 	return nil
 }

@@ -59,6 +59,22 @@ func zstds(t testing.TB, b []byte, frame int) []byte {
 	return out
 }
 
+// passed is scan, or of gzip, which Scan refuses, the members that Stream passes.
+func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
+	if c, err := Detect(bytes.NewReader(b)); err == nil && c == Gzip {
+		if _, _, err := scan(t, b, limits); err == nil {
+			t.Error("Scan takes a gzip stream")
+		}
+		_, err := Stream(t.Context(), bytes.NewReader(b), int64(len(b)), limits, func(m Member, _ io.Reader) error {
+			all = append(all, m)
+			return nil
+		})
+		return all, err
+	}
+	_, all, err = scan(t, b, limits)
+	return all, err
+}
+
 func scan(t testing.TB, b []byte, limits Limits) (Layout, []Member, error) {
 	var all []Member
 	l, err := Scan(t.Context(), bytes.NewReader(b), int64(len(b)), limits, nil, func(m Member, contents io.Reader) error {
@@ -75,7 +91,7 @@ func scan(t testing.TB, b []byte, limits Limits) (Layout, []Member, error) {
 
 func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 	plain := photos(t, 60)
-	for name, b := range map[string][]byte{"plain": plain, "gzip": gzipped(t, plain), "zstd, one frame": zstds(t, plain, len(plain)),
+	for name, b := range map[string][]byte{"plain": plain, "zstd, one frame": zstds(t, plain, len(plain)),
 		"zstd, small frames": zstds(t, plain, 10_000), "zstd, frames": zstds(t, plain, 500_000)} {
 		l, members, err := scan(t, b, Limits{})
 		if err != nil {
@@ -117,7 +133,7 @@ func TestAnyPlaceOfACompressedArchiveCanBeRead(t *testing.T) {
 
 func TestDamageAfterTheScanIsFound(t *testing.T) {
 	plain := photos(t, 20)
-	for name, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, 300_000)} {
+	for name, b := range map[string][]byte{"zstd": zstds(t, plain, 300_000)} {
 		l, members, err := scan(t, b, Limits{})
 		if err != nil {
 			t.Fatal(err)
@@ -151,15 +167,15 @@ func TestBombsEndAtTheLimits(t *testing.T) {
 	trailing := append(makeTar(t, file("1.txt", "x")), make([]byte, 10<<20)...) // the tar ends, the stream does not
 	for name, plain := range map[string][]byte{"members": bomb, "behind the end": trailing} {
 		for kind, b := range map[string][]byte{"gzip": gzipped(t, plain), "zstd": zstds(t, plain, len(plain))} {
-			if _, _, err := scan(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
+			if _, err := passed(t, b, Limits{ExpandFree: 1 << 20}); !errors.Is(err, ErrRefused) {
 				t.Errorf("%s, %s of %d bytes: got %v, want it refused", name, kind, len(b), err)
 			}
-			if _, _, err := scan(t, b, Limits{TotalBytes: 5 << 20}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "5242880") {
+			if _, err := passed(t, b, Limits{TotalBytes: 5 << 20}); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "5242880") {
 				t.Errorf("%s, %s: total limit: got %v, want it refused", name, kind, err)
 			}
 		}
 	}
-	if _, _, err := scan(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))), Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
+	if _, err := passed(t, gzipped(t, makeTar(t, file("a", strings.Repeat("x", 2000)))), Limits{MemberBytes: 1999}); !errors.Is(err, ErrRefused) {
 		t.Errorf("large member: got %v, want it refused", err)
 	}
 	link := append(rawHeader("a.jpg", '2', "00000000000\x00", "/etc/passwd"), make([]byte, 1024)...)
@@ -173,7 +189,7 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 	for name, b := range map[string][]byte{"plain": plain[:len(plain)-1024], "gzip": gzipped(t, plain), "zstd": zstds(t, plain, 50_000)} {
 		for i := 1; i < 64; i++ {
 			n := len(b) * i / 64
-			_, members, err := scan(t, b[:n], Limits{})
+			members, err := passed(t, b[:n], Limits{})
 			whole := name == "plain" && len(members) > 0 // may end between two members: nothing tells
 			if err == nil && !whole {
 				t.Errorf("%s cut to %d of %d bytes: no error", name, n, len(b))
@@ -186,7 +202,6 @@ func TestTruncatedArchivesAreDamaged(t *testing.T) {
 func FuzzScan(f *testing.F) {
 	plain := makeTar(f, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"))
 	f.Add(plain)
-	f.Add(gzipped(f, plain))
 	f.Add(zstds(f, plain, 600))
 	f.Add(append(rawHeader("../a.jpg", '0', "00000000000\x00", ""), make([]byte, 1024)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -269,7 +284,7 @@ var trials = flag.Int("archive.trials", 3000, "archives that TestChangedBytesAre
 
 func TestChangedBytesAreErrorsOrPlainData(t *testing.T) {
 	plain := makeTar(t, file("a/1.jpg", "photo"), file("a/1.cls", "3"), folder("b"), file("b/2.jpg", strings.Repeat("picture", 100)))
-	seeds := [][]byte{plain, gzipped(t, plain), zstds(t, plain, 600)}
+	seeds := [][]byte{plain, zstds(t, plain, 600)}
 	rng := rand.New(rand.NewPCG(1, 1))
 	read := 0
 	for n := range *trials {

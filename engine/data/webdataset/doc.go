@@ -13,19 +13,19 @@
 //	train-{000000..000146}.tar    braces: ranges, and alternatives {a,b}; several patterns are joined with ::
 //	shards.txt                    a list, one pattern a line, relative to the list's folder
 //
-// Open passes over each shard once: of a plain tar it reads the headers and labels, a compressed one is decompressed to
-// find places where decompressing can begin. What it finds is kept in the cache folder, found again by path, size, time
-// and a hash of both ends of the shard. From then on any sample is read where it lies, so that the order of samples is
-// the loader's exact shuffle of all of them; nothing is extracted to disk.
+// Open reads each shard once: the headers and labels of a plain tar, all of a compressed one. It keeps an index of each
+// shard in the cache folder and finds the index again by path, size, time and a hash of both ends of the shard. From then
+// on any sample is read from its place, so the order of samples is the loader's exact shuffle of all of them.
 //
 // # Compressed shards
 //
-// A gzip stream is entered where one of its blocks begins, about every 256 KiB (package inflate). A zstd file can be
-// entered at frames only. Tools that write seekable files make many (the seekable format, pzstd, Repack); plain zstd makes
-// one, which then has to be decompressed in full for any sample of it. Options.CacheBytes of decompressed parts are kept
-// in memory: a data set of single-frame shards that fits is as fast as any other. One that does not is read slowly, and
-// Open says so; a frame that alone is larger is an error. A shuffle of shards, with one of samples within a buffer,
-// would avoid that, but makes neighbours in a shard neighbours in training, and its order depends on the number of ranks.
+// A gzip stream is read from its start only, so Open expands such a shard into a plain tar in the cache folder, once.
+//
+// A zstd file is read from the start of any frame. Tools that write seekable files make many frames (the seekable format,
+// pzstd, Repack). Plain zstd makes one, which is decompressed in full for any sample of it. Options.CacheBytes of
+// decompressed parts are kept in memory: single-frame shards that fit are as fast as any others. Open warns of those that do
+// not fit; a frame that alone is larger is an error. A shuffle of shards with a buffer of samples would avoid that, but it
+// makes neighbours in a shard neighbours in training, and its order depends on the number of ranks.
 //
 // # Errors
 //

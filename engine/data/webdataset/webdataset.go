@@ -36,7 +36,7 @@ type Options struct {
 	// and is not used. "": too few names are an error.
 	NamesFound string
 
-	CacheDir   string // where indices are kept; "" keeps none
+	CacheDir   string // of indices and expanded gzip shards; "" keeps no indices and refuses such shards
 	CacheBytes int64  // of decompressed parts of shards that are kept in memory
 
 	Decode images.DecodeOptions
@@ -137,6 +137,10 @@ func inParts(dir string) (train, eval []string, err error) {
 
 // indexAll indexes the shards, several at a time; those in the cache are taken from there.
 func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*index, error) {
+	paths, err := o.expandAll(ctx, paths)
+	if err != nil {
+		return nil, nil, err
+	}
 	ids, indices := make([]identity, len(paths)), make([]*index, len(paths))
 	dir := filepath.Join(o.CacheDir, "shards")
 	total, missing := int64(0), 0
@@ -168,37 +172,82 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 		o.Logger.Info("indexing shards, once", "shards", missing, "megabytes", total>>20)
 	}
 	p := &progress{report: o.Progress, total: total}
+	err = eachShard(ctx, "index shard", paths, func(ctx context.Context, k int) (err error) {
+		if indices[k] == nil {
+			indices[k], err = o.index(ctx, ids[k], dir, p)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return ids, indices, nil
+}
+
+// eachShard calls do for the number of each shard, for several at a time. The error is the first shard's *data.Fault, or
+// that of ctx.
+func eachShard(ctx context.Context, op string, paths []string, do func(ctx context.Context, k int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	errs := make([]error, len(paths))
 	each, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for range min(runtime.GOMAXPROCS(0), 8, missing) {
+	for range min(runtime.GOMAXPROCS(0), 8, len(paths)) {
 		wg.Go(func() {
-			for {
-				k := int(next.Add(1)) - 1
-				if k >= len(paths) || each.Err() != nil {
-					return
-				}
-				if indices[k] == nil {
-					indices[k], errs[k] = o.index(each, ids[k], dir, p)
-				}
-				if errs[k] != nil {
-					cancel() // hours of the others would be for nothing
+			for k := int(next.Add(1)) - 1; k < len(paths) && each.Err() == nil; k = int(next.Add(1)) - 1 {
+				if errs[k] = do(each, k); errs[k] != nil {
+					cancel() // the other shards may take hours
 				}
 			}
 		})
 	}
 	wg.Wait()
 	if err := ctx.Err(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	for k, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) { // those end because of another
-			return nil, nil, &data.Fault{Op: "index shard", Path: paths[k], Index: -1, Err: err}
+			return &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
 		}
 	}
-	return ids, indices, nil
+	return nil
+}
+
+// expandAll returns the paths with plain tars in the cache folder in place of shards that are gzip streams.
+func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error) {
+	total := int64(0)
+	streams := map[int]bool{}
+	for k, path := range paths {
+		err := open(path, func(f *os.File) error {
+			c, err := archive.Detect(f)
+			if err != nil || c != archive.Gzip {
+				return err
+			}
+			info, err := f.Stat()
+			if err == nil {
+				total += info.Size()
+				streams[k] = true
+			}
+			return err
+		})
+		if err != nil {
+			return nil, &data.Fault{Op: "open shard", Path: path, Index: -1, Err: err}
+		}
+	}
+	if len(streams) == 0 {
+		return paths, nil
+	}
+	if o.CacheDir == "" {
+		return nil, fmt.Errorf("webdataset: %d gzip shards are expanded into a cache folder, and got none", len(streams))
+	}
+	paths = slices.Clone(paths)
+	p := &progress{report: o.Progress, total: total}
+	return paths, eachShard(ctx, "expand shard", slices.Clone(paths), func(ctx context.Context, k int) (err error) {
+		if streams[k] {
+			paths[k], err = archive.Plain(ctx, paths[k], filepath.Join(o.CacheDir, "expanded"), o.Limits, p.of())
+		}
+		return err
+	})
 }
 
 // lock lets one process of several index the shards. A cache folder that cannot be written is no reason to fail.
@@ -382,7 +431,7 @@ func Labelled(path string) (labelled bool, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = archive.Scan(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, nil, func(m archive.Member, _ io.Reader) error {
+		_, err = archive.Stream(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, func(m archive.Member, _ io.Reader) error {
 			if _, end := split(m.Name); !m.Folder && !hidden(m.Name) {
 				labelled = labelled || slices.Contains(labelEnds, end) && !strings.Contains(m.Name, "synset")
 				n++
