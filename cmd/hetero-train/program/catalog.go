@@ -26,7 +26,7 @@ var builtin = append([]Part{
 	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
 	cifarSet("the same size in 100 classes", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
 	DataSet{"images", "JPEG and PNG files of your own, a folder for each class; ImageNet in any of its forms", func() DataSetOptions { return imageFiles{} }, photos},
-	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, never extracted", func() DataSetOptions { return shards{} }, photos},
+	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, read in place", func() DataSetOptions { return shards{} }, photos},
 }, policies()...)
 
 var builtinCatalog = func() config.Catalog {

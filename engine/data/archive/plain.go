@@ -31,6 +31,9 @@ type CacheError struct {
 	Err error
 }
 
+// CacheAdvice tells the user how to get around a CacheError.
+const CacheAdvice = "set data.cache_dir to a folder that can be written and has room for the expanded archive, or unpack the archive and give data.path the folder"
+
 func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }
 
 // Unwrap gives the system's error.

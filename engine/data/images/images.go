@@ -22,7 +22,6 @@ const (
 	maxValFraction   = 0.9
 
 	layoutAdvice = "want a folder, tar, tar.gz or tar.zst with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
-	cacheAdvice  = "set data.cache_dir to a folder that can be written and has room for the expanded archive, or unpack the archive and give data.path the folder"
 )
 
 // Options say where the images are and what is allowed.
@@ -88,7 +87,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		}
 		fault.Advice = layoutAdvice
 	case errors.As(err, &cache):
-		fault.Advice = cacheAdvice
+		fault.Advice = archive.CacheAdvice
 	}
 	if src != nil {
 		src.Close() // nothing was written

@@ -339,7 +339,7 @@ func TestOnlyLayoutsThatAreWrongGetAdviceOnLayouts(t *testing.T) {
 		{"no class folders", Options{Path: named(t, "1.png").folder(t)}, "no class folders", layoutAdvice},
 		{"no such path", Options{Path: filepath.Join(t.TempDir(), "none")}, "no such file", ""},
 		{"neither folder nor tar", Options{Path: text}, "not a tar archive", ""},
-		{"cache folder that cannot be made", Options{Path: good.tarGz(t), CacheDir: taken}, "not a directory", cacheAdvice},
+		{"cache folder that cannot be made", Options{Path: good.tarGz(t), CacheDir: taken}, "not a directory", archive.CacheAdvice},
 	} {
 		_, _, err := open(t, c.o)
 		var fault *data.Fault

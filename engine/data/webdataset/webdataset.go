@@ -207,7 +207,11 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 	}
 	for k, err := range errs {
 		if err != nil && !errors.Is(err, context.Canceled) { // those end because of another
-			return &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
+			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
+			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
+				fault.Advice = archive.CacheAdvice
+			}
+			return fault
 		}
 	}
 	return nil
