@@ -156,7 +156,7 @@ func secondsOf(blocks []blockMeans) (means, medians []float64) {
 }
 
 // report prints the table and keeps all figures with the run; of a run that was stopped, those of the finished rounds.
-func (c *contest) report(j *job) error {
+func (c *contest) report(j *Run) error {
 	if c.round < leastRounds {
 		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.rounds, leastRounds)
 	}
@@ -177,13 +177,13 @@ func (c *contest) report(j *job) error {
 	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
 		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
 	if err == nil {
-		err = experiment.ReplaceText(filepath.Join(j.run.LogDir(), "balance_compare.json"), append(text, '\n'))
+		err = experiment.ReplaceText(filepath.Join(j.folder.LogDir(), "balance_compare.json"), append(text, '\n'))
 	}
 	return withCode(exitIO, err)
 }
 
 // quiet reports whether profiling is off in this step.
-func (j *job) quiet() bool { return j.balancing != nil && j.balancing.contest.quiet() }
+func (b *balancing) quiet() bool { return b != nil && b.contest.quiet() }
 
 // muted is an observer that sleeps while profiling is off.
 type muted struct {

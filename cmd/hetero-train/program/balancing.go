@@ -20,7 +20,7 @@ import (
 // balancing divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
 // same shares without a word; rank 0 tells of it. It is the run's train.Splitter.
 type balancing struct {
-	job     *job
+	job     *Run
 	cfg     *config.Config
 	known   []knownRank     // what each rank said of itself
 	scores  []float64       // compute scores of a profile; nil: there is none
@@ -57,7 +57,7 @@ type knownRank struct {
 }
 
 // newBalancing learns what every rank knows. All ranks call it.
-func (j *job) newBalancing(ctx context.Context) (*balancing, error) {
+func newBalancing(ctx context.Context, j *Run) (*balancing, error) {
 	b := &balancing{job: j, cfg: j.cfg}
 	self := j.describeItself()
 	own := knownRank{Kind: j.device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.cfg.Profile.AtStart}

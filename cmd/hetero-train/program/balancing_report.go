@@ -7,11 +7,13 @@ import (
 	"path/filepath"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
 )
 
 // Names of files in the folder of logs.
@@ -66,9 +68,8 @@ type rankLine struct {
 	Cause   string            `json:"cause,omitempty"`
 }
 
-// reportBalancing begins to tell what the balancer decides. Decisions after the checkpoint that the run goes on from are dropped.
-func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
-	b := j.balancing
+// reportTo begins to tell what the balancer decides. Decisions after the checkpoint that the run goes on from are dropped.
+func (b *balancing) reportTo(screen *console, resume *checkpoint.State) error {
 	if b == nil || b.policy == nil {
 		return nil
 	}
@@ -76,7 +77,8 @@ func (j *job) reportBalancing(screen *console, resume *checkpoint.State) error {
 	if resume != nil {
 		kept = resume.Step
 	}
-	r := &balanceReport{balancing: b, console: screen, dir: j.run.LogDir(), health: make([]balancer.Kind, len(b.known))}
+	j := b.job
+	r := &balanceReport{balancing: b, console: screen, dir: j.folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
 	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.logOf(componentBalancer)); err != nil {
 		return withCode(folderCode(err), err)
@@ -246,3 +248,31 @@ func figure[F ~float64](format string, value F) string {
 	}
 	return fmt.Sprintf(format, v)
 }
+
+// observer follows the run's returns to a checkpoint; it does nothing where no decisions are written.
+func (b *balancing) observer() train.Observer { return rollBacks{b} }
+
+// rollBacks drops decisions of steps that come again.
+type rollBacks struct{ balancing *balancing }
+
+// RolledBack implements train.Observer.
+func (o rollBacks) RolledBack(step int64) {
+	if b := o.balancing; b != nil && b.report != nil {
+		b.report.lines.rolledBack(step)
+	}
+}
+
+// StepDone implements train.Observer.
+func (rollBacks) StepDone(*train.StepRecord) {}
+
+// EvalDone implements train.Observer.
+func (rollBacks) EvalDone(train.Evaluation) {}
+
+// Saving implements train.Observer.
+func (rollBacks) Saving() {}
+
+// Saved implements train.Observer.
+func (rollBacks) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (rollBacks) Warn(error) {}

@@ -104,7 +104,8 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	j := &job{cfg: cfg, opts: trainOptions{log: slog.New(slog.DiscardHandler)}, device: b.device, data: &dataSet{Splits: set.Cached(0)}}
+	j := newRun(cfg, trainOptions{log: slog.New(slog.DiscardHandler)})
+	j.device, j.data = b.device, &dataSet{Splits: set.Cached(0)}
 	if j.precision, err = precisionFor(f.precision, b.device.Info()); err != nil {
 		return nil, err
 	}

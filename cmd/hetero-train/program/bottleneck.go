@@ -24,9 +24,9 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks), times: make([]runtime.RankTimes, ranks)}
 }
 
-// watchers are who is told of the run. Without profiling nobody looks for bottlenecks.
-func (j *job) watchers(screen *console, records *records, resume *checkpoint.State) (observers, error) {
-	all := observers{screen, records}
+// watchers are who is told of the run: those in first, then those that the configuration asks for. Without profiling nobody looks for bottlenecks.
+func (j *Run) watchers(resume *checkpoint.State, first ...train.Observer) (observers, error) {
+	all := observers(first)
 	if j.cfg.Profile.Enabled {
 		all = append(all, newBottlenecks(j.opts.logOf(componentProfiler), max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
 	}
@@ -48,7 +48,7 @@ func (j *job) watchers(screen *console, records *records, resume *checkpoint.Sta
 }
 
 // bottleneckSettings are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.
-func (j *job) bottleneckSettings() runtime.BottleneckSettings {
+func (j *Run) bottleneckSettings() runtime.BottleneckSettings {
 	cpus := j.ownCPUs()
 	return bottleneckSettings(j.cfg, cpus, typesText(j.types))
 }

@@ -104,12 +104,13 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 	if !inOwnMounts(t) {
 		return
 	}
-	j := &job{cfg: &config.Config{}, run: &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}}
-	if err := os.Mkdir(j.run.LogDir(), 0o755); err != nil { // with the disk's own folder the last that it takes
+	j := newRun(&config.Config{}, trainOptions{})
+	j.folder = &experiment.Run{Dir: smallDisk(t, "size=64k,nr_inodes=2")}
+	if err := os.Mkdir(j.folder.LogDir(), 0o755); err != nil { // with the disk's own folder the last that it takes
 		t.Fatal(err)
 	}
 	j.cfg.Profile.TensorBoardInterval = 1
-	if _, err := j.watchers(nil, nil, nil); exitCode(err) != exitIO || !errors.Is(err, syscall.ENOSPC) {
+	if _, err := j.watchers(nil); exitCode(err) != exitIO || !errors.Is(err, syscall.ENOSPC) {
 		t.Errorf("got %v, exit code %d, want %d", err, exitCode(err), exitIO)
 	}
 }

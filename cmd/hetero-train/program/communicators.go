@@ -15,13 +15,13 @@ import (
 )
 
 // connect opens the communicators. A rank that is lost meanwhile ends it at once.
-func (j *job) connect(ctx context.Context) error {
+func (j *training) connect(ctx context.Context) error {
 	t := j.team
 	if err := j.wantNCCL(); err != nil || t == nil {
 		return err
 	}
 	var err error
-	if j.balancing, err = j.newBalancing(ctx); err != nil {
+	if j.balancing, err = newBalancing(ctx, &j.Run); err != nil {
 		return err
 	}
 	whole, cancel := context.WithTimeout(ctx, seconds(j.cfg.Parallel.RendezvousTimeoutSeconds))
@@ -74,7 +74,7 @@ func (j *job) connect(ctx context.Context) error {
 }
 
 // sayTogether tells, on rank 0, how the ranks train together.
-func (j *job) sayTogether() {
+func (j *training) sayTogether() {
 	if !j.team.leads() {
 		return
 	}

@@ -61,7 +61,7 @@ func (o observers) Warn(err error) {
 // console shows a run: to people a line every few steps, and on a terminal a bar with the time that is left; to machines a record in place of each line.
 // Rank 0 has one, and the first rank of every other machine.
 type console struct {
-	job       *job
+	job       *Run
 	records   *slog.Logger // takes a record in place of each line on the screen; nil: there are lines
 	savesSaid int64        // SIGUSR1s that were answered
 	out       io.Writer    // stdout, or above the bar, and the log file
@@ -84,7 +84,7 @@ type console struct {
 	count   int64 // steps
 }
 
-func newConsole(j *job, log io.Writer) *console {
+func newConsole(j *Run, log io.Writer) *console {
 	log = &shownStream{w: log}
 	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision).PerSecond}
 	if j.opts.json {

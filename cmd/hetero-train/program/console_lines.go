@@ -27,7 +27,7 @@ func (c *console) begin(resume *checkpoint.State) {
 	c.sayData()
 	c.note()
 	if resume != nil {
-		c.say(fmt.Sprintf("resuming after step %d from %s", resume.Step, j.run.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", j.run.Checkpoint.Path)
+		c.say(fmt.Sprintf("resuming after step %d from %s", resume.Step, j.folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", j.folder.Checkpoint.Path)
 	}
 	if c.bars != nil && j.steps > 0 {
 		left := func(decor.Statistics) string {
@@ -210,9 +210,9 @@ func (c *console) end(r train.Result, err error) {
 		line += fmt.Sprintf(" | %.0f img/s", perSecond(r.Samples, r.TrainTime))
 		attrs = append(attrs, "images_per_sec", number(perSecond(r.Samples, r.TrainTime)))
 	}
-	if c.job.run != nil { // the folder is rank 0's
-		line += " | " + c.job.run.Dir
-		attrs = append(attrs, "folder", c.job.run.Dir)
+	if c.job.folder != nil { // the folder is rank 0's
+		line += " | " + c.job.folder.Dir
+		attrs = append(attrs, "folder", c.job.folder.Dir)
 	}
 	c.say(line, message, attrs...)
 }

@@ -39,7 +39,7 @@ func (c *console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 }
 
 // logBatch logs this rank's own part of a step. Every rank does.
-func logBatch(j *job, r *train.StepRecord) {
+func logBatch(j *Run, r *train.StepRecord) {
 	rank := max(j.opts.place.Rank, 0)
 	loss := "no samples"
 	if own := r.Ranks[rank].Sums; own.Samples > 0 {

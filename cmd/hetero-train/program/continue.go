@@ -1,12 +1,15 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
+	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -26,7 +29,7 @@ func (o trainOptions) wayOn(cfg *config.Config, step int64) string {
 	return text
 }
 
-func (j *job) wayOn(step int64) string { return j.opts.wayOn(j.cfg, step) }
+func (j *Session) wayOn(step int64) string { return j.opts.wayOn(j.cfg, step) }
 
 // again is the command line that resumes the run, for a shell.
 func (o trainOptions) again(cfg *config.Config) string {
@@ -75,7 +78,7 @@ func quoted(word string) string {
 }
 
 // survived adds the step that rank 0 has saved to the error of a run of several ranks.
-func (j *job) survived(result train.Result, err error) error {
+func (j *training) survived(result train.Result, err error) error {
 	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
 		return err
 	}
@@ -95,7 +98,7 @@ func (o trainOptions) supervised() bool {
 func (o trainOptions) reported() bool { return o.supervised() && o.place.Rank == o.place.LocalRank }
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
-func (j *job) leaderLost(err error) error {
+func (j *training) leaderLost(err error) error {
 	if err == nil || j.opts.reported() || lostRank(err) != 0 && peerOf(err) != 0 {
 		return err
 	}
@@ -114,4 +117,35 @@ func (o trainOptions) fromNewest(cfg *config.Config, dir string) string {
 // checkpointsOf is the folder of a run's checkpoints, before the run is opened.
 func checkpointsOf(cfg *config.Config) string {
 	return filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name, "checkpoints")
+}
+
+// laterSignal is how much later than another rank this one may get the signal that a launcher sends to all. A shorter time would let a run that was
+// interrupted end as a terminated one; a longer time delays the end where one rank alone was told.
+const laterSignal = time.Second
+
+// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
+func (j *training) interruption(ctx context.Context, step int64) error {
+	var s stopped
+	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
+		select {
+		case <-ctx.Done():
+		case <-time.After(laterSignal):
+		}
+		if !errors.As(context.Cause(ctx), &s) {
+			s = stopped{syscall.SIGTERM}
+		}
+	}
+	return withCode(s.saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
+}
+
+// unsaved tells what a run whose final save failed still has.
+func (j *training) unsaved(newest string, err error) error {
+	if newest == "" {
+		return fmt.Errorf("%w; nothing of this run is saved", err)
+	}
+	step, ok := checkpoint.NewestStep(filepath.Dir(newest))
+	if !ok {
+		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
+	}
+	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, the run %s", err, newest, j.wayOn(step))
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // warnOfData warns, on rank 0, of settings of the data that do not do what a user may think.
-func (j *job) warnOfData() {
+func (j *Run) warnOfData() {
 	if j.opts.place.Rank > 0 {
 		return
 	}

@@ -242,7 +242,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 
 // An older checkpoint holds no names, and its settings may have been lost or be of another version.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
-	m := savedModel{job: &job{cfg: defaults()}}
+	m := savedModel{Run: newRun(defaults(), trainOptions{})}
 	if got := m.class(3); got != "class 3" {
 		t.Errorf("got %q, want the number of a class without a name", got)
 	}

@@ -26,7 +26,7 @@ type offer struct {
 
 // exchange is how the ranks reach each other: all of them choose alike.
 type exchange struct {
-	job    *job
+	job    *Rank
 	hosts  [][]int // ranks of each machine
 	shared bool    // memory, within each machine
 	offers []offer
@@ -35,7 +35,7 @@ type exchange struct {
 }
 
 // communicators joins all ranks twice: for gradients, and for what passes exchange.
-func (j *job) communicators(ctx context.Context) (grads, stats collective.Communicator, err error) {
+func (j *Rank) communicators(ctx context.Context) (grads, stats collective.Communicator, err error) {
 	x, err := j.agreeOnExchange(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -48,7 +48,7 @@ func (j *job) communicators(ctx context.Context) (grads, stats collective.Commun
 }
 
 // agreeOnExchange learns what every rank can do. Memory is shared only where all ranks can; so the network, which always can, is used alike.
-func (j *job) agreeOnExchange(ctx context.Context) (*exchange, error) {
+func (j *Rank) agreeOnExchange(ctx context.Context) (*exchange, error) {
 	t := j.team
 	own := offer{}
 	for i := range own.Shared {

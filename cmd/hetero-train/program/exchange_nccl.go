@@ -13,7 +13,7 @@ import (
 )
 
 // noNCCL is why this rank cannot use NCCL, "" if it can. Where it can NCCL is opened, with the settings of [nccl] and of the environment.
-func (j *job) noNCCL() (why string, err error) {
+func (j *Rank) noNCCL() (why string, err error) {
 	if kind := j.device.Info().Kind; kind != "cuda" {
 		return fmt.Sprintf("it computes on device %s, which is no GPU", j.device.Info().Name), nil
 	}
@@ -61,7 +61,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 }
 
 // wantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
-func (j *job) wantNCCL() error {
+func (j *Rank) wantNCCL() error {
 	if kind := j.device.Info().Kind; j.cfg.Parallel.Backend == "nccl" && kind != "cuda" {
 		return usageError("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.device.Info().Name)
 	}

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -83,25 +81,6 @@ func exitCode(err error) int {
 	return exitUnexpected
 }
 
-// laterSignal is how much later than another rank this one may get the signal that a launcher sends to all. A shorter time would let a run that was
-// interrupted end as a terminated one; a longer time delays the end where one rank alone was told.
-const laterSignal = time.Second
-
-// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
-func (j *job) interruption(ctx context.Context, step int64) error {
-	var s stopped
-	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
-		select {
-		case <-ctx.Done():
-		case <-time.After(laterSignal):
-		}
-		if !errors.As(context.Cause(ctx), &s) {
-			s = stopped{syscall.SIGTERM}
-		}
-	}
-	return withCode(s.saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
-}
-
 // folderCode tells a folder that the user must mend, because it is missing, read-only, somebody else's or no folder at all, from a disk that failed or is
 // full.
 func folderCode(err error) int {
@@ -130,18 +109,6 @@ func advice(err error) string {
 		return "; make room on that disk"
 	}
 	return ""
-}
-
-// unsaved tells what a run whose final save failed still has.
-func (j *job) unsaved(newest string, err error) error {
-	if newest == "" {
-		return fmt.Errorf("%w; nothing of this run is saved", err)
-	}
-	step, ok := checkpoint.NewestStep(filepath.Dir(newest))
-	if !ok {
-		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
-	}
-	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, the run %s", err, newest, j.wayOn(step))
 }
 
 // stopOfAnother is the signal that ended another rank, as that rank has told this one.

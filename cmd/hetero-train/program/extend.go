@@ -128,7 +128,7 @@ func policyMaker(catalog config.Catalog, b *config.Balance, name string) (balanc
 }
 
 // makePolicy makes the policy called name.
-func (j *job) makePolicy(name string, o balancer.Options) (balancer.Policy, error) {
+func (j *Session) makePolicy(name string, o balancer.Options) (balancer.Policy, error) {
 	m, err := policyMaker(j.opts.env.catalog, &j.cfg.Balance, name)
 	if err != nil {
 		return nil, err

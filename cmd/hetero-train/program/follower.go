@@ -15,7 +15,7 @@ import (
 
 // follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal, and
 // a rank that was started by hand on its own.
-func (j *job) follow(ctx context.Context) error {
+func (j *training) follow(ctx context.Context) error {
 	if logFile, err := regular.Write(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		j.later(logFile.Close)
 		j.opts.logFile.to(&fileLog{file: logFile, screen: j.opts.onScreen})
@@ -26,10 +26,10 @@ func (j *job) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	options.Observer = follower{j}
+	options.Observer = follower{&j.Run}
 	var screen *console
 	if j.team.speaks() {
-		screen = newConsole(j, j.opts.logFile)
+		screen = newConsole(&j.Run, j.opts.logFile)
 		defer screen.close()
 		screen.begin(nil)
 		options.Observer = screen
@@ -63,7 +63,7 @@ func (t *team) speaks() bool {
 }
 
 // follower is the observer of a rank that shows nothing of the run but its warnings.
-type follower struct{ job *job }
+type follower struct{ job *Run }
 
 // StepDone implements train.Observer.
 func (f follower) StepDone(r *train.StepRecord) {

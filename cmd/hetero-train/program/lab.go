@@ -95,7 +95,7 @@ type labWord struct {
 
 // openLab finds out how weather can be made here. All ranks tell each other where they are, so that rank 0 can say what is real and
 // what is simulated.
-func (j *job) openLab(ctx context.Context) error {
+func (j *Run) openLab(ctx context.Context) error {
 	setup := &j.opts.lab
 	word := labWord{CPUs: setup.place.CPUs, Slowdown: setup.place.Slowdown}
 	if setup.weather != nil {
@@ -122,7 +122,7 @@ func (j *job) openLab(ctx context.Context) error {
 }
 
 // gatherLab exchanges the ranks' words.
-func (j *job) gatherLab(ctx context.Context, own labWord) ([]labWord, error) {
+func (j *Rank) gatherLab(ctx context.Context, own labWord) ([]labWord, error) {
 	if j.team == nil {
 		return []labWord{own}, nil
 	}

@@ -29,10 +29,10 @@ type derived map[string]string
 const nameKey = "experiment.name"
 
 // named reports whether the user chose the run's name, in the file or on the command line.
-func (j *job) named() bool { return j.cfg.Origin(nameKey) != "" }
+func (j *Session) named() bool { return j.cfg.Origin(nameKey) != "" }
 
 // derive finds out the derived values of this run. Rank 0's count.
-func (j *job) derive() (derived, error) {
+func (j *Run) derive() (derived, error) {
 	options, err := j.replicaOptions()
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ const (
 const totalKey = "train.steps"
 
 // falls reports whether the learning rate depends on the length of the run.
-func (j *job) falls() bool { return j.cfg.Schedule.Name == "cosine" || j.cfg.Schedule.Name == "linear" }
+func (j *Run) falls() bool { return j.cfg.Schedule.Name == "cosine" || j.cfg.Schedule.Name == "linear" }
 
 // lengthKey is the key that says how long the run is.
 func lengthKey(c *config.Config) string {
@@ -84,7 +84,7 @@ func lengthKey(c *config.Config) string {
 }
 
 // length names the setting that ends the run, with its value.
-func (j *job) length() string {
+func (j *Run) length() string {
 	t := j.cfg.Train
 	switch key := lengthKey(j.cfg); key {
 	case "train.steps":
@@ -101,7 +101,7 @@ func (j *job) length() string {
 
 // initContent is a digest of the weights to start from, "" without any. Weights that are gone are not known: a run that resumes does not need
 // them, and one that starts afresh says so when it loads them.
-func (j *job) initContent() (content string, known bool) {
+func (j *Run) initContent() (content string, known bool) {
 	path := j.cfg.Model.InitFrom
 	if path == "" {
 		return "", true
@@ -194,7 +194,7 @@ func writeSample(h io.Writer, r data.Reader, i int) {
 }
 
 // compare lists the settings that make this run learn something else than the earlier one; see experiment.Options.
-func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
+func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 	old, err := config.Parse(e.From, []byte(e.Config), j.opts.env.catalog)
 	if err != nil {
 		if !j.named() && j.cfg.Train.Resume == experiment.ResumeAuto {
@@ -216,7 +216,7 @@ func (j *job) compare(e experiment.Earlier) ([]experiment.Change, error) {
 }
 
 // changes compares key by key.
-func (j *job) changes(old *config.Config, before derived) []experiment.Change {
+func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
 	texts := map[string]config.Difference{}
 	for _, d := range config.Diff(old, j.cfg) {
 		texts[d.Key] = d
@@ -301,7 +301,7 @@ func allowable(c *config.Config, keys []string) error {
 }
 
 // extra holds the values that the program, not the training loop, adds to a checkpoint.
-func (j *job) extra() map[string]json.RawMessage {
+func (j *Run) extra() map[string]json.RawMessage {
 	all := j.trainedOn()
 	text, err := json.Marshal(j.learnt)
 	if err != nil {

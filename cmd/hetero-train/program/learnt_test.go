@@ -15,8 +15,8 @@ func TestAResultOfSeveralTypes(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Train.Precision = "bf16" // "auto" adapts to the device
-	j := &job{cfg: cfg, learnt: derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`},
-		opts: trainOptions{env: environment{catalog: builtinCatalog}, log: slog.New(slog.DiscardHandler)}}
+	j := newRun(cfg, trainOptions{env: environment{catalog: builtinCatalog}, log: slog.New(slog.DiscardHandler)})
+	j.learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}
 	for _, c := range []struct {
 		precision string
 		changes   int

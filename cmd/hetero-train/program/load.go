@@ -21,12 +21,12 @@ var (
 )
 
 // openLoad begins to watch this rank's device and what the process takes of its machine. What is returned is called once a step.
-func (j *job) openLoad() func() train.Load {
+func (j *Rank) openLoad(quiet func() bool) func() train.Load {
 	probe := j.openProbe()
 	j.later(probe.Close)
 	lost := false
 	return func() train.Load {
-		if j.quiet() {
+		if quiet() {
 			return train.UnknownLoad()
 		}
 		h, err := probe.Sample()
@@ -40,7 +40,7 @@ func (j *job) openLoad() func() train.Load {
 }
 
 // openProbe watches the GPU of this rank, or the CPU.
-func (j *job) openProbe() *hardware.Probe {
+func (j *Rank) openProbe() *hardware.Probe {
 	if j.device.Info().Kind != "cuda" {
 		return hardware.ProbeCPU()
 	}

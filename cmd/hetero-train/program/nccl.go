@@ -39,7 +39,7 @@ func (a *app) withNCCL(ctx context.Context, name string, place *trainFlags, work
 	if err := cuda.Available(); err != nil {
 		return usageError("%s: there is no GPU to use: %w", name, err)
 	}
-	return a.onRanks(ctx, place, func(ctx context.Context, j *job) error {
+	return a.onRanks(ctx, place, func(ctx context.Context, j *Rank) error {
 		j.cfg.Parallel.Backend = "nccl"
 		if err := j.openDevice(ctx); err != nil {
 			return err

@@ -32,12 +32,12 @@ type normsPart struct {
 }
 
 // openNorms opens the file behind the steps of the checkpoint that the run goes on from.
-func (j *job) openNorms(resume *checkpoint.State) (*norms, error) {
+func (j *Run) openNorms(resume *checkpoint.State) (*norms, error) {
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := openLines("norms of parameters", filepath.Join(j.run.LogDir(), normsFile), kept, j.opts.logOf(componentProfiler))
+	file, err := openLines("norms of parameters", filepath.Join(j.folder.LogDir(), normsFile), kept, j.opts.logOf(componentProfiler))
 	if err != nil {
 		return nil, err
 	}

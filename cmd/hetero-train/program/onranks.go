@@ -1,11 +1,9 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,7 +28,7 @@ func (f *trainFlags) addTo(cmd *cobra.Command, a *app) {
 }
 
 // onRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
-func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Context, *job) error) error {
+func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Context, *Rank) error) error {
 	signals, release := catchStops()
 	defer release()
 	cfg, err := a.load()
@@ -46,10 +44,11 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 		return err
 	}
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place, file: a.file, args: a.args, signals: signals}
-	if err := a.loggers(&opts); err != nil {
+	opts, err := a.options(place, a.levelOf(place), componentTrainer)
+	if err != nil {
 		return err
 	}
+	opts.lab, opts.signals = setup, signals
 	if place.Rank == 0 {
 		for _, w := range place.Warnings {
 			opts.log.Warn(w)
@@ -60,9 +59,9 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 	}
 	ctx, done := withSignals(ctx, signals, slog.New(slog.DiscardHandler), opts.screen, nil, nil)
 	defer done()
-	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	j := newRank(cfg, opts)
 	defer j.closeAll()
-	err = classify(ctx, work(ctx, j))
+	err = classify(ctx, work(ctx, &j))
 	if err != nil {
 		j.team.abort(err)
 	}

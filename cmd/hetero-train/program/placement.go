@@ -144,7 +144,7 @@ func localGPUs(c config.Device, env environment) int {
 }
 
 // isCPURank reports whether this is one of the last ranks of its machine, which parallel.cpu_ranks puts on the CPU.
-func (j *job) isCPURank() (bool, error) {
+func (j *Session) isCPURank() (bool, error) {
 	n, place := j.cfg.Parallel.CPURanks, j.opts.place
 	if n == 0 || place.WorldSize <= 1 {
 		return false, nil
@@ -164,7 +164,7 @@ type seat struct {
 
 // refuseSharing makes sure that no two ranks compute on one GPU unless both are told to. Each would have half of its memory, and both
 // half of its speed at best.
-func (j *job) refuseSharing(ctx context.Context) error {
+func (j *Rank) refuseSharing(ctx context.Context) error {
 	info, members := j.device.Info(), j.team.group.Members()
 	own, err := json.Marshal(seat{info.Name, info.UUID, j.cfg.Device.ShareGPU})
 	if err != nil {

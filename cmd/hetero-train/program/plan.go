@@ -1,7 +1,6 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -116,12 +115,13 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 	if err != nil {
 		return err
 	}
-	j := &job{cfg: cfg, opts: trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file}}
-	defer j.closeAll()
-	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
+	opts, err := a.options(discovery.Place{WorldSize: 1}, a.quieter(), "")
+	if err != nil {
 		return err
 	}
-	p := &planning{job: j, shares: shares}
+	j := newRun(cfg, opts)
+	defer j.closeAll()
+	p := &planning{Run: j, shares: shares}
 	if err := p.open(ctx, memory); err != nil {
 		return err
 	}
@@ -137,7 +137,7 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 
 // planning is a configuration on a dry device.
 type planning struct {
-	*job
+	*Run
 	shares []int // of a micro-batch, by rank
 	dry    *dry.Device
 	memory int64 // bytes that are asked about

@@ -62,7 +62,7 @@ type typeOffer struct {
 }
 
 // agreePrecision settles the type of every rank of a training run. With train.precision = "auto" a run that goes on keeps the types of its checkpoint.
-func (j *job) agreePrecision(ctx context.Context) error {
+func (j *training) agreePrecision(ctx context.Context) error {
 	var before []rankType
 	if j.cfg.Train.Precision == "auto" {
 		find := func() error {
@@ -88,7 +88,7 @@ func (j *job) agreePrecision(ctx context.Context) error {
 
 // settlePrecision settles the type of this process and, where it is one of several ranks, of all of them. before are the types that a checkpoint was
 // trained in.
-func (j *job) settlePrecision(ctx context.Context, before []rankType) error {
+func (j *Rank) settlePrecision(ctx context.Context, before []rankType) error {
 	own, err := j.offerType(ctx, before)
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (j *job) settlePrecision(ctx context.Context, before []rankType) error {
 
 // offerType finds the type of this rank's device: the one that is set, that of the checkpoint, that of an earlier timing, or else the times of all that
 // come into question.
-func (j *job) offerType(ctx context.Context, before []rankType) (typeOffer, error) {
+func (j *Rank) offerType(ctx context.Context, before []rankType) (typeOffer, error) {
 	o := typeOffer{rankType: rankType{Device: j.describeItself().DeviceType}}
 	if j.cfg.Train.Precision != "auto" {
 		o.Type = j.precision.String() // as openDevice has resolved it
@@ -227,7 +227,7 @@ func dtypeOf(name string) (tensor.DType, error) {
 }
 
 // scalesLoss reports whether some rank computes in f16: then all ranks share a loss scale.
-func (j *job) scalesLoss() bool {
+func (j *Rank) scalesLoss() bool {
 	return slices.ContainsFunc(j.types, func(t rankType) bool { return t.Type == tensor.F16.String() })
 }
 
@@ -254,7 +254,7 @@ func keptType(device string, types []tensor.DType) (string, error) {
 }
 
 // keepType leaves the type that this rank's timing has led to for later runs.
-func (j *job) keepType(own typeOffer) {
+func (j *Rank) keepType(own typeOffer) {
 	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
 	if cache := typesCache(); cache != nil {
 		err = cache.Store(typeCacheKey(own.Device), precision.Choice{Type: j.precision.String(), Seconds: own.Seconds})
@@ -275,7 +275,7 @@ func milliseconds(seconds map[string]float64) string {
 }
 
 // sayTypes tells, on rank 0, that ranks compute in different types.
-func (j *job) sayTypes() {
+func (j *Rank) sayTypes() {
 	if !j.team.leads() || !slices.ContainsFunc(j.types, func(t rankType) bool { return t.Type != j.types[0].Type }) {
 		return
 	}
@@ -287,7 +287,7 @@ func (j *job) sayTypes() {
 }
 
 // sayTypesBefore warns where a run resumes in other types than those of its checkpoint, for instance on another machine.
-func (j *job) sayTypesBefore(state *checkpoint.State) error {
+func (j *Run) sayTypesBefore(state *checkpoint.State) error {
 	before, err := typesOf(state)
 	if err != nil || before == nil {
 		return err

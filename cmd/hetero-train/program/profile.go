@@ -50,7 +50,7 @@ func newProfile(a *app) *cobra.Command {
 
 // profile measures, or starts the ranks that do.
 func (a *app) profile(ctx context.Context, f *profileFlags) error {
-	return a.onRanks(ctx, &f.place, func(ctx context.Context, j *job) error {
+	return a.onRanks(ctx, &f.place, func(ctx context.Context, j *Rank) error {
 		return (&profiling{flags: f, job: j, model: a.modelToProfile(j.cfg)}).run(ctx)
 	})
 }

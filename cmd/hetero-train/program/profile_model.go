@@ -19,7 +19,7 @@ const (
 )
 
 // profileModel looks at a step of the configured model on this rank's device. share is its memory-bound fraction, from the operations and bytes of the plan. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
-func (j *job) profileModel(ctx context.Context, tflops, gbytes float64) (share, perSample float64, err error) {
+func (j *Rank) profileModel(ctx context.Context, tflops, gbytes float64) (share, perSample float64, err error) {
 	profileBatch := min(profileBatch, max(j.cfg.Data.BatchSize/max(j.opts.place.WorldSize, 1), 2))
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.cfg.Model.NumClasses, 100), 2), Size: j.cfg.Data.ImageSize})
 	if err != nil {
@@ -28,7 +28,8 @@ func (j *job) profileModel(ctx context.Context, tflops, gbytes float64) (share, 
 	cfg := *j.cfg
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
 	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, profileBatch)
-	step := &job{cfg: &cfg, device: j.device, precision: j.precision, data: &dataSet{Splits: set.Cached(0)}}
+	step := newRun(&cfg, trainOptions{})
+	step.device, step.precision, step.data = j.device, j.precision, &dataSet{Splits: set.Cached(0)}
 	options, err := step.replicaOptions()
 	if err != nil {
 		return 0, 0, err

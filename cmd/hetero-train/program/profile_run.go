@@ -48,7 +48,7 @@ var (
 // profiling is one rank that is measured.
 type profiling struct {
 	flags *profileFlags
-	job   *job
+	job   *Rank
 	model string // of which the score depends, "" = none
 
 	budget   profileBudget
@@ -144,7 +144,7 @@ func (p *profiling) find() (err error) {
 }
 
 // describe is this rank without its measurements.
-func (j *job) describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
+func (j *Rank) describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 	info, place := j.device.Info(), j.opts.place
 	gpu := knownCard(info, gpus)
 	identity := hardware.Identify(info, host, gpu)
@@ -167,7 +167,7 @@ func (j *job) describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 }
 
 // describeItself is this rank as a run knows it.
-func (j *job) describeItself() profiles.Rank {
+func (j *Rank) describeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {
 		j.opts.log.Debug("this machine does not tell everything", "error", err)

@@ -72,7 +72,8 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	if !strings.Contains(stderr, "matrix products and memory bandwidth, in turns") {
 		t.Errorf("progress: got %q", stderr)
 	}
-	j := &job{device: reference.New(), opts: trainOptions{env: environment{}}}
+	j := newRank(nil, trainOptions{})
+	j.device = reference.New()
 	defer j.device.Close()
 	if id := j.describeItself(); id.DeviceType != r.DeviceType { // the fingerprint has its memory, which the driver bounds
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)

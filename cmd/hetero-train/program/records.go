@@ -14,22 +14,21 @@ import (
 // records is the observer that writes the metrics files of all ranks. Those of the others hold what they reported: communication and
 // optimizer are of the step before (package profiler/runtime).
 type records struct {
-	job      *job
+	job      *Run
 	writers  []*runtime.Writer // one a rank; none where profile.enabled is false
 	interval int64
 	record   runtime.Record
 }
 
 // openRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
-func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
+func (j *Run) openRecords(resume *checkpoint.State) (*records, error) {
 	o := &records{job: j, interval: int64(j.cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: nan, Power: nan}}
-	j.records = o
 	if !j.cfg.Profile.Enabled {
 		return o, nil
 	}
-	j.opts.logOf(componentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.run.LogDir())
+	j.opts.logOf(componentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.folder.LogDir())
 	for rank := 0; ; rank++ {
-		path := filepath.Join(j.run.LogDir(), runtime.FileName(rank))
+		path := filepath.Join(j.folder.LogDir(), runtime.FileName(rank))
 		gone := rank >= max(j.opts.place.WorldSize, 1) // a rank of an earlier process of this run, which had more
 		if gone && !exists(path) {
 			return o, nil
@@ -45,7 +44,7 @@ func (j *job) openRecords(resume *checkpoint.State) (*records, error) {
 }
 
 // openMetrics opens one file.
-func (j *job) openMetrics(path string, resume *checkpoint.State) (*runtime.Writer, error) {
+func (j *Run) openMetrics(path string, resume *checkpoint.State) (*runtime.Writer, error) {
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
@@ -106,9 +105,6 @@ func (o *records) each(do func(*runtime.Writer) error) {
 // RolledBack implements train.Observer: records of steps that come again go.
 func (o *records) RolledBack(step int64) {
 	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
-	if b := o.job.balancing; b != nil && b.report != nil {
-		b.report.lines.rolledBack(step)
-	}
 }
 
 // EvalDone implements train.Observer.

@@ -12,7 +12,7 @@ import (
 )
 
 // writeResult stores results/result.json.
-func (j *job) writeResult(r train.Result, err error) error {
+func (j *Run) writeResult(r train.Result, err error) error {
 	out := experiment.Result{
 		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exitCode(err),
 		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
@@ -34,22 +34,22 @@ func (j *job) writeResult(r train.Result, err error) error {
 		out.Notes = append(out.Notes, "device "+info.Name+" computes nothing: losses and accuracies mean nothing")
 	}
 	newest := j.newest(r)
-	if inside, relErr := filepath.Rel(j.run.Dir, newest); newest != "" && relErr == nil {
+	if inside, relErr := filepath.Rel(j.folder.Dir, newest); newest != "" && relErr == nil {
 		out.Checkpoint = inside
 	}
-	return j.run.WriteResult(out)
+	return j.folder.WriteResult(out)
 }
 
 // newest is the path of the newest checkpoint that the run has, or began with, "" without one.
-func (j *job) newest(r train.Result) string {
-	if r.Checkpoint == "" && j.run.Checkpoint != nil {
-		return j.run.Checkpoint.Path
+func (j *Run) newest(r train.Result) string {
+	if r.Checkpoint == "" && j.folder.Checkpoint != nil {
+		return j.folder.Checkpoint.Path
 	}
 	return r.Checkpoint
 }
 
 // notes are what a reader of the figures must know.
-func (j *job) notes() []string {
+func (j *Run) notes() []string {
 	notes := slices.Clone(j.lab.notes)
 	if j.data.note != "" {
 		notes = append(notes, j.data.note)
@@ -58,12 +58,12 @@ func (j *job) notes() []string {
 }
 
 // sayFinished tells that there is nothing left to do.
-func (j *job) sayFinished() error {
+func (j *Run) sayFinished() error {
 	if !j.team.leads() {
 		return nil
 	}
-	f := j.run.Finished
-	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.run.Dir, f.Steps, float64(f.FinalTrainLoss))
+	f := j.folder.Finished
+	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.folder.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
 		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", foreign(f.BestEvalMetric), float64(f.BestEval), f.BestEvalStep)
 	}
@@ -76,7 +76,7 @@ func (j *job) sayFinished() error {
 }
 
 // hintFinished names the setting that has ended the run, and the ways on.
-func (j *job) hintFinished() string {
+func (j *Run) hintFinished() string {
 	const afresh = "--resume none starts afresh, and the old run keeps its files"
 	longer := "a larger value resumes from here"
 	switch {

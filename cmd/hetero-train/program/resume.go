@@ -13,24 +13,24 @@ import (
 )
 
 // sayOpened tells what opening the run's folder has brought to light.
-func (j *job) sayOpened() {
-	switch changed := j.run.Changed; {
-	case j.run.MovedTo != "" && changed != nil:
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.run.MovedTo, "because", changed.Reason())
-	case j.run.MovedTo != "":
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.run.MovedTo)
+func (j *Run) sayOpened() {
+	switch changed := j.folder.Changed; {
+	case j.folder.MovedTo != "" && changed != nil:
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.folder.MovedTo, "because", changed.Reason())
+	case j.folder.MovedTo != "":
+		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.folder.MovedTo)
 	}
-	for _, w := range j.run.Warnings {
+	for _, w := range j.folder.Warnings {
 		j.opts.logOf(componentCheckpoint).Warn(w)
 	}
-	for _, s := range j.run.Skipped {
+	for _, s := range j.folder.Skipped {
 		j.opts.logOf(componentCheckpoint).Warn(s.String())
 	}
 }
 
 // restore loads the checkpoint to go on from; nil state for a fresh start.
-func (j *job) restore() (*checkpoint.State, error) {
-	c := j.run.Checkpoint
+func (j *Run) restore() (*checkpoint.State, error) {
+	c := j.folder.Checkpoint
 	if c == nil {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (j *job) restore() (*checkpoint.State, error) {
 
 // checkSettings shows what has changed since the checkpoint, and refuses what its state cannot follow. The model is compared
 // tensor by tensor when it is loaded. dataChanged says that the user has changed what is trained on.
-func (j *job) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
+func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), j.opts.env.catalog)
 	if err != nil {
 		j.opts.logOf(componentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
@@ -107,7 +107,7 @@ type trained struct {
 	Std     [3]float32 `json:"std,omitzero"`
 }
 
-func (j *job) trainedOn() map[string]json.RawMessage {
+func (j *Run) trainedOn() map[string]json.RawMessage {
 	norm := normalization(j.cfg.Data, j.data.Normalization)
 	text, err := json.Marshal(trained{Name: j.data.name, Note: j.data.note, Samples: j.data.Train.Len(), Classes: j.data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
 	if err != nil {
@@ -121,7 +121,7 @@ func (j *job) trainedOn() map[string]json.RawMessage {
 }
 
 // totalOf is how many steps a run was to have whose schedule depends on it, "" where that is not known.
-func (j *job) totalOf(state checkpoint.State) string {
+func (j *Run) totalOf(state checkpoint.State) string {
 	var before derived
 	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
 		return "" // compare has said so
@@ -130,7 +130,7 @@ func (j *job) totalOf(state checkpoint.State) string {
 }
 
 // checkData makes a run that goes on with other data forget its evaluations: they are no measure for the new ones. Whether it may is decided before.
-func (j *job) checkData(state *checkpoint.State, changed bool) error {
+func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 	var before trained
 	raw, ok := state.Extra[dataKey]
 	if !ok {

@@ -9,59 +9,26 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/nn"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-// job is one training process: everything that runTrain opens, in the order in which it is closed again.
-type job struct {
-	cfg     *config.Config
-	opts    trainOptions
-	started time.Time
-	close   []func() error
-
-	device    device.Device
-	precision tensor.DType // of this rank's activations
-	types     []rankType   // of all ranks
-	data      *dataSet
-	training  data.Options // of the loader, which is made last: it holds batches in memory
-	replica   *train.Replica
-	run       *experiment.Run // of the rank that leads; nil on the others
-	learnt    derived         // likewise
-	records   *records        // likewise
-	tracing   *tracing        // nil where no steps are traced
-	team      *team           // nil for a run of one rank
-	sharers   int             // ranks on this rank's GPU; 0: it is not known to be one
-	lab       labRun
-	balancing *balancing           // likewise
+// training is one training process while it lasts.
+type training struct {
+	Run
+	records   *records             // of the rank that leads; nil on the others
+	tracing   *tracing             // nil where no steps are traced
+	balancing *balancing           // nil for a run of one rank
 	lifeline  *supervisor.Lifeline // tells the supervisor that this rank saves
-	steps     int64                // of the whole run; 0: train.max_seconds ends it
-	stepsPer  int64                // of an epoch
-	epochs    int                  // of the whole run, fewer than configured on a fallback
 	saves     atomic.Int64         // SIGUSR1s of this rank so far
 	looping   atomic.Bool          // steps are done, or about to be
-	agreed    atomic.Int64         // saves that a SIGUSR1 to any rank has brought
-}
-
-func (j *job) later(f func() error) { j.close = append(j.close, f) }
-
-// closeAll frees in reverse order; what goes wrong there changes no result.
-func (j *job) closeAll() {
-	for i := len(j.close) - 1; i >= 0; i-- {
-		if err := j.close[i](); err != nil {
-			j.opts.log.Warn("closing", "error", err)
-		}
-	}
 }
 
 // runTrain trains as cfg says: as a run of one rank, as one of several, or as their supervisor.
@@ -73,7 +40,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	if !informs(opts.place) { // another rank says it
 		say = slog.New(slog.DiscardHandler)
 	}
-	j := &job{cfg: cfg, opts: opts, started: time.Now()}
+	j := &training{Run: Run{Rank: newRank(cfg, opts)}}
 	var err error
 	if j.lifeline, err = supervisor.OpenLifeline(opts.env.environ); err != nil {
 		return err
@@ -102,14 +69,14 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 }
 
 // toldToStop is called for a signal that ends the run. A step may take longer than the supervisor waits.
-func (j *job) toldToStop() {
+func (j *training) toldToStop() {
 	if j.looping.Load() {
 		j.lifeline.Hold()
 	}
 }
 
 // tellLog leaves the error of a rank that shows nothing in its own log.
-func (j *job) tellLog(err error) error {
+func (j *training) tellLog(err error) error {
 	if err != nil && !j.team.leads() {
 		fmt.Fprintf(j.opts.logFile, "%v\n", err)
 	}
@@ -117,14 +84,14 @@ func (j *job) tellLog(err error) error {
 }
 
 // finished reports whether there is nothing left to do, and the other ranks know it.
-func (j *job) finished() bool {
+func (j *training) finished() bool {
 	if j.team != nil {
 		return j.team.finished
 	}
-	return j.run != nil && j.run.Finished != nil
+	return j.folder != nil && j.folder.Finished != nil
 }
 
-func (j *job) openDevice(context.Context) (err error) {
+func (j *Rank) openDevice(context.Context) (err error) {
 	threads := j.cfg.Device.Threads
 	if threads == 0 && (j.localRanks() > 1 || j.opts.lab.place.CPUs > 0) {
 		threads = j.ownCPUs()
@@ -168,7 +135,7 @@ func (j *job) openDevice(context.Context) (err error) {
 }
 
 // openData opens the data set and the training loader, which knows how many steps an epoch has.
-func (j *job) openData(ctx context.Context) (err error) {
+func (j *Run) openData(ctx context.Context) (err error) {
 	if j.data, err = openData(ctx, j.cfg, 0, j.opts.logOf(componentData)); err != nil {
 		return err
 	}
@@ -186,9 +153,9 @@ func (j *job) openData(ctx context.Context) (err error) {
 	}
 	view, _ := transforms(j.cfg.Data)
 	view.Augment = augmentation(j.cfg.Augment, normalization(j.cfg.Data, j.data.Normalization))
-	j.training = data.Options{Dataset: j.data.Train, Transform: view, Mix: mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
+	j.loading = data.Options{Dataset: j.data.Train, Transform: view, Mix: mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
 		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers}
-	batches, err := j.training.BatchesPerEpoch()
+	batches, err := j.loading.BatchesPerEpoch()
 	if err != nil {
 		return withCode(exitUsage, err)
 	}
@@ -203,7 +170,7 @@ func (j *job) openData(ctx context.Context) (err error) {
 	return withCode(exitUsage, j.schedule().Check())
 }
 
-func (j *job) runOptions() experiment.Options {
+func (j *Run) runOptions() experiment.Options {
 	e, t := j.cfg.Experiment, j.cfg.Train
 	epochs := t.Epochs
 	if j.data != nil { // a fallback may end the run sooner
@@ -213,7 +180,7 @@ func (j *job) runOptions() experiment.Options {
 }
 
 // openRun decides how the run begins: afresh, from a checkpoint, or not at all because it is finished. It changes nothing on disk.
-func (j *job) openRun(ctx context.Context) (err error) {
+func (j *training) openRun(ctx context.Context) (err error) {
 	if j.team.leads() {
 		if j.learnt, err = j.derive(); err != nil {
 			return err
@@ -222,7 +189,7 @@ func (j *job) openRun(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		j.run = run
+		j.folder = run
 		j.later(run.Close)
 		if run.Checkpoint != nil {
 			j.later(run.Checkpoint.Close)
@@ -232,9 +199,9 @@ func (j *job) openRun(ctx context.Context) (err error) {
 }
 
 // beginRun makes the run's folder ready, once nothing else can refuse the run.
-func (j *job) beginRun(ctx context.Context) error {
+func (j *training) beginRun(ctx context.Context) error {
 	if j.team.leads() {
-		if err := j.run.Begin(); err != nil {
+		if err := j.folder.Begin(); err != nil {
 			return err
 		}
 	}
@@ -242,7 +209,7 @@ func (j *job) beginRun(ctx context.Context) error {
 }
 
 // checkModel finds out whether the network fits the images, before anything is written.
-func (j *job) checkModel(context.Context) error {
+func (j *Run) checkModel(context.Context) error {
 	o, err := j.replicaOptions()
 	if err != nil {
 		return err
@@ -262,11 +229,11 @@ func (j *job) checkModel(context.Context) error {
 }
 
 // train builds, restores and runs the replica, and writes the result.
-func (j *job) train(ctx context.Context) error {
+func (j *training) train(ctx context.Context) error {
 	if !j.team.leads() {
 		return j.follow(ctx)
 	}
-	file, err := j.run.OpenLog()
+	file, err := j.folder.OpenLog()
 	if err != nil {
 		return err
 	}
@@ -278,11 +245,11 @@ func (j *job) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := j.run.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
+	if err := j.folder.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
 		return err
 	}
 	j.balancing.saveProfile()
-	screen := newConsole(j, logFile)
+	screen := newConsole(&j.Run, logFile)
 	defer screen.close()
 	screen.begin(resume)
 	runOptions, err := j.loopOptions(resume, screen)
@@ -316,9 +283,9 @@ func (j *job) train(ctx context.Context) error {
 		}
 	}
 	screen.end(result, err)
-	j.sumUp(screen, result)
+	j.records.sumUp(screen, result)
 	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(stopped))) {
-		if reportErr := b.contest.report(j); err == nil {
+		if reportErr := b.contest.report(&j.Run); err == nil {
 			err = reportErr
 		}
 	}
@@ -326,7 +293,7 @@ func (j *job) train(ctx context.Context) error {
 }
 
 // openReplica finds out whether memory suffices, before the run's folder is touched, and loads the weights to start from.
-func (j *job) openReplica(ctx context.Context) error {
+func (j *training) openReplica(ctx context.Context) error {
 	if err := j.connect(ctx); err != nil {
 		return err
 	}
@@ -341,9 +308,9 @@ func (j *job) openReplica(ctx context.Context) error {
 	return j.initFrom()
 }
 
-func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
+func (j *training) loopOptions(resume *checkpoint.State, screen *console) (train.Options, error) {
 	c := j.cfg
-	store, err := checkpoint.Open(j.run.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
+	store, err := checkpoint.Open(j.folder.CheckpointDir(), checkpoint.Options{Keep: c.Checkpoint.Keep})
 	if err != nil {
 		return train.Options{}, err
 	}
@@ -353,35 +320,34 @@ func (j *job) loopOptions(resume *checkpoint.State, screen *console) (train.Opti
 			return train.Options{}, err
 		}
 	}
-	records, err := j.openRecords(resume)
-	if err != nil {
+	if j.records, err = j.openRecords(resume); err != nil {
 		return train.Options{}, err
 	}
-	if err := j.reportBalancing(screen, resume); err != nil {
+	if err := j.balancing.reportTo(screen, resume); err != nil {
 		return train.Options{}, err
 	}
 	o, err := j.sharedOptions()
-	o.Store, o.StoreDir, o.Resume = store, j.run.CheckpointDir(), resume
-	all, watchErr := j.watchers(screen, records, resume)
+	o.Store, o.StoreDir, o.Resume = store, j.folder.CheckpointDir(), resume
+	all, watchErr := j.watchers(resume, screen, j.records, j.balancing.observer())
 	err = errors.Join(err, watchErr)
-	o.Observer = muted{all, j.quiet}
+	o.Observer = muted{all, j.balancing.quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
 	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.extra()}
-	if c := j.run.Checkpoint; c != nil {
-		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.run.CheckpointDir())
+	if c := j.folder.Checkpoint; c != nil {
+		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.folder.CheckpointDir())
 	}
 	return o, err
 }
 
 // sharedOptions are those that all ranks of a run have.
-func (j *job) sharedOptions() (o train.Options, err error) {
+func (j *training) sharedOptions() (o train.Options, err error) {
 	c := j.cfg
 	o = train.Options{Replica: j.replica, Schedule: j.schedule(), Steps: int64(c.Train.Steps), Epochs: j.epochs, MaxDuration: seconds(c.Train.MaxSeconds),
 		EvalInterval: c.Train.EvalInterval, EvalAverage: c.EMA.Evaluate, NormsInterval: int64(c.Train.NormsInterval), KeepBest: c.Checkpoint.Best,
 		EarlyStop: train.EarlyStop{Metric: c.Train.EarlyStopMetric, Patience: c.Train.EarlyStopPatience, MinDelta: c.Train.EarlyStopMinDelta}, SaveRequests: j.saves.Load, SaveAgreed: func() { j.agreed.Add(1) }, NaNPatience: c.Train.NaNPatience, NaNRollbacks: c.Train.NaNRollbacks, CompareSteps: compareSteps}
 	if c.Profile.Enabled {
-		o.Load = j.openLoad()
+		o.Load = j.openLoad(j.balancing.quiet)
 	}
 	if b := j.balancing; b != nil && b.policy != nil {
 		o.Splitter = b
@@ -389,11 +355,19 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 			o.Enough = func() bool { return b.contest.done }
 		}
 	}
-	o.BeforeStep = j.beforeStep()
+	weather := j.opts.lab.weather != nil
+	if j.tracing = newTracing(&j.Run); j.tracing != nil || weather {
+		o.BeforeStep = func(step int64) {
+			if weather {
+				j.lab.before(step)
+			}
+			j.tracing.before(step)
+		}
+	}
 	if c.Data.Corrupt == "skip" {
 		o.MaxReplaced = c.Data.CorruptLimit
 	}
-	if o.Train, err = j.newLoader(j.training); err != nil || j.data.Eval == nil {
+	if o.Train, err = j.newLoader(j.loading); err != nil || j.data.Eval == nil {
 		return o, err
 	}
 	_, view := transforms(c.Data)
@@ -403,7 +377,7 @@ func (j *job) sharedOptions() (o train.Options, err error) {
 }
 
 // newLoader reads this rank's share.
-func (j *job) newLoader(o data.Options) (*data.Loader, error) {
+func (j *Run) newLoader(o data.Options) (*data.Loader, error) {
 	if p := j.team.joined(); p != nil {
 		share, most := p.Reads()
 		o.Share, o.MaxCount = &share, most
@@ -417,16 +391,4 @@ func (j *job) newLoader(o data.Options) (*data.Loader, error) {
 	}
 	j.later(l.Close)
 	return l, nil
-}
-
-// seconds is 0, which means none, for 0 alone; more than ten years is ten years, whose multiples are durations too.
-func seconds(s float64) time.Duration {
-	const most = 10 * 365 * 24 * time.Hour
-	if s >= most.Seconds() {
-		return most
-	}
-	if d := time.Duration(s * float64(time.Second)); d > 0 || s <= 0 {
-		return d
-	}
-	return 1
 }

@@ -1,7 +1,6 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -55,7 +54,7 @@ func (f *savedFlags) add(cmd *cobra.Command, a *app) {
 
 // savedModel is a model that was trained, rebuilt from a checkpoint alone.
 type savedModel struct {
-	*job
+	*Run
 	checkpoint *checkpoint.Checkpoint
 	trained    trained // on what; its classes may be unknown
 	classes    int     // of the model
@@ -70,14 +69,15 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
 		return nil, usageError("--batch-size: got %d, want at least 1", f.batch)
 	}
-	j := &job{opts: trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: discovery.Place{WorldSize: 1}, file: a.file, args: a.args}}
-	if j.opts.log, err = newLogger(j.opts.screen, j.opts.logFile, a.logOptions(a.quieter())); err != nil {
+	opts, err := a.options(discovery.Place{WorldSize: 1}, a.quieter(), "")
+	if err != nil {
 		return nil, err
 	}
+	j := newRun(nil, opts) // its configuration is found with the checkpoint
 	if j.opts.lab.place, err = lab.Find(a.env.lookup); err != nil {
 		return nil, withCode(exitUsage, err)
 	}
-	m := &savedModel{job: j}
+	m := &savedModel{Run: j}
 	defer func() {
 		if err != nil {
 			j.closeAll()

@@ -63,7 +63,7 @@ func (t turns) take(ctx context.Context, team *team, s *measure.Speed, rounds in
 }
 
 // clockCPUs is the CPU time a second by which this rank's work is timed, see measure.SpeedOptions.
-func (j *job) clockCPUs(cpus float64) float64 {
+func (j *Rank) clockCPUs(cpus float64) float64 {
 	if j.opts.lab.place.Slowdown > 1 || j.device.Info().Kind != "cpu" { // a device that idles to be slow takes no CPU time for it
 		return 0
 	}
@@ -220,7 +220,7 @@ func (b *balancing) loadFigures(r *profiles.Rank) {
 
 // saveProfile leaves the ranks' scores in the experiment's folder.
 func (b *balancing) saveProfile() {
-	if b == nil || b.profile == nil || b.job.run == nil {
+	if b == nil || b.profile == nil || b.job.folder == nil {
 		return
 	}
 	e := b.job.cfg.Experiment

@@ -11,7 +11,7 @@ import (
 )
 
 // replicaOptions is the network and its training as the configuration and the data set want them.
-func (j *job) replicaOptions() (train.ReplicaOptions, error) {
+func (j *Run) replicaOptions() (train.ReplicaOptions, error) {
 	c := j.cfg
 	classes := c.Model.NumClasses
 	if have := len(j.data.Train.Classes()); classes == 0 {
@@ -44,7 +44,7 @@ func optimizerOptions(c *config.Config) optim.Options {
 }
 
 // schedule turns the configured epochs into steps.
-func (j *job) schedule() optim.Schedule {
+func (j *Run) schedule() optim.Schedule {
 	s := j.cfg.Schedule
 	out := optim.Schedule{Name: s.Name, Base: j.cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(j.steps),
 		StepSize: s.StepSize * int(j.stepsPer), Gamma: s.Gamma}

@@ -250,7 +250,8 @@ func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 
 // TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
-	j := &job{data: &dataSet{name: "cifar10"}}
+	j := newRun(nil, trainOptions{})
+	j.data = &dataSet{name: "cifar10"}
 	for _, changed := range []bool{false, true} {
 		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{dataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
 		err := j.checkData(&state, changed)

@@ -31,28 +31,29 @@ const (
 const mostSummedUp = 512 << 20
 
 // sumUp writes the summary of the run and shows its results. The run itself is safe: what goes wrong here is a warning.
-func (j *job) sumUp(screen *console, r train.Result) {
+func (o *records) sumUp(screen *console, r train.Result) {
+	j := o.job
 	warn := func(err error) {
 		if err != nil {
 			j.opts.logOf(componentProfiler).Warn("the run has no summary", "error", err)
 		}
 	}
 	var s *analysis.Summary
-	if j.records != nil && len(j.records.writers) > 0 && r.Steps > 0 {
+	if len(o.writers) > 0 && r.Steps > 0 {
 		bytes := int64(0)
-		j.records.each((*runtime.Writer).Flush)
-		for rank := range j.records.writers {
-			if info, err := os.Stat(filepath.Join(j.run.LogDir(), runtime.FileName(rank))); err == nil {
+		o.each((*runtime.Writer).Flush)
+		for rank := range o.writers {
+			if info, err := os.Stat(filepath.Join(j.folder.LogDir(), runtime.FileName(rank))); err == nil {
 				bytes += info.Size()
 			}
 		}
 		if bytes > mostSummedUp {
-			os.Remove(filepath.Join(j.run.LogDir(), summaryFile)) // an earlier process's, which is out of date
-			j.opts.logOf(componentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.run.Dir)
+			os.Remove(filepath.Join(j.folder.LogDir(), summaryFile)) // an earlier process's, which is out of date
+			j.opts.logOf(componentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.folder.Dir)
 		} else {
 			var err error
-			if s, err = analysis.Summarize(j.run.Dir, j.run.LogDir()); err == nil {
-				err = writeSummary(j.run.LogDir(), s)
+			if s, err = analysis.Summarize(j.folder.Dir, j.folder.LogDir()); err == nil {
+				err = writeSummary(j.folder.LogDir(), s)
 			}
 			warn(err)
 		}
@@ -62,16 +63,16 @@ func (j *job) sumUp(screen *console, r train.Result) {
 	}
 	rows := append(screen.results(r), summaryRows(s)...)
 	rows = append(rows, row{"files", j.files(s)})
-	screen.say(strings.TrimSuffix(table(rows, s), "\n"), "results", "folder", j.run.Dir, "logs", j.run.LogDir(), "table", filepath.Join(j.run.Dir, "results", "results.md"))
-	warn(j.run.WriteTable(markdown(j.run.Name, rows, s)))
+	screen.say(strings.TrimSuffix(table(rows, s), "\n"), "results", "folder", j.folder.Dir, "logs", j.folder.LogDir(), "table", filepath.Join(j.folder.Dir, "results", "results.md"))
+	warn(j.folder.WriteTable(markdown(j.folder.Name, rows, s)))
 }
 
 // files says where everything is.
-func (j *job) files(s *analysis.Summary) string {
+func (j *Run) files(s *analysis.Summary) string {
 	if s == nil {
-		return j.run.Dir
+		return j.folder.Dir
 	}
-	return fmt.Sprintf("%s (%s, %s)", j.run.Dir, filepath.Join(j.run.LogDir(), summaryFile), filepath.Join(j.run.Dir, "results", "results.md"))
+	return fmt.Sprintf("%s (%s, %s)", j.folder.Dir, filepath.Join(j.folder.LogDir(), summaryFile), filepath.Join(j.folder.Dir, "results", "results.md"))
 }
 
 // writeSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.

@@ -104,7 +104,8 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got := summaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}
-	c := &console{job: &job{data: &dataSet{name: "synthetic_image"}}}
+	c := &console{job: newRun(nil, trainOptions{})}
+	c.job.data = &dataSet{name: "synthetic_image"}
 	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].value != "synthetic_image" || got[1].value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
 	}

@@ -124,7 +124,7 @@ func (t *team) abort(cause error) {
 }
 
 // localRanks is how many ranks share this machine, as far as it is known before they meet.
-func (j *job) localRanks() int {
+func (j *Session) localRanks() int {
 	place := j.opts.place
 	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
 		return max(place.WorldSize, 1)
@@ -143,7 +143,7 @@ func usableCPUs() int {
 
 // memoryBytes is the memory that this rank may use, 0 where that is not known: of a device's own what was free when it was opened; of the host's what its limit allows, divided among the ranks of
 // the machine where it is no limit of their own.
-func (j *job) memoryBytes() int64 {
+func (j *Rank) memoryBytes() int64 {
 	info := j.device.Info()
 	if info.FreeBytes > 0 {
 		return info.FreeBytes / int64(max(j.sharers, 1))
@@ -161,7 +161,7 @@ func (j *job) memoryBytes() int64 {
 
 // ownCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota
 // of its own.
-func (j *job) ownCPUs() int {
+func (j *Session) ownCPUs() int {
 	if own := j.opts.lab.place.CPUs; own > 0 {
 		return min(int(math.Ceil(own)), runtime.NumCPU())
 	}
@@ -169,7 +169,7 @@ func (j *job) ownCPUs() int {
 }
 
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
-func (j *job) joinTeam(ctx context.Context) (err error) {
+func (j *Run) joinTeam(ctx context.Context) (err error) {
 	if j.opts.place.WorldSize <= 1 {
 		return nil
 	}
@@ -177,7 +177,7 @@ func (j *job) joinTeam(ctx context.Context) (err error) {
 }
 
 // meet joins the other ranks, which must have the same facts.
-func (j *job) meet(ctx context.Context, facts []rendezvous.Fact) error {
+func (j *Rank) meet(ctx context.Context, facts []rendezvous.Fact) error {
 	place := j.opts.place
 	j.team = &team{place: place}
 	token, err := readToken(j.cfg.Parallel.TokenFile, j.opts.env)
@@ -234,7 +234,7 @@ func readToken(file string, env environment) (rendezvous.Token, error) {
 var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
 
 // facts are what all ranks must have in common.
-func (j *job) facts() []rendezvous.Fact {
+func (j *Run) facts() []rendezvous.Fact {
 	var facts []rendezvous.Fact
 	for _, s := range j.cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
@@ -264,26 +264,26 @@ func (t *team) ready(ctx context.Context) error {
 }
 
 // tellFinished lets rank 0, which has opened the run, say whether there is anything left to do.
-func (j *job) tellFinished(ctx context.Context) error {
+func (j *training) tellFinished(ctx context.Context) error {
 	t := j.team
 	if t == nil {
 		return nil
 	}
 	return t.tell(ctx, "finished", &t.finished, func() error {
-		t.finished = j.run.Finished != nil
+		t.finished = j.folder.Finished != nil
 		return nil
 	})
 }
 
 // tellStart lets rank 0, which has begun the run, say where its files are.
-func (j *job) tellStart(ctx context.Context) error {
+func (j *training) tellStart(ctx context.Context) error {
 	t := j.team
 	if t == nil {
 		return nil
 	}
 	return t.tell(ctx, "start", &t.start, func() (err error) {
-		if t.start.LogDir, err = filepath.Abs(j.run.LogDir()); err == nil {
-			t.start.Checkpoints, err = filepath.Abs(j.run.CheckpointDir())
+		if t.start.LogDir, err = filepath.Abs(j.folder.LogDir()); err == nil {
+			t.start.Checkpoints, err = filepath.Abs(j.folder.CheckpointDir())
 		}
 		return err
 	})

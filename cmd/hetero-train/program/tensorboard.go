@@ -24,7 +24,7 @@ const mostCharts = 64
 // board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and rate are those of the step; times and throughput are
 // means since the point before.
 type board struct {
-	job      *job
+	job      *Run
 	out      *trace.Board
 	interval int64
 	values   []trace.Scalar // of a step, in place
@@ -39,14 +39,14 @@ type board struct {
 type rankCharts struct{ share, own, utilization, memory string }
 
 // openBoard begins the event files of this process. What an earlier one wrote beyond the checkpoint is dropped.
-func (j *job) openBoard(resume *checkpoint.State) (*board, error) {
+func (j *Run) openBoard(resume *checkpoint.State) (*board, error) {
 	o := &board{job: j, interval: int64(j.cfg.Profile.TensorBoardInterval)}
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
 	}
 	var err error
-	o.out, err = trace.OpenBoard(filepath.Join(j.run.LogDir(), boardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
+	o.out, err = trace.OpenBoard(filepath.Join(j.folder.LogDir(), boardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
 		if err == nil {
 			j.opts.logOf(componentProfiler).Info("TensorBoard events are written again")
 			return
@@ -72,7 +72,7 @@ func (j *job) openBoard(resume *checkpoint.State) (*board, error) {
 	// Of the step that follows, so that going on from the same checkpoint once more replaces them.
 	now := time.Now()
 	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(j.cfg.TOML()), "\n", "\n    "))
-	o.out.Settings(kept+1, now, j.run.Name, boardSettings(j.cfg, max(j.opts.place.WorldSize, 1)))
+	o.out.Settings(kept+1, now, j.folder.Name, boardSettings(j.cfg, max(j.opts.place.WorldSize, 1)))
 	return o, nil
 }
 

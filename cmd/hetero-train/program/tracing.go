@@ -28,7 +28,7 @@ const (
 
 // tracing records a window of steps on every rank and writes the timeline of all on rank 0.
 type tracing struct {
-	job        *job
+	job        *Run
 	first, end int64 // steps
 	rec        *timeline.Recorder
 	notes      *noting // of the device itself; nil: there are none
@@ -36,21 +36,13 @@ type tracing struct {
 	done       bool
 }
 
-// beforeStep is what is done before each step, nil for nothing.
-func (j *job) beforeStep() func(step int64) {
-	p, weather := j.cfg.Profile, j.opts.lab.weather != nil
-	if p.TraceStep > 0 {
-		j.tracing = &tracing{job: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
-	}
-	if j.tracing == nil && !weather {
+// newTracing is nil where the configuration asks for no steps.
+func newTracing(j *Run) *tracing {
+	p := j.cfg.Profile
+	if p.TraceStep == 0 {
 		return nil
 	}
-	return func(step int64) {
-		if weather {
-			j.lab.before(step)
-		}
-		j.tracing.before(step)
-	}
+	return &tracing{job: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
 // before begins and ends the window. All ranks come to it before the same steps.
@@ -109,7 +101,7 @@ func (t *tracing) finish(together bool) {
 	}
 	ranks, err := t.gather(together)
 	if err == nil && t.job.team.leads() {
-		path := filepath.Join(t.job.run.LogDir(), traceFile)
+		path := filepath.Join(t.job.folder.LogDir(), traceFile)
 		if err = writeTrace(path, ranks); err == nil {
 			all := explained(ranks)
 			log.Info("timeline written", "file", path, "steps", all.steps, "ranks", len(ranks), "explained_percent", percent(all.mean), "at_least_percent", percent(all.least))

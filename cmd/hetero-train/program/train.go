@@ -102,10 +102,11 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	}
 	a.trains = a.contest == nil
 	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts := trainOptions{env: a.env, lab: setup, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place, contest: a.contest, allow: a.allow, file: a.file, args: a.args, signals: signals}
-	if err := a.loggers(&opts); err != nil {
+	opts, err := a.options(place, a.levelOf(place), componentTrainer)
+	if err != nil {
 		return err
 	}
+	opts.lab, opts.contest, opts.allow, opts.signals = setup, a.contest, a.allow, signals
 	opts.sayWhenGone()
 	if _, supervised := a.env.lookup(supervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
 		opts.log.Info(place.String(), componentKey, componentCluster)
@@ -155,25 +156,29 @@ func informs(place discovery.Place) bool {
 	return place.Rank == 0 || place.LocalRank == 0 || place.OwnOutput
 }
 
-// loggers makes those of a training: opts.log writes to the screen and the log file, opts.onScreen to the screen alone.
-func (a *app) loggers(opts *trainOptions) error {
-	opts.json = a.logFormat == formatJSON
-	options := a.logOptions(a.levelOf(opts.place))
-	options.inFile = a.logLevel
-	if opts.place.WorldSize > 1 && !opts.place.Launch {
-		options.each = []slog.Attr{slog.Int("from_rank", opts.place.Rank)}
+// options are what every command that opens parts of a run needs besides its configuration. It shows messages from level on, each of component where that is not "".
+// Messages for a log file wait until there is one.
+func (a *app) options(place discovery.Place, level, component string) (trainOptions, error) {
+	o := trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place,
+		json: a.logFormat == formatJSON, file: a.file, args: a.args}
+	format := a.logOptions(level)
+	format.inFile = a.logLevel
+	if place.WorldSize > 1 && !place.Launch {
+		format.each = []slog.Attr{slog.Int("from_rank", place.Rank)}
 	}
 	for _, l := range []struct {
 		logger **slog.Logger
 		file   *screen
-	}{{&opts.log, opts.logFile}, {&opts.onScreen, &screen{w: io.Discard}}} {
-		log, err := newLogger(opts.screen, l.file, options)
+	}{{&o.log, o.logFile}, {&o.onScreen, &screen{w: io.Discard}}} {
+		log, err := newLogger(o.screen, l.file, format)
 		if err != nil {
-			return err
+			return o, err
 		}
-		*l.logger = log.With(componentKey, componentTrainer)
+		if *l.logger = log; component != "" {
+			*l.logger = log.With(componentKey, component)
+		}
 	}
-	return nil
+	return o, nil
 }
 
 // overrode reports whether all that is wrong was set on the command line, and not in the file.

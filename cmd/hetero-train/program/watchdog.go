@@ -53,7 +53,7 @@ func (t *team) stand() (entered uint64, waits bool) {
 }
 
 // watch says where all ranks are when this one has been waiting in one operation for longer than limit: once for each such wait.
-func (j *job) watch(ctx context.Context, limit time.Duration) {
+func (j *Rank) watch(ctx context.Context, limit time.Duration) {
 	t := j.team
 	tick := time.NewTicker(limit / 4)
 	defer tick.Stop()

@@ -44,9 +44,9 @@ func describeNetwork(m *config.Model, classes, imageSize int) (n network, err er
 }
 
 // initFrom loads the weights to start from. The other ranks get rank 0's before the first step.
-func (j *job) initFrom() error {
+func (j *Run) initFrom() error {
 	m := j.cfg.Model
-	if m.InitFrom == "" || !j.team.leads() || j.run.Checkpoint != nil {
+	if m.InitFrom == "" || !j.team.leads() || j.folder.Checkpoint != nil {
 		return nil
 	}
 	f, err := openWeights(m.InitFrom, func(err error) { j.opts.logOf(componentCheckpoint).Warn(err.Error()) })
