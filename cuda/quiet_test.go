@@ -34,6 +34,7 @@ type bench struct {
 	second    device.Stream
 	gate      device.Event
 	standing  device.Program
+	going     bool
 	leftovers []func() error
 }
 

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define HETERO_NCCL_VERSION 3
+#define HETERO_NCCL_VERSION 2
 #define HETERO_NCCL_TEXT 2048 /* bytes of a text, its NUL included */
 #define HETERO_NCCL_ID_BYTES 128
 
@@ -54,6 +54,7 @@ typedef struct hetero_nccl_call {
   int32_t kind, dtype, reduce, root;
   int64_t elements;
   int64_t timeout_ns; /* from now; 0: none */
+  int64_t busy_ns;    /* filled: from the launch to the end, as the GPU measures it; 0 where it does not tell */
   char text[HETERO_NCCL_TEXT];
 } hetero_nccl_call;
 

@@ -136,6 +136,9 @@ func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duratio
 // why is the reason of the last run that was not completed.
 func (e *end) why() string { return C.GoString(&e.call.text[0]) }
 
+// busy is how long the GPU took for the last run, 0 where it does not tell.
+func (e *end) busy() time.Duration { return time.Duration(e.call.busy_ns) }
+
 func (e *end) stop() { C.nccl_stop(e.api, e.ptr) }
 
 // close says what is left where NCCL or the GPU did not let go in time.

@@ -72,12 +72,14 @@ Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
   // The greatest: blocks of an all-reduce are to start as soon as any of the computation's end.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "stream");
-  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "event");
+  check(cudaEventCreate(&begun_), "event");
+  check(cudaEventCreate(&done_), "event");
 }
 
 Comm::~Comm() {
   if (comm_ || !let_go() || !came_back()) return; // what does not end may still use them
   cudaSetDevice(options_.device);
+  if (begun_) cudaEventDestroy(begun_);
   if (done_) cudaEventDestroy(done_);
   if (stream_) cudaStreamDestroy(stream_);
 }
@@ -108,10 +110,11 @@ void Comm::connect(int64_t timeout_ns) {
   });
 }
 
-void Comm::run(const hetero_nccl_call &call, void *buffer, const int64_t *counts) {
+void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
   guarded_call(call.timeout_ns, [&] {
     if (!comm_) throw Ended{HETERO_NCCL_FAILED, "the communicator has ended"};
     if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
+    check(cudaEventRecord(begun_, stream_), "the begin of an operation");
     launch(call, static_cast<char *>(buffer), counts);
     check(cudaEventRecord(done_, stream_), "the end of an operation");
     int64_t asked = now_ns();
@@ -125,6 +128,9 @@ void Comm::run(const hetero_nccl_call &call, void *buffer, const int64_t *counts
       }
       return false;
     });
+    float ms = 0;
+    if (cudaEventElapsedTime(&ms, begun_, done_) == cudaSuccess)
+      call.busy_ns = static_cast<int64_t>(1e6 * static_cast<double>(ms));
   });
 }
 

@@ -36,6 +36,7 @@ type GPU struct {
 	CUDA              string  `json:"cuda"` // newest version that the driver runs, "13.0"
 	MIG               bool    `json:"mig"`  // cut into instances: the figures above are those of the whole card
 
+	maxLink Link
 }
 
 // Link is a PCIe connection, now and at best. A GPU without work lowers its generation; its width stays.

@@ -29,6 +29,9 @@ var features = []string{
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
 
+// Features lists the instruction sets that CPU.Features may contain.
+func Features() []string { return slices.Clone(features) }
+
 // Has reports whether the CPU, and the kernel, offer an instruction set.
 func (c CPU) Has(feature string) bool { return slices.Contains(c.Features, feature) }
 

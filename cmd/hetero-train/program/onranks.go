@@ -54,6 +54,9 @@ func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Cont
 			opts.log.Warn(w)
 		}
 	}
+	if err := checkThreads(cfg, opts); err != nil {
+		return err
+	}
 	if place.Launch && place.LocalWorldSize > 1 {
 		return startRanks(ctx, opts)
 	}

@@ -33,6 +33,9 @@ type training struct {
 
 // runTrain trains as cfg says: as a run of one rank, as one of several, or as their supervisor.
 func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error {
+	if err := checkThreads(cfg, opts); err != nil {
+		return err
+	}
 	if opts.place.Launch && opts.place.LocalWorldSize > 1 {
 		return supervise(ctx, cfg, opts)
 	}

@@ -50,8 +50,8 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
-	if errors.Is(err, syscall.EAGAIN) {
-		return usageError("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group): a rank needs about 30 threads", err)
+	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
+		return usageError("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)", err)
 	}
 	if !errors.As(err, &failed) {
 		return classify(ctx, err)

@@ -124,8 +124,9 @@ func (t *team) abort(cause error) {
 }
 
 // localRanks is how many ranks share this machine, as far as it is known before they meet.
-func (j *Session) localRanks() int {
-	place := j.opts.place
+func (j *Session) localRanks() int { return ranksOfMachine(j.opts.place) }
+
+func ranksOfMachine(place discovery.Place) int {
 	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
 		return max(place.WorldSize, 1)
 	}

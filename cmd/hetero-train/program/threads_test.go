@@ -1,0 +1,102 @@
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// asSomebody returns a command that runs the program, two ranks of it, as a user without processes of its own, after a line of shell. It returns the folder
+// that the run may use, too.
+func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to become somebody else: RLIMIT_NPROC does not bind root")
+	}
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("needs bash, whose ulimit knows processes: ", err)
+	}
+	p := buildRanks(t)
+	dir, err := os.MkdirTemp("", "hetero-train-threads-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	const somebody = 64321
+	built, file := filepath.Join(dir, "hetero-train"), filepath.Join(dir, "run.toml")
+	runs = filepath.Join(dir, "runs")
+	if err := errors.Join(os.Chmod(dir, 0o755), os.WriteFile(built, readFile(t, p.path), 0o755), os.WriteFile(file, []byte(smallRun), 0o644), os.Mkdir(runs, 0o755), os.Chown(runs, somebody, somebody)); err != nil {
+		t.Fatal(err)
+	}
+	run := program{path: built, config: file}.command(runs, "train.steps=20", "parallel.ranks=2")
+	cmd = exec.Command(bash, append([]string{"-c", shell + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "XDG_CACHE_HOME="+runs, "HOME="+runs)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: somebody, Gid: somebody}}
+	return cmd, runs
+}
+
+// Where too few processes are allowed the Go runtime ends a process without a word of ours: the limit is looked at before ranks start.
+func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
+	cmd, runs := asSomebody(t, "ulimit -u 20")
+	e := finish(t, cmd, 0)
+	e.check(t, exitUsage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exitUsage, "RLIMIT_NPROC of user 64321 allows 20 threads, of which ")
+	e.check(t, exitUsage, "raise the limit (ulimit -u) to ")
+	if left, err := os.ReadDir(runs); err != nil || len(left) > 0 {
+		t.Errorf("got %v, %v in the folder of runs, want nothing", left, err)
+	}
+	cmd, _ = asSomebody(t, "ulimit -u 2000")
+	finish(t, cmd, 0).check(t, exitDone, "")
+}
+
+func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
+	p := buildRanks(t)
+	group := ""
+	for _, root := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		folder := filepath.Join(root, fmt.Sprintf("hetero-train-threads-%d", os.Getpid()))
+		if os.Mkdir(folder, 0o755) != nil {
+			continue
+		}
+		t.Cleanup(func() {
+			for range 100 { // its last process may still be ending
+				if os.Remove(folder) == nil {
+					return
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			t.Errorf("%s is left", folder)
+		})
+		if os.WriteFile(filepath.Join(folder, "pids.max"), []byte("18"), 0o644) == nil {
+			group = folder
+			break
+		}
+	}
+	if group == "" {
+		t.Skip("cannot make a control group with a limit of processes: needs root and the pids controller")
+	}
+	run := p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2")
+	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
+	e := finish(t, cmd, 0)
+	e.check(t, exitUsage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exitUsage, "pids.max of the control group "+group+" allows 18 threads, of which ")
+	e.check(t, exitUsage, "raise the limit (pids.max) to ")
+}
+
+func TestTheRuntimesWordsForAThreadThatWasRefused(t *testing.T) {
+	for text, want := range map[string]bool{
+		"runtime/cgo: pthread_create failed: Resource temporarily unavailable\nSIGABRT: abort":      true,
+		"runtime: failed to create new OS thread (have 5 already; errno=11)\nruntime: may need to…": true,
+		"hetero-train: error: out of memory":                                                        false,
+		"":                                                                                          false,
+	} {
+		if got := gotNoThread(text); got != want {
+			t.Errorf("%q: got %v, want %v", text, got, want)
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package system
+
+import (
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// ThreadLimit is a limit of threads. Linux counts threads as processes.
+type ThreadLimit struct {
+	Name  string // "RLIMIT_NPROC of user 1000", "pids.max of the control group /job"
+	Cure  string // what raises it: "ulimit -u"
+	Limit int64
+	Used  int64 // threads that count towards it now, those of this process included
+}
+
+// String is "RLIMIT_NPROC of user 1000 allows 64 threads, of which 40 exist".
+func (l ThreadLimit) String() string {
+	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
+}
+
+// ThreadsRefused returns the limit that refuses this process more threads than it has, the tightest one where several do. refused is false
+// where there is room, and where the system does not tell: threads of other containers may count towards a user's limit and are not seen.
+func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
+	return threadsRefused(os.DirFS("/"), more)
+}
+
+func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
+	consider := func(l ThreadLimit) {
+		if l.Used+int64(more) > l.Limit && (!refused || l.Limit-l.Used < tightest.Limit-tightest.Used) {
+			tightest, refused = l, true
+		}
+	}
+	groups := readCgroups(root)
+	folders, _ := groups.folders("pids")
+	for _, folder := range folders {
+		limit, limited := wholeNumber(root, path.Join(folder, "pids.max")) // "max" without a limit; none at the top
+		used, counted := wholeNumber(root, path.Join(folder, "pids.current"))
+		if limited && counted {
+			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit, Used: used})
+		}
+	}
+	if limit, user, limited := userLimit(root); limited && existingThreads(root)+int64(more) > limit { // counting them takes a while
+		consider(ThreadLimit{Name: "RLIMIT_NPROC of user " + user, Cure: "ulimit -u", Limit: limit, Used: threadsOf(root, user)})
+	}
+	return tightest, refused
+}
+
+// userLimit is RLIMIT_NPROC, where it binds this process: root and processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless they are
+// that in a user namespace alone.
+func userLimit(root fs.FS) (limit int64, user string, limited bool) {
+	limits, _ := fs.ReadFile(root, "proc/self/limits")
+	for line := range strings.Lines(string(limits)) {
+		if text, found := strings.CutPrefix(line, "Max processes"); found {
+			if field := strings.Fields(text); len(field) > 0 {
+				n, err := strconv.ParseInt(field[0], 10, 64) // "unlimited" is no number
+				limit, limited = n, err == nil
+			}
+		}
+	}
+	status, _ := fs.ReadFile(root, "proc/self/status")
+	var capabilities uint64
+	for key, value := range keyValues(status) {
+		switch field := strings.Fields(value); {
+		case key == "Uid" && len(field) > 0:
+			user = field[0]
+		case key == "CapEff" && len(field) > 0:
+			capabilities, _ = strconv.ParseUint(field[0], 16, 64)
+		}
+	}
+	const exempting = 1<<24 | 1<<21 // CAP_SYS_RESOURCE, CAP_SYS_ADMIN
+	namespace, _ := readLine(root, "proc/self/uid_map")
+	first := strings.Join(strings.Fields(namespace), " ") == "0 0 4294967295"
+	if first && (user == "0" || capabilities&exempting != 0) {
+		return 0, "", false
+	}
+	return limit, user, limited && user != ""
+}
+
+// existingThreads is how many threads the machine has, as far as it is visible; where that is not known, so many that each limit is looked at.
+func existingThreads(root fs.FS) int64 {
+	line, _ := readLine(root, "proc/loadavg") // "0.20 0.18 0.12 1/523 4711": 523 threads
+	if field := strings.Fields(line); len(field) == 5 {
+		if _, all, ok := strings.Cut(field[3], "/"); ok {
+			if n, err := strconv.ParseInt(all, 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return math.MaxInt32
+}
+
+// threadsOf counts the threads of a user's processes.
+func threadsOf(root fs.FS, user string) (threads int64) {
+	entries, _ := fs.ReadDir(root, "proc")
+	for _, entry := range entries {
+		if _, err := strconv.Atoi(entry.Name()); err != nil {
+			continue
+		}
+		status, _ := fs.ReadFile(root, path.Join("proc", entry.Name(), "status")) // it may have ended
+		owner, own := "", int64(0)
+		for key, value := range keyValues(status) {
+			switch field := strings.Fields(value); {
+			case key == "Uid" && len(field) > 0:
+				owner = field[0]
+			case key == "Threads":
+				own, _ = strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+			}
+		}
+		if owner == user {
+			threads += own
+		}
+	}
+	return threads
+}
+
+// OwnThreads is how many threads this process has, 0 where that is not known.
+func OwnThreads() int { return ownThreads(os.DirFS("/")) }
+
+func ownThreads(root fs.FS) int {
+	status, _ := fs.ReadFile(root, "proc/self/status")
+	for key, value := range keyValues(status) {
+		if key == "Threads" {
+			n, _ := strconv.Atoi(strings.TrimSpace(value))
+			return n
+		}
+	}
+	return 0
+}
+
+func wholeNumber(root fs.FS, file string) (int64, bool) {
+	line, _ := readLine(root, file)
+	n, err := strconv.ParseInt(line, 10, 64)
+	return n, err == nil
+}
