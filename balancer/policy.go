@@ -108,9 +108,9 @@ type Maker struct {
 func Makers() []Maker {
 	return []Maker{
 		{"none", "equal shares", newNone},
-		{"proportional", "by the static compute score of each rank", newProportional},
-		{"dynamic", "by compute score and measured speed, utilization and memory", newDynamic},
-		{"hybrid", "starts proportional, then solves for the shares with the least step time on curves fitted while training", newHybrid},
+		{"proportional", "shares by the static compute score of each rank", newProportional},
+		{"dynamic", "shares by compute score and measured speed, utilization and memory", newDynamic},
+		{"hybrid", "starts proportional, then solves for the shares with the shortest step on curves fitted during training", newHybrid},
 	}
 }
 

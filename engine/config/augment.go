@@ -27,37 +27,37 @@ type Augment struct {
 func (a *Augment) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Float(&a.Mixup, "mixup", 0).AtMost(1000).
-			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of how much an image and its label count beside their partner's. 0: off. 0.2 is usual for ResNets."),
+			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of lambda, the weight of an image and its label relative to its partner. 0: off. 0.2 is usual for ResNets."),
 		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
 			Doc("Cutmix: the same alpha for a rectangle of the partner's image. 0: off. 1 is usual."),
 		Float(&a.MixProb, "mix_prob", 1).AtMost(1).
-			Doc("Probability of mixing at all, for each batch, pair or sample as `mix_mode` says."),
+			Doc("Probability of mixing, for each batch, pair or sample, by `mix_mode`."),
 		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).
-			Doc("Probability of cutmix where both are on."),
+			Doc("Probability of cutmix if both are on."),
 		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").
-			Doc("What shares one choice of share and rectangle: all samples of an optimizer step, the two of a pair, or each sample has its own."),
+			Doc("Scope of one choice of lambda and rectangle: `batch`: all samples of an optimizer step; `pair`: the two of a pair; `elem`: each sample."),
 		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").
-			Doc("Mixing ends before this epoch, counted from 0. 0: it never does."),
+			Doc("Mixing ends before this epoch, counted from 0. 0: it never ends."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
 			Doc("RandAugment: number of operations on each training image, out of torchvision's fourteen. 0: off. 2 is usual."),
 		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).
-			Doc("How strong they are, in torchvision's bins 0 to 30."),
+			Doc("Strength of the operations, in torchvision's bins 0 to 30."),
 		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).
 			Doc("Standard deviation of the magnitude, drawn for each operation."),
 		Float(&a.Brightness, "brightness", 0).AtMost(100).
-			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with the next three. 0: off."),
+			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with `contrast`, `saturation` and `hue`. 0: off."),
 		Float(&a.Contrast, "contrast", 0).AtMost(100).
-			Doc("The same of the contrast."),
+			Doc("The same for the contrast."),
 		Float(&a.Saturation, "saturation", 0).AtMost(100).
-			Doc("The same of the saturation."),
+			Doc("The same for the saturation."),
 		Float(&a.Hue, "hue", 0).Unit("turns").AtMost(0.5).
-			Doc("The hue turns by up to so much either way."),
+			Doc("Maximum rotation of the hue in either direction."),
 		Float(&a.EraseProb, "erase_prob", 0).AtMost(1).
 			Doc("Random erasing: probability that rectangles of 2 to 33 % of a training image are hidden. 0: off. 0.25 is usual."),
 		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").
-			Doc("What they are filled with: the data's mean colour, one random colour, or random pixels."),
+			Doc("Content of the erased rectangles: `const`: the data's mean colour; `rand`: one random colour; `pixel`: random pixels."),
 		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).
-			Doc("Most rectangles to erase in an image; they share the area."),
+			Doc("Maximum number of rectangles to erase in an image; they divide the area."),
 	})
 }
 

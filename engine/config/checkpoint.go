@@ -19,15 +19,15 @@ func (p *Profile) Keys() []Key {
 		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).
 			Doc("Steps between two records."),
 		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").
-			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: none are written."),
+			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: no event files."),
 		Int(&p.TraceStep, "trace_step", 0).
-			Doc("From this step on `logs/trace.json` gets a timeline of every launch, copy, wait and sum over ranks, of all ranks, which ui.perfetto.dev opens (docs/reports.md). 0: none."),
+			Doc("First step of the timeline `logs/trace.json`: every launch, copy, wait and sum over ranks, of all ranks, for ui.perfetto.dev (docs/reports.md). 0: none."),
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).
-			Doc("How many steps it covers."),
+			Doc("Number of steps of the timeline."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
-			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, so that balancing starts with it. Empty: see `at_start`."),
+			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, the start of balancing. Empty: see `at_start`."),
 		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").
-			Doc("Compute scores of several ranks where `gpu_profiles` is empty. `auto`: those kept in the user's cache folder, else measured when the ranks have met, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
+			Doc("Compute scores of several ranks if `gpu_profiles` is empty. `auto`: those in the user's cache folder, else measured after rank discovery, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
 	})
 }
 
@@ -43,12 +43,12 @@ type Checkpoint struct {
 func (c *Checkpoint) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Int(&c.IntervalSteps, "interval_steps", 0).Unit("steps").
-			Doc("Steps between two checkpoints. 0: not by steps."),
+			Doc("Steps between two checkpoints. 0: no interval in steps."),
 		Float(&c.IntervalSeconds, "interval_seconds", 300).Unit("s").
-			Doc("Time between two checkpoints. 0: not by time. With both at 0 only the end is saved."),
+			Doc("Time between two checkpoints. 0: no interval in time. If both are 0, only the end is saved."),
 		Int(&c.Keep, "keep", 3).AtLeast(1).AtMost(1 << 20).
-			Doc("How many of the newest checkpoints stay."),
+			Doc("Number of newest checkpoints to keep."),
 		Bool(&c.Best, "best", true).
-			Doc("Whether the checkpoint with the best evaluation stays besides."),
+			Doc("Whether to keep the checkpoint with the best evaluation as well."),
 	})
 }

@@ -36,21 +36,21 @@ type table struct {
 // tables binds every key to its field in c, in the order of the file.
 func (c *Config) tables() []table {
 	ts := []table{
-		{name: "experiment", doc: "Names the run and says where its files go: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
-		{name: "device", doc: "What the run computes on.", keys: c.Device.Keys()},
+		{name: "experiment", doc: "Name of the run and place of its files: `<output_dir>/<name>/{logs,configs,checkpoints,results}`.", keys: c.Experiment.Keys()},
+		{name: "device", doc: "The device of the computation.", keys: c.Device.Keys()},
 		{name: "model", doc: "The network. Further keys depend on `model.name`.", keys: c.Model.Keys()},
-		{name: "data", doc: "What the network is trained on, and how samples are read and augmented.", keys: c.Data.Keys()},
-		{name: "augment", doc: "What is done to training images after crop and flip (those are in `[data]`). `docs/augmentation.md` says how, and where it differs from torchvision and timm.", keys: c.Augment.Keys()},
-		{name: "train", doc: "How long and how precisely to train.", keys: c.Train.Keys()},
+		{name: "data", doc: "Training data, and how samples are read and cropped.", keys: c.Data.Keys()},
+		{name: "augment", doc: "Augmentation of training images after crop and flip, which are in `[data]`. `docs/augmentation.md` explains it, with the differences from torchvision and timm.", keys: c.Augment.Keys()},
+		{name: "train", doc: "Length and precision of the training.", keys: c.Train.Keys()},
 		{name: "optimizer", doc: "The update rule.", keys: c.Optimizer.Keys()},
 		{name: "schedule", doc: "The learning rate over the run: a warm-up, then the named curve.", keys: c.Schedule.Keys()},
-		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, kept beside them: often more accurate than the last weights.", keys: c.EMA.Keys()},
-		{name: "parallel", doc: "Several ranks: how they meet and how gradients travel. Without effect on a run of one rank.", keys: c.Parallel.Keys()},
-		{name: "balance", doc: "How the global batch is split among unequal ranks. Without effect on a run of one rank. Further keys may depend on `balance.policy`.", keys: c.Balance.Keys()},
-		{name: "profile", doc: "Per-step records of what the time goes into.", keys: c.Profile.Keys()},
-		{name: "checkpoint", doc: "When to save and how much to keep. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
-		{name: "lab", doc: "Experiments with unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. An allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. Left at its default a key is not passed on. Without effect on other backends.", keys: c.NCCL.Keys()},
+		{name: "ema", doc: "Exponential moving averages of the weights and of BatchNorm's running statistics, in addition to the trained ones. They are often more accurate than the last weights.", keys: c.EMA.Keys()},
+		{name: "parallel", doc: "Several ranks: rank discovery and transport of gradients. No effect on a run of one rank.", keys: c.Parallel.Keys()},
+		{name: "balance", doc: "Division of the global batch among unequal ranks. No effect on a run of one rank. Further keys may depend on `balance.policy`.", keys: c.Balance.Keys()},
+		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
+		{name: "checkpoint", doc: "Intervals and number of checkpoints. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
+		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
+		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. The table is an allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. A key at its default is not passed on. No effect on other backends.", keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

@@ -38,37 +38,37 @@ type Data struct {
 func (d *Data) Keys() []Key {
 	return append([]Key{
 		String(&d.Dataset, "dataset", "synthetic_image").Learnt().
-			Doc("Which data set, see the list of data sets below."),
+			Doc("The data set, see the list of data sets below."),
 		String(&d.Path, "path", "").Operational().
-			Doc("Where the data lies. `images`: a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside or else cut by `val_fraction`; or the official archives of ImageNet; needed. `webdataset`: shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, several joined by `::`; needed. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded where missing. Synthetic data: empty."),
+			Doc("Location of the data. `images` (required): a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside, else split by `val_fraction`; or the official archives of ImageNet. `webdataset` (required): shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, or several joined by `::`. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded if missing. Synthetic data: empty."),
 		String(&d.Fallback, "fallback", "").Operational().
-			Doc("Synthetic data to train on if the download of the data set fails, with a warning at the start and in every summary. Empty: that is an error (exit 3). A path that does not exist and damaged data are errors in any case."),
+			Doc("Synthetic data to train on if the download of the data set fails, with a warning at the start and in every summary. Empty: a failed download is an error (exit 3). A path that does not exist and damaged data are always errors."),
 		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().
-			Doc("A run on the `fallback` ends after this many epochs where `train.epochs` is larger, and its schedule ends there too. 0: it takes as many as `train.epochs`. Without effect with `train.steps`."),
+			Doc("A run on the `fallback` ends after this many epochs if `train.epochs` is larger, and its schedule ends there too. 0: `train.epochs`. No effect with `train.steps`."),
 		Choice(&d.Download, "download", "auto", "auto", "never").Operational().
-			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: it is an error."),
+			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: a missing data set is an error."),
 		String(&d.CacheDir, "cache_dir", "").Operational().
 			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
 			Doc("Fraction of the samples kept for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
-			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It stays the same however it is split."),
+			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It has the same size for every split."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the images that enter the network."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().
-			Doc("Number of training samples to use, balanced over the classes; evaluation uses at most as many. 0: all; for synthetic data its own number."),
+			Doc("Number of training samples to use, balanced over the classes; evaluation uses at most as many. 0: all; for synthetic data its default number."),
 		Int(&d.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 16).Learnt().
-			Doc("Classes of synthetic data. 0: 10, or as many as the data set has that it stands in for."),
+			Doc("Classes of synthetic data. 0: 10, or the number of classes of the data set that it replaces."),
 		Int(&d.MaxPixels, "max_pixels", 64<<20).Unit("pixels").AtLeast(1).Learnt().
 			Doc("Encoded images with more pixels are refused before they are decoded (decompression bombs)."),
 		Int(&d.Workers, "workers", 0).Unit("goroutines").AtMost(1024).Operational().
-			Doc("Goroutines that decode and augment ahead of the compute. 0: chosen by the CPU quota."),
+			Doc("Goroutines that decode and augment ahead of the computation. 0: chosen by the CPU quota."),
 		Int(&d.CropPadding, "crop_padding", 0).Unit("pixels").AtMost(4096).Learnt().
 			Doc("Random crop: training images are padded with this many black pixels on each side, then a window of `image_size` is cut out. 0: no random crop."),
 		Bool(&d.RandomResizedCrop, "random_resized_crop", false).Learnt().
 			Doc("Training images: a random window of 8 to 100 % of the area and an aspect ratio of 3:4 to 4:3, scaled to `image_size`."),
 		Bool(&d.Flip, "flip", false).Learnt().
-			Doc("Mirrors every second training image, at random, left to right."),
+			Doc("Mirrors training images left to right with probability 1/2."),
 		Floats(&d.Mean, "mean").Length(3).AtMost(1).Learnt().
 			Doc("Subtracted from the red, green and blue values (0…1). Empty: the data set's own."),
 		Floats(&d.Std, "std").Length(3).Above(0).Learnt().

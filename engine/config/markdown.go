@@ -9,18 +9,20 @@ import (
 
 const markdownHead = `# Configuration
 
-One TOML file describes a run: ` + "`hetero-train -c FILE`" + `. This page lists every key; ` + "`hetero-train config docs`" + ` writes it.
+One TOML file describes a run: ` + "`hetero-train -c FILE`" + `.
+This page lists every key; ` + "`hetero-train config docs`" + ` writes it.
 
-- A key that is missing has its default. An unknown key, a value of the wrong type or out of range, keys that differ only
-  in case, and NaN are errors; all of them are reported at once, with file and line, and nothing is started (exit code 2).
-- ` + "`--set table.key=value`" + ` (any number of times) takes precedence over the file, the file over the defaults. The value is
-  written as in TOML; a text needs no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
+- A missing key has its default value.
+- Errors are: an unknown key, a value of the wrong type or out of range, keys that differ only in case, and NaN.
+  The program reports all errors at once, with file and line, and starts nothing (exit code 2).
+- ` + "`--set table.key=value`" + ` (repeatable) overrides the file, and the file overrides the defaults.
+  The value has TOML syntax, but a text needs no quotes: ` + "`--set train.epochs=3 --set model.name=resnet18`" + `.
 - A file has at most 64 KiB.
 - ` + "`hetero-train config show -c FILE`" + ` prints the resolved configuration, ` + "`hetero-train config schema`" + ` a JSON Schema for editors.
-- Column "A change": "another run" marks a key that affects what is learnt. A run does not resume with another value of it
-  unless ` + "`--allow table.key`" + ` says so. "resumes" marks all other keys. Of data and of weights to start from the content
-  counts, not the path (docs/training.md).
-- The files in this folder are complete runs with every key explained where it stands.
+- Column "A change" shows the effect of a changed key on a later run.
+  "another run" marks keys that affect training results: a run does not resume with another value unless ` + "`--allow table.key`" + ` permits it.
+  "resumes" marks all other keys. Data and initial weights are compared by content, not by path (docs/training.md).
+- The TOML files in this folder are complete runs with a comment for every key.
 `
 
 // Markdown returns the page that documents every key of every table, model, data set and policy.
@@ -67,7 +69,7 @@ func writeLater(b *strings.Builder) {
 	if len(later) == 0 {
 		return
 	}
-	b.WriteString("\n## Not in this version\n\nKnown, checked, and refused with exit code 2 until the missing part is there:\n\n| Key | Value | Missing |\n|---|---|---|\n")
+	b.WriteString("\n## Not in this version\n\nThe program knows and checks these values, and refuses them with exit code 2 until the missing part exists:\n\n| Key | Value | Missing |\n|---|---|---|\n")
 	for _, row := range later {
 		value := "`" + quote(row.value) + "`"
 		if row.when != nil {

@@ -18,20 +18,20 @@ type Model struct {
 func (m *Model) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		String(&m.Name, "name", "simple_cnn").Shapes().
-			Doc("Which network, see the list of models below."),
+			Doc("The network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
-			Doc("Which samples BatchNorm's statistics are taken over. `sync`: a whole micro-batch on all ranks, so that the result does not depend on the number of ranks or their shares. `local`: each rank's own. `ghost`: fixed groups of `ghost_group` samples, without communication."),
+			Doc("Samples for BatchNorm's statistics. `sync`: a whole micro-batch on all ranks, so the result does not depend on the number of ranks or their shares. `local`: each rank's own samples. `ghost`: fixed groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
-			Doc("Size of a group for `batch_norm = \"ghost\"`, where it must be given, at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`); where it does not divide them the last group is smaller. 0 otherwise."),
+			Doc("Size of a group for `batch_norm = \"ghost\"`, which requires it; at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If it does not divide them, the last group is smaller. 0 for other values of `batch_norm`."),
 		String(&m.InitFrom, "init_from", "").Operational().
-			Doc("Weights to start from: a `.safetensors` file with the names that users of the model know (`docs/weights.md`), or a checkpoint: its folder, that of its run, or `checkpoints/best`. Only rank 0 reads it. Without effect where a run goes on from a checkpoint of its own. Empty: random."),
+			Doc("Initial weights: a `.safetensors` file with the model's usual names (`docs/weights.md`), or a checkpoint: its folder, that of its run, or `checkpoints/best`. Only rank 0 reads it. A run that resumes from its own checkpoint ignores it. Empty: random weights."),
 		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").
-			Doc("What becomes of the classifier in `init_from`. `auto`: it is taken over, unless the file has another number of classes or no classifier; then a random one takes its place, and a warning says so. `keep`: another number of classes is an error. `new`: always a random one."),
+			Doc("Treatment of the classifier in `init_from`. `auto`: it is used; if the file has another number of classes or no classifier, a random one replaces it, with a warning. `keep`: another number of classes is an error. `new`: always a random one."),
 		Strings(&m.Freeze, "freeze").
-			Doc("Parameters that are not trained, by name or by the module that holds them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`; `*`, `?` and `[ab]` stand for any text, one character, one of them. A BatchNorm whose weight and bias are frozen uses its running statistics and keeps them."),
+			Doc("Parameters that are not trained, by name or by the module that contains them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm whose weight and bias are frozen uses its running statistics and does not update them."),
 		Int(&m.FreezeLayers, "freeze_layers", 0).Unit("layers").
-			Doc("Number of layers to freeze, from the first one on, counted as `optimizer.layer_decay` counts them: 1 is a ResNet's stem, 2 its first block too. 0: none."),
+			Doc("Number of layers to freeze, from the first one, counted as for `optimizer.layer_decay`: 1 is a ResNet's stem, 2 also its first block. 0: none."),
 		Int(&m.NumClasses, "num_classes", 0).Unit("classes").AtMost(1 << 20).
-			Doc("Outputs of the classifier. 0: as many as the data set has."),
+			Doc("Outputs of the classifier. 0: the number of classes of the data set."),
 	})
 }

@@ -23,9 +23,9 @@ var builtin = append([]Part{
 
 	DataSet{"synthetic_image", "images computed from the seed, learnable, without files", func() DataSetOptions { return syntheticImages{} },
 		config.DataTraits{Computed: true}},
-	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded where missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
+	cifarSet("60,000 photographs of 32x32 pixels in 10 classes, downloaded if missing", cifarImages{variant: cifar.Ten, count: 10, norm: data.NormalizeCIFAR10}),
 	cifarSet("the same size in 100 classes", cifarImages{variant: cifar.Hundred, count: 100, norm: data.NormalizeCIFAR100}),
-	DataSet{"images", "JPEG and PNG files of your own, a folder for each class; ImageNet in any of its forms", func() DataSetOptions { return imageFiles{} }, photos},
+	DataSet{"images", "your own JPEG and PNG files, one folder per class; ImageNet in any of its forms", func() DataSetOptions { return imageFiles{} }, photos},
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, read in place", func() DataSetOptions { return shards{} }, photos},
 }, policies()...)
 
@@ -82,7 +82,7 @@ func (o *simpleCNNOptions) Keys() []config.Key {
 		config.Ints(&o.Channels, "channels", 32, 64, 128).Learnt().Shapes().Unit("channels").NotEmpty().AtLeast(1).AtMost(4096).
 			Doc("Channels of each block, one block for each number. A block is two 3x3 convolutions with BatchNorm and ReLU, then 2x2 max pooling."),
 		config.Float(&o.Dropout, "dropout", 0).Learnt().Below(1).
-			Doc("Fraction of the features set to zero before the classifier while training."),
+			Doc("Fraction of the features that training sets to zero before the classifier."),
 	}
 }
 
@@ -104,11 +104,11 @@ type resnetOptions struct {
 func (o *resnetOptions) Keys() []config.Key {
 	return []config.Key{
 		config.Choice(&o.Stem, "stem", "imagenet", "imagenet", "cifar").Learnt().Shapes().
-			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision: a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling: it reaches them at 32x32, which is more accurate on small images and costs about 16 times the compute."),
+			Doc("`imagenet`: 7x7 convolution of stride 2 and max pooling, as torchvision; a 32x32 image reaches the stages at 8x8. `cifar`: 3x3 convolution of stride 1, no pooling; it reaches the stages at 32x32, which is more accurate on small images and costs about 16 times the compute."),
 		config.Bool(&o.ZeroInitResidual, "zero_init_residual", false).Learnt().
 			Doc("Whether the last BatchNorm of each residual branch starts at zero, so that a block starts as the identity."),
 		config.Float(&o.StochasticDepth, "stochastic_depth", 0).Learnt().Below(1).
-			Doc("Probability with which the last block's residual branch is dropped for a sample while training, and is 1/(1 - p) times as large otherwise; from 0 at the first block on it rises in a straight line, as timm's `--drop-path`. 0.05 to 0.2 against overfitting of long runs. 0: none."),
+			Doc("Probability of dropping the last block's residual branch for a sample in training; a kept branch is scaled by 1/(1 - p). The probability rises linearly from 0 at the first block, as timm's `--drop-path`. 0.05 to 0.2 reduce overfitting of long runs. 0: none."),
 	}
 }
 
