@@ -2,14 +2,12 @@ package cuda_test
 
 import (
 	"errors"
-	"io/fs"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // labProgram is the kernel lab (lab/), compiled for the host; it lies beside the folder of the libraries.
@@ -18,17 +16,7 @@ const labProgram = "cuda-lab-host"
 // runLab gives its output, both streams, and its exit code.
 func runLab(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" {
-		dir = filepath.Join("..", "build", "lib")
-	}
-	path, err := filepath.Abs(filepath.Join(dir, "..", labProgram))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skipf("no %s: run make native-test first", path)
-	}
+	path := filepath.Join(nativetest.Need(t, "cpu", filepath.Join("..", labProgram)), "..", labProgram)
 	cmd := exec.Command(path, args...)
 	out, err := cmd.CombinedOutput()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {

@@ -2,7 +2,6 @@ package cuda_test
 
 import (
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
 	"github.com/hetero-train/hetero-train/engine/device/native"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -31,21 +30,10 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// loadShim loads it. A test binary lies elsewhere than the program, so without HETERO_LIB_DIR the library is taken from the source
-// tree's build/lib.
+// loadShim loads the GPU device compiled for the host.
 func loadShim(t *testing.T) *native.Library {
 	t.Helper()
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" {
-		dir = filepath.Join("..", "build", "lib")
-	}
-	path, err := filepath.Abs(filepath.Join(dir, shimLibrary))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skipf("no %s: run make native-test first", path)
-	}
+	path := filepath.Join(nativetest.Need(t, "cpu", shimLibrary), shimLibrary)
 	lib, err := native.Load(path, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 const probeVariable = "HETERO_CUDA_PROBE"
@@ -37,17 +38,7 @@ func TestProbe(t *testing.T) {
 
 // TestDriverStates: what is said of every state in which a driver can be found, and that counting GPUs makes no context.
 func TestDriverStates(t *testing.T) {
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" {
-		dir = filepath.Join("..", "build", "lib") // a test binary lies elsewhere than the program
-	}
-	built, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(built, "fake_driver", "libcuda.so.1")); err != nil {
-		t.Skipf("run make native-test first: %v", err)
-	}
+	built := nativetest.Need(t, "cpu", "fake_driver/libcuda.so.1")
 	shim := t.TempDir()
 	if err := os.Symlink(filepath.Join(built, "libhetero_cuda_shim.so"), filepath.Join(shim, LibraryName)); err != nil {
 		t.Fatal(err)

@@ -5,10 +5,8 @@ package nccl
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -20,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // shimLibrary holds the sources of src/, compiled for the host.
@@ -29,20 +27,7 @@ const shimLibrary = "libhetero_nccl_shim.so"
 // shim is the GPU device compiled for the host; the fake NCCL moves data in its memory.
 func shim(t *testing.T) *native.Library {
 	t.Helper()
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" { // a test binary lies elsewhere than the program
-		dir = filepath.Join("..", "build", "lib")
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range []string{"libhetero_cuda_shim.so", shimLibrary} {
-		if _, err := os.Stat(filepath.Join(dir, file)); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-			t.Skipf("no %s: run make native-test first", file)
-		}
-	}
-	t.Setenv(nativelib.DirVariable, dir)
+	dir := nativetest.Need(t, "cpu", "libhetero_cuda_shim.so", shimLibrary)
 	t.Setenv("HETERO_CUDA_LIBS", dir)
 	t.Setenv("HETERO_SHIM_GPUS", "16")
 	lib, err := native.Load(filepath.Join(dir, "libhetero_cuda_shim.so"), nil)

@@ -5,11 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,24 +15,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
 // openCPU opens CPU devices of one thread; the test is skipped where there are none.
 func openCPU(t testing.TB) func(int) device.Device {
 	t.Helper()
-	if os.Getenv(nativelib.DirVariable) == "" {
-		dir, err := filepath.Abs("../../build/lib")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(nativelib.DirVariable, dir)
-	}
+	nativetest.Need(t, "cpu", "libhetero_cpu.so")
 	dev, err := cpu.Driver{}.Open(0, device.Options{Threads: 1})
-	if (errors.Is(err, device.ErrUnavailable) || errors.Is(err, fs.ErrNotExist)) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skipf("no CPU device: %v", err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

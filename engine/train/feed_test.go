@@ -3,12 +3,9 @@ package train
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"math"
-	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -16,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/models/resnet"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 // openBehind opens a device whose streams run behind the caller: the GPU's kernels, compiled for the host.
@@ -25,15 +22,7 @@ func openBehind(t *testing.T) device.Device { return gpus(t, 1)[0] }
 // gpus opens several of them.
 func gpus(t *testing.T, n int) (devs []device.Device) {
 	t.Helper()
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" {
-		dir = filepath.Join("..", "..", "build", "lib")
-	}
-	path := filepath.Join(dir, "libhetero_cuda_shim.so")
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skip("no libhetero_cuda_shim.so: run make native-test first")
-	}
-	t.Setenv(nativelib.DirVariable, dir)
+	path := filepath.Join(nativetest.Need(t, "cpu", "libhetero_cuda_shim.so"), "libhetero_cuda_shim.so")
 	t.Setenv("XDG_CACHE_HOME", t.TempDir()) // it keeps which algorithms are fast
 	t.Setenv("HETERO_SHIM_GPUS", strconv.Itoa(n))
 	lib, err := native.Load(path, nil)

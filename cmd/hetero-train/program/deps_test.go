@@ -27,6 +27,8 @@ var layers = []layer{
 	{"balancer/simulate", imports("balancer")},
 	{"engine/weather", nil},
 	{"engine/nativelib", nil},
+	{"engine/nativelib/nativetest", imports("engine/nativelib")},
+	{"engine/nativelib/nativetest", imports("engine/nativelib")},
 
 	{"engine/regular", nil},
 	{"engine/conformance", nil},

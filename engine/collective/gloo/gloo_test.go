@@ -4,36 +4,20 @@ package gloo
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/collectivetest"
 	"github.com/hetero-train/hetero-train/engine/conformance"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// need skips where the library is not built. Without HETERO_LIB_DIR it is taken from the source tree's build/lib: a test
-// binary lies elsewhere than the program.
+// need skips the test where the library was not built.
 func need(t testing.TB) {
 	t.Helper()
-	if os.Getenv(nativelib.DirVariable) == "" {
-		dir, err := filepath.Abs("../../../build/lib")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(nativelib.DirVariable, dir)
-	}
-	err := Available()
-	if errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "gloo") {
-		t.Skip(err)
-	}
-	if err != nil {
+	nativetest.Need(t, "gloo", LibraryName)
+	if err := Available(); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +18,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -101,19 +99,7 @@ func (r role) run() error {
 
 // TestLostProcessIsNamed: over a real rendezvous, in the middle of an all-reduce.
 func TestLostProcessIsNamed(t *testing.T) {
-	if os.Getenv(nativelib.DirVariable) == "" { // a test binary lies elsewhere than the program
-		dir, err := filepath.Abs("../../../build/lib")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(nativelib.DirVariable, dir)
-	}
-	if err := gloo.Available(); err != nil {
-		if strings.Contains(os.Getenv("HETERO_REQUIRE"), "gloo") {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	nativetest.Need(t, "gloo", gloo.LibraryName)
 	for _, c := range []struct {
 		name   string
 		victim int

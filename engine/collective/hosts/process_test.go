@@ -10,8 +10,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,7 +22,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
@@ -163,25 +161,11 @@ func (r role) compute(ctx context.Context, comm collective.Communicator, memory 
 	return nil
 }
 
-// need skips where a native library is not built. Without HETERO_LIB_DIR it is taken from the source tree's build/lib: a test
-// binary lies elsewhere than the program.
+// need skips the test where a native library was not built.
 func need(t *testing.T) {
 	t.Helper()
-	if os.Getenv(nativelib.DirVariable) == "" {
-		dir, err := filepath.Abs("../../../build/lib")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(nativelib.DirVariable, dir)
-	}
-	for name, err := range map[string]error{"cpu": shm.Available(), "gloo": gloo.Available()} {
-		if err != nil && strings.Contains(os.Getenv("HETERO_REQUIRE"), name) {
-			t.Fatal(err)
-		}
-		if err != nil {
-			t.Skip(err)
-		}
-	}
+	nativetest.Need(t, "cpu", shm.LibraryName)
+	nativetest.Need(t, "gloo", gloo.LibraryName)
 }
 
 // TestProcesses: two hosts of two ranks, shared memory within and Gloo between. All have the same bits, and whichever is

@@ -6,12 +6,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io/fs"
 	"math"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -24,26 +21,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/native"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// gpu opens the GPU device compiled for the host, and says where libraries are: a test binary lies elsewhere than the program.
+// gpu opens the GPU device compiled for the host.
 func gpu(t *testing.T) device.Device {
 	t.Helper()
-	dir := os.Getenv(nativelib.DirVariable)
-	if dir == "" {
-		dir = "../../../build/lib"
-	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv(nativelib.DirVariable, dir)
-	file := filepath.Join(dir, "libhetero_cuda_shim.so")
-	if _, err := os.Stat(file); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skipf("no %s: run make native-test first", file)
-	}
+	file := filepath.Join(nativetest.Need(t, "cpu", "libhetero_cuda_shim.so"), "libhetero_cuda_shim.so")
 	lib, err := native.Load(file, nil)
 	if err != nil {
 		t.Fatal(err)

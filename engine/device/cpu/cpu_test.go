@@ -2,42 +2,27 @@ package cpu
 
 import (
 	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
-	"github.com/hetero-train/hetero-train/engine/nativelib"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// open opens the CPU device. A test binary lies elsewhere than the program, so without HETERO_LIB_DIR the library is
-// taken from the source tree's build/lib.
+// open opens the CPU device.
 func open(t *testing.T, opts device.Options) device.Device {
 	t.Helper()
 	need(t)
 	return opened(t, opts)
 }
 
-// need skips where the library was not built.
+// need skips the test where the library was not built.
 func need(t *testing.T) {
 	t.Helper()
-	if os.Getenv(nativelib.DirVariable) == "" {
-		dir, err := filepath.Abs("../../../build/lib")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Setenv(nativelib.DirVariable, dir)
-	}
-	path := filepath.Join(os.Getenv(nativelib.DirVariable), libraryName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv("HETERO_REQUIRE"), "cpu") {
-		t.Skipf("no %s: run make first", path)
-	}
+	nativetest.Need(t, "cpu", libraryName)
 }
 
 func opened(t conformance.TB, opts device.Options) device.Device {

@@ -1,0 +1,59 @@
+// Package nativetest finds the native libraries for tests. A test binary does not lie next to the program, so the folder is
+// HETERO_LIB_DIR or build/lib of the source tree.
+package nativetest
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/nativelib"
+)
+
+// requireVariable lists what must have been built, separated by commas: "cpu,shm". Without it, tests skip what was not.
+const requireVariable = "HETERO_REQUIRE"
+
+// Need returns the absolute path of the folder with the libraries and sets HETERO_LIB_DIR to it for the test and for the
+// processes that it starts. files are paths relative to that folder. Where one does not exist, the test is skipped, or
+// fails if HETERO_REQUIRE names group: "cpu", "gloo".
+func Need(t testing.TB, group string, files ...string) string {
+	t.Helper()
+	dir, err := folder()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(nativelib.DirVariable, dir)
+	for _, file := range files {
+		path := filepath.Join(dir, file)
+		_, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) && !strings.Contains(os.Getenv(requireVariable), group) {
+			t.Skipf("no %s: run make, or make native-test for what only tests need", path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// folder is that of the variable, else build/lib of the module around the working directory, which is the package's.
+func folder() (string, error) {
+	if dir := os.Getenv(nativelib.DirVariable); dir != "" {
+		return filepath.Abs(dir)
+	}
+	root, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := root; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, "build", "lib"), nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", errors.New("no go.mod above " + root)
+		}
+	}
+}
