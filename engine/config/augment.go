@@ -25,24 +25,25 @@ type Augment struct {
 
 // Keys lists them.
 func (a *Augment) Keys() []Key {
+	mixes := Any(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0))
 	return each(Key.Learnt, []Key{
 		Float(&a.Mixup, "mixup", 0).AtMost(1000).
 			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of lambda, the weight of an image and its label relative to its partner. 0: off. 0.2 is usual for ResNets."),
 		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
 			Doc("Cutmix: the same alpha for a rectangle of the partner's image. 0: off. 1 is usual."),
-		Float(&a.MixProb, "mix_prob", 1).AtMost(1).
+		Float(&a.MixProb, "mix_prob", 1).AtMost(1).Only(mixes).
 			Doc("Probability of mixing, for each batch, pair or sample, by `mix_mode`."),
-		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).
-			Doc("Probability of cutmix if both are on."),
-		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").
+		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).Only(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0)).
+			Doc("Probability of cutmix instead of mixup."),
+		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").Only(mixes).
 			Doc("Scope of one choice of lambda and rectangle: `batch`: all samples of an optimizer step; `pair`: the two of a pair; `elem`: each sample."),
-		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").
+		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").Only(mixes).
 			Doc("Mixing ends before this epoch, counted from 0. 0: it never ends."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).
 			Doc("RandAugment: number of operations on each training image, out of torchvision's fourteen. 0: off. 2 is usual."),
-		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).
+		Float(&a.RandAugmentMagnitude, "randaugment_magnitude", 9).AtMost(30).Only(IsNot("augment.randaugment_ops", 0)).
 			Doc("Strength of the operations, in torchvision's bins 0 to 30."),
-		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).
+		Float(&a.RandAugmentStd, "randaugment_std", 0).AtMost(30).Only(IsNot("augment.randaugment_ops", 0)).
 			Doc("Standard deviation of the magnitude, drawn for each operation."),
 		Float(&a.Brightness, "brightness", 0).AtMost(100).
 			Doc("Color jitter: factors uniform in max(0, 1 - x) to 1 + x, as torchvision's `ColorJitter`, in random order with `contrast`, `saturation` and `hue`. 0: off."),
@@ -54,9 +55,9 @@ func (a *Augment) Keys() []Key {
 			Doc("Maximum rotation of the hue in either direction."),
 		Float(&a.EraseProb, "erase_prob", 0).AtMost(1).
 			Doc("Random erasing: probability that rectangles of 2 to 33 % of a training image are hidden. 0: off. 0.25 is usual."),
-		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").
+		Choice(&a.EraseMode, "erase_mode", "const", "const", "rand", "pixel").Only(IsNot("augment.erase_prob", 0.0)).
 			Doc("Content of the erased rectangles: `const`: the data's mean colour; `rand`: one random colour; `pixel`: random pixels."),
-		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).
+		Int(&a.EraseCount, "erase_count", 1).Unit("rectangles").AtLeast(1).AtMost(1024).Only(IsNot("augment.erase_prob", 0.0)).
 			Doc("Maximum number of rectangles to erase in an image; they divide the area."),
 	})
 }

@@ -16,17 +16,17 @@ func (p *Profile) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Bool(&p.Enabled, "enabled", true).
 			Doc("Whether each rank writes its metrics to `logs/rank_<r>_metrics.json`."),
-		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).
+		Int(&p.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(Is("profile.enabled", true)).
 			Doc("Steps between two records."),
 		Int(&p.TensorBoardInterval, "tensorboard_interval", 10).Unit("steps").
 			Doc("Steps between two points in `logs/tensorboard`, which `tensorboard --logdir` shows live (docs/reports.md). 0: no event files."),
 		Int(&p.TraceStep, "trace_step", 0).
 			Doc("First step of the timeline `logs/trace.json`: every launch, copy, wait and sum over ranks, of all ranks, for ui.perfetto.dev (docs/reports.md). 0: none."),
-		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).
+		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).Only(IsNot("profile.trace_step", 0)).
 			Doc("Number of steps of the timeline."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
 			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, the start of balancing. Empty: see `at_start`."),
-		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").
+		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").OverriddenBy("profile.gpu_profiles").
 			Doc("Compute scores of several ranks if `gpu_profiles` is empty. `auto`: those in the user's cache folder, else measured after rank discovery, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
 	})
 }

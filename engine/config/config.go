@@ -18,17 +18,18 @@ type Config struct {
 	Lab        Lab
 	NCCL       NCCL
 
-	origins map[string]string // by full dotted key; defaults are left out
+	places map[string]place // by full dotted key; defaults are left out
 }
 
 // Origin says what gave a key its value: "FILE:LINE", or Override.Origin. It is empty for a key at its default.
-func (c *Config) Origin(key string) string { return c.origins[key] }
+func (c *Config) Origin(key string) string { return c.places[key].String() }
 
 // table is one [table] of the file, bound to its struct.
 type table struct {
-	name string
-	doc  string
-	keys []Key
+	name  string
+	doc   string
+	needs []Need // of all its keys
+	keys  []Key
 	// own are the keys of the chosen model, data set or policy, a part of keys.
 	own []Key
 }
@@ -50,7 +51,7 @@ func (c *Config) tables() []table {
 		{name: "profile", doc: "Per-step records of times and metrics.", keys: c.Profile.Keys()},
 		{name: "checkpoint", doc: "Intervals and number of checkpoints. The end of a run is always saved.", keys: c.Checkpoint.Keys()},
 		{name: "lab", doc: "Testbed of unequal ranks on one machine.", keys: c.Lab.Keys()},
-		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. The table is an allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. A key at its default is not passed on. No effect on other backends.", keys: c.NCCL.Keys()},
+		{name: "nccl", doc: "Settings of NCCL, passed on as `NCCL_<KEY>`. The table is an allow-list: settings that load code or write files (`NCCL_*_PLUGIN`, `NCCL_*_FILE`) are refused. A key at its default is not passed on.", needs: []Need{Is("parallel.backend", "auto", "nccl")}, keys: c.NCCL.Keys()},
 	}
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {

@@ -41,11 +41,11 @@ func (d *Data) Keys() []Key {
 			Doc("The data set, see the list of data sets below."),
 		String(&d.Path, "path", "").Operational().
 			Doc("Location of the data. `images` (required): a folder of class folders, or a `.tar`, `.tar.gz` or `.tar.zst` of one, with `train/` and `val/` or `test/` inside, else split by `val_fraction`; or the official archives of ImageNet. `webdataset` (required): shards as `train-{000000..000146}.tar`, a folder of them, a `.txt` that lists them, or several joined by `::`. `cifar10`, `cifar100`: the official binary archive or the folder it unpacks to; empty: `cache_dir`, downloaded if missing. Synthetic data: empty."),
-		String(&d.Fallback, "fallback", "").Operational().
+		String(&d.Fallback, "fallback", "").Operational().OverriddenBy("data.path").
 			Doc("Synthetic data to train on if the download of the data set fails, with a warning at the start and in every summary. Empty: a failed download is an error (exit 3). A path that does not exist and damaged data are always errors."),
-		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().
-			Doc("A run on the `fallback` ends after this many epochs if `train.epochs` is larger, and its schedule ends there too. 0: `train.epochs`. No effect with `train.steps`."),
-		Choice(&d.Download, "download", "auto", "auto", "never").Operational().
+		Int(&d.FallbackEpochs, "fallback_epochs", 2).Unit("epochs").Operational().Only(IsNot("data.fallback", "")).OverriddenBy("train.steps").
+			Doc("A run on the `fallback` ends after this many epochs if `train.epochs` is larger, and its schedule ends there too. 0: `train.epochs`."),
+		Choice(&d.Download, "download", "auto", "auto", "never").Operational().OverriddenBy("data.path").
 			Doc("`auto`: a known data set that is missing is downloaded, checked (SHA-256) and kept. `never`: a missing data set is an error."),
 		String(&d.CacheDir, "cache_dir", "").Operational().
 			Doc("Folder of downloaded and converted data. Empty: `hetero-train` in the user's cache folder (`$XDG_CACHE_HOME`, else `~/.cache`)."),

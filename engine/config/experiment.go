@@ -41,11 +41,11 @@ func (d *Device) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Choice(&d.Kind, "kind", "auto", "auto", "cpu", "cuda", "reference", "null").Meant(meantDevice).
 			Doc("`auto`: the GPUs if there are any, else the CPU. `cpu`: oneDNN and vectorised kernels. `cuda`: NVIDIA GPUs. `reference`: plain Go, slow and simple. `null`: no memory and no arithmetic, for tests of the surrounding parts."),
-		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).
+		Int(&d.Index, "index", -1).AtLeast(-1).AtMost(1023).Only(Is("device.kind", "auto", "cuda")).
 			Doc("Number of the GPU that this process uses, from 0, among its visible GPUs (`CUDA_VISIBLE_DEVICES`). -1: the GPU with the rank's number on its machine, or the only visible one."),
-		Bool(&d.ShareGPU, "share_gpu", false).
+		Bool(&d.ShareGPU, "share_gpu", false).Only(Is("device.kind", "auto", "cuda")).
 			Doc("Allows several ranks to compute on one GPU; they divide its memory. For tests: without this key it is an error, because such ranks are slower than one."),
-		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).
+		Int(&d.Threads, "threads", 0).Unit("threads").AtMost(4096).Only(Any(Is("device.kind", "auto", "cpu"), IsNot("parallel.cpu_ranks", 0))).
 			Doc("Threads that compute on a CPU. 0: the CPU quota of the process, divided among the ranks of the machine, and at most OMP_NUM_THREADS for each rank."),
 	})
 }

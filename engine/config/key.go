@@ -25,6 +25,9 @@ type Key struct {
 	filled bool // the list must not be empty
 	shapes bool // parameters of other shapes or names: another model
 	effect effect
+
+	needs        []Need // see Only
+	overriddenBy string // see OverriddenBy
 }
 
 // effect says what a change of a key means to a run that resumes.

@@ -86,12 +86,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 		return nil, l.error()
 	}
 	if len(l.places) > 0 {
-		l.config.origins = make(map[string]string)
-	}
-	for key, at := range l.places {
-		if l.config.origins[key] = at.name; at.line > 0 {
-			l.config.origins[key] = fmt.Sprintf("%s:%d", at.name, at.line)
-		}
+		l.config.places = l.places
 	}
 	return l.config, nil
 }
@@ -102,6 +97,17 @@ type place struct {
 	line int // 0 unless name is the file
 	rank int // order of overrides; 0 for the file
 }
+
+// String is the place as [Config.Origin] names it.
+func (p place) String() string {
+	if p.line > 0 {
+		return fmt.Sprintf("%s:%d", p.name, p.line)
+	}
+	return p.name
+}
+
+// typed reports whether the place is the command line.
+func (p place) typed() bool { return p.rank > 0 }
 
 // loader turns entries and overrides into a Config and faults.
 type loader struct {

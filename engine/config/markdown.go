@@ -30,7 +30,7 @@ func Markdown(cat Catalog) []byte {
 	var b strings.Builder
 	b.WriteString(markdownHead)
 	for _, t := range cat.tables(Default()) {
-		fmt.Fprintf(&b, "\n## [%s]\n\n%s\n\n", t.name, t.doc)
+		fmt.Fprintf(&b, "\n## [%s]\n\n%s\n\n", t.name, t.doc+onlyWith(t.needs))
 		writeKeys(&b, t.keys)
 		writeKinds(&b, t.name, cat.kinds(t.name))
 	}
@@ -45,7 +45,7 @@ func writeKeys(b *strings.Builder, keys []Key) {
 		if def == "" {
 			def = "`" + formatValue(k.def) + "`"
 		}
-		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, k.effect, strings.ReplaceAll(k.doc, "|", `\|`))
+		fmt.Fprintf(b, "| `%s` | %s | %s | %s | %s | %s |\n", k.name, k.markdownType(), k.unit, def, k.effect, strings.ReplaceAll(k.doc+k.conditions(), "|", `\|`))
 	}
 }
 
@@ -57,7 +57,11 @@ func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	}
 	fmt.Fprintf(b, "\nThe %s:\n\n", what)
 	for _, kind := range kinds {
-		fmt.Fprintf(b, "- `%s`: %s\n", kind.Name, kind.Doc)
+		fmt.Fprintf(b, "- `%s`: %s", kind.Name, kind.Doc)
+		if i, ok := kind.options().(Ignorer); ok && len(i.Ignores()) > 0 {
+			fmt.Fprintf(b, " (does not read `%s`)", strings.Join(i.Ignores(), "`, `"))
+		}
+		b.WriteByte('\n')
 	}
 	for _, f := range families(kinds) {
 		fmt.Fprintf(b, "\nKeys of [%s] only for `%s`:\n\n", table, strings.Join(names(f.kinds), "`, `"))

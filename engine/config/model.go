@@ -25,7 +25,7 @@ func (m *Model) Keys() []Key {
 			Doc("Size of a group for `batch_norm = \"ghost\"`, which requires it; at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If it does not divide them, the last group is smaller. 0 for other values of `batch_norm`."),
 		String(&m.InitFrom, "init_from", "").Operational().
 			Doc("Initial weights: a `.safetensors` file with the model's usual names (`docs/weights.md`), or a checkpoint: its folder, that of its run, or `checkpoints/best`. Only rank 0 reads it. A run that resumes from its own checkpoint ignores it. Empty: random weights."),
-		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").
+		Choice(&m.InitHead, "init_head", "auto", "auto", "keep", "new").Only(IsNot("model.init_from", "")).
 			Doc("Treatment of the classifier in `init_from`. `auto`: it is used; if the file has another number of classes or no classifier, a random one replaces it, with a warning. `keep`: another number of classes is an error. `new`: always a random one."),
 		Strings(&m.Freeze, "freeze").
 			Doc("Parameters that are not trained, by name or by the module that contains them: `[\"conv1\", \"layer1\"]`, `[\"*.bias\"]`. `*` matches any text, `?` one character, `[ab]` one of the characters. A BatchNorm whose weight and bias are frozen uses its running statistics and does not update them."),

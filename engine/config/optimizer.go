@@ -21,21 +21,21 @@ func (o *Optimizer) Keys() []Key {
 		Float(&o.LR, "lr", 0.05).
 			Varies("0.05 for `sgd`, 0.001 for `adamw`").
 			Doc("Learning rate at the end of the warm-up."),
-		Float(&o.Momentum, "momentum", 0.9).Below(1).
-			Doc("`sgd`: fraction of the last update that is kept. 0: none."),
-		Bool(&o.Nesterov, "nesterov", false).
-			Doc("`sgd`: Nesterov's form of the momentum."),
+		Float(&o.Momentum, "momentum", 0.9).Below(1).Only(Is("optimizer.name", "sgd")).
+			Doc("Fraction of the last update that is kept. 0: none."),
+		Bool(&o.Nesterov, "nesterov", false).Only(Is("optimizer.name", "sgd")).
+			Doc("Nesterov's form of the momentum."),
 		Float(&o.WeightDecay, "weight_decay", 0.0005).
 			Varies("0.0005 for `sgd`, 0.01 for `adamw`").
 			Doc("`sgd`: added to the gradient as `weight_decay * weight`. `adamw`: subtracted from the weight as `lr * weight_decay * weight`."),
-		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).
+		Bool(&o.DecayNormsAndBias, "decay_norms_and_biases", false).Only(IsNot("optimizer.weight_decay", 0.0)).
 			Doc("Whether the decay also applies to the weights of normalisation layers and to biases, which is the default of PyTorch's optimizers."),
 		Float(&o.LayerDecay, "layer_decay", 1).Above(0).AtMost(1).
 			Doc("Learning rate of each layer as a fraction of that of the next layer, as timm's `layer_decay`. The last layer, the classifier, has the full `lr`. The layers of a ResNet are its stem, each block, and the classifier; those of `simple_cnn` its blocks and the classifier. 1: all equal."),
-		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).
-			Doc("`adamw`: fractions of the running means of the gradient and of its square that are kept at each step."),
-		Float(&o.Eps, "eps", 1e-8).Above(0).
-			Doc("`adamw`: added to the root of the mean square, to prevent division by zero."),
+		Floats(&o.Betas, "betas", 0.9, 0.999).Length(2).NotEmpty().Below(1).Only(Is("optimizer.name", "adamw")).
+			Doc("Fractions of the running means of the gradient and of its square that are kept at each step."),
+		Float(&o.Eps, "eps", 1e-8).Above(0).Only(Is("optimizer.name", "adamw")).
+			Doc("Added to the root of the mean square, to prevent division by zero."),
 	})
 }
 
@@ -59,14 +59,14 @@ func (s *Schedule) Keys() []Key {
 			Doc("The learning rate rises linearly to `optimizer.lr` over this many steps, including the first step. 0: no warm-up, or `warmup_epochs`."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
 			Doc("The same in epochs, fractions allowed. Only one of the two may be given."),
-		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).
-			Doc("`step`: epochs between two reductions."),
-		Ints(&s.Milestones, "milestones").Unit("epochs").AtLeast(1).
-			Doc("`multistep` (required): epochs at whose start the learning rate is reduced, ascending."),
-		Float(&s.Gamma, "gamma", 0.1).Above(0).AtMost(1).
-			Doc("`step`, `multistep`: factor of each reduction."),
-		Float(&s.MinLR, "min_lr", 0).
-			Doc("`cosine`, `linear`: learning rate at the end of the run."),
+		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).Only(Is("schedule.name", "step")).
+			Doc("Epochs between two reductions."),
+		Ints(&s.Milestones, "milestones").Unit("epochs").AtLeast(1).Only(Is("schedule.name", "multistep")).
+			Doc("Epochs at whose start the learning rate is reduced, ascending; required with `multistep`."),
+		Float(&s.Gamma, "gamma", 0.1).Above(0).AtMost(1).Only(Is("schedule.name", "step", "multistep")).
+			Doc("Factor of each reduction."),
+		Float(&s.MinLR, "min_lr", 0).Only(Is("schedule.name", "cosine", "linear")).
+			Doc("Learning rate at the end of the run."),
 	})
 }
 
@@ -83,11 +83,11 @@ func (e *EMA) Keys() []Key {
 	return each(Key.Learnt, []Key{
 		Float(&e.Decay, "decay", 0).Below(1).
 			Doc("Fraction of the averages that an update keeps; the rest comes from the weights. 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
-		Bool(&e.Warmup, "warmup", false).
+		Bool(&e.Warmup, "warmup", false).Only(IsNot("ema.decay", 0.0)).
 			Doc("Update n keeps at most `1 - n^(-2/3)`, as timm's `--model-ema-warmup`, so the averages follow the weights while they change fast."),
-		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).
+		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
 			Doc("Steps between two updates. `decay` applies to each update, so a longer interval needs a smaller `decay`."),
-		Bool(&e.Evaluate, "evaluate", true).
+		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).
 			Doc("Whether evaluations, and therefore `best` and early stopping, use the averaged weights. false: the trained weights."),
 	})
 }

@@ -76,21 +76,21 @@ func (b *Balance) Keys() []Key {
 	return each(Key.Operational, []Key{
 		String(&b.Policy, "policy", "hybrid").
 			Doc("The policy that divides the global batch, see the list of policies below."),
-		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).
+		Int(&b.Interval, "interval", 10).Unit("steps").AtLeast(1).OverriddenBy("balance.fixed_shares").
 			Doc("Steps between two decisions."),
-		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").
+		Choice(&b.Objective, "objective", "time", "time", "energy", "cost").OverriddenBy("balance.fixed_shares").
 			Doc("Quantity that `hybrid` minimises: the step's time, its energy (with `power_watts`) or its cost (with `prices`)."),
-		Float(&b.MaxSlowdownPercent, "max_slowdown_percent", 10).Unit("%").AtMost(1000).
+		Float(&b.MaxSlowdownPercent, "max_slowdown_percent", 10).Unit("%").AtMost(1000).Only(Is("balance.objective", "energy", "cost")).
 			Doc("Maximum slowdown of a step, relative to the shortest possible one, to save energy or cost."),
-		Floats(&b.PowerWatts, "power_watts").Unit("W").
-			Doc("Power of each rank while it computes. For `objective = \"energy\"`."),
-		Floats(&b.IdleWatts, "idle_watts").Unit("W").
+		Floats(&b.PowerWatts, "power_watts").Unit("W").Only(Is("balance.objective", "energy")).
+			Doc("Power of each rank while it computes."),
+		Floats(&b.IdleWatts, "idle_watts").Unit("W").Only(Is("balance.objective", "energy")).
 			Doc("Power of each rank while it waits for others. Empty: 30 % of `power_watts`."),
-		Floats(&b.Prices, "prices").Unit("an hour").
-			Doc("Price of each rank, in any currency, while it computes or waits. For `objective = \"cost\"`: savings are possible only with `bench_worthless`."),
-		Bool(&b.BenchWorthless, "bench_worthless", false).
+		Floats(&b.Prices, "prices").Unit("an hour").Only(Is("balance.objective", "cost")).
+			Doc("Price of each rank, in any currency, while it computes or waits. Savings are possible only with `bench_worthless`."),
+		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy("balance.fixed_shares").
 			Doc("Whether a rank gets no samples if the step is faster without it. The policy tries the rank again now and then."),
-		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").
+		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy("balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the curves that earlier runs of this model fitted on the same type of device, from `hetero-train/curves` in the user's cache folder, and stores its curves there. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
 			Doc("One share for each rank; the shares sum to `data.batch_size`. Overrides `policy`. For tests and oracles. Empty: the policy decides."),

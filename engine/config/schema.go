@@ -24,7 +24,7 @@ func Schema(cat Catalog) []byte {
 				addOwn(keys, k, f)
 			}
 		}
-		properties[t.name] = node{"type": "object", "description": t.doc, "additionalProperties": false, "properties": keys}
+		properties[t.name] = node{"type": "object", "description": t.doc + onlyWith(t.needs), "additionalProperties": false, "properties": keys}
 	}
 	text, err := json.MarshalIndent(node{
 		"$schema":              "http://json-schema.org/draft-07/schema#",
@@ -56,6 +56,7 @@ func addOwn(keys node, k Key, f family) {
 
 // schema is the key's own part.
 func (k Key) schema(doc string) node {
+	doc += k.conditions()
 	if k.unit != "" {
 		doc += " Unit: " + k.unit + "."
 	}

@@ -23,10 +23,10 @@ type Train struct {
 // Keys lists the table's keys.
 func (t *Train) Keys() []Key {
 	return []Key{
-		Int(&t.Epochs, "epochs", 10).Unit("epochs").Operational().
+		Int(&t.Epochs, "epochs", 10).Unit("epochs").Operational().OverriddenBy("train.steps").
 			Doc("Passes over the training samples; an epoch's incomplete last batch is dropped. 0: no limit, then `steps` or `max_seconds` must end the run."),
 		Int(&t.Steps, "steps", 0).Unit("steps").Operational().
-			Doc("Length of the run in optimizer steps; it overrides `epochs`. 0: `epochs` decides."),
+			Doc("Length of the run in optimizer steps. 0: `epochs` decides."),
 		Float(&t.MaxSeconds, "max_seconds", 0).Unit("s").Operational().
 			Doc("The run saves and ends after this time. 0: no limit."),
 		Choice(&t.Precision, "precision", "auto", "auto", "f32", "bf16", "fp16").Learnt().
@@ -49,9 +49,9 @@ func (t *Train) Keys() []Key {
 			Doc("Number of returns to a checkpoint before the next one ends the run (exit 4, diverged)."),
 		Int(&t.EarlyStopPatience, "early_stop_patience", 0).Unit("evaluations").Operational().
 			Doc("The run saves and ends after this many consecutive evaluations without improvement over the best one before them. 0: never."),
-		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").Operational().
+		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Metric that has to improve for `early_stop_patience`."),
-		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().
+		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("An evaluation is an improvement only by more than this. For `top1` and `top5` it is a fraction: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Operational().
 			Doc("`auto`: resumes from the newest valid checkpoint of the run, or starts the run. `none`: starts again and moves the old run to another name. Other values: the folder of the checkpoint to resume from."),

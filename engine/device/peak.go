@@ -24,7 +24,7 @@ const (
 
 // PeakMeasurer is what devices implement that can measure their own limits, with all their threads.
 type PeakMeasurer interface {
-	// MeasurePeak takes about as long as told, at best 0.2 s or more, and gives the best of several passes.
+	// MeasurePeak takes about as long as told and gives the best of several passes.
 	MeasurePeak(what Peak, limit time.Duration) (perSecond float64, err error)
 }
 
@@ -32,32 +32,44 @@ type PeakMeasurer interface {
 type Reached struct {
 	PerSecond float64 // FLOP/s or bytes/s
 	By        string  // what reached it
+	Repeats   int     // measurements, of which this is the best
 }
 
 // products are the matrix products that check a limit of arithmetic.
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
-// MeasureBest measures a limit in both ways that the device has, a loop in registers and a matrix product, and gives the larger. It takes about as
-// long as told.
-func MeasureBest(m PeakMeasurer, what Peak, limit time.Duration) (Reached, error) {
+// MeasureBest measures a limit repeats times in both ways that the device has, a loop in registers and a matrix product, and gives the largest
+// figure. The two take turns, so a moment in which other processes use the device spoils neither. The whole takes about as long as limit.
+func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
+	one := limit / time.Duration(repeats)
+	loop := ""
 	if two {
-		limit /= 2
+		one, loop = one/2, "loop in registers"
 	}
-	v, err := m.MeasurePeak(what, limit)
-	if err != nil {
-		return Reached{}, err
+	keep := func(by string, v float64) {
+		if v > best.PerSecond {
+			best = Reached{PerSecond: v, By: by}
+		}
 	}
-	best := Reached{v, "loop in registers"}
-	if !two {
-		return Reached{PerSecond: v}, nil
+	for range repeats {
+		v, err := m.MeasurePeak(what, one)
+		if err != nil {
+			return Reached{}, err
+		}
+		keep(loop, v)
+		if !two {
+			continue
+		}
+		v, err = m.MeasurePeak(product, one)
+		switch {
+		case errors.Is(err, ErrUnsupported):
+			two = false
+		case err != nil:
+			return Reached{}, err
+		}
+		keep("matrix product", v)
 	}
-	switch v, err := m.MeasurePeak(product, limit); {
-	case errors.Is(err, ErrUnsupported):
-	case err != nil:
-		return Reached{}, err
-	case v > best.PerSecond:
-		best = Reached{v, "matrix product"}
-	}
+	best.Repeats = repeats
 	return best, nil
 }

@@ -40,8 +40,15 @@ func (c *Cache) path(k CacheKey) string {
 	return filepath.Join(c.dir, hardware.Fingerprint(k.Fingerprint, k.DeviceType, k.DType, k.Program)[:24]+".json")
 }
 
+// Kept are figures of the cache.
+type Kept struct {
+	Measured Measured
+	Created  time.Time
+	File     string
+}
+
 // Load gives the figures of a key, nil where there are none. A file that cannot be used is an error; the next Store replaces it.
-func (c *Cache) Load(k CacheKey) (*Measured, error) {
+func (c *Cache) Load(k CacheKey) (*Kept, error) {
 	path := c.path(k)
 	text, err := regular.Read(path, maxFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -60,7 +67,7 @@ func (c *Cache) Load(k CacheKey) (*Measured, error) {
 	if err != nil {
 		return nil, fmt.Errorf("profile cache %s: %w", path, err)
 	}
-	return &f.Measured, nil
+	return &Kept{Measured: f.Measured, Created: f.Created, File: path}, nil
 }
 
 // Store keeps figures.

@@ -234,7 +234,7 @@ func TestCacheKnowsFiguresByAllTheyDependOn(t *testing.T) {
 	if err := c.Store(key, m); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Load(key); err != nil || got == nil || got.TFLOPS != 1.5 || got.Memory.Copy != 12 {
+	if got, err := c.Load(key); err != nil || got == nil || got.Measured.TFLOPS != 1.5 || got.Measured.Memory.Copy != 12 {
 		t.Errorf("got %+v, %v, want %+v", got, err, m)
 	}
 	for _, other := range []CacheKey{{"g", key.DeviceType, "f32", "1"}, {"f", "cpu 0.4 CPUs", "f32", "1"}, {"f", key.DeviceType, "bf16", "1"}, {"f", key.DeviceType, "f32", "2"}} {

@@ -53,6 +53,7 @@ type knownRank struct {
 	MemoryBytes int64          `json:"memory_bytes"`
 	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
 	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, where there are some
+	Kept        *keptScore     `json:"kept,omitempty"`  // those figures are of this run; nil: there are none
 	AtStart     string         `json:"at_start"`        // profile.at_start
 }
 
@@ -62,7 +63,7 @@ func newBalancing(ctx context.Context, j *Run) (*balancing, error) {
 	self := j.describeItself()
 	own := knownRank{Kind: j.device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.cfg.Profile.AtStart}
 	if j.cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
-		b.loadFigures(&self)
+		own.Kept = b.loadFigures(&self)
 	}
 	own.Profile = self
 	if b.learns() {
@@ -248,11 +249,6 @@ func (b *balancing) sayShares(shares []int) {
 		} else if most < b.options.Total {
 			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
 		}
-	}
-	if c := b.cfg.Balance; c.Policy != "hybrid" && (c.Objective != "time" || c.BenchWorthless) {
-		log.Warn("balance.objective and balance.bench_worthless are hybrid's: without effect", "policy", c.Policy)
-	} else if c.Objective == "energy" && c.BenchWorthless {
-		log.Warn("balance.bench_worthless is without effect where energy is saved: a rank that waits draws power too")
 	}
 }
 

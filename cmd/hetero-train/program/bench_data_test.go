@@ -48,3 +48,16 @@ func TestBenchDataFlipsUnlessToldOtherwise(t *testing.T) {
 		}
 	}
 }
+
+// Results go to standard output, and how far it has come to standard error.
+func TestBenchTrainSaysWhatItDoes(t *testing.T) {
+	hasFastBF16(t) // needs the CPU's library
+	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
+	if o.code != exitDone || !strings.Contains(o.stderr, "measuring the peak of cpu:0") || !strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
+		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got["peak_repeats"] != 5.0 {
+		t.Errorf("got %v, %v, want one object with the number of repeats", got, err)
+	}
+}

@@ -55,6 +55,7 @@ type benchmark struct {
 	replica   *train.Replica
 	loader    train.Batches
 	setup     time.Duration
+	progress  func(done int) // called after each step, warm-up included; nil: nobody reads it
 	close     []func() error
 }
 
@@ -148,6 +149,9 @@ func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, to
 		if i >= b.flags.warmup {
 			each(r, took)
 		}
+		if b.progress != nil {
+			b.progress(i + 1)
+		}
 	}
 	return first, nil
 }
@@ -170,13 +174,16 @@ func newBenchTrain(a *app) *cobra.Command {
 		defer runtime.UnlockOSThread()
 		var peak device.Reached
 		if m, ok := b.device.(device.PeakMeasurer); ok {
+			a.progress(fmt.Sprintf("measuring the peak of %s", b.device.Info().Name))
 			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
 				return withCode(exitDevice, err)
 			}
 		}
 		var steps []train.StepResult
 		var took []time.Duration
-		first, err := b.run(cmd.Context(), func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) })
+		each := func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) }
+		b.progress = stepProgress(a, f.warmup, f.steps)
+		first, err := b.run(cmd.Context(), each)
 		if err != nil {
 			return withCode(exitDevice, err)
 		}
@@ -191,9 +198,29 @@ func newBenchTrain(a *app) *cobra.Command {
 	return cmd
 }
 
+// progressInterval is the least time between two lines of progress.
+const progressInterval = 2 * time.Second
+
+// stepProgress prints now and then how many steps are done.
+func stepProgress(a *app, warmup, steps int) func(done int) {
+	a.progress(fmt.Sprintf("%d warm-up steps, then %d timed steps", warmup, steps))
+	said := time.Now()
+	return func(done int) {
+		if time.Since(said) < progressInterval {
+			return
+		}
+		said = time.Now()
+		if done <= warmup {
+			a.progress(fmt.Sprintf("warm-up step %d/%d", done, warmup))
+			return
+		}
+		a.progress(fmt.Sprintf("step %d/%d", done-warmup, steps))
+	}
+}
+
 // measurePeak is one limit of the hardware, 0 where it lacks the instruction.
 func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
-	v, err := device.MeasureBest(m, what, peakTime)
+	v, err := device.MeasureBest(m, what, peakRepeats, peakTime)
 	if errors.Is(err, device.ErrUnsupported) {
 		return device.Reached{}, nil
 	}
@@ -229,7 +256,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
 		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
 		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
-		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_memory_bytes": peakBytes,
+		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
 		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
 		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
 		"between_seconds": mean(between),
@@ -260,7 +287,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
 	switch {
 	case known:
-		fmt.Fprintf(&lines, " of %.1f (%s): %.1f %%", peak.PerSecond/1e9, peak.By, 100*share)
+		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*share)
 	case peak.PerSecond > 0:
 		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
 	}

@@ -64,6 +64,14 @@ type balancerPolicy struct {
 	name string
 }
 
+// Ignores implements [config.Ignorer].
+func (p balancerPolicy) Ignores() []string {
+	if p.name == "hybrid" {
+		return nil
+	}
+	return []string{"objective", "max_slowdown_percent", "power_watts", "idle_watts", "prices", "bench_worthless"}
+}
+
 // New implements [PolicyOptions].
 func (p balancerPolicy) New(o balancer.Options) (balancer.Policy, error) {
 	makers := balancer.Makers()

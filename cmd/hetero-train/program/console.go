@@ -131,7 +131,7 @@ func measuredPeak(dev device.Device, precision tensor.DType) device.Reached {
 	if !ok {
 		return device.Reached{}
 	}
-	peak, err := device.MeasureBest(m, peakOf(dev, precision), 300*time.Millisecond)
+	peak, err := device.MeasureBest(m, peakOf(dev, precision), 3, 300*time.Millisecond)
 	if err != nil {
 		return device.Reached{} // only the fraction of the peak is missing then
 	}

@@ -65,8 +65,13 @@ func (c *console) sayJoined() {
 func (c *console) sayDevice() {
 	j := c.job
 	info := j.device.Info()
-	line := fmt.Sprintf("device %s: %s, %s, %d threads, %.1f GiB", info.Name, info.Model, info.ISA, info.Threads, gib(info.MemoryBytes))
+	threads := fmt.Sprintf("%d threads", info.Threads)
 	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
+	if limit := j.limitOfThreads(); limit != "" {
+		threads += " (" + limit + ")"
+		attrs = append(attrs, "threads_limited_by", limit)
+	}
+	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, gib(info.MemoryBytes))
 	if c.peak > 0 {
 		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, j.precision)
 		attrs = append(attrs, "peak_flops", c.peak)

@@ -88,6 +88,12 @@ func checkSubset(d config.Data, train data.Dataset) error {
 // syntheticImages are computed from the seed.
 type syntheticImages struct{ NoKeys }
 
+// Ignores implements [config.Ignorer].
+func (syntheticImages) Ignores() []string { return append([]string{"cache_dir"}, ofFiles...) }
+
+// ofFiles are the keys of [data] that only matter to data sets of encoded images.
+var ofFiles = []string{"max_pixels", "class_names", "shard_cache_mb", "exif_orientation"}
+
 // Open implements [DataSetOptions].
 func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
@@ -108,6 +114,9 @@ type cifarImages struct {
 	count   int // classes
 	norm    data.Normalization
 }
+
+// Ignores implements [config.Ignorer].
+func (cifarImages) Ignores() []string { return ofFiles }
 
 // Open implements [DataSetOptions].
 func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
@@ -132,6 +141,9 @@ func (s cifarImages) classes() int                      { return s.count }
 
 // imageFiles are image files in class folders, or in an archive.
 type imageFiles struct{ NoKeys }
+
+// Ignores implements [config.Ignorer].
+func (imageFiles) Ignores() []string { return []string{"shard_cache_mb"} }
 
 // Open implements [DataSetOptions].
 func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {

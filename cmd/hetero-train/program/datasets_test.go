@@ -97,7 +97,11 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer opened.Close()
-		got := dataWarnings(cfg, opened)
+		var got []string
+		for _, u := range unusedSettings(cfg, nil, opened, false) {
+			got = append(got, u.String())
+		}
+		got = append(got, dataWarnings(cfg, opened)...)
 		if len(got) != len(c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
 			continue

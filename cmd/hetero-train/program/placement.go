@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 )
 
 // placement says which of a machine's devices of one kind a process opens, and how.
@@ -40,6 +42,11 @@ func (p placement) open(d device.Driver) (device.Device, error) {
 		}
 	} else if p.index > 0 {
 		return nil, usageError("device.index: got %d, but there is one device %s on a machine", p.index, d.Kind())
+	}
+	if d.Kind() == "cpu" && p.threads == 0 { // what the user set wrongly is no reason to look at other devices
+		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
+			return nil, withCode(exitUsage, err)
+		}
 	}
 	dev, err := d.Open(index, device.Options{Threads: p.threads})
 	if err != nil && !errors.Is(err, device.ErrUnavailable) {

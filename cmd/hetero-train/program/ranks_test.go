@@ -100,6 +100,19 @@ func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	}
 }
 
+func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	other := asRank(p.command(dir, "train.precision=bf16", "device.kind=reference"), 1, 2, port)
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lead := finish(t, asRank(p.command(dir, "train.precision=f32", "device.kind=reference"), 0, 2, port), 0)
+	if code := exitOf(t, other.Wait()); code != exitUsage {
+		t.Errorf("rank 1: got exit code %d, want %d", code, exitUsage)
+	}
+	lead.check(t, exitUsage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
+}
+
 func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 	p := buildRanks(t)
 	for _, memory := range []string{"auto", "off"} {

@@ -150,7 +150,7 @@ func (j *Run) openData(ctx context.Context) (err error) {
 	if j.data.note != "" {
 		j.opts.logOf(componentData).Warn(j.data.note, "epochs", j.epochs, "configured_epochs", j.cfg.Train.Epochs)
 	}
-	j.warnOfData()
+	j.warnOfUnused()
 	if classes := j.data.Train.Classes(); len(classes) == 1 {
 		j.opts.logOf(componentData).Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
 	}

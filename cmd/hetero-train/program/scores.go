@@ -107,6 +107,7 @@ func (b *balancing) startProfile(ctx context.Context) (p *profiles.Ranks, missin
 			measures = append(measures, rank)
 		}
 	}
+	b.sayKept()
 	if len(measures) > 0 {
 		if missing, err = b.measureTypes(ctx, measures, known); missing != "" || err != nil {
 			return nil, missing, err
@@ -189,9 +190,18 @@ func (b *balancing) measureTypes(ctx context.Context, measures []int, known map[
 		known[typeKey(&b.known[rank].Profile)] = f.Measured
 	}
 	if j.team.leads() {
-		j.opts.log.Info("compute scores measured", "device_types", len(measures), "took", time.Since(began).Round(time.Millisecond))
+		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took", time.Since(began).Round(time.Millisecond))
 	}
 	return "", nil
+}
+
+// deviceTypes is how many types of device the ranks have, in the types in which they compute.
+func (b *balancing) deviceTypes() int {
+	types := map[string]bool{}
+	for rank := range b.known {
+		types[typeKey(&b.known[rank].Profile)] = true
+	}
+	return len(types)
 }
 
 // figuresKey is the cache key of a rank's figures.
@@ -200,22 +210,60 @@ func figuresKey(r *profiles.Rank) profiles.CacheKey {
 }
 
 // loadFigures looks for kept figures of this rank's device.
-func (b *balancing) loadFigures(r *profiles.Rank) {
+func (b *balancing) loadFigures(r *profiles.Rank) *keptScore {
 	dir, err := userCache("profiles")
 	if err != nil {
 		b.log().Debug("the figures of this device are not cached", "error", err)
-		return
+		return nil
 	}
 	b.figures = profiles.OpenCache(dir)
 	if b.cfg.Profile.AtStart != "auto" {
-		return
+		return nil
 	}
 	kept, err := b.figures.Load(figuresKey(r))
 	if err != nil {
 		b.log().Warn("the cached figures of this device cannot be used: they are measured again", "error", err)
 	} else if kept != nil {
-		r.Measured = *kept
+		r.Measured = kept.Measured
+		return &keptScore{Created: kept.Created, File: kept.File}
 	}
+	return nil
+}
+
+// keptScore says where the figures of a rank come from that were not measured now.
+type keptScore struct {
+	Created time.Time `json:"created"`
+	File    string    `json:"file"`
+}
+
+// sayKept tells, on rank 0, of each type of device whose figures are those of an earlier run.
+func (b *balancing) sayKept() {
+	if !b.job.team.leads() {
+		return
+	}
+	said := map[string]bool{}
+	for rank := range b.known {
+		k := &b.known[rank]
+		if key := typeKey(&k.Profile); k.Kept != nil && !said[key] {
+			said[key] = true
+			b.log().Info("compute score of an earlier run is used; profile.at_start = \"measure\" measures it again", "device", k.Device, "precision", k.Profile.Measured.DType,
+				"age", ageText(time.Since(k.Kept.Created)), "file", k.Kept.File, "rank", rank)
+		}
+	}
+}
+
+// ageText is an age as people say it: "less than a minute", "5 minutes", "26 hours", "3 days".
+func ageText(age time.Duration) string {
+	for _, unit := range []struct {
+		name  string
+		long  time.Duration
+		least int // of this unit, to use it
+	}{{"days", 24 * time.Hour, 2}, {"hours", time.Hour, 2}, {"minutes", time.Minute, 2}, {"minute", time.Minute, 1}} {
+		if n := int(age / unit.long); n >= unit.least {
+			return fmt.Sprintf("%d %s", n, unit.name)
+		}
+	}
+	return "less than a minute"
 }
 
 // saveProfile leaves the ranks' scores in the experiment's folder.

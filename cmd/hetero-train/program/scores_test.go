@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
@@ -83,10 +84,41 @@ func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
 		text, _ := json.Marshal(file)
 		t.Errorf("got %s, %v, want a profile of two ranks alike", text, err)
 	}
-	if again := train("again"); strings.Contains(again, "compute scores measured") || strings.Contains(again, "Compute score unknown") {
+	again := train("again")
+	if strings.Contains(again, "compute scores measured") || strings.Contains(again, "Compute score unknown") {
 		t.Errorf("with kept figures: got %s, want scores without measuring", again)
+	}
+	if n := strings.Count(again, "compute score of an earlier run is used"); n != 1 || !strings.Contains(again, `age="less than a minute"`) || !strings.Contains(again, "profiles") {
+		t.Errorf("with kept figures: said %d times where the score comes from, want once, with age and file:\n%s", n, again)
 	}
 	if off := train("off", "--set", "profile.at_start=off"); !strings.Contains(off, "Compute score unknown (profile.at_start is off)") || !strings.Contains(off, "policy proportional has no compute scores") {
 		t.Errorf("switched off: got %s, want the reason and a warning", off)
+	}
+}
+
+// Ranks on unlike CPUs are of two types, whether both are measured or the figures of one are kept.
+func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
+	p := buildRanks(t)
+	if !hasFastBF16(t) {
+		t.Skip("this CPU may have no more than AVX2: there are no unlike CPUs")
+	}
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	recent, old := rankOn{kind: "cpu"}, rankOn{"cpu", []string{"HETERO_CPU_ISA=avx2"}}
+	set := []string{"model.channels=[4]", "data.image_size=8", "data.batch_size=8", "train.steps=2", "train.precision=f32", "balance.policy=proportional"}
+	if got := p.asRanks(t, t.TempDir(), []rankOn{recent, recent}, set...).stderr; !strings.Contains(got, "device_types=1 measured=1") {
+		t.Errorf("two CPUs alike: got %s, want one type", got)
+	}
+	got := p.asRanks(t, t.TempDir(), []rankOn{recent, old}, set...).stderr
+	if !strings.Contains(got, "device_types=2 measured=1") || !strings.Contains(got, "compute score of an earlier run is used") {
+		t.Errorf("unlike CPUs, one of them known: got %s, want two types of which one is measured", got)
+	}
+}
+
+func TestAgeText(t *testing.T) {
+	for age, want := range map[time.Duration]string{-time.Hour: "less than a minute", 59 * time.Second: "less than a minute", 61 * time.Second: "1 minute", 119 * time.Minute: "119 minutes",
+		26 * time.Hour: "26 hours", 71 * time.Hour: "2 days"} {
+		if got := ageText(age); got != want {
+			t.Errorf("%v: got %q, want %q", age, got, want)
+		}
 	}
 }

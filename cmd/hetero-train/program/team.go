@@ -21,6 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -169,9 +170,20 @@ func (j *Session) ownCPUs() int {
 	return max(usableCPUs()/j.localRanks(), 1)
 }
 
+// limitOfThreads is the setting of OMP_NUM_THREADS where it gave this rank fewer threads than it has CPUs; "" where it did not.
+func (j *Rank) limitOfThreads() string {
+	limit, err := cpu.ThreadLimit(j.opts.env.lookup)
+	info := j.device.Info()
+	if err != nil || limit == 0 || info.Kind != "cpu" || j.cfg.Device.Threads != 0 || info.Threads != limit || limit >= j.ownCPUs() {
+		return ""
+	}
+	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
+}
+
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
 func (j *Run) joinTeam(ctx context.Context) (err error) {
 	if j.opts.place.WorldSize <= 1 {
+		j.opts.logOf(componentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
 		return nil
 	}
 	return j.meet(ctx, j.facts())
@@ -239,7 +251,11 @@ func (j *Run) facts() []rendezvous.Fact {
 	var facts []rendezvous.Fact
 	for _, s := range j.cfg.Settings() {
 		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
-			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: s.Value})
+			value := s.Value
+			if text, err := strconv.Unquote(value); err == nil { // a text, which a message quotes
+				value = text
+			}
+			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
 		}
 	}
 	evaluated := 0

@@ -39,12 +39,15 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Threads != 0 {
+		return lib.Open(index, opts)
+	}
 	most, err := ThreadLimit(os.LookupEnv)
 	if err != nil {
 		return nil, fmt.Errorf("%w: cpu: %w", device.ErrUnavailable, err)
 	}
 	dev, err := lib.Open(index, opts)
-	if err != nil || opts.Threads != 0 || most == 0 || dev.Info().Threads <= most {
+	if err != nil || most == 0 || dev.Info().Threads <= most {
 		return dev, err
 	}
 	if err := dev.Close(); err != nil {

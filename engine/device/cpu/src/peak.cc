@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -65,44 +66,58 @@ PeakLoops loops() {
   return l;
 }
 
-// Runs pass(thread) on all threads at once and returns the seconds from the first start to the last end.
-template <class Pass> double timed(int threads, Pass pass) {
-  std::vector<Clock::time_point> starts(static_cast<size_t>(threads)), ends(static_cast<size_t>(threads));
+// When each thread began and ended a pass.
+struct Times {
+  std::vector<Clock::time_point> starts, ends;
+  double seconds(size_t thread) const { return std::chrono::duration<double>(ends[thread] - starts[thread]).count(); }
+  // From the first start to the last end.
+  double seconds() const {
+    return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) -
+                                         *std::min_element(starts.begin(), starts.end()))
+        .count();
+  }
+};
+
+// Runs pass(thread) on all threads at once.
+template <class Pass> Times timed(int threads, Pass pass) {
+  Times times{std::vector<Clock::time_point>(static_cast<size_t>(threads)),
+              std::vector<Clock::time_point>(static_cast<size_t>(threads))};
 #pragma omp parallel num_threads(threads)
   {
     auto t = static_cast<size_t>(omp_get_thread_num());
 #pragma omp barrier
-    starts[t] = Clock::now();
+    times.starts[t] = Clock::now();
     pass(static_cast<int>(t));
-    ends[t] = Clock::now();
+    times.ends[t] = Clock::now();
   }
-  return std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) -
-                                       *std::min_element(starts.begin(), starts.end()))
-      .count();
+  return times;
 }
 
 struct alignas(64) Sink {
   char bytes[64];
 };
 
+// The time of a pass, in seconds. It is long against starting a team, which takes microseconds, and shorter than the
+// scheduler's slice of about 3 ms: on a busy machine each longer pass shares its CPUs with another process.
+constexpr double pass_seconds = 0.002;
+
+// The sum over threads of each one's best pass: on a busy machine hardly any pass is undisturbed on all threads at once.
 double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threads) {
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   std::vector<int64_t> done(static_cast<size_t>(threads));
+  std::vector<double> best(static_cast<size_t>(threads)); // FLOP/s
   int64_t turns = 1000;
-  double best = 0;
-  constexpr double pass_seconds = 0.02; // long against starting a team, short against what else the machine does
-  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;) {
-    double s =
+  for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best[0] == 0;) {
+    const Times times =
         timed(threads, [&](int t) { done[static_cast<size_t>(t)] = loop(turns, &sinks[static_cast<size_t>(t)]); });
-    if (s < pass_seconds / 2) {
+    if (times.seconds() < pass_seconds / 2) {
       turns *= 2;
       continue;
     }
-    double flops = 0;
-    for (int64_t d : done) flops += static_cast<double>(d);
-    best = std::max(best, flops / s);
+    for (size_t t = 0; t < best.size(); t++)
+      best[t] = std::max(best[t], static_cast<double>(done[t]) / times.seconds(t));
   }
-  return best;
+  return std::accumulate(best.begin(), best.end(), 0.0);
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
@@ -134,11 +149,11 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
   };
   double best = 0, bytes = static_cast<double>(total) * (two ? 2 : 1);
   for (auto end = Clock::now() + std::chrono::duration<double>(seconds); Clock::now() < end || best == 0;)
-    best = std::max(best, bytes / timed(threads, pass));
+    best = std::max(best, bytes / timed(threads, pass).seconds());
   return best;
 }
 
-// Square products by oneDNN, of a size that the machine does in about a pass's time, operands in the formats that suit it best.
+// Square products by oneDNN, of the first size that takes about a pass's time, operands in the formats that suit it best.
 double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds) {
 #if HT_HAVE_ONEDNN
   using namespace dnnl;
@@ -159,7 +174,7 @@ double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double s
       s.wait();
       took = std::chrono::duration<double>(Clock::now() - begun).count();
       best = std::max(best, 2 * std::pow(static_cast<double>(n), 3) / took);
-    } while (Clock::now() < end && (took > 0.005 || n == 2048));
+    } while (Clock::now() < end && (took > pass_seconds / 2 || n == 2048));
     if (Clock::now() >= end || n == 2048) return best;
     n *= 2;
   }

@@ -1,0 +1,48 @@
+package program
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// A setting that cannot be read is the whole error: what other devices lack is no reason for it.
+func TestThreadsThatAreNoNumberAreTheWholeError(t *testing.T) {
+	p := buildRanks(t)
+	hasFastBF16(t) // needs the CPU's library
+	t.Setenv("OMP_NUM_THREADS", "abc")
+	const want = `hetero-train: error: environment variable OMP_NUM_THREADS: got "abc", want a number of threads from 1`
+	for _, set := range [][]string{{"train.steps=1", "device.kind=auto"}, {"train.steps=1", "device.kind=cpu"}} {
+		e := finish(t, p.command(t.TempDir(), set...), 0)
+		e.check(t, exitUsage, want)
+		if strings.Contains(e.stderr, "cuda") || strings.Contains(e.stderr, "reference") {
+			t.Errorf("%v: the error names devices that have nothing to do with it:\n%s", set, e.stderr)
+		}
+	}
+	finish(t, p.command(t.TempDir(), "train.steps=1", "device.kind=cpu", "device.threads=1"), 0).check(t, exitDone, "")
+}
+
+func TestTheStartNamesWhatLimitsTheThreads(t *testing.T) {
+	p := buildRanks(t)
+	hasFastBF16(t)
+	if runtime.NumCPU() < 2 {
+		t.Skip("one CPU: OMP_NUM_THREADS cannot lower the number of threads")
+	}
+	const note = "1 threads (OMP_NUM_THREADS=1)"
+	run := func(set ...string) string {
+		e := finish(t, p.command(t.TempDir(), append(set, "train.steps=1", "device.kind=cpu")...), 0)
+		e.check(t, exitDone, "")
+		return e.stdout
+	}
+	t.Setenv("OMP_NUM_THREADS", "1")
+	if got := run(); !strings.Contains(got, note) {
+		t.Errorf("got %s, want %q", got, note)
+	}
+	if got := run("device.threads=1"); strings.Contains(got, "OMP_NUM_THREADS") {
+		t.Errorf("device.threads decides: got %s", got)
+	}
+	t.Setenv("OMP_NUM_THREADS", "4096")
+	if got := run(); strings.Contains(got, "OMP_NUM_THREADS") {
+		t.Errorf("more than there are CPUs: got %s", got)
+	}
+}

@@ -1,0 +1,103 @@
+package program
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+func TestSettingsWithoutEffectAreWarnedOfOnce(t *testing.T) {
+	p, dir := buildRanks(t), t.TempDir()
+	e := finish(t, p.command(dir, "train.steps=2", "parallel.ranks=2", "optimizer.name=adamw", "optimizer.momentum=0.5", "balance.policy=none", "balance.max_slowdown_percent=5", "nccl.debug=INFO"), 0)
+	e.check(t, exitDone, "")
+	for _, want := range []string{
+		`optimizer.momentum = 0.5 (--set optimizer.momentum) has no effect: it needs optimizer.name = "sgd" (got "adamw")`,
+		`balance.max_slowdown_percent = 5.0 (--set balance.max_slowdown_percent) has no effect: it needs balance.objective = "energy" or "cost" (got "time")`,
+		`nccl.debug = "INFO" (--set nccl.debug) has no effect: it needs parallel.backend = "auto" or "nccl" (got "gloo")`,
+	} {
+		if n := strings.Count(e.stderr, want); n != 1 {
+			t.Errorf("warned %d times, want once: %s\n%s", n, want, e.stderr)
+		}
+	}
+	if n := strings.Count(e.stderr, "has no effect"); n != 3 {
+		t.Errorf("got %d warnings, want 3:\n%s", n, e.stderr)
+	}
+}
+
+func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
+	for _, c := range []struct {
+		set  []string
+		want string // "" for none
+	}{
+		{[]string{"balance.policy=dynamic", "balance.objective=energy", "balance.power_watts=[1.0]"}, `balance.objective = "energy" (--set balance.objective) has no effect: balance.policy = "dynamic" does not read it`},
+		{[]string{"balance.policy=hybrid", "balance.objective=energy", "balance.power_watts=[1.0]"}, ""},
+		{[]string{"data.dataset=cifar10", "data.max_pixels=100"}, `data.max_pixels = 100 (--set data.max_pixels) has no effect: data.dataset = "cifar10" does not read it`},
+		{[]string{"data.dataset=images", "data.path=x", "data.max_pixels=100"}, ""},
+		{[]string{"data.dataset=images", "data.path=x", "data.shard_cache_mb=100"}, "data.shard_cache_mb = 100 "},
+		{[]string{"data.cache_dir=x"}, `data.cache_dir = "x" (--set data.cache_dir) has no effect: data.dataset = "synthetic_image" does not read it`},
+	} {
+		var set []config.Override
+		for _, text := range c.set {
+			o, err := config.ParseSet(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			set = append(set, o)
+		}
+		cfg, err := config.Load("", builtinCatalog, set...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if all := cfg.Unused(nil); len(all) > 0 {
+			got = all[0].String()
+		}
+		if !strings.HasPrefix(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("%v: got %q, want %q", c.set, got, c.want)
+		}
+	}
+}
+
+func TestIgnoredKeysExist(t *testing.T) {
+	keys := map[string]bool{}
+	for _, v := range builtinCatalog.Values() {
+		keys[v.Key] = true
+	}
+	for table, kinds := range map[string][]config.Kind{"model": builtinCatalog.Models, "data": builtinCatalog.DataSets, "balance": builtinCatalog.Policies} {
+		for _, kind := range kinds {
+			i, ok := kind.Options().(config.Ignorer)
+			if !ok {
+				continue
+			}
+			for _, name := range i.Ignores() {
+				if !keys[table+"."+name] {
+					t.Errorf("%s %s ignores %s.%s, which does not exist", table, kind.Name, table, name)
+				}
+			}
+		}
+	}
+}
+
+// A configuration that is an example to follow sets nothing in vain, on any device and with a few keys changed on the command line.
+func TestCommittedConfigsSetNothingInVain(t *testing.T) {
+	for _, file := range configFiles(t) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, set := range [][]config.Override{nil, {{Origin: "--set train.steps", Key: "train.steps", Value: "20"}}, {{Origin: "--set data.path", Key: "data.path", Value: "x"}},
+			{{Origin: "--set data.dataset", Key: "data.dataset", Value: "synthetic_image"}}} {
+			cfg, err := config.Parse(file, text, builtinCatalog, set...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kind := range []string{"cpu", "cuda"} {
+				if got := cfg.Unused(map[string]string{"device.kind": kind, "parallel.backend": "gloo"}); len(got) > 0 {
+					t.Errorf("%s with %v on %s: got %v, want nothing", file, set, kind, got)
+				}
+			}
+		}
+	}
+}

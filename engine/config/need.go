@@ -1,0 +1,168 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Need is a condition on other keys: a key with an unmet need has no effect, see [Key.Only]. Make one with [Is], [IsNot] or [Any].
+type Need struct {
+	any  []Need // of [Any]; the fields below are unused
+	key  string // full dotted
+	not  bool   // the key must have none of the values, else one of them
+	want []any  // as [Key] holds them
+}
+
+// Is is met where the key, by its full dotted name, has one of the values.
+func Is(key string, values ...any) Need { return Need{key: key, want: values} }
+
+// IsNot is met where the key has none of the values.
+func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
+
+// Any is met where one of the needs is.
+func Any(needs ...Need) Need { return Need{any: needs} }
+
+// Only says that the key is read only where all needs are met. [Config.Unused] reports a key that was set although one is not.
+func (k Key) Only(needs ...Need) Key {
+	k.needs = append(slices.Clip(k.needs), needs...)
+	return k
+}
+
+// OverriddenBy says that the key is not read where another one, by its full dotted name, is not at its default. It is no fault
+// that the command line overrides a file in this way, so [Config.Unused] leaves that out.
+func (k Key) OverriddenBy(key string) Key { k.overriddenBy = key; return k }
+
+// String writes the need as a condition: `optimizer.name = "sgd"`.
+func (n Need) String() string { return n.text("") }
+
+// text writes keys and values between marks.
+func (n Need) text(mark string) string {
+	var parts []string
+	if n.any != nil {
+		for _, one := range n.any {
+			parts = append(parts, one.text(mark))
+		}
+		return strings.Join(parts, " or ")
+	}
+	for _, value := range n.want {
+		parts = append(parts, mark+formatValue(value)+mark)
+	}
+	relation, last := " = ", " or "
+	if n.not {
+		relation, last = " other than ", " and "
+	}
+	if end := len(parts) - 1; end > 0 {
+		parts = []string{strings.Join(parts[:end], ", ") + last + parts[end]}
+	}
+	return mark + n.key + mark + relation + parts[0]
+}
+
+// met reports whether values, TOML by full dotted key, meet the need.
+func (n Need) met(values map[string]string) bool {
+	if n.any != nil {
+		return slices.ContainsFunc(n.any, func(one Need) bool { return one.met(values) })
+	}
+	return n.not != slices.ContainsFunc(n.want, func(value any) bool { return values[n.key] == formatValue(value) })
+}
+
+// got are the values that do not meet the need, each key once.
+func (n Need) got(values map[string]string) string {
+	if n.any == nil {
+		return values[n.key]
+	}
+	parts := make([]string, 0, len(n.any))
+	for _, one := range n.any {
+		if part := one.key + " = " + values[one.key]; !slices.Contains(parts, part) {
+			parts = append(parts, part)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Ignorer is implemented by the [Options] of a model, data set or policy that does not read some of the common keys of its table.
+type Ignorer interface {
+	Ignores() []string // names without the table
+}
+
+// Unused is a key that was set and has no effect.
+type Unused struct {
+	Key    string // full dotted
+	Value  string // TOML
+	Origin string // as Config.Origin
+	Why    string // the rest of the sentence
+}
+
+// String is the warning.
+func (u Unused) String() string {
+	return fmt.Sprintf("%s = %s (%s) has no effect: %s", u.Key, u.Value, u.Origin, u.Why)
+}
+
+// Unused lists the keys that were set and have no effect because another key chose something else, in the order of the file. A
+// file may hold every key: of its keys only those count that are not at their defaults. actual has the values that "auto"
+// stands for, where the caller knows them: texts by full dotted key.
+func (c *Config) Unused(actual map[string]string) (all []Unused) {
+	values, _ := c.flat()
+	for key, value := range actual {
+		values[key] = quote(value)
+	}
+	keys := c.keys()
+	for _, t := range c.tables() {
+		for _, k := range t.keys {
+			key := t.name + "." + k.name
+			at, given := c.places[key]
+			if !given || at.name == "" || !at.typed() && values[key] == formatValue(k.def) {
+				continue
+			}
+			k = k.Only(t.needs...)
+			if why := c.unusedBecause(t.name, k, at, values, keys); why != "" {
+				all = append(all, c.NoEffect(key, why))
+			}
+		}
+	}
+	return all
+}
+
+// unusedBecause says why a key that was given is not read; "" if it is read.
+func (c *Config) unusedBecause(table string, k Key, at place, values map[string]string, keys map[string]Key) string {
+	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.places[by].typed()) {
+		return fmt.Sprintf("%s = %s overrides it", by, values[by])
+	}
+	for _, n := range k.needs {
+		if !n.met(values) {
+			return fmt.Sprintf("it needs %s (got %s)", n, n.got(values))
+		}
+	}
+	if own := c.ownOptions(table); own != nil {
+		if i, ok := (*own).(Ignorer); ok && slices.Contains(i.Ignores(), k.name) {
+			return fmt.Sprintf("%s = %s does not read it", choosers[table], values[choosers[table]])
+		}
+	}
+	return ""
+}
+
+// NoEffect is the warning about a key of which only the caller can know that it has no effect.
+func (c *Config) NoEffect(key, why string) Unused {
+	return Unused{Key: key, Value: c.keys()[key].text(), Origin: c.Origin(key), Why: why}
+}
+
+// conditions is what the documentation adds to a key's meaning: its needs, and the key that overrides it.
+func (k Key) conditions() string {
+	text := onlyWith(k.needs)
+	if k.overriddenBy != "" {
+		text += fmt.Sprintf(" `%s` overrides it.", k.overriddenBy)
+	}
+	return text
+}
+
+// onlyWith is a sentence of the documentation, "" without needs.
+func onlyWith(needs []Need) string {
+	if len(needs) == 0 {
+		return ""
+	}
+	var texts []string
+	for _, n := range needs {
+		texts = append(texts, n.text("`"))
+	}
+	return " Only with " + strings.Join(texts, " and ") + "."
+}
