@@ -85,8 +85,21 @@ func TestALostRankCostsNoStep(t *testing.T) {
 
 // A pause of the whole job, longer than all of its time-outs, ends nothing: all processes are stopped, then go on.
 func TestAPauseOfTheWholeJobEndsNothing(t *testing.T) {
-	p, dir := buildRanks(t), t.TempDir()
-	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=1")
+	p := buildRanks(t)
+	for _, memory := range []string{"auto", "off"} { // off: over Gloo, as between machines
+		t.Run("shared memory "+memory, func(t *testing.T) {
+			if memory == "off" && gloo.Available() != nil {
+				t.Skip(gloo.Available())
+			}
+			pauseOfTheWholeJob(t, p, "parallel.shared_memory="+memory)
+		})
+	}
+}
+
+func pauseOfTheWholeJob(t *testing.T, p program, set string) {
+	t.Helper()
+	dir := t.TempDir()
+	cmd := p.command(dir, "parallel.ranks=2", "train.steps=1000000", "train.log_interval=1", "train.eval_interval=0", "parallel.timeout_seconds=1", set)
 	var before, after int64
 	paused := finishAfterStep(t, cmd, func() {
 		all := append(startedBy(t, cmd.Process.Pid), cmd.Process.Pid)

@@ -46,7 +46,7 @@ typedef struct hetero_gloo_signature {
 /* One operation, and what became of it. */
 typedef struct hetero_gloo_call {
   hetero_gloo_signature op; /* parts is filled by run */
-  int64_t timeout_ms;       /* from now; 0: none */
+  int64_t timeout_ms;       /* from now, without times in which this process was stopped; 0: none */
   int32_t rank;
   hetero_gloo_signature theirs;
   char text[HETERO_GLOO_TEXT];

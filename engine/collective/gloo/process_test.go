@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -30,6 +32,8 @@ const roleVariable = "HETERO_GLOO_TEST_ROLE"
 type role struct {
 	Rank, Size int
 	Address    string // of the rendezvous
+	Timeout    time.Duration
+	Alone      bool // connects to nobody
 }
 
 func TestMain(m *testing.M) {
@@ -42,8 +46,13 @@ func TestMain(m *testing.M) {
 		rank := -1
 		err := r.run()
 		var peer *collective.PeerError
-		if errors.As(err, &peer) {
+		var late *collective.TimeoutError
+		switch {
+		case errors.As(err, &peer):
 			rank = peer.Rank
+		case errors.As(err, &late):
+			fmt.Printf("late %v: %v\n", slices.Concat(late.Missing, late.Behind), err)
+			os.Exit(0)
 		}
 		fmt.Printf("peer %d: %v\n", rank, err)
 		os.Exit(0)
@@ -51,8 +60,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// run reduces 16 MB without end; it says "round" after the first time.
+// run reduces 16 MB without end; it says "round" after the first time, and after the next one behind each SIGUSR1.
 func (r role) run() error {
+	if r.Alone {
+		comm, err := gloo.Connect(context.Background(), gloo.Config{Size: 1, Control: collectivetest.Seat{Board: collectivetest.NewBoard()}, Host: "127.0.0.1"})
+		if err == nil {
+			err = comm.Close()
+		}
+		return err
+	}
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGUSR1)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	options := rendezvous.Options{Rank: r.Rank, WorldSize: r.Size, LocalRank: -1, Address: r.Address}
@@ -67,7 +85,7 @@ func (r role) run() error {
 		return err
 	}
 	defer group.Close()
-	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1", RankOf: func(err error) int {
+	comm, err := gloo.Connect(ctx, gloo.Config{Rank: r.Rank, Size: r.Size, Control: group, Host: "127.0.0.1", Timeout: r.Timeout, RankOf: func(err error) int {
 		var lost *rendezvous.LostError
 		if errors.As(err, &lost) {
 			return lost.Rank
@@ -83,7 +101,7 @@ func (r role) run() error {
 		return err
 	}
 	clear(memory.Host())
-	for round := 0; ; round++ {
+	for say := true; ; {
 		if err := comm.Enqueue(collective.AllReduce{Name: "sum", Buffer: device.Whole(memory), DType: tensor.F32}); err != nil {
 			return err
 		}
@@ -91,10 +109,44 @@ func (r role) run() error {
 			comm.Close()
 			return err
 		}
-		if round == 0 {
+		if say {
 			fmt.Println("round")
 		}
+		select {
+		case <-asked:
+			say = true
+		default:
+			say = false
+		}
 	}
+}
+
+// Time in which all processes are stopped counts towards no time-out. That of a rank which others wait for does.
+func TestAPauseOfAllProcessesEndsNothing(t *testing.T) {
+	nativetest.Need(t, "gloo", gloo.LibraryName)
+	const size, limit = 2, 500 * time.Millisecond
+	ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any {
+		return role{Rank: rank, Size: size, Address: meeting, Timeout: limit}
+	})
+	all := func(s syscall.Signal) {
+		for rank := range size {
+			ranks.Signal(rank, s)
+		}
+	}
+	for range 3 {
+		for rank := range size {
+			ranks.Expect(rank, "round")
+		}
+		all(syscall.SIGSTOP)
+		time.Sleep(5 * limit)
+		all(syscall.SIGCONT)
+		all(syscall.SIGUSR1)
+	}
+	for rank := range size {
+		ranks.Expect(rank, "round")
+	}
+	ranks.Signal(1, syscall.SIGSTOP)
+	ranks.Expect(0, "late [1]: ")
 }
 
 // TestLostProcessIsNamed: over a real rendezvous, in the middle of an all-reduce.
@@ -111,7 +163,7 @@ func TestLostProcessIsNamed(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			const size = 3
-			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any { return role{rank, size, meeting} })
+			ranks := collectivetest.StartRanks(t, roleVariable, size, func(rank int, meeting string) any { return role{Rank: rank, Size: size, Address: meeting} })
 			for rank := range size {
 				ranks.Expect(rank, "round")
 			}

@@ -84,6 +84,16 @@ struct Opened : gloo::transport::tcp::Pair {
   }
 };
 
+// A process that has not looked at the clock for so long was stopped, or its machine was: that time does not count. Larger: shorter pauses take away from
+// the time-out. Smaller: a busy machine extends it.
+constexpr std::chrono::milliseconds slept{1000};
+// How often the watcher looks. Larger: a time-out is noticed later.
+constexpr std::chrono::milliseconds look_every{100};
+// How often the watcher ends waits until the operation is over: a wait that began just after it did so has missed it.
+constexpr std::chrono::milliseconds abort_every{5};
+// Gloo knows no waiting without a limit.
+constexpr std::chrono::hours without_limit{24 * 365};
+
 } // namespace
 
 Context::Context(int rank, int size) : me_(rank), size_(size), theirs_(static_cast<size_t>(size)) {
@@ -91,6 +101,7 @@ Context::Context(int rank, int size) : me_(rank), size_(size), theirs_(static_ca
   attr.hostname = private_address();
   device_ = gloo::transport::tcp::CreateDevice(attr);
   gloo_ = device_->createContext(rank, size);
+  watcher_ = std::thread([this] { watch(); });
 }
 
 void Context::adopt(int rank, int fd) {
@@ -105,6 +116,12 @@ void Context::adopt(int rank, int fd) {
 }
 
 Context::~Context() {
+  {
+    std::lock_guard<std::mutex> lock(watch_mutex_);
+    closing_ = true;
+  }
+  closed_.notify_one();
+  watcher_.join();
   withdraw();
   disconnect();
 }
@@ -128,6 +145,10 @@ void Context::disconnect() noexcept {
 
 void Context::stop() {
   stopped_ = true;
+  abort_waits();
+}
+
+void Context::abort_waits() {
   std::lock_guard<std::mutex> lock(mutex_);
   for (Exchange *e : exchanges_)
     for (auto *list : {&e->outgoing, &e->incoming})
@@ -138,20 +159,68 @@ void Context::stop() {
         }
 }
 
+void Context::watch() {
+  std::unique_lock<std::mutex> lock(watch_mutex_);
+  while (!closing_) {
+    look();
+    const bool abort = under_way_ && (expired_ || stopped_);
+    if (abort) {
+      lock.unlock();
+      abort_waits();
+      lock.lock();
+    }
+    if (!closing_) closed_.wait_for(lock, abort ? abort_every : look_every);
+  }
+}
+
+// look decides whether the time is over. watch_mutex_ is held.
+void Context::look() {
+  const auto now = Clock::now();
+  if (now - looked_ > slept) deadline_ += now - looked_;
+  looked_ = now;
+  expired_ = expired_ || (under_way_ && limited_ && now >= deadline_);
+}
+
+void Context::begin_watch(int64_t timeout_ms) {
+  std::lock_guard<std::mutex> lock(watch_mutex_);
+  look(); // a pause before the operation does not extend it
+  limited_ = timeout_ms > 0;
+  deadline_ = looked_ + std::chrono::milliseconds(timeout_ms);
+  expired_ = false;
+  under_way_ = true;
+}
+
+// end_watch says whether the time was over.
+bool Context::end_watch() {
+  std::lock_guard<std::mutex> lock(watch_mutex_);
+  look();
+  under_way_ = false;
+  return expired_;
+}
+
+bool Context::over() {
+  if (stopped_) return true;
+  std::lock_guard<std::mutex> lock(watch_mutex_);
+  return expired_;
+}
+
 int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept {
   int status = attempt(call, buffer, counts, missing);
-  if (status != HETERO_GLOO_OK) withdraw(); // the buffer is the caller's again
+  if (status != HETERO_GLOO_OK) {
+    end_watch();
+    withdraw(); // the buffer is the caller's again
+  }
   return status;
 }
 
 int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept {
   call_ = &call;
   call.op.parts = hash(counts, size_);
-  limited_ = call.timeout_ms > 0;
-  deadline_ = Clock::now() + std::chrono::milliseconds(call.timeout_ms);
   try {
+    begin_watch(call.timeout_ms);
     agree(missing);
     perform(buffer, counts);
+    end_watch();
     return HETERO_GLOO_OK;
   } catch (const Failure &f) {
     call.rank = f.rank;
@@ -224,47 +293,53 @@ void Context::finish(Exchange &e, uint8_t *missing) {
   for (int i = 1; i < size_; i++) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
+    Failure failure;
     try {
       // A buffer that was aborted before it is waited for does not remember it.
       for_messages(e.receive[index], [&](size_t, size_t) {
-        if (stopped_ || !e.incoming[index]->waitRecv(rest())) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+        if (over() || !e.incoming[index]->waitRecv(without_limit)) throw given_up(r);
       });
       for_messages(e.send[index], [&](size_t, size_t) {
-        if (stopped_ || !e.outgoing[index]->waitSend(rest())) throw Failure{HETERO_GLOO_STOPPED, r, ""};
+        if (over() || !e.outgoing[index]->waitSend(without_limit)) throw given_up(r);
       });
+      continue;
+    } catch (const Failure &f) {
+      failure = f;
     } catch (const std::exception &error) {
-      Failure f = broken(r, error.what());
-      if (f.status == HETERO_GLOO_TIMEOUT && missing) note_missing(e, i, missing);
-      throw f;
+      failure = broken(r, error.what());
     }
+    if (failure.status == HETERO_GLOO_TIMEOUT && missing) note_missing(e, i, missing);
+    throw failure;
   }
 }
 
 // note_missing finds, when the time is over, who has not sent. Ranks that were waited for before the i-th have.
 void Context::note_missing(Exchange &e, int i, uint8_t *missing) {
+  end_watch(); // it would end the waits here, too
   missing[(me_ + i) % size_] = 1;
   for (int k = i + 1; k < size_; k++) {
     int other = (me_ + k) % size_;
     try {
-      if (!e.incoming[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1))) missing[other] = 1;
+      bool sent = false;
+      // It may have ended waits once more meanwhile.
+      for (int turn = 0; turn < 3 && !sent; turn++)
+        sent = e.incoming[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1));
+      if (!sent) missing[other] = 1;
     } catch (const std::exception &) {
       missing[other] = 1;
     }
   }
 }
 
-// rest is the time that is left; Gloo knows no waiting without a limit.
-std::chrono::milliseconds Context::rest() const {
-  if (!limited_) return std::chrono::hours(24 * 365);
-  auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
-  return std::max(left, std::chrono::milliseconds(1));
+// broken is what an exception of Gloo's means.
+Context::Failure Context::broken(int rank, const char *what) {
+  if (stopped_) return {HETERO_GLOO_STOPPED, rank, what};
+  return {end_watch() ? HETERO_GLOO_TIMEOUT : HETERO_GLOO_PEER, rank, what};
 }
 
-// broken is what an exception of Gloo's means, which has one type for connections that break and for time that is over.
-Context::Failure Context::broken(int rank, const char *what) const {
-  if (stopped_) return {HETERO_GLOO_STOPPED, rank, what};
-  if (limited_ && Clock::now() >= deadline_) return {HETERO_GLOO_TIMEOUT, rank, what};
-  return {HETERO_GLOO_PEER, rank, what};
+// given_up is what a wait means that was ended from here.
+Context::Failure Context::given_up(int rank) {
+  return {stopped_ ? HETERO_GLOO_STOPPED : HETERO_GLOO_TIMEOUT, rank, ""};
 }
 
 } // namespace hetero

@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstddef>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gloo/transport/context.h>
@@ -67,8 +69,15 @@ private:
   void post(Exchange &e, Pieces send, Pieces receive);
   void finish(Exchange &e, uint8_t *missing = nullptr);
   void note_missing(Exchange &e, int i, uint8_t *missing);
-  std::chrono::milliseconds rest() const;
-  Failure broken(int rank, const char *what) const;
+  Failure broken(int rank, const char *what);
+  Failure given_up(int rank);
+
+  void watch();
+  void look();
+  void begin_watch(int64_t timeout_ms);
+  bool end_watch();
+  bool over();
+  void abort_waits();
 
   const int me_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
@@ -82,12 +91,20 @@ private:
 
   // Of the operation under way.
   hetero_gloo_call *call_ = nullptr;
-  Clock::time_point deadline_;
-  bool limited_ = false;
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
   std::vector<std::byte> scratch_;
   std::vector<hetero_gloo_signature> theirs_;
+
+  // Of the watcher, a thread that ends waits when the time of the operation is over. It knows what a wait with a time-out of Gloo's does not: for how long
+  // this process was stopped meanwhile.
+  std::mutex watch_mutex_;
+  std::condition_variable closed_;
+  bool closing_ = false;
+  bool under_way_ = false; // an operation is, and its waits may be ended
+  bool limited_ = false, expired_ = false;
+  Clock::time_point deadline_, looked_ = Clock::now();
+  std::thread watcher_; // the last member: it uses all others
 };
 
 } // namespace hetero

@@ -1,0 +1,47 @@
+//go:build cgo && linux
+
+package gloo_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
+)
+
+// Gloo's thread, or the one that watches the time, may be refused. What C++ throws then would end the process if it were not caught.
+func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
+	nativetest.Need(t, "gloo", gloo.LibraryName)
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	if os.Getenv("LD_PRELOAD") != "" {
+		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
+	}
+	refuse := filepath.Join(t.TempDir(), "refuse_threads.so")
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", refuse, "../../nativelib/testdata/refuse_threads.c", "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for name, more := range map[string][]string{
+		"left alone":             nil,
+		"Gloo's is refused":      {"HETERO_REFUSE_THREADS=1"},
+		"the watcher is refused": {"HETERO_REFUSE_THREADS=2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(append(os.Environ(), roleVariable+`={"Alone":true}`, "LD_PRELOAD="+refuse), more...)
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if refused := strings.Contains(string(out), "Resource temporarily unavailable"); refused != (more != nil) {
+				t.Errorf("got %q, want an error where a thread is refused", out)
+			}
+		})
+	}
+}
