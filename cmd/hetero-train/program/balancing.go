@@ -199,7 +199,7 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.policy, err = b.job.makePolicy(c.Balance.Policy, b.options); err != nil {
+	if b.policy, err = makePolicy(b.job.opts.env.catalog, &b.job.cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, usageError("balance: %w", err)
 	}
 	ranks := len(b.known)

@@ -65,7 +65,7 @@ func (e environment) lookup(name string) (value string, set bool) {
 // run executes one command line (without the program's name) and returns the exit code.
 func run(ctx context.Context, args []string, env environment) (code int) {
 	hide := secretsOf(env.environ)
-	env.stdout, env.stderr = &shownStream{w: env.stdout}, &shownStream{w: env.stderr}
+	env.stdout, env.stderr = newStream(env.stdout), newStream(env.stderr)
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
 			code = exitUnexpected
@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 	if err != nil && !a.started {
 		err = withCode(exitUsage, err)
 	}
-	a.env.flushed(flushTime)
+	flushed(a.env.stdout, a.env.stderr, flushTime)
 	err = a.printed(err)
 	code = exitCode(err)
 	if err != nil {
@@ -98,7 +98,7 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 			fmt.Fprint(a.env.stderr, text)
 		}
 	}
-	a.env.flushed(flushTime)
+	flushed(a.env.stdout, a.env.stderr, flushTime)
 	return code
 }
 

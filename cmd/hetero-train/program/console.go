@@ -85,7 +85,7 @@ type console struct {
 }
 
 func newConsole(j *Run, log io.Writer) *console {
-	log = &shownStream{w: log}
+	log = newStream(log)
 	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision).PerSecond}
 	if j.opts.json {
 		c.records, c.out, c.steps = j.opts.onScreen, log, log
@@ -96,7 +96,7 @@ func newConsole(j *Run, log io.Writer) *console {
 		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
 		c.bars = mpb.New(mpb.WithOutput(below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(terminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
 		if isTerminal(j.opts.env.stdout) {
-			c.out = io.MultiWriter(&shownStream{w: c.bars}, log) // one screen for both: lines go above the bar
+			c.out = io.MultiWriter(newStream(c.bars), log) // one screen for both: lines go above the bar
 			c.steps = c.out
 		}
 		j.opts.screen.to(c.bars) // and so do messages

@@ -219,7 +219,7 @@ func (c *contest) compete() {
 				own.Scores = c.balancing.options.Scores // blind, but for a profile
 			}
 			var err error
-			if p.policy, err = c.balancing.job.makePolicy(name, own); err != nil {
+			if p.policy, err = makePolicy(c.balancing.job.opts.env.catalog, &c.balancing.job.cfg.Balance, name, own); err != nil {
 				panic(err) // one was made with the same options
 			}
 			p.shares = p.policy.Start()

@@ -67,7 +67,7 @@ func (a *app) openNamed(ctx context.Context, args []string) (*dataSet, *config.C
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := newLogger(a.env.stderr, &screen{w: io.Discard}, a.logOptions(a.logLevel))
+	log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -122,7 +122,7 @@ account: see docs/data.md.`,
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(a.env.stderr, &screen{w: io.Discard}, a.logOptions(a.logLevel))
+			log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
 			if err != nil {
 				return err
 			}
@@ -151,7 +151,7 @@ file, of which no sample can be read without decompressing all before it. Any zs
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := newLogger(a.env.stderr, &screen{w: io.Discard}, a.logOptions(a.logLevel))
+			log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
 			if err != nil {
 				return err
 			}

@@ -89,7 +89,7 @@ func (a *app) verifyData(ctx context.Context, args []string, f *dataFlags) error
 		return err
 	}
 	if len(out.Bad) > 0 {
-		return withCode(exitData, shown{fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)})
+		return withCode(exitData, alreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
 	}
 	return nil
 }

@@ -59,6 +59,9 @@ func withCode(code int, err error) error {
 // shown is an error that the user has seen already: it only decides how the program exits.
 type shown struct{ error }
 
+// alreadyShown gives err an exit code without another message.
+func alreadyShown(err error) error { return shown{err} }
+
 // Unwrap gives the error.
 func (s shown) Unwrap() error { return s.error }
 

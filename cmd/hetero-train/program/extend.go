@@ -52,6 +52,15 @@ type normalized interface{ normalization() data.Normalization }
 // counted is implemented by the options of data sets whose number of classes is known before they are opened.
 type counted interface{ classes() int }
 
+// knownClasses is the number of classes of the configured data set, where it is known before the data set is opened.
+func knownClasses(cfg *config.Config) (n int, known bool) {
+	set, ok := cfg.Data.Options.(counted)
+	if !ok {
+		return 0, false
+	}
+	return set.classes(), true
+}
+
 // Policy is a balancing policy that configurations choose with balance.policy.
 type Policy struct {
 	Name string
@@ -128,8 +137,8 @@ func policyMaker(catalog config.Catalog, b *config.Balance, name string) (balanc
 }
 
 // makePolicy makes the policy called name.
-func (j *Session) makePolicy(name string, o balancer.Options) (balancer.Policy, error) {
-	m, err := policyMaker(j.opts.env.catalog, &j.cfg.Balance, name)
+func makePolicy(catalog config.Catalog, b *config.Balance, name string, o balancer.Options) (balancer.Policy, error) {
+	m, err := policyMaker(catalog, b, name)
 	if err != nil {
 		return nil, err
 	}

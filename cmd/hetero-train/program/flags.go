@@ -19,6 +19,11 @@ type trainFlags struct {
 	profiling *bool // --enable-profiling, nil where it was not given
 	balancing bool  // --enable-load-balancing
 
+	placeFlags
+}
+
+// placeFlags say which ranks take part and which of them this process starts.
+type placeFlags struct {
 	nodes, nodeRank string // --nnodes, --node-rank
 }
 
@@ -121,7 +126,7 @@ func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
 	if err != nil {
 		return 1
 	}
-	place, err := findPlace(cfg, f, a.overrides, a.env.environ)
+	place, err := findPlace(cfg, f.placeFlags, a.overrides, a.env.environ)
 	if err != nil {
 		return 1
 	}

@@ -51,7 +51,7 @@ func (j *training) follow(ctx context.Context) error {
 		screen.end(result, err)
 	}
 	if interrupted {
-		return withCode(exitCode(err), shown{err}) // rank 0 says it
+		return withCode(exitCode(err), alreadyShown(err)) // rank 0 says it
 	}
 	return j.leaderLost(classify(ctx, err))
 }

@@ -22,6 +22,9 @@ type screen struct {
 	w  io.Writer
 }
 
+// newScreen writes to w until it is redirected.
+func newScreen(w io.Writer) *screen { return &screen{w: w} }
+
 // Write implements io.Writer.
 func (s *screen) Write(b []byte) (int, error) {
 	s.mu.Lock()

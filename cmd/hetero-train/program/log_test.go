@@ -35,7 +35,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 		"name with dashes": func(log *slog.Logger) { log.Info("x", "X-Api-Key", "s3cr3t") },
 	} {
 		var b bytes.Buffer
-		log, err := newLogger(&b, &screen{w: &b}, logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
+		log, err := newLogger(&b, newScreen(&b), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 
 func TestRedactorLeavesTheRestAlone(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLogger(&b, &screen{w: io.Discard}, logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
+	log, err := newLogger(&b, newScreen(io.Discard), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func newNCCL(a *app) *cobra.Command {
 }
 
 // withNCCL does work on every rank, where there are GPUs and NCCL.
-func (a *app) withNCCL(ctx context.Context, name string, place *trainFlags, work func(context.Context, *exchange) error) error {
+func (a *app) withNCCL(ctx context.Context, name string, place *placeFlags, work func(context.Context, *exchange) error) error {
 	if err := cuda.Available(); err != nil {
 		return usageError("%s: there is no GPU to use: %w", name, err)
 	}

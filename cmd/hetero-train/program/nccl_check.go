@@ -47,7 +47,7 @@ type ncclFound struct {
 
 func newNCCLCheck(a *app) *cobra.Command {
 	var asJSON bool
-	place := new(trainFlags)
+	place := new(placeFlags)
 	cmd := &cobra.Command{Use: "check", Short: "Versions, GPUs, and what is between every pair of ranks", Long: ncclCheckLong, Args: noArguments,
 		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the tables")

@@ -35,7 +35,7 @@ type tuned struct {
 func newNCCLTune(a *app) *cobra.Command {
 	var asJSON, quick bool
 	var folder string
-	flags := new(trainFlags)
+	flags := new(placeFlags)
 	cmd := &cobra.Command{Use: "tune", Short: "The fastest algorithm, protocol and channels by size", Long: ncclTuneLong, Args: noArguments,
 		Example: "  hetero-train nccl tune --nproc-per-node 8 --output-dir tuned\n  hetero-train nccl tune --nproc-per-node 8 --quick --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the table")

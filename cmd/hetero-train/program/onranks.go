@@ -11,7 +11,7 @@ import (
 )
 
 // addTo adds the flags that say which ranks take part, of commands that measure on all of them.
-func (f *trainFlags) addTo(cmd *cobra.Command, a *app) {
+func (f *placeFlags) addTo(cmd *cobra.Command, a *app) {
 	for _, k := range []struct{ flag, key, kind, usage string }{
 		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
 		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
@@ -28,14 +28,14 @@ func (f *trainFlags) addTo(cmd *cobra.Command, a *app) {
 }
 
 // onRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
-func (a *app) onRanks(ctx context.Context, f *trainFlags, work func(context.Context, *Rank) error) error {
+func (a *app) onRanks(ctx context.Context, f *placeFlags, work func(context.Context, *Rank) error) error {
 	signals, release := catchStops()
 	defer release()
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, f, a.overrides, a.env.environ)
+	place, err := findPlace(cfg, *f, a.overrides, a.env.environ)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
 	if !sameFile(below(stdout), below(stderr)) {
 		messages = &outlet{w: below(stderr), json: json}
 	}
-	return &shownStream{w: out}, &shownStream{w: messages}
+	return newStream(out), newStream(messages)
 }
 
 func sameFile(a, b io.Writer) bool {
@@ -94,7 +94,7 @@ func (p progress) Write(b []byte) (int, error) {
 // progressOf returns w for lines that may be dropped before others.
 func progressOf(w io.Writer) io.Writer {
 	if o := outletOf(w); o != nil {
-		return &shownStream{w: progress{o}}
+		return newStream(progress{o})
 	}
 	return w
 }
@@ -210,8 +210,8 @@ func (o *outlet) flush(limit time.Duration) int {
 }
 
 // flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
-func (e environment) flushed(limit time.Duration) {
-	out, messages := outletOf(e.stdout), outletOf(e.stderr)
+func flushed(stdout, stderr io.Writer, limit time.Duration) {
+	out, messages := outletOf(stdout), outletOf(stderr)
 	if out == nil || messages == nil {
 		return
 	}

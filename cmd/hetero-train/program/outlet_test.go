@@ -77,7 +77,7 @@ func TestAReaderThatLeavesIsReportedOnce(t *testing.T) {
 		if _, err := fmt.Fprintln(out, "a line"); err != nil {
 			t.Error(err)
 		}
-		environment{stdout: out, stderr: messages}.flushed(time.Minute)
+		flushed(out, messages, time.Minute)
 	}
 	if err := <-said; !errors.Is(err, unix.EPIPE) || len(said) != 0 {
 		t.Errorf("got %v and %d more, want one EPIPE", err, len(said))
@@ -96,7 +96,7 @@ func TestOneFileForBothStreamsKeepsTheOrder(t *testing.T) {
 		fmt.Fprintln([]io.Writer{out, messages}[i%2], i)
 		fmt.Fprintln(&want, i)
 	}
-	environment{stdout: out, stderr: messages}.flushed(time.Minute)
+	flushed(out, messages, time.Minute)
 	if got := string(readFile(t, file.Name())); got != want.String() {
 		t.Errorf("got %q", got)
 	}

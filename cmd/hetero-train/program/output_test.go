@@ -46,7 +46,7 @@ func messages(all []map[string]any) (texts []string) {
 
 func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLogger(&out, &screen{w: io.Discard}, logOptions{level: "info", format: formatText})
+	log, err := newLogger(&out, newScreen(io.Discard), logOptions{level: "info", format: formatText})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
 
 func TestJSONNamesTheComponentOnce(t *testing.T) {
 	var out bytes.Buffer
-	log, err := newLogger(&out, &screen{w: io.Discard}, logOptions{level: "info", format: formatJSON, each: []slog.Attr{slog.Int("from_rank", 3)}})
+	log, err := newLogger(&out, newScreen(io.Discard), logOptions{level: "info", format: formatJSON, each: []slog.Attr{slog.Int("from_rank", 3)}})
 	if err != nil {
 		t.Fatal(err)
 	}

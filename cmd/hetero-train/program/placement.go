@@ -126,13 +126,13 @@ func (p placement) passedOver(why error) {
 
 // localDevices is the default number of ranks of a machine: one for each device of the kind that they will open, plus
 // parallel.cpu_ranks.
-func localDevices(cfg *config.Config, env environment) int {
-	return max(localGPUs(cfg.Device, env)+cfg.Parallel.CPURanks, 1)
+func localDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
+	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
 }
 
 // localGPUs is how many ranks of a machine compute on its GPUs, 0 where none does.
-func localGPUs(c config.Device, env environment) int {
-	slices := cuda.ReadVisible(env.lookup(cuda.VisibleVariable)).Slices()
+func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
+	slices := cuda.ReadVisible(lookup(cuda.VisibleVariable)).Slices()
 	for _, d := range drivers {
 		all, ok := d.Driver.(device.Counter)
 		if !ok || d.Kind() != c.Kind && !(c.Kind == "auto" && d.automatic) {

@@ -168,8 +168,8 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 
 // classesOfData is the number of classes of the configured data set, which is opened only where nothing else tells.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
-	if set, ok := p.cfg.Data.Options.(counted); ok {
-		return set.classes(), nil
+	if n, known := knownClasses(p.cfg); known {
+		return n, nil
 	}
 	set, err := openData(ctx, p.cfg, 0, p.opts.log)
 	if err != nil {

@@ -42,7 +42,7 @@ func TestAResultBehindAnOutlet(t *testing.T) {
 	if _, err := a.env.stdout.Write([]byte("result\n")); err != nil {
 		t.Fatal(err)
 	}
-	a.env.flushed(flushTime)
+	flushed(a.env.stdout, a.env.stderr, flushTime)
 	if code := exitCode(a.printed(nil)); code != exitIO {
 		t.Errorf("got exit code %d, want %d", code, exitIO)
 	}

@@ -29,7 +29,7 @@ const profileExample = `  hetero-train profile
 type profileFlags struct {
 	quick, json bool
 	folder      string
-	place       trainFlags
+	place       placeFlags
 }
 
 func newProfile(a *app) *cobra.Command {

@@ -57,7 +57,7 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		return classify(ctx, err)
 	}
 	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
-		return withCode(failed.Code, shown{err}) // rank 0 has said it
+		return withCode(failed.Code, alreadyShown(err)) // rank 0 has said it
 	}
 	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) { // before it could catch it
 		return withCode(stopped{failed.Signal}.saved(), stopped{failed.Signal})

@@ -34,7 +34,7 @@ const compareSteps = 100
 const supervisedVariable = "HETERO_SUPERVISED"
 
 // findPlace tells which rank of how many this process is, or that it starts those of its machine.
-func findPlace(cfg *config.Config, flags *trainFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
+func findPlace(cfg *config.Config, flags placeFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
 	env := environment{environ: environ}
 	if _, set := env.lookup(supervisedVariable); set { // its flags are the supervisor's, which has told it everything else
 		place, err := discovery.Find(discovery.Options{}, environ)
@@ -44,7 +44,7 @@ func findPlace(cfg *config.Config, flags *trainFlags, overrides []config.Overrid
 		return place, withCode(exitUsage, err)
 	}
 	p := cfg.Parallel
-	o := discovery.Options{Devices: localDevices(cfg, env), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
+	o := discovery.Options{Devices: localDevices(cfg, env.lookup), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
 	if p.Ranks > 0 {
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}

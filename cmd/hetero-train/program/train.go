@@ -78,7 +78,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err := allowable(cfg, a.allow); err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, flags, a.overrides, a.env.environ)
+	place, err := findPlace(cfg, flags.placeFlags, a.overrides, a.env.environ)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func informs(place discovery.Place) bool {
 // options are what every command that opens parts of a run needs besides its configuration. It shows messages from level on, each of component where that is not "".
 // Messages for a log file wait until there is one.
 func (a *app) options(place discovery.Place, level, component string) (trainOptions, error) {
-	o := trainOptions{env: a.env, screen: &screen{w: below(a.env.stderr)}, logFile: &screen{w: new(bytes.Buffer)}, place: place,
+	o := trainOptions{env: a.env, screen: newScreen(below(a.env.stderr)), logFile: newScreen(new(bytes.Buffer)), place: place,
 		json: a.logFormat == formatJSON, file: a.file, args: a.args}
 	format := a.logOptions(level)
 	format.inFile = a.logLevel
@@ -169,7 +169,7 @@ func (a *app) options(place discovery.Place, level, component string) (trainOpti
 	for _, l := range []struct {
 		logger **slog.Logger
 		file   *screen
-	}{{&o.log, o.logFile}, {&o.onScreen, &screen{w: io.Discard}}} {
+	}{{&o.log, o.logFile}, {&o.onScreen, newScreen(io.Discard)}} {
 		log, err := newLogger(o.screen, l.file, format)
 		if err != nil {
 			return o, err

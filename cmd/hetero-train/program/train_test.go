@@ -223,7 +223,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	log, err := newLogger(&b, &screen{w: &b}, logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
+	log, err := newLogger(&b, newScreen(&b), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
 	if err != nil {
 		t.Fatal(err)
 	}

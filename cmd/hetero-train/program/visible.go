@@ -85,6 +85,9 @@ type shownStream struct {
 	fault error  // of the first write that failed
 }
 
+// newStream passes on to w what may be shown.
+func newStream(w io.Writer) *shownStream { return &shownStream{w: w} }
+
 // Write implements io.Writer.
 func (s *shownStream) Write(b []byte) (int, error) {
 	s.mu.Lock()

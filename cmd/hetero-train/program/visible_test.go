@@ -122,7 +122,7 @@ func TestForeignNames(t *testing.T) {
 
 func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
 	var out bytes.Buffer
-	stream := &shownStream{w: &out}
+	stream := newStream(&out)
 	const text = "a line\n\tGröße 😀 \x1b[2J \r \x7f \u009b \u202e \xff end\n"
 	for _, b := range []byte(text) { // characters come in pieces
 		if n, err := stream.Write([]byte{b}); n != 1 || err != nil {
