@@ -31,7 +31,7 @@ CORES   := $(shell nproc 2>/dev/null || echo 2)
 # -z lazy: go-nvml leaves the names of NVIDIA's library open until they are called. Where the C compiler resolves all names
 # at the start by default (-z now), a program would not start without that library.
 LAZY     := -extldflags=-Wl,-z,lazy
-GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X github.com/hetero-train/hetero-train/cmd/hetero-train/program.version=$(VERSION))'
+GO_BUILD := go build -buildvcs=false -ldflags '$(LAZY) $(if $(VERSION),-X github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version.number=$(VERSION))'
 # go-nvml binds every function of NVIDIA's library, also those that are deprecated.
 export CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 

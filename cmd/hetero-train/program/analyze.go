@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
@@ -60,10 +61,10 @@ func newAnalyze(a *app) *cobra.Command {
 	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if they are not where its settings say")
 	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
 		if err := f.options.Check(); err != nil {
-			return usageError("analyze: %w", err)
+			return exit.Usagef("analyze: %w", err)
 		}
 		if f.options.WarmUpSteps < -1 {
-			return usageError("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
+			return exit.Usagef("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
 		}
 		if len(runs) > 0 {
 			return f.sumUp(a, cmd, runs)
@@ -76,23 +77,23 @@ func newAnalyze(a *app) *cobra.Command {
 func (f *analyzeFlags) run(a *app) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return usageError("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or name the folder that holds them with --input-dir", f.input)
+		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or name the folder that holds them with --input-dir", f.input)
 	}
 	if err != nil {
-		return usageError("analyze: %w", err)
+		return exit.Usagef("analyze: %w", err)
 	}
 	study, err := analysis.Compare(runs, f.options)
 	if err != nil {
-		return usageError("analyze: %w", err)
+		return exit.Usagef("analyze: %w", err)
 	}
 	if len(study.Comparisons) == 0 {
-		return usageError("analyze: %s", nothingToCompare(study))
+		return exit.Usagef("analyze: %s", nothingToCompare(study))
 	}
 	if err := study.Print(a.env.stdout); err != nil {
 		return err
 	}
 	if err := f.write(study); err != nil {
-		return withCode(folderCode(err), fmt.Errorf("analyze: %w", err))
+		return exit.With(exit.FolderCode(err), fmt.Errorf("analyze: %w", err))
 	}
 	for _, text := range study.Damaged {
 		a.warnOf(text)

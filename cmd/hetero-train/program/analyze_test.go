@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
@@ -38,10 +40,10 @@ func TestAnalyzeSaysWhyThereIsNothingToCompare(t *testing.T) {
 	} {
 		output := filepath.Join(t.TempDir(), "analysis")
 		o := execute(append([]string{"analyze", "--output-dir", output}, c.args...))
-		if o.code != exitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%v: got exit code %d, %q and %q, want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
-		if exists(output) {
+		if parts.Exists(output) {
 			t.Errorf("%v: the output folder was made", c.args)
 		}
 	}
@@ -59,7 +61,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 		{[]string{dir, "--warmup-steps", "-7"}, "--warmup-steps: got -7, want -1 or more"},
 		{[]string{dir, "--seed", "3"}, "--seed is for comparisons"},
 	} {
-		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) {
+		if o := execute(append([]string{"analyze"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -97,7 +99,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 			t.Errorf("the former %s: got %q", name, got)
 		}
 	}
-	if o.code != exitDone || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
+	if o.code != exit.Done || !strings.Contains(o.stdout, "simple_cnn on synthetic_image, scenario ranks-1, ranks 1, global batch 8") || !strings.Contains(o.stdout, "hybrid") {
 		t.Fatalf("got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 	report := string(readFile(t, filepath.Join(output, "report.md")))
@@ -121,7 +123,7 @@ func TestAnalyzeComparesRunsOfTheProgram(t *testing.T) {
 		t.Errorf("report:\n%s", report)
 	}
 	blocked := filepath.Join(output, "report.md", "analysis") // below a file
-	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exitUsage || !strings.Contains(o.stderr, "report.md") {
+	if o := execute([]string{"analyze", "--input-dir", runs, "--output-dir", blocked}); o.code != exit.Usage || !strings.Contains(o.stderr, "report.md") {
 		t.Errorf("output that cannot be written: got exit code %d and %q", o.code, o.stderr)
 	}
 }

@@ -3,6 +3,7 @@ package program
 import (
 	"sync/atomic"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -12,7 +13,7 @@ import (
 // Run is a rank with the parts of a training that the configuration describes. A command opens the parts that it needs.
 type Run struct {
 	Rank
-	data     *dataSet
+	data     *parts.Opened
 	loading  data.Options // of the training loader, which is made last: it holds batches in memory
 	replica  *train.Replica
 	folder   *experiment.Run // of the rank that leads; nil on the others

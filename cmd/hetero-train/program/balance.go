@@ -11,6 +11,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
@@ -53,7 +56,7 @@ func newBalanceSimulate(a *app) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&f.curves, "curves", "", "`FILE` (CSV) of rank,batch,seconds; - reads standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples of a step over all ranks")
-	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(kindNames(a.env.catalog.Policies), "|")+"`")
+	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(parts.KindNames(a.env.catalog.Policies), "|")+"`")
 	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without them all ranks count alike")
 	flags.Float64Var(&f.Noise, "noise", 0.05, "standard deviation of the logarithm of a measured time")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps")
@@ -69,18 +72,18 @@ func newBalanceSimulate(a *app) *cobra.Command {
 func (f *simulateFlags) check(catalog config.Catalog) error {
 	switch {
 	case f.curves == "":
-		return usageError("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
+		return exit.Usagef("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
 	case f.Total < 1:
-		return usageError("balance simulate: --global-batch: got %d samples, want at least 1", f.Total)
+		return exit.Usagef("balance simulate: --global-batch: got %d samples, want at least 1", f.Total)
 	case f.Steps < 1:
-		return usageError("balance simulate: --steps: got %d, want at least 1", f.Steps)
+		return exit.Usagef("balance simulate: --steps: got %d, want at least 1", f.Steps)
 	case f.Interval < 1:
-		return usageError("balance simulate: --interval: got %d steps, want at least 1", f.Interval)
+		return exit.Usagef("balance simulate: --interval: got %d steps, want at least 1", f.Interval)
 	case !(f.Noise >= 0) || f.Noise > simulate.MostNoise:
-		return usageError("balance simulate: --noise: got %v, want 0 to %v", f.Noise, simulate.MostNoise)
+		return exit.Usagef("balance simulate: --noise: got %v, want 0 to %v", f.Noise, simulate.MostNoise)
 	}
 	var err error
-	if f.Maker, err = policyMaker(catalog, new(config.Balance), f.Policy); err != nil {
+	if f.Maker, err = parts.PolicyMaker(catalog, new(config.Balance), f.Policy); err != nil {
 		return fmt.Errorf("balance simulate: --policy: %w", err)
 	}
 	return nil
@@ -100,11 +103,11 @@ func (f *simulateFlags) readCurves(a *app) error {
 		text, err = regular.Read(name, mostCurves)
 	}
 	if err != nil {
-		return usageError("balance simulate: --curves: %w", err)
+		return exit.Usagef("balance simulate: --curves: %w", err)
 	}
 	curves, warnings, err := simulate.ReadCurves(bytes.NewReader(text))
 	if err != nil {
-		return usageError("balance simulate: %s: %w", name, err)
+		return exit.Usagef("balance simulate: %s: %w", name, err)
 	}
 	for _, w := range warnings {
 		a.warnOf(fmt.Sprintf("%s: %s", name, w))
@@ -123,7 +126,7 @@ func (f *simulateFlags) run(a *app) error {
 	switch {
 	case len(f.scores) > 0:
 		if len(f.scores) != len(f.Curves) {
-			return usageError("balance simulate: --scores: got %d values, want %d, one for each rank of the curves", len(f.scores), len(f.Curves))
+			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one for each rank of the curves", len(f.scores), len(f.Curves))
 		}
 		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
 	case f.Policy == "proportional":
@@ -131,10 +134,10 @@ func (f *simulateFlags) run(a *app) error {
 	}
 	r, err := simulate.Run(f.Options)
 	if err != nil {
-		return usageError("balance simulate: %w", err)
+		return exit.Usagef("balance simulate: %w", err)
 	}
 	if f.json {
-		return writeJSON(a.env.stdout, r)
+		return show.JSON(a.env.stdout, r)
 	}
 	return f.print(a.env.stdout, r)
 }

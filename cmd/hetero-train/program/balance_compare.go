@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -45,7 +48,7 @@ const (
 func newBalanceCompare(a *app) *cobra.Command {
 	f := new(contestFlags)
 	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: noArguments}
-	all := append(kindNames(a.env.catalog.Policies), contestOracle)
+	all := append(parts.KindNames(a.env.catalog.Policies), contestOracle)
 	cmd.Flags().StringSliceVar(&f.policies, "policies", all, "policies that take turns, of "+strings.Join(append(slices.Clone(all), contestOff), ", "))
 	cmd.Flags().IntVar(&f.block, "block", 10, "steps of a turn")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 30, "turns of each")
@@ -91,15 +94,15 @@ func (f *contestFlags) check(known []string) error {
 	known = append(slices.Clone(known), contestOff)
 	for i, p := range f.policies {
 		if !slices.Contains(known, p) || slices.Contains(f.policies[:i], p) {
-			return usageError("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
+			return exit.Usagef("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
 		}
 	}
 	const most = 1_000_000
 	if f.block > most || f.rounds > most {
-		return usageError("balance compare: got --block %d and --rounds %d, want at most %d of each", f.block, f.rounds, most)
+		return exit.Usagef("balance compare: got --block %d and --rounds %d, want at most %d of each", f.block, f.rounds, most)
 	}
 	if len(f.policies) < 1 || f.block < 3 || f.rounds < leastRounds {
-		return usageError("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.policies), f.block, f.rounds, leastRounds)
+		return exit.Usagef("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.policies), f.block, f.rounds, leastRounds)
 	}
 	return nil
 }
@@ -126,7 +129,7 @@ type contestResult struct {
 }
 
 func (c *contest) results(h *hindsight) []contestResult {
-	unknown := interval{experiment.Number(nan), experiment.Number(nan), experiment.Number(nan)}
+	unknown := interval{experiment.Number(show.NaN), experiment.Number(show.NaN), experiment.Number(show.NaN)}
 	rounds := c.round // finished ones
 	steady := rounds / 3
 	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == contestOracle })
@@ -170,8 +173,8 @@ func (c *contest) report(j *Run) error {
 	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
 	for _, r := range results {
 		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(j.cfg.Data.BatchSize)/r.StepSeconds,
-			figure("%.4f", r.ShareOfOracle.Ratio), figure("%.4f", r.ShareOfOracle.Low), figure("%.4f", r.ShareOfOracle.High),
-			figure("%.4f", r.ByMedians.Ratio), figure("%.4f", r.ByMedians.Low), figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
+			show.Figure("%.4f", r.ShareOfOracle.Ratio), show.Figure("%.4f", r.ShareOfOracle.Low), show.Figure("%.4f", r.ShareOfOracle.High),
+			show.Figure("%.4f", r.ByMedians.Ratio), show.Figure("%.4f", r.ByMedians.Low), show.Figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
 	}
 	w.Flush()
 	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.cfg.Data.BatchSize, "block": c.flags.block, "rounds": c.round,
@@ -179,7 +182,7 @@ func (c *contest) report(j *Run) error {
 	if err == nil {
 		err = experiment.ReplaceText(filepath.Join(j.folder.LogDir(), "balance_compare.json"), append(text, '\n'))
 	}
-	return withCode(exitIO, err)
+	return exit.With(exit.IO, err)
 }
 
 // quiet reports whether profiling is off in this step.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // curvesOfTwo is a rank and one that is three times as fast.
@@ -35,8 +36,8 @@ func TestSimulateRefuses(t *testing.T) {
 		{[]string{"--curves", os.DevNull}, "want a regular file"},
 	} {
 		o := execute(append([]string{"balance", "simulate", "--curves", file, "--global-batch", "200"}, test.args...))
-		if o.code != exitUsage || !strings.Contains(o.stderr, test.want) {
-			t.Errorf("%v: got exit code %d and %q, want %d and %q", test.args, o.code, o.stderr, exitUsage, test.want)
+		if o.code != exit.Usage || !strings.Contains(o.stderr, test.want) {
+			t.Errorf("%v: got exit code %d and %q, want %d and %q", test.args, o.code, o.stderr, exit.Usage, test.want)
 		}
 	}
 }

@@ -11,6 +11,10 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/curves"
@@ -120,7 +124,7 @@ func (b *balancing) givenScores(ctx context.Context) error {
 		}
 		p, err := profiles.Load(path)
 		if err != nil {
-			return usageError("profile.gpu_profiles: %w", err)
+			return exit.Usagef("profile.gpu_profiles: %w", err)
 		}
 		fingerprints := make([]string, len(b.known))
 		for rank, k := range b.known {
@@ -152,7 +156,7 @@ func (b *balancing) learns() bool {
 
 // openCache opens the user's curves and finds that of a device.
 func (b *balancing) openCache(device string) (balancer.Curve, error) {
-	dir, err := userCache("curves")
+	dir, err := parts.UserCache("curves")
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +178,7 @@ func (b *balancing) key(device string) string {
 }
 
 // log is where the load balancer's messages go.
-func (b *balancing) log() *slog.Logger { return b.job.opts.logOf(componentBalancer) }
+func (b *balancing) log() *slog.Logger { return b.job.opts.logOf(logs.ComponentBalancer) }
 
 // sayRanks tells on rank 0 who is there.
 func (b *balancing) sayRanks() {
@@ -199,8 +203,8 @@ func (b *balancing) divide(limits []int) ([]int, error) {
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.policy, err = makePolicy(b.job.opts.env.catalog, &b.job.cfg.Balance, c.Balance.Policy, b.options); err != nil {
-		return nil, usageError("balance: %w", err)
+	if b.policy, err = parts.MakePolicy(b.job.opts.env.catalog, &b.job.cfg.Balance, c.Balance.Policy, b.options); err != nil {
+		return nil, exit.Usagef("balance: %w", err)
 	}
 	ranks := len(b.known)
 	b.step = balancer.Step{Shares: make([]int, ranks)}
@@ -338,7 +342,7 @@ func (b *balancing) take(ranks []train.RankStep) {
 // judge tells slow types from sick ranks, in the window that ends.
 func (b *balancing) judge(step int64, d *balancer.Decision) []balancer.Verdict {
 	for r := range b.observed {
-		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: nan, Health: b.health[r].Health()}
+		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Health()}
 		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
 		b.observed[r] = o
 		b.health[r].Reset()
@@ -368,7 +372,7 @@ func (b *balancing) end() {
 // healthOf is a rank's load as the balancer reads it.
 func (b *balancing) healthOf(rank int, l *train.Load) balancer.Health {
 	h := balancer.Health{UtilizationPercent: l.UtilizationPercent, MemoryPercent: l.MemoryPercent, TemperatureCelsius: l.TemperatureCelsius, PowerWatts: l.PowerWatts,
-		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: nan, OtherProcesses: nan}
+		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: show.NaN, OtherProcesses: show.NaN}
 	if l.OtherProcesses >= 0 {
 		h.OtherProcesses = float64(l.OtherProcesses)
 	}

@@ -11,6 +11,9 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -80,8 +83,8 @@ func (b *balancing) reportTo(screen *console, resume *checkpoint.State) error {
 	j := b.job
 	r := &balanceReport{balancing: b, console: screen, dir: j.folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
-	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.logOf(componentBalancer)); err != nil {
-		return withCode(folderCode(err), err)
+	if r.lines, err = openLines("decisions of the balancer", filepath.Join(r.dir, decisionsFile), kept, j.opts.logOf(logs.ComponentBalancer)); err != nil {
+		return exit.With(exit.FolderCode(err), err)
 	}
 	j.later(r.lines.close)
 	b.report = r
@@ -110,7 +113,7 @@ func (r *balanceReport) end() {
 
 // show shows the state of the ranks: a table to people, the decision as it is kept in the decisions' file to machines.
 func (r *balanceReport) show(d *balancer.Decision) {
-	r.console.say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", componentKey, componentBalancer, "decision", r.last)
+	r.console.say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
 }
 
 func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
@@ -136,7 +139,7 @@ func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balan
 func (r *balanceReport) waited(rank int) (waited, caused float64) {
 	w := &r.balancing.waiting
 	if w.Steps == 0 {
-		return nan, nan
+		return show.NaN, show.NaN
 	}
 	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
 }
@@ -197,7 +200,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	}
 	var text strings.Builder
 	accumulation := float64(b.cfg.Train.GradAccumulation)
-	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, figure("%.1f %%", 100*d.Imbalance))
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
 		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
@@ -209,13 +212,13 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 		own := d.Ranks[rank].Seconds
 		value := ""
 		if worth != nil {
-			value = figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
+			value = show.Figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, figure("%.0f", 100*d.Ranks[rank].Utilization), figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
-			figure("%.0f", float64(d.Shares[rank])*accumulation/own), figure("%.1f", 1e3*own), figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, show.Figure("%.0f", 100*d.Ranks[rank].Utilization), show.Figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
+			show.Figure("%.0f", float64(d.Shares[rank])*accumulation/own), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
 	}
 	w.Flush()
-	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", figure("%.0f", float64(total)*accumulation/d.Seconds))
+	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
 	if !math.IsNaN(d.Oracle) && !r.defined {
 		r.defined = true
 		text.WriteString("of the oracle: step time of the best possible split, by the fitted curves, divided by the step time of this one\n")
@@ -238,15 +241,6 @@ func (b *balancing) useColumn() string {
 		return "GPU %"
 	}
 	return "GPU or CPU %"
-}
-
-// figure is a number, or a dash for one that is not known.
-func figure[F ~float64](format string, value F) string {
-	v := float64(value)
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return "-"
-	}
-	return fmt.Sprintf(format, v)
 }
 
 // observer follows the run's returns to a checkpoint; it does nothing where no decisions are written.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -29,11 +30,11 @@ func (p program) unequalRun(t *testing.T, output, slowdown string, set ...string
 	}
 	lead := finish(t, asRank(p.command(output, set...), 0, 2, port), 0)
 	code := exitOf(t, slow.Wait())
-	if lead.code == exitUsage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
 		t.Skip("no CPU device was built")
 	}
-	lead.check(t, exitDone, "")
-	if code != exitDone {
+	lead.check(t, exit.Done, "")
+	if code != exit.Done {
 		t.Fatalf("rank 1: got exit code %d", code)
 	}
 	return lead.stderr
@@ -117,7 +118,7 @@ func TestCompareLetsPoliciesTakeTurns(t *testing.T) {
 	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,hybrid,oracle,off", "-c", p.config, "--set", "experiment.output_dir=" + output,
 		"--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
 	run := finish(t, exec.Command(p.path, args...), 0)
-	run.check(t, exitDone, "")
+	run.check(t, exit.Done, "")
 	for _, want := range []string{"of the oracle", "\n    none ", "\n  hybrid ", "\n  oracle ", "\n     off "} {
 		if !strings.Contains(run.stdout, want) {
 			t.Errorf("output without %q:\n%s", want, run.stdout)
@@ -151,9 +152,9 @@ func TestStoppedComparisonTellsOfItsFinishedRounds(t *testing.T) {
 func TestCompareWithoutOracle(t *testing.T) {
 	p, output := buildRanks(t), t.TempDir()
 	args := []string{"balance", "compare", "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "-c", p.config, "--set", "experiment.output_dir=" + output, "--set", "parallel.ranks=2", "--set", "data.batch_size=16"}
-	finish(t, exec.Command(p.path, args...), 0).check(t, exitDone, "")
+	finish(t, exec.Command(p.path, args...), 0).check(t, exit.Done, "")
 	args[len(args)-3] = "parallel.ranks=1"
-	finish(t, exec.Command(p.path, args...), 0).check(t, exitUsage, "want several ranks")
+	finish(t, exec.Command(p.path, args...), 0).check(t, exit.Usage, "want several ranks")
 }
 
 func TestContestPicksTheOracleFromLines(t *testing.T) {
@@ -268,7 +269,7 @@ func TestDecisionsOfStepsThatComeAgainAreDropped(t *testing.T) {
 func TestCompareRefusesNonsense(t *testing.T) {
 	for _, args := range [][]string{{"--policies", "best"}, {"--policies", "none,none"}, {"--block", "2"}, {"--rounds", "0"}} {
 		o := execute(append([]string{"balance", "compare"}, args...))
-		if o.code != exitUsage || !strings.Contains(o.stderr, "balance compare: ") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "balance compare: ") {
 			t.Errorf("%v: got exit code %d, %s", args, o.code, o.stderr)
 		}
 	}

@@ -1,16 +1,17 @@
 package program
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"runtime"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/lab"
 )
@@ -37,7 +38,7 @@ func newBench(a *app) *cobra.Command {
 	}
 	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
 		run := sub.RunE
-		sub.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(cmd, args)) }
+		sub.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(cmd, args)) }
 		cmd.AddCommand(withoutConfig(sub, "a benchmark has flags of its own"))
 	}
 	return cmd
@@ -82,11 +83,11 @@ func (f *deviceFlags) add(cmd *cobra.Command, env environment) {
 // open opens the device. Unlike a run, which may have come from another machine, a benchmark takes threads literally.
 func (f *deviceFlags) open() (device.Device, error) {
 	if most := runtime.NumCPU(); f.threads < 0 || f.threads > most {
-		return nil, usageError("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
+		return nil, exit.Usagef("--threads: got %d, want 0 to the %d CPUs of this process", f.threads, most)
 	}
 	place, err := lab.Find(f.env.lookup)
 	if err != nil {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	dev, err := openDevice(f.kind, alone(f.threads))
 	if err != nil {
@@ -110,11 +111,11 @@ func newBenchPeak(a *app) *cobra.Command {
 		defer dev.Close()
 		m, ok := dev.(device.PeakMeasurer)
 		if !ok {
-			return usageError("bench peak: device %s cannot measure its limits", dev.Info().Name)
+			return exit.Usagef("bench peak: device %s cannot measure its limits", dev.Info().Name)
 		}
 		values, err := measurePeaks(m)
 		if err != nil {
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		if f.json {
 			out := deviceFacts(dev.Info())
@@ -129,7 +130,7 @@ func newBenchPeak(a *app) *cobra.Command {
 					out[p.key+"_by"] = v.By
 				}
 			}
-			return writeJSON(a.env.stdout, out)
+			return show.JSON(a.env.stdout, out)
 		}
 		info := dev.Info()
 		fmt.Fprintf(a.env.stdout, "%s: %s, %s, %d threads\n", info.Name, info.Model, info.ISA, info.Threads)
@@ -163,15 +164,5 @@ func measurePeaks(m device.PeakMeasurer) (map[device.Peak]device.Reached, error)
 
 // deviceFacts are what every JSON line says of the device.
 func deviceFacts(info device.Info) map[string]any {
-	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": versionText()}
-}
-
-// writeJSON prints v on one line.
-func writeJSON(w io.Writer, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	_, err = fmt.Fprintf(w, "%s\n", text)
-	return err
+	return map[string]any{"device": info.Name, "device_model": info.Model, "isa": info.ISA, "threads": info.Threads, "program": version.Text()}
 }

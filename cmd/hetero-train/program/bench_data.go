@@ -19,6 +19,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
@@ -74,7 +78,7 @@ func newBenchData(a *app) *cobra.Command {
 			return err
 		}
 		if f.json {
-			return writeJSON(a.env.stdout, r.facts())
+			return show.JSON(a.env.stdout, r.facts())
 		}
 		return r.print(a)
 	}
@@ -94,7 +98,7 @@ var stageNames = [4]string{"read", "decode", "resample", "augment"}
 
 func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if !(f.seconds > 0 && f.seconds <= 3600) {
-		return dataResult{}, usageError("--seconds: got %g, want above 0, at most 3600", f.seconds)
+		return dataResult{}, exit.Usagef("--seconds: got %g, want above 0, at most 3600", f.seconds)
 	}
 	var closing closers
 	defer func() { err = errors.Join(err, closing.close()) }()
@@ -102,21 +106,21 @@ func (f *imageFlags) run(ctx context.Context) (_ dataResult, err error) {
 	if err != nil {
 		return dataResult{}, err
 	}
-	splits, err := openSplits(ctx, cfg, slog.New(slog.DiscardHandler))
+	splits, err := parts.OpenSplits(ctx, cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return dataResult{}, err
 	}
 	closing.add(splits.Close)
 	stages := new(data.Stages)
-	view, _ := transforms(cfg.Data)
-	view.Augment = augmentation(cfg.Augment, normalization(cfg.Data, splits.Normalization))
+	view, _ := parts.Transforms(cfg.Data)
+	view.Augment = parts.Augmentation(cfg.Augment, parts.Normalization(cfg.Data, splits.Normalization))
 	if f.workers == 0 {
 		f.workers = runtime.GOMAXPROCS(0)
 	}
-	loader, err := data.NewLoader(data.Options{Dataset: splits.Train, Transform: view, Mix: mixing(cfg.Augment), Seed: 1,
+	loader, err := data.NewLoader(data.Options{Dataset: splits.Train, Transform: view, Mix: parts.Mixing(cfg.Augment), Seed: 1,
 		BatchSize: f.batch, Workers: f.workers, Depth: benchDepth, Stages: stages})
 	if err != nil {
-		return dataResult{}, withCode(exitUsage, err)
+		return dataResult{}, exit.With(exit.Usage, err)
 	}
 	closing.add(loader.Close)
 	if err := consume(ctx, loader, min(f.seconds, 1), 1); err != nil { // buffers grow, files come into memory
@@ -143,14 +147,14 @@ func (f *imageFlags) config(closing *closers) (*config.Config, error) {
 		{Origin: "--path", Key: "data.val_fraction", Value: "0"}, {Origin: "--image-size", Key: "data.image_size", Value: fmt.Sprint(f.size)}, {Origin: "--batch-size", Key: "data.batch_size", Value: fmt.Sprint(f.batch)}}
 	crop, ok := map[string][2]string{"resized": {"true", "0"}, "centre": {"false", "0"}, "padded": {"false", "4"}}[f.crop]
 	if !ok {
-		return nil, usageError("--crop: got %q, want resized, centre or padded", f.crop)
+		return nil, exit.Usagef("--crop: got %q, want resized, centre or padded", f.crop)
 	}
 	settings = append(settings, config.Override{Origin: "--crop", Key: "data.random_resized_crop", Value: crop[0]}, config.Override{Origin: "--crop", Key: "data.crop_padding", Value: crop[1]},
 		config.Override{Origin: "--flip", Key: "data.flip", Value: fmt.Sprint(f.flip && f.crop != "centre")})
 	for _, name := range f.augment {
 		keys, ok := usualAugmentation[strings.TrimSpace(name)]
 		if !ok {
-			return nil, usageError("--augment: got %q, want randaugment, jitter, erase, mixup or cutmix", name)
+			return nil, exit.Usagef("--augment: got %q, want randaugment, jitter, erase, mixup or cutmix", name)
 		}
 		for _, k := range keys {
 			settings = append(settings, config.Override{Origin: "--augment", Key: "augment." + k[0], Value: k[1]})
@@ -206,7 +210,7 @@ func processCPU() time.Duration {
 func (r dataResult) facts() map[string]any {
 	out := map[string]any{"images_per_second": float64(r.images) / r.wall.Seconds(), "images_per_core_second": float64(r.images) / r.cpu.Seconds(),
 		"encoded_mbytes_per_second": float64(r.encodedBytes) / 1e6 / r.wall.Seconds(), "images": r.images, "workers": r.workers, "image_size": r.size,
-		"decoder": r.decoder, "program": versionText()}
+		"decoder": r.decoder, "program": version.Text()}
 	for i, name := range stageNames {
 		out[name+"_ns"] = math.Round(r.perImage[i])
 	}

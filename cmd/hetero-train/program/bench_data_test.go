@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
 func TestBenchDataTellsWhatImagesCost(t *testing.T) {
 	o := execute([]string{"bench", "data", "--dataset", "synthetic_image", "--image-size", "16", "--batch-size", "8", "--workers", "1",
 		"--seconds", "0.000001", "--crop", "padded", "--augment", "randaugment,jitter,erase,mixup,cutmix", "--json"})
-	if o.code != exitDone {
+	if o.code != exit.Done {
 		t.Fatalf("exit %d: %s", o.code, o.stderr)
 	}
 	var got map[string]any
@@ -31,7 +34,7 @@ func TestBenchDataRefusesWhatItDoesNotKnow(t *testing.T) {
 		"data.dataset":               {"--dataset", "nothing"},
 		"samples are mixed in pairs": {"--dataset", "synthetic_image", "--batch-size", "7", "--augment", "mixup"},
 	} {
-		if o := execute(append([]string{"bench", "data"}, args...)); o.code != exitUsage || !strings.Contains(o.stderr, want) {
+		if o := execute(append([]string{"bench", "data"}, args...)); o.code != exit.Usage || !strings.Contains(o.stderr, want) {
 			t.Errorf("%v: exit %d, %s; want %q", args, o.code, o.stderr, want)
 		}
 	}
@@ -42,7 +45,7 @@ func TestBenchDataFlipsUnlessToldOtherwise(t *testing.T) {
 		crop       string
 		flip, want bool
 	}{{"resized", true, true}, {"padded", true, true}, {"centre", true, false}, {"resized", false, false}, {"padded", false, false}} {
-		cfg, err := (&imageFlags{catalog: builtinCatalog, dataset: "synthetic_image", size: 32, batch: 8, crop: c.crop, flip: c.flip}).config(new(closers))
+		cfg, err := (&imageFlags{catalog: parts.BuiltinCatalog, dataset: "synthetic_image", size: 32, batch: 8, crop: c.crop, flip: c.flip}).config(new(closers))
 		if err != nil || cfg.Data.Flip != c.want {
 			t.Errorf("%+v: got %v, %v", c, cfg, err)
 		}
@@ -53,7 +56,7 @@ func TestBenchDataFlipsUnlessToldOtherwise(t *testing.T) {
 func TestBenchTrainSaysWhatItDoes(t *testing.T) {
 	hasFastBF16(t) // needs the CPU's library
 	o := execute([]string{"bench", "train", "--device", "cpu", "--model", "simple_cnn", "--image-size", "8", "--batch-size", "4", "--classes", "10", "--steps", "2", "--warmup", "1", "--json"})
-	if o.code != exitDone || !strings.Contains(o.stderr, "measuring the peak of cpu:0") || !strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
+	if o.code != exit.Done || !strings.Contains(o.stderr, "measuring the peak of cpu:0") || !strings.Contains(o.stderr, "1 warm-up steps, then 2 timed steps") {
 		t.Errorf("got exit code %d and %q, want what it does", o.code, o.stderr)
 	}
 	var got map[string]any

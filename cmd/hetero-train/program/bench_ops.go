@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/plan"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -54,18 +56,18 @@ what it takes to launch it instead.`,
 		defer b.closeAll()
 		m, ok := b.device.(device.PeakMeasurer)
 		if !ok {
-			return usageError("bench ops: device %s cannot measure its limits", b.device.Info().Name)
+			return exit.Usagef("bench ops: device %s cannot measure its limits", b.device.Info().Name)
 		}
 		limits, err := measurePeaks(m)
 		if err != nil {
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		if _, err := b.run(c.Context(), func(train.StepResult, time.Duration) {}); err != nil { // real data and parameters are in place then
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		ops, err := b.timeOps(limits)
 		if err != nil {
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		if !all {
 			ops = byKind(ops)
@@ -74,7 +76,7 @@ what it takes to launch it instead.`,
 			out := deviceFacts(b.device.Info())
 			out["model"], out["image_size"], out["precision"], out["batch_size"] = f.model, f.image, b.precision.String(), f.batch
 			out["peak_gflops"], out["copy_gbytes_per_second"], out["ops"] = limits[peakOf(b.device, b.precision)].PerSecond/1e9, limits[device.PeakCopy].PerSecond/1e9, ops
-			return writeJSON(a.env.stdout, out)
+			return show.JSON(a.env.stdout, out)
 		}
 		return writeOps(a.env.stdout, ops)
 	}

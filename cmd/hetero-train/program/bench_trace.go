@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
@@ -49,7 +50,7 @@ func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tr
 	info := b.device.Info()
 	ranks := []trace.Rank{{Name: info.Name + ", " + info.Model, Spans: rec.Spans()}}
 	if err := writeTrace(b.flags.trace, ranks); err != nil {
-		return nil, withCode(exitIO, fmt.Errorf("bench train: --trace: %w", err))
+		return nil, exit.With(exit.IO, fmt.Errorf("bench train: --trace: %w", err))
 	}
 	slices.Sort(untraced)
 	x := explained(ranks)
@@ -68,7 +69,7 @@ func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Dur
 	for range steps {
 		begun := time.Now()
 		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		each(time.Since(begun))
 	}
@@ -90,16 +91,16 @@ func (b *benchmark) record(ctx context.Context, notes *noting) (rec *timeline.Re
 	}
 	rec = notes.recorder(int64(b.flags.warmup + b.flags.steps + 1))
 	if err := b.replica.Trace(rec); err != nil {
-		return nil, 0, usageError("bench train: --trace: %w", err)
+		return nil, 0, exit.Usagef("bench train: --trace: %w", err)
 	}
 	if err := b.more(ctx, b.flags.traceSteps, unseen); err != nil {
 		return nil, 0, err
 	}
 	if err := b.replica.Trace(nil); err != nil {
-		return nil, 0, withCode(exitDevice, err)
+		return nil, 0, exit.With(exit.Device, err)
 	}
 	if lost, err = notes.finish(rec); err != nil && !errors.Is(err, errNothingNoted) {
-		return nil, lost, withCode(exitDevice, fmt.Errorf("bench train: --trace: %w", err))
+		return nil, lost, exit.With(exit.Device, fmt.Errorf("bench train: --trace: %w", err))
 	}
 	if notes != nil { // and so is the first one without
 		if err := b.more(ctx, 1, unseen); err != nil {

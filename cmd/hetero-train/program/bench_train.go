@@ -13,6 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -70,7 +73,7 @@ func (b *benchmark) closeAll() error {
 // open builds the model on the device, with a small data set that stays in memory.
 func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	if f.trace != "" && f.traceSteps < 1 {
-		return nil, usageError("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
+		return nil, exit.Usagef("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
 	}
 	started := time.Now()
 	b := &benchmark{flags: f}
@@ -81,10 +84,10 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	}()
 	const most = 1_000_000 // steps: the time of each is kept
 	if f.steps > most || f.warmup > most {
-		return nil, usageError("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
+		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
 	}
 	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
-		return nil, usageError("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
+		return nil, exit.Usagef("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
 	}
 	if b.device, err = f.deviceFlags.open(); err != nil {
 		return nil, err
@@ -103,10 +106,10 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	}
 	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
 	if err != nil {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	j := newRun(cfg, trainOptions{log: slog.New(slog.DiscardHandler)})
-	j.device, j.data = b.device, &dataSet{Splits: set.Cached(0)}
+	j.device, j.data = b.device, &parts.Opened{Splits: set.Cached(0)}
 	if j.precision, err = precisionFor(f.precision, b.device.Info()); err != nil {
 		return nil, err
 	}
@@ -125,7 +128,7 @@ func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
 	loader, err := data.NewLoader(data.Options{Dataset: j.data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
 		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
 	if err != nil {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	b.loader, b.close = loader, append(b.close, loader.Close)
 	b.setup = time.Since(started)
@@ -176,7 +179,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		if m, ok := b.device.(device.PeakMeasurer); ok {
 			a.progress(fmt.Sprintf("measuring the peak of %s", b.device.Info().Name))
 			if peak, err = measurePeak(m, peakOf(b.device, b.precision)); err != nil {
-				return withCode(exitDevice, err)
+				return exit.With(exit.Device, err)
 			}
 		}
 		var steps []train.StepResult
@@ -185,7 +188,7 @@ func newBenchTrain(a *app) *cobra.Command {
 		b.progress = stepProgress(a, f.warmup, f.steps)
 		first, err := b.run(cmd.Context(), each)
 		if err != nil {
-			return withCode(exitDevice, err)
+			return exit.With(exit.Device, err)
 		}
 		var traced *tracedSteps
 		if f.trace != "" {
@@ -280,7 +283,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 		}
 	}
 	if b.flags.json {
-		return writeJSON(a.env.stdout, out)
+		return show.JSON(a.env.stdout, out)
 	}
 	var lines strings.Builder
 	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
@@ -292,7 +295,7 @@ func (b *benchmark) report(a *app, steps []train.StepResult, took []time.Duratio
 		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
 	}
 	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
-		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], gib(peakBytes), b.setup.Seconds(), first.Seconds())
+		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], show.GiB(peakBytes), b.setup.Seconds(), first.Seconds())
 	if traced != nil {
 		lines.WriteString(traced.String())
 	}

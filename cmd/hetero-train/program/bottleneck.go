@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -28,19 +30,19 @@ func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSett
 func (j *Run) watchers(resume *checkpoint.State, first ...train.Observer) (observers, error) {
 	all := observers(first)
 	if j.cfg.Profile.Enabled {
-		all = append(all, newBottlenecks(j.opts.logOf(componentProfiler), max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
+		all = append(all, newBottlenecks(j.opts.logOf(logs.ComponentProfiler), max(j.opts.place.WorldSize, 1), j.bottleneckSettings()))
 	}
 	if j.cfg.Profile.TensorBoardInterval > 0 {
 		board, err := j.openBoard(resume)
 		if err != nil {
-			return nil, withCode(folderCode(err), err)
+			return nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, board)
 	}
 	if j.cfg.Train.NormsInterval > 0 {
 		norms, err := j.openNorms(resume)
 		if err != nil {
-			return nil, withCode(folderCode(err), err)
+			return nil, exit.With(exit.FolderCode(err), err)
 		}
 		all = append(all, norms)
 	}

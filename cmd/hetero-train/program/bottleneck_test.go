@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -19,7 +21,7 @@ import (
 // rankStep is a rank's step in milliseconds.
 func rankStep(data, compute, exchanges, communication time.Duration) train.RankStep {
 	ms := time.Millisecond
-	return train.RankStep{Sums: train.Sums{Samples: 8}, Load: train.Load{UtilizationPercent: nan, MemoryPercent: nan},
+	return train.RankStep{Sums: train.Sums{Samples: 8}, Load: train.Load{UtilizationPercent: show.NaN, MemoryPercent: show.NaN},
 		Times: train.StepTimes{Data: data * ms, Forward: compute * ms / 2, Backward: compute * ms / 2, Exchanges: exchanges * ms, Communication: communication * ms}}
 }
 
@@ -110,7 +112,7 @@ func TestEventsThatFindNoRoomAreExitCode7(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.cfg.Profile.TensorBoardInterval = 1
-	if _, err := j.watchers(nil); exitCode(err) != exitIO || !errors.Is(err, syscall.ENOSPC) {
-		t.Errorf("got %v, exit code %d, want %d", err, exitCode(err), exitIO)
+	if _, err := j.watchers(nil); exit.Code(err) != exit.IO || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("got %v, exit code %d, want %d", err, exit.Code(err), exit.IO)
 	}
 }

@@ -2,6 +2,9 @@ package program
 
 import (
 	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 )
 
 const checkpointLong = `Look into checkpoints, verify them, and move weights in and out.
@@ -15,14 +18,14 @@ Exit codes: 0 done; 2 bad flags, no checkpoint there, or another model; 3 damage
 func newCheckpoint(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights", Long: checkpointLong, Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), tidied(newCheckpointExport(a)), tidied(newCheckpointImport(a)))
+	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), signals.Tidied(newCheckpointExport(a)), signals.Tidied(newCheckpointImport(a)))
 	return cmd
 }
 
 // onePath makes a command of one argument, which the file given with -c and the like have no part in.
 func onePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = exactly(argument)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error { return classify(cmd.Context(), run(args[0])) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
 	return withoutConfig(cmd, "this command reads the file or folder that it is given")
 }
 
@@ -30,7 +33,7 @@ func onePath(cmd *cobra.Command, argument string, run func(path string) error) *
 func exactly(argument string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 || args[0] == "" {
-			return usageError("%s: got %d arguments %q, want %s", cmd.CommandPath(), len(args), args, argument)
+			return exit.Usagef("%s: got %d arguments %q, want %s", cmd.CommandPath(), len(args), args, argument)
 		}
 		return nil
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -50,12 +52,12 @@ func newCheckpointExport(a *app) *cobra.Command {
 func (f *exportFlags) run(ctx context.Context, a *app, path string) error {
 	to, ok := exportTypes[f.dtype]
 	if !ok {
-		return usageError("checkpoint export: --dtype: got %q, want f32, bf16 or fp16", f.dtype)
+		return exit.Usagef("checkpoint export: --dtype: got %q, want f32, bf16 or fp16", f.dtype)
 	}
 	if err := checkOutput(f.output, f.force); err != nil {
-		return usageError("checkpoint export: --output: %w", err)
+		return exit.Usagef("checkpoint export: --output: %w", err)
 	}
-	c, err := openCheckpoint(path, a.warn)
+	c, err := parts.OpenCheckpoint(path, a.warn)
 	if err != nil {
 		return err
 	}
@@ -63,7 +65,7 @@ func (f *exportFlags) run(ctx context.Context, a *app, path string) error {
 	read := c.Model.ReadInto
 	if f.ema {
 		if read = c.ReadAverage; !c.Averaged() {
-			return usageError("checkpoint export: --ema: %s holds no averages: its run had ema.decay = 0", c.Path)
+			return exit.Usagef("checkpoint export: --ema: %s holds no averages: its run had ema.decay = 0", c.Path)
 		}
 	}
 	tensors, err := exported(c.Model, read, to, c.State.Step)
@@ -95,7 +97,7 @@ func checkOutput(path string, force bool) error {
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
 	}
-	if dir := filepath.Dir(path); !isFolder(dir) {
+	if dir := filepath.Dir(path); !parts.IsFolder(dir) {
 		return fmt.Errorf("there is no folder %s", dir)
 	}
 	return nil
@@ -115,7 +117,7 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 		}
 		dst := checkpoint.Tensor{Name: t.Name, DType: to, Shape: t.Shape, Data: make([]byte, t.Shape.Elements()*to.Size())}
 		if err := weights.Convert(dst.Data, to, src, t.DType); err != nil {
-			return nil, withCode(exitData, fmt.Errorf("%s: tensor %q: %w", f.Path(), t.Name, err))
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: tensor %q: %w", f.Path(), t.Name, err))
 		}
 		out = append(out, dst)
 		if layer, ok := strings.CutSuffix(t.Name, ".running_mean"); ok {
@@ -130,11 +132,11 @@ func exported(f *checkpoint.File, read func(name string, dst []byte) error, to t
 func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
-		return withCode(folderCode(err), err)
+		return exit.With(exit.FolderCode(err), err)
 	}
 	defer func() {
 		if err != nil {
-			err = withCode(exitIO, errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
+			err = exit.With(exit.IO, errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
 		}
 	}()
 	err = checkpoint.Write(stoppable{ctx, f}, tensors, metadata)

@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
@@ -50,14 +53,14 @@ func newCheckpointImport(a *app) *cobra.Command {
 	flags.StringArrayVar(&f.renames, "rename", nil, "`PATTERN=REPLACEMENT`, a regular expression and what replaces it in names ($1: its first group); repeatable, in order")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))
+		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))
 	}
 	return cmd
 }
 
 func (f *importFlags) run(ctx context.Context, a *app, path string) error {
 	if a.file == "" && len(a.overrides) == 0 {
-		return usageError("checkpoint import: which model is it? want -c FILE or --model NAME")
+		return exit.Usagef("checkpoint import: which model is it? want -c FILE or --model NAME")
 	}
 	options, err := f.check()
 	if err != nil {
@@ -68,9 +71,9 @@ func (f *importFlags) run(ctx context.Context, a *app, path string) error {
 		return err
 	}
 	if info, err := os.Stat(path); err != nil {
-		return usageError("checkpoint import: there is no file %s: %w", path, err)
+		return exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
 	} else if !info.Mode().IsRegular() {
-		return usageError("checkpoint import: %s is no regular file, want a .safetensors file", path)
+		return exit.Usagef("checkpoint import: %s is no regular file, want a .safetensors file", path)
 	}
 	file, err := checkpoint.OpenFile(path)
 	if err != nil {
@@ -103,12 +106,12 @@ func (f *importFlags) check() (o weights.Options, err error) {
 	switch o.InitOf = f.head; f.head {
 	case weights.HeadAuto, weights.HeadKeep, weights.HeadNew:
 	default:
-		return o, usageError("checkpoint import: --head: got %q, want auto, keep or new", f.head)
+		return o, exit.Usagef("checkpoint import: --head: got %q, want auto, keep or new", f.head)
 	}
 	for _, text := range f.renames {
 		r, err := weights.ParseRename(text)
 		if err != nil {
-			return o, usageError("checkpoint import: --%w", err)
+			return o, exit.Usagef("checkpoint import: --%w", err)
 		}
 		o.Renames = append(o.Renames, r)
 	}
@@ -118,7 +121,7 @@ func (f *importFlags) check() (o weights.Options, err error) {
 		err = checkFolder(f.output)
 	}
 	if err != nil {
-		err = usageError("checkpoint import: --output: %w", err)
+		err = exit.Usagef("checkpoint import: --output: %w", err)
 	}
 	return o, err
 }
@@ -132,40 +135,40 @@ func checkFolder(path string) error {
 	if err == nil && len(entries) > 0 {
 		return fmt.Errorf("the folder %s is not empty", path)
 	}
-	if parent := filepath.Dir(path); !isFolder(parent) {
+	if parent := filepath.Dir(path); !parts.IsFolder(parent) {
 		return fmt.Errorf("there is no folder %s", parent)
 	}
 	return ignoreMissing(err)
 }
 
 // matchNetwork compares a file with the configured model. Where no number of classes is configured it is the file's, and cfg says so then.
-func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net network, fit *weights.Fit, err error) {
+func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
 	describe := func(classes int) error {
-		net, err = describeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
-		o.Head = net.head
+		net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
+		o.Head = net.Head
 		return err
 	}
 	if err := describe(max(cfg.Model.NumClasses, 1)); err != nil {
 		return net, nil, err
 	}
 	if cfg.Model.NumClasses == 0 {
-		if cfg.Model.NumClasses, err = weights.Classes(file, net.tensors, o); err != nil {
+		if cfg.Model.NumClasses, err = weights.Classes(file, net.Tensors, o); err != nil {
 			return net, nil, err
 		}
 		if cfg.Model.NumClasses == 0 {
-			return net, nil, usageError("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(), net.head)
+			return net, nil, exit.Usagef("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(), net.Head)
 		}
 		if err := describe(cfg.Model.NumClasses); err != nil {
 			return net, nil, err
 		}
 	}
-	fit, err = weights.Match(file, net.tensors, o)
+	fit, err = weights.Match(file, net.Tensors, o)
 	return net, fit, err
 }
 
-func (f *importFlags) tell(a *app, net network, fit *weights.Fit) {
+func (f *importFlags) tell(a *app, net parts.Network, fit *weights.Fit) {
 	fresh, why := fit.Replaced()
-	fmt.Fprintf(a.env.stdout, "%d tensors of the model are in the file\n", len(net.tensors)-len(fresh))
+	fmt.Fprintf(a.env.stdout, "%d tensors of the model are in the file\n", len(net.Tensors)-len(fresh))
 	for _, note := range fit.Notes() {
 		fmt.Fprintf(a.env.stdout, "%s\n", note)
 	}
@@ -175,9 +178,9 @@ func (f *importFlags) tell(a *app, net network, fit *weights.Fit) {
 }
 
 // writeFile writes what the file gives, in f32.
-func (f *importFlags) writeFile(ctx context.Context, net network, fit *weights.Fit, from string) error {
+func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string) error {
 	var tensors []checkpoint.Tensor
-	for _, t := range net.tensors {
+	for _, t := range net.Tensors {
 		data := make([]byte, t.Bytes())
 		found, err := fit.ReadInto(t, data)
 		if err != nil {
@@ -187,7 +190,7 @@ func (f *importFlags) writeFile(ctx context.Context, net network, fit *weights.F
 			tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data})
 		}
 	}
-	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": versionText(), "imported_from": filepath.Base(from)})
+	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)})
 }
 
 // writeCheckpoint makes a checkpoint of a run that has not begun: the optimizer's state is that of a replica before its first step.
@@ -197,7 +200,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 		return err
 	}
 	defer func() { err = errors.Join(err, dev.Close()) }()
-	options := train.ReplicaOptions{Model: buildModel(&cfg.Model), Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
+	options := train.ReplicaOptions{Model: parts.BuildModel(&cfg.Model), Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
 		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: optimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
 	replica, err := train.NewReplica(dev, options)
 	if err != nil {
@@ -213,7 +216,7 @@ func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, f
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	model, optimizer := replica.Tensors()
-	state := checkpoint.State{Program: versionText(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
+	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
 		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
 	_, err = store.Save(ctx, checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer})
 	return err

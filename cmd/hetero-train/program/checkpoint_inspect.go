@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -63,18 +65,18 @@ type tensorSummary struct {
 }
 
 func inspectPath(a *app, path string, asJSON bool) error {
-	show, err := inspect(a, path)
+	shown, err := inspect(a, path)
 	if err != nil {
 		return err
 	}
 	if asJSON {
-		return writeJSON(a.env.stdout, show)
+		return show.JSON(a.env.stdout, shown)
 	}
-	return show.print(a.env.stdout)
+	return shown.print(a.env.stdout)
 }
 
 func inspect(a *app, path string) (*inspection, error) {
-	if isWeightsFile(path) {
+	if parts.IsWeightsFile(path) {
 		f, err := checkpoint.OpenFile(path)
 		if err != nil {
 			return nil, err
@@ -82,7 +84,7 @@ func inspect(a *app, path string) (*inspection, error) {
 		defer f.Close()
 		return &inspection{Path: path, Metadata: f.Metadata(), Files: []fileSummary{summarize(f)}}, nil
 	}
-	c, err := openCheckpoint(path, a.warn)
+	c, err := parts.OpenCheckpoint(path, a.warn)
 	if err != nil {
 		return nil, err
 	}
@@ -99,11 +101,11 @@ func inspect(a *app, path string) (*inspection, error) {
 
 // classesOf is how many outputs the classifier in a file has, 0 where it has none.
 func classesOf(f *checkpoint.File, cfg *config.Config) int {
-	n, err := describeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // for the name of its head
+	n, err := parts.DescribeNetwork(&cfg.Model, 1, cfg.Data.ImageSize) // for the name of its head
 	if err != nil {
 		return 0
 	}
-	if t, ok := f.Info(n.head + ".weight"); ok && len(t.Shape) > 0 {
+	if t, ok := f.Info(n.Head + ".weight"); ok && len(t.Shape) > 0 {
 		return t.Shape[0]
 	}
 	return 0
@@ -140,15 +142,15 @@ func (s *inspection) print(out io.Writer) error {
 		fmt.Fprintf(w, "%s\t%s\n", title, fmt.Sprintf(format, args...))
 	}
 	if s.State == nil {
-		row("file", "%s", foreign(s.Path))
+		row("file", "%s", show.Foreign(s.Path))
 	} else {
 		s.printState(row)
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.Metadata)) {
-		row("metadata", "%s = %q", foreign(key), s.Metadata[key])
+		row("metadata", "%s = %q", show.Foreign(key), s.Metadata[key])
 	}
 	for _, f := range s.Files {
-		row(foreign(f.Name), "%d tensors, %d elements, %s", len(f.Tensors), f.Elements, byteText(f.Bytes))
+		row(show.Foreign(f.Name), "%d tensors, %d elements, %s", len(f.Tensors), f.Elements, show.Bytes(f.Bytes))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -157,9 +159,9 @@ func (s *inspection) print(out io.Writer) error {
 		if len(f.Tensors) == 0 {
 			continue
 		}
-		fmt.Fprintf(w, "\n%s\n", foreign(f.Name))
+		fmt.Fprintf(w, "\n%s\n", show.Foreign(f.Name))
 		for _, t := range f.Tensors {
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", foreign(t.Name), foreign(t.DType), shapeText(t.Shape), byteText(t.Bytes))
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", show.Foreign(t.Name), show.Foreign(t.DType), shapeText(t.Shape), show.Bytes(t.Bytes))
 		}
 		if err := w.Flush(); err != nil {
 			return err
@@ -170,27 +172,27 @@ func (s *inspection) print(out io.Writer) error {
 
 func (s *inspection) printState(row func(title, format string, args ...any)) {
 	state := s.State
-	row("checkpoint", "%s", foreign(s.Path))
-	row("written by", "%s", foreign(state.Program))
+	row("checkpoint", "%s", show.Foreign(s.Path))
+	row("written by", "%s", show.Foreign(state.Program))
 	row("progress", "step %d, epoch %d and %d samples into it, %d samples seen", state.Step, state.Epoch, state.EpochSample, state.SamplesSeen)
 	if m := s.Model; m != nil {
-		row("model", "%s, %d classes", foreign(m.Name), m.Classes)
+		row("model", "%s, %d classes", show.Foreign(m.Name), m.Classes)
 	}
 	if b := state.Best; b != nil {
-		row("best", "%s %g after step %d", foreign(b.Metric), float64(b.Value), b.Step)
+		row("best", "%s %g after step %d", show.Foreign(b.Metric), float64(b.Value), b.Step)
 	}
 	keeps := "no tensors"
 	if len(s.Moments) > 0 {
-		keeps = strings.Join(foreigners(s.Moments), ", ")
+		keeps = strings.Join(show.Foreigners(s.Moments), ", ")
 	}
-	row("optimizer", "%s: %s", foreign(state.Optimizer.Name), keeps)
+	row("optimizer", "%s: %s", show.Foreign(state.Optimizer.Name), keeps)
 	if s.Averaged {
 		row("averages", "of weights and statistics, NAME.ema")
 	}
 	row("seed", "%d", state.Seed)
 	for _, name := range slices.Sorted(maps.Keys(state.Counters)) {
 		if n := state.Counters[name]; n != 0 {
-			row("counter", "%s = %d", foreign(name), n)
+			row("counter", "%s = %d", show.Foreign(name), n)
 		}
 	}
 }
@@ -201,17 +203,4 @@ func shapeText(shape []int) string {
 		panic(err) // numbers
 	}
 	return strings.ReplaceAll(string(text), ",", ", ")
-}
-
-// byteText is a size in the largest decimal unit that leaves at least one digit before the point.
-func byteText(n int64) string {
-	switch {
-	case n >= 1e9:
-		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
-	case n >= 1e6:
-		return fmt.Sprintf("%.2f MB", float64(n)/1e6)
-	case n >= 1e3:
-		return fmt.Sprintf("%.2f kB", float64(n)/1e3)
-	}
-	return fmt.Sprintf("%d B", n)
 }

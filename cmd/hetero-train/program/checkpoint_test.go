@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -82,7 +84,7 @@ func TestInspect(t *testing.T) {
 	run := saveCheckpoint(t, values("fc.weight", []int{3, 4}, 1), values("fc.bias", []int{3}, 2))
 	for name, path := range map[string]string{"inspect.txt": run, "inspect_best.txt": filepath.Join(run, "checkpoints", "best"), "inspect_file.txt": filepath.Join(run, "checkpoints", "step-00000011", "model.safetensors")} {
 		o := execute([]string{"checkpoint", "inspect", path})
-		if o.code != exitDone || o.stderr != "" {
+		if o.code != exit.Done || o.stderr != "" {
 			t.Errorf("%s: got exit code %d and %s", name, o.code, o.stderr)
 		}
 		checkGolden(t, filepath.Join("testdata", name), strings.ReplaceAll(o.stdout, run, "RUN"))
@@ -99,7 +101,7 @@ func TestInspect(t *testing.T) {
 
 func TestVerify(t *testing.T) {
 	run := saveCheckpoint(t, values("fc.weight", []int{3, 4}, 1), values("fc.bias", []int{3}, 2))
-	if o := execute([]string{"checkpoint", "verify", run}); o.code != exitDone || strings.Count(o.stdout, "sound") != 2 {
+	if o := execute([]string{"checkpoint", "verify", run}); o.code != exit.Done || strings.Count(o.stdout, "sound") != 2 {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 	file := filepath.Join(run, "checkpoints", "step-00000011", "model.safetensors")
@@ -109,7 +111,7 @@ func TestVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := execute([]string{"checkpoint", "verify", run})
-	if o.code != exitData || !strings.Contains(o.stderr, "error: "+file+": SHA-256") || !strings.Contains(o.stderr, "(and 1 more faults)") ||
+	if o.code != exit.Data || !strings.Contains(o.stderr, "error: "+file+": SHA-256") || !strings.Contains(o.stderr, "(and 1 more faults)") ||
 		!strings.Contains(o.stdout, `tensor "fc.weight": bytes`) || !strings.Contains(o.stdout, "step-00000010: sound") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
@@ -119,11 +121,11 @@ func TestVerify(t *testing.T) {
 		t.Errorf("got %v, %s", err, o.stdout)
 	}
 	// The newest sound one is taken, and it is said that it is not the newest.
-	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exitDone || !strings.Contains(o.stderr, "warning: checkpoint") || !strings.Contains(o.stdout, "step-00000010") {
+	if o := execute([]string{"checkpoint", "inspect", run}); o.code != exit.Done || !strings.Contains(o.stderr, "warning: checkpoint") || !strings.Contains(o.stdout, "step-00000010") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 	bad := writeWeights(t, values("w", []int{3}, 1, float32(math.NaN())))
-	if o := execute([]string{"checkpoint", "verify", bad}); o.code != exitData || !strings.Contains(o.stderr, `tensor "w": bytes 100 to 103: element 1 of 3 is NaN, 1 are not finite`) {
+	if o := execute([]string{"checkpoint", "verify", bad}); o.code != exit.Data || !strings.Contains(o.stderr, `tensor "w": bytes 100 to 103: element 1 of 3 is NaN, 1 are not finite`) {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -139,16 +141,16 @@ func TestCheckpointCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"inspect"}, exitUsage, "want a checkpoint"},
-		{[]string{"inspect", "a", "b"}, exitUsage, "got 2 arguments"},
-		{[]string{"inspect", filepath.Join(empty, "none")}, exitUsage, "no such file"},
-		{[]string{"inspect", empty}, exitUsage, "neither a checkpoint nor a folder of checkpoints"},
-		{[]string{"inspect", hostile}, exitData, "header of 18446744073709551615 bytes"},
-		{[]string{"inspect", "-c", file, empty}, exitUsage, "-c and --set describe runs"},
-		{[]string{"verify", filepath.Join(empty, "none")}, exitUsage, "no such file"},
-		{[]string{"verify", empty}, exitUsage, "neither a checkpoint nor a folder of checkpoints"},
-		{[]string{"verify", hostile}, exitData, "header of 18446744073709551615 bytes"},
-		{[]string{"verify", file}, exitUsage, "got a file"},
+		{[]string{"inspect"}, exit.Usage, "want a checkpoint"},
+		{[]string{"inspect", "a", "b"}, exit.Usage, "got 2 arguments"},
+		{[]string{"inspect", filepath.Join(empty, "none")}, exit.Usage, "no such file"},
+		{[]string{"inspect", empty}, exit.Usage, "neither a checkpoint nor a folder of checkpoints"},
+		{[]string{"inspect", hostile}, exit.Data, "header of 18446744073709551615 bytes"},
+		{[]string{"inspect", "-c", file, empty}, exit.Usage, "-c and --set describe runs"},
+		{[]string{"verify", filepath.Join(empty, "none")}, exit.Usage, "no such file"},
+		{[]string{"verify", empty}, exit.Usage, "neither a checkpoint nor a folder of checkpoints"},
+		{[]string{"verify", hostile}, exit.Data, "header of 18446744073709551615 bytes"},
+		{[]string{"verify", file}, exit.Usage, "got a file"},
 	} {
 		o := execute(append([]string{"checkpoint"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) {
@@ -159,7 +161,7 @@ func TestCheckpointCommandsRefuseWhatTheyCannotUse(t *testing.T) {
 
 func TestRunStartsFromWeights(t *testing.T) {
 	dir := t.TempDir()
-	if o := trainIn(t, filepath.Join(dir, "first")); o.code != exitDone {
+	if o := trainIn(t, filepath.Join(dir, "first")); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	first := filepath.Join(dir, "first", "run")
@@ -186,16 +188,16 @@ func TestRunStartsFromWeights(t *testing.T) {
 	file := filepath.Join(c.Path, "model.safetensors")
 	c.Close()
 	for name, from := range map[string]string{"run": first, "file": file, "latest": filepath.Join(first, "checkpoints", "latest")} {
-		if o := start(name, from); o.code != exitDone || weightsOf(name, "fc.weight") != weightsOf("first", "fc.weight") {
+		if o := start(name, from); o.code != exit.Done || weightsOf(name, "fc.weight") != weightsOf("first", "fc.weight") {
 			t.Errorf("%s: exit code %d, other weights than those to start from\n%s", name, o.code, o.stderr)
 		}
 	}
 	const random = "classifier starts with random weights"
-	if o := start("classes", file, "model.num_classes=12"); o.code != exitDone || !strings.Contains(o.stderr, random) || !strings.Contains(o.stderr, "the file has 10 classes, the model 12") ||
+	if o := start("classes", file, "model.num_classes=12"); o.code != exit.Done || !strings.Contains(o.stderr, random) || !strings.Contains(o.stderr, "the file has 10 classes, the model 12") ||
 		weightsOf("classes", "block0.conv1.weight") != weightsOf("first", "block0.conv1.weight") {
 		t.Errorf("another number of classes: exit code %d\n%s", o.code, o.stderr)
 	}
-	if o := start("fresh", file, "model.init_head=new"); o.code != exitDone || !strings.Contains(o.stderr, random) || weightsOf("fresh", "fc.weight") == weightsOf("first", "fc.weight") {
+	if o := start("fresh", file, "model.init_head=new"); o.code != exit.Done || !strings.Contains(o.stderr, random) || weightsOf("fresh", "fc.weight") == weightsOf("first", "fc.weight") {
 		t.Errorf("a new head: exit code %d\n%s", o.code, o.stderr)
 	}
 	for _, c := range []struct {
@@ -203,16 +205,16 @@ func TestRunStartsFromWeights(t *testing.T) {
 		set              []string
 		code             int
 	}{
-		{"kept", file, "fc.bias: file F32 (10), model F32 (12)", []string{"model.num_classes=12", "model.init_head=keep"}, exitUsage},
-		{"another", file, "block1.conv1.weight: file F32 (4, 3, 3, 3), model F32 (6, 3, 3, 3)", []string{"model.channels=[3, 6]"}, exitUsage},
-		{"missing", filepath.Join(dir, "none"), "no such file", nil, exitUsage},
-		{"nan", writeWeights(t, values("fc.bias", []int{10}, float32(math.NaN()))), "only in the model", nil, exitUsage},
+		{"kept", file, "fc.bias: file F32 (10), model F32 (12)", []string{"model.num_classes=12", "model.init_head=keep"}, exit.Usage},
+		{"another", file, "block1.conv1.weight: file F32 (4, 3, 3, 3), model F32 (6, 3, 3, 3)", []string{"model.channels=[3, 6]"}, exit.Usage},
+		{"missing", filepath.Join(dir, "none"), "no such file", nil, exit.Usage},
+		{"nan", writeWeights(t, values("fc.bias", []int{10}, float32(math.NaN()))), "only in the model", nil, exit.Usage},
 	} {
 		o := start(c.name, c.from, c.set...)
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%s: got exit code %d and %s, want %d and %q", c.name, o.code, o.stderr, c.code, c.says)
 		}
-		if exists(filepath.Join(dir, c.name)) {
+		if parts.Exists(filepath.Join(dir, c.name)) {
 			t.Errorf("%s: a folder was made", c.name)
 		}
 	}
@@ -220,10 +222,10 @@ func TestRunStartsFromWeights(t *testing.T) {
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12", "train.steps=7"); o.code != exitUsage || !strings.Contains(o.stderr, "--allow model.init_from") {
+	if o := start("classes", filepath.Join(dir, "none"), "model.num_classes=12", "train.steps=7"); o.code != exit.Usage || !strings.Contains(o.stderr, "--allow model.init_from") {
 		t.Errorf("resumed with another file: exit code %d\n%s", o.code, o.stderr)
 	}
-	if o := start("classes", file, "model.num_classes=12", "train.steps=7"); o.code != exitDone || strings.Contains(o.stderr, random) {
+	if o := start("classes", file, "model.num_classes=12", "train.steps=7"); o.code != exit.Done || strings.Contains(o.stderr, random) {
 		t.Errorf("resumed: exit code %d\n%s", o.code, o.stderr)
 	}
 }

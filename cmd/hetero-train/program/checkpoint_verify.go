@@ -10,6 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
@@ -49,7 +52,7 @@ type checked struct {
 
 func verifyPath(a *app, path string, asJSON bool) error {
 	all, err := verifyAll(func() ([]string, error) { return toVerify(path) }, func(p string) (checkpoint.Verified, error) {
-		if isWeightsFile(p) {
+		if parts.IsWeightsFile(p) {
 			return checkpoint.VerifyFile(p)
 		}
 		return checkpoint.Verify(p)
@@ -68,7 +71,7 @@ func verifyPath(a *app, path string, asJSON bool) error {
 	if n := len(all.Faults) - 1; n > 0 {
 		more = fmt.Sprintf(" (and %d more faults)", n)
 	}
-	return withCode(exitData, fmt.Errorf("%s%s", first, more))
+	return exit.With(exit.Data, fmt.Errorf("%s%s", first, more))
 }
 
 // verifyAll verifies what list names. A run that trains meanwhile removes checkpoints and saves others: one that is gone or replaced when a fault was
@@ -100,30 +103,30 @@ func verifyAll(list func() ([]string, error), verify func(path string) (checkpoi
 			return all, nil
 		}
 	}
-	return verification{}, usageError("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
+	return verification{}, exit.Usagef("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
 }
 
 // toVerify lists the checkpoints, or the file, that path means.
 func toVerify(path string) ([]string, error) {
 	if _, err := os.Stat(path); err != nil {
-		return nil, usageError("%w", err)
+		return nil, exit.Usagef("%w", err)
 	}
-	if isWeightsFile(path) {
+	if parts.IsWeightsFile(path) {
 		return []string{path}, nil
 	}
 	path = experiment.Named(path)
 	dir := experiment.CheckpointsIn(path)
 	names, err := checkpoint.List(dir)
 	var refused *checkpoint.IOError
-	if errors.As(err, &refused) && !isFolder(dir) {
-		return nil, usageError("%s: got a file, want a checkpoint, a run's folder or a .safetensors file", path)
+	if errors.As(err, &refused) && !parts.IsFolder(dir) {
+		return nil, exit.Usagef("%s: got a file, want a checkpoint, a run's folder or a .safetensors file", path)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(names) == 0 {
 		if !experiment.IsCheckpoint(path) {
-			return nil, usageError("%s: %w: neither a checkpoint nor a folder of checkpoints", path, checkpoint.ErrNone)
+			return nil, exit.Usagef("%s: %w: neither a checkpoint nor a folder of checkpoints", path, checkpoint.ErrNone)
 		}
 		return []string{path}, nil
 	}
@@ -134,14 +137,9 @@ func toVerify(path string) ([]string, error) {
 	return paths, nil
 }
 
-func isFolder(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.IsDir()
-}
-
 func (v verification) show(a *app, asJSON bool) error {
 	if asJSON {
-		return writeJSON(a.env.stdout, v)
+		return show.JSON(a.env.stdout, v)
 	}
 	var b strings.Builder
 	for _, c := range v.Checked {
@@ -149,7 +147,7 @@ func (v verification) show(a *app, asJSON bool) error {
 		if c.Faults > 0 {
 			verdict = fmt.Sprintf("%d faults", c.Faults)
 		}
-		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", foreign(c.Path), verdict, c.Files, c.Tensors, byteText(c.Bytes))
+		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors, show.Bytes(c.Bytes))
 	}
 	for _, f := range v.Faults {
 		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(fmt.Sprint(f), "\n", "\n    "))

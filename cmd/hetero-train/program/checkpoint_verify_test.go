@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
@@ -69,7 +70,7 @@ func TestCheckpointsThatNeverStayAreSaid(t *testing.T) {
 	_, err := verifyAll(func() ([]string, error) { return []string{path}, os.Mkdir(path, 0o755) }, func(path string) (checkpoint.Verified, error) {
 		return checkpoint.Verified{Faults: []checkpoint.Fault{{}}}, os.Remove(path)
 	})
-	if exitCode(err) != exitUsage {
+	if exit.Code(err) != exit.Usage {
 		t.Errorf("got %v", err)
 	}
 }
@@ -80,7 +81,7 @@ func TestASummaryThatCannotBeWrittenInThatFolderIsForTheUserToMend(t *testing.T)
 	if err := errors.Join(os.RemoveAll(summary), os.MkdirAll(filepath.Join(summary, "in the way"), 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"analyze", dir}); o.code != exitUsage {
-		t.Errorf("got exit code %d, want %d: %s", o.code, exitUsage, o.stderr)
+	if o := execute([]string{"analyze", dir}); o.code != exit.Usage {
+		t.Errorf("got exit code %d, want %d: %s", o.code, exit.Usage, o.stderr)
 	}
 }

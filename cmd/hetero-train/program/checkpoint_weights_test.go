@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -18,16 +20,16 @@ import (
 // foreignCNN is a simple_cnn of channels [3] as torch would save it, with so many classes, behind a prefix.
 func foreignCNN(t *testing.T, prefix string, classes int) []checkpoint.Tensor {
 	t.Helper()
-	cfg, err := config.Load("", builtinCatalog, config.Override{Key: "model.channels", Value: "[3]"})
+	cfg, err := config.Load("", parts.BuiltinCatalog, config.Override{Key: "model.channels", Value: "[3]"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	net, err := describeNetwork(&cfg.Model, classes, 8)
+	net, err := parts.DescribeNetwork(&cfg.Model, classes, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var list []checkpoint.Tensor
-	for i, m := range net.tensors {
+	for i, m := range net.Tensors {
 		list = append(list, values(prefix+m.Name, m.Shape, float32(i)+0.5, -1, 0.3))
 		if layer, ok := strings.CutSuffix(m.Name, ".running_mean"); ok {
 			list = append(list, checkpoint.Tensor{Name: prefix + layer + ".num_batches_tracked", DType: tensor.I64, Data: make([]byte, 8)})
@@ -63,12 +65,12 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	for _, to := range []string{folder, file} {
 		o := execute(append([]string{"checkpoint", "import", in, "--output", to}, smallCNN...))
 		want := "12 tensors of the model are in the file\n\"module.\" left out of all names\n2 counters of batches (num_batches_tracked) left out\nwritten: " + to + "\n"
-		if o.code != exitDone || o.stdout != want || o.stderr != "" {
+		if o.code != exit.Done || o.stdout != want || o.stderr != "" {
 			t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 		}
 	}
 	o := execute([]string{"checkpoint", "export", folder, "--output", out})
-	if o.code != exitDone || o.stdout != out+": 14 tensors in f32 of "+filepath.Join(folder, "step-00000000")+", step 0\n" {
+	if o.code != exit.Done || o.stdout != out+": 14 tensors in f32 of "+filepath.Join(folder, "step-00000000")+", step 0\n" {
 		t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 	exported, imported := contents(t, out), contents(t, file)
@@ -86,7 +88,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	}
 	// What was imported trains: its number of classes is the file's.
 	run := []string{"train.resume=" + folder, "model.channels=[3]", "model.num_classes=4", "data.num_classes=4", "optimizer.name=sgd"}
-	if o := trainIn(t, filepath.Join(dir, "resumed"), run...); o.code != exitDone || !strings.Contains(o.stdout, "eval after step 0") {
+	if o := trainIn(t, filepath.Join(dir, "resumed"), run...); o.code != exit.Done || !strings.Contains(o.stdout, "eval after step 0") {
 		t.Errorf("resumed: got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
 }
@@ -97,7 +99,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 	export := func(args ...string) outcome {
 		return execute(append([]string{"checkpoint", "export", run, "--output", out}, args...))
 	}
-	if o := export("--dtype", "bf16"); o.code != exitDone {
+	if o := export("--dtype", "bf16"); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	all := contents(t, out)
@@ -114,12 +116,12 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exitUsage, "--force replaces it"},
-		{[]string{"--force", "--dtype", "fp16"}, exitData, `tensor "fc.weight": element 1, 3`},
-		{[]string{"--force", "--dtype", "f64"}, exitUsage, `got "f64", want f32, bf16 or fp16`},
-		{[]string{"--output", "weights.bin"}, exitUsage, "want a name that ends in .safetensors"},
-		{[]string{"--output", ""}, exitUsage, "want a name that ends in .safetensors"},
-		{[]string{"--output", filepath.Join(run, "none", "w.safetensors")}, exitUsage, "there is no folder"},
+		{nil, exit.Usage, "--force replaces it"},
+		{[]string{"--force", "--dtype", "fp16"}, exit.Data, `tensor "fc.weight": element 1, 3`},
+		{[]string{"--force", "--dtype", "f64"}, exit.Usage, `got "f64", want f32, bf16 or fp16`},
+		{[]string{"--output", "weights.bin"}, exit.Usage, "want a name that ends in .safetensors"},
+		{[]string{"--output", ""}, exit.Usage, "want a name that ends in .safetensors"},
+		{[]string{"--output", filepath.Join(run, "none", "w.safetensors")}, exit.Usage, "there is no folder"},
 	} {
 		if o := export(c.args...); o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%v: got exit code %d and %s, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
@@ -128,7 +130,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 	if string(readFile(t, out)) != string(before) {
 		t.Error("an export that failed changed the file")
 	}
-	if o := export("--force"); o.code != exitDone || contents(t, out)["fc.weight"].DType != tensor.F32 {
+	if o := export("--force"); o.code != exit.Done || contents(t, out)["fc.weight"].DType != tensor.F32 {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 	if entries, err := os.ReadDir(filepath.Dir(out)); err != nil || len(entries) != 1 {
@@ -159,36 +161,36 @@ func TestImportRefusesWhatItCannotUse(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no model", []string{sound, "-o", out}, exitUsage, "which model is it?"},
-		{"no file", append([]string{filepath.Join(dir, "none"), "-o", out}, smallCNN...), exitUsage, "there is no file"},
-		{"a folder", append([]string{dir, "-o", out}, smallCNN...), exitUsage, "is no regular file, want a .safetensors file"},
-		{"folder in none", append([]string{sound, "-o", filepath.Join(dir, "a", "b")}, smallCNN...), exitUsage, "there is no folder " + filepath.Join(dir, "a")},
-		{"no output", append([]string{sound}, smallCNN...), exitUsage, "--output: want"},
-		{"folder in use", append([]string{sound, "-o", filepath.Dir(sound)}, smallCNN...), exitUsage, "is not empty"},
-		{"bad rule", append([]string{sound, "-o", out, "--rename", "("}, smallCNN...), exitUsage, "want PATTERN=REPLACEMENT"},
-		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exitUsage, "it changes no name of the file"},
-		{"bad head", append([]string{sound, "-o", out, "--head", "bald"}, smallCNN...), exitUsage, "want auto, keep or new"},
-		{"another model", []string{sound, "-o", out, "--model", "resnet18"}, exitUsage, "block0.bn1.bias: only in the file"},
-		{"other channels", []string{sound, "-o", out, "--set", "model.channels=[5]"}, exitUsage, "block0.conv1.weight: file F32 (3, 3, 3, 3), model F32 (5, 3, 3, 3)"},
-		{"other classes, kept", append([]string{sound, "-o", out, "--num-classes", "7", "--head", "keep"}, smallCNN...), exitUsage, "fc.bias: file F32 (4), model F32 (7)"},
-		{"not finite", append([]string{writeWeights(t, nan...), "-o", out}, smallCNN...), exitData, "element 0 is +Inf"},
-		{"truncated", append([]string{short, "-o", out}, smallCNN...), exitData, "is corrupt"},
-		{"a header of 2^63 bytes", append([]string{raw("long", "", 0), "-o", out}, smallCNN...), exitData, "header does not begin"},
-		{"a shape of 2^70", append([]string{raw("shape", `{"fc.weight":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}`, 4), "-o", out}, smallCNN...), exitData, "more than 2^63 bytes"},
-		{"an overlap", append([]string{raw("overlap", `{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "-o", out}, smallCNN...), exitData, "an overlap"},
-		{"beyond the end", append([]string{raw("beyond", `{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}`, 3), "-o", out}, smallCNN...), exitData, "tensors end at byte 9"},
-		{"a name twice", append([]string{raw("twice", `{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "-o", out}, smallCNN...), exitData, "appears twice"},
+		{"no model", []string{sound, "-o", out}, exit.Usage, "which model is it?"},
+		{"no file", append([]string{filepath.Join(dir, "none"), "-o", out}, smallCNN...), exit.Usage, "there is no file"},
+		{"a folder", append([]string{dir, "-o", out}, smallCNN...), exit.Usage, "is no regular file, want a .safetensors file"},
+		{"folder in none", append([]string{sound, "-o", filepath.Join(dir, "a", "b")}, smallCNN...), exit.Usage, "there is no folder " + filepath.Join(dir, "a")},
+		{"no output", append([]string{sound}, smallCNN...), exit.Usage, "--output: want"},
+		{"folder in use", append([]string{sound, "-o", filepath.Dir(sound)}, smallCNN...), exit.Usage, "is not empty"},
+		{"bad rule", append([]string{sound, "-o", out, "--rename", "("}, smallCNN...), exit.Usage, "want PATTERN=REPLACEMENT"},
+		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exit.Usage, "it changes no name of the file"},
+		{"bad head", append([]string{sound, "-o", out, "--head", "bald"}, smallCNN...), exit.Usage, "want auto, keep or new"},
+		{"another model", []string{sound, "-o", out, "--model", "resnet18"}, exit.Usage, "block0.bn1.bias: only in the file"},
+		{"other channels", []string{sound, "-o", out, "--set", "model.channels=[5]"}, exit.Usage, "block0.conv1.weight: file F32 (3, 3, 3, 3), model F32 (5, 3, 3, 3)"},
+		{"other classes, kept", append([]string{sound, "-o", out, "--num-classes", "7", "--head", "keep"}, smallCNN...), exit.Usage, "fc.bias: file F32 (4), model F32 (7)"},
+		{"not finite", append([]string{writeWeights(t, nan...), "-o", out}, smallCNN...), exit.Data, "element 0 is +Inf"},
+		{"truncated", append([]string{short, "-o", out}, smallCNN...), exit.Data, "is corrupt"},
+		{"a header of 2^63 bytes", append([]string{raw("long", "", 0), "-o", out}, smallCNN...), exit.Data, "header does not begin"},
+		{"a shape of 2^70", append([]string{raw("shape", `{"fc.weight":{"dtype":"F32","shape":[1099511627776,1099511627776],"data_offsets":[0,4]}}`, 4), "-o", out}, smallCNN...), exit.Data, "more than 2^63 bytes"},
+		{"an overlap", append([]string{raw("overlap", `{"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":[1,3]}}`, 3), "-o", out}, smallCNN...), exit.Data, "an overlap"},
+		{"beyond the end", append([]string{raw("beyond", `{"a":{"dtype":"U8","shape":[9],"data_offsets":[0,9]}}`, 3), "-o", out}, smallCNN...), exit.Data, "tensors end at byte 9"},
+		{"a name twice", append([]string{raw("twice", `{"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}`, 0), "-o", out}, smallCNN...), exit.Data, "appears twice"},
 	} {
 		o := execute(append([]string{"checkpoint", "import"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%s: got exit code %d and %s, want %d and %q", c.name, o.code, o.stderr, c.code, c.says)
 		}
-		if exists(out) {
+		if parts.Exists(out) {
 			t.Fatalf("%s: a file was written", c.name)
 		}
 	}
 	// The whole difference is on standard output.
-	if o := execute([]string{"checkpoint", "import", sound, "-o", out, "--model", "resnet18", "--num-classes", "4"}); o.code != exitUsage || strings.Count(o.stdout, "\n") < 102 {
+	if o := execute([]string{"checkpoint", "import", sound, "-o", out, "--model", "resnet18", "--num-classes", "4"}); o.code != exit.Usage || strings.Count(o.stdout, "\n") < 102 {
 		t.Errorf("got exit code %d and %s", o.code, o.stdout)
 	}
 }
@@ -197,14 +199,14 @@ func TestImportLeavesOutAHeadOfOtherClasses(t *testing.T) {
 	in, dir := writeWeights(t, foreignCNN(t, "", 4)...), t.TempDir()
 	out := filepath.Join(dir, "out.safetensors")
 	o := execute(append([]string{"checkpoint", "import", in, "-o", out, "--num-classes", "7"}, smallCNN...))
-	if o.code != exitDone || !strings.Contains(o.stderr, "the file has 4 classes, the model 7") {
+	if o.code != exit.Done || !strings.Contains(o.stderr, "the file has 4 classes, the model 7") {
 		t.Fatalf("got exit code %d and %s", o.code, o.stderr)
 	}
 	if all := contents(t, out); len(all) != 10 || all["fc.weight"].Data != nil {
 		t.Errorf("got %d tensors, want the 10 that are no head", len(all))
 	}
 	folder := filepath.Join(dir, "folder")
-	if o := execute(append([]string{"checkpoint", "import", in, "-o", folder, "--num-classes", "7"}, smallCNN...)); o.code != exitDone {
+	if o := execute(append([]string{"checkpoint", "import", in, "-o", folder, "--num-classes", "7"}, smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	if head := contents(t, filepath.Join(folder, "step-00000000", "model.safetensors"))["fc.weight"]; head.Shape[0] != 7 || head.Data[0] == 0 && head.Data[1] == 0 {
@@ -215,19 +217,19 @@ func TestImportLeavesOutAHeadOfOtherClasses(t *testing.T) {
 func TestExportOfAverages(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "in.safetensors")
-	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 10)...), "-o", in}, smallCNN...)); o.code != exitDone {
+	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 10)...), "-o", in}, smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	// The first step's weights begin the averages, which hardly move after it.
 	start := []string{"model.init_from=" + in, "model.channels=[3]", "schedule.name=constant"}
 	for name, more := range map[string][]string{"one": {"train.steps=1"}, "three": {"train.steps=3", "ema.decay=0.999999"}} {
-		if o := trainIn(t, filepath.Join(dir, name), append(more, start...)...); o.code != exitDone {
+		if o := trainIn(t, filepath.Join(dir, name), append(more, start...)...); o.code != exit.Done {
 			t.Fatal(o.stderr)
 		}
 	}
 	exported := func(name string, args ...string) []byte {
 		out := filepath.Join(t.TempDir(), "out.safetensors")
-		if o := execute(append([]string{"checkpoint", "export", filepath.Join(dir, name, "run"), "-o", out}, args...)); o.code != exitDone {
+		if o := execute(append([]string{"checkpoint", "export", filepath.Join(dir, name, "run"), "-o", out}, args...)); o.code != exit.Done {
 			t.Fatal(o.stderr)
 		}
 		return contents(t, out)["fc.weight"].Data
@@ -247,7 +249,7 @@ func TestExportOfAverages(t *testing.T) {
 		t.Errorf("got %s", o.stdout)
 	}
 	without := saveCheckpoint(t, values("fc.weight", []int{2}, 1))
-	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exitUsage || !strings.Contains(o.stderr, "holds no averages") {
+	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "holds no averages") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

@@ -13,6 +13,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -36,9 +40,9 @@ func Main(added ...Part) {
 // runWith is run for a program with further parts.
 func runWith(ctx context.Context, added []Part, args []string, env environment) int {
 	var err error
-	if env.catalog, err = catalogOf(append(slices.Clone(builtin), added...)); err != nil {
+	if env.catalog, err = parts.CatalogOf(append(slices.Clone(parts.Builtin), added...)); err != nil {
 		fmt.Fprint(env.stderr, report(fmt.Errorf("list the models, data sets and policies of this program: %w", err)))
-		return exitUnexpected
+		return exit.Unexpected
 	}
 	return run(ctx, args, env)
 }
@@ -64,12 +68,12 @@ func (e environment) lookup(name string) (value string, set bool) {
 
 // run executes one command line (without the program's name) and returns the exit code.
 func run(ctx context.Context, args []string, env environment) (code int) {
-	hide := secretsOf(env.environ)
-	env.stdout, env.stderr = newStream(env.stdout), newStream(env.stderr)
+	hide := logs.SecretsIn(env.environ)
+	env.stdout, env.stderr = logs.NewStream(env.stdout), logs.NewStream(env.stderr)
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
-			code = exitUnexpected
-			text := hide.text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
+			code = exit.Unexpected
+			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
 			if wantsJSON(args) {
 				writeErrorRecord(env.stderr, text, code)
 				return
@@ -78,38 +82,38 @@ func run(ctx context.Context, args []string, env environment) (code int) {
 		}
 	}()
 	if env.catalog.Models == nil {
-		env.catalog = builtinCatalog
+		env.catalog = parts.BuiltinCatalog
 	}
 	a := &app{env: env, hide: hide, args: args}
 	root := newRoot(a)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	err := root.ExecuteContext(ctx)
 	if err != nil && !a.started {
-		err = withCode(exitUsage, err)
+		err = exit.With(exit.Usage, err)
 	}
-	flushed(a.env.stdout, a.env.stderr, flushTime)
+	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
 	err = a.printed(err)
-	code = exitCode(err)
+	code = exit.Code(err)
 	if err != nil {
-		switch text := hide.text(report(err)); {
+		switch text := hide.Text(report(err)); {
 		case wantsJSON(args) && text != "":
 			writeErrorRecord(a.env.stderr, text, code)
 		default:
 			fmt.Fprint(a.env.stderr, text)
 		}
 	}
-	flushed(a.env.stdout, a.env.stderr, flushTime)
+	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
 	return code
 }
 
 // printed adds to the outcome of a command that standard output did not take its results. A reader that has left (head, less) wanted no more, and training
 // has its results in files: neither is a failure.
 func (a *app) printed(err error) error {
-	fault := faultOf(a.env.stdout)
-	if fault == nil || a.trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*printError)) {
+	fault := logs.FaultOf(a.env.stdout)
+	if fault == nil || a.trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
 		return err
 	}
-	return withCode(exitIO, fmt.Errorf("write the results to standard output: %w", fault))
+	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))
 }
 
 // wantsJSON reports whether a command line asks for messages as JSON. It reads the arguments themselves: they may be what is wrong.
@@ -119,14 +123,14 @@ func wantsJSON(args []string) bool {
 	for i, arg := range args {
 		switch {
 		case arg == "--":
-			return format == formatJSON
+			return format == logs.FormatJSON
 		case arg == flag && i+1 < len(args):
 			format = args[i+1]
 		case strings.HasPrefix(arg, flag+"="):
 			format = strings.TrimPrefix(arg, flag+"=")
 		}
 	}
-	return format == formatJSON
+	return format == logs.FormatJSON
 }
 
 // writeErrorRecord writes the last message of a failed command as one JSON object.
@@ -136,13 +140,13 @@ func writeErrorRecord(w io.Writer, text string, code int) {
 }
 
 // logOptions are those of the command line, with another level.
-func (a *app) logOptions(level string) logOptions {
-	return logOptions{level: level, format: a.logFormat, hide: a.hide}
+func (a *app) logOptions(level string) logs.Options {
+	return logs.Options{Level: level, Format: a.logFormat, Hide: a.hide}
 }
 
 // progress prints how far a command that keeps no log has come.
 func (a *app) progress(text string) {
-	if a.logFormat == formatJSON {
+	if a.logFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Info(text)
 		return
 	}
@@ -151,8 +155,8 @@ func (a *app) progress(text string) {
 
 // warnOf prints a warning of a command that keeps no log.
 func (a *app) warnOf(text string) {
-	text = indented(a.hide.text(text))
-	if a.logFormat == formatJSON {
+	text = show.Indented(a.hide.Text(text))
+	if a.logFormat == logs.FormatJSON {
 		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Warn(text)
 		return
 	}
@@ -162,14 +166,14 @@ func (a *app) warnOf(text string) {
 // report is what a failed command prints: one line for each fault of a configuration, else one line.
 func report(err error) string {
 	var faults *config.Error
-	if errors.As(err, new(shown)) {
+	if errors.As(err, new(exit.Shown)) {
 		return ""
 	}
-	if errors.As(err, new(stopped)) {
-		return indented(fmt.Sprintf("hetero-train: %v", err)) + "\n"
+	if errors.As(err, new(exit.Stopped)) {
+		return show.Indented(fmt.Sprintf("hetero-train: %v", err)) + "\n"
 	}
 	if !errors.As(err, &faults) {
-		return indented(fmt.Sprintf("hetero-train: error: %v%s", err, advice(err))) + "\n"
+		return show.Indented(fmt.Sprintf("hetero-train: error: %v%s", err, exit.Advice(err))) + "\n"
 	}
 	count := len(faults.Faults) + faults.More
 	title := fmt.Sprintf("hetero-train: error: %d faults in the configuration", count)

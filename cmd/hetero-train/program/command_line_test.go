@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -71,7 +73,7 @@ func TestHelp(t *testing.T) {
 		"help_config.txt": {"config"},
 	} {
 		o := execute(args)
-		if o.code != exitDone || o.stderr != "" {
+		if o.code != exit.Done || o.stderr != "" {
 			t.Errorf("%v: got exit code %d and %q", args, o.code, o.stderr)
 		}
 		checkGolden(t, filepath.Join("testdata", name), o.stdout)
@@ -109,7 +111,7 @@ func TestWrongCommandLinesExitWith2AndSayWhatIsWrong(t *testing.T) {
 		{[]string{"train", "--nproc-per-node", "-2"}, "--nproc-per-node: parallel.ranks: too small"},
 	} {
 		o := execute(c.args)
-		if o.code != exitUsage || !strings.Contains(o.stderr, c.says) || !strings.HasPrefix(o.stderr, "hetero-train: error: ") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || !strings.HasPrefix(o.stderr, "hetero-train: error: ") {
 			t.Errorf("%v: got exit code %d and\n%swant 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 		if o.stdout != "" || o.cfg != nil {
@@ -126,7 +128,7 @@ func TestAllFaultsOfFileAndCommandLineAreListedTogether(t *testing.T) {
 		"  " + file + ": line 3: train.epoch: unknown key, nearest valid key: train.epochs\n" +
 		"  --set optimizer.lr: not a TOML value (got \"fast\", want a number of at least 0)\n" +
 		"  --resume: train.resume: must not be empty\n"
-	if o.code != exitUsage || o.stderr != want {
+	if o.code != exit.Usage || o.stderr != want {
 		t.Errorf("got exit code %d and\n%swant\n%s", o.code, o.stderr, want)
 	}
 }
@@ -140,10 +142,10 @@ func TestExitCodes(t *testing.T) {
 		{nil, 0},
 		{plain, 1},
 		{&config.Error{}, 2},
-		{withCode(exitData, plain), 3},
-		{errors.Join(plain, withCode(exitDiverged, plain)), 4},
-		{withCode(exitIO, withCode(exitData, plain)), 7},
-		{withCode(exitData, nil), 0},
+		{exit.With(exit.Data, plain), 3},
+		{errors.Join(plain, exit.With(exit.Diverged, plain)), 4},
+		{exit.With(exit.IO, exit.With(exit.Data, plain)), 7},
+		{exit.With(exit.Data, nil), 0},
 	} {
 		var got int
 		var messages bytes.Buffer
@@ -165,19 +167,19 @@ func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 		train: func(context.Context, *config.Config, trainOptions) error { panic("peer said hunter2hunter2") },
 	})
 	got := messages.String()
-	if code != exitUnexpected || !strings.Contains(got, "panic: peer said [redacted]") || strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {
+	if code != exit.Unexpected || !strings.Contains(got, "panic: peer said [redacted]") || strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {
 		t.Errorf("got exit code %d and\n%s", code, got)
 	}
 }
 
 func TestVersion(t *testing.T) {
-	want := versionText() + "\n"
+	want := version.Text() + "\n"
 	for _, args := range [][]string{{"version", "--short"}, {"--version"}} {
-		if o := execute(args); o.code != exitDone || o.stdout != want {
+		if o := execute(args); o.code != exit.Done || o.stdout != want {
 			t.Errorf("%v: got exit code %d and %q, want %q", args, o.code, o.stdout, want)
 		}
 	}
-	if !strings.Contains(want, version) || !strings.Contains(want, "go1.") {
+	if !strings.Contains(want, version.Build().Version) || !strings.Contains(want, "go1.") {
 		t.Errorf("got %q, want release and compiler", want)
 	}
 }
@@ -188,7 +190,7 @@ func TestCompletionKnowsModelsAndPolicies(t *testing.T) {
 			t.Errorf("%s: got %q, want %q in it", flag, o.stdout, want)
 		}
 	}
-	if o := execute([]string{"completion", "bash"}); o.code != exitDone || !strings.Contains(o.stdout, "bash completion") {
+	if o := execute([]string{"completion", "bash"}); o.code != exit.Done || !strings.Contains(o.stdout, "bash completion") {
 		t.Errorf("got exit code %d and %.60q", o.code, o.stdout)
 	}
 }

@@ -2,14 +2,12 @@ package program
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
 
-	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
-	"github.com/hetero-train/hetero-train/engine/collective"
-	"github.com/hetero-train/hetero-train/engine/collective/hosts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -34,7 +32,7 @@ func (j *training) connect(ctx context.Context) error {
 		case <-t.group.Broken():
 			broken(t.group.Err())
 			if p := t.running.Load(); p != nil {
-				p.Abort(lostPeer(t.group.Err()))
+				p.Abort(exit.LostPeer(t.group.Err()))
 			}
 		case <-ended:
 		}
@@ -78,7 +76,7 @@ func (j *training) sayTogether() {
 	if !j.team.leads() {
 		return
 	}
-	c, log := j.cfg, j.opts.logOf(componentCluster)
+	c, log := j.cfg, j.opts.logOf(logs.ComponentCluster)
 	if c.Model.BatchNorm == "local" {
 		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
 	}
@@ -91,49 +89,12 @@ func (j *training) sayTogether() {
 func (t *team) ownAddress() (string, error) {
 	conn, err := net.Dial("udp", t.place.Master())
 	if err != nil {
-		return "", withCode(exitCommunication, fmt.Errorf("find the address of this machine: %w", err))
+		return "", exit.With(exit.Communication, fmt.Errorf("find the address of this machine: %w", err))
 	}
 	defer conn.Close()
 	ip := conn.LocalAddr().(*net.UDPAddr).IP
 	if ip.IsLoopback() && len(t.hosts()) > 1 {
-		return "", usageError("%s: %s is this machine itself here (%v), where ranks of other machines cannot come: give rank 0's address in the network", t.place.MasterFrom, t.place.MasterAddr, ip)
+		return "", exit.Usagef("%s: %s is this machine itself here (%v), where ranks of other machines cannot come: give rank 0's address in the network", t.place.MasterFrom, t.place.MasterAddr, ip)
 	}
 	return ip.String(), nil
-}
-
-// lostRank is the rank that an error of the group is about, -1 for none.
-func lostRank(err error) int {
-	var lost *rendezvous.LostError
-	if errors.As(firstCause(err), &lost) {
-		return lost.Rank
-	}
-	return -1
-}
-
-// firstCause replaces the rank that passed a failure on by the rank that failed first. Of ranks on several machines the one that notices a loss ends the group.
-func firstCause(err error) error {
-	var lost *rendezvous.LostError
-	if errors.As(err, &lost) {
-		if rank, cause, ok := hosts.Origin(lost.Cause); ok {
-			return &rendezvous.LostError{Rank: rank, Cause: cause}
-		}
-	}
-	return err
-}
-
-// peerOf is the rank that a communicator's error is about, -1 for none.
-func peerOf(err error) int {
-	var peer *collective.PeerError
-	if errors.As(err, &peer) {
-		return peer.Rank
-	}
-	return -1
-}
-
-// lostPeer is an error of the group as communicators have it.
-func lostPeer(err error) error {
-	if rank := lostRank(err); rank >= 0 {
-		return &collective.PeerError{Rank: rank, Cause: firstCause(err)}
-	}
-	return err
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -130,9 +131,9 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 	case "precision":
 		return cobra.FixedCompletions(keys["train.precision"].Allowed, cobra.ShellCompDirectiveNoFileComp)
 	case "model":
-		return cobra.FixedCompletions(kindNames(catalog.Models), cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions(parts.KindNames(catalog.Models), cobra.ShellCompDirectiveNoFileComp)
 	case "policy":
-		return cobra.FixedCompletions(kindNames(catalog.Policies), cobra.ShellCompDirectiveNoFileComp)
+		return cobra.FixedCompletions(parts.KindNames(catalog.Policies), cobra.ShellCompDirectiveNoFileComp)
 	}
 	switch f.Value.Type() {
 	case "string", "stringSlice":
@@ -187,7 +188,7 @@ func completeResume(catalog config.Catalog) cobra.CompletionFunc {
 
 // completeCheckpoint offers the runs of the configured folder, or of the usual one, and their checkpoints; other folders where none of them is meant.
 func completeCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string) ([]string, cobra.ShellCompDirective) {
-	cfg := defaults()
+	cfg := parts.Defaults()
 	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
 		if own, err := config.Load(file.Value.String(), catalog); err == nil {
 			cfg = own

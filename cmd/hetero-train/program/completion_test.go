@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
 // completed are the words that a shell would offer for the last of args, without what is said about them.
 func completed(t *testing.T, args ...string) []string {
 	t.Helper()
 	o := execute(append([]string{"__complete"}, args...))
-	if o.code != exitDone {
+	if o.code != exit.Done {
 		t.Fatalf("%q: exit code %d: %s", args, o.code, o.stderr)
 	}
 	var words []string
@@ -43,7 +45,7 @@ func TestCompletionOffersValues(t *testing.T) {
 		{[]string{"--set", "model.ch"}, []string{"model.channels="}},
 		{[]string{"--set", "profile.enabled=t"}, []string{"profile.enabled=true"}},
 		{[]string{"train", "--load-balance-policy", ""}, balancer.Policies()},
-		{[]string{"train", "--model", ""}, kindNames(builtinCatalog.Models)},
+		{[]string{"train", "--model", ""}, parts.KindNames(parts.BuiltinCatalog.Models)},
 		{[]string{"bench", "peak", "--device", ""}, []string{"auto", "cpu", "reference", "null"}},
 		{[]string{"bench", "train", "--precision", ""}, []string{"auto", "f32", "bf16"}},
 		{[]string{"--log-level", ""}, []string{"debug", "info", "warn", "error"}},
@@ -71,7 +73,7 @@ func TestBashCompletesBehindTheEqualsSign(t *testing.T) {
 		t.Skip("no bash on this machine")
 	}
 	script := execute([]string{"completion", "bash"})
-	if script.code != exitDone {
+	if script.code != exit.Done {
 		t.Fatal(script.stderr)
 	}
 	out, err := exec.Command(bash, "-c", script.stdout+`

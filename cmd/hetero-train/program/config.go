@@ -3,6 +3,7 @@ package program
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -39,5 +40,5 @@ func newConfig(a *app) *cobra.Command {
 // load reads the file given with -c, if any, with the overrides; every failure is a usage error.
 func (a *app) load() (*config.Config, error) {
 	cfg, err := config.Load(a.file, a.env.catalog, a.overrides...)
-	return cfg, withCode(exitUsage, err)
+	return cfg, exit.With(exit.Usage, err)
 }

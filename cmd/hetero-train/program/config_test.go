@@ -7,6 +7,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
 const configsFolder = "../../../configs"
@@ -22,7 +25,7 @@ func configFiles(t *testing.T) []string {
 
 func TestConfigsREADMEIsCurrent(t *testing.T) {
 	o := execute([]string{"config", "docs"})
-	if o.code != exitDone {
+	if o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	checkGolden(t, filepath.Join(configsFolder, "README.md"), o.stdout)
@@ -31,12 +34,12 @@ func TestConfigsREADMEIsCurrent(t *testing.T) {
 func TestCommittedConfigsLoadAndShowWhatLoadsBackTheSame(t *testing.T) {
 	for _, file := range configFiles(t) {
 		o := execute([]string{"config", "show", "-c", file})
-		if o.code != exitDone {
+		if o.code != exit.Done {
 			t.Errorf("%s: %s", file, o.stderr)
 			continue
 		}
 		again := execute([]string{"config", "show", "-c", writeFile(t, o.stdout)})
-		if again.code != exitDone || again.stdout != o.stdout {
+		if again.code != exit.Done || again.stdout != o.stdout {
 			t.Errorf("%s: the resolved configuration resolves to\n%s%s", file, again.stdout, again.stderr)
 		}
 	}
@@ -62,7 +65,7 @@ func TestCommittedConfigsExplainEveryKey(t *testing.T) {
 
 func TestHeadlineConfigIsResNet50OnCIFAR10(t *testing.T) {
 	o := execute([]string{"-c", filepath.Join(configsFolder, "resnet50.toml")})
-	if o.code != exitDone {
+	if o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	for key, want := range map[string]string{
@@ -88,11 +91,11 @@ func TestConfigSchemaIsJSONWithTheModelsOfTheProgram(t *testing.T) {
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(o.stdout), &schema); err != nil || o.code != exitDone {
+	if err := json.Unmarshal([]byte(o.stdout), &schema); err != nil || o.code != exit.Done {
 		t.Fatalf("got exit code %d, %v", o.code, err)
 	}
-	if got := len(schema.Properties.Model.Properties.Name.Enum); got != len(builtinCatalog.Models) {
-		t.Errorf("got %d models, want %d", got, len(builtinCatalog.Models))
+	if got := len(schema.Properties.Model.Properties.Name.Enum); got != len(parts.BuiltinCatalog.Models) {
+		t.Errorf("got %d models, want %d", got, len(parts.BuiltinCatalog.Models))
 	}
 	if got := schema.Properties.Model.Properties.Stem.Enum; len(got) != 2 {
 		t.Errorf("stem: got %v, want two values", got)

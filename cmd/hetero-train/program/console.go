@@ -4,20 +4,18 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
-	"golang.org/x/term"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
-
-var nan = math.NaN()
 
 // observers tells several.
 type observers []train.Observer
@@ -85,21 +83,21 @@ type console struct {
 }
 
 func newConsole(j *Run, log io.Writer) *console {
-	log = newStream(log)
+	log = logs.NewStream(log)
 	c := &console{job: j, log: log, interval: int64(j.cfg.Train.LogInterval), peak: measuredPeak(j.device, j.precision).PerSecond}
 	if j.opts.json {
 		c.records, c.out, c.steps = j.opts.onScreen, log, log
 		return c
 	}
 	c.plain()
-	if stderr := j.opts.env.stderr; isTerminal(stderr) {
+	if stderr := j.opts.env.stderr; logs.IsTerminal(stderr) {
 		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
-		c.bars = mpb.New(mpb.WithOutput(below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(terminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
-		if isTerminal(j.opts.env.stdout) {
-			c.out = io.MultiWriter(newStream(c.bars), log) // one screen for both: lines go above the bar
+		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
+		if logs.IsTerminal(j.opts.env.stdout) {
+			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one screen for both: lines go above the bar
 			c.steps = c.out
 		}
-		j.opts.screen.to(c.bars) // and so do messages
+		j.opts.screen.To(c.bars) // and so do messages
 	}
 	return c
 }
@@ -108,21 +106,7 @@ func newConsole(j *Run, log io.Writer) *console {
 func (c *console) plain() {
 	stdout := c.job.opts.env.stdout
 	c.out = io.MultiWriter(stdout, c.log)
-	c.steps = io.MultiWriter(progressOf(stdout), c.log)
-}
-
-func isTerminal(w io.Writer) bool {
-	f := fileOf(w)
-	return f != nil && term.IsTerminal(int(f.Fd()))
-}
-
-// terminalWidth is in columns.
-func terminalWidth(w io.Writer) int {
-	const usual = 80
-	if width, _, err := term.GetSize(int(fileOf(w).Fd())); err == nil && width > 0 {
-		return width
-	}
-	return usual
+	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
 
 // measuredPeak is what the device reaches in matrix products at best, 0 FLOP/s where it cannot tell.
@@ -219,8 +203,8 @@ func (c *console) EvalDone(e train.Evaluation) {
 	}
 	c.eta.evalTook(e.Took)
 	c.say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s",
-		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, durationText(e.Took), note),
-		"evaluation", "step", e.Step, "epoch", e.Epoch, "loss", number(e.Loss), "top1", number(e.Top1), "top5", number(e.Top5), "samples", e.Samples, "seconds", e.Took.Seconds(),
+		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, show.Duration(e.Took), note),
+		"evaluation", "step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss), "top1", show.Number(e.Top1), "top5", show.Number(e.Top5), "samples", e.Samples, "seconds", e.Took.Seconds(),
 		"best", e.Best, "averaged", e.Averaged)
 }
 
@@ -250,16 +234,7 @@ func (c *console) close() {
 		c.bar.Abort(false)
 	}
 	c.bars.Wait()
-	c.job.opts.screen.to(below(c.job.opts.env.stderr))
+	c.job.opts.screen.To(logs.Below(c.job.opts.env.stderr))
 	c.plain()
 	c.bars, c.bar = nil, nil
 }
-
-func perSecond(n int64, d time.Duration) float64 {
-	if d <= 0 {
-		return 0
-	}
-	return float64(n) / d.Seconds()
-}
-
-func gib(bytes int64) float64 { return float64(bytes) / (1 << 30) }

@@ -10,6 +10,9 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -71,7 +74,7 @@ func (c *console) sayDevice() {
 		threads += " (" + limit + ")"
 		attrs = append(attrs, "threads_limited_by", limit)
 	}
-	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, gib(info.MemoryBytes))
+	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, show.GiB(info.MemoryBytes))
 	if c.peak > 0 {
 		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, j.precision)
 		attrs = append(attrs, "peak_flops", c.peak)
@@ -85,7 +88,7 @@ func (c *console) sayModel(resume *checkpoint.State) {
 		here = " on this rank"
 	}
 	c.say(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
-		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.precision, gib(r.PredictedBytes())),
+		j.cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.precision, show.GiB(r.PredictedBytes())),
 		"model", "model", j.cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", j.precision.String(),
 		"device_memory_bytes", r.PredictedBytes())
 	if n := r.FrozenCount(); n > 0 {
@@ -99,14 +102,14 @@ func (c *console) sayModel(resume *checkpoint.State) {
 func (c *console) sayData() {
 	j, cfg := c.job, c.job.cfg
 	evaluated := 0
-	line := fmt.Sprintf("data %s: %d training", j.data.name, j.data.Train.Len())
+	line := fmt.Sprintf("data %s: %d training", j.data.Name, j.data.Train.Len())
 	if j.data.Eval != nil {
 		evaluated = j.data.Eval.Len()
 		line += fmt.Sprintf(", %d evaluation", evaluated)
 	}
-	classes, size, transforms := len(j.data.Train.Classes()), cfg.Data.ImageSize, transformTexts(cfg)
+	classes, size, transforms := len(j.data.Train.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
 	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, j.stepsPer)
-	c.say(line, "data", "dataset", j.data.name, "training_samples", j.data.Train.Len(), "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+	c.say(line, "data", "dataset", j.data.Name, "training_samples", j.data.Train.Len(), "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
 		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.stepsPer)
 }
 
@@ -123,7 +126,7 @@ func (c *console) line(r *train.StepRecord, left time.Duration) string {
 	var b strings.Builder
 	step := c.busy / time.Duration(c.count)
 	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
-		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, durationText(step), perSecond(c.samples, c.busy))
+		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, show.Duration(step), show.PerSecond(c.samples, c.busy))
 	if fraction, known := c.peakFraction(step); known {
 		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
 	}
@@ -134,7 +137,7 @@ func (c *console) line(r *train.StepRecord, left time.Duration) string {
 		fmt.Fprintf(&b, " | %d unreadable", r.EpochReplaced)
 	}
 	if data := r.Times.Data; data > step/20 {
-		fmt.Fprintf(&b, " | waited %s for data", durationText(data))
+		fmt.Fprintf(&b, " | waited %s for data", show.Duration(data))
 	}
 	if c.bars == nil && left > 0 {
 		fmt.Fprintf(&b, " | %s left", etaText(left))
@@ -163,7 +166,7 @@ func etaText(left time.Duration) string {
 	if left < time.Minute-time.Second/2 {
 		return fmt.Sprintf("%.0f s", left.Seconds())
 	}
-	return durationText(left)
+	return show.Duration(left)
 }
 
 // sharesOf is "96/64/48", or the least and the most of many ranks.
@@ -187,7 +190,7 @@ func sharesOf(ranks []train.RankStep) string {
 func (c *console) end(r train.Result, err error) {
 	defer c.note()
 	if err != nil {
-		c.say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "steps", r.Steps, "error", err.Error(), "exit_code", exitCode(err))
+		c.say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
 		return
 	}
 	how, message := "done", "done"
@@ -197,23 +200,23 @@ func (c *console) end(r train.Result, err error) {
 	if r.GaveUp != "" {
 		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
 	}
-	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.job.data.name, r.LastLoss)
-	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.data.name, "final_train_loss", number(r.LastLoss)}
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.job.data.Name, r.LastLoss)
+	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.data.Name, "final_train_loss", show.Number(r.LastLoss)}
 	if r.LastEval != nil {
 		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)
-		attrs = append(attrs, "top1", number(r.LastEval.Top1))
+		attrs = append(attrs, "top1", show.Number(r.LastEval.Top1))
 	}
 	if r.Best != nil {
 		line += fmt.Sprintf(" | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
-		attrs = append(attrs, "best_top1", number(r.Best.Value), "best_step", r.Best.Step)
+		attrs = append(attrs, "best_top1", show.Number(r.Best.Value), "best_step", r.Best.Step)
 	}
 	if r.Replaced > 0 {
 		line += fmt.Sprintf(" | %d unreadable samples replaced", r.Replaced)
 		attrs = append(attrs, "unreadable_samples", r.Replaced)
 	}
 	if r.Samples > 0 {
-		line += fmt.Sprintf(" | %.0f img/s", perSecond(r.Samples, r.TrainTime))
-		attrs = append(attrs, "images_per_sec", number(perSecond(r.Samples, r.TrainTime)))
+		line += fmt.Sprintf(" | %.0f img/s", show.PerSecond(r.Samples, r.TrainTime))
+		attrs = append(attrs, "images_per_sec", show.Number(show.PerSecond(r.Samples, r.TrainTime)))
 	}
 	if c.job.folder != nil { // the folder is rank 0's
 		line += " | " + c.job.folder.Dir

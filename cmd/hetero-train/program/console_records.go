@@ -5,25 +5,18 @@ import (
 	"math"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
-
-// number is a value of a record: null where it is none, as in all files of a run.
-func number[F ~float64](value F) any {
-	if v := float64(value); !math.IsNaN(v) && !math.IsInf(v, 0) {
-		return v
-	}
-	return nil
-}
 
 // stepRecord is the step line for machines. Times are means since the last line.
 func (c *console) stepRecord(r *train.StepRecord, left time.Duration) []any {
 	step := c.busy / time.Duration(c.count)
-	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", number(r.Loss / float64(r.Samples)),
-		"top1", number(float64(r.Top1) / float64(r.Samples)), "grad_norm", number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
-		"images_per_sec", number(perSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
+	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(r.Loss / float64(r.Samples)),
+		"top1", show.Number(float64(r.Top1) / float64(r.Samples)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
+		"images_per_sec", show.Number(show.PerSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
 	if fraction, known := c.peakFraction(step); known {
-		attrs = append(attrs, "peak_fraction", number(fraction))
+		attrs = append(attrs, "peak_fraction", show.Number(fraction))
 	}
 	if len(r.Ranks) > 1 {
 		sizes := make([]int, len(r.Ranks))

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 )
 
 // contest lets policies take turns. It stands in for the policy of a run, on every rank alike.
@@ -219,7 +220,7 @@ func (c *contest) compete() {
 				own.Scores = c.balancing.options.Scores // blind, but for a profile
 			}
 			var err error
-			if p.policy, err = makePolicy(c.balancing.job.opts.env.catalog, &c.balancing.job.cfg.Balance, name, own); err != nil {
+			if p.policy, err = parts.MakePolicy(c.balancing.job.opts.env.catalog, &c.balancing.job.cfg.Balance, name, own); err != nil {
 				panic(err) // one was made with the same options
 			}
 			p.shares = p.policy.Start()

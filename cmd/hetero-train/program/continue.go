@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
@@ -99,7 +100,7 @@ func (o trainOptions) reported() bool { return o.supervised() && o.place.Rank ==
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
 func (j *training) leaderLost(err error) error {
-	if err == nil || j.opts.reported() || lostRank(err) != 0 && peerOf(err) != 0 {
+	if err == nil || j.opts.reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
 		return err
 	}
 	return fmt.Errorf("%w; %s", err, j.opts.fromNewest(j.cfg, j.team.start.Checkpoints))
@@ -125,17 +126,17 @@ const laterSignal = time.Second
 
 // interruption is the error, with its exit code, of a run that a signal ended after it was saved.
 func (j *training) interruption(ctx context.Context, step int64) error {
-	var s stopped
+	var s exit.Stopped
 	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
 		select {
 		case <-ctx.Done():
 		case <-time.After(laterSignal):
 		}
 		if !errors.As(context.Cause(ctx), &s) {
-			s = stopped{syscall.SIGTERM}
+			s = exit.Stopped{Signal: syscall.SIGTERM}
 		}
 	}
-	return withCode(s.saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
+	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, j.wayOn(step)))
 }
 
 // unsaved tells what a run whose final save failed still has.

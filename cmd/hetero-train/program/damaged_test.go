@@ -1,9 +1,11 @@
 package program
 
 import (
+	"archive/tar"
 	"bytes"
 	"compress/gzip"
 	"context"
+	"fmt"
 	"image"
 	"image/color"
 	"image/jpeg"
@@ -15,8 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"archive/tar"
-	"fmt"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // jpegShard is a tar of n samples with JPEG images in 3 classes.
@@ -99,7 +100,7 @@ func TestDamagedShards(t *testing.T) {
 		late := ctx.Err()
 		cancel()
 		codes[code]++
-		if late != nil || !slices.Contains([]int{exitDone, exitUsage, exitData}, code) || strings.Contains(messages.String(), "panic") {
+		if late != nil || !slices.Contains([]int{exit.Done, exit.Usage, exit.Data}, code) || strings.Contains(messages.String(), "panic") {
 			t.Errorf("trial %d, %q: exit code %d, %v\n%s", trial, args, code, late, messages.String())
 		}
 		sound(t, fmt.Sprintf("trial %d", trial), out.String(), messages.String())
@@ -108,7 +109,7 @@ func TestDamagedShards(t *testing.T) {
 		}
 	}
 	t.Logf("%d trials, by exit code: %v", trials, codes)
-	if codes[exitDone] == 0 || codes[exitData] == 0 {
+	if codes[exit.Done] == 0 || codes[exit.Data] == 0 {
 		t.Errorf("exit codes %v: want some shards read and some refused", codes)
 	}
 }

@@ -14,6 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data/archive"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
@@ -58,7 +61,7 @@ func addDataFlags(cmd *cobra.Command, a *app, f *dataFlags) {
 }
 
 // openNamed opens the data set that the arguments, or the configuration, name.
-func (a *app) openNamed(ctx context.Context, args []string) (*dataSet, *config.Config, error) {
+func (a *app) openNamed(ctx context.Context, args []string) (*parts.Opened, *config.Config, error) {
 	if len(args) == 1 {
 		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(args[0])}}
 		a.overrides = append(first, a.overrides...)
@@ -67,11 +70,11 @@ func (a *app) openNamed(ctx context.Context, args []string) (*dataSet, *config.C
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
+	log, err := logs.New(a.env.stderr, logs.NewScreen(io.Discard), a.logOptions(a.logLevel))
 	if err != nil {
 		return nil, nil, err
 	}
-	set, err := openStored(ctx, cfg, log)
+	set, err := parts.OpenStored(ctx, cfg, log)
 	return set, cfg, err
 }
 
@@ -112,23 +115,23 @@ account: see docs/data.md.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			v, known := variants[args[0]]
 			if !known {
-				return usageError("data download: unknown data set (got %q, want cifar10 or cifar100; ImageNet needs an account, see docs/data.md)", args[0])
+				return exit.Usagef("data download: unknown data set (got %q, want cifar10 or cifar100; ImageNet needs an account, see docs/data.md)", args[0])
 			}
 			cfg, err := a.load()
 			if err != nil {
 				return err
 			}
-			cache, err := cacheDir(cfg.Data.CacheDir)
+			cache, err := parts.CacheDir(cfg.Data.CacheDir)
 			if err != nil {
 				return err
 			}
-			log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
+			log, err := logs.New(a.env.stderr, logs.NewScreen(io.Discard), a.logOptions(a.logLevel))
 			if err != nil {
 				return err
 			}
-			path, err := cifar.Download(cmd.Context(), cifar.Options{Variant: v, CacheDir: cache, Progress: progressLog(log, "downloading "+v.Name)})
+			path, err := cifar.Download(cmd.Context(), cifar.Options{Variant: v, CacheDir: cache, Progress: parts.ProgressLog(log, "downloading "+v.Name)})
 			if err != nil {
-				return classify(cmd.Context(), err)
+				return exit.Classify(cmd.Context(), err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s (SHA-256 %s)\n", v.Name, path, v.SHA256)
 			return err
@@ -146,12 +149,12 @@ file, of which no sample can be read without decompressing all before it. Any zs
 		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return usageError("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(), len(args), args)
+				return exit.Usagef("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(), len(args), args)
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			log, err := newLogger(a.env.stderr, newScreen(io.Discard), a.logOptions(a.logLevel))
+			log, err := logs.New(a.env.stderr, logs.NewScreen(io.Discard), a.logOptions(a.logLevel))
 			if err != nil {
 				return err
 			}
@@ -164,39 +167,39 @@ file, of which no sample can be read without decompressing all before it. Any zs
 func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
 	in, info, err := regular.Open(from)
 	if err != nil {
-		return withCode(exitData, err)
+		return exit.With(exit.Data, err)
 	}
 	defer in.Close() // is only read
-	taken := usageError("data repack: %s exists", to)
+	taken := exit.Usagef("data repack: %s exists", to)
 	if _, err := os.Lstat(to); err == nil {
 		return taken
 	}
 	f, err := os.CreateTemp(filepath.Dir(to), ".repack-*")
 	if err != nil {
-		return withCode(folderCode(err), err)
+		return exit.With(exit.FolderCode(err), err)
 	}
 	defer func() {
 		f.Close()           // after Sync: nothing is left to lose
 		os.Remove(f.Name()) // the first error is the one to tell
 	}()
 	w := bufio.NewWriterSize(f, 1<<20)
-	size, err := archive.Repack(ctx, in, info.Size(), w, progressLog(log, "repacking "+from))
+	size, err := archive.Repack(ctx, in, info.Size(), w, parts.ProgressLog(log, "repacking "+from))
 	if errors.Is(err, archive.ErrWrite) {
-		return withCode(exitIO, fmt.Errorf("repack %s into %s: %w", from, to, err))
+		return exit.With(exit.IO, fmt.Errorf("repack %s into %s: %w", from, to, err))
 	}
 	if err != nil {
-		return withCode(exitData, fmt.Errorf("repack %s: %w", from, err))
+		return exit.With(exit.Data, fmt.Errorf("repack %s: %w", from, err))
 	}
 	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return syncFolder(filepath.Dir(to)) }} {
 		if err := step(); errors.Is(err, fs.ErrExist) {
 			return taken
 		} else if err != nil {
-			return withCode(exitIO, err)
+			return exit.With(exit.IO, err)
 		}
 	}
 	packed, err := os.Stat(to)
 	if err != nil {
-		return withCode(exitIO, err)
+		return exit.With(exit.IO, err)
 	}
 	_, err = fmt.Fprintf(out, "%s: a tar of %d bytes in %d\n", to, size, packed.Size())
 	return err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
@@ -63,7 +65,7 @@ same, what their headers say: sizes, formats, colours, EXIF orientations. verify
   hetero-train data inspect --dataset cifar10`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if look < 1 {
-				return usageError("--look: got %d, want at least 1", look)
+				return exit.Usagef("--look: got %d, want at least 1", look)
 			}
 			return a.inspectData(cmd.Context(), args, f, look)
 		},
@@ -76,10 +78,10 @@ same, what their headers say: sizes, formats, colours, EXIF orientations. verify
 func (a *app) inspectData(ctx context.Context, args []string, f *dataFlags, look int) error {
 	set, cfg, err := a.openNamed(ctx, args)
 	if err != nil {
-		return classify(ctx, err)
+		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // was only read
-	out := inspected{Dataset: set.name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
+	out := inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
 	for _, part := range []struct {
 		name string
 		ds   data.Dataset
@@ -89,12 +91,12 @@ func (a *app) inspectData(ctx context.Context, args []string, f *dataFlags, look
 		}
 		p, err := inspectPart(ctx, part.name, part.ds, look)
 		if err != nil {
-			return classify(ctx, err)
+			return exit.Classify(ctx, err)
 		}
 		out.Parts = append(out.Parts, p)
 	}
 	if f.json {
-		return writeJSON(a.env.stdout, out)
+		return show.JSON(a.env.stdout, out)
 	}
 	return showInspected(a.env.stdout, out)
 }
@@ -207,7 +209,7 @@ func spreadOf(v []int) spread {
 }
 
 func showInspected(w io.Writer, in inspected) error {
-	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, foreign(in.Path), in.Classes)
+	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, show.Foreign(in.Path), in.Classes)
 	for _, p := range in.Parts {
 		counts := slices.Sorted(maps.Values(p.ByClass))
 		fmt.Fprintf(w, "\n%s: %d samples, %d to %d a class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
@@ -223,13 +225,13 @@ func showInspected(w io.Writer, in inspected) error {
 			return err
 		}
 		for _, kind := range slices.Sorted(maps.Keys(p.Kinds)) {
-			fmt.Fprintf(w, "  %d %s\n", p.Kinds[kind], foreign(kind))
+			fmt.Fprintf(w, "  %d %s\n", p.Kinds[kind], show.Foreign(kind))
 		}
 		for _, o := range slices.Sorted(maps.Keys(p.Orientations)) {
 			fmt.Fprintf(w, "  %d with EXIF orientation %s (data.exif_orientation)\n", p.Orientations[o], o)
 		}
 		if p.Unreadable > 0 {
-			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, foreign(p.FirstFault))
+			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, show.Foreign(p.FirstFault))
 		}
 		fmt.Fprintf(w, "  about %.1f MB in all\n", float64(p.TotalBytes)/1e6)
 	}

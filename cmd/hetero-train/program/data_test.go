@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // shard writes a shard of n samples in 3 classes, some of them damaged, and returns its path.
@@ -60,7 +62,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	shard(t, dir, "val-0.tar", 3)
 	o := execute([]string{"data", "inspect", dir, "--json", "--set", "data.cache_dir=" + t.TempDir()})
 	var got inspected
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 		t.Fatalf("exit code %d, %v: %s%s", o.code, err, o.stdout, o.stderr)
 	}
 	if got.Dataset != "webdataset" || got.Classes != 3 || len(got.Parts) != 2 {
@@ -81,7 +83,7 @@ func TestVerifyListsWhatCannotBeRead(t *testing.T) {
 	path := shard(t, dir, "a.tar", 300, 250, 7)
 	args := []string{"data", "verify", path, "--set", "data.val_fraction=0", "--set", "data.cache_dir=" + t.TempDir()}
 	o := execute(args)
-	if o.code != exitData || strings.Index(o.stdout, "bad train 7 ") < 0 || strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
+	if o.code != exit.Data || strings.Index(o.stdout, "bad train 7 ") < 0 || strings.Index(o.stdout, "bad train 250 ") < strings.Index(o.stdout, "bad train 7 ") ||
 		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") || !strings.Contains(o.stdout, "2 bad") {
 		t.Errorf("got exit code %d and %s%s, want 3 and samples 7 and 250", o.code, o.stdout, o.stderr)
 	}
@@ -95,10 +97,10 @@ func TestVerifyListsWhatCannotBeRead(t *testing.T) {
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Samples != 290 || len(got.Bad) == 0 || got.Bad[len(got.Bad)-1].Index >= 250 {
 		t.Errorf("of fewer samples: %v: %s, want the places among them", err, o.stdout)
 	}
-	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitDone {
+	if o := execute([]string{"data", "verify", shard(t, dir, "b.tar", 5), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exit.Done {
 		t.Errorf("sound data: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exitData || !strings.Contains(o.stderr, "none.tar") {
+	if o := execute([]string{"data", "verify", filepath.Join(dir, "none.tar"), "--set", "data.cache_dir=" + t.TempDir()}); o.code != exit.Data || !strings.Contains(o.stderr, "none.tar") {
 		t.Errorf("no such shard: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -107,7 +109,7 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 	dir := t.TempDir()
 	out := filepath.Join(dir, "out.tar.zst")
 	in := shard(t, dir, "in.tar", 50)
-	if o := execute([]string{"data", "repack", in, out}); o.code != exitDone {
+	if o := execute([]string{"data", "repack", in, out}); o.code != exit.Done {
 		t.Fatalf("got exit code %d and %s", o.code, o.stderr)
 	}
 	for _, path := range []string{in, out} {
@@ -116,14 +118,14 @@ func TestRepackedShardsHoldTheSame(t *testing.T) {
 			t.Errorf("%s: got %s%s", path, o.stdout, o.stderr)
 		}
 	}
-	if o := execute([]string{"data", "repack", in, out}); o.code != exitUsage {
-		t.Errorf("a result that exists: got exit code %d, want %d", o.code, exitUsage)
+	if o := execute([]string{"data", "repack", in, out}); o.code != exit.Usage {
+		t.Errorf("a result that exists: got exit code %d, want %d", o.code, exit.Usage)
 	}
 	if err := os.Truncate(out, 100); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", out, filepath.Join(dir, "again.tar.zst")}); o.code != exitData {
-		t.Errorf("a truncated shard: got exit code %d, want %d", o.code, exitData)
+	if o := execute([]string{"data", "repack", out, filepath.Join(dir, "again.tar.zst")}); o.code != exit.Data {
+		t.Errorf("a truncated shard: got exit code %d, want %d", o.code, exit.Data)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "*again*"))
 	if hidden, _ := filepath.Glob(filepath.Join(dir, ".repack*")); err != nil || len(left)+len(hidden) > 0 {
@@ -143,7 +145,7 @@ func hugeShard(t *testing.T) string {
 
 func TestASignalLeavesNothingOfWhatIsRepacked(t *testing.T) {
 	in := hugeShard(t)
-	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: exit.Interrupted, syscall.SIGTERM: exit.Terminated} {
 		dir := t.TempDir()
 		ended := make(chan outcome)
 		go func() { ended <- execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}) }()
@@ -179,8 +181,8 @@ func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
 	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}), writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exitIO || !strings.Contains(o.stderr, "no space left on device; make room") {
-		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exitIO)
+	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO || !strings.Contains(o.stderr, "no space left on device; make room") {
+		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exit.IO)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v %v", left, err)
@@ -198,7 +200,7 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	if err := os.WriteFile(text, bytes.Repeat([]byte("no archive\n"), 1000), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", text, to}); o.code != exitData || !strings.Contains(o.stderr, "not a tar archive") {
+	if o := execute([]string{"data", "repack", text, to}); o.code != exit.Data || !strings.Contains(o.stderr, "not a tar archive") {
 		t.Errorf("a text: got exit code %d and %s", o.code, o.stderr)
 	}
 	if _, err := os.Stat(to); err == nil {
@@ -228,7 +230,7 @@ func TestNamedPipesAreRefused(t *testing.T) {
 	for _, args := range [][]string{{"data", "inspect", pipe}, {"data", "inspect", "--dataset", "images", pipe}, {"data", "verify", "--dataset", "webdataset", pipe},
 		{"data", "repack", pipe, filepath.Join(t.TempDir(), "out")}, {"checkpoint", "inspect", pipe}, {"checkpoint", "verify", pipe}} {
 		late := time.AfterFunc(patience, func() { panic(fmt.Sprintf("%v waits for ever", args)) })
-		if o := execute(args); o.code == exitDone || o.code == exitUnexpected {
+		if o := execute(args); o.code == exit.Done || o.code == exit.Unexpected {
 			t.Errorf("%v: got exit code %d: %s%s", args, o.code, o.stdout, o.stderr)
 		}
 		late.Stop()
@@ -238,20 +240,20 @@ func TestNamedPipesAreRefused(t *testing.T) {
 func TestWorkersAreOfVerifyAndNotNegative(t *testing.T) {
 	path := shard(t, t.TempDir(), "a.tar", 3)
 	for _, args := range [][]string{{"data", "verify", path, "--workers", "-1"}, {"data", "inspect", path, "--workers", "1"}} {
-		if o := execute(args); o.code != exitUsage || !strings.Contains(o.stderr, "--workers") {
+		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "--workers") {
 			t.Errorf("%v: got exit code %d and %s", args, o.code, o.stderr)
 		}
 	}
 }
 
 func TestOnlyKnownDataSetsAreDownloaded(t *testing.T) {
-	if o := execute([]string{"data", "download"}); o.code != exitUsage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
+	if o := execute([]string{"data", "download"}); o.code != exit.Usage || !strings.Contains(o.stderr, "got 0 arguments [], want cifar10 or cifar100") {
 		t.Errorf("no name: got exit code %d and %q", o.code, o.stderr)
 	}
-	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exitUsage || !strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
+	if o := execute([]string{"data", "repack", "x.tar"}); o.code != exit.Usage || !strings.Contains(o.stderr, `got 1 arguments ["x.tar"], want a shard and the file to write`) {
 		t.Errorf("repack to nowhere: got exit code %d and %q", o.code, o.stderr)
 	}
-	if o := execute([]string{"data", "download", "imagenet"}); o.code != exitUsage || !strings.Contains(o.stderr, "account") {
+	if o := execute([]string{"data", "download", "imagenet"}); o.code != exit.Usage || !strings.Contains(o.stderr, "account") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

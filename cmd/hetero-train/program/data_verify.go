@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
@@ -41,7 +43,7 @@ stop at, or replace with data.corrupt = "skip". Exit code 3 if there are any.`,
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.workers < 0 {
-				return usageError("--workers: got %d, want at least 0", f.workers)
+				return exit.Usagef("--workers: got %d, want at least 0", f.workers)
 			}
 			return a.verifyData(cmd.Context(), args, f)
 		},
@@ -54,10 +56,10 @@ stop at, or replace with data.corrupt = "skip". Exit code 3 if there are any.`,
 func (a *app) verifyData(ctx context.Context, args []string, f *dataFlags) error {
 	set, _, err := a.openNamed(ctx, args)
 	if err != nil {
-		return classify(ctx, err)
+		return exit.Classify(ctx, err)
 	}
 	defer set.Close() // was only read
-	out := verified{Dataset: set.name, Bad: []badSample{}}
+	out := verified{Dataset: set.Name, Bad: []badSample{}}
 	begun := time.Now()
 	for _, part := range []struct {
 		name string
@@ -77,7 +79,7 @@ func (a *app) verifyData(ctx context.Context, args []string, f *dataFlags) error
 			out.Bad = append(out.Bad, badSample{part.name, fault.Index, fault.Path, fault.Err.Error()})
 		})
 		if err != nil {
-			return classify(ctx, err)
+			return exit.Classify(ctx, err)
 		}
 		out.Samples += part.ds.Len()
 	}
@@ -89,7 +91,7 @@ func (a *app) verifyData(ctx context.Context, args []string, f *dataFlags) error
 		return err
 	}
 	if len(out.Bad) > 0 {
-		return withCode(exitData, alreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
+		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
 	}
 	return nil
 }
@@ -104,7 +106,7 @@ func (f *dataFlags) readers() int {
 
 func (a *app) sayVerified(out verified, asJSON bool) error {
 	if asJSON {
-		return writeJSON(a.env.stdout, out)
+		return show.JSON(a.env.stdout, out)
 	}
 	for _, b := range out.Bad {
 		fmt.Fprintf(a.env.stdout, "bad %s %d %q: %s\n", b.Part, b.Index, b.Path, b.Error)

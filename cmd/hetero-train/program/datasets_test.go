@@ -11,37 +11,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
-
-func TestAFallbackIsAdvisedOnlyWhereNoneIsSet(t *testing.T) {
-	load := func(fallback string) *config.Config {
-		var set []config.Override
-		for key, value := range map[string]string{"data.dataset": "cifar10", "data.download": "never", "data.cache_dir": t.TempDir(), "data.num_samples": "8", "data.fallback": fallback} {
-			set = append(set, config.Override{Key: key, Value: value})
-		}
-		cfg, err := config.Load("", builtinCatalog, set...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return cfg
-	}
-	cfg := load("")
-	if _, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), `data.fallback = "synthetic_image"`) {
-		t.Errorf("none set: got %v, want it advised", err)
-	} else if got := exitCode(err); got != exitData {
-		t.Errorf("none set: got exit code %d, want %d", got, exitData)
-	}
-	cfg = load("synthetic_image")
-	set, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer set.Close()
-	if set.name != "synthetic_image" || !strings.Contains(set.note, "data.path") || strings.Contains(set.note, "data.fallback") {
-		t.Errorf("set: got data set %s and note %q, want synthetic_image and no advice to fall back", set.name, set.note)
-	}
-}
 
 // picturesIn writes tiny pictures of two classes into each folder.
 func picturesIn(t *testing.T, side int, folders ...string) {
@@ -66,19 +39,19 @@ func picturesIn(t *testing.T, side int, folders ...string) {
 }
 
 func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
-	parts, flat := t.TempDir(), t.TempDir()
-	picturesIn(t, 16, filepath.Join(parts, "train"), filepath.Join(parts, "test"))
+	splits, flat := t.TempDir(), t.TempDir()
+	picturesIn(t, 16, filepath.Join(splits, "train"), filepath.Join(splits, "test"))
 	picturesIn(t, 16, flat)
 	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of up to 16 pixels are scaled up to 224"
 	for _, c := range []struct {
 		name, path string
 		set, want  []string
 	}{
-		{"own part", parts, []string{"data.val_fraction=0.2", "data.image_size=16"}, []string{unused}},
+		{"own part", splits, []string{"data.val_fraction=0.2", "data.image_size=16"}, []string{unused}},
 		{"no part", flat, []string{"data.val_fraction=0.2", "data.image_size=16"}, nil},
 		{"small images", flat, nil, []string{scaled}},
 		{"small images on purpose", flat, []string{"data.image_size=224"}, nil},
-		{"both", parts, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
+		{"both", splits, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
 	} {
 		var set []config.Override
 		for _, text := range append([]string{"data.dataset=images", "data.path=" + c.path, "data.cache_dir=" + t.TempDir()}, c.set...) {
@@ -88,11 +61,11 @@ func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
 			}
 			set = append(set, o)
 		}
-		cfg, err := config.Load("", builtinCatalog, set...)
+		cfg, err := config.Load("", parts.BuiltinCatalog, set...)
 		if err != nil {
 			t.Fatal(err)
 		}
-		opened, err := openData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
+		opened, err := parts.OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +92,7 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := []string{"data.dataset=cifar10", "data.fallback=synthetic_image", "data.download=never", "data.cache_dir=" + t.TempDir(), "data.image_size=8", "train.steps=0", "train.epochs=30", "schedule.name=cosine"}
 	e := finish(t, p.command(dir, set...), 0)
-	e.check(t, exitDone, "data: trained on synthetic_image instead of cifar10, which is not available")
+	e.check(t, exit.Done, "data: trained on synthetic_image instead of cifar10, which is not available")
 	if n := strings.Count(e.stdout+e.stderr, "is not available"); n != 1 {
 		t.Errorf("said %d times that the data are not available, want once:\n%s%s", n, e.stderr, e.stdout)
 	}
@@ -132,7 +105,7 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 		t.Errorf("the result does not say what was trained on:\n%s", got)
 	}
 	again := finish(t, p.command(dir, set...), 0)
-	if again.code != exitDone || !strings.Contains(again.stdout, "is finished: 20 steps") {
+	if again.code != exit.Done || !strings.Contains(again.stdout, "is finished: 20 steps") {
 		t.Errorf("typed again: got exit code %d and\n%s%s", again.code, again.stderr, again.stdout)
 	}
 	longer := finish(t, p.command(filepath.Join(dir, "longer"), append(set, "data.fallback_epochs=0", "train.epochs=3")...), 0)
@@ -144,7 +117,7 @@ func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {
 // A number of samples whose order alone would not fit in memory is refused, where a lack of memory would end the run without a message.
 func TestTooManySyntheticSamplesAreRefused(t *testing.T) {
 	o := execute([]string{"data", "inspect", "--set", "data.dataset=synthetic_image", "--set", "data.num_samples=2147483647"})
-	if o.code != exitUsage || !strings.Contains(o.stderr, "training samples is 2147483647, want 1 to 268435456") {
-		t.Errorf("got exit code %d and %q, want %d and the limit", o.code, o.stderr, exitUsage)
+	if o.code != exit.Usage || !strings.Contains(o.stderr, "training samples is 2147483647, want 1 to 268435456") {
+		t.Errorf("got exit code %d and %q, want %d and the limit", o.code, o.stderr, exit.Usage)
 	}
 }

@@ -94,7 +94,19 @@ var layers = []layer{
 	{"profiler/measure", imports("engine/tensor", "engine/device", "engine/collective")},
 	{"profiler/profiles", imports("engine/regular", "profiler/system", "profiler/hardware", "profiler/measure")},
 
-	// The program.
+	// The program. A package of commands imports no other.
+	{"cmd/hetero-train/internal/exit", imports("engine/checkpoint", "engine/cluster/rendezvous", "engine/collective",
+		"engine/collective/hosts", "engine/collective/shm", "engine/config", "engine/data", "engine/device",
+		"engine/experiment", "engine/gradsync", "engine/graph", "engine/regular", "engine/train", "engine/weights",
+		"nccl")},
+	{"cmd/hetero-train/internal/show", nil},
+	{"cmd/hetero-train/internal/logs", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/show")},
+	{"cmd/hetero-train/internal/parts", imports("balancer", "engine/checkpoint", "engine/config", "engine/data",
+		"engine/data/cifar", "engine/data/download", "engine/data/images", "engine/data/webdataset", "engine/experiment",
+		"engine/graph", "engine/models", "engine/models/resnet", "engine/models/simplecnn", "engine/nn", "engine/tensor",
+		"cmd/hetero-train/internal/exit")},
+	{"cmd/hetero-train/internal/signals", imports("cmd/hetero-train/internal/exit", "cmd/hetero-train/internal/logs")},
+	{"cmd/hetero-train/internal/version", nil},
 	{"cmd/hetero-train/program", imports("...")},
 	{"cmd/hetero-train", imports("cmd/hetero-train/program")},
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 	"github.com/hetero-train/hetero-train/profiler/system"
@@ -76,7 +78,7 @@ func newDevices(a *app) *cobra.Command {
 	cmd.RunE = func(*cobra.Command, []string) error {
 		r := findDevices()
 		if asJSON {
-			return writeJSON(a.env.stdout, r)
+			return show.JSON(a.env.stdout, r)
 		}
 		return r.write(a.env.stdout)
 	}
@@ -85,7 +87,7 @@ func newDevices(a *app) *cobra.Command {
 
 // findDevices describes each device.
 func findDevices() deviceReport {
-	r := deviceReport{Program: versionText(), GPUs: []hardware.GPU{}}
+	r := deviceReport{Program: version.Text(), GPUs: []hardware.GPU{}}
 	host, err := system.Detect()
 	if err != nil {
 		r.Notes = append(r.Notes, err.Error())
@@ -154,15 +156,15 @@ func describeDevice(d device.Driver, index int, host system.Host) deviceChoice {
 
 func (r deviceReport) write(w io.Writer) error {
 	h := r.Host
-	fmt.Fprintf(w, "host %s: Linux %s", orDash(h.Name), orDash(h.Kernel))
+	fmt.Fprintf(w, "host %s: Linux %s", show.OrDash(h.Name), show.OrDash(h.Kernel))
 	if h.Container != "" {
 		fmt.Fprintf(w, ", in a container (%s)", h.Container)
 	}
-	fmt.Fprintf(w, "\nCPU %s: %d cores, %d threads; this process may use %.4g of them\n", orDash(h.CPU), h.Cores, h.Threads, h.CPUQuota)
+	fmt.Fprintf(w, "\nCPU %s: %d cores, %d threads; this process may use %.4g of them\n", show.OrDash(h.CPU), h.Cores, h.Threads, h.CPUQuota)
 	if len(h.Features) > 0 {
 		fmt.Fprintf(w, "    %s\n", strings.Join(h.Features, " "))
 	}
-	fmt.Fprintf(w, "memory %.1f GiB, of which this process may use %.1f; %.1f free now\n", gib(h.MemoryBytes), gib(h.MemoryLimitBytes), gib(h.AvailableBytes))
+	fmt.Fprintf(w, "memory %.1f GiB, of which this process may use %.1f; %.1f free now\n", show.GiB(h.MemoryBytes), show.GiB(h.MemoryLimitBytes), show.GiB(h.AvailableBytes))
 	for _, g := range r.GPUs {
 		fmt.Fprintf(w, "%v, driver %s\n", g, g.Driver)
 	}
@@ -186,7 +188,7 @@ func (r deviceReport) write(w io.Writer) error {
 				chosen = "this, in bf16 or f32: the first run times both"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.1f GiB\t%s\t%s\t\n", d.Name, d.Model, d.ISA, d.Threads, gib(d.MemoryBytes), strings.Join(d.Precisions, ", "), chosen)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%.1f GiB\t%s\t%s\t\n", d.Name, d.Model, d.ISA, d.Threads, show.GiB(d.MemoryBytes), strings.Join(d.Precisions, ", "), chosen)
 	}
 	if err := t.Flush(); err != nil {
 		return err

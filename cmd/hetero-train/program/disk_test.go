@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
@@ -151,7 +152,7 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	w.await(t, "metrics are written again", "TensorBoard events are written again", "the log file takes lines again")
 	awaitStep(t, dir, before)
 	w.cmd.Process.Signal(syscall.SIGTERM)
-	w.end(t, exitTerminated, "saved")
+	w.end(t, exit.Terminated, "saved")
 	checkRecords(t, dir)
 }
 
@@ -164,17 +165,17 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	}
 	const steps = "train.steps=400"
 	dir, whole := smallDisk(t, "size=8m"), t.TempDir()
-	finish(t, p.command(whole, steps), 0).check(t, exitDone, "")
+	finish(t, p.command(whole, steps), 0).check(t, exit.Done, "")
 	w := watch(t, p.command(dir, steps, "train.log_interval=1"))
 	w.await(t, "step 20/")
 	free := fill(t, dir)
-	w.end(t, exitIO, "the final save failed")
+	w.end(t, exit.IO, "the final save failed")
 	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the run continues from step 2", "make room on that disk"} {
 		w.await(t, says)
 	}
 	newestStep(t, dir)
 	free()
-	finish(t, p.command(dir, steps), 0).check(t, exitDone, "")
+	finish(t, p.command(dir, steps), 0).check(t, exit.Done, "")
 	checkRecords(t, dir)
 	at := filepath.Join("run", "checkpoints", "step-00000400", "model.safetensors")
 	if !bytes.Equal(readFile(t, filepath.Join(dir, at)), readFile(t, filepath.Join(whole, at))) {
@@ -183,7 +184,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 
 	free = fill(t, dir)
 	defer free()
-	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exitIO, "make room on that disk")
+	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "make room on that disk")
 }
 
 // TestAFailingDiskIsNeverBelieved lets system calls of a run that trains fail with EIO, then lets them succeed again (row D6). strace does it:
@@ -223,7 +224,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 			fault.Wait()
 			awaitStep(t, dir, before)
 			w.cmd.Process.Signal(syscall.SIGTERM)
-			w.end(t, exitTerminated, "saved")
+			w.end(t, exit.Terminated, "saved")
 			checkRecords(t, dir)
 		})
 	}
@@ -285,8 +286,8 @@ func TestFoldersThatCannotBeUsedAreNamed(t *testing.T) {
 			}
 			defer syscall.Unmount(dir, syscall.MNT_DETACH) // where it was mounted on
 			got := finish(t, p.command(dir, "train.steps=20"), 0)
-			got.check(t, exitUsage, c.says)
-			got.check(t, exitUsage, dir)
+			got.check(t, exit.Usage, c.says)
+			got.check(t, exit.Usage, dir)
 			if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 				t.Fatalf("written outside: %v, %v", left, err)
 			}
@@ -315,14 +316,14 @@ func TestAFolderOfSomebodyElseIsNamed(t *testing.T) {
 	cmd.Dir = dir
 	const nobody = 65534
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	finish(t, cmd, 0).check(t, exitUsage, theirs)
-	finish(t, exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine")...), 0).check(t, exitDone, "")
+	finish(t, cmd, 0).check(t, exit.Usage, theirs)
+	finish(t, exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine")...), 0).check(t, exit.Done, "")
 	if err := os.Chmod(filepath.Join(theirs, "mine", "checkpoints"), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	again := exec.Command(built, append(cmd.Args[1:], "--set", "experiment.name=mine", "--set", "train.epochs=2")...)
 	again.Dir, again.SysProcAttr = dir, cmd.SysProcAttr
-	finish(t, again, 0).check(t, exitUsage, "permission denied")
+	finish(t, again, 0).check(t, exit.Usage, "permission denied")
 }
 
 // TestAFolderThatVanishesInMidRunIsExitCode7: nothing of the run is left, and nothing else is written in its place (row D7).
@@ -335,7 +336,7 @@ func TestAFolderThatVanishesInMidRunIsExitCode7(t *testing.T) {
 			t.Fatal("the folder cannot be removed")
 		}
 	}
-	w.end(t, exitIO, "no such file or directory")
+	w.end(t, exit.IO, "no such file or directory")
 	w.await(t, "the final save failed")
 	if _, err := os.Stat(filepath.Join(dir, "run")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the folder is there again: %v", err)
@@ -353,7 +354,7 @@ func TestALinkSwappedInMidRunIsNotFollowed(t *testing.T) {
 	}
 	w.await(t, "step 60/")
 	w.cmd.Process.Signal(syscall.SIGTERM)
-	w.end(t, exitTerminated, "saved")
+	w.end(t, exit.Terminated, "saved")
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 		t.Errorf("written outside: %v, %v", left, err)
 	}
@@ -372,9 +373,9 @@ func TestLimitsOfHandlesAndAddressesAreEnoughOrNamed(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"-n 64", exitDone, ""},
-		{"-n 12", exitUsage, "too many open files; raise the limit of open files (ulimit -n)"},
-		{"-v 3500000", exitDone, "the address space is limited (ulimit -v)"},
+		{"-n 64", exit.Done, ""},
+		{"-n 12", exit.Usage, "too many open files; raise the limit of open files (ulimit -n)"},
+		{"-v 3500000", exit.Done, "the address space is limited (ulimit -v)"},
 	} {
 		run := p.command(t.TempDir(), "train.steps=20")
 		limited := exec.Command("sh", append([]string{"-c", `ulimit ` + c.limit + ` && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)

@@ -9,6 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -37,11 +41,11 @@ func newEval(a *app) *cobra.Command {
 	mustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions([]string{"val", "train"}, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if split != "val" && split != "train" {
-			return usageError("--split: got %q, want val or train", split)
+			return exit.Usagef("--split: got %q, want val or train", split)
 		}
 		m, err := a.openSaved(first(args), f)
 		if err != nil {
-			return classify(cmd.Context(), err)
+			return exit.Classify(cmd.Context(), err)
 		}
 		defer m.closeAll()
 		if m.checkpoint.Averaged() && m.cfg.EMA.Evaluate && !m.averaged {
@@ -49,10 +53,10 @@ func newEval(a *app) *cobra.Command {
 		}
 		r, err := m.evaluate(cmd.Context(), f, split)
 		if err != nil {
-			return classify(cmd.Context(), err)
+			return exit.Classify(cmd.Context(), err)
 		}
 		if f.json {
-			return writeJSON(a.env.stdout, r)
+			return show.JSON(a.env.stdout, r)
 		}
 		return r.write(a.env.stdout)
 	}
@@ -62,7 +66,7 @@ func newEval(a *app) *cobra.Command {
 // atMostOne refuses more than one argument.
 func atMostOne(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
-		return usageError("%q takes one argument, got %q", cmd.CommandPath(), args)
+		return exit.Usagef("%q takes one argument, got %q", cmd.CommandPath(), args)
 	}
 	return nil
 }
@@ -102,9 +106,9 @@ type evalReport struct {
 // evaluate runs all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r evalReport, err error) {
 	if m.noData {
-		return r, usageError("eval: %s was imported and names no data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+		return r, exit.Usagef("eval: %s was imported and names no data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
 	}
-	if m.data, err = openData(ctx, m.cfg, m.cfg.Data.CorruptLimit, m.opts.log); err != nil {
+	if m.data, err = parts.OpenData(ctx, m.cfg, m.cfg.Data.CorruptLimit, m.opts.log); err != nil {
 		return r, err
 	}
 	m.later(m.data.Splits.Close)
@@ -113,7 +117,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		set = m.data.Train
 	}
 	if set == nil {
-		return r, usageError("the data set %s holds nothing out: set data.val_fraction, or use --split train", m.data.name)
+		return r, exit.Usagef("the data set %s holds nothing out: set data.val_fraction, or use --split train", m.data.Name)
 	}
 	if err := m.checkClasses(set); err != nil {
 		return r, err
@@ -125,15 +129,15 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 	if err := m.open(ctx, n, m.data.Normalization); err != nil {
 		return r, err
 	}
-	_, view := transforms(m.cfg.Data)
+	_, view := parts.Transforms(m.cfg.Data)
 	sums, took, err := m.score(ctx, data.Options{Dataset: set, Transform: view, Seed: m.cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.cfg.Data.Workers})
 	if err != nil {
 		return r, err
 	}
 	s, count := m.checkpoint.State, float64(sums.Samples)
-	return evalReport{Program: versionText(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.cfg.Model.Name, Parameters: m.predictor.ParamCount(),
-		Dataset: m.data.name, Split: split, Averaged: m.averaged, Note: m.data.note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
-		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: perSecond(int64(sums.Samples), took),
+	return evalReport{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.data.Name, Split: split, Averaged: m.averaged, Note: m.data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
+		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.device.Info().Name, Precision: m.precision.String(), BatchSize: n}, nil
 }
 

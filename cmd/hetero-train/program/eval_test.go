@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -30,7 +32,7 @@ func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 		args = append(args, "--set", s)
 	}
 	var out, messages bytes.Buffer
-	if code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain}); code != exitDone {
+	if code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain}); code != exit.Done {
 		t.Fatalf("training: exit code %d\n%s", code, messages.String())
 	}
 	return filepath.Join(output, "run"), out.String()
@@ -41,7 +43,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 	for _, path := range []string{dir, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "checkpoints", "step-00000020"), filepath.Join(dir, "checkpoints", "latest")} {
 		o := execute([]string{"eval", path, "--json"})
 		var got evalReport
-		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 			t.Fatalf("%s: exit code %d, %v\n%s", path, o.code, err, o.stderr)
 		}
 		want := fmt.Sprintf("eval after step 20 (epoch 1) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | 16 samples", float64(got.Loss), 100*got.Top1, 100*got.Top5)
@@ -49,10 +51,10 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 			t.Errorf("%s: got %+v, want the figures of the run, which said\n%s", path, got, printed)
 		}
 	}
-	if o := execute([]string{"eval", dir, "--split", "train"}); o.code != exitDone || !strings.Contains(o.stdout, "synthetic_image, train: 80 samples") {
+	if o := execute([]string{"eval", dir, "--split", "train"}); o.code != exit.Done || !strings.Contains(o.stdout, "synthetic_image, train: 80 samples") {
 		t.Errorf("--split train: got exit code %d and %s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute([]string{"eval", dir, "--best"}); o.code != exitDone {
+	if o := execute([]string{"eval", dir, "--best"}); o.code != exit.Done {
 		t.Errorf("--best: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -62,7 +64,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 	var got [5]evalReport
 	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"}, {"--json", "--best", "--ema"}, {"--json", "--set", "ema.evaluate=false"}} {
 		o := execute(append([]string{"eval", dir}, args...))
-		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exitDone {
+		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exit.Done {
 			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 		}
 		if said := strings.Contains(o.stderr, "--ema gives the training's own"); said != (i%2 == 0 && i < 4) {
@@ -73,7 +75,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 		t.Errorf("got %+v and %+v, want that the second is what the run said:\n%s", got[0], got[1], printed)
 	}
 	without, _ := trainSmall(t)
-	if o := execute([]string{"eval", without, "--ema"}); o.code != exitUsage || !strings.Contains(o.stderr, "holds no averages") {
+	if o := execute([]string{"eval", without, "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "holds no averages") {
 		t.Errorf("without averages: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -86,19 +88,19 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exitUsage, "want a checkpoint's folder, a run's folder, or -c FILE"},
-		{[]string{dir + "x"}, exitUsage, "no checkpoint"},
-		{[]string{filepath.Dir(dir)}, exitUsage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
-		{[]string{dir, newest}, exitUsage, "takes one argument"},
-		{[]string{dir, "--split", "test"}, exitUsage, "want val or train"},
-		{[]string{dir, "--batch-size", "-1"}, exitUsage, "--batch-size: got -1"},
-		{[]string{dir, "--device", "nosuch"}, exitUsage, "configuration\n  --device: device.kind: unknown value"},
-		{[]string{dir, "--set", "model.name=resnet50"}, exitUsage, "the checkpoint's settings do not go with --set model.name"},
-		{[]string{dir, "--set", "model.channels=[3, 5]"}, exitUsage, "belongs to another model"},
-		{[]string{dir, "--set", "data.num_classes=7"}, exitUsage, `the first 7 of the 10 classes`},
-		{[]string{dir, "--set", "data.num_classes=12"}, exitUsage, "12 classes, the model of"},
-		{[]string{dir, "--set", "data.image_size=1"}, exitUsage, "data.image_size"},
-		{[]string{dir, "--device", "null"}, exitUsage, "computes nothing"},
+		{nil, exit.Usage, "want a checkpoint's folder, a run's folder, or -c FILE"},
+		{[]string{dir + "x"}, exit.Usage, "no checkpoint"},
+		{[]string{filepath.Dir(dir)}, exit.Usage, filepath.Dir(dir) + ": no checkpoint: neither a checkpoint nor a folder of checkpoints"},
+		{[]string{dir, newest}, exit.Usage, "takes one argument"},
+		{[]string{dir, "--split", "test"}, exit.Usage, "want val or train"},
+		{[]string{dir, "--batch-size", "-1"}, exit.Usage, "--batch-size: got -1"},
+		{[]string{dir, "--device", "nosuch"}, exit.Usage, "configuration\n  --device: device.kind: unknown value"},
+		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the checkpoint's settings do not go with --set model.name"},
+		{[]string{dir, "--set", "model.channels=[3, 5]"}, exit.Usage, "belongs to another model"},
+		{[]string{dir, "--set", "data.num_classes=7"}, exit.Usage, `the first 7 of the 10 classes`},
+		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, "12 classes, the model of"},
+		{[]string{dir, "--set", "data.image_size=1"}, exit.Usage, "data.image_size"},
+		{[]string{dir, "--device", "null"}, exit.Usage, "computes nothing"},
 	} {
 		o := execute(append([]string{"eval"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
@@ -114,10 +116,10 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 	if err := os.WriteFile(weights, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"eval", newest}); o.code != exitData || !strings.Contains(o.stderr, "corrupt") {
-		t.Errorf("a damaged checkpoint: got exit code %d and %q, want %d", o.code, o.stderr, exitData)
+	if o := execute([]string{"eval", newest}); o.code != exit.Data || !strings.Contains(o.stderr, "corrupt") {
+		t.Errorf("a damaged checkpoint: got exit code %d and %q, want %d", o.code, o.stderr, exit.Data)
 	}
-	if o := execute([]string{"eval", dir}); o.code != exitDone || !strings.Contains(o.stderr, "skipped") {
+	if o := execute([]string{"eval", dir}); o.code != exit.Done || !strings.Contains(o.stderr, "skipped") {
 		t.Errorf("a run whose newest checkpoint is damaged: got exit code %d and %q, want the one before, and that it was skipped", o.code, o.stderr)
 	}
 }
@@ -125,7 +127,7 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 // What an imported checkpoint was trained on is not known: nothing is made up in its place.
 func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "imported")
-	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exitDone {
+	if o := execute(append([]string{"checkpoint", "import", writeWeights(t, foreignCNN(t, "", 4)...), "-o", dir}, smallCNN...)); o.code != exit.Done {
 		t.Fatal(o.stderr)
 	}
 	data := []string{"--set", "data.dataset=synthetic_image", "--set", "data.num_samples=20", "--set", "data.val_fraction=0.5", "--device", "reference"}
@@ -134,9 +136,9 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exitUsage, "names no data: want -c FILE, or --set data.dataset=NAME"},
-		{append(data, "--set", "data.num_classes=3"), exitUsage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " 4 outputs"},
-		{append(data, "--set", "data.num_classes=4"), exitDone, ""},
+		{nil, exit.Usage, "names no data: want -c FILE, or --set data.dataset=NAME"},
+		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " 4 outputs"},
+		{append(data, "--set", "data.num_classes=4"), exit.Done, ""},
 	} {
 		if o := execute(append([]string{"eval", dir}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
@@ -195,8 +197,8 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 		}
 		got = append(got, p)
 	}
-	if o.code != exitData || len(got) != 23 || !strings.Contains(o.stderr, "2 of 23 images could not be read") {
-		t.Fatalf("got exit code %d, %d predictions and %q, want %d, 23 and that two could not be read", o.code, len(got), o.stderr, exitData)
+	if o.code != exit.Data || len(got) != 23 || !strings.Contains(o.stderr, "2 of 23 images could not be read") {
+		t.Fatalf("got exit code %d, %d predictions and %q, want %d, 23 and that two could not be read", o.code, len(got), o.stderr, exit.Data)
 	}
 	for i, p := range got {
 		want := "blue"
@@ -212,11 +214,11 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 			t.Errorf("%s: got %+v, want %s first, and probabilities that sum to 1", p.File, p.Top, want)
 		}
 	}
-	if o := execute([]string{"predict", dir, red, "--top", "1"}); o.code != exitDone || !strings.HasPrefix(o.stdout, red+": red ") || strings.Contains(o.stdout, "blue") {
+	if o := execute([]string{"predict", dir, red, "--top", "1"}); o.code != exit.Done || !strings.HasPrefix(o.stdout, red+": red ") || strings.Contains(o.stdout, "blue") {
 		t.Errorf("--top 1: got exit code %d and %q", o.code, o.stdout)
 	}
 	names := writeFile(t, "null\neins\n")
-	if o := execute([]string{"predict", dir, red, "--class-names", names}); o.code != exitDone || !strings.Contains(o.stdout, "eins") {
+	if o := execute([]string{"predict", dir, red, "--class-names", names}); o.code != exit.Done || !strings.Contains(o.stdout, "eins") {
 		t.Errorf("--class-names: got exit code %d and %q", o.code, o.stdout)
 	}
 }
@@ -234,7 +236,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, dir, "--top", "0"}, "--top: got 0"},
 		{[]string{dir, dir, "--class-names", writeFile(t, "one\n")}, "has 1 lines, want one for each of the model's 10 classes"},
 	} {
-		if o := execute(append([]string{"predict"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
+		if o := execute(append([]string{"predict"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d, %q and %q; want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
 	}
@@ -242,7 +244,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 
 // An older checkpoint holds no names, and its settings may have been lost or be of another version.
 func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
-	m := savedModel{Run: newRun(defaults(), trainOptions{})}
+	m := savedModel{Run: newRun(parts.Defaults(), trainOptions{})}
 	if got := m.class(3); got != "class 3" {
 		t.Errorf("got %q, want the number of a class without a name", got)
 	}
@@ -285,7 +287,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
 		cfg, err := a.savedSettings(saved, slog.New(slog.DiscardHandler))
 		switch {
-		case err != nil && (!strings.Contains(err.Error(), c.want) || exitCode(err) != exitUsage):
+		case err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage):
 			t.Errorf("%s: got %v, want %q and exit code 2", c.name, err, c.want)
 		case err == nil && cfg.Model.Name != c.want:
 			t.Errorf("%s: got the model %s, want %s", c.name, cfg.Model.Name, c.want)

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/hosts"
@@ -79,7 +81,7 @@ func (j *Rank) agreeOnExchange(ctx context.Context) (*exchange, error) {
 		}
 		if why := x.offers[rank].NoShared; why != "" && x.shared {
 			x.shared = false
-			j.opts.logOf(componentCluster).Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
+			j.opts.logOf(logs.ComponentCluster).Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
 		}
 	}
 	var noNCCL []string
@@ -113,7 +115,7 @@ func (x *exchange) open(ctx context.Context, name string, at int) (c collective.
 	case x.shared && len(x.hosts) < place.WorldSize && inOrder:
 		c, err = x.both(ctx, name, at, limit)
 	default:
-		c, err = x.network(ctx, x.job.team.group, name, place.Rank, place.WorldSize, limit, lostRank)
+		c, err = x.network(ctx, x.job.team.group, name, place.Rank, place.WorldSize, limit, exit.LostRank)
 	}
 	if err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (x *exchange) both(ctx context.Context, name string, at int, limit time.Dur
 	place := x.job.team.place
 	host, number := hosts.HostOf(x.hosts, place.Rank)
 	within, between, spread := hosts.Timeouts(limit)
-	o := hosts.Options{Rank: place.Rank, Size: place.WorldSize, Hosts: x.hosts, RankOf: lostRank}
+	o := hosts.Options{Rank: place.Rank, Size: place.WorldSize, Hosts: x.hosts, RankOf: exit.LostRank}
 	defer func() {
 		for _, c := range []collective.Communicator{o.Within, o.Spread, o.Between} {
 			if err != nil && c != nil {
@@ -153,7 +155,7 @@ func (x *exchange) both(ctx context.Context, name string, at int, limit time.Dur
 	}
 	if number == 0 {
 		hostOf := func(err error) int {
-			host, _ := hosts.HostOf(x.hosts, lostRank(err))
+			host, _ := hosts.HostOf(x.hosts, exit.LostRank(err))
 			return host
 		}
 		if o.Between, err = x.network(ctx, x.job.team.group, name, host, len(x.hosts), between, hostOf); err != nil {
@@ -187,7 +189,7 @@ func (x *exchange) network(ctx context.Context, control gloo.Control, name strin
 	}
 	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: own, Timeout: limit})
 	if errors.Is(err, gloo.ErrUnavailable) {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	if err != nil {
 		return nil, err

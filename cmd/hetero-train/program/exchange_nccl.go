@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/collective/staged"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -22,10 +24,10 @@ func (j *Rank) noNCCL() (why string, err error) {
 	}
 	settings, warnings, err := nccl.Settle(j.cfg.NCCL.Variables(), os.Environ())
 	if err != nil {
-		return "", withCode(exitUsage, err)
+		return "", exit.With(exit.Usage, err)
 	}
 	for _, w := range warnings {
-		j.opts.logOf(componentCluster).Warn("nccl: " + w)
+		j.opts.logOf(logs.ComponentCluster).Warn("nccl: " + w)
 	}
 	if err := settings.Apply(); err != nil {
 		return "", err
@@ -35,10 +37,10 @@ func (j *Rank) noNCCL() (why string, err error) {
 		return err.Error(), nil
 	}
 	if late := settings.TooNew(version); len(late) > 0 {
-		j.opts.logOf(componentCluster).Warn("nccl: this version ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+		j.opts.logOf(logs.ComponentCluster).Warn("nccl: this version ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
 	}
 	if j.team.leads() {
-		j.opts.logOf(componentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
+		j.opts.logOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.cfg.NCCL.MaxCTAs)
 	}
 	return "", nil
 }
@@ -51,7 +53,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	}
 	for rank, why := range noNCCL {
 		if why != "" && backend == "nccl" {
-			return false, usageError("parallel.backend: NCCL is for ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
+			return false, exit.Usagef("parallel.backend: NCCL is for ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
 		}
 		if why != "" {
 			return false, nil
@@ -63,7 +65,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 // wantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
 func (j *Rank) wantNCCL() error {
 	if kind := j.device.Info().Kind; j.cfg.Parallel.Backend == "nccl" && kind != "cuda" {
-		return usageError("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.device.Info().Name)
+		return exit.Usagef("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.device.Info().Name)
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ func (x *exchange) overNCCL(ctx context.Context, control collective.Communicator
 	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: j.device, Timeout: seconds(j.cfg.Parallel.TimeoutSeconds),
 		MinCTAs: j.cfg.NCCL.MinCTAs, MaxCTAs: j.cfg.NCCL.MaxCTAs, ShareGPU: j.cfg.Device.ShareGPU, Host: host})
 	if errors.Is(err, nccl.ErrUnusable) {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	if err != nil { // and no communicator that is a nil pointer
 		return nil, err

@@ -1,146 +1,32 @@
 package program
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"log/slog"
-	"strings"
+import "github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 
-	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/data"
-	"github.com/hetero-train/hetero-train/engine/models"
+// The parts of a program of your own, which it passes to [Main].
+type (
+	// Part is something that a configuration chooses by name: a [Model], a [DataSet] or a [Policy]. The parts of this program
+	// and those that are passed to [Main] are treated alike.
+	Part = parts.Part
+
+	// Model is a network that configurations choose with model.name.
+	Model = parts.Model
+
+	// ModelOptions are a model's own keys of [model]. Build is called when they are set.
+	ModelOptions = parts.ModelOptions
+
+	// DataSet is a data set that configurations choose with data.dataset.
+	DataSet = parts.DataSet
+
+	// DataSetOptions are a data set's own keys of [data]. Open is called when they are set, on each rank. An error that the
+	// data cause is a *data.Fault: the program then ends with exit code 3.
+	DataSetOptions = parts.DataSetOptions
+
+	// Policy is a balancing policy that configurations choose with balance.policy.
+	Policy = parts.Policy
+
+	// PolicyOptions are a policy's own keys of [balance]. New is called when they are set, on each rank, with valid options.
+	PolicyOptions = parts.PolicyOptions
+
+	// NoKeys is embedded in the options of a part that has no keys of its own.
+	NoKeys = parts.NoKeys
 )
-
-// Part is something that a configuration chooses by name: a [Model], a [DataSet] or a [Policy]. The parts of this program
-// and those that are passed to [Main] are treated alike.
-type Part interface{ addTo(*config.Catalog) error }
-
-// Model is a network that configurations choose with model.name.
-type Model struct {
-	Name string
-	Doc  string // half a sentence for `config docs`
-	New  func() ModelOptions
-}
-
-// ModelOptions are a model's own keys of [model]. Build is called when they are set.
-type ModelOptions interface {
-	config.Options
-	Build() models.Classifier
-}
-
-// DataSet is a data set that configurations choose with data.dataset.
-type DataSet struct {
-	Name   string
-	Doc    string // half a sentence for `config docs`
-	New    func() DataSetOptions
-	Traits config.DataTraits // properties that other keys of a configuration depend on
-}
-
-// DataSetOptions are a data set's own keys of [data]. Open is called when they are set, on each rank. An error that the
-// data cause is a *[data.Fault]: the program then ends with exit code 3.
-type DataSetOptions interface {
-	config.Options
-	Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error)
-}
-
-// normalized is implemented by the options of data sets that are not normalised as ImageNet is, for checkpoints that do
-// not say what they were trained with.
-type normalized interface{ normalization() data.Normalization }
-
-// counted is implemented by the options of data sets whose number of classes is known before they are opened.
-type counted interface{ classes() int }
-
-// knownClasses is the number of classes of the configured data set, where it is known before the data set is opened.
-func knownClasses(cfg *config.Config) (n int, known bool) {
-	set, ok := cfg.Data.Options.(counted)
-	if !ok {
-		return 0, false
-	}
-	return set.classes(), true
-}
-
-// Policy is a balancing policy that configurations choose with balance.policy.
-type Policy struct {
-	Name string
-	Doc  string // half a sentence for `config docs`
-	New  func() PolicyOptions
-}
-
-// PolicyOptions are a policy's own keys of [balance]. New is called when they are set, on each rank, with valid options.
-type PolicyOptions interface {
-	config.Options
-	New(balancer.Options) (balancer.Policy, error)
-}
-
-// NoKeys is embedded in the options of a part that has no keys of its own.
-type NoKeys struct{}
-
-// Keys implements [config.Options].
-func (NoKeys) Keys() []config.Key { return nil }
-
-func (m Model) addTo(c *config.Catalog) error {
-	if m.New == nil {
-		return fmt.Errorf("model %q: New is nil, want a function that returns its options", m.Name)
-	}
-	c.Models = append(c.Models, config.Kind{Name: m.Name, Doc: m.Doc, Options: func() config.Options { return m.New() }})
-	return nil
-}
-
-func (d DataSet) addTo(c *config.Catalog) error {
-	if d.New == nil {
-		return fmt.Errorf("data set %q: New is nil, want a function that returns its options", d.Name)
-	}
-	c.DataSets = append(c.DataSets, config.Kind{Name: d.Name, Doc: d.Doc, Options: func() config.Options { return d.New() }, Data: d.Traits})
-	return nil
-}
-
-func (p Policy) addTo(c *config.Catalog) error {
-	if p.New == nil {
-		return fmt.Errorf("policy %q: New is nil, want a function that returns its options", p.Name)
-	}
-	c.Policies = append(c.Policies, config.Kind{Name: p.Name, Doc: p.Doc, Options: func() config.Options { return p.New() }})
-	return nil
-}
-
-// catalogOf lists parts. All options are made by these functions, so buildModel and its like may rely on their types.
-func catalogOf(parts []Part) (config.Catalog, error) {
-	var c config.Catalog
-	var errs []error
-	for _, p := range parts {
-		errs = append(errs, p.addTo(&c))
-	}
-	return c, errors.Join(append(errs, c.Check())...)
-}
-
-// buildModel is the network that a configuration chooses.
-func buildModel(m *config.Model) models.Classifier { return m.Options.(ModelOptions).Build() }
-
-// openSplits opens the data set that a configuration chooses.
-func openSplits(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
-	return cfg.Data.Options.(DataSetOptions).Open(ctx, cfg, log)
-}
-
-// policyMaker is the policy called name, which need not be the one that the configuration chooses: its own keys are then
-// at their defaults.
-func policyMaker(catalog config.Catalog, b *config.Balance, name string) (balancer.Maker, error) {
-	own := b.Options
-	if name != b.Policy {
-		own = catalog.PolicyOptions(name)
-	}
-	options, known := own.(PolicyOptions)
-	if !known {
-		return balancer.Maker{}, usageError("got %q, want %s", name, strings.Join(kindNames(catalog.Policies), ", "))
-	}
-	return balancer.Maker{Name: name, New: options.New}, nil
-}
-
-// makePolicy makes the policy called name.
-func makePolicy(catalog config.Catalog, b *config.Balance, name string, o balancer.Options) (balancer.Policy, error) {
-	m, err := policyMaker(catalog, b, name)
-	if err != nil {
-		return nil, err
-	}
-	return m.Make(o)
-}

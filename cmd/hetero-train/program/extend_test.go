@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -46,20 +48,20 @@ func (o *halves) Keys() []config.Key {
 
 func (o *halves) New(b balancer.Options) (balancer.Policy, error) {
 	if b.Ranks != 2 {
-		return nil, usageError("got %d ranks, want 2", b.Ranks)
+		return nil, exit.Usagef("got %d ranks, want 2", b.Ranks)
 	}
 	b.Scores = []float64{o.First, 1 - o.First}
 	return balancer.New("proportional", b)
 }
 
-var mine = []Part{
-	Model{"tiny", "one convolution", func() ModelOptions { return new(tinyModel) }},
-	DataSet{"squares", "computed squares", func() DataSetOptions { return new(squares) }, config.DataTraits{Computed: true, ImageSize: 8}},
-	Policy{"halves", "a fixed fraction for rank 0", func() PolicyOptions { return new(halves) }},
+var mine = []parts.Part{
+	parts.Model{Name: "tiny", Doc: "one convolution", New: func() parts.ModelOptions { return new(tinyModel) }},
+	parts.DataSet{Name: "squares", Doc: "computed squares", New: func() parts.DataSetOptions { return new(squares) }, Traits: config.DataTraits{Computed: true, ImageSize: 8}},
+	parts.Policy{Name: "halves", Doc: "a fixed fraction for rank 0", New: func() parts.PolicyOptions { return new(halves) }},
 }
 
 // extended runs a command line of a program with parts of its own.
-func extended(parts []Part, args ...string) (code int, stdout, stderr string) {
+func extended(parts []parts.Part, args ...string) (code int, stdout, stderr string) {
 	var out, messages bytes.Buffer
 	env := environment{name: "mytrain", stdout: &out, stderr: &messages, train: runTrain}
 	code = runWith(context.Background(), parts, args, env)
@@ -82,7 +84,7 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 		{[]string{"balance", "simulate", "--help"}, []string{"hybrid|halves"}},
 	} {
 		code, out, messages := extended(mine, c.args...)
-		if code != exitDone {
+		if code != exit.Done {
 			t.Errorf("%q: got exit code %d: %s", c.args, code, messages)
 		}
 		for _, want := range c.want {
@@ -98,29 +100,31 @@ func TestAddedPartsAreKnownEverywhere(t *testing.T) {
 		"model.width=2":        "simple_cnn has no such key, it belongs to tiny",
 		"data.fallback=cifar9": `"squares"`,
 	} {
-		if code, _, messages := extended(mine, "config", "show", "--set", set); code != exitUsage || !strings.Contains(messages, want) {
-			t.Errorf("--set %s: got exit code %d and %q, want %d and %q", set, code, messages, exitUsage, want)
+		if code, _, messages := extended(mine, "config", "show", "--set", set); code != exit.Usage || !strings.Contains(messages, want) {
+			t.Errorf("--set %s: got exit code %d and %q, want %d and %q", set, code, messages, exit.Usage, want)
 		}
 	}
 }
 
 func TestAddedPartsThatClashAreRefused(t *testing.T) {
-	model := func(name string, o func() ModelOptions) Part { return Model{name, "a clash", o} }
+	model := func(name string, o func() parts.ModelOptions) parts.Part {
+		return parts.Model{Name: name, Doc: "a clash", New: o}
+	}
 	for _, c := range []struct {
-		part Part
+		part parts.Part
 		want string
 	}{
-		{model("resnet50", func() ModelOptions { return new(tinyModel) }), `model "resnet50": this name is used twice`},
-		{model("my net", func() ModelOptions { return new(tinyModel) }), `model "my net": invalid name, want letters`},
-		{model("", func() ModelOptions { return new(tinyModel) }), `model "": invalid name`},
+		{model("resnet50", func() parts.ModelOptions { return new(tinyModel) }), `model "resnet50": this name is used twice`},
+		{model("my net", func() parts.ModelOptions { return new(tinyModel) }), `model "my net": invalid name, want letters`},
+		{model("", func() parts.ModelOptions { return new(tinyModel) }), `model "": invalid name`},
 		{model("nothing", nil), `model "nothing": New is nil`},
-		{model("odd", func() ModelOptions { return &clashing{} }), `model "odd": its key model.freeze exists already`},
-		{DataSet{"cifar10", "", func() DataSetOptions { return new(squares) }, config.DataTraits{}}, `data set "cifar10": this name is used twice`},
-		{Policy{"hybrid", "", func() PolicyOptions { return new(halves) }}, `policy "hybrid": this name is used twice`},
+		{model("odd", func() parts.ModelOptions { return &clashing{} }), `model "odd": its key model.freeze exists already`},
+		{parts.DataSet{Name: "cifar10", Doc: "", New: func() parts.DataSetOptions { return new(squares) }, Traits: config.DataTraits{}}, `data set "cifar10": this name is used twice`},
+		{parts.Policy{Name: "hybrid", Doc: "", New: func() parts.PolicyOptions { return new(halves) }}, `policy "hybrid": this name is used twice`},
 	} {
-		code, _, messages := extended([]Part{c.part}, "version")
-		if code != exitUnexpected || !strings.Contains(messages, c.want) {
-			t.Errorf("got exit code %d and %q, want %d and %q", code, messages, exitUnexpected, c.want)
+		code, _, messages := extended([]parts.Part{c.part}, "version")
+		if code != exit.Unexpected || !strings.Contains(messages, c.want) {
+			t.Errorf("got exit code %d and %q, want %d and %q", code, messages, exit.Unexpected, c.want)
 		}
 	}
 }
@@ -133,7 +137,7 @@ func TestAddedPartsTrain(t *testing.T) {
 	args := []string{"--set", "device.kind=reference", "--set", "model.name=tiny", "--set", "data.dataset=squares", "--set", "data.batch_size=8", "--set", "train.steps=3",
 		"--set", "experiment.output_dir=" + t.TempDir()}
 	code, out, messages := extended(mine, args...)
-	if code != exitDone {
+	if code != exit.Done {
 		t.Fatalf("got exit code %d: %s\n%s", code, messages, out)
 	}
 }

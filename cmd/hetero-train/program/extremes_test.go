@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -57,7 +59,7 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 			}
 		})
 	}
-	walk(newRoot(&app{env: environment{catalog: builtinCatalog}}), nil)
+	walk(newRoot(&app{env: environment{catalog: parts.BuiltinCatalog}}), nil)
 	if tested < 100 {
 		t.Errorf("%d flags and values, want at least 100", tested)
 	}
@@ -76,7 +78,7 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 		t.Skip("a thousand runs: HETERO_HOSTILE=1 asks for them")
 	}
 	var schema struct{ Properties map[string]any }
-	if err := json.Unmarshal(config.Schema(builtinCatalog), &schema); err != nil {
+	if err := json.Unmarshal(config.Schema(parts.BuiltinCatalog), &schema); err != nil {
 		t.Fatal(err)
 	}
 	p, tested := buildProgram(t), 0
@@ -113,7 +115,7 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 				out, _ := cmd.CombinedOutput()
 				kill.Stop()
 				code := cmd.ProcessState.ExitCode()
-				if !slices.Contains([]int{exitDone, exitUsage, exitDiverged, exitDevice}, code) || bytes.Contains(out, []byte("panic")) {
+				if !slices.Contains([]int{exit.Done, exit.Usage, exit.Diverged, exit.Device}, code) || bytes.Contains(out, []byte("panic")) {
 					t.Errorf("%s: exit code %d\n%s", set, code, out[max(len(out)-500, 0):])
 				}
 			}
@@ -129,7 +131,7 @@ func TestExtremeNumbersOfKeys(t *testing.T) {
 func TestRefusedExtremes(t *testing.T) {
 	for _, args := range [][]string{{"bench", "train", "--warmup", "9223372036854775807"}, {"bench", "train", "--steps", "9223372036854775807"},
 		{"balance", "compare", "--block", "9223372036854775807", "--set", "parallel.ranks=2"}, {"balance", "compare", "--rounds", "9223372036854775807", "--set", "parallel.ranks=2"}} {
-		if o := execute(args); o.code != exitUsage || !strings.Contains(o.stderr, "want at most 1000000") {
+		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "want at most 1000000") {
 			t.Errorf("%q: got exit code %d and %q", args, o.code, o.stderr)
 		}
 	}
@@ -148,7 +150,7 @@ func TestSomeOfManySamples(t *testing.T) {
 func TestTheSmallestMixup(t *testing.T) {
 	for _, set := range []string{"augment.mixup=1e-320", "augment.cutmix=5e-324"} {
 		o := trainIn(t, filepath.Join(t.TempDir(), "runs"), set)
-		if o.code != exitDone {
+		if o.code != exit.Done {
 			t.Errorf("%s: got exit code %d: %s", set, o.code, o.stderr)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -30,8 +31,8 @@ type placeFlags struct {
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
 func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 	for _, f := range []struct{ flag, key, kind, usage string }{
-		{"model", "model.name", "string", "model to train: " + strings.Join(kindNames(a.env.catalog.Models), ", ")},
-		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(kindNames(a.env.catalog.DataSets), ", ")},
+		{"model", "model.name", "string", "model to train: " + strings.Join(parts.KindNames(a.env.catalog.Models), ", ")},
+		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(parts.KindNames(a.env.catalog.DataSets), ", ")},
 		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all"},
 		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
 		{"epochs", "train.epochs", "int", "passes over the training samples"},
@@ -41,7 +42,7 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
 		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
 		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
-		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: " + strings.Join(kindNames(a.env.catalog.Policies), ", ") + "; dynamic without this flag"},
+		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: " + strings.Join(parts.KindNames(a.env.catalog.Policies), ", ") + "; dynamic without this flag"},
 		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
 		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
 		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
@@ -64,14 +65,6 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 	cmd.Flags().StringVar(&flags.nodeRank, "node-rank", "", "`number` of this machine among them, from 0")
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags
-}
-
-func kindNames(kinds []config.Kind) []string {
-	names := make([]string, len(kinds))
-	for i, k := range kinds {
-		names[i] = k.Name
-	}
-	return names
 }
 
 // resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.

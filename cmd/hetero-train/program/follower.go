@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/regular"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -18,9 +20,9 @@ import (
 func (j *training) follow(ctx context.Context) error {
 	if logFile, err := regular.Write(filepath.Join(j.team.start.LogDir, fmt.Sprintf("rank_%d.log", j.team.place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
 		j.later(logFile.Close)
-		j.opts.logFile.to(&fileLog{file: logFile, screen: j.opts.onScreen})
+		j.opts.logFile.To(&logs.File{File: logFile, Screen: j.opts.onScreen})
 	} else { // on another machine there may be no such folder: then standard error is the log
-		j.opts.logFile.to(io.Discard)
+		j.opts.logFile.To(io.Discard)
 	}
 	options, err := j.sharedOptions()
 	if err != nil {
@@ -51,9 +53,9 @@ func (j *training) follow(ctx context.Context) error {
 		screen.end(result, err)
 	}
 	if interrupted {
-		return withCode(exitCode(err), alreadyShown(err)) // rank 0 says it
+		return exit.With(exit.Code(err), exit.AlreadyShown(err)) // rank 0 says it
 	}
-	return j.leaderLost(classify(ctx, err))
+	return j.leaderLost(exit.Classify(ctx, err))
 }
 
 // speaks reports whether this rank shows the run on its terminal: rank 0, the first rank of every other machine, and a rank that has a terminal of

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
@@ -36,7 +37,7 @@ func forge(t *testing.T, folder, key, value string) {
 // A checkpoint whose counters no run can reach is damaged, however right its checksums are.
 func TestForgedCountersAreExitCode3(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exitDone, "")
+	finish(t, p.command(dir, "train.steps=10"), 0).check(t, exit.Done, "")
 	folder := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(10))
 	state, manifest := readFile(t, filepath.Join(folder, "state.json")), readFile(t, filepath.Join(folder, "MANIFEST"))
 	for _, c := range []struct{ key, value, want string }{
@@ -48,12 +49,12 @@ func TestForgedCountersAreExitCode3(t *testing.T) {
 			t.Fatal(err)
 		}
 		forge(t, folder, c.key, c.value)
-		finish(t, p.command(dir, "train.steps=20", "train.resume="+folder), 0).check(t, exitData, c.want)
-		finish(t, exec.Command(p.path, "checkpoint", "verify", folder), 0).check(t, exitData, "")
+		finish(t, p.command(dir, "train.steps=20", "train.resume="+folder), 0).check(t, exit.Data, c.want)
+		finish(t, exec.Command(p.path, "checkpoint", "verify", folder), 0).check(t, exit.Data, "")
 	}
 	finish(t, p.command(dir, "train.steps=20"), 0).check( // an earlier checkpoint takes its place
-		t, exitDone, "skipped: "+folder+"/state.json is corrupt: ")
+		t, exit.Done, "skipped: "+folder+"/state.json is corrupt: ")
 	again := filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20))
 	forge(t, again, "step", "20") // forging by itself is no damage
-	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exitDone, "was=20 now=30")
+	finish(t, p.command(dir, "train.steps=30", "train.resume="+again), 0).check(t, exit.Done, "was=20 now=30")
 }

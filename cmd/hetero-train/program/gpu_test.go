@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -98,7 +99,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 		for _, ranks := range c.ranks {
 			output := filepath.Join(dir, c.name+ranks)
 			auto := finish(t, onGPU(t, c.gpus, p.command(output, "device.kind=auto", "train.steps=2", "parallel.ranks="+ranks), set...), 0)
-			auto.check(t, exitDone, c.want)
+			auto.check(t, exit.Done, c.want)
 			if n := strings.Count(auto.stderr, c.want); n != 1 {
 				t.Errorf("%s, %s ranks: the reason was told %d times, want once:\n%s", c.name, ranks, n, auto.stderr)
 			}
@@ -106,7 +107,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 				t.Errorf("%s: the CPU did not train:\n%s", c.name, auto.stdout)
 			}
 		}
-		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "asked"), "device.kind=cuda", "train.steps=2"), set...), 0).check(t, exitUsage, c.want)
+		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "asked"), "device.kind=cuda", "train.steps=2"), set...), 0).check(t, exit.Usage, c.want)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestAutoGoesOnWithoutGPU(t *testing.T) {
 func TestDevicesSaysWhatTrainingWouldTake(t *testing.T) {
 	p := buildRanks(t)
 	run := finish(t, onGPU(t, 1, exec.Command(p.path, "devices", "--json"), "CUDA_VISIBLE_DEVICES=0,7"), 0)
-	run.check(t, exitDone, "")
+	run.check(t, exit.Done, "")
 	if want := `names 2 GPUs, the driver shows 1`; !strings.Contains(run.stdout, want) {
 		t.Errorf("%q is not in\n%s", want, run.stdout)
 	}
@@ -132,12 +133,12 @@ func TestDevicesMakesNoContext(t *testing.T) {
 		{"HETERO_SHIM_CUDNN=version8", `got version 8, want 9`},
 	} {
 		run := finish(t, onGPU(t, 2, exec.Command(p.path, "devices", "--json"), c.set, "HETERO_FAKE_CONTEXTS="+contexts), 0)
-		run.check(t, exitDone, "")
+		run.check(t, exit.Done, "")
 		if !strings.Contains(run.stdout, c.want) || made() {
 			t.Errorf("%s: a context was made: %v; %q is not in\n%s", c.set, made(), c.want, run.stdout)
 		}
 	}
-	finish(t, onGPU(t, 1, p.command(dir, "device.kind=cuda", "train.steps=1"), "HETERO_FAKE_CONTEXTS="+contexts), 0).check(t, exitDone, "")
+	finish(t, onGPU(t, 1, p.command(dir, "device.kind=cuda", "train.steps=1"), "HETERO_FAKE_CONTEXTS="+contexts), 0).check(t, exit.Done, "")
 	if !made() {
 		t.Error("training made no context")
 	}
@@ -159,7 +160,7 @@ func TestRanksAreNotPutOnOneGPU(t *testing.T) {
 		{1, "parallel.ranks=2", "CUDA_VISIBLE_DEVICES=MIG-1,MIG-1", "would compute on one GPU, MIG-5a5a5a5a"},
 	} {
 		set := []string{"device.kind=cuda", "parallel.ranks=2", c.set, "data.batch_size=24", "train.steps=2"}
-		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "run"), set...), c.env), 0).check(t, exitUsage, c.want)
+		finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, "run"), set...), c.env), 0).check(t, exit.Usage, c.want)
 	}
 }
 
@@ -188,7 +189,7 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 		} else {
 			cmd = onGPU(t, c.gpus, cmd)
 		}
-		finish(t, cmd, 0).check(t, exitDone, says)
+		finish(t, cmd, 0).check(t, exit.Done, says)
 		got := resultOf(t, filepath.Join(output, "run"))
 		if i == 0 {
 			want = got
@@ -211,22 +212,22 @@ func TestRanksOnGPUsTrainAsOne(t *testing.T) {
 // TestWhatNCCLRefusesEndsTheRun on all ranks: it is NCCL that carries their gradients.
 func TestWhatNCCLRefusesEndsTheRun(t *testing.T) {
 	cmd := buildRanks(t).command(t.TempDir(), append([]string{"parallel.ranks=2"}, gpuRun...)...)
-	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exitCommunication, "invalid usage: it was asked to fail")
+	finish(t, onNCCL(t, 2, cmd, "reject:1@3"), 0).check(t, exit.Communication, "invalid usage: it was asked to fail")
 }
 
 // TestALostGPUEndsTheRun with the device's exit code; the last checkpoint is whole, and the run that goes on from it ends where one without the fault does.
 func TestALostGPUEndsTheRun(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	whole := filepath.Join(dir, "whole")
-	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exitDone, "") // and times what algorithms are chosen by
+	finish(t, onGPU(t, 1, p.command(whole, append(gpuRun, "train.steps=60")...)), 0).check(t, exit.Done, "") // and times what algorithms are chosen by
 	lost := filepath.Join(dir, "lost")
 	set := append(gpuRun, "train.steps=60", "checkpoint.interval_steps=1")
 	first := finish(t, onGPU(t, 1, p.command(lost, set...), "HETERO_SHIM_LOST_AFTER=4000"), 0)
-	first.check(t, exitDevice, "device failure")
+	first.check(t, exit.Device, "device failure")
 	if saved, err := filepath.Glob(filepath.Join(lost, "run", "checkpoints", "step-*")); err != nil || len(saved) == 0 {
 		t.Fatalf("got checkpoints %v, %v, want one before the fault; the run said\n%s", saved, err, first.stderr)
 	}
-	finish(t, onGPU(t, 1, p.command(lost, append(set, "train.resume=auto")...)), 0).check(t, exitDone, "")
+	finish(t, onGPU(t, 1, p.command(lost, append(set, "train.resume=auto")...)), 0).check(t, exit.Done, "")
 	if got, want := resultOf(t, filepath.Join(lost, "run")), resultOf(t, filepath.Join(whole, "run")); got.Loss != want.Loss || got.Steps != want.Steps {
 		t.Errorf("after the fault: got %+v, want %+v", got, want)
 	}
@@ -237,8 +238,8 @@ func TestTooLittleMemoryOfAGPU(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	set := append([]string{"data.batch_size=32"}, gpuRun...)
 	got := finish(t, onGPU(t, 1, p.command(dir, set...), "HETERO_SHIM_MEMORY_KIB=128"), 0)
-	got.check(t, exitDevice, "activations of 32 samples need")
-	got.check(t, exitDevice, "samples fit; lower data.batch_size, or raise train.grad_accumulation")
+	got.check(t, exit.Device, "activations of 32 samples need")
+	got.check(t, exit.Device, "samples fit; lower data.batch_size, or raise train.grad_accumulation")
 	if strings.Contains(got.stdout, "step 1/") {
 		t.Errorf("a step was done:\n%s", got.stdout)
 	}

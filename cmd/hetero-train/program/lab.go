@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/lab"
@@ -32,7 +34,7 @@ const mostWeather = 1 << 20
 // readLab reads the weather's file.
 func readLab(cfg *config.Config, env environment) (s labSetup, err error) {
 	if s.place, err = lab.Find(env.lookup); err != nil {
-		return s, withCode(exitUsage, err)
+		return s, exit.With(exit.Usage, err)
 	}
 	path := cfg.Lab.Weather
 	if path == "" {
@@ -40,11 +42,11 @@ func readLab(cfg *config.Config, env environment) (s labSetup, err error) {
 	}
 	text, err := regular.Read(path, mostWeather)
 	if err != nil {
-		return s, usageError("lab.weather: %w", err)
+		return s, exit.Usagef("lab.weather: %w", err)
 	}
 	s.name = filepath.Base(path)
 	s.weather, err = weather.Parse(path, text)
-	return s, withCode(exitUsage, err)
+	return s, exit.With(exit.Usage, err)
 }
 
 // fact is the weather as all ranks must have it.
@@ -63,10 +65,10 @@ func (s *labSetup) slow(dev device.Device, log *slog.Logger) error {
 	}
 	slowable, ok := dev.(device.Slowable)
 	if !ok {
-		return usageError("environment variable %s: got %v, but device %s cannot be slowed down", lab.SlowdownVariable, factor, dev.Info().Name)
+		return exit.Usagef("environment variable %s: got %v, but device %s cannot be slowed down", lab.SlowdownVariable, factor, dev.Info().Name)
 	}
 	if err := slowable.SetSlowdown(factor); err != nil {
-		return usageError("environment variable %s: %w", lab.SlowdownVariable, err)
+		return exit.Usagef("environment variable %s: %w", lab.SlowdownVariable, err)
 	}
 	if log != nil {
 		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device idles after its work", factor), "device", dev.Info().Name, "from", lab.SlowdownVariable)
@@ -104,11 +106,11 @@ func (j *Run) openLab(ctx context.Context) error {
 			return err
 		}
 		j.lab.applier = lab.Open(lab.Options{Place: setup.place, Weather: setup.weather, Rank: j.opts.place.Rank, Device: j.device,
-			Neighbour: []string{program, neighbourCommand}, Warn: func(err error) { j.opts.logOf(componentLab).Warn(err.Error()) }})
+			Neighbour: []string{program, neighbourCommand}, Warn: func(err error) { j.opts.logOf(logs.ComponentLab).Warn(err.Error()) }})
 		j.later(j.lab.applier.Close)
 		word.Means = j.lab.applier.Means()
 		for _, missing := range j.lab.applier.Missing() {
-			j.opts.logOf(componentLab).Warn(missing.Error())
+			j.opts.logOf(logs.ComponentLab).Warn(missing.Error())
 		}
 	}
 	words, err := j.gatherLab(ctx, word)
@@ -116,7 +118,7 @@ func (j *Run) openLab(ctx context.Context) error {
 		return err
 	}
 	if j.team.leads() {
-		j.lab.tell(setup, words, j.opts.logOf(componentLab))
+		j.lab.tell(setup, words, j.opts.logOf(logs.ComponentLab))
 	}
 	return nil
 }

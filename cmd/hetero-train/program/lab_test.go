@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
@@ -191,10 +192,10 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			cmd = exec.Command(labScript, append([]string{"--simulate", "--cpu", "0.8,0.4", "--"}, run.Args...)...)
 		}
 		got := finish(t, cmd, 0)
-		if got.code == exitUsage && strings.Contains(got.stderr, "libhetero_cpu.so") {
+		if got.code == exit.Usage && strings.Contains(got.stderr, "libhetero_cpu.so") {
 			t.Skip("no CPU device was built")
 		}
-		got.check(t, exitDone, "")
+		got.check(t, exit.Done, "")
 		if files = append(files, readFile(t, filepath.Join(output, "run", "checkpoints", checkpoint.StepName(16), "model.safetensors"))); !with {
 			continue
 		}
@@ -229,7 +230,7 @@ func TestWeatherInTheLabIsReal(t *testing.T) {
 	run := p.command(dir, "train.steps=5", "lab.weather="+storm)
 	cmd := exec.Command(labScript, append([]string{"--cpu", "0.9,0.4", "--"}, run.Args...)...)
 	got := finish(t, cmd, 0)
-	got.check(t, exitDone, "")
+	got.check(t, exit.Done, "")
 	for _, want := range []string{"real: CPU quota, 0.9 CPUs at speed 1", "real: CPU quota, 0.4 CPUs at speed 1", `"speed 0.5 (real)"`, `"as usual"`} {
 		if !strings.Contains(got.stderr, want) {
 			t.Errorf("got no %q in\n%s", want, got.stderr)
@@ -297,7 +298,7 @@ func TestWeatherThatCannotBeIsRefused(t *testing.T) {
 			dir := t.TempDir()
 			cmd := p.command(filepath.Join(dir, "out"), c.set)
 			cmd.Env = append(os.Environ(), c.environ)
-			finish(t, cmd, 0).check(t, exitUsage, c.want)
+			finish(t, cmd, 0).check(t, exit.Usage, c.want)
 			if _, err := os.Stat(filepath.Join(dir, "out")); err == nil {
 				t.Error("a run's folder was made")
 			}

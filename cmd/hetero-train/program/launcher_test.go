@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // What is typed counts even where it is the default; what a file says counts only where it differs from the default.
@@ -28,12 +30,12 @@ func TestAddressOfRank0(t *testing.T) {
 		{"nothing is typed", nil, env, "node-a:1234"},
 	} {
 		o := execute(append(nodes, c.args...), c.env...)
-		if got := o.opts.place.Master(); o.code != exitDone || got != c.want {
+		if got := o.opts.place.Master(); o.code != exit.Done || got != c.want {
 			t.Errorf("%s: got %s, exit code %d and %s, want %s", c.name, got, o.code, o.stderr, c.want)
 		}
 	}
 	o := execute([]string{"train", "-c", file, "--nproc-per-node", "2", "--master-addr", "localhost"})
-	if p := o.opts.place; o.code != exitDone || !p.Launch || p.Master() != "localhost:29500" {
+	if p := o.opts.place; o.code != exit.Done || !p.Launch || p.Master() != "localhost:29500" {
 		t.Errorf("a machine by itself: got %+v", p)
 	}
 	written := writeFile(t, "[parallel]\nmaster_addr = \"127.0.0.1\"\nmaster_port = 29500\n")
@@ -61,8 +63,8 @@ func TestRanksOfTorchrunMeetBesideItsStore(t *testing.T) {
 	go func() { other <- rank(1) }()
 	lead := rank(0)
 	follow := <-other
-	lead.check(t, exitDone, "")
-	follow.check(t, exitDone, "")
+	lead.check(t, exit.Done, "")
+	follow.check(t, exit.Done, "")
 	if r := resultOf(t, filepath.Join(dir, "run")); r.Steps != 20 || !strings.Contains(lead.stderr, "is that of torchrun's store") {
 		t.Errorf("got %+v and %s, want 20 steps and a reason for the port", r, lead.stderr)
 	}

@@ -1,20 +1,16 @@
 package program
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
-	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
@@ -38,8 +34,8 @@ func (j *Run) derive() (derived, error) {
 		return nil, err
 	}
 	d := derived{
-		"data.dataset":      strconv.Quote(j.data.name),
-		dataPathKey:         j.data.identity,
+		"data.dataset":      strconv.Quote(j.data.Name),
+		dataPathKey:         j.data.Identity,
 		precisionKey:        strconv.Quote(j.precision.String()),
 		"model.num_classes": strconv.Itoa(options.Classes),
 	}
@@ -106,91 +102,13 @@ func (j *Run) initContent() (content string, known bool) {
 	if path == "" {
 		return "", true
 	}
-	f, err := openWeights(path, func(error) {}) // what it skips is said when the weights are loaded
+	f, err := parts.OpenWeights(path, func(error) {}) // what it skips is said when the weights are loaded
 	if err != nil {
 		return "", false
 	}
 	defer f.Close()
-	content, err = contentOf(f.File)
+	content, err = parts.ContentOf(f.File)
 	return content, err == nil
-}
-
-// contentOf is a digest of names, shapes and values of all tensors.
-func contentOf(f *checkpoint.File) (string, error) {
-	h := sha256.New()
-	var buffer []byte
-	for _, t := range f.Tensors() {
-		fmt.Fprintf(h, "%q %v %v\n", t.Name, t.DType, t.Shape)
-		buffer = slices.Grow(buffer[:0], int(t.Bytes()))[:t.Bytes()]
-		if err := f.ReadInto(t.Name, buffer); err != nil {
-			return "", err
-		}
-		h.Write(buffer)
-	}
-	return digest(h.Sum(nil)), nil
-}
-
-func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
-
-// identitySamples is how many samples of each part are read for the identity of a data set: all of a small set; of a large one enough to notice another set
-// with the same numbers of samples in each class, in well under a second from a local disk.
-const identitySamples = 256
-
-// identify is a digest of class names, of the labels of all samples, and of the content of some, evenly spaced.
-func identify(ctx context.Context, s data.Splits) (string, error) {
-	h := sha256.New()
-	for _, part := range []data.Dataset{s.Train, s.Eval} {
-		if part == nil {
-			io.WriteString(h, "none\n")
-			continue
-		}
-		if err := identifyPart(ctx, h, part); err != nil {
-			return "", err
-		}
-	}
-	return digest(h.Sum(nil)), nil
-}
-
-func identifyPart(ctx context.Context, h io.Writer, d data.Dataset) error {
-	fmt.Fprintf(h, "%d %q\n", d.Len(), d.Classes())
-	labels := make([]byte, 0, 4096)
-	for i := range d.Len() {
-		if labels = strconv.AppendInt(labels, int64(d.Label(i)), 10); len(labels) > 4000 {
-			h.Write(labels)
-			labels = labels[:0]
-		}
-		labels = append(labels, ' ')
-	}
-	h.Write(labels)
-	reader, err := d.NewReader()
-	if err != nil {
-		return err
-	}
-	defer reader.Close()
-	n := min(d.Len(), identitySamples)
-	for k := range n {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		writeSample(h, reader, int(int64(k)*int64(d.Len())/int64(n)))
-	}
-	return nil
-}
-
-// writeSample writes the stored bytes of sample i. An unreadable sample is part of the identity of a data set.
-func writeSample(h io.Writer, r data.Reader, i int) {
-	if encoded, ok := r.(data.Encoded); ok {
-		if file, err := encoded.Contents(i); err == nil {
-			h.Write(file)
-			return
-		}
-	}
-	var image data.Image
-	if err := r.Read(i, nil, &image); err != nil {
-		fmt.Fprintf(h, "sample %d is unreadable\n", i)
-		return
-	}
-	h.Write(image.Pix)
 }
 
 // compare lists the settings that make this run learn something else than the earlier one; see experiment.Options.
@@ -206,7 +124,7 @@ func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
 	before := derived{}
 	if raw, ok := e.Extra[learntKey]; ok {
 		if err := json.Unmarshal(raw, &before); err != nil {
-			return nil, withCode(exitData, fmt.Errorf("%s: derived settings: %w", e.From, err))
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
 		}
 	} else if r := e.Result; r != nil {
 		rank0, _, _ := strings.Cut(r.Precision, " ") // "bf16 (ranks 0, 1), f32 (rank 2)" where ranks differ
@@ -283,7 +201,7 @@ func settingsOrder(c *config.Config) map[string]int {
 // allowable checks the keys of --allow: each exists and means something.
 func allowable(c *config.Config, keys []string) error {
 	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
-		return usageError("--allow: with --resume none there is no earlier run whose settings could differ")
+		return exit.Usagef("--allow: with --resume none there is no earlier run whose settings could differ")
 	}
 	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
 	order := settingsOrder(c)
@@ -292,9 +210,9 @@ func allowable(c *config.Config, keys []string) error {
 		switch {
 		case !known:
 			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
-			return usageError("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
+			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
 		case !affects && !slices.Contains(byContent, key):
-			return usageError("--allow: %s does not affect what is learnt, so it may change without --allow", key)
+			return exit.Usagef("--allow: %s does not affect what is learnt, so it may change without --allow", key)
 		}
 	}
 	return nil

@@ -4,18 +4,19 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
 // TestAResultOfSeveralTypes: where only the result of a run is left, the type of its rank 0 is compared, as with a checkpoint.
 func TestAResultOfSeveralTypes(t *testing.T) {
-	cfg, err := config.Parse("run.toml", nil, builtinCatalog)
+	cfg, err := config.Parse("run.toml", nil, parts.BuiltinCatalog)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.Train.Precision = "bf16" // "auto" adapts to the device
-	j := newRun(cfg, trainOptions{env: environment{catalog: builtinCatalog}, log: slog.New(slog.DiscardHandler)})
+	j := newRun(cfg, trainOptions{env: environment{catalog: parts.BuiltinCatalog}, log: slog.New(slog.DiscardHandler)})
 	j.learnt = derived{"data.dataset": `"synthetic_image"`, "train.precision": `"bf16"`}
 	for _, c := range []struct {
 		precision string

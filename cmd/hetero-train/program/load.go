@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
@@ -32,7 +33,7 @@ func (j *Rank) openLoad(quiet func() bool) func() train.Load {
 		h, err := probe.Sample()
 		if err != nil && !lost {
 			lost = true
-			j.opts.logOf(componentProfiler).Warn("telemetry of the device is lost", "error", err)
+			j.opts.logOf(logs.ComponentProfiler).Warn("telemetry of the device is lost", "error", err)
 		}
 		return train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
 			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}
@@ -50,10 +51,10 @@ func (j *Rank) openProbe() *hardware.Probe {
 	if err == nil && card != nil {
 		var probe *hardware.Probe
 		if probe, err = gpus.Probe(card.Index); err == nil {
-			j.opts.logOf(componentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
+			j.opts.logOf(logs.ComponentProfiler).Info(fmt.Sprintf("NVML enabled for GPU %d", card.Index), "name", card.Name, "memory_mb", card.MemoryBytes>>20)
 			return probe
 		}
 	}
-	j.opts.logOf(componentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
+	j.opts.logOf(logs.ComponentProfiler).Warn("GPU telemetry unavailable: the driver does not report it", "error", err)
 	return hardware.ProbeCPU()
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/collective"
@@ -37,7 +39,7 @@ func newNCCL(a *app) *cobra.Command {
 // withNCCL does work on every rank, where there are GPUs and NCCL.
 func (a *app) withNCCL(ctx context.Context, name string, place *placeFlags, work func(context.Context, *exchange) error) error {
 	if err := cuda.Available(); err != nil {
-		return usageError("%s: there is no GPU to use: %w", name, err)
+		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
 	}
 	return a.onRanks(ctx, place, func(ctx context.Context, j *Rank) error {
 		j.cfg.Parallel.Backend = "nccl"
@@ -48,9 +50,9 @@ func (a *app) withNCCL(ctx context.Context, name string, place *placeFlags, work
 			return err
 		}
 		if j.opts.place.WorldSize < 2 {
-			return usageError("%s: got one rank, want at least 2, each with a GPU: --nproc-per-node, or a launcher", name)
+			return exit.Usagef("%s: got one rank, want at least 2, each with a GPU: --nproc-per-node, or a launcher", name)
 		}
-		if err := j.meet(ctx, []rendezvous.Fact{{Name: "program", Value: versionText()}, {Name: "command", Value: name}}); err != nil {
+		if err := j.meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
 			return err
 		}
 		x, err := j.agreeOnExchange(ctx)
@@ -90,7 +92,7 @@ func (x *exchange) hostAmong(ctx context.Context, name string, ranks []int) (col
 		}
 		return inMemory(ctx, own, len(ranks), string(address), limit)
 	}
-	return x.network(ctx, apart{t.group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, lostRank(err)) })
+	return x.network(ctx, apart{t.group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, exit.LostRank(err)) })
 }
 
 // apart is the ranks' meeting place for a communicator that may fail without ending it.

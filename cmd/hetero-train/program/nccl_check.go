@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/collective"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/nccl"
@@ -59,7 +60,7 @@ func newNCCLCheck(a *app) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(a.env.stdout, found)
+				return show.JSON(a.env.stdout, found)
 			}
 			return found.write(a.env.stdout)
 		})
@@ -185,7 +186,7 @@ func (f ncclFound) write(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\tbus\tPCIe\tNVLinks\tNCCL")
 	for _, r := range f.Ranks {
-		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Rank, r.Host, r.Device, r.Model, orDash(r.BusID), orDash(r.PCIe), r.NVLinks, r.NCCL)
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Rank, r.Host, r.Device, r.Model, show.OrDash(r.BusID), show.OrDash(r.PCIe), r.NVLinks, r.NCCL)
 	}
 	fmt.Fprintln(t, "\nall-reduce\ttime\tbus bandwidth")
 	for _, s := range f.AllReduce {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/nccl"
 	"github.com/hetero-train/hetero-train/profiler/measure"
@@ -21,8 +23,8 @@ func TestNCCLCommandsWantAGPU(t *testing.T) {
 	p := buildProgram(t)
 	for _, name := range []string{"check", "tune"} {
 		out, err := exec.Command(p.path, "nccl", name, "--nproc-per-node", "2").CombinedOutput()
-		var exit *exec.ExitError
-		if !errors.As(err, &exit) || exit.ExitCode() != exitUsage || !strings.Contains(string(out), "nccl "+name+": there is no GPU to use: ") {
+		var code *exec.ExitError
+		if !errors.As(err, &code) || code.ExitCode() != exit.Usage || !strings.Contains(string(out), "nccl "+name+": there is no GPU to use: ") {
 			t.Errorf("%s: got %v and %q", name, err, out)
 		}
 	}
@@ -42,7 +44,7 @@ func TestTuningIsSavedAndShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := config.Parse("nccl.toml", text, builtinCatalog) // what is written can be read
+	cfg, err := config.Parse("nccl.toml", text, parts.BuiltinCatalog) // what is written can be read
 	if err != nil || cfg.NCCL.Algo != "Tree" || cfg.NCCL.Proto != "Simple" || cfg.NCCL.MaxCTAs != 8 {
 		t.Errorf("got %q: %v and %v", text, cfg, err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/nccl"
 )
@@ -44,7 +46,7 @@ func newNCCLTune(a *app) *cobra.Command {
 	flags.addTo(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if folder == "" {
-			return usageError("--output-dir: got an empty name, want a folder")
+			return exit.Usagef("--output-dir: got an empty name, want a folder")
 		}
 		return a.withNCCL(cmd.Context(), "nccl tune", flags, func(ctx context.Context, x *exchange) error {
 			trials, err := x.tune(ctx, quick)
@@ -53,10 +55,10 @@ func newNCCLTune(a *app) *cobra.Command {
 			}
 			found := sumUp(trials)
 			if err := found.save(folder, len(x.hosts), x.job.opts.place.WorldSize); err != nil {
-				return withCode(folderCode(err), err)
+				return exit.With(exit.FolderCode(err), err)
 			}
 			if asJSON {
-				return writeJSON(a.env.stdout, found)
+				return show.JSON(a.env.stdout, found)
 			}
 			return found.write(a.env.stdout)
 		})

@@ -4,6 +4,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -37,7 +38,7 @@ func (j *Run) openNorms(resume *checkpoint.State) (*norms, error) {
 	if resume != nil {
 		kept = resume.Step
 	}
-	file, err := openLines("norms of parameters", filepath.Join(j.folder.LogDir(), normsFile), kept, j.opts.logOf(componentProfiler))
+	file, err := openLines("norms of parameters", filepath.Join(j.folder.LogDir(), normsFile), kept, j.opts.logOf(logs.ComponentProfiler))
 	if err != nil {
 		return nil, err
 	}

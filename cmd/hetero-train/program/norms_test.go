@@ -7,13 +7,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	path := filepath.Join(dir, "run", "logs", normsFile)
 	for _, steps := range []int{13, 21} { // the checkpoint of step 13 lies behind the line of step 10
-		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exitDone, "")
+		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done, "")
 	}
 	var at []int64
 	for line := range strings.Lines(string(readFile(t, path))) {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/timeline"
@@ -45,7 +47,7 @@ func readBench(t *testing.T, out ended) (b benchTraced) {
 func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 	p, file := buildProgram(t), filepath.Join(t.TempDir(), "step.json")
 	out := finish(t, onGPU(t, 1, p.benchTrace(file)), 0)
-	out.check(t, exitDone, "")
+	out.check(t, exit.Done, "")
 	got := readBench(t, out).Trace
 	g := got.GPU
 	if g == nil || got.Steps != 3 || got.Missing != "" || g.Steps != 3 || g.Lost != 0 {
@@ -96,7 +98,7 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "noted no kernel"} {
 		out := finish(t, onGPU(t, 1, p.benchTrace(filepath.Join(dir, behaviour)), "HETERO_SHIM_CUPTI="+behaviour), 0)
-		out.check(t, exitDone, want)
+		out.check(t, exit.Done, want)
 		if got := readBench(t, out).Trace; got.GPU != nil || got.Steps != 3 || !strings.Contains(got.Missing, want) {
 			t.Errorf("%s: got %+v, want a timeline of launches that says %q", behaviour, got, want)
 		}
@@ -106,9 +108,9 @@ func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 // TestATracedRunOnAGPUTrainsAsOthersDo, the window beginning where graphs are made for it.
 func TestATracedRunOnAGPUTrainsAsOthersDo(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exitDone, "")
+	finish(t, onGPU(t, 1, p.command(filepath.Join(dir, "plain"), gpuRun...)), 0).check(t, exit.Done, "")
 	traced := filepath.Join(dir, "traced")
-	finish(t, onGPU(t, 1, p.command(traced, append([]string{"profile.trace_step=4", "profile.trace_steps=2"}, gpuRun...)...)), 0).check(t, exitDone, "timeline written")
+	finish(t, onGPU(t, 1, p.command(traced, append([]string{"profile.trace_step=4", "profile.trace_steps=2"}, gpuRun...)...)), 0).check(t, exit.Done, "timeline written")
 	if got, want := resultOf(t, filepath.Join(traced, "run")), resultOf(t, filepath.Join(dir, "plain", "run")); got.Loss != want.Loss {
 		t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
 	}
@@ -149,7 +151,7 @@ func (s *someBatches) Next(ctx context.Context) (*data.Batch, error) {
 
 // TestRecordingEndsTheNoting, once, however it ends, and a step that makes graphs anew is among neither the recorded ones nor those behind them.
 func TestRecordingEndsTheNoting(t *testing.T) {
-	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: environment{catalog: builtinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
+	f := &modelFlags{deviceFlags: deviceFlags{kind: "reference", env: environment{catalog: parts.BuiltinCatalog}}, model: "simple_cnn", image: 8, classes: 10, batch: 4, precision: "f32", steps: 1, accumulate: 1, traceSteps: 3}
 	b, err := f.open(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // greyPNG is an image of one shade.
@@ -43,17 +45,17 @@ func TestOddDataTrainsOrIsRefused(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"constant images", map[string][]byte{"a/1.png": constant(0), "a/2.png": constant(0), "b/1.png": constant(0), "b/2.png": constant(0)}, nil, exitDone, ""},
-		{"black and white", map[string][]byte{"a/1.png": constant(0), "b/1.png": constant(255)}, []string{"data.batch_size=2"}, exitDone, ""},
-		{"batch 1", map[string][]byte{"a/1.png": constant(3), "b/1.png": constant(9)}, []string{"data.batch_size=1"}, exitDone, ""},
-		{"one pixel high", map[string][]byte{"a/1.png": wide.Bytes(), "b/1.png": wide.Bytes()}, []string{"data.batch_size=1"}, exitDone, ""},
-		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)}, []string{"data.batch_size=1"}, exitDone, "nothing to learn"},
-		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)}, []string{"data.batch_size=8"}, exitUsage, "batch"},
-		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exitData, "no .jpg, .jpeg or .png files"},
-		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exitData, "holds no image"},
-		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exitData, `"a/1.png": empty file`},
-		{"text", map[string][]byte{"a/1.png": []byte("no image"), "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exitData, `"a/1.png": neither JPEG nor PNG`},
-		{"more classes than outputs", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2), "c/1.png": constant(3)}, []string{"model.num_classes=2", "data.batch_size=1"}, exitUsage, "classes"},
+		{"constant images", map[string][]byte{"a/1.png": constant(0), "a/2.png": constant(0), "b/1.png": constant(0), "b/2.png": constant(0)}, nil, exit.Done, ""},
+		{"black and white", map[string][]byte{"a/1.png": constant(0), "b/1.png": constant(255)}, []string{"data.batch_size=2"}, exit.Done, ""},
+		{"batch 1", map[string][]byte{"a/1.png": constant(3), "b/1.png": constant(9)}, []string{"data.batch_size=1"}, exit.Done, ""},
+		{"one pixel high", map[string][]byte{"a/1.png": wide.Bytes(), "b/1.png": wide.Bytes()}, []string{"data.batch_size=1"}, exit.Done, ""},
+		{"a single class", map[string][]byte{"a/1.png": constant(1), "a/2.png": constant(2)}, []string{"data.batch_size=1"}, exit.Done, "nothing to learn"},
+		{"fewer images than a batch", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2)}, []string{"data.batch_size=8"}, exit.Usage, "batch"},
+		{"no images", map[string][]byte{"a/readme.txt": nil}, nil, exit.Data, "no .jpg, .jpeg or .png files"},
+		{"an empty class", map[string][]byte{"a/1.png": constant(1), "b/readme.txt": nil}, nil, exit.Data, "holds no image"},
+		{"an empty file", map[string][]byte{"a/1.png": nil, "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exit.Data, `"a/1.png": empty file`},
+		{"text", map[string][]byte{"a/1.png": []byte("no image"), "b/1.png": constant(1)}, []string{"data.batch_size=1"}, exit.Data, `"a/1.png": neither JPEG nor PNG`},
+		{"more classes than outputs", map[string][]byte{"a/1.png": constant(1), "b/1.png": constant(2), "c/1.png": constant(3)}, []string{"model.num_classes=2", "data.batch_size=1"}, exit.Usage, "classes"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -94,5 +96,5 @@ func TestMoreShardsThanFileHandlesAreRead(t *testing.T) {
 		}
 	}
 	run := p.command(t.TempDir(), "data.dataset=webdataset", "data.path="+dir, "data.num_samples=0", "data.workers=2", "train.steps=40")
-	finish(t, exec.Command("sh", append([]string{"-c", `ulimit -n 48 && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...), 0).check(t, exitDone, "")
+	finish(t, exec.Command("sh", append([]string{"-c", `ulimit -n 48 && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...), 0).check(t, exit.Done, "")
 }

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // finishSoon kills a command that waits for ever.
@@ -59,15 +61,15 @@ func TestOddFilesOfARunAreRefused(t *testing.T) {
 		dir := t.TempDir()
 		makeAt(t, filepath.Join(dir, "run", c.name), c.file)
 		got := finishSoon(t, p, dir, "train.steps=4")
-		got.check(t, exitUsage, c.says)
-		got.check(t, exitUsage, filepath.Base(c.name))
+		got.check(t, exit.Usage, c.says)
+		got.check(t, exit.Usage, filepath.Base(c.name))
 	}
 	logs := t.TempDir()
 	makeAt(t, filepath.Join(logs, "train.log"), pipeAt)
-	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exitUsage, irregular)
+	finishSoon(t, p, t.TempDir(), "train.steps=4", "experiment.log_dir="+logs).check(t, exit.Usage, irregular)
 	dir := t.TempDir() // how an earlier run ended is not needed
 	makeAt(t, filepath.Join(dir, "run", "results", "result.json"), sparse(20<<30))
-	finishSoon(t, p, dir, "train.steps=4").check(t, exitDone, "want at most 16777216")
+	finishSoon(t, p, dir, "train.steps=4").check(t, exit.Done, "want at most 16777216")
 }
 
 // TestOddFilesInSettingsAreRefused: as above, for files that the user names.
@@ -81,8 +83,8 @@ func TestOddFilesInSettingsAreRefused(t *testing.T) {
 		says string
 		set  []string
 	}{
-		{exitData, irregular, []string{"data.dataset=webdataset", "data.path=" + pictures, "data.class_names=" + pipe}},
-		{exitData, irregular, []string{"data.dataset=cifar10", "data.path=" + pipe, "data.num_samples=0"}},
+		{exit.Data, irregular, []string{"data.dataset=webdataset", "data.path=" + pictures, "data.class_names=" + pipe}},
+		{exit.Data, irregular, []string{"data.dataset=cifar10", "data.path=" + pipe, "data.num_samples=0"}},
 	} {
 		finishSoon(t, p, t.TempDir(), append(c.set, "train.steps=4")...).check(t, c.code, c.says)
 	}
@@ -95,7 +97,7 @@ func TestOddTokenFilesAreRefused(t *testing.T) {
 	makeAt(t, pipe, pipeAt)
 	makeAt(t, large, sparse(60<<30))
 	for path, says := range map[string]string{pipe: "want a regular file", large: "want at most 65536"} {
-		if _, err := readToken(path, environment{}); err == nil || exitCode(err) != exitUsage || !strings.Contains(err.Error(), says) {
+		if _, err := readToken(path, environment{}); err == nil || exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: got %v, want %q", path, err, says)
 		}
 	}

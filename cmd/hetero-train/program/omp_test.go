@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // A setting that cannot be read is the whole error: what other devices lack is no reason for it.
@@ -14,12 +16,12 @@ func TestThreadsThatAreNoNumberAreTheWholeError(t *testing.T) {
 	const want = `hetero-train: error: environment variable OMP_NUM_THREADS: got "abc", want a number of threads from 1`
 	for _, set := range [][]string{{"train.steps=1", "device.kind=auto"}, {"train.steps=1", "device.kind=cpu"}} {
 		e := finish(t, p.command(t.TempDir(), set...), 0)
-		e.check(t, exitUsage, want)
+		e.check(t, exit.Usage, want)
 		if strings.Contains(e.stderr, "cuda") || strings.Contains(e.stderr, "reference") {
 			t.Errorf("%v: the error names devices that have nothing to do with it:\n%s", set, e.stderr)
 		}
 	}
-	finish(t, p.command(t.TempDir(), "train.steps=1", "device.kind=cpu", "device.threads=1"), 0).check(t, exitDone, "")
+	finish(t, p.command(t.TempDir(), "train.steps=1", "device.kind=cpu", "device.threads=1"), 0).check(t, exit.Done, "")
 }
 
 func TestTheStartNamesWhatLimitsTheThreads(t *testing.T) {
@@ -31,7 +33,7 @@ func TestTheStartNamesWhatLimitsTheThreads(t *testing.T) {
 	const note = "1 threads (OMP_NUM_THREADS=1)"
 	run := func(set ...string) string {
 		e := finish(t, p.command(t.TempDir(), append(set, "train.steps=1", "device.kind=cpu")...), 0)
-		e.check(t, exitDone, "")
+		e.check(t, exit.Done, "")
 		return e.stdout
 	}
 	t.Setenv("OMP_NUM_THREADS", "1")

@@ -7,6 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -29,7 +32,7 @@ func (f *placeFlags) addTo(cmd *cobra.Command, a *app) {
 
 // onRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
 func (a *app) onRanks(ctx context.Context, f *placeFlags, work func(context.Context, *Rank) error) error {
-	signals, release := catchStops()
+	stops, release := signals.Catch()
 	defer release()
 	cfg, err := a.load()
 	if err != nil {
@@ -43,12 +46,12 @@ func (a *app) onRanks(ctx context.Context, f *placeFlags, work func(context.Cont
 	if err != nil {
 		return err
 	}
-	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts, err := a.options(place, a.levelOf(place), componentTrainer)
+	a.env.stdout, a.env.stderr = logs.Unblocked(a.env.stdout, a.env.stderr, a.logFormat == logs.FormatJSON)
+	opts, err := a.options(place, a.levelOf(place), logs.ComponentTrainer)
 	if err != nil {
 		return err
 	}
-	opts.lab, opts.signals = setup, signals
+	opts.lab, opts.signals = setup, stops
 	if place.Rank == 0 {
 		for _, w := range place.Warnings {
 			opts.log.Warn(w)
@@ -60,11 +63,11 @@ func (a *app) onRanks(ctx context.Context, f *placeFlags, work func(context.Cont
 	if place.Launch && place.LocalWorldSize > 1 {
 		return startRanks(ctx, opts)
 	}
-	ctx, done := withSignals(ctx, signals, slog.New(slog.DiscardHandler), opts.screen, nil, nil)
+	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.screen, nil, nil)
 	defer done()
 	j := newRank(cfg, opts)
 	defer j.closeAll()
-	err = classify(ctx, work(ctx, &j))
+	err = exit.Classify(ctx, work(ctx, &j))
 	if err != nil {
 		j.team.abort(err)
 	}

@@ -1,21 +1,19 @@
 package program
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // objects are the lines of a stream that must hold nothing but JSON objects.
@@ -44,48 +42,6 @@ func messages(all []map[string]any) (texts []string) {
 	return texts
 }
 
-func TestTextIsForPeopleAndNamesTheComponent(t *testing.T) {
-	var out bytes.Buffer
-	log, err := newLogger(&out, newScreen(io.Discard), logOptions{level: "info", format: formatText})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log = log.With(componentKey, componentTrainer)
-	log.Info("saved", "took", 63123450*time.Microsecond)
-	log.With(componentKey, componentBalancer).Info("Registered 2 nodes")
-	log.Info("starts 2 ranks", componentKey, componentCluster)
-	lines := strings.Split(out.String(), "\n")
-	for i, want := range []string{`INF trainer: saved took=1m03s`, `INF load_balancer: Registered 2 nodes`, `INF cluster: starts 2 ranks`} {
-		if !regexp.MustCompile(`^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ` + want + `$`).MatchString(lines[i]) {
-			t.Errorf("got %q, want a time and %q", lines[i], want)
-		}
-	}
-}
-
-func TestJSONNamesTheComponentOnce(t *testing.T) {
-	var out bytes.Buffer
-	log, err := newLogger(&out, newScreen(io.Discard), logOptions{level: "info", format: formatJSON, each: []slog.Attr{slog.Int("from_rank", 3)}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log.With(componentKey, componentTrainer).With(componentKey, componentBalancer).Info("Registered 2 nodes", "device", "cpu")
-	want := `"msg":"Registered 2 nodes","from_rank":3,"component":"load_balancer","device":"cpu"}` + "\n"
-	if got := out.String(); !strings.HasSuffix(got, want) {
-		t.Errorf("got %swant …%s", got, want)
-	}
-}
-
-func TestLinesBecomeRecords(t *testing.T) {
-	var out bytes.Buffer
-	w := &lineRecords{pass: &out, log: slog.New(slog.NewJSONHandler(&out, nil))}
-	fmt.Fprint(w, "goroutine 1 [run")
-	fmt.Fprint(w, "ning]:\n\n{\"time\":\"now\",\"level\":\"INFO\",\"msg\":\"a record\"}\n{torn\nrest")
-	w.flush()
-	if got, want := messages(objects(t, out.String())), []string{"goroutine 1 [running]:", "a record", "{torn", "rest"}; !slices.Equal(got, want) {
-		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
 func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 	for _, args := range [][]string{
 		{"--log-format", "json", "--no-such-flag"},
@@ -94,11 +50,11 @@ func TestFaultsAreRecordsWhereJSONIsAskedFor(t *testing.T) {
 	} {
 		o := execute(args)
 		all := objects(t, o.stderr)
-		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) || o.code != exitUsage {
+		if len(all) != 1 || all[0]["level"] != "ERROR" || all[0]["exit_code"] != float64(o.code) || o.code != exit.Usage {
 			t.Errorf("%q: got exit code %d and %s, want one record of it", args, o.code, o.stderr)
 		}
 	}
-	if o := execute([]string{"--log-format", "xml", "version"}); o.code != exitUsage || !strings.Contains(o.stderr, "want text or json") {
+	if o := execute([]string{"--log-format", "xml", "version"}); o.code != exit.Usage || !strings.Contains(o.stderr, "want text or json") {
 		t.Errorf("an unknown format: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -126,7 +82,7 @@ func TestTheStartSaysWhereBatchSizeAndPolicyComeFrom(t *testing.T) {
 func TestPipedOutputIsText(t *testing.T) {
 	p := buildRanks(t)
 	e := finish(t, p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2"), 0)
-	e.check(t, exitDone, "load_balancer: Registered 2 nodes")
+	e.check(t, exit.Done, "load_balancer: Registered 2 nodes")
 	for _, text := range []string{e.stdout, e.stderr} {
 		if strings.Contains(text, `{"`) || strings.Contains(text, "\x1b[") {
 			t.Errorf("got JSON or colours in\n%s", text)
@@ -151,7 +107,7 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 		return finish(t, cmd, 0)
 	}
 	e := run("train.steps=20", "train.log_interval=5")
-	e.check(t, exitDone, "")
+	e.check(t, exit.Done, "")
 	if e.stdout != "" {
 		t.Errorf("standard output: got %q, want nothing", e.stdout)
 	}
@@ -171,14 +127,14 @@ func TestEveryLineOfJSONOutputIsARecord(t *testing.T) {
 	if len(ranks) != 2 {
 		t.Errorf("got lines of the batch from ranks %v, want both", ranks)
 	}
-	if e = run("train.steps=20"); e.code != exitDone { // finished: standard output's lines are records too
+	if e = run("train.steps=20"); e.code != exit.Done { // finished: standard output's lines are records too
 		t.Errorf("a finished run: got exit code %d", e.code)
 	}
 	if objects(t, e.stderr); e.stdout != "" {
 		t.Errorf("a finished run: standard output: got %q, want nothing", e.stdout)
 	}
 	e = run("train.steps=30", "model.channels=[5, 6]", "train.resume="+filepath.Join(dir, "run", "checkpoints", "latest"))
-	if objects(t, e.stderr); e.code == exitDone {
+	if objects(t, e.stderr); e.code == exit.Done {
 		t.Errorf("another model: got exit code %d, want a failure", e.code)
 	}
 }
@@ -230,7 +186,7 @@ func TestATerminalHasColoursAndABar(t *testing.T) {
 			shown <- string(text)
 		}()
 		code, text := exitOf(t, cmd.Wait()), <-shown
-		if code != exitDone {
+		if code != exit.Done {
 			t.Fatalf("%s: got exit code %d\n%s", c.name, code, text)
 		}
 		if !c.colours {
@@ -256,8 +212,8 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	go func() { second <- finish(t, node(1), 0) }()
 	first := finish(t, node(0), 0)
 	e := <-second
-	first.check(t, exitDone, "")
-	e.check(t, exitDone, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
+	first.check(t, exit.Done, "")
+	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
 	for _, want := range []string{"joined: ranks 2, 3 of 4, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
@@ -279,8 +235,8 @@ func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	go func() { second <- rank(1) }()
 	first := rank(0)
 	e := <-second
-	first.check(t, exitDone, "")
-	e.check(t, exitDone, "cluster: waiting for the other ranks")
+	first.check(t, exit.Done, "")
+	e.check(t, exit.Done, "cluster: waiting for the other ranks")
 	for _, want := range []string{"joined: rank 1 of 2, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)

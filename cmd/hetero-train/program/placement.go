@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -41,16 +42,16 @@ func (p placement) open(d device.Driver) (device.Device, error) {
 			return nil, err
 		}
 	} else if p.index > 0 {
-		return nil, usageError("device.index: got %d, but there is one device %s on a machine", p.index, d.Kind())
+		return nil, exit.Usagef("device.index: got %d, but there is one device %s on a machine", p.index, d.Kind())
 	}
 	if d.Kind() == "cpu" && p.threads == 0 { // what the user set wrongly is no reason to look at other devices
 		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
-			return nil, withCode(exitUsage, err)
+			return nil, exit.With(exit.Usage, err)
 		}
 	}
 	dev, err := d.Open(index, device.Options{Threads: p.threads})
 	if err != nil && !errors.Is(err, device.ErrUnavailable) {
-		err = withCode(exitDevice, err)
+		err = exit.With(exit.Device, err)
 	}
 	return dev, err
 }
@@ -59,17 +60,17 @@ func (p placement) open(d device.Driver) (device.Device, error) {
 func (p placement) pick(kind string, count int) (int, error) {
 	switch {
 	case p.index >= count:
-		return 0, usageError("device.index: got %d, want one of the %d devices %s that this process sees, from 0", p.index, count, kind)
+		return 0, exit.Usagef("device.index: got %d, want one of the %d devices %s that this process sees, from 0", p.index, count, kind)
 	case p.index >= 0:
 		return p.index, nil
 	case count == 1:
 		return 0, nil
 	case p.localRank < 0:
-		return 0, usageError("which of %d devices %s this rank takes is not known, since the launcher does not say which rank of its machine it is: set device.index, or show each rank one", count, kind)
+		return 0, exit.Usagef("which of %d devices %s this rank takes is not known, since the launcher does not say which rank of its machine it is: set device.index, or show each rank one", count, kind)
 	case p.localRank < count || p.share:
 		return p.localRank % count, nil
 	}
-	return 0, usageError("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.localRank, kind, count)
+	return 0, exit.Usagef("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.localRank, kind, count)
 }
 
 // openDevice opens the device that the configuration asks for. "auto" never ends at a device that is slow by design:
@@ -100,13 +101,13 @@ func openDevice(kind string, p placement) (device.Device, error) {
 		for _, d := range drivers {
 			names = append(names, d.Kind())
 		}
-		return nil, usageError("device: got %q, want %s", kind, strings.Join(names, ", "))
+		return nil, exit.Usagef("device: got %q, want %s", kind, strings.Join(names, ", "))
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {
 		err = fmt.Errorf("%w; device.kind = \"reference\" works everywhere, but is about a thousand times slower", err)
 	}
-	return nil, withCode(exitUsage, err)
+	return nil, exit.With(exit.Usage, err)
 }
 
 // passedOver says why "auto" did not take a device. What is to be mended is a warning, of one rank of a machine.
@@ -157,7 +158,7 @@ func (j *Session) isCPURank() (bool, error) {
 		return false, nil
 	}
 	if place.LocalRank < 0 || place.LocalWorldSize == 0 {
-		return false, usageError("parallel.cpu_ranks: got %d, but the launcher does not say which rank of its machine this is, and of how many: set LOCAL_RANK and LOCAL_WORLD_SIZE, or device.kind for each rank", n)
+		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher does not say which rank of its machine this is, and of how many: set LOCAL_RANK and LOCAL_WORLD_SIZE, or device.kind for each rank", n)
 	}
 	return place.LocalRank >= place.LocalWorldSize-n, nil
 }
@@ -200,7 +201,7 @@ func (j *Rank) refuseSharing(ctx context.Context) error {
 			continue
 		}
 		if !s.Shared || !seats[other].Shared {
-			return usageError("ranks %d (process %d) and %d (process %d) of %s would compute on one GPU, %s (%s): start one rank for each GPU (parallel.ranks, device.index, CUDA_VISIBLE_DEVICES), or set device.share_gpu = true",
+			return exit.Usagef("ranks %d (process %d) and %d (process %d) of %s would compute on one GPU, %s (%s): start one rank for each GPU (parallel.ranks, device.index, CUDA_VISIBLE_DEVICES), or set device.share_gpu = true",
 				other, members[other].PID, rank, members[rank].PID, members[rank].Name, s.UUID, strings.Join([]string{seats[other].Device, s.Device}, " and "))
 		}
 	}

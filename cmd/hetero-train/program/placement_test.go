@@ -3,6 +3,8 @@ package program
 import (
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // TestRanksTakeTheirOwnDevice: by number on the machine, unless told otherwise; two on one only where that is allowed.
@@ -28,8 +30,8 @@ func TestRanksTakeTheirOwnDevice(t *testing.T) {
 		switch {
 		case c.err == "" && (err != nil || got != c.want):
 			t.Errorf("%+v: got %d, %v", c, got, err)
-		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || exitCode(err) != exitUsage):
-			t.Errorf("%+v: got %v, exit code %d", c, err, exitCode(err))
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || exit.Code(err) != exit.Usage):
+			t.Errorf("%+v: got %v, exit code %d", c, err, exit.Code(err))
 		}
 	}
 }

@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/device/dry"
@@ -52,7 +56,9 @@ func newPlan(a *app) *cobra.Command {
 	} {
 		cmd.Flags().Var(&keyFlag{app: a, flag: k.flag, key: k.key, kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
 	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return classify(cmd.Context(), a.plan(cmd.Context(), f)) }
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return exit.Classify(cmd.Context(), a.plan(cmd.Context(), f))
+	}
 	return cmd
 }
 
@@ -95,7 +101,7 @@ type rankPlan struct {
 // plan makes the plans of a configuration on a device without memory.
 func (a *app) plan(ctx context.Context, f *planFlags) error {
 	if a.file == "" && len(a.overrides) == 0 {
-		return usageError("plan: got no configuration, want -c FILE, or --set model.name=… and the like")
+		return exit.Usagef("plan: got no configuration, want -c FILE, or --set model.name=… and the like")
 	}
 	cfg, err := a.load()
 	if err != nil {
@@ -103,11 +109,11 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 	}
 	memory, err := parseBytes(f.memory)
 	if err != nil {
-		return usageError("--memory: %w", err)
+		return exit.Usagef("--memory: %w", err)
 	}
 	for _, n := range f.samples {
 		if n < 1 {
-			return usageError("--samples: got %d, want at least 1", n)
+			return exit.Usagef("--samples: got %d, want at least 1", n)
 		}
 	}
 	ranks := max(cfg.Parallel.Ranks, len(cfg.Balance.FixedShares), 1)
@@ -130,7 +136,7 @@ func (a *app) plan(ctx context.Context, f *planFlags) error {
 		return err
 	}
 	if f.json {
-		return writeJSON(a.env.stdout, r)
+		return show.JSON(a.env.stdout, r)
 	}
 	return r.write(a.env.stdout)
 }
@@ -162,16 +168,16 @@ func (p *planning) open(ctx context.Context, memory int64) error {
 			return err
 		}
 	}
-	p.data = &dataSet{name: p.cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: usualNormalization(p.opts.env.catalog, p.cfg.Data.Dataset)}}
+	p.data = &parts.Opened{Name: p.cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: parts.UsualNormalization(p.opts.env.catalog, p.cfg.Data.Dataset)}}
 	return nil
 }
 
 // classesOfData is the number of classes of the configured data set, which is opened only where nothing else tells.
 func (p *planning) classesOfData(ctx context.Context) (int, error) {
-	if n, known := knownClasses(p.cfg); known {
+	if n, known := parts.KnownClasses(p.cfg); known {
 		return n, nil
 	}
-	set, err := openData(ctx, p.cfg, 0, p.opts.log)
+	set, err := parts.OpenData(ctx, p.cfg, 0, p.opts.log)
 	if err != nil {
 		return 0, fmt.Errorf("%w; plan needs the data only to count classes: set model.num_classes instead", err)
 	}
@@ -219,7 +225,7 @@ const gradsyncBucket = 25 << 20
 func (p *planning) report(samples []int) (r planReport, err error) {
 	c, info := p.cfg, p.device.Info()
 	micro := c.Data.BatchSize / c.Train.GradAccumulation
-	r = planReport{Program: versionText(), Model: c.Model.Name, Classes: len(p.data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.precision.String(),
+	r = planReport{Program: version.Text(), Model: c.Model.Name, Classes: len(p.data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		MicroBatch: micro, Table: []train.Footprint{}}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank whose table is shown
@@ -300,8 +306,8 @@ func (r planReport) write(w io.Writer) error {
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
-		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", mib(f.Fixed()), mib(f.Weights), mib(f.Gradients), mib(f.Moments), mib(f.Statistics),
-			mib(f.Averages), mib(f.Norms), mib(f.Other))
+		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
+			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tin all, MiB\t")
@@ -317,7 +323,7 @@ func (r planReport) write(w io.Writer) error {
 			marks = append(marks, "does not fit")
 		}
 		u := f.Usage
-		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, mib(u.Activations), mib(u.Copies), mib(u.Workspace), mib(u.Inputs), mib(u.Gaps), mib(f.Bytes()), strings.Join(marks, ", "))
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations), show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()), strings.Join(marks, ", "))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -329,17 +335,15 @@ func (r planReport) write(w io.Writer) error {
 			if !one.Fits {
 				fits = "does NOT fit"
 			}
-			fmt.Fprintf(w, "rank %d: %d samples, %.1f MiB, %s\n", one.Rank, one.Share, mib(one.Bytes), fits)
+			fmt.Fprintf(w, "rank %d: %d samples, %.1f MiB, %s\n", one.Rank, one.Share, show.MiB(one.Bytes), fits)
 		}
 	}
 	if r.ReservedFor > 0 {
-		fmt.Fprintf(w, "reserved on each rank, since shares may change: room for %d samples, %.1f MiB\n", r.ReservedFor, mib(r.Reserved))
+		fmt.Fprintf(w, "reserved on each rank, since shares may change: room for %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
 	}
-	_, err := fmt.Fprintf(w, "largest micro-batch of a rank within %.2f GiB (%s, %s): %d samples\n", gib(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
+	_, err := fmt.Fprintf(w, "largest micro-batch of a rank within %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
 	return err
 }
-
-func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 // flops writes a number of operations with a unit.
 func flops(n int64) string {

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // planned runs plan --json on the reference device.
@@ -11,7 +13,7 @@ func planned(t *testing.T, args ...string) planReport {
 	t.Helper()
 	o := execute(append([]string{"plan", "-c", writeFile(t, smallRun), "--json"}, args...))
 	var r planReport
-	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exitDone {
+	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
 		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 	}
 	return r
@@ -71,12 +73,12 @@ func TestPlanRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exitUsage, "got no configuration"},
-		{[]string{"-c", file, "--memory", "lots"}, exitUsage, `--memory: got "lots"`},
-		{[]string{"-c", file, "--memory", "-1GiB"}, exitUsage, "--memory"},
-		{[]string{"-c", file, "--samples", "0"}, exitUsage, "--samples: got 0"},
-		{[]string{"-c", file, "--set", "data.image_size=2"}, exitUsage, "data.image_size"},
-		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exitData, "set model.num_classes instead"},
+		{nil, exit.Usage, "got no configuration"},
+		{[]string{"-c", file, "--memory", "lots"}, exit.Usage, `--memory: got "lots"`},
+		{[]string{"-c", file, "--memory", "-1GiB"}, exit.Usage, "--memory"},
+		{[]string{"-c", file, "--samples", "0"}, exit.Usage, "--samples: got 0"},
+		{[]string{"-c", file, "--set", "data.image_size=2"}, exit.Usage, "data.image_size"},
+		{[]string{"-c", file, "--set", "data.dataset=images", "--set", "data.path=/nowhere"}, exit.Data, "set model.num_classes instead"},
 	} {
 		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)

@@ -8,6 +8,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
@@ -29,7 +33,7 @@ func precisionFor(name string, info device.Info) (tensor.DType, error) {
 	case name == "f32":
 		return tensor.F32, nil
 	}
-	return tensor.Invalid, usageError("train.precision: device %s cannot compute in %q", info.Name, name)
+	return tensor.Invalid, exit.Usagef("train.precision: device %s cannot compute in %q", info.Name, name)
 }
 
 // autoTypes are the types that train.precision = "auto" may take on a device. The first is the default; where timed is true it is the fastest one. The
@@ -139,7 +143,7 @@ func (j *Rank) offerType(ctx context.Context, before []rankType) (typeOffer, err
 	}
 	kept, err := keptType(o.Device, types)
 	if err != nil {
-		j.opts.logOf(componentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
+		j.opts.logOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
 	}
 	if kept != "" {
 		o.Type, o.Kept = kept, true
@@ -211,7 +215,7 @@ func typesOf(state *checkpoint.State) (types []rankType, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &types); err != nil {
-		return nil, withCode(exitData, fmt.Errorf("checkpoint of step %d: types in which it was trained: %w", state.Step, err))
+		return nil, exit.With(exit.Data, fmt.Errorf("checkpoint of step %d: types in which it was trained: %w", state.Step, err))
 	}
 	return types, nil
 }
@@ -233,7 +237,7 @@ func (j *Rank) scalesLoss() bool {
 
 // typesCache is where choices of earlier timings are, nil where this user has no cache folder.
 func typesCache() *precision.Cache {
-	dir, err := userCache("precision")
+	dir, err := parts.UserCache("precision")
 	if err != nil {
 		return nil
 	}
@@ -241,7 +245,7 @@ func typesCache() *precision.Cache {
 }
 
 // typeCacheKey is everything that a timing depends on.
-func typeCacheKey(device string) string { return device + "; " + versionText() }
+func typeCacheKey(device string) string { return device + "; " + version.Text() }
 
 // keptType is the choice of an earlier timing among types, "" where there is none.
 func keptType(device string, types []tensor.DType) (string, error) {
@@ -260,9 +264,9 @@ func (j *Rank) keepType(own typeOffer) {
 		err = cache.Store(typeCacheKey(own.Device), precision.Choice{Type: j.precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		j.opts.logOf(componentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each new run times the types again", "error", err)
+		j.opts.logOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each new run times the types again", "error", err)
 	}
-	j.opts.logOf(componentDevice).Info(fmt.Sprintf("train.precision = \"auto\" takes %v on %s", j.precision, own.Device), "timed", milliseconds(own.Seconds))
+	j.opts.logOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" takes %v on %s", j.precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
 // milliseconds is "bf16 8.1 ms, f32 15.2 ms".
@@ -283,7 +287,7 @@ func (j *Rank) sayTypes() {
 	if j.scalesLoss() {
 		scale = ", one loss scale"
 	}
-	j.opts.logOf(componentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", typesText(j.types), scale))
+	j.opts.logOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", typesText(j.types), scale))
 }
 
 // sayTypesBefore warns where a run resumes in other types than those of its checkpoint, for instance on another machine.
@@ -293,7 +297,7 @@ func (j *Run) sayTypesBefore(state *checkpoint.State) error {
 		return err
 	}
 	if was, now := typeSet(before), typeSet(j.types); !slices.Equal(was, now) && j.cfg.Train.Precision == "auto" {
-		j.opts.logOf(componentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run continues in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
+		j.opts.logOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run continues in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -137,11 +138,11 @@ func (p program) asRanks(t *testing.T, output string, ranks []rankOn, set ...str
 	}
 	lead := finish(t, command(0), 0)
 	for rank := 1; rank < len(ranks); rank++ {
-		if code := exitOf(t, others[rank].Wait()); code != exitDone {
+		if code := exitOf(t, others[rank].Wait()); code != exit.Done {
 			t.Errorf("rank %d: got exit code %d", rank, code)
 		}
 	}
-	lead.check(t, exitDone, "")
+	lead.check(t, exit.Done, "")
 	return lead
 }
 
@@ -244,7 +245,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 	output := filepath.Join(dir, "mixed")
 	set := append(slices.Clone(mixedRun), "device.kind=auto", "parallel.cpu_ranks=1", "balance.fixed_shares=[3, 5]", "model.batch_norm=sync")
 	run := finish(t, onGPU(t, 1, p.command(output, set...), "HETERO_SHIM_ARCH=75", "HETERO_CPU_ISA=avx2"), 0)
-	run.check(t, exitDone, "ranks compute in different types: f16 (rank 0), f32 (rank 1)")
+	run.check(t, exit.Done, "ranks compute in different types: f16 (rank 0), f32 (rank 1)")
 	for _, says := range []string{"device cuda:0", "starts 2 ranks"} {
 		if !strings.Contains(run.stdout+run.stderr, says) {
 			t.Errorf("%q is not in\n%s\n%s", says, run.stdout, run.stderr)
@@ -261,12 +262,12 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no GPU", 0, []string{"parallel.cpu_ranks=2", "data.batch_size=8"}, nil, exitDone, "starts 2 ranks"},
-		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"}, nil, exitDone, "starts 3 ranks"},
-		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exitUsage, ""},
-		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exitUsage, `train.precision: device cpu:0 cannot compute in "fp16"`},
-		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exitUsage, "NCCL is for NVIDIA GPUs"},
-		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exitUsage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
+		{"no GPU", 0, []string{"parallel.cpu_ranks=2", "data.batch_size=8"}, nil, exit.Done, "starts 2 ranks"},
+		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"}, nil, exit.Done, "starts 3 ranks"},
+		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exit.Usage, ""},
+		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exit.Usage, `train.precision: device cpu:0 cannot compute in "fp16"`},
+		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exit.Usage, "NCCL is for NVIDIA GPUs"},
+		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exit.Usage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
 	} {
 		set := append(slices.Clone(mixedRun), "device.kind=auto", "train.steps=2")
 		run := finish(t, onGPU(t, c.gpus, p.command(filepath.Join(dir, c.name), append(set, c.set...)...), c.env...), 0)
@@ -285,7 +286,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 		output := filepath.Join(dir, name)
 		cmd := p.command(output, append(append(slices.Clone(mixedRun), "device.kind=cpu", "train.steps=4"), set...)...)
 		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
-		finish(t, cmd, 0).check(t, exitDone, says)
+		finish(t, cmd, 0).check(t, exit.Done, says)
 		_, after, _ := strings.Cut(string(readFile(t, filepath.Join(output, "run", "results", "result.json"))), `"precision": "`)
 		precision, _, _ = strings.Cut(after, `"`)
 		return precision

@@ -15,6 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/images"
 	"github.com/hetero-train/hetero-train/engine/regular"
@@ -45,7 +48,7 @@ func newPredict(a *app) *cobra.Command {
 	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
-				return usageError("predict: got %d arguments, want a checkpoint or a run, then images, folders or -", len(args))
+				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders or -", len(args))
 			}
 			return nil
 		}}
@@ -54,14 +57,14 @@ func newPredict(a *app) *cobra.Command {
 	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with a name for each class, one a line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {
-			return usageError("--top: got %d, want at least 1", f.top)
+			return exit.Usagef("--top: got %d, want at least 1", f.top)
 		}
 		m, err := a.openSaved(args[0], &f.savedFlags)
 		if err != nil {
-			return classify(cmd.Context(), err)
+			return exit.Classify(cmd.Context(), err)
 		}
 		defer m.closeAll()
-		return classify(cmd.Context(), m.predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
+		return exit.Classify(cmd.Context(), m.predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
 	}
 	return cmd
 }
@@ -89,12 +92,12 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 	if err != nil {
 		return err
 	}
-	set := &lenient{Dataset: images.Unlabelled(inputs, decodeOptions(m.cfg.Data)), failed: map[int]error{}}
+	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.cfg.Data)), failed: map[int]error{}}
 	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
-	if err := m.open(ctx, n, usualNormalization(m.opts.env.catalog, cmp.Or(m.trained.Name, m.cfg.Data.Dataset))); err != nil {
+	if err := m.open(ctx, n, parts.UsualNormalization(m.opts.env.catalog, cmp.Or(m.trained.Name, m.cfg.Data.Dataset))); err != nil {
 		return err
 	}
-	_, view := transforms(m.cfg.Data)
+	_, view := parts.Transforms(m.cfg.Data)
 	loader, err := m.newLoader(data.Options{Dataset: set, Transform: view, BatchSize: n, Evaluate: true, Workers: m.cfg.Data.Workers})
 	if err != nil {
 		return err
@@ -115,7 +118,7 @@ func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Read
 		}
 	}
 	if len(set.failed) > 0 {
-		return withCode(exitData, fmt.Errorf("%d of %d images could not be read", len(set.failed), len(inputs)))
+		return exit.With(exit.Data, fmt.Errorf("%d of %d images could not be read", len(set.failed), len(inputs)))
 	}
 	return nil
 }
@@ -147,7 +150,7 @@ func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []
 func (p prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 	switch {
 	case asJSON:
-		return writeJSON(w, p)
+		return show.JSON(w, p)
 	case p.Error != "":
 		log.Warn(p.Error)
 		return nil
@@ -157,9 +160,9 @@ func (p prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
 		if i > 0 {
 			line.WriteString(", ")
 		}
-		fmt.Fprintf(&line, "%s %.2f %%", foreign(g.Class), 100*g.Probability)
+		fmt.Fprintf(&line, "%s %.2f %%", show.Foreign(g.Class), 100*g.Probability)
 	}
-	_, err := fmt.Fprintf(w, "%s: %s\n", foreign(p.File), line.String())
+	_, err := fmt.Fprintf(w, "%s: %s\n", show.Foreign(p.File), line.String())
 	return err
 }
 
@@ -186,14 +189,14 @@ func (m *savedModel) nameClasses(file string) error {
 	}
 	text, err := regular.Read(file, mostNameBytes)
 	if err != nil {
-		return usageError("--class-names: %w", err)
+		return exit.Usagef("--class-names: %w", err)
 	}
 	names := strings.Split(strings.TrimRight(string(text), "\r\n"), "\n")
 	for i := range names {
 		names[i] = strings.TrimSpace(names[i])
 	}
 	if len(names) != m.classes {
-		return usageError("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
+		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
 	}
 	m.trained.Classes = names
 	return nil
@@ -207,26 +210,26 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 		info, err := os.Stat(arg)
 		switch {
 		case arg == "-" && piped:
-			return nil, usageError("predict: got - twice, but standard input has one image")
+			return nil, exit.Usagef("predict: got - twice, but standard input has one image")
 		case arg == "-":
 			piped = true
 			contents, err := io.ReadAll(io.LimitReader(stdin, images.MaxFileBytes+1))
 			if err != nil {
-				return nil, withCode(exitData, fmt.Errorf("read an image from standard input: %w", err))
+				return nil, exit.With(exit.Data, fmt.Errorf("read an image from standard input: %w", err))
 			}
 			if len(contents) > images.MaxFileBytes {
-				return nil, withCode(exitData, fmt.Errorf("standard input: more than the %d bytes that an image may have", images.MaxFileBytes))
+				return nil, exit.With(exit.Data, fmt.Errorf("standard input: more than the %d bytes that an image may have", images.MaxFileBytes))
 			}
 			inputs = append(inputs, images.Input{Name: "-", Contents: append([]byte{}, contents...)})
 		case err != nil:
-			return nil, usageError("predict: %w", err)
+			return nil, exit.Usagef("predict: %w", err)
 		case info.IsDir():
 			names, err := images.List(ctx, arg)
 			if err != nil {
-				return nil, withCode(exitData, err)
+				return nil, exit.With(exit.Data, err)
 			}
 			if len(names) == 0 {
-				return nil, usageError("predict: folder %s holds no .jpg, .jpeg or .png files", arg)
+				return nil, exit.Usagef("predict: folder %s holds no .jpg, .jpeg or .png files", arg)
 			}
 			for _, name := range names {
 				inputs = append(inputs, images.Input{Name: name})

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 )
 
 // TestResultsThatStandardOutputRefuses: results that are not printed are no success, whichever command prints them; only a reader that leaves is.
@@ -22,9 +25,9 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 	} {
 		var messages bytes.Buffer
 		code := run(context.Background(), args, environment{stdout: full, stderr: &messages})
-		if code != exitIO || !strings.Contains(messages.String(), "write the results to standard output") ||
+		if code != exit.IO || !strings.Contains(messages.String(), "write the results to standard output") ||
 			strings.Count(messages.String(), syscall.ENOSPC.Error()) != 1 {
-			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exitIO, messages.String())
+			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exit.IO, messages.String())
 		}
 	}
 }
@@ -38,18 +41,18 @@ func TestAResultBehindAnOutlet(t *testing.T) {
 	defer full.Close()
 	var messages bytes.Buffer
 	a := &app{}
-	a.env.stdout, a.env.stderr = unblocked(full, &messages, false)
+	a.env.stdout, a.env.stderr = logs.Unblocked(full, &messages, false)
 	if _, err := a.env.stdout.Write([]byte("result\n")); err != nil {
 		t.Fatal(err)
 	}
-	flushed(a.env.stdout, a.env.stderr, flushTime)
-	if code := exitCode(a.printed(nil)); code != exitIO {
-		t.Errorf("got exit code %d, want %d", code, exitIO)
+	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
+	if code := exit.Code(a.printed(nil)); code != exit.IO {
+		t.Errorf("got exit code %d, want %d", code, exit.IO)
 	}
 	if a.trains = true; a.printed(nil) != nil {
 		t.Error("training ends by a lost progress line")
 	}
-	outletOf(a.env.stdout).gone = syscall.EPIPE
+	logs.OutletOf(a.env.stdout).Gone = syscall.EPIPE
 	if a.trains = false; a.printed(nil) != nil {
 		t.Error("a reader that has left is a failure")
 	}

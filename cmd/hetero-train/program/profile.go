@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -41,7 +42,7 @@ func newProfile(a *app) *cobra.Command {
 	f.place.addTo(cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {
-			return usageError("--output-dir: got an empty name, want a folder")
+			return exit.Usagef("--output-dir: got an empty name, want a folder")
 		}
 		return a.profile(cmd.Context(), f)
 	}

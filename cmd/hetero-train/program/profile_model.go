@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
@@ -29,7 +30,7 @@ func (j *Rank) profileModel(ctx context.Context, tflops, gbytes float64) (share,
 	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
 	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, profileBatch)
 	step := newRun(&cfg, trainOptions{})
-	step.device, step.precision, step.data = j.device, j.precision, &dataSet{Splits: set.Cached(0)}
+	step.device, step.precision, step.data = j.device, j.precision, &parts.Opened{Splits: set.Cached(0)}
 	options, err := step.replicaOptions()
 	if err != nil {
 		return 0, 0, err

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/tensor"
@@ -81,11 +83,11 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	if info := j.device.Info(); info.Modelled {
-		return usageError("profile: device %s computes nothing, so there is nothing to measure", info.Name)
+		return exit.Usagef("profile: device %s computes nothing, so there is nothing to measure", info.Name)
 	}
 	if j.opts.place.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
-		if err := j.meet(ctx, []rendezvous.Fact{{Name: "program", Value: versionText()}, {Name: "profile", Value: quick}}); err != nil {
+		if err := j.meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "profile", Value: quick}}); err != nil {
 			return err
 		}
 	}
@@ -95,7 +97,7 @@ func (p *profiling) run(ctx context.Context) error {
 	p.deadline = time.Now().Add(p.budget.limit)
 	if j.team.leads() { // now, not after all has been measured for nothing
 		if err := os.MkdirAll(p.folder(), 0o755); err != nil {
-			return withCode(folderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
+			return exit.With(exit.FolderCode(err), fmt.Errorf("profile: folder for the results: %w", err))
 		}
 	}
 	if err := p.find(); err != nil {

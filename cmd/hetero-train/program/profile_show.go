@@ -8,6 +8,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/profiler/measure"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
@@ -20,7 +23,7 @@ func (p *profiling) publish(reports []rankReport) error {
 	}
 	folder := p.folder()
 	if err := profiles.Save(folder, ranks, machines); err != nil {
-		return withCode(exitIO, err)
+		return exit.With(exit.IO, err)
 	}
 	files := []string{filepath.Join(folder, profiles.RanksFile), filepath.Join(folder, profiles.SystemFile)}
 	log := p.job.opts.log
@@ -34,7 +37,7 @@ func (p *profiling) publish(reports []rankReport) error {
 	}
 	out := p.job.opts.env.stdout
 	if p.flags.json {
-		return writeJSON(out, map[string]any{"gpu_profiles": ranks, "system_profile": machines, "files": files})
+		return show.JSON(out, map[string]any{"gpu_profiles": ranks, "system_profile": machines, "files": files})
 	}
 	if err := showProfile(out, ranks, machines); err != nil {
 		return err
@@ -45,7 +48,7 @@ func (p *profiling) publish(reports []rankReport) error {
 
 // merge makes the content of the two files from the reports, by rank.
 func (p *profiling) merge(reports []rankReport) (*profiles.Ranks, *profiles.System, error) {
-	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: versionText(), Quick: p.flags.quick}
+	origin := profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: p.flags.quick}
 	ranks, machines := &profiles.Ranks{Origin: origin}, &profiles.System{}
 	var shares []float64
 	at := map[string]int{} // number of a machine
@@ -146,7 +149,7 @@ func showHost(w io.Writer, h profiles.Host) {
 	if h.CPU.Quota < float64(h.CPU.Usable) {
 		fmt.Fprintf(w, " (quota %.2f)", h.CPU.Quota)
 	}
-	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", gib(h.Memory.Total), gib(h.Memory.Limit), h.TriadGBytes)
+	fmt.Fprintf(w, ", %.1f GiB of memory (limit %.1f), triad %.1f GB/s", show.GiB(h.Memory.Total), show.GiB(h.Memory.Limit), h.TriadGBytes)
 	if h.WSL2 {
 		fmt.Fprint(w, ", WSL2")
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
@@ -32,7 +33,7 @@ func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
 	args = append([]string{"profile", "--quick", "--set", "device.kind=reference"}, args...)
-	if code := run(t.Context(), args, environment{stdout: &out, stderr: &log}); code != exitDone {
+	if code := run(t.Context(), args, environment{stdout: &out, stderr: &log}); code != exit.Done {
 		t.Fatalf("%v: exit code %d\n%s", args, code, &log)
 	}
 	return out.String(), log.String()
@@ -103,10 +104,10 @@ func TestProfileRefusesWhatItCannotDo(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"--set", "device.kind=null"}, exitUsage, "computes nothing"},
-		{[]string{"--output-dir", ""}, exitUsage, "--output-dir"},
-		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exitUsage, "not a directory"},
-		{[]string{"more"}, exitUsage, "takes no arguments"},
+		{[]string{"--set", "device.kind=null"}, exit.Usage, "computes nothing"},
+		{[]string{"--output-dir", ""}, exit.Usage, "--output-dir"},
+		{[]string{"--set", "device.kind=reference", "--output-dir", filepath.Join(file, "x")}, exit.Usage, "not a directory"},
+		{[]string{"more"}, exit.Usage, "takes no arguments"},
 	} {
 		var log bytes.Buffer
 		code := run(t.Context(), append([]string{"profile", "--quick"}, c.args...), environment{stdout: new(bytes.Buffer), stderr: &log})

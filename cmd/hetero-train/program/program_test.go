@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // TestMain gives the tests, and the programs that they start, a cache folder of their own: what one run learns of a device would
@@ -132,7 +134,7 @@ func resultOf(t *testing.T, dir string) outcomeOfRun {
 	t.Helper()
 	var r outcomeOfRun
 	r.read(t, dir)
-	if r.Exit != exitDone || r.Steps == 0 {
+	if r.Exit != exit.Done || r.Steps == 0 {
 		t.Fatalf("%s: got %+v", dir, r)
 	}
 	return r

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -48,7 +49,7 @@ func (r outcomeOfRun) loss(t *testing.T) float64 {
 
 func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=40"), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=40"), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "one", "run"))
 	for _, set := range [][]string{
 		{"parallel.ranks=2"},
@@ -58,7 +59,7 @@ func TestAnySplitTrainsAsOneRank(t *testing.T) {
 	} {
 		name := strings.Join(set, " ")
 		output := filepath.Join(dir, strings.NewReplacer(" ", "_", "/", "_").Replace(name))
-		finish(t, p.command(output, append(set, "train.steps=40")...), 0).check(t, exitDone, "")
+		finish(t, p.command(output, append(set, "train.steps=40")...), 0).check(t, exit.Done, "")
 		got := resultOf(t, filepath.Join(output, "run"))
 		if got.Steps != 40 || got.SamplesSeen != want.SamplesSeen {
 			t.Errorf("%s: got %+v, want %+v", name, got, want)
@@ -91,11 +92,11 @@ func TestUnlikeCPUsHoldTheSameParameters(t *testing.T) {
 	}
 	lead := finish(t, asRank(p.command(dir, set...), 0, 2, port), 0)
 	code := exitOf(t, other.Wait())
-	if lead.code == exitUsage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
+	if lead.code == exit.Usage && strings.Contains(lead.stderr, "libhetero_cpu.so") {
 		t.Skip("no CPU device was built")
 	}
-	lead.check(t, exitDone, "")
-	if code != exitDone {
+	lead.check(t, exit.Done, "")
+	if code != exit.Done {
 		t.Errorf("rank 1: got exit code %d", code)
 	}
 }
@@ -107,10 +108,10 @@ func TestSettingsThatDifferAreQuotedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	lead := finish(t, asRank(p.command(dir, "train.precision=f32", "device.kind=reference"), 0, 2, port), 0)
-	if code := exitOf(t, other.Wait()); code != exitUsage {
-		t.Errorf("rank 1: got exit code %d, want %d", code, exitUsage)
+	if code := exitOf(t, other.Wait()); code != exit.Usage {
+		t.Errorf("rank 1: got exit code %d, want %d", code, exit.Usage)
 	}
-	lead.check(t, exitUsage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
+	lead.check(t, exit.Usage, `does not agree with rank 0: train.precision is "bf16", rank 0 has "f32"`)
 }
 
 func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
@@ -122,7 +123,7 @@ func TestTwoRunsOfOneSplitAreBitEqual(t *testing.T) {
 		var first []byte
 		for run := range 2 {
 			dir := t.TempDir()
-			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exitDone, "")
+			finish(t, p.command(dir, "train.steps=20", "parallel.ranks=3", "balance.fixed_shares=[4, 1, 3]", "parallel.shared_memory="+memory), 0).check(t, exit.Done, "")
 			got := readFile(t, filepath.Join(dir, "run", "checkpoints", checkpoint.StepName(20), "model.safetensors"))
 			if run == 0 {
 				first = got
@@ -144,8 +145,8 @@ func TestSlurmStartsRanks(t *testing.T) {
 	if err := ranks[1].Start(); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, ranks[0], 0).check(t, exitDone, "decided by Slurm")
-	if code := exitOf(t, ranks[1].Wait()); code != exitDone {
+	finish(t, ranks[0], 0).check(t, exit.Done, "decided by Slurm")
+	if code := exitOf(t, ranks[1].Wait()); code != exit.Done {
 		t.Errorf("rank 1: got exit code %d", code)
 	}
 	if got := resultOf(t, filepath.Join(dir, "run")); got.SamplesSeen != 40 {
@@ -156,8 +157,8 @@ func TestSlurmStartsRanks(t *testing.T) {
 func TestGroupsTrainAsOneRankHoweverTheyAreSplit(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=40", "train.grad_accumulation=2", "model.batch_norm=ghost", "model.ghost_group=2"}
-	finish(t, p.command(filepath.Join(dir, "one"), set...), 0).check(t, exitDone, "")
-	finish(t, p.command(filepath.Join(dir, "two"), append(set, "parallel.ranks=2")...), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "one"), set...), 0).check(t, exit.Done, "")
+	finish(t, p.command(filepath.Join(dir, "two"), append(set, "parallel.ranks=2")...), 0).check(t, exit.Done, "")
 	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
 	if a, b := got.loss(t), want.loss(t); math.Abs(a-b) > 1e-3*b {
 		t.Errorf("final loss %.7g, one rank has %.7g", a, b)
@@ -172,8 +173,8 @@ func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exitDone, "")
-	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "one"), "train.steps=10"), 0).check(t, exit.Done, "")
+	finish(t, p.command(filepath.Join(dir, "two"), "train.steps=10", "parallel.ranks=2", "parallel.shared_memory=off"), 0).check(t, exit.Done, "")
 	want, got := resultOf(t, filepath.Join(dir, "one", "run")), resultOf(t, filepath.Join(dir, "two", "run"))
 	if a, b := got.loss(t), want.loss(t); got.Steps != 10 || math.Abs(a-b) > 1e-4*b {
 		t.Errorf("final loss %.7g after %d steps, one rank has %.7g", a, got.Steps, b)
@@ -182,10 +183,10 @@ func TestRanksOverTheNetworkTrainAsOneRank(t *testing.T) {
 
 func TestRanksStoppedBySignalGoOnWithOtherRanks(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
-	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(t, exitTerminated, "saved")
+	finish(t, p.command(dir, "parallel.ranks=2", "train.steps=100000", "train.log_interval=1"), syscall.SIGTERM).check(t, exit.Terminated, "saved")
 	var saved outcomeOfRun
 	saved.read(t, filepath.Join(dir, "run"))
-	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exitDone, "")
+	finish(t, p.command(dir, "parallel.ranks=3", fmt.Sprintf("train.steps=%d", saved.Steps+5)), 0).check(t, exit.Done, "")
 	if got := resultOf(t, filepath.Join(dir, "run")); got.Steps != saved.Steps+5 || got.SamplesSeen != 8*got.Steps {
 		t.Errorf("got %+v after a stop at step %d", got, saved.Steps)
 	}
@@ -233,8 +234,8 @@ func TestALostRankIsNamed(t *testing.T) {
 				if rank == c.victim {
 					continue
 				}
-				if code := exitOf(t, cmd.Wait()); code != exitCommunication {
-					t.Errorf("rank %d: got exit code %d, want %d", rank, code, exitCommunication)
+				if code := exitOf(t, cmd.Wait()); code != exit.Communication {
+					t.Errorf("rank %d: got exit code %d, want %d", rank, code, exit.Communication)
 				}
 				for _, says := range c.says {
 					if !strings.Contains(messages[rank].String(), says) {
@@ -255,7 +256,7 @@ func TestALostRankIsNamed(t *testing.T) {
 				t.Fatalf("checkpoints: %v, skipped %v", err, skipped)
 			}
 			defer found.Close()
-			finish(t, p.command(dir, fmt.Sprintf("train.steps=%d", found.State.Step+3)), 0).check(t, exitDone, "")
+			finish(t, p.command(dir, fmt.Sprintf("train.steps=%d", found.State.Step+3)), 0).check(t, exit.Done, "")
 		})
 	}
 }
@@ -269,11 +270,11 @@ func TestRanksThatDoNotBelongTogetherAreRefused(t *testing.T) {
 		code       int // of rank 0
 		says       string
 	}{
-		{"other settings", 1, 2, "optimizer.lr=0.5", exitUsage, "optimizer.lr"},
-		{"other weather", 1, 2, "lab.weather=../../../scripts/weather/half_speed.txt", exitUsage, "weather"},
-		{"another world size", 1, 3, "", exitUsage, "3"},
-		{"the same rank twice", 0, 2, "", exitUsage, ""},
-		{"nobody", 1, 2, "data.path=gone", exitCommunication, "1"},
+		{"other settings", 1, 2, "optimizer.lr=0.5", exit.Usage, "optimizer.lr"},
+		{"other weather", 1, 2, "lab.weather=../../../scripts/weather/half_speed.txt", exit.Usage, "weather"},
+		{"another world size", 1, 3, "", exit.Usage, "3"},
+		{"the same rank twice", 0, 2, "", exit.Usage, ""},
+		{"nobody", 1, 2, "data.path=gone", exit.Communication, "1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			port := freePort(t)

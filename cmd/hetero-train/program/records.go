@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
@@ -22,15 +26,15 @@ type records struct {
 
 // openRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
 func (j *Run) openRecords(resume *checkpoint.State) (*records, error) {
-	o := &records{job: j, interval: int64(j.cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: nan, Power: nan}}
+	o := &records{job: j, interval: int64(j.cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: show.NaN, Power: show.NaN}}
 	if !j.cfg.Profile.Enabled {
 		return o, nil
 	}
-	j.opts.logOf(componentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.folder.LogDir())
+	j.opts.logOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.folder.LogDir())
 	for rank := 0; ; rank++ {
 		path := filepath.Join(j.folder.LogDir(), runtime.FileName(rank))
 		gone := rank >= max(j.opts.place.WorldSize, 1) // a rank of an earlier process of this run, which had more
-		if gone && !exists(path) {
+		if gone && !parts.Exists(path) {
 			return o, nil
 		}
 		w, err := j.openMetrics(path, resume)
@@ -51,13 +55,13 @@ func (j *Run) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 	}
 	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
 		if err == nil {
-			j.opts.logOf(componentProfiler).Info("metrics are written again")
+			j.opts.logOf(logs.ComponentProfiler).Info("metrics are written again")
 			return
 		}
-		j.opts.logOf(componentProfiler).Warn("metrics wait in memory", "error", err)
+		j.opts.logOf(logs.ComponentProfiler).Warn("metrics wait in memory", "error", err)
 	}})
 	if err != nil {
-		return nil, withCode(folderCode(err), fmt.Errorf("metrics: %w", err))
+		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))
 	}
 	j.later(func() error {
 		err := w.Close()
@@ -67,9 +71,9 @@ func (j *Run) openMetrics(path string, resume *checkpoint.State) (*runtime.Write
 		return err
 	})
 	if text := repair.String(); text != "" {
-		j.opts.logOf(componentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
+		j.opts.logOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
 	}
-	return w, withCode(exitIO, w.Truncate(kept))
+	return w, exit.With(exit.IO, w.Truncate(kept))
 }
 
 // StepDone implements train.Observer. It allocates nothing.
@@ -97,7 +101,7 @@ func (o *records) StepDone(r *train.StepRecord) {
 func (o *records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
-			o.job.opts.logOf(componentProfiler).Warn("metrics", "error", err)
+			o.job.opts.logOf(logs.ComponentProfiler).Warn("metrics", "error", err)
 		}
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 )
@@ -14,11 +17,11 @@ import (
 // writeResult stores results/result.json.
 func (j *Run) writeResult(r train.Result, err error) error {
 	out := experiment.Result{
-		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exitCode(err),
-		SamplesPerSecond: experiment.Number(perSecond(r.Samples, r.TrainTime)), Program: versionText(), Model: j.cfg.Model.Name,
-		Dataset: j.data.name, Device: j.device.Info().Name, Precision: typesText(j.types), BatchSize: int64(j.cfg.Data.BatchSize), Ranks: max(j.opts.place.WorldSize, 1),
+		Steps: r.Steps, Epochs: int64(r.Epochs), FinalTrainLoss: experiment.Number(r.LastLoss), Exit: exit.Code(err),
+		SamplesPerSecond: experiment.Number(show.PerSecond(r.Samples, r.TrainTime)), Program: version.Text(), Model: j.cfg.Model.Name,
+		Dataset: j.data.Name, Device: j.device.Info().Name, Precision: typesText(j.types), BatchSize: int64(j.cfg.Data.BatchSize), Ranks: max(j.opts.place.WorldSize, 1),
 		SamplesSeen: r.SamplesSeen, SkippedSteps: r.Skipped, Unreadable: r.Replaced, Seconds: experiment.Number(time.Since(j.started).Seconds()),
-		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(nan), BestEvalMetric: "top1",
+		OutOfTime: r.OutOfTime, GaveUp: r.GaveUp, Started: j.started, Ended: time.Now(), BestEval: experiment.Number(show.NaN), BestEvalMetric: "top1",
 	}
 	if r.Best != nil {
 		out.BestEval, out.BestEvalMetric, out.BestEvalStep = experiment.Number(r.Best.Value), r.Best.Metric, r.Best.Step
@@ -51,8 +54,8 @@ func (j *Run) newest(r train.Result) string {
 // notes are what a reader of the figures must know.
 func (j *Run) notes() []string {
 	notes := slices.Clone(j.lab.notes)
-	if j.data.note != "" {
-		notes = append(notes, j.data.note)
+	if j.data.Note != "" {
+		notes = append(notes, j.data.Note)
 	}
 	return notes
 }
@@ -65,11 +68,11 @@ func (j *Run) sayFinished() error {
 	f := j.folder.Finished
 	fmt.Fprintf(j.opts.env.stdout, "%s is finished: %d steps, final training loss %.4f", j.folder.Dir, f.Steps, float64(f.FinalTrainLoss))
 	if !math.IsNaN(float64(f.BestEval)) {
-		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", foreign(f.BestEvalMetric), float64(f.BestEval), f.BestEvalStep)
+		fmt.Fprintf(j.opts.env.stdout, ", best %s %.4f at step %d", show.Foreign(f.BestEvalMetric), float64(f.BestEval), f.BestEvalStep)
 	}
 	fmt.Fprintln(j.opts.env.stdout)
 	for _, note := range f.Notes {
-		fmt.Fprintln(j.opts.env.stdout, "NOTE", indented(note))
+		fmt.Fprintln(j.opts.env.stdout, "NOTE", show.Indented(note))
 	}
 	fmt.Fprintf(j.opts.env.stdout, "%s\n", j.hintFinished())
 	return nil

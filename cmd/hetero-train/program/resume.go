@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -16,15 +19,15 @@ import (
 func (j *Run) sayOpened() {
 	switch changed := j.folder.Changed; {
 	case j.folder.MovedTo != "" && changed != nil:
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.folder.MovedTo, "because", changed.Reason())
+		j.opts.logOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.folder.MovedTo, "because", changed.Reason())
 	case j.folder.MovedTo != "":
-		j.opts.logOf(componentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.folder.MovedTo)
+		j.opts.logOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.folder.MovedTo)
 	}
 	for _, w := range j.folder.Warnings {
-		j.opts.logOf(componentCheckpoint).Warn(w)
+		j.opts.logOf(logs.ComponentCheckpoint).Warn(w)
 	}
 	for _, s := range j.folder.Skipped {
-		j.opts.logOf(componentCheckpoint).Warn(s.String())
+		j.opts.logOf(logs.ComponentCheckpoint).Warn(s.String())
 	}
 }
 
@@ -46,7 +49,7 @@ func (j *Run) restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if j.cfg.EMA.Decay > 0 && !c.Averaged() {
-		j.opts.logOf(componentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
+		j.opts.logOf(logs.ComponentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
 	}
 	if err := j.replica.Load(c); err != nil {
 		return nil, err
@@ -59,26 +62,26 @@ func (j *Run) restore() (*checkpoint.State, error) {
 func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), j.opts.env.catalog)
 	if err != nil {
-		j.opts.logOf(componentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
+		j.opts.logOf(logs.ComponentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
 		return false, nil
 	}
 	const advice = "--resume none starts afresh and keeps that run under a numbered name"
 	was, now := old.Optimizer, j.cfg.Optimizer
 	if was.Name != now.Name {
-		return false, usageError("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)
+		return false, exit.Usagef("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
-		return false, usageError("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, j.cfg.Model.Freeze) || old.Model.FreezeLayers != j.cfg.Model.FreezeLayers {
-		return false, usageError("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
+		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
 			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.cfg.Model.Freeze, j.cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	for _, d := range config.Diff(old, j.cfg) {
 		if d.Key == "train.resume" {
 			continue
 		}
-		log := j.opts.logOf(componentCheckpoint)
+		log := j.opts.logOf(logs.ComponentCheckpoint)
 		say := log.Info
 		if d.Learnt {
 			say = log.Warn
@@ -108,8 +111,8 @@ type trained struct {
 }
 
 func (j *Run) trainedOn() map[string]json.RawMessage {
-	norm := normalization(j.cfg.Data, j.data.Normalization)
-	text, err := json.Marshal(trained{Name: j.data.name, Note: j.data.note, Samples: j.data.Train.Len(), Classes: j.data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
+	norm := parts.Normalization(j.cfg.Data, j.data.Normalization)
+	text, err := json.Marshal(trained{Name: j.data.Name, Note: j.data.Note, Samples: j.data.Train.Len(), Classes: j.data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
 	if err != nil {
 		panic(err) // texts and finite numbers
 	}
@@ -139,7 +142,7 @@ func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 	if err := json.Unmarshal(raw, &before); err != nil {
 		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
 	}
-	if changed || before.Name != j.data.name {
+	if changed || before.Name != j.data.Name {
 		return train.Forget(state)
 	}
 	return nil

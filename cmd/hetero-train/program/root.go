@@ -8,6 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -30,7 +34,7 @@ const rootExample = `  hetero-train -c configs/resnet50.toml                    
 // app is what the commands of one command line share.
 type app struct {
 	env  environment
-	hide secrets
+	hide logs.Secrets
 	args []string // as typed
 
 	trains  bool // the command trains: standard output shows progress, not results
@@ -50,23 +54,23 @@ func newRoot(a *app) *cobra.Command {
 		Short:         "Train deep-learning models on unequal devices",
 		Long:          rootLong,
 		Example:       rootExample,
-		Version:       versionText(),
+		Version:       version.Text(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          noArguments,
 		// Runs once flags and arguments are sound, right before any command.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if a.file == "" && cmd.Flags().Changed("config") {
-				return usageError("-c: got an empty name, want a file")
+				return exit.Usagef("-c: got an empty name, want a file")
 			}
-			if _, err := parseLevel(a.logLevel); err != nil {
+			if _, err := logs.ParseLevel(a.logLevel); err != nil {
 				return err
 			}
-			if a.logFormat != formatText && a.logFormat != formatJSON {
-				return usageError("--log-format: unknown format (got %q, want text or json)", a.logFormat)
+			if a.logFormat != logs.FormatText && a.logFormat != logs.FormatJSON {
+				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.logFormat)
 			}
 			if why := cmd.Annotations[unconfigured]; why != "" && (a.file != "" || len(a.overrides) > 0) {
-				return usageError("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
+				return exit.Usagef("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
 			}
 			a.started = true
 			return nil
@@ -81,32 +85,32 @@ func newRoot(a *app) *cobra.Command {
 	root.SetOut(a.env.stdout)
 	root.SetErr(a.env.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usageError("%w; %s --help lists the flags", err, cmd.CommandPath())
+		return exit.Usagef("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.file, "config", "c", "", "`FILE` (TOML) that describes the run")
 	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
 	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
-	flags.StringVar(&a.logFormat, "log-format", formatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
+	flags.StringVar(&a.logFormat, "log-format", logs.FormatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
 	addResume(root, a)
 	root.AddCommand(
 		newTrain(a),
 		newProfile(a),
 		newBalance(a),
 		newConfig(a),
-		tidied(newBench(a)),
-		tidied(newNCCL(a)),
-		tidied(newData(a)),
+		signals.Tidied(newBench(a)),
+		signals.Tidied(newNCCL(a)),
+		signals.Tidied(newData(a)),
 		withoutConfig(newAnalyze(a), "analyze reads finished ones"),
 		newCheckpoint(a),
 		newNeighbour(),
 		newSelftestRank(),
-		tidied(newPlan(a)),
-		tidied(newEval(a)),
-		tidied(newPredict(a)),
+		signals.Tidied(newPlan(a)),
+		signals.Tidied(newEval(a)),
+		signals.Tidied(newPredict(a)),
 		withoutConfig(newDevices(a), "this command shows what the machine has"),
-		withoutConfig(tidied(newSelftest(a)), "the checks do not depend on them"),
+		withoutConfig(signals.Tidied(newSelftest(a)), "the checks do not depend on them"),
 		withoutConfig(newVersion(), "the version does not depend on them"),
 		newCompletion(),
 	)
@@ -174,7 +178,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
-	return usageError("%s", text)
+	return exit.Usagef("%s", text)
 }
 
 // setFlag is --set: each use adds an override.

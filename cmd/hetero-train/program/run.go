@@ -10,6 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -48,24 +53,24 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	if j.lifeline, err = supervisor.OpenLifeline(opts.env.environ); err != nil {
 		return err
 	}
-	ctx, release := withSignals(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
+	ctx, release := signals.Context(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
 	defer release()
 	defer j.closeAll()
 	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openLab} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
-			var s stopped
+			var s exit.Stopped
 			if errors.As(context.Cause(ctx), &s) {
-				err = withCode(s.saved(), s) // whatever it interrupted
+				err = exit.With(s.Saved(), s) // whatever it interrupted
 			}
-			return j.tellLog(classify(ctx, err))
+			return j.tellLog(exit.Classify(ctx, err))
 		}
 		if j.finished() {
 			return j.sayFinished()
 		}
 	}
-	err = classify(ctx, j.train(ctx))
-	if err != nil && !errors.As(err, new(stopped)) { // ranks stop together
+	err = exit.Classify(ctx, j.train(ctx))
+	if err != nil && !errors.As(err, new(exit.Stopped)) { // ranks stop together
 		j.team.abort(err)
 	}
 	return j.tellLog(err)
@@ -100,7 +105,7 @@ func (j *Rank) openDevice(context.Context) (err error) {
 		threads = j.ownCPUs()
 		limit, err := cpu.ThreadLimit(j.opts.env.lookup)
 		if err != nil {
-			return withCode(exitUsage, err)
+			return exit.With(exit.Usage, err)
 		}
 		if limit > 0 {
 			threads = min(threads, limit)
@@ -110,7 +115,7 @@ func (j *Rank) openDevice(context.Context) (err error) {
 		j.opts.log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
 		threads = most
 	}
-	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.logOf(componentDevice)}
+	own := placement{index: j.cfg.Device.Index, localRank: j.opts.place.LocalRank, share: j.cfg.Device.ShareGPU, threads: threads, log: j.opts.logOf(logs.ComponentDevice)}
 	kind := j.cfg.Device.Kind
 	onCPU, err := j.isCPURank()
 	if err != nil {
@@ -123,15 +128,15 @@ func (j *Rank) openDevice(context.Context) (err error) {
 		return err
 	}
 	j.later(j.device.Close)
-	if err := j.opts.lab.slow(j.device, j.opts.logOf(componentLab)); err != nil {
+	if err := j.opts.lab.slow(j.device, j.opts.logOf(logs.ComponentLab)); err != nil {
 		return err
 	}
 	if info := j.device.Info(); info.Modelled && j.opts.place.WorldSize > 1 {
-		return usageError("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
+		return exit.Usagef("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
 	}
 	info := j.device.Info()
 	if j.cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
-		j.opts.logOf(componentDevice).Warn("bf16 is emulated on this CPU, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+		j.opts.logOf(logs.ComponentDevice).Warn("bf16 is emulated on this CPU, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
 	}
 	j.precision, err = precisionFor(j.cfg.Train.Precision, info)
 	return err
@@ -139,28 +144,28 @@ func (j *Rank) openDevice(context.Context) (err error) {
 
 // openData opens the data set and the training loader, which knows how many steps an epoch has.
 func (j *Run) openData(ctx context.Context) (err error) {
-	if j.data, err = openData(ctx, j.cfg, 0, j.opts.logOf(componentData)); err != nil {
+	if j.data, err = parts.OpenData(ctx, j.cfg, 0, j.opts.logOf(logs.ComponentData)); err != nil {
 		return err
 	}
 	j.later(j.data.Splits.Close)
 	j.epochs = j.cfg.Train.Epochs
-	if most := j.cfg.Data.FallbackEpochs; j.data.note != "" && most > 0 && j.cfg.Train.Steps == 0 {
+	if most := j.cfg.Data.FallbackEpochs; j.data.Note != "" && most > 0 && j.cfg.Train.Steps == 0 {
 		j.epochs = min(j.epochs, most)
 	}
-	if j.data.note != "" {
-		j.opts.logOf(componentData).Warn(j.data.note, "epochs", j.epochs, "configured_epochs", j.cfg.Train.Epochs)
+	if j.data.Note != "" {
+		j.opts.logOf(logs.ComponentData).Warn(j.data.Note, "epochs", j.epochs, "configured_epochs", j.cfg.Train.Epochs)
 	}
 	j.warnOfUnused()
 	if classes := j.data.Train.Classes(); len(classes) == 1 {
-		j.opts.logOf(componentData).Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
+		j.opts.logOf(logs.ComponentData).Warn("the data set has a single class: there is nothing to learn", "class", classes[0])
 	}
-	view, _ := transforms(j.cfg.Data)
-	view.Augment = augmentation(j.cfg.Augment, normalization(j.cfg.Data, j.data.Normalization))
-	j.loading = data.Options{Dataset: j.data.Train, Transform: view, Mix: mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
+	view, _ := parts.Transforms(j.cfg.Data)
+	view.Augment = parts.Augmentation(j.cfg.Augment, parts.Normalization(j.cfg.Data, j.data.Normalization))
+	j.loading = data.Options{Dataset: j.data.Train, Transform: view, Mix: parts.Mixing(j.cfg.Augment), Seed: j.cfg.Experiment.Seed,
 		BatchSize: j.cfg.Data.BatchSize, Accumulation: j.cfg.Train.GradAccumulation, Workers: j.cfg.Data.Workers}
 	batches, err := j.loading.BatchesPerEpoch()
 	if err != nil {
-		return withCode(exitUsage, err)
+		return exit.With(exit.Usage, err)
 	}
 	j.stepsPer = int64(batches / j.cfg.Train.GradAccumulation)
 	j.steps = int64(j.cfg.Train.Steps)
@@ -168,9 +173,9 @@ func (j *Run) openData(ctx context.Context) (err error) {
 		j.steps = int64(j.epochs) * j.stepsPer
 	}
 	if name := j.cfg.Schedule.Name; j.steps == 0 && (name == "cosine" || name == "linear") {
-		return usageError("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
+		return exit.Usagef("schedule.name: %q falls to the end of the run, but only train.max_seconds ends this one: set train.epochs or train.steps, or use another schedule", name)
 	}
-	return withCode(exitUsage, j.schedule().Check())
+	return exit.With(exit.Usage, j.schedule().Check())
 }
 
 func (j *Run) runOptions() experiment.Options {
@@ -221,9 +226,9 @@ func (j *Run) checkModel(context.Context) error {
 	var frozen *nn.FreezeError
 	switch {
 	case errors.As(err, &frozen) && frozen.Unmatched != "":
-		return usageError("model.freeze: %w, %s; nearest: %s", frozen.Err, j.cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
+		return exit.Usagef("model.freeze: %w, %s; nearest: %s", frozen.Err, j.cfg.Model.Name, strings.Join(config.Nearest(frozen.Unmatched, frozen.Names, 3), ", "))
 	case errors.As(err, &frozen):
-		return usageError("model.freeze and model.freeze_layers: %w", frozen.Err)
+		return exit.Usagef("model.freeze and model.freeze_layers: %w", frozen.Err)
 	}
 	if err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", j.cfg.Model.Name, j.cfg.Data.ImageSize, err)
@@ -241,14 +246,14 @@ func (j *training) train(ctx context.Context) error {
 		return err
 	}
 	j.later(file.Close)
-	logFile := &fileLog{file: file, screen: j.opts.onScreen}
-	j.opts.logFile.to(logFile)
+	logFile := &logs.File{File: file, Screen: j.opts.onScreen}
+	j.opts.logFile.To(logFile)
 	j.sayOpened()
 	resume, err := j.restore()
 	if err != nil {
 		return err
 	}
-	if err := j.folder.StoreConfig(string(j.cfg.TOML()), versionText()); err != nil {
+	if err := j.folder.StoreConfig(string(j.cfg.TOML()), version.Text()); err != nil {
 		return err
 	}
 	j.balancing.saveProfile()
@@ -273,21 +278,21 @@ func (j *training) train(ctx context.Context) error {
 	if errors.Is(err, train.ErrFinalSave) {
 		err = j.unsaved(j.newest(result), err)
 	}
-	err = j.survived(result, classify(ctx, err))
+	err = j.survived(result, exit.Classify(ctx, err))
 	j.balancing.end()
 	if err == nil && result.Interrupted {
 		err = j.interruption(ctx, result.Steps)
 	}
 	if writeErr := j.writeResult(result, err); writeErr != nil {
 		if err == nil {
-			err = withCode(exitIO, writeErr)
+			err = exit.With(exit.IO, writeErr)
 		} else {
 			j.opts.log.Warn("the result is not written either", "error", writeErr)
 		}
 	}
 	screen.end(result, err)
 	j.records.sumUp(screen, result)
-	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(stopped))) {
+	if b := j.balancing; b != nil && b.contest != nil && (err == nil || errors.As(err, new(exit.Stopped))) {
 		if reportErr := b.contest.report(&j.Run); err == nil {
 			err = reportErr
 		}
@@ -336,7 +341,7 @@ func (j *training) loopOptions(resume *checkpoint.State, screen *console) (train
 	o.Observer = muted{all, j.balancing.quiet}
 	o.Beside = true
 	o.SaveSteps, o.SaveInterval = int64(c.Checkpoint.IntervalSteps), seconds(c.Checkpoint.IntervalSeconds)
-	o.Template = checkpoint.State{Program: versionText(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.extra()}
+	o.Template = checkpoint.State{Program: version.Text(), Seed: c.Experiment.Seed, Config: string(c.TOML()), Extra: j.extra()}
 	if c := j.folder.Checkpoint; c != nil {
 		o.Foreign = filepath.Dir(c.Path) != filepath.Clean(j.folder.CheckpointDir())
 	}
@@ -373,7 +378,7 @@ func (j *training) sharedOptions() (o train.Options, err error) {
 	if o.Train, err = j.newLoader(j.loading); err != nil || j.data.Eval == nil {
 		return o, err
 	}
-	_, view := transforms(c.Data)
+	_, view := parts.Transforms(c.Data)
 	o.Eval, err = j.newLoader(data.Options{Dataset: j.data.Eval, Transform: view, Seed: c.Experiment.Seed,
 		BatchSize: c.Data.BatchSize / c.Train.GradAccumulation, Evaluate: true, Workers: c.Data.Workers})
 	return o, err
@@ -390,7 +395,7 @@ func (j *Run) newLoader(o data.Options) (*data.Loader, error) {
 	}
 	l, err := data.NewLoader(o)
 	if err != nil {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	j.later(l.Close)
 	return l, nil

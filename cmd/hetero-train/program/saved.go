@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -67,7 +69,7 @@ type savedModel struct {
 // openSaved finds the checkpoint, "" for that of the run that -c describes, and reads its settings. The caller closes the job.
 func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	if f.batch < 0 {
-		return nil, usageError("--batch-size: got %d, want at least 1", f.batch)
+		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
 	}
 	opts, err := a.options(discovery.Place{WorldSize: 1}, a.quieter(), "")
 	if err != nil {
@@ -75,7 +77,7 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	}
 	j := newRun(nil, opts) // its configuration is found with the checkpoint
 	if j.opts.lab.place, err = lab.Find(a.env.lookup); err != nil {
-		return nil, withCode(exitUsage, err)
+		return nil, exit.With(exit.Usage, err)
 	}
 	m := &savedModel{Run: j}
 	defer func() {
@@ -85,7 +87,7 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	}()
 	if path == "" {
 		if a.file == "" {
-			return nil, usageError("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
+			return nil, exit.Usagef("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
 		}
 		cfg, err := a.load()
 		if err != nil {
@@ -98,19 +100,19 @@ func (a *app) openSaved(path string, f *savedFlags) (_ *savedModel, err error) {
 	}
 	j.later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
-		return nil, usageError("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+		return nil, exit.Usagef("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
 	}
 	if j.cfg, err = a.savedSettings(m.checkpoint, j.opts.log); err != nil {
 		return nil, err
 	}
 	if raw, ok := m.checkpoint.State.Extra[dataKey]; ok {
 		if err := json.Unmarshal(raw, &m.trained); err != nil {
-			return nil, withCode(exitData, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
 		}
 	}
 	if _, known := m.checkpoint.State.Extra[dataKey]; !known && m.checkpoint.State.Step == 0 {
 		named := slices.ContainsFunc(a.overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
-		m.imported, m.noData = true, !named && a.file == "" && j.cfg.Data.Dataset == defaults().Data.Dataset
+		m.imported, m.noData = true, !named && a.file == "" && j.cfg.Data.Dataset == parts.Defaults().Data.Dataset
 	}
 	m.classes, err = m.countClasses()
 	return m, err
@@ -127,15 +129,15 @@ func (a *app) quieter() string {
 // findCheckpoint opens what path means, with best the best of a run.
 func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
 	if !best {
-		return openCheckpoint(path, warn)
+		return parts.OpenCheckpoint(path, warn)
 	}
 	if filepath.Base(path) != "checkpoints" {
 		path = filepath.Join(path, "checkpoints")
 	}
 	path = filepath.Join(path, "best")
-	c, err := openCheckpoint(path, warn)
+	c, err := parts.OpenCheckpoint(path, warn)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usageError("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
+		return nil, exit.Usagef("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
 	}
 	return c, err
 }
@@ -173,9 +175,9 @@ func (a *app) savedSettings(c *checkpoint.Checkpoint, log *slog.Logger) (*config
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 {
-		return nil, usageError("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
+		return nil, exit.Usagef("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
 	}
-	return nil, withCode(exitUsage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+	return nil, exit.With(exit.Usage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
 
 // readable reports whether settings are sound by themselves, without what was typed.
@@ -193,7 +195,7 @@ func (a *app) typedWrong(err error) error {
 		}
 		err = fmt.Errorf("the checkpoint's settings do not go with %s:\n%w", strings.Join(typed, ", "), err)
 	}
-	return withCode(exitUsage, err)
+	return exit.With(exit.Usage, err)
 }
 
 // countClasses is how many classes the model has: as the settings say, else the names that the checkpoint knows, else what the last layer gives.
@@ -209,7 +211,7 @@ func (m *savedModel) countClasses() (int, error) {
 			return t.Shape[0], nil
 		}
 	}
-	return 0, usageError("%s: the number of classes is not known: set it with --set model.num_classes=N", m.checkpoint.Path)
+	return 0, exit.Usagef("%s: the number of classes is not known: set it with --set model.num_classes=N", m.checkpoint.Path)
 }
 
 // class names a label.
@@ -234,7 +236,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	if info := m.device.Info(); info.Modelled {
-		return usageError("device %s computes nothing: every result would be zero", info.Name)
+		return exit.Usagef("device %s computes nothing: every result would be zero", info.Name)
 	}
 	before, err := typesOf(&m.checkpoint.State)
 	if err != nil {
@@ -246,11 +248,11 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	if m.trained.Std != ([3]float32{}) {
 		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
 	}
-	norm := normalization(m.cfg.Data, own)
-	m.predictor, err = train.NewPredictor(m.device, train.ReplicaOptions{Model: buildModel(&m.cfg.Model), Classes: m.classes, ImageSize: m.cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+	norm := parts.Normalization(m.cfg.Data, own)
+	m.predictor, err = train.NewPredictor(m.device, train.ReplicaOptions{Model: parts.BuildModel(&m.cfg.Model), Classes: m.classes, ImageSize: m.cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: m.precision, BatchSize: n})
 	if errors.As(err, new(*train.MemoryError)) {
-		return withCode(exitDevice, fmt.Errorf("%w; lower --batch-size", err))
+		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
 	}
 	if err != nil {
 		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.cfg.Model.Name, m.cfg.Data.ImageSize, err)
@@ -262,30 +264,22 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 	return m.predictor.LoadWeights(m.checkpoint.Model)
 }
 
-// usualNormalization is that of a data set by name, for checkpoints that do not tell.
-func usualNormalization(catalog config.Catalog, name string) data.Normalization {
-	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
-		return set.normalization()
-	}
-	return data.NormalizeImageNet
-}
-
 // checkClasses reports a data set whose labels mean something else than those trained on.
 func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {
-		return usageError("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
 	}
 	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
-		return usageError("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
 	}
 	if want == nil || slices.Equal(have, want) {
 		return nil
 	}
 	for i, name := range have {
 		if i >= len(want) || name != want[i] {
-			return usageError("the data set's classes are others than those trained on: class %d is %q, it was %q: their numbers would be compared with the wrong names", i, name, m.class(i))
+			return exit.Usagef("the data set's classes are others than those trained on: class %d is %q, it was %q: their numbers would be compared with the wrong names", i, name, m.class(i))
 		}
 	}
-	return usageError("the data set has the first %d of the %d classes trained on", len(have), len(want))
+	return exit.Usagef("the data set has the first %d of the %d classes trained on", len(have), len(want))
 }

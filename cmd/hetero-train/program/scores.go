@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/profiler/measure"
@@ -113,7 +115,7 @@ func (b *balancing) startProfile(ctx context.Context) (p *profiles.Ranks, missin
 			return nil, missing, err
 		}
 	}
-	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: versionText(), Quick: true}}
+	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: true}}
 	for rank := range b.known {
 		r := b.known[rank].Profile
 		r.Measured = known[typeKey(&r)]
@@ -206,12 +208,12 @@ func (b *balancing) deviceTypes() int {
 
 // figuresKey is the cache key of a rank's figures.
 func figuresKey(r *profiles.Rank) profiles.CacheKey {
-	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: versionText()}
+	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: version.Text()}
 }
 
 // loadFigures looks for kept figures of this rank's device.
 func (b *balancing) loadFigures(r *profiles.Rank) *keptScore {
-	dir, err := userCache("profiles")
+	dir, err := parts.UserCache("profiles")
 	if err != nil {
 		b.log().Debug("the figures of this device are not cached", "error", err)
 		return nil

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
@@ -91,50 +93,50 @@ func (s *sweep) steps(name string, want int64, rate string) {
 func TestASweepTrainsEveryTime(t *testing.T) {
 	const name = "distributed_training"
 	s := newSweep(t)
-	s.run(exitDone, "done: 20 steps", "--lr", "0.1")
-	s.run(exitDone, "train.steps = 20 ended it", "--lr", "0.1")
-	e := s.run(exitDone, "done: 20 steps", "--lr", "0.01")
+	s.run(exit.Done, "done: 20 steps", "--lr", "0.1")
+	s.run(exit.Done, "train.steps = 20 ended it", "--lr", "0.1")
+	e := s.run(exit.Done, "done: 20 steps", "--lr", "0.01")
 	if n := strings.Count(e.stderr, "keeps its files"); n != 1 || !strings.Contains(e.stderr, "optimizer.lr was 0.1, now 0.01") || !strings.Contains(e.stderr, name+"-1") {
 		t.Errorf("want one line that names the change and the new name of the old run:\n%s", e.stderr)
 	}
 	s.steps(name+"-1", 20, "0.1")
 	s.steps(name, 20, "0.01")
-	if e = s.run(exitDone, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "it has trained 20 steps") {
+	if e = s.run(exit.Done, "done: 2 steps", "--lr", "0.01", "--set", "train.steps=2"); !strings.Contains(e.stderr, "it has trained 20 steps") {
 		t.Errorf("a shorter run: want the reason\n%s", e.stderr)
 	}
 	s.steps(name+"-2", 20, "0.01")
 	s.steps(name, 2, "0.01")
-	s.run(exitDone, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3") // resumes
+	s.run(exit.Done, "done: 30 steps", "--lr", "0.01", "--set", "train.steps=30", "--set", "train.log_interval=3") // resumes
 	s.steps(name, 30, "0.01")
-	s.run(exitDone, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
-	s.run(exitDone, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
+	s.run(exit.Done, "done: 40 steps", "--lr", "0.01", "--set", "train.steps=40", "--set", "schedule.name=cosine")
+	s.run(exit.Done, "done: 50 steps", "--lr", "0.01", "--set", "train.steps=50", "--set", "schedule.name=cosine")
 	s.steps(name+"-3", 30, "0.01")
 	s.steps(name+"-4", 40, "0.01") // a cosine of another length is another run
 }
 
 func TestARunWithANameIsNeverReplaced(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine")
-	s.run(exitDone, "done: 20 steps")
+	s.run(exit.Done, "done: 20 steps")
 	before := snapshot(t, s.output)
-	e := s.run(exitUsage, "optimizer.lr was 0.05, now 0.2", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30")
+	e := s.run(exit.Usage, "optimizer.lr was 0.05, now 0.2", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30")
 	for _, want := range []string{"augment.mixup was 0.0, now 0.5", "--resume none", "--allow augment.mixup --allow optimizer.lr"} {
 		if !strings.Contains(e.stderr, want) {
 			t.Errorf("want %q in\n%s", want, e.stderr)
 		}
 	}
-	s.run(exitUsage, "has trained 20 steps, more than train.steps = 2 asks for", "--set", "train.steps=2")
-	s.run(exitUsage, "unknown key", "--allow", "optimizer.rate")
-	s.run(exitUsage, "may change without --allow", "--allow", "train.log_interval")
-	s.run(exitUsage, "no earlier run", "--allow", "optimizer.lr", "--resume", "none")
+	s.run(exit.Usage, "has trained 20 steps, more than train.steps = 2 asks for", "--set", "train.steps=2")
+	s.run(exit.Usage, "unknown key", "--allow", "optimizer.rate")
+	s.run(exit.Usage, "may change without --allow", "--allow", "train.log_interval")
+	s.run(exit.Usage, "no earlier run", "--allow", "optimizer.lr", "--resume", "none")
 	if after := snapshot(t, s.output); after != before {
 		t.Errorf("a refused run changed files:\n%s\nbefore:\n%s", after, before)
 	}
 	path := filepath.Join(s.output, "mine")
-	s.run(exitUsage, "augment.mixup was", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr")
-	s.run(exitDone, "done: 30 steps", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr", "--allow", "augment.mixup")
-	s.run(exitDone, "done: 40 steps", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=40", "--set", "device.threads=1", "--set", "balance.policy=dynamic")
-	s.run(exitUsage, "optimizer.name", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=50", "--set", "optimizer.name=adamw", "--set", "optimizer.weight_decay=0.0005", "--allow", "optimizer.name")
-	s.run(exitDone, "done: 20 steps", "--resume", "none", "--lr", "0.3")
+	s.run(exit.Usage, "augment.mixup was", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr")
+	s.run(exit.Done, "done: 30 steps", "--resume", path, "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=30", "--allow", "optimizer.lr", "--allow", "augment.mixup")
+	s.run(exit.Done, "done: 40 steps", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=40", "--set", "device.threads=1", "--set", "balance.policy=dynamic")
+	s.run(exit.Usage, "optimizer.name", "--lr", "0.2", "--set", "augment.mixup=0.5", "--set", "train.steps=50", "--set", "optimizer.name=adamw", "--set", "optimizer.weight_decay=0.0005", "--allow", "optimizer.name")
+	s.run(exit.Done, "done: 20 steps", "--resume", "none", "--lr", "0.3")
 	s.steps("mine-1", 40, "0.2")
 	s.steps("mine", 20, "0.3")
 }
@@ -142,11 +144,11 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 // TestEpochsOfAnotherBatchSizeCount: they have other numbers of steps.
 func TestEpochsOfAnotherBatchSizeCount(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine", "--set", "train.steps=0")
-	s.run(exitDone, "done: 20 steps", "--epochs", "2")
+	s.run(exit.Done, "done: 20 steps", "--epochs", "2")
 	larger := []string{"--set", "data.batch_size=16", "--epochs", "4"}
-	s.run(exitDone, "done: 30 steps", append(larger, "--allow", "data.batch_size")...)
-	s.run(exitDone, "is finished: 30 steps", larger...)
-	s.run(exitUsage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
+	s.run(exit.Done, "done: 30 steps", append(larger, "--allow", "data.batch_size")...)
+	s.run(exit.Done, "is finished: 30 steps", larger...)
+	s.run(exit.Usage, "has trained 30 steps, more than train.epochs = 3", "--set", "data.batch_size=16", "--epochs", "3")
 }
 
 // snapshot lists the files of a folder with their sizes and times, without locks, which name their last holder.
@@ -196,17 +198,17 @@ func TestOtherDataIsAnotherRun(t *testing.T) {
 	here, there := filepath.Join(dir, "here"), filepath.Join(dir, "there")
 	writePictures(t, here, 40, 0)
 	s := newSweep(t, "--experiment-name", "mine", "--dataset", "images", "--set", "data.image_size=8", "--set", "data.num_samples=0")
-	s.run(exitDone, "done: 20 steps", "--set", "data.path="+here)
+	s.run(exit.Done, "done: 20 steps", "--set", "data.path="+here)
 	if err := os.Rename(here, there); err != nil {
 		t.Fatal(err)
 	}
-	s.run(exitDone, "is finished", "--set", "data.path="+there)
-	s.run(exitDone, "done: 25 steps", "--set", "data.path="+there, "--set", "train.steps=25")
+	s.run(exit.Done, "is finished", "--set", "data.path="+there)
+	s.run(exit.Done, "done: 25 steps", "--set", "data.path="+there, "--set", "train.steps=25")
 	writePictures(t, there, 40, 1)
-	s.run(exitUsage, "data.path was content", "--set", "data.path="+there, "--set", "train.steps=25")
-	s.run(exitDone, "done: 30 steps", "--set", "data.path="+there, "--set", "train.steps=30", "--allow", "data.path")
+	s.run(exit.Usage, "data.path was content", "--set", "data.path="+there, "--set", "train.steps=25")
+	s.run(exit.Done, "done: 30 steps", "--set", "data.path="+there, "--set", "train.steps=30", "--allow", "data.path")
 	writePictures(t, here, 41, 1)
-	s.run(exitUsage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
+	s.run(exit.Usage, "data.path was", "--set", "data.path="+here, "--set", "train.steps=30")
 }
 
 // TestWhatStoodInForTheDataIsOtherData: a run that was trained on synthetic images does not go on with CIFAR-10.
@@ -221,19 +223,19 @@ func TestWhatStoodInForTheDataIsOtherData(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newSweep(t, "--dataset", "cifar10", "--set", "data.fallback=synthetic_image", "--set", "data.download=never", "--set", "data.cache_dir="+cache, "--set", "data.crop_padding=1")
-	s.run(exitDone, "done: 20 steps")
-	s.run(exitDone, "is finished")
-	s.run(exitDone, `data.dataset was \"synthetic_image\", now \"cifar10\"`, "--set", "data.path="+archive)
+	s.run(exit.Done, "done: 20 steps")
+	s.run(exit.Done, "is finished")
+	s.run(exit.Done, `data.dataset was \"synthetic_image\", now \"cifar10\"`, "--set", "data.path="+archive)
 	s.steps("distributed_training-1", 20, "0.05")
-	s.run(exitDone, "done: 20 steps", "--experiment-name", "mine")
-	s.run(exitUsage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
+	s.run(exit.Done, "done: 20 steps", "--experiment-name", "mine")
+	s.run(exit.Usage, `data.dataset was "synthetic_image", now "cifar10"`, "--experiment-name", "mine", "--set", "data.path="+archive, "--set", "train.steps=30")
 }
 
 // TestOtherWeightsToStartFromAreAnotherRun: of a file, too, the content counts.
 func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	s := newSweep(t)
-	s.run(exitDone, "done: 20 steps", "--experiment-name", "a")
-	s.run(exitDone, "done: 20 steps", "--experiment-name", "b", "--lr", "0.3")
+	s.run(exit.Done, "done: 20 steps", "--experiment-name", "a")
+	s.run(exit.Done, "done: 20 steps", "--experiment-name", "b", "--lr", "0.3")
 	weights := filepath.Join(t.TempDir(), "start.safetensors")
 	from := func(name string) {
 		t.Helper()
@@ -243,36 +245,36 @@ func TestOtherWeightsToStartFromAreAnotherRun(t *testing.T) {
 	}
 	from("a")
 	own := []string{"--experiment-name", "mine", "--set", "model.init_from=" + weights}
-	s.run(exitDone, "done: 20 steps", own...)
-	s.run(exitDone, "is finished", own...)
+	s.run(exit.Done, "done: 20 steps", own...)
+	s.run(exit.Done, "is finished", own...)
 	from("b")
-	s.run(exitUsage, "model.init_from was content", append(own, "--set", "train.steps=30")...)
-	s.run(exitDone, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
+	s.run(exit.Usage, "model.init_from was content", append(own, "--set", "train.steps=30")...)
+	s.run(exit.Done, "done: 30 steps", append(own, "--set", "train.steps=30", "--allow", "model.init_from")...)
 }
 
 // TestResolvedPrecisionIsCompared: "auto" and the type that it stands for are the same.
 func TestResolvedPrecisionIsCompared(t *testing.T) {
 	s := newSweep(t, "--experiment-name", "mine")
-	s.run(exitDone, "done: 20 steps", "--set", "train.precision=auto") // f32 on this device
-	s.run(exitDone, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")
-	s.run(exitUsage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
+	s.run(exit.Done, "done: 20 steps", "--set", "train.precision=auto") // f32 on this device
+	s.run(exit.Done, "done: 25 steps", "--set", "train.precision=f32", "--set", "train.steps=25")
+	s.run(exit.Usage, "train.precision", "--set", "train.precision=bf16", "--set", "train.steps=30")
 }
 
 // TestSeveralRanksGiveWayTogether: rank 0 decides, and no rank writes into the old folder.
 func TestSeveralRanksGiveWayTogether(t *testing.T) {
 	buildRanks(t)
 	s := newSweep(t, "--nproc-per-node", "2")
-	s.run(exitDone, "done: 20 steps")
+	s.run(exit.Done, "done: 20 steps")
 	old := string(readFile(t, filepath.Join(s.output, "distributed_training", "logs", "rank_1.log")))
-	s.run(exitDone, "is finished")
-	s.run(exitDone, "done: 20 steps", "--lr", "0.2", "--log-level", "debug")
+	s.run(exit.Done, "is finished")
+	s.run(exit.Done, "done: 20 steps", "--lr", "0.2", "--log-level", "debug")
 	s.steps("distributed_training-1", 20, "0.05")
 	s.steps("distributed_training", 20, "0.2")
 	if now := string(readFile(t, filepath.Join(s.output, "distributed_training-1", "logs", "rank_1.log"))); now != old {
 		t.Errorf("rank 1 wrote into the log of the old run:\n%s", now)
 	}
-	s.run(exitDone, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
-	e := s.run(exitUsage, "data.batch_size was 8, now 16 (--batch-size for each of 2 ranks; --set data.batch_size=8 keeps the global batch)",
+	s.run(exit.Done, "done: 30 steps", "--lr", "0.2", "--set", "train.steps=30", "--nproc-per-node", "1")
+	e := s.run(exit.Usage, "data.batch_size was 8, now 16 (--batch-size for each of 2 ranks; --set data.batch_size=8 keeps the global batch)",
 		"--lr", "0.2", "--batch-size", "8", "--resume", filepath.Join(s.output, "distributed_training"), "--set", "train.steps=40")
 	if strings.Contains(e.stderr, "done:") {
 		t.Error("a step was trained")
@@ -285,11 +287,11 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 	s := newSweep(t)
 	logs := filepath.Join(s.output, "logs")
 	for _, named := range [][]string{nil, {"--set", "experiment.name=mine", "--set", "experiment.log_dir=" + logs}} {
-		s.run(exitDone, "done: 20 steps", named...)
+		s.run(exit.Done, "done: 20 steps", named...)
 		before := snapshot(t, s.output)
 		args := append([]string{"balance", "compare", "-c", s.p.config, "--rounds", "3", "--block", "3", "--policies", "none,dynamic", "--set", "experiment.output_dir=" + s.output, "--set", "parallel.ranks=2"}, named...)
 		for range 2 {
-			finish(t, exec.Command(s.p.path, args...), 0).check(t, exitDone, "")
+			finish(t, exec.Command(s.p.path, args...), 0).check(t, exit.Done, "")
 		}
 		after := snapshot(t, s.output)
 		for line := range strings.Lines(before) {
@@ -299,7 +301,7 @@ func TestComparisonsLeaveRunsAlone(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"balance_compare", "balance_compare-1", "mine-balance_compare", "mine-balance_compare-1"} {
-		if !exists(filepath.Join(s.output, name, "results", "result.json")) {
+		if !parts.Exists(filepath.Join(s.output, name, "results", "result.json")) {
 			t.Errorf("no comparison in %s", name)
 		}
 	}
@@ -312,9 +314,9 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 		trials = 200
 	}
 	s := newSweep(t, "--set", "train.steps=3")
-	s.run(exitDone, "done: 3 steps")
+	s.run(exit.Done, "done: 3 steps")
 	begun := time.Now()
-	s.run(exitDone, "done: 3 steps", "--lr", "0.9")
+	s.run(exit.Done, "done: 3 steps", "--lr", "0.9")
 	whole := time.Since(begun)
 	finished := 2
 	for n := range trials {
@@ -333,14 +335,14 @@ func TestAMoveThatIsKilledKeepsEveryRun(t *testing.T) {
 		}
 		finished = len(runs)
 	}
-	s.run(exitDone, "done: 3 steps", "--lr", "0.7")
+	s.run(exit.Done, "done: 3 steps", "--lr", "0.7")
 	s.steps("distributed_training", 3, "0.7")
 }
 
 // TestTwoProcessesAtOnceMoveARunOnce: one trains, the other is told that the folder is in use, and the old run is there once.
 func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
 	s := newSweep(t)
-	s.run(exitDone, "done: 20 steps")
+	s.run(exit.Done, "done: 20 steps")
 	var ends [2]ended
 	done := make(chan int)
 	for i := range ends {
@@ -356,16 +358,16 @@ func TestTwoProcessesAtOnceMoveARunOnce(t *testing.T) {
 	<-done
 	<-done
 	for _, e := range ends {
-		if e.code != exitDone && (e.code != exitUsage || !strings.Contains(e.stdout, "in use") && !strings.Contains(e.stdout, "just now")) {
+		if e.code != exit.Done && (e.code != exit.Usage || !strings.Contains(e.stdout, "in use") && !strings.Contains(e.stdout, "just now")) {
 			t.Errorf("got exit code %d and\n%s", e.code, e.stdout)
 		}
 	}
-	if ends[0].code != exitDone && ends[1].code != exitDone {
+	if ends[0].code != exit.Done && ends[1].code != exit.Done {
 		t.Error("neither trained")
 	}
 	s.steps("distributed_training-1", 20, "0.05")
 	s.steps("distributed_training", 300, "0.2")
-	if exists(filepath.Join(s.output, "distributed_training-2")) {
+	if parts.Exists(filepath.Join(s.output, "distributed_training-2")) {
 		t.Error("moved twice")
 	}
 }
@@ -395,7 +397,7 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.p = program{path: built, config: file}
-	s.run(exitDone, "done: 20 steps")
+	s.run(exit.Done, "done: 20 steps")
 	const nobody = 65534
 	run := filepath.Join(s.output, "distributed_training")
 	err = filepath.WalkDir(run, func(path string, _ os.DirEntry, err error) error {
@@ -407,17 +409,8 @@ func TestAFolderOfSomebodyElseCannotBeMoved(t *testing.T) {
 	before := snapshot(t, s.output)
 	cmd := s.command("--lr", "0.2")
 	cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	finish(t, cmd, 0).check(t, exitUsage, "move aside")
+	finish(t, cmd, 0).check(t, exit.Usage, "move aside")
 	if after := snapshot(t, s.output); after != before {
 		t.Errorf("got\n%s\nwant\n%s", after, before)
-	}
-}
-
-// TestEveryKeyOfModelsAndDataSetsIsClassified: the tables of all have a test in package config.
-func TestEveryKeyOfModelsAndDataSetsIsClassified(t *testing.T) {
-	for _, v := range builtinCatalog.Values() {
-		if !v.Classified {
-			t.Errorf("%s is neither Learnt nor Operational: see config.Key.Learnt", v.Key)
-		}
 	}
 }

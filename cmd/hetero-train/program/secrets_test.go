@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // TestNoSecretLeavesTheProgram hides canaries where secrets come from, and looks for them in all that a run writes, also when it fails and when it
@@ -29,14 +31,14 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 		set  []string // settings
 		code int
 	}{
-		"a run":                 {set: []string{"train.steps=30"}, code: exitDone},
-		"a password in a URL":   {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exitUsage},
-		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""}, code: exitUsage},
-		"an unknown key":        {set: []string{"parallel.token=" + canary}, code: exitUsage},
-		"an unknown key, file":  {text: "[parallel]\ntoken = \"" + canary + "\"\n", code: exitUsage},
-		"a URL in the file":     {text: "[data]\ndataset = \"images\"\npath = \"s3://key:" + canary + "@bucket/train\"\n", code: exitUsage},
-		"broken TOML":           {text: "[parallel]\ntoken = " + canary + "\n", code: exitUsage},
-		"broken text":           {text: "[parallel]\ntoken = \"" + canary + "\n", code: exitUsage},
+		"a run":                 {set: []string{"train.steps=30"}, code: exit.Done},
+		"a password in a URL":   {set: []string{"data.path=https://user:" + canary + "@host/x"}, code: exit.Usage},
+		"a URL of a wrong type": {set: []string{"train.steps=\"https://user:" + canary + "@host/x\""}, code: exit.Usage},
+		"an unknown key":        {set: []string{"parallel.token=" + canary}, code: exit.Usage},
+		"an unknown key, file":  {text: "[parallel]\ntoken = \"" + canary + "\"\n", code: exit.Usage},
+		"a URL in the file":     {text: "[data]\ndataset = \"images\"\npath = \"s3://key:" + canary + "@bucket/train\"\n", code: exit.Usage},
+		"broken TOML":           {text: "[parallel]\ntoken = " + canary + "\n", code: exit.Usage},
+		"broken text":           {text: "[parallel]\ntoken = \"" + canary + "\n", code: exit.Usage},
 	} {
 		cmd := p.command(dir, c.set...)
 		if c.text != "" {
@@ -56,7 +58,7 @@ func TestNoSecretLeavesTheProgram(t *testing.T) {
 	goesOn := p.command(dir, "train.steps=40")
 	goesOn.Env = environ
 	out, err := goesOn.CombinedOutput()
-	if code := exitOf(t, err); code != exitDone {
+	if code := exitOf(t, err); code != exit.Done {
 		t.Errorf("a run that resumes: got exit code %d\n%s", code, out)
 	}
 	look("a run that resumes", out)

@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
@@ -70,14 +74,14 @@ func newSelftest(a *app) *cobra.Command {
 	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then, or does not end then, has failed; 0 is no bound")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if f.limit <= 0 {
-			return usageError("--limit: got %s, want more than 0s", f.limit)
+			return exit.Usagef("--limit: got %s, want more than 0s", f.limit)
 		}
 		if f.time < 0 {
-			return usageError("--time: got %s, want 0s or more", f.time)
+			return exit.Usagef("--time: got %s, want 0s or more", f.time)
 		}
 		for _, d := range f.devices {
 			if !slices.Contains(names, d) {
-				return usageError("--device: got %q, want %s", d, strings.Join(names, ", "))
+				return exit.Usagef("--device: got %q, want %s", d, strings.Join(names, ", "))
 			}
 		}
 		return nil
@@ -128,23 +132,23 @@ type selfReport struct {
 func (a *app) selftest(ctx context.Context, f *selftestFlags, all []proof) error {
 	match, err := conformance.ParseMatch(f.run)
 	if err != nil {
-		return usageError("--run: %w", err)
+		return exit.Usagef("--run: %w", err)
 	}
 	out := a.env.stdout
 	if f.json == "-" {
-		if out = a.env.stderr; a.logFormat == formatJSON {
-			records := &lineRecords{log: slog.New(slog.NewJSONHandler(a.env.stderr, nil))}
-			defer records.flush()
+		if out = a.env.stderr; a.logFormat == logs.FormatJSON {
+			records := &logs.LineRecords{Log: slog.New(slog.NewJSONHandler(a.env.stderr, nil))}
+			defer records.Flush()
 			out = records
 		}
 	}
 	required := a.env.required()
 	for _, name := range required {
 		if !slices.ContainsFunc(all, func(p proof) bool { return p.name == name }) {
-			return usageError("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
+			return exit.Usagef("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
 		}
 	}
-	r := selfReport{Program: versionText(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	r := selfReport{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if f.time > 0 {
 		inTime, cancel = context.WithTimeout(ctx, f.time)
@@ -194,11 +198,11 @@ func (r selfReport) conclude(out io.Writer, failed, broken []string) error {
 	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
 	switch {
 	case len(failed) > 0:
-		return withCode(exitDevice, fmt.Errorf("selftest: failed: %s", strings.Join(append(failed, broken...), ", ")))
+		return exit.With(exit.Device, fmt.Errorf("selftest: failed: %s", strings.Join(append(failed, broken...), ", ")))
 	case len(broken) > 0:
-		return withCode(exitCommunication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
+		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
 	case r.Passed+r.Skipped == 0:
-		return usageError("selftest: nothing was checked: --device and --run leave nothing, or what they name is not there")
+		return exit.Usagef("selftest: nothing was checked: --device and --run leave nothing, or what they name is not there")
 	}
 	return nil
 }
@@ -255,11 +259,11 @@ func showFailures(out io.Writer, path []string, r *conformance.Result) {
 // writeReport writes r to a file, or to stdout for "-".
 func writeReport(stdout io.Writer, file string, r selfReport) error {
 	if file == "-" {
-		return writeJSON(stdout, r)
+		return show.JSON(stdout, r)
 	}
 	to, err := os.Create(file)
 	if err != nil {
-		return withCode(exitIO, err)
+		return exit.With(exit.IO, err)
 	}
-	return withCode(exitIO, errors.Join(writeJSON(to, r), to.Close()))
+	return exit.With(exit.IO, errors.Join(show.JSON(to, r), to.Close()))
 }

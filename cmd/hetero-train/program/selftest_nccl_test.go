@@ -5,6 +5,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // onSelftest runs the suite of NCCL in the real program, on one GPU that does not exist and a fake NCCL.
@@ -24,13 +26,13 @@ func TestSelftestOfNCCL(t *testing.T) {
 		code                int
 		says                []string
 	}{
-		{"all but what takes seconds", "", "", exitDone, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, ranks share them", "nccl       values     ok", "nccl       order      ok",
+		{"all but what takes seconds", "", "", exit.Done, []string{"nccl       on NCCL 2.28.9 (", "ranks are processes; GPUs: 1, ranks share them", "nccl       values     ok", "nccl       order      ok",
 			"nccl       faults     ok", ", 0 failed"}},
-		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exitDone, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
-		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exitCommunication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
-		{"an operation that hangs", "hang:1@1", "/faults/an operation that a rank", exitCommunication, []string{"nccl       faults     FAILED"}},
-		{"one rank whose NCCL refuses", "refuse:1", "/values/broadcast", exitCommunication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
-		{"one that is too old", "version=21703", "", exitCommunication, []string{"nccl       not there: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
+		{"a version that puts two ranks on one GPU", "version=23003", "/values/broadcast", exit.Done, []string{"nccl       on NCCL 2.30.3 (", "3 passed"}},
+		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
+		{"an operation that hangs", "hang:1@1", "/faults/an operation that a rank", exit.Communication, []string{"nccl       faults     FAILED"}},
+		{"one rank whose NCCL refuses", "refuse:1", "/values/broadcast", exit.Communication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
+		{"one that is too old", "version=21703", "", exit.Communication, []string{"nccl       not there: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out := onSelftest(t, c.fault, c.checks, "HETERO_REQUIRE=nccl")
@@ -60,9 +62,9 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       not there: settings of NCCL: NCCL_NET_PLUGIN: it makes NCCL load code"},
 	} {
 		for _, required := range []string{"", "nccl"} {
-			want := exitDone
+			want := exit.Done
 			if required != "" {
-				want = exitCommunication
+				want = exit.Communication
 			}
 			cmd := onGPU(t, c.gpus, exec.Command(p.path, "selftest", "--device", "local,nccl", "--run", "/order/events"), c.env, "HETERO_REQUIRE="+required)
 			out, err := cmd.CombinedOutput()
@@ -77,7 +79,7 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selfReport
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDevice || len(got.Late) != 2 ||
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Device || len(got.Late) != 2 ||
 		!strings.Contains(o.stderr, "not over within 1ms") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
 		t.Errorf("got exit code %d, %v, %v late and\n%s", o.code, err, got.Late, o.stderr)
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/conformance"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/devicetest"
@@ -20,7 +22,7 @@ import (
 func TestSelftestChecksADevice(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "result.json")
 	o := execute([]string{"selftest", "--device", "null,reference", "--run", "/(streams|values)/(copies|pool)", "--json", file})
-	if o.code != exitDone || !strings.Contains(o.stdout, "reference  values     ok") || !strings.Contains(o.stdout, "null       streams    ok") ||
+	if o.code != exit.Done || !strings.Contains(o.stdout, "reference  values     ok") || !strings.Contains(o.stdout, "null       streams    ok") ||
 		!strings.Contains(o.stdout, "checks passed, 0 failed, 0 skipped") {
 		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
@@ -29,10 +31,10 @@ func TestSelftestChecksADevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got selfReport
-	if err := json.Unmarshal(text, &got); err != nil || got.Passed < 50 || got.Failed != 0 || len(got.Suites) != 2 || got.Program != versionText() {
+	if err := json.Unmarshal(text, &got); err != nil || got.Passed < 50 || got.Failed != 0 || len(got.Suites) != 2 || got.Program != version.Text() {
 		t.Errorf("got %v, %d passed, %d failed, %d suites; want those that were shown", err, got.Passed, got.Failed, len(got.Suites))
 	}
-	if o := execute([]string{"selftest", "--device", "local", "--run", "/order/(barrier|events)", "--json", "-"}); o.code != exitDone || json.Unmarshal([]byte(o.stdout), &got) != nil || got.Passed < 1 {
+	if o := execute([]string{"selftest", "--device", "local", "--run", "/order/(barrier|events)", "--json", "-"}); o.code != exit.Done || json.Unmarshal([]byte(o.stdout), &got) != nil || got.Passed < 1 {
 		t.Errorf("communicator: got exit code %d, %s%s", o.code, o.stdout, o.stderr)
 	}
 }
@@ -40,18 +42,18 @@ func TestSelftestChecksADevice(t *testing.T) {
 func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // empty: there is no CPU device
 	args := []string{"selftest", "--device", "cpu", "--device", "local", "--run", "/order"}
-	if o := execute(args); o.code != exitDone || !strings.Contains(o.stdout, "cpu        not there: device unavailable") {
+	if o := execute(args); o.code != exit.Done || !strings.Contains(o.stdout, "cpu        not there: device unavailable") {
 		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
-	if o := execute(args, "HETERO_REQUIRE=cpu"); o.code != exitDevice || !strings.Contains(o.stderr, "selftest: failed: cpu") {
+	if o := execute(args, "HETERO_REQUIRE=cpu"); o.code != exit.Device || !strings.Contains(o.stderr, "selftest: failed: cpu") {
 		t.Errorf("HETERO_REQUIRE=cpu: got exit code %d and\n%s", o.code, o.stderr)
 	}
-	if o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE=shm,local"); o.code != exitCommunication || !strings.Contains(o.stderr, "selftest: failed: shm") {
+	if o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE=shm,local"); o.code != exit.Communication || !strings.Contains(o.stderr, "selftest: failed: shm") {
 		t.Errorf("HETERO_REQUIRE=shm,local: got exit code %d and\n%s", o.code, o.stderr)
 	}
 	for _, names := range []string{"gpu", "local,cppu"} {
 		o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE="+names)
-		if o.code != exitUsage || !strings.Contains(o.stderr, "HETERO_REQUIRE: nothing proves") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "HETERO_REQUIRE: nothing proves") {
 			t.Errorf("HETERO_REQUIRE=%s: got exit code %d and\n%s", names, o.code, o.stderr)
 		}
 	}
@@ -65,7 +67,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		{[]string{"--device", "null", "--run", "nothing"}, "nothing was checked"},
 		{[]string{"--set", "train.epochs=3"}, "describe runs"},
 	} {
-		if o := execute(append([]string{"selftest"}, c.args...)); o.code != exitUsage || !strings.Contains(o.stderr, c.says) {
+		if o := execute(append([]string{"selftest"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -88,12 +90,12 @@ func TestSelftestTellsFailuresInFull(t *testing.T) {
 	var out, messages strings.Builder
 	a := &app{env: environment{stdout: &out, stderr: &messages}}
 	err := a.selftest(t.Context(), &selftestFlags{devices: []string{"wrong"}, run: "/values/elementwise/neg"}, []proof{wrong})
-	if exitCode(err) != exitDevice || !strings.Contains(out.String(), "wrong      values     FAILED") || !strings.Contains(out.String(), "wrong/values/elementwise/neg") ||
+	if exit.Code(err) != exit.Device || !strings.Contains(out.String(), "wrong      values     FAILED") || !strings.Contains(out.String(), "wrong/values/elementwise/neg") ||
 		!strings.Contains(out.String(), "element 0: got ") {
 		t.Errorf("got %v and\n%s", err, out.String())
 	}
 	wrong.missing = func() error { return errors.New("gone") }
-	if err := a.selftest(t.Context(), &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exitCode(err) != exitUsage {
+	if err := a.selftest(t.Context(), &selftestFlags{devices: []string{"all"}}, []proof{wrong}); exit.Code(err) != exit.Usage {
 		t.Errorf("nothing there: got %v, want exit code 2", err)
 	}
 }

@@ -3,6 +3,8 @@ package program
 import (
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/nn"
 	"github.com/hetero-train/hetero-train/engine/optim"
@@ -17,17 +19,17 @@ func (j *Run) replicaOptions() (train.ReplicaOptions, error) {
 	if have := len(j.data.Train.Classes()); classes == 0 {
 		classes = have
 	} else if classes < have {
-		return train.ReplicaOptions{}, usageError("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.data.name, have, classes, have)
+		return train.ReplicaOptions{}, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.data.Name, have, classes, have)
 	}
-	norm := normalization(c.Data, j.data.Normalization)
+	norm := parts.Normalization(c.Data, j.data.Normalization)
 	group := 0
 	if c.Model.BatchNorm == "ghost" {
 		group = c.Model.GhostGroup
 	}
 	return train.ReplicaOptions{
-		Model: buildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Model: parts.BuildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
 		Compute: j.precision, LossScale: j.scalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
-		LabelSmoothing: c.Train.LabelSmoothing, Mixed: mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
 		Seed: c.Experiment.Seed, Optimizer: optimizerOptions(c), Peers: j.team.joined(),
 		Norms:   c.Train.NormsInterval > 0 && j.team.leads(), // the same on all ranks
 		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -33,10 +34,10 @@ func divide(c *config.Config, ranks int) ([]int, error) {
 	}
 	shares, err := b.Divide(speed)
 	if err != nil {
-		return nil, usageError("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
+		return nil, exit.Usagef("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
 	}
 	if len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
-		return nil, usageError("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, b.Unit, shares)
+		return nil, exit.Usagef("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, b.Unit, shares)
 	}
 	return shares, nil
 }

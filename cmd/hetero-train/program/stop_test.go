@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
@@ -80,17 +82,17 @@ func TestRunsEndWithTheDocumentedExitCodes(t *testing.T) {
 		want   int
 		says   string
 	}{
-		{"done", []string{"train.steps=10"}, 0, exitDone, ""},
-		{"interrupt", []string{forever}, syscall.SIGINT, exitInterrupted, "saved"},
-		{"terminate", []string{forever}, syscall.SIGTERM, exitTerminated, "saved"},
-		{"lost terminal", []string{forever}, syscall.SIGHUP, exitTerminated, "saved"},
-		{"unknown key", []string{"train.stepz=1"}, 0, exitUsage, "train.steps"},
-		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exitDiverged, "not finite"},
-		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exitData, "images.tar"},
-		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exitUsage, "data.image_size"},
-		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exitDevice, "samples fit; lower data.batch_size"},
-		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exitDone, ""},
-		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exitDone, "device.threads"},
+		{"done", []string{"train.steps=10"}, 0, exit.Done, ""},
+		{"interrupt", []string{forever}, syscall.SIGINT, exit.Interrupted, "saved"},
+		{"terminate", []string{forever}, syscall.SIGTERM, exit.Terminated, "saved"},
+		{"lost terminal", []string{forever}, syscall.SIGHUP, exit.Terminated, "saved"},
+		{"unknown key", []string{"train.stepz=1"}, 0, exit.Usage, "train.steps"},
+		{"diverged", []string{"optimizer.lr=1e38", "optimizer.name=sgd", "train.nan_patience=2", "train.nan_rollbacks=1"}, 0, exit.Diverged, "not finite"},
+		{"damaged data", []string{"data.dataset=images", "data.path=" + notImages, "data.image_size=8"}, 0, exit.Data, "images.tar"},
+		{"too small an image", []string{"model.channels=[1,1,1,1,1,1]", "train.steps=1"}, 0, exit.Usage, "data.image_size"},
+		{"too large a batch", []string{"model.channels=[16]", "data.batch_size=4096", "data.image_size=1024", "data.num_samples=4096"}, 0, exit.Device, "samples fit; lower data.batch_size"},
+		{"a device without values", []string{"device.kind=null", "train.steps=3"}, 0, exit.Done, ""},
+		{"more threads than CPUs", []string{"device.threads=4096", "train.steps=1"}, 0, exit.Done, "device.threads"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			finish(t, p.command(t.TempDir(), append(c.set, "train.log_interval=1")...), c.signal).check(t, c.want, c.says)
@@ -114,8 +116,8 @@ func TestTrainingGoesOnWhenNobodyReadsStandardOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	reader.Close()
-	if code := exitOf(t, cmd.Wait()); code != exitDone {
-		t.Errorf("got exit code %d, want %d", code, exitDone)
+	if code := exitOf(t, cmd.Wait()); code != exit.Done {
+		t.Errorf("got exit code %d, want %d", code, exit.Done)
 	}
 	log := string(readFile(t, filepath.Join(dir, "run", "logs", "train.log")))
 	for _, want := range []string{"standard output is closed", "step 60/60", "done: 60 steps"} {
@@ -129,7 +131,7 @@ func TestSyntheticDataNeedsNoHome(t *testing.T) {
 	p := buildProgram(t)
 	cmd := p.command(t.TempDir(), "train.steps=1")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	finish(t, cmd, 0).check(t, exitDone, "")
+	finish(t, cmd, 0).check(t, exit.Done, "")
 }
 
 func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
@@ -149,25 +151,25 @@ func TestASecondRunInTheSameFolderIsRefused(t *testing.T) {
 	if _, err := bufio.NewReader(pipe).ReadString('\n'); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, p.command(dir), 0).check(t, exitUsage, "in use")
+	finish(t, p.command(dir), 0).check(t, exit.Usage, "in use")
 }
 
 func TestWhatARunGoesOnFromIsChecked(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	finish(t, p.command(dir, "train.steps=20"), 0).check(t, exitDone, "")
-	finish(t, p.command(dir, "train.steps=30", "optimizer.name=sgd"), 0).check(t, exitUsage, "optimizer.name")
-	finish(t, p.command(dir, "train.steps=30", "model.channels=[3, 5]"), 0).check(t, exitUsage, "channels")
-	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exitUsage {
-		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exitUsage)
+	finish(t, p.command(dir, "train.steps=20"), 0).check(t, exit.Done, "")
+	finish(t, p.command(dir, "train.steps=30", "optimizer.name=sgd"), 0).check(t, exit.Usage, "optimizer.name")
+	finish(t, p.command(dir, "train.steps=30", "model.channels=[3, 5]"), 0).check(t, exit.Usage, "channels")
+	if got := finish(t, p.command(dir, "train.steps=20", "data.path=gone"), 0); got.code != exit.Usage {
+		t.Errorf("a finished run with a wrong setting: got exit code %d, want %d", got.code, exit.Usage)
 	}
-	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exitDone || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended it") {
+	if got := finish(t, p.command(dir, "train.steps=20"), 0); got.code != exit.Done || !strings.Contains(got.stdout, "is finished") || !strings.Contains(got.stdout, "train.steps = 20 ended it") {
 		t.Errorf("a finished run: got %+v", got)
 	}
 	at := filepath.Join(dir, "run", "checkpoints", "step-00000020")
 	if err := os.Truncate(filepath.Join(at, "model.safetensors"), 100); err != nil {
 		t.Fatal(err)
 	}
-	finish(t, p.command(t.TempDir(), "train.resume="+at), 0).check(t, exitData, "corrupt")
+	finish(t, p.command(t.TempDir(), "train.resume="+at), 0).check(t, exit.Data, "corrupt")
 }
 
 func TestSignalsEndARunThatIsBeginning(t *testing.T) {
@@ -189,8 +191,8 @@ func TestSignalsEndARunThatIsBeginning(t *testing.T) {
 	late := time.AfterFunc(30*time.Second, func() { cmd.Process.Kill() })
 	defer late.Stop()
 	rest, _ := io.ReadAll(said)
-	if code := exitOf(t, cmd.Wait()); code != exitTerminated {
-		t.Errorf("got exit code %d, want %d\n%s", code, exitTerminated, rest)
+	if code := exitOf(t, cmd.Wait()); code != exit.Terminated {
+		t.Errorf("got exit code %d, want %d\n%s", code, exit.Terminated, rest)
 	}
 }
 
@@ -208,7 +210,7 @@ func TestASignalSavesAndTrainingGoesOn(t *testing.T) {
 		}
 		cmd.Process.Signal(syscall.SIGINT)
 	})
-	e.check(t, exitInterrupted, "SIGUSR1: saving after this step, then training continues")
+	e.check(t, exit.Interrupted, "SIGUSR1: saving after this step, then training continues")
 	if !strings.Contains(e.stderr, "INF trainer: saved checkpoint=") {
 		t.Errorf("want a checkpoint named in the log:\n%s%s", e.stdout, e.stderr)
 	}
@@ -225,7 +227,7 @@ func TestAnInterruptThatComesTwiceAtOnceIsOne(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		cmd.Process.Signal(syscall.SIGINT)
 	})
-	e.check(t, exitInterrupted, "saved")
+	e.check(t, exit.Interrupted, "saved")
 }
 
 // TestARunThatStoppedEarlyGoesOnWithMorePatience: also where neither steps nor epochs say how much there is to do.
@@ -242,7 +244,7 @@ func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 		}
 		code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain})
 		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
-		if err != nil || code != exitDone || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
+		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
 			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
 		}
 	}
@@ -251,7 +253,7 @@ func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 // TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
 func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
 	j := newRun(nil, trainOptions{})
-	j.data = &dataSet{name: "cifar10"}
+	j.data = &parts.Opened{Name: "cifar10"}
 	for _, changed := range []bool{false, true} {
 		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{dataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
 		err := j.checkData(&state, changed)

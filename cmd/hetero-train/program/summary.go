@@ -13,6 +13,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
@@ -35,7 +39,7 @@ func (o *records) sumUp(screen *console, r train.Result) {
 	j := o.job
 	warn := func(err error) {
 		if err != nil {
-			j.opts.logOf(componentProfiler).Warn("the run has no summary", "error", err)
+			j.opts.logOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
 		}
 	}
 	var s *analysis.Summary
@@ -49,7 +53,7 @@ func (o *records) sumUp(screen *console, r train.Result) {
 		}
 		if bytes > mostSummedUp {
 			os.Remove(filepath.Join(j.folder.LogDir(), summaryFile)) // an earlier process's, which is out of date
-			j.opts.logOf(componentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.folder.Dir)
+			j.opts.logOf(logs.ComponentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.folder.Dir)
 		} else {
 			var err error
 			if s, err = analysis.Summarize(j.folder.Dir, j.folder.LogDir()); err == nil {
@@ -95,26 +99,26 @@ func writeSummary(logs string, s *analysis.Summary) error {
 func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
-			return usageError("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
+			return exit.Usagef("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {
-		return usageError("analyze: --log-dir: got %d runs, want one", len(runs))
+		return exit.Usagef("analyze: --log-dir: got %d runs, want one", len(runs))
 	}
 	for i, dir := range runs {
-		if f.logDir == "" && !isFolder(dir) {
-			return usageError("analyze: there is no folder %s", dir)
+		if f.logDir == "" && !parts.IsFolder(dir) {
+			return exit.Usagef("analyze: there is no folder %s", dir)
 		}
 		s, err := analysis.Summarize(dir, f.logDir)
 		if err != nil {
-			return usageError("analyze %s: %w", dir, err)
+			return exit.Usagef("analyze %s: %w", dir, err)
 		}
 		logs := f.logDir
 		if logs == "" {
 			logs = analysis.LogDir(dir)
 		}
 		if err := writeSummary(logs, s); err != nil {
-			return withCode(folderCode(err), fmt.Errorf("analyze %s: %w", dir, err))
+			return exit.With(exit.FolderCode(err), fmt.Errorf("analyze %s: %w", dir, err))
 		}
 		for _, text := range s.Damaged {
 			a.warnOf(text)
@@ -122,7 +126,7 @@ func (f *analyzeFlags) sumUp(a *app, cmd *cobra.Command, runs []string) error {
 		if i > 0 {
 			fmt.Fprintln(a.env.stdout)
 		}
-		rows := []row{{"run", fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {"final training loss", figure("%.4f", s.FinalTrainLoss)}}
+		rows := []row{{"run", fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {"final training loss", show.Figure("%.4f", s.FinalTrainLoss)}}
 		if !math.IsNaN(float64(s.BestEval)) {
 			rows = append(rows, row{"best", fmt.Sprintf("top-1 %.2f %% at step %d", 100*float64(s.BestEval), s.BestEvalStep)})
 		}
@@ -137,8 +141,8 @@ type row struct{ name, value string }
 
 // results are what the process itself knows of the run.
 func (c *console) results(r train.Result) []row {
-	trainedOn := c.job.data.name
-	if c.job.data.note != "" {
+	trainedOn := c.job.data.Name
+	if c.job.data.Note != "" {
 		trainedOn += " instead of " + c.job.cfg.Data.Dataset
 	}
 	rows := []row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
@@ -159,8 +163,8 @@ func (c *console) results(r train.Result) []row {
 		rows = append(rows, row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
 	}
 	whole := time.Since(c.job.started)
-	rows = append(rows, row{"time", fmt.Sprintf("%s training of %s in this process", durationText(r.TrainTime), durationText(whole))},
-		row{"speed", fmt.Sprintf("%.0f img/s in this process", perSecond(r.Samples, r.TrainTime))})
+	rows = append(rows, row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
+		row{"speed", fmt.Sprintf("%.0f img/s in this process", show.PerSecond(r.Samples, r.TrainTime))})
 	if c.peak > 0 && r.TrainTime > 0 {
 		flops := float64(c.job.replica.FLOPs())
 		steps := float64(r.Samples) / float64(c.job.cfg.Data.BatchSize)
@@ -179,7 +183,7 @@ func summaryRows(s *analysis.Summary) []row {
 		return nil
 	}
 	rows := []row{
-		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
 		{"a step is", partsOf(s.StepParts)},
 	}
 	if s.Bottleneck != nil {
@@ -187,15 +191,15 @@ func summaryRows(s *analysis.Summary) []row {
 	}
 	if s.Ranks > 1 {
 		rows = append(rows, row{"communication", fmt.Sprintf("%s a step waited for, %s hidden (overlap %s), bus %s GB/s", ms(s.CommunicationTime), ms(s.CommunicationHidden),
-			figure("%.0f %%", 100*s.Overlap), figure("%.2f", s.BusBandwidth/1e9))})
-		balance := "load imbalance " + figure("%.1f %%", 100*s.Imbalance)
+			show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))})
+		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
 			balance = fmt.Sprintf("%.1f %% of the oracle (step time of the best possible split / own step time), %s", 100*float64(s.ShareOfOracle), balance)
 		}
 		rows = append(rows, row{"balance", balance})
 	}
 	if !math.IsNaN(float64(s.MemoryUtilization)) {
-		rows = append(rows, row{"memory", figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
+		rows = append(rows, row{"memory", show.Figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
 	}
 	return rows
 }
@@ -204,12 +208,12 @@ func summaryRows(s *analysis.Summary) []row {
 func partsOf(p analysis.StepParts) string {
 	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
 	share := func(name string, v analysis.Number) string {
-		return name + " " + figure("%.1f %%", 100*v/total)
+		return name + " " + show.Figure("%.1f %%", 100*v/total)
 	}
 	return strings.Join([]string{share("data", p.Data), share("forward", p.Forward), share("backward", p.Backward), share("communication", p.Communication), share("optimizer", p.Optimizer)}, ", ")
 }
 
-func ms(v analysis.Number) string { return figure("%.4g ms", 1e3*v) }
+func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }
 
 // rankColumns are what ranks are compared by, in tables of several.
 var rankColumns = []struct {
@@ -217,13 +221,13 @@ var rankColumns = []struct {
 	value func(*analysis.RankSummary) string
 }{
 	{"rank", func(r *analysis.RankSummary) string { return fmt.Sprint(r.Rank) }},
-	{"batch", func(r *analysis.RankSummary) string { return figure("%.1f", r.Samples) }},
-	{"samples/s", func(r *analysis.RankSummary) string { return figure("%.0f", r.SamplesPerSecond) }},
-	{"own ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.Compute) }},
-	{"waits ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.StepParts.Communication) }},
-	{"step p99 ms", func(r *analysis.RankSummary) string { return figure("%.1f", 1e3*r.StepTime.P99) }},
-	{"use %", func(r *analysis.RankSummary) string { return figure("%.0f", 100*r.Utilization) }},
-	{"memory %", func(r *analysis.RankSummary) string { return figure("%.0f", 100*r.MemoryUtilization) }},
+	{"batch", func(r *analysis.RankSummary) string { return show.Figure("%.1f", r.Samples) }},
+	{"samples/s", func(r *analysis.RankSummary) string { return show.Figure("%.0f", r.SamplesPerSecond) }},
+	{"own ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.Compute) }},
+	{"waits ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepParts.Communication) }},
+	{"step p99 ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepTime.P99) }},
+	{"use %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.Utilization) }},
+	{"memory %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.MemoryUtilization) }},
 }
 
 // mostRows is up to how many ranks a table shows; summary.json has all.

@@ -10,6 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/train"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -24,9 +27,9 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 		code               int
 		interrupt          bool
 	}{
-		{"done", filepath.Join(dir, "done", "logs"), "finished", []string{"train.steps=30"}, exitDone, false},
-		{"elsewhere", moved, "finished", []string{"train.steps=30", "experiment.log_dir=" + moved}, exitDone, false},
-		{"stopped", filepath.Join(dir, "stopped", "logs"), "interrupted", []string{"train.steps=1000000", "train.log_interval=1"}, exitInterrupted, true},
+		{"done", filepath.Join(dir, "done", "logs"), "finished", []string{"train.steps=30"}, exit.Done, false},
+		{"elsewhere", moved, "finished", []string{"train.steps=30", "experiment.log_dir=" + moved}, exit.Done, false},
+		{"stopped", filepath.Join(dir, "stopped", "logs"), "interrupted", []string{"train.steps=1000000", "train.log_interval=1"}, exit.Interrupted, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cmd := p.command(dir, append(c.set, "experiment.name="+c.name)...)
@@ -48,7 +51,7 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 				t.Fatal(err)
 			}
 			var out, errs bytes.Buffer
-			if code := run(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, environment{stdout: &out, stderr: &errs}); code != exitDone {
+			if code := run(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, environment{stdout: &out, stderr: &errs}); code != exit.Done {
 				t.Fatalf("analyze: got exit code %d\n%s", code, errs.String())
 			}
 			if again := readSummary(t, c.logs); again.Throughput != s.Throughput || again.Status != c.status || !strings.Contains(out.String(), c.name) {
@@ -80,14 +83,14 @@ func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
 		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir is for comparisons"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(context.Background(), c.args, environment{stdout: &out, stderr: &errs}); code != exitUsage || !strings.Contains(errs.String(), c.says) {
+		if code := run(context.Background(), c.args, environment{stdout: &out, stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("%v: got exit code %d and %q, want %q", c.args, code, errs.String(), c.says)
 		}
 	}
 }
 
 func TestTablesFitOneRankAndSeveral(t *testing.T) {
-	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(nan)}}}
+	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(show.NaN)}}}
 	rows := []row{{"a", "b | c"}}
 	if got := table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
 		t.Errorf("got\n%s", got)
@@ -105,7 +108,7 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 		t.Errorf("without records: got %v", got)
 	}
 	c := &console{job: newRun(nil, trainOptions{})}
-	c.job.data = &dataSet{name: "synthetic_image"}
+	c.job.data = &parts.Opened{Name: "synthetic_image"}
 	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].value != "synthetic_image" || got[1].value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -23,8 +25,8 @@ func supervise(ctx context.Context, cfg *config.Config, opts trainOptions) error
 	place := opts.place
 	err := startRanks(ctx, opts, syscall.SIGUSR1)
 	var failed *supervisor.RankError
-	if code := exitCode(err); place.Rank == 0 && code == exitCommunication && errors.As(err, &failed) {
-		err = withCode(code, fmt.Errorf("%w; %s", err, opts.fromNewest(cfg, checkpointsOf(cfg))))
+	if code := exit.Code(err); place.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
+		err = exit.With(code, fmt.Errorf("%w; %s", err, opts.fromNewest(cfg, checkpointsOf(cfg))))
 	}
 	return err
 }
@@ -46,32 +48,32 @@ func startRanks(ctx context.Context, opts trainOptions, more ...os.Signal) error
 		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.env.stdout), Stderr: outputs.stderr,
 		Output:  outputs.of,
 		RankEnv: func(rank int) []string { return rankEnvironment(opts.env, rank-place.Rank) },
-		Signals: opts.signals, Orderly: []int{exitTerminated, exitInterrupted}, Secondary: []int{exitCommunication}, Log: opts.log.With(componentKey, componentCluster),
+		Signals: opts.signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.log.With(logs.ComponentKey, logs.ComponentCluster),
 		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
 	})
 	var failed *supervisor.RankError
 	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
-		return usageError("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)", err)
+		return exit.Usagef("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)", err)
 	}
 	if !errors.As(err, &failed) {
-		return classify(ctx, err)
+		return exit.Classify(ctx, err)
 	}
-	if failed.Code == exitTerminated || failed.Code == exitInterrupted {
-		return withCode(failed.Code, alreadyShown(err)) // rank 0 has said it
+	if failed.Code == exit.Terminated || failed.Code == exit.Interrupted {
+		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has said it
 	}
 	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) { // before it could catch it
-		return withCode(stopped{failed.Signal}.saved(), stopped{failed.Signal})
+		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
 	}
-	documented := []int{exitUnexpected, exitUsage, exitData, exitDiverged, exitCommunication, exitDevice, exitIO, exitTerminated, exitInterrupted, exitKilled}
+	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO, exit.Terminated, exit.Interrupted, exit.Killed}
 	if slices.Contains(documented, failed.Code) {
-		return withCode(failed.Code, err)
+		return exit.With(failed.Code, err)
 	}
-	return withCode(exitCommunication, err) // killed: the others have lost a rank
+	return exit.With(exit.Communication, err) // killed: the others have lost a rank
 }
 
 // passedOn is a stream as the first rank gets it: a file as it is, so that a terminal stays one.
 func passedOn(w io.Writer) io.Writer {
-	if f := fileOf(w); f != nil {
+	if f := logs.FileOf(w); f != nil {
 		return f
 	}
 	return w
@@ -96,7 +98,7 @@ type rankOutputs struct {
 func newRankOutputs(opts trainOptions) rankOutputs {
 	if opts.json {
 		records := func(rank int) io.Writer {
-			return &lineRecords{pass: opts.screen, log: opts.onScreen.With(componentKey, componentRankOutput, "from_rank", rank)}
+			return &logs.LineRecords{Pass: opts.screen, Log: opts.onScreen.With(logs.ComponentKey, logs.ComponentRankOutput, "from_rank", rank)}
 		}
 		return rankOutputs{stderr: records(opts.place.Rank), of: records}
 	}

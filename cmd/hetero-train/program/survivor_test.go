@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -58,7 +59,7 @@ func TestALostRankCostsNoStep(t *testing.T) {
 			}
 			dir := t.TempDir()
 			set := append(c.set, "parallel.ranks=2", "balance.policy=none", "train.steps=600", "train.log_interval=1", "train.eval_interval=0", "checkpoint.interval_steps=0")
-			finish(t, p.command(filepath.Join(dir, "whole"), set...), 0).check(t, exitDone, "")
+			finish(t, p.command(filepath.Join(dir, "whole"), set...), 0).check(t, exit.Done, "")
 			cmd := p.command(filepath.Join(dir, "lost"), set...)
 			lost := finishAfterStep(t, cmd, func() {
 				time.Sleep(100 * time.Millisecond) // into the middle of some step
@@ -67,12 +68,12 @@ func TestALostRankCostsNoStep(t *testing.T) {
 				}
 			})
 			step, ok := checkpoint.NewestStep(filepath.Join(dir, "lost", "run", "checkpoints"))
-			lost.check(t, exitCommunication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+			lost.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
 			var saved outcomeOfRun
 			if saved.read(t, filepath.Join(dir, "lost", "run")); !ok || saved.Steps != step || step == 0 || step == 600 {
 				t.Errorf("got %d steps and a checkpoint of step %d", saved.Steps, step)
 			}
-			finish(t, p.command(filepath.Join(dir, "lost"), set...), 0).check(t, exitDone, "")
+			finish(t, p.command(filepath.Join(dir, "lost"), set...), 0).check(t, exit.Done, "")
 			for _, name := range []string{"model.safetensors", "optimizer.safetensors"} {
 				at := filepath.Join("run", "checkpoints", checkpoint.StepName(600), name)
 				if !bytes.Equal(readFile(t, filepath.Join(dir, "whole", at)), readFile(t, filepath.Join(dir, "lost", at))) {
@@ -117,7 +118,7 @@ func pauseOfTheWholeJob(t *testing.T, p program, set string) {
 		}
 		cmd.Process.Signal(syscall.SIGTERM)
 	})
-	paused.check(t, exitTerminated, "saved")
+	paused.check(t, exit.Terminated, "saved")
 	if after < before+20 {
 		t.Errorf("%d steps before the pause, %d after it: it did not go on", before, after)
 	}
@@ -163,8 +164,8 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 		other := ended{exitOf(t, ranks[1].Wait()), "", messages.String()}
 		survivor := []ended{other, lead}[victim]
 		step, _ := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
-		survivor.check(t, exitCommunication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
-		survivor.check(t, exitCommunication, "(under the same launcher)")
+		survivor.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
+		survivor.check(t, exit.Communication, "(under the same launcher)")
 	}
 }
 

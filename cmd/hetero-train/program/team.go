@@ -16,6 +16,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
@@ -41,7 +45,7 @@ func findPlace(cfg *config.Config, flags placeFlags, overrides []config.Override
 		if err == nil && place.Launch {
 			err = fmt.Errorf("environment variable %s: this process is a rank, but %v", supervisedVariable, place)
 		}
-		return place, withCode(exitUsage, err)
+		return place, exit.With(exit.Usage, err)
 	}
 	p := cfg.Parallel
 	o := discovery.Options{Devices: localDevices(cfg, env.lookup), Nodes: discovery.Value{Text: flags.nodes, From: "--nnodes"}, NodeRank: discovery.Value{Text: flags.nodeRank, From: "--node-rank"}}
@@ -49,7 +53,7 @@ func findPlace(cfg *config.Config, flags placeFlags, overrides []config.Override
 		o.RanksPerNode = discovery.Value{Text: strconv.Itoa(p.Ranks), From: "parallel.ranks"}
 	}
 	// A file that lists every key holds the defaults, too: they say nothing there, since a launcher knows better. On the command line they count.
-	usual := defaults().Parallel
+	usual := parts.Defaults().Parallel
 	if p.MasterAddr != usual.MasterAddr || overridden(overrides, "parallel.master_addr") {
 		o.MasterAddr = discovery.Value{Text: p.MasterAddr, From: "parallel.master_addr"}
 	}
@@ -57,21 +61,12 @@ func findPlace(cfg *config.Config, flags placeFlags, overrides []config.Override
 		o.MasterPort = discovery.Value{Text: strconv.Itoa(p.MasterPort), From: "parallel.master_port"}
 	}
 	place, err := discovery.Find(o, environ)
-	return place, withCode(exitUsage, err)
+	return place, exit.With(exit.Usage, err)
 }
 
 // overridden reports whether the command line sets a key.
 func overridden(overrides []config.Override, key string) bool {
 	return slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Key == key })
-}
-
-// defaults is the configuration of an empty file.
-func defaults() *config.Config {
-	cfg, err := config.Load("", builtinCatalog)
-	if err != nil {
-		panic(err) // the defaults are valid: a test says so
-	}
-	return cfg
 }
 
 // team is this process among the ranks of a run.
@@ -114,7 +109,7 @@ func (t *team) abort(cause error) {
 		return
 	}
 	t.peers.Abort(cause)
-	if rank := peerOf(cause); rank >= 0 && rank != t.place.Rank && errors.Is(cause, collective.ErrDied) {
+	if rank := exit.PeerOf(cause); rank >= 0 && rank != t.place.Rank && errors.Is(cause, collective.ErrDied) {
 		select { // rank 0 sees the end of that process too, and names it; this rank would end the group under its own number
 		case <-t.group.Broken():
 		case <-time.After(verdictTime):
@@ -183,7 +178,7 @@ func (j *Rank) limitOfThreads() string {
 // joinTeam meets the other ranks. Settings, data and program must be the same on all of them.
 func (j *Run) joinTeam(ctx context.Context) (err error) {
 	if j.opts.place.WorldSize <= 1 {
-		j.opts.logOf(componentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
+		j.opts.logOf(logs.ComponentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
 		return nil
 	}
 	return j.meet(ctx, j.facts())
@@ -198,14 +193,14 @@ func (j *Rank) meet(ctx context.Context, facts []rendezvous.Fact) error {
 		return err
 	}
 	if err := token.Check(); err != nil {
-		return withCode(exitUsage, err)
+		return exit.With(exit.Usage, err)
 	}
 	listener, err := supervisor.Listener(j.opts.env.environ)
 	if err != nil {
 		return err
 	}
 	p, addresses := j.cfg.Parallel, place.Addresses()
-	log := j.opts.logOf(componentCluster)
+	log := j.opts.logOf(logs.ComponentCluster)
 	log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
 	j.team.group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
 		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: seconds(p.RendezvousTimeoutSeconds),
@@ -227,18 +222,18 @@ func readToken(file string, env environment) (rendezvous.Token, error) {
 	}
 	f, info, err := regular.Open(file)
 	if err != nil {
-		return "", usageError("parallel.token_file: %w", err)
+		return "", exit.Usagef("parallel.token_file: %w", err)
 	}
 	defer f.Close() // is only read
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", usageError("parallel.token_file: %s can be read by others (mode %04o, want 0600)", file, info.Mode().Perm())
+		return "", exit.Usagef("parallel.token_file: %s can be read by others (mode %04o, want 0600)", file, info.Mode().Perm())
 	}
 	if info.Size() > mostTokenBytes {
-		return "", usageError("parallel.token_file: %s: got %d bytes, want at most %d", file, info.Size(), mostTokenBytes)
+		return "", exit.Usagef("parallel.token_file: %s: got %d bytes, want at most %d", file, info.Size(), mostTokenBytes)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, mostTokenBytes))
 	if err != nil {
-		return "", usageError("parallel.token_file: %w", err)
+		return "", exit.Usagef("parallel.token_file: %w", err)
 	}
 	return rendezvous.Token(strings.TrimSpace(string(text))), nil
 }
@@ -264,9 +259,9 @@ func (j *Run) facts() []rendezvous.Fact {
 	}
 	p := j.cfg.Parallel
 	return append(facts, []rendezvous.Fact{
-		{Name: "program", Value: versionText()},
+		{Name: "program", Value: version.Text()},
 		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
-		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.data.Name, j.data.Train.Len(), evaluated, j.data.Train.Classes(), j.data.Fingerprint)},
 		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.cfg.Profile.TraceSteps, j.cfg.Profile.TraceStep)},
 		{Name: "weather", Value: j.opts.lab.fact()},
 	}...)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/train"
@@ -48,10 +50,10 @@ func (j *Run) openBoard(resume *checkpoint.State) (*board, error) {
 	var err error
 	o.out, err = trace.OpenBoard(filepath.Join(j.folder.LogDir(), boardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
 		if err == nil {
-			j.opts.logOf(componentProfiler).Info("TensorBoard events are written again")
+			j.opts.logOf(logs.ComponentProfiler).Info("TensorBoard events are written again")
 			return
 		}
-		j.opts.logOf(componentProfiler).Warn("TensorBoard events wait in memory", "error", err)
+		j.opts.logOf(logs.ComponentProfiler).Warn("TensorBoard events wait in memory", "error", err)
 	}})
 	if err != nil {
 		return nil, err
@@ -59,7 +61,7 @@ func (j *Run) openBoard(resume *checkpoint.State) (*board, error) {
 	j.later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			j.opts.logOf(componentProfiler).Warn("TensorBoard events were lost because the disk took none", "events", n)
+			j.opts.logOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk took none", "events", n)
 		}
 		return err
 	})
@@ -117,7 +119,7 @@ func (o *board) StepDone(r *train.StepRecord) {
 		trace.Scalar{Tag: "train/top5", Value: float64(r.Top5) / n}, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
 		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
 		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
-		trace.Scalar{Tag: "speed/images_per_second", Value: perSecond(o.samples, o.times.Total())})
+		trace.Scalar{Tag: "speed/images_per_second", Value: show.PerSecond(o.samples, o.times.Total())})
 	for _, part := range []struct {
 		tag  string
 		took time.Duration
@@ -171,7 +173,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 	if err := o.out.Restart(step); err != nil {
-		o.job.opts.logOf(componentProfiler).Warn("TensorBoard events", "error", err)
+		o.job.opts.logOf(logs.ComponentProfiler).Warn("TensorBoard events", "error", err)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
@@ -25,7 +27,7 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	}
 	run := func(set ...string) {
 		t.Helper()
-		finish(t, p.command(dir, append([]string{"profile.tensorboard_interval=4"}, set...)...), 0).check(t, exitDone, "")
+		finish(t, p.command(dir, append([]string{"profile.tensorboard_interval=4"}, set...)...), 0).check(t, exit.Done, "")
 	}
 	run("train.steps=20")
 	points(6) // 1, 4, 8, 12, 16, 20

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
@@ -52,7 +53,7 @@ func checkThreads(cfg *config.Config, opts trainOptions) error {
 	}
 	need, own := needOfThreads(cfg, opts), system.OwnThreads()
 	if limit, refused := system.ThreadsRefused(need.least - own); refused {
-		return usageError("too few processes are allowed: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
+		return exit.Usagef("too few processes are allowed: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
 	}
 	if limit, refused := system.ThreadsRefused(need.most - own); refused {
 		opts.log.Warn("the limit of processes may be too small: a process that gets no thread ends with \"pthread_create failed\" and exit code 134; "+need.cure(limit),

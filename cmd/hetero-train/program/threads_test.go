@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // asSomebody returns a command that runs the program, two ranks of it, as a user without processes of its own, after a line of shell. It returns the folder
@@ -45,14 +47,14 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
 	e := finish(t, cmd, 0)
-	e.check(t, exitUsage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
-	e.check(t, exitUsage, "RLIMIT_NPROC of user 64321 allows 20 threads, of which ")
-	e.check(t, exitUsage, "raise the limit (ulimit -u) to ")
+	e.check(t, exit.Usage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exit.Usage, "RLIMIT_NPROC of user 64321 allows 20 threads, of which ")
+	e.check(t, exit.Usage, "raise the limit (ulimit -u) to ")
 	if left, err := os.ReadDir(runs); err != nil || len(left) > 0 {
 		t.Errorf("got %v, %v in the folder of runs, want nothing", left, err)
 	}
 	cmd, _ = asSomebody(t, "ulimit -u 2000")
-	finish(t, cmd, 0).check(t, exitDone, "")
+	finish(t, cmd, 0).check(t, exit.Done, "")
 }
 
 func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
@@ -83,9 +85,9 @@ func TestTooFewProcessesForAControlGroupAreRefused(t *testing.T) {
 	run := p.command(t.TempDir(), "train.steps=20", "parallel.ranks=2")
 	cmd := exec.Command("sh", append([]string{"-c", `echo $$ > ` + group + `/cgroup.procs && exec "$0" "$@"`, run.Path}, run.Args[1:]...)...)
 	e := finish(t, cmd, 0)
-	e.check(t, exitUsage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
-	e.check(t, exitUsage, "pids.max of the control group "+group+" allows 18 threads, of which ")
-	e.check(t, exitUsage, "raise the limit (pids.max) to ")
+	e.check(t, exit.Usage, "too few processes are allowed: a run of 2 ranks on this machine needs at least ")
+	e.check(t, exit.Usage, "pids.max of the control group "+group+" allows 18 threads, of which ")
+	e.check(t, exit.Usage, "raise the limit (pids.max) to ")
 }
 
 func TestTheRuntimesWordsForAThreadThatWasRefused(t *testing.T) {

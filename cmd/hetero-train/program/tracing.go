@@ -11,6 +11,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 	"github.com/hetero-train/hetero-train/profiler/trace"
@@ -55,7 +57,7 @@ func (t *tracing) before(step int64) {
 		t.prepare()
 		t.rec = t.notes.recorder(step)
 		if err := t.job.replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
-			t.job.opts.logOf(componentProfiler).Warn(err.Error())
+			t.job.opts.logOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
 		t.finish(true)
@@ -70,7 +72,7 @@ func (t *tracing) prepare() {
 	t.ready = true
 	var why error
 	if t.notes, why = startNoting(t.job.device); why != nil {
-		t.job.opts.logOf(componentProfiler).Warn("the timeline times launches one by one", "error", why)
+		t.job.opts.logOf(logs.ComponentProfiler).Warn("the timeline times launches one by one", "error", why)
 	}
 }
 
@@ -82,7 +84,7 @@ func (t *tracing) over(err error) {
 		t.finish(err == nil)
 	default:
 		if err := t.notes.leave(); err != nil {
-			t.job.opts.logOf(componentProfiler).Warn(err.Error())
+			t.job.opts.logOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	}
 }
@@ -90,7 +92,7 @@ func (t *tracing) over(err error) {
 // finish writes the timeline. Training does not depend on it.
 func (t *tracing) finish(together bool) {
 	t.done = true
-	log := t.job.opts.logOf(componentProfiler)
+	log := t.job.opts.logOf(logs.ComponentProfiler)
 	if err := t.job.replica.Trace(nil); err != nil {
 		log.Warn(err.Error())
 	}
@@ -134,7 +136,7 @@ func (t *tracing) gather(together bool) ([]trace.Rank, error) {
 	}
 	for i := range members {
 		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
-			j.opts.logOf(componentProfiler).Warn("a rank sent no timeline", "rank", i)
+			j.opts.logOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
 		}
 	}
 	return ranks, err
@@ -166,7 +168,7 @@ func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(c
 // writeTrace writes a timeline, in one step, with what it explains.
 func writeTrace(path string, ranks []trace.Rank) error {
 	all := explained(ranks)
-	facts := map[string]any{"program": versionText(), "steps": all.steps, "explained": all.mean, "explained_least": all.least, "started": startOf(ranks)}
+	facts := map[string]any{"program": version.Text(), "steps": all.steps, "explained": all.mean, "explained_least": all.least, "started": startOf(ranks)}
 	for kind, share := range all.kinds {
 		facts[timeline.Kind(kind).String()+"_share"] = share
 	}

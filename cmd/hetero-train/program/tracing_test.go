@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/timeline"
 	"github.com/hetero-train/hetero-train/profiler/trace"
 )
@@ -92,7 +93,7 @@ func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
 func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=20", "parallel.ranks=2", "balance.fixed_shares=[5, 3]", "train.grad_accumulation=1"}
-	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exitDone, "")
+	finish(t, p.command(filepath.Join(dir, "plain"), set...), 0).check(t, exit.Done, "")
 	want := resultOf(t, filepath.Join(dir, "plain", "run"))
 	for _, c := range []struct {
 		name  string
@@ -104,7 +105,7 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			output := filepath.Join(dir, c.first)
-			finish(t, p.command(output, append(slices.Clone(set), "profile.trace_step="+c.first, "profile.trace_steps=3")...), 0).check(t, exitDone, "")
+			finish(t, p.command(output, append(slices.Clone(set), "profile.trace_step="+c.first, "profile.trace_steps=3")...), 0).check(t, exit.Done, "")
 			if got := resultOf(t, filepath.Join(output, "run")); got.Loss != want.Loss {
 				t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
 			}

@@ -13,6 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -47,8 +50,8 @@ type trainOptions struct {
 	env      environment
 	log      *slog.Logger
 	onScreen *slog.Logger // log without the log file
-	screen   *screen      // where log writes
-	logFile  *screen      // likewise, from when the run has a log file
+	screen   *logs.Screen // where log writes
+	logFile  *logs.Screen // likewise, from when the run has a log file
 	place    discovery.Place
 	lab      labSetup
 	contest  *contestFlags  // of policies; nil: a run with one
@@ -61,7 +64,7 @@ type trainOptions struct {
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
-	signals, release := catchStops()
+	signals, release := signals.Catch()
 	defer release()
 	if flags == nil {
 		flags = new(trainFlags)
@@ -86,10 +89,10 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		if a.file != "" && !a.overrode(err) {
 			err = fmt.Errorf("%s: %w", a.file, err)
 		}
-		return withCode(exitUsage, err)
+		return exit.With(exit.Usage, err)
 	}
 	if a.contest != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
-		return usageError("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
+		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
 	}
 	if place.WorldSize > 1 {
 		if _, err := divide(cfg, place.WorldSize); err != nil {
@@ -101,15 +104,15 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		return err
 	}
 	a.trains = a.contest == nil
-	a.env.stdout, a.env.stderr = unblocked(a.env.stdout, a.env.stderr, a.logFormat == formatJSON)
-	opts, err := a.options(place, a.levelOf(place), componentTrainer)
+	a.env.stdout, a.env.stderr = logs.Unblocked(a.env.stdout, a.env.stderr, a.logFormat == logs.FormatJSON)
+	opts, err := a.options(place, a.levelOf(place), logs.ComponentTrainer)
 	if err != nil {
 		return err
 	}
 	opts.lab, opts.contest, opts.allow, opts.signals = setup, a.contest, a.allow, signals
 	opts.sayWhenGone()
 	if _, supervised := a.env.lookup(supervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
-		opts.log.Info(place.String(), componentKey, componentCluster)
+		opts.log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
 	}
 	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) { // a supervisor leaves the rest to rank 0
 		for _, w := range append(warnings, place.Warnings...) {
@@ -118,8 +121,8 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 		warnOfAddressLimit(opts.log)
 		logConfig(opts.log, a, cfg, place)
 	}
-	if a.logFormat == formatJSON && a.contest == nil { // standard output carries results of commands; a training has none but its records
-		opts.env.stdout = &lineRecords{log: opts.onScreen}
+	if a.logFormat == logs.FormatJSON && a.contest == nil { // standard output carries results of commands; a training has none but its records
+		opts.env.stdout = &logs.LineRecords{Log: opts.onScreen}
 	}
 	return a.env.train(ctx, cfg, opts)
 }
@@ -127,8 +130,8 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 // sayWhenGone logs that the reader of a stream has left. Training goes on.
 func (o trainOptions) sayWhenGone() {
 	say := func(name string, w io.Writer) {
-		if stream := outletOf(w); stream != nil {
-			stream.onGone(func(err error) {
+		if stream := logs.OutletOf(w); stream != nil {
+			stream.OnGone(func(err error) {
 				o.log.Warn(name+" is closed: training continues, and train.log has all lines", "error", err)
 			})
 		}
@@ -139,7 +142,7 @@ func (o trainOptions) sayWhenGone() {
 
 // logOf is the log with a component in place of the trainer's.
 func (o trainOptions) logOf(component string) *slog.Logger {
-	return o.log.With(componentKey, component)
+	return o.log.With(logs.ComponentKey, component)
 }
 
 // levelOf is the least important message of a rank that is shown.
@@ -159,23 +162,23 @@ func informs(place discovery.Place) bool {
 // options are what every command that opens parts of a run needs besides its configuration. It shows messages from level on, each of component where that is not "".
 // Messages for a log file wait until there is one.
 func (a *app) options(place discovery.Place, level, component string) (trainOptions, error) {
-	o := trainOptions{env: a.env, screen: newScreen(below(a.env.stderr)), logFile: newScreen(new(bytes.Buffer)), place: place,
-		json: a.logFormat == formatJSON, file: a.file, args: a.args}
+	o := trainOptions{env: a.env, screen: logs.NewScreen(logs.Below(a.env.stderr)), logFile: logs.NewScreen(new(bytes.Buffer)), place: place,
+		json: a.logFormat == logs.FormatJSON, file: a.file, args: a.args}
 	format := a.logOptions(level)
-	format.inFile = a.logLevel
+	format.InFile = a.logLevel
 	if place.WorldSize > 1 && !place.Launch {
-		format.each = []slog.Attr{slog.Int("from_rank", place.Rank)}
+		format.Each = []slog.Attr{slog.Int("from_rank", place.Rank)}
 	}
 	for _, l := range []struct {
 		logger **slog.Logger
-		file   *screen
-	}{{&o.log, o.logFile}, {&o.onScreen, newScreen(io.Discard)}} {
-		log, err := newLogger(o.screen, l.file, format)
+		file   *logs.Screen
+	}{{&o.log, o.logFile}, {&o.onScreen, logs.NewScreen(io.Discard)}} {
+		log, err := logs.New(o.screen, l.file, format)
 		if err != nil {
 			return o, err
 		}
 		if *l.logger = log; component != "" {
-			*l.logger = log.With(componentKey, component)
+			*l.logger = log.With(logs.ComponentKey, component)
 		}
 	}
 	return o, nil

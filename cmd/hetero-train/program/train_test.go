@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -19,7 +22,7 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 	} {
 		alone := execute(append([]string{"-c", "../../../configs/resnet50.toml"}, more...))
 		trained := execute(append([]string{"train", "-c", "../../../configs/resnet50.toml"}, more...))
-		if alone.code != exitDone || trained.code != exitDone || !reflect.DeepEqual(alone.cfg, trained.cfg) {
+		if alone.code != exit.Done || trained.code != exit.Done || !reflect.DeepEqual(alone.cfg, trained.cfg) {
 			t.Errorf("%v: got exit codes %d and %d, difference %v", more, alone.code, trained.code, config.Diff(alone.cfg, trained.cfg))
 		}
 		if alone.opts.file != "../../../configs/resnet50.toml" {
@@ -91,7 +94,7 @@ func TestFlagsOfTrainSetTheirKeys(t *testing.T) {
 		{[]string{"--set", "data.batch_size=64", "--batch-size", "32"}, "data.batch_size", "32"},
 	} {
 		o := execute(append([]string{"train"}, c.args...))
-		if o.code != exitDone {
+		if o.code != exit.Done {
 			t.Errorf("%v: got exit code %d and %s", c.args, o.code, o.stderr)
 			continue
 		}
@@ -112,7 +115,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 		{[]string{"--load-balance-policy", "dynamic", "--enable-load-balancing"}, ""},
 	} {
 		o := execute(append([]string{"train"}, c.args...))
-		if warned := strings.Contains(o.stderr, " WRN "); o.code != exitDone || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
+		if warned := strings.Contains(o.stderr, " WRN "); o.code != exit.Done || warned != (c.says != "") || !strings.Contains(o.stderr, c.says) {
 			t.Errorf("%v: got exit code %d and %s, want %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
@@ -136,18 +139,18 @@ func TestBatchSizeForEachRankIsMultiplied(t *testing.T) {
 
 func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 	const file = "../../../configs/simple_cnn.toml"
-	for size, wantCode := range map[string]int{"1": exitDone, "": exitUsage, "many": exitUsage, "0": exitUsage} {
+	for size, wantCode := range map[string]int{"1": exit.Done, "": exit.Usage, "many": exit.Usage, "0": exit.Usage} {
 		o := execute([]string{"-c", file}, "WORLD_SIZE="+size, "RANK=0")
-		if o.code != wantCode || wantCode != exitDone && !strings.Contains(o.stderr, "WORLD_SIZE") {
+		if o.code != wantCode || wantCode != exit.Done && !strings.Contains(o.stderr, "WORLD_SIZE") {
 			t.Errorf("WORLD_SIZE=%q: got exit code %d and %s, want %d", size, o.code, o.stderr, wantCode)
 		}
 	}
 	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
-	if p := o.opts.place; o.code != exitDone || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+	if p := o.opts.place; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
 		t.Errorf("got exit code %d and %+v", o.code, p)
 	}
 	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
-	if p := o.opts.place; o.code != exitDone || !p.Launch || p.LocalWorldSize != 4 {
+	if p := o.opts.place; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
 		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
 	}
 	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
@@ -162,7 +165,7 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 		t.Errorf("a rank would start ranks: %+v", o.opts.place)
 	}
 	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
-	if o.code != exitUsage || !strings.Contains(o.stderr, "one value for each rank") {
+	if o.code != exit.Usage || !strings.Contains(o.stderr, "one value for each rank") {
 		t.Errorf("two shares for three ranks: got exit code %d and %s", o.code, o.stderr)
 	}
 }
@@ -188,20 +191,20 @@ func TestStartSaysGlobalBatchAndBatchOfEachRank(t *testing.T) {
 }
 
 func TestEveryModelCanBeNamed(t *testing.T) {
-	for _, m := range builtinCatalog.Models {
-		if o := execute([]string{"train", "--model", m.Name}); o.code != exitDone {
+	for _, m := range parts.BuiltinCatalog.Models {
+		if o := execute([]string{"train", "--model", m.Name}); o.code != exit.Done {
 			t.Errorf("%s: got exit code %d and %s", m.Name, o.code, o.stderr)
 		}
 	}
 }
 
 func TestEveryDataSetCanBeNamed(t *testing.T) {
-	for _, d := range builtinCatalog.DataSets {
+	for _, d := range parts.BuiltinCatalog.DataSets {
 		args := []string{"train", "--dataset", d.Name}
 		if d.Name == "images" || d.Name == "webdataset" {
 			args = append(args, "--set", "data.path=/data/flowers")
 		}
-		if o := execute(args); o.code != exitDone {
+		if o := execute(args); o.code != exit.Done {
 			t.Errorf("%s: got exit code %d and %s", d.Name, o.code, o.stderr)
 		}
 	}
@@ -223,7 +226,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 		}
 	}
 	var b bytes.Buffer
-	log, err := newLogger(&b, newScreen(&b), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
+	log, err := logs.New(&b, logs.NewScreen(&b), logs.Options{Level: "info", Format: logs.FormatJSON, Hide: logs.SecretsIn([]string{"HETERO_TOKEN=" + secret})})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 )
@@ -18,7 +20,7 @@ func (j *Run) warnOfUnused() {
 		j.opts.log.Warn(u.String())
 	}
 	for _, text := range dataWarnings(j.cfg, j.data) {
-		j.opts.logOf(componentData).Warn(text)
+		j.opts.logOf(logs.ComponentData).Warn(text)
 	}
 }
 
@@ -37,19 +39,19 @@ func (j *Run) actualSettings() map[string]string {
 
 // unusedSettings are the settings without effect: those of which the configuration knows, and those that depend on the data. A contest
 // of policies tries others than the configured one.
-func unusedSettings(cfg *config.Config, actual map[string]string, set *dataSet, contest bool) []config.Unused {
+func unusedSettings(cfg *config.Config, actual map[string]string, set *parts.Opened, contest bool) []config.Unused {
 	all := cfg.Unused(actual)
 	if contest {
 		all = slices.DeleteFunc(all, func(u config.Unused) bool { return strings.HasPrefix(u.Key, "balance.") })
 	}
 	if cfg.Origin("data.val_fraction") != "" && set.OwnEval {
-		all = append(all, cfg.NoEffect("data.val_fraction", set.name+" has samples of its own for evaluation"))
+		all = append(all, cfg.NoEffect("data.val_fraction", set.Name+" has samples of its own for evaluation"))
 	}
 	return all
 }
 
 // dataWarnings are about settings that have another effect than they seem to.
-func dataWarnings(cfg *config.Config, set *dataSet) (texts []string) {
+func dataWarnings(cfg *config.Config, set *parts.Opened) (texts []string) {
 	stored := cfg.Data.Dataset == "images" || cfg.Data.Dataset == "webdataset"
 	if !stored || cfg.Origin("data.image_size") != "" {
 		return texts

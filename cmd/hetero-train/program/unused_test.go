@@ -5,13 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 func TestSettingsWithoutEffectAreWarnedOfOnce(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	e := finish(t, p.command(dir, "train.steps=2", "parallel.ranks=2", "optimizer.name=adamw", "optimizer.momentum=0.5", "balance.policy=none", "balance.max_slowdown_percent=5", "nccl.debug=INFO"), 0)
-	e.check(t, exitDone, "")
+	e.check(t, exit.Done, "")
 	for _, want := range []string{
 		`optimizer.momentum = 0.5 (--set optimizer.momentum) has no effect: it needs optimizer.name = "sgd" (got "adamw")`,
 		`balance.max_slowdown_percent = 5.0 (--set balance.max_slowdown_percent) has no effect: it needs balance.objective = "energy" or "cost" (got "time")`,
@@ -46,7 +48,7 @@ func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
 			}
 			set = append(set, o)
 		}
-		cfg, err := config.Load("", builtinCatalog, set...)
+		cfg, err := config.Load("", parts.BuiltinCatalog, set...)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,10 +64,10 @@ func TestKindsIgnoreWhatOnlyOthersRead(t *testing.T) {
 
 func TestIgnoredKeysExist(t *testing.T) {
 	keys := map[string]bool{}
-	for _, v := range builtinCatalog.Values() {
+	for _, v := range parts.BuiltinCatalog.Values() {
 		keys[v.Key] = true
 	}
-	for table, kinds := range map[string][]config.Kind{"model": builtinCatalog.Models, "data": builtinCatalog.DataSets, "balance": builtinCatalog.Policies} {
+	for table, kinds := range map[string][]config.Kind{"model": parts.BuiltinCatalog.Models, "data": parts.BuiltinCatalog.DataSets, "balance": parts.BuiltinCatalog.Policies} {
 		for _, kind := range kinds {
 			i, ok := kind.Options().(config.Ignorer)
 			if !ok {
@@ -89,7 +91,7 @@ func TestCommittedConfigsSetNothingInVain(t *testing.T) {
 		}
 		for _, set := range [][]config.Override{nil, {{Origin: "--set train.steps", Key: "train.steps", Value: "20"}}, {{Origin: "--set data.path", Key: "data.path", Value: "x"}},
 			{{Origin: "--set data.dataset", Key: "data.dataset", Value: "synthetic_image"}}} {
-			cfg, err := config.Parse(file, text, builtinCatalog, set...)
+			cfg, err := config.Parse(file, text, parts.BuiltinCatalog, set...)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,13 +7,13 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/cuda"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -23,50 +23,6 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
-
-// version is the release; the build sets it with -ldflags "-X github.com/hetero-train/hetero-train/cmd/hetero-train/program.version=…".
-var version = "0.1.0-dev"
-
-// versionText names release, commit, compiler and platform on one line.
-func versionText() string {
-	b := build()
-	commit := ""
-	if b.Commit != "" {
-		commit = ", commit " + b.Commit[:min(12, len(b.Commit))]
-		if b.Modified {
-			commit += " with changes"
-		}
-	}
-	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
-}
-
-// buildFacts are how the program was made.
-type buildFacts struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit"` // "" where it was not built from a checkout
-	Modified bool   `json:"modified"`
-	Go       string `json:"go"`
-	OS       string `json:"os"`
-	Arch     string `json:"arch"`
-	Cgo      bool   `json:"cgo"`
-}
-
-func build() buildFacts {
-	b := buildFacts{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			switch {
-			case s.Key == "vcs.revision":
-				b.Commit = s.Value
-			case s.Key == "vcs.modified":
-				b.Modified = s.Value == "true"
-			case s.Key == "CGO_ENABLED":
-				b.Cgo = s.Value == "1"
-			}
-		}
-	}
-	return b
-}
 
 // part is something that the program can do with, and some of which it can do without.
 type part struct {
@@ -79,8 +35,8 @@ type part struct {
 	Reason    string `json:"reason,omitempty"`   // why it is not available, and what to do
 }
 
-// parts finds out what of the program works on this machine.
-func parts() []part {
+// libraries finds out what of the program works on this machine.
+func libraries() []part {
 	list := []part{cpuPart(), libraryPart("shared memory", "ranks of one machine", shm.LibraryName, shm.Available(), ""),
 		libraryPart("gloo", "ranks of several machines", gloo.LibraryName, gloo.Available(), gloo.Version()), jpegPart(),
 		{Name: "reference device", For: "checking others", Available: true, Version: "plain Go, slow"},
@@ -185,22 +141,22 @@ func newVersion() *cobra.Command {
 		out := cmd.OutOrStdout()
 		switch {
 		case asJSON:
-			return writeJSON(out, struct {
-				buildFacts
+			return show.JSON(out, struct {
+				version.Facts
 				Parts []part `json:"parts"`
-			}{build(), parts()})
+			}{version.Build(), libraries()})
 		case short:
-			_, err := fmt.Fprintln(out, versionText())
+			_, err := fmt.Fprintln(out, version.Text())
 			return err
 		}
-		return writeVersion(out, parts())
+		return writeVersion(out, libraries())
 	}
 	return cmd
 }
 
 // writeVersion shows one line a part, and below the reasons of those that are missing.
 func writeVersion(w io.Writer, list []part) error {
-	fmt.Fprintf(w, "%s\n\n", versionText())
+	fmt.Fprintf(w, "%s\n\n", version.Text())
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "part\tis\tversion\tfound at")
 	for _, p := range list {
@@ -212,7 +168,7 @@ func writeVersion(w io.Writer, list []part) error {
 		if p.Compiler != "" {
 			inside = strings.TrimPrefix(inside+", "+p.Compiler, ", ")
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, is, orDash(inside), orDash(p.Path))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", p.Name, is, show.OrDash(inside), show.OrDash(p.Path))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -235,11 +191,4 @@ func libraryFolders(w io.Writer) error {
 	}
 	_, err := fmt.Fprintf(w, "\nnative libraries are looked for in %s\n", strings.Join(dirs, ", "))
 	return err
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
 }

@@ -4,6 +4,9 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 )
 
 func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
@@ -15,7 +18,7 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 		Go      string
 		Parts   []part
 	}
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone || got.Version != version || got.Go == "" {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done || got.Version != version.Build().Version || got.Go == "" {
 		t.Fatalf("got exit code %d, %v: %+v", o.code, err, got)
 	}
 	there := map[string]bool{}
@@ -34,8 +37,8 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 		}
 	}
 	text := execute([]string{"version"}).stdout
-	if !strings.HasPrefix(text, versionText()+"\n") || !strings.Contains(text, dir) {
-		t.Errorf("got %q, want %q first, and where libraries are looked for", text, versionText())
+	if !strings.HasPrefix(text, version.Text()+"\n") || !strings.Contains(text, dir) {
+		t.Errorf("got %q, want %q first, and where libraries are looked for", text, version.Text())
 	}
 	if short := execute([]string{"version", "--short"}).stdout; short != execute([]string{"--version"}).stdout {
 		t.Errorf("--short: got %q, want what --version says", short)
@@ -46,7 +49,7 @@ func TestDevicesNeedNoLibrary(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir())
 	o := execute([]string{"devices", "--json"})
 	var got deviceReport
-	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exitDone {
+	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 		t.Fatalf("got exit code %d, %v", o.code, err)
 	}
 	if got.Host.Threads < 1 || got.Host.MemoryBytes <= 0 {

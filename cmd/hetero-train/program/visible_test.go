@@ -5,7 +5,6 @@ import (
 	"image"
 	"image/color"
 	"image/png"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -108,33 +107,4 @@ func picturesNamed(t *testing.T, name string) string {
 		}
 	}
 	return dir
-}
-
-func TestForeignNames(t *testing.T) {
-	for name, want := range map[string]string{
-		"conv1.weight": "conv1.weight", "Größe 猫 😀": "Größe 猫 😀", "": `""`, "a\nb": `"a\nb"`, "\x1b[2J": `"\x1b[2J"`, `"quoted"`: `"\"quoted\""`, "\xff": `"\xff"`, "a\u202eb": `"a\u202eb"`,
-	} {
-		if got := foreign(name); got != want {
-			t.Errorf("foreign(%q) = %s, want %s", name, got, want)
-		}
-	}
-}
-
-func TestAStreamShowsWhatATerminalWouldActOn(t *testing.T) {
-	var out bytes.Buffer
-	stream := newStream(&out)
-	const text = "a line\n\tGröße 😀 \x1b[2J \r \x7f \u009b \u202e \xff end\n"
-	for _, b := range []byte(text) { // characters come in pieces
-		if n, err := stream.Write([]byte{b}); n != 1 || err != nil {
-			t.Fatal(n, err)
-		}
-	}
-	if want := "a line\n\tGröße 😀 \\u001b[2J \\u000d \\u007f \\u009b \\u202e \\xff end\n"; out.String() != want {
-		t.Errorf("got %q, want %q", out.String(), want)
-	}
-	out.Reset()
-	if _, err := io.WriteString(stream, text); err != nil {
-		t.Fatal(err)
-	}
-	sound(t, "in one piece", out.String())
 }

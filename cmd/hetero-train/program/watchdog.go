@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
@@ -83,7 +84,7 @@ func (j *Rank) watch(ctx context.Context, limit time.Duration) {
 			continue // the first of those that wait says it
 		}
 		for rank, text := range where {
-			j.opts.logOf(componentCluster).Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+			j.opts.logOf(logs.ComponentCluster).Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package program
+package parts
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// augmentation is what changes single training images.
-func augmentation(a config.Augment, norm data.Normalization) data.Augment {
+// Augmentation is what changes single training images.
+func Augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	return data.Augment{
 		Rand:   data.RandAugment{Ops: a.RandAugmentOps, Magnitude: a.RandAugmentMagnitude, Std: a.RandAugmentStd},
 		Jitter: data.ColorJitter{Brightness: a.Brightness, Contrast: a.Contrast, Saturation: a.Saturation, Hue: a.Hue},
@@ -18,14 +18,14 @@ func augmentation(a config.Augment, norm data.Normalization) data.Augment {
 	}
 }
 
-// mixing is how training samples are mixed with one another.
-func mixing(a config.Augment) data.Mix {
+// Mixing is how training samples are mixed with one another.
+func Mixing(a config.Augment) data.Mix {
 	return data.Mix{MixupAlpha: a.Mixup, CutmixAlpha: a.Cutmix, Probability: a.MixProb, Switch: a.MixSwitchProb,
 		Mode: data.MixMode(slices.Index([]string{"batch", "pair", "elem"}, a.MixMode)), OffEpoch: a.MixOffEpoch}
 }
 
-// transformTexts say what is done to training images, in the order in which it is done.
-func transformTexts(c *config.Config) (texts []string) {
+// TransformTexts say what is done to training images, in the order in which it is done.
+func TransformTexts(c *config.Config) (texts []string) {
 	add := func(on bool, format string, args ...any) {
 		if on {
 			texts = append(texts, fmt.Sprintf(format, args...))

@@ -1,4 +1,4 @@
-package program
+package exit
 
 import (
 	"context"
@@ -14,13 +14,13 @@ func TestExitCodesOfAStart(t *testing.T) {
 		err  error
 		want int
 	}{
-		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGTERM"}, exitTerminated},
-		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGINT"}, exitInterrupted},
-		{&rendezvous.LostError{Rank: 1, Cause: "its connection ended"}, exitCommunication},
-		{fmt.Errorf("connect: %w", context.DeadlineExceeded), exitCommunication},
-		{fmt.Errorf("open a port: %w", syscall.EMFILE), exitUsage},
+		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGTERM"}, Terminated},
+		{&rendezvous.LostError{Rank: 1, Cause: "stopped by SIGINT"}, Interrupted},
+		{&rendezvous.LostError{Rank: 1, Cause: "its connection ended"}, Communication},
+		{fmt.Errorf("connect: %w", context.DeadlineExceeded), Communication},
+		{fmt.Errorf("open a port: %w", syscall.EMFILE), Usage},
 	} {
-		if got := exitCode(classify(context.Background(), c.err)); got != c.want {
+		if got := Code(Classify(context.Background(), c.err)); got != c.want {
 			t.Errorf("%v: got exit code %d, want %d", c.err, got, c.want)
 		}
 	}
@@ -30,13 +30,13 @@ func TestExitCodesOfAStart(t *testing.T) {
 func TestTheRankThatFailedFirstIsNamed(t *testing.T) {
 	passedOn := &rendezvous.LostError{Rank: 2, Cause: "collective: rank 2: communication aborted: hosts[rank=3 kind=died number=0 limit=0s missing= behind=] its process has ended"}
 	const want = "rank 3 is gone: its process has ended"
-	if err := classify(context.Background(), fmt.Errorf("connect: %w", passedOn)); err.Error() != want || exitCode(err) != exitCommunication {
-		t.Errorf("got %v (exit code %d), want %s (%d)", err, exitCode(err), want, exitCommunication)
+	if err := Classify(context.Background(), fmt.Errorf("connect: %w", passedOn)); err.Error() != want || Code(err) != Communication {
+		t.Errorf("got %v (exit code %d), want %s (%d)", err, Code(err), want, Communication)
 	}
-	if rank := lostRank(passedOn); rank != 3 {
+	if rank := LostRank(passedOn); rank != 3 {
 		t.Errorf("got rank %d, want 3", rank)
 	}
-	if err := lostPeer(passedOn); err.Error() != "rank 3: "+want {
+	if err := LostPeer(passedOn); err.Error() != "rank 3: "+want {
 		t.Errorf("got %v", err)
 	}
 	direct := &rendezvous.LostError{Rank: 1, Cause: "its connection ended"}

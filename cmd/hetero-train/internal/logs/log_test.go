@@ -1,4 +1,4 @@
-package program
+package logs
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 		"name with dashes": func(log *slog.Logger) { log.Info("x", "X-Api-Key", "s3cr3t") },
 	} {
 		var b bytes.Buffer
-		log, err := newLogger(&b, newScreen(&b), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=" + secret})})
+		log, err := New(&b, NewScreen(&b), Options{Level: "info", Format: FormatJSON, Hide: SecretsIn([]string{"HETERO_TOKEN=" + secret})})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +48,7 @@ func TestRedactorHidesSecretsWhereverTheyStand(t *testing.T) {
 
 func TestRedactorLeavesTheRestAlone(t *testing.T) {
 	var b bytes.Buffer
-	log, err := newLogger(&b, newScreen(io.Discard), logOptions{level: "info", format: formatJSON, hide: secretsOf([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
+	log, err := New(&b, NewScreen(io.Discard), Options{Level: "info", Format: FormatJSON, Hide: SecretsIn([]string{"HETERO_TOKEN=s3cr3t-value", "HOME=/root"})})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,14 +61,14 @@ func TestRedactorLeavesTheRestAlone(t *testing.T) {
 }
 
 func TestSecretsOfEnvironment(t *testing.T) {
-	got := secretsOf([]string{
+	got := SecretsIn([]string{
 		"HETERO_TOKEN=abcdef", "HETERO_TOKEN_FILE=/run/token", "MLFLOW_TRACKING_PASSWORD=longer-password", "AWS_SECRET_ACCESS_KEY=akey-akey",
 		"SECRET=1", "PATH=/usr/bin:/bin", "TOKENIZERS_PARALLELISM=false", "EMPTY_TOKEN=", "no equals sign",
 	})
 	if text := strings.Join(got, " "); text != "longer-password akey-akey abcdef" {
 		t.Errorf("got %q, want the three secrets, the longest first", text)
 	}
-	if got := secrets([]string{"abcdef", "abc"}).text("abcdef abc ab"); got != "[redacted] [redacted] ab" {
+	if got := Secrets([]string{"abcdef", "abc"}).Text("abcdef abc ab"); got != "[redacted] [redacted] ab" {
 		t.Errorf("a secret inside another: got %q", got)
 	}
 }

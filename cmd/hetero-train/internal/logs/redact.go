@@ -1,4 +1,4 @@
-package program
+package logs
 
 import (
 	"context"
@@ -6,19 +6,21 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
 const redacted = "[redacted]"
 
-// secrets are values that must appear in no output.
-type secrets []string
+// Secrets are values that must appear in no output.
+type Secrets []string
 
 // shortestSecret keeps a variable like SECRET=1 from blanking out every 1 in the output.
 const shortestSecret = 6
 
-// secretsOf picks the values of environment variables (NAME=VALUE) whose name says that they are secret.
-func secretsOf(environ []string) secrets {
-	var hide secrets
+// SecretsIn picks the values of environment variables (NAME=VALUE) whose name says that they are secret.
+func SecretsIn(environ []string) Secrets {
+	var hide Secrets
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
 		if namesSecret(name) && len(value) >= shortestSecret {
@@ -30,8 +32,8 @@ func secretsOf(environ []string) secrets {
 	return hide
 }
 
-// text blanks out every secret in s.
-func (hide secrets) text(s string) string {
+// Text blanks out every secret in s.
+func (hide Secrets) Text(s string) string {
 	for _, secret := range hide {
 		s = strings.ReplaceAll(s, secret, redacted)
 	}
@@ -61,7 +63,7 @@ func namesSecret(name string) bool {
 // redactor is a slog handler that blanks out secrets, by the name of an attribute and by known value, and makes visible what a terminal would act on.
 type redactor struct {
 	inner slog.Handler
-	hide  secrets
+	hide  Secrets
 }
 
 // Enabled implements slog.Handler.
@@ -71,7 +73,7 @@ func (r *redactor) Enabled(ctx context.Context, level slog.Level) bool {
 
 // Handle implements slog.Handler.
 func (r *redactor) Handle(ctx context.Context, record slog.Record) error {
-	clean := slog.NewRecord(record.Time, record.Level, indented(visible(r.hide.text(record.Message))), record.PC)
+	clean := slog.NewRecord(record.Time, record.Level, show.Indented(show.Visible(r.hide.Text(record.Message))), record.PC)
 	record.Attrs(func(a slog.Attr) bool {
 		clean.AddAttrs(r.attr(a))
 		return true
@@ -110,7 +112,7 @@ func (r *redactor) attr(a slog.Attr) slog.Attr {
 		if value.Kind() == slog.KindAny {
 			plain = fmt.Sprintf("%+v", value.Any())
 		}
-		if clean := visible(r.hide.text(plain)); clean != plain {
+		if clean := show.Visible(r.hide.Text(plain)); clean != plain {
 			return slog.String(a.Key, clean)
 		}
 	}

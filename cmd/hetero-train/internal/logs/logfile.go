@@ -1,4 +1,4 @@
-package program
+package logs
 
 import (
 	"io"
@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// fileLog writes a run's log file. Lines that a full disk does not take are lost: that is told once on the screen, and how many there were once it
+// File writes a run's log file. Lines that a full disk does not take are lost: that is told once on the screen, and how many there were once it
 // takes lines again. A run goes on without its log.
-type fileLog struct {
-	file   io.Writer
-	screen *slog.Logger // which does not write to the file
+type File struct {
+	File   io.Writer
+	Screen *slog.Logger // which does not write to the file
 
 	mu   sync.Mutex
 	lost int64 // lines since the file failed
@@ -18,24 +18,24 @@ type fileLog struct {
 }
 
 // Write implements io.Writer; it never fails.
-func (f *fileLog) Write(line []byte) (int, error) {
+func (f *File) Write(line []byte) (int, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	text := line
 	if f.torn {
 		text = append([]byte{'\n'}, line...)
 	}
-	n, err := f.file.Write(text)
+	n, err := f.File.Write(text)
 	if err != nil {
 		f.torn = n > 0 || f.torn
 		if f.lost++; f.lost == 1 {
-			f.screen.Warn("the log file takes no lines: training goes on, they are on the screen alone", "error", err)
+			f.Screen.Warn("the log file takes no lines: training goes on, they are on the screen alone", "error", err)
 		}
 		return len(line), nil
 	}
 	f.torn = false
 	if f.lost > 0 {
-		f.screen.Info("the log file takes lines again", "lost", f.lost)
+		f.Screen.Info("the log file takes lines again", "lost", f.lost)
 		f.lost = 0
 	}
 	return len(line), nil

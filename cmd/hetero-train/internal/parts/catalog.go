@@ -1,4 +1,4 @@
-package program
+package parts
 
 import (
 	"slices"
@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/models/simplecnn"
 )
 
-// builtin are the models, data sets and policies of this program. A program of your own adds to them: see [Main].
-var builtin = append([]Part{
+// Builtin are the models, data sets and policies of this program. A program of your own adds to them: see [Main].
+var Builtin = append([]Part{
 	Model{"simple_cnn", "blocks of two convolutions, for small images", func() ModelOptions { return new(simpleCNNOptions) }},
 	resnetModel("resnet18", "11.7 million parameters"),
 	resnetModel("resnet34", "21.8 million parameters"),
@@ -29,8 +29,8 @@ var builtin = append([]Part{
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, read in place", func() DataSetOptions { return shards{} }, photos},
 }, policies()...)
 
-var builtinCatalog = func() config.Catalog {
-	c, err := catalogOf(builtin)
+var BuiltinCatalog = func() config.Catalog {
+	c, err := CatalogOf(Builtin)
 	if err != nil {
 		panic(err)
 	}

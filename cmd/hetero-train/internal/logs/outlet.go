@@ -1,4 +1,4 @@
-package program
+package logs
 
 import (
 	"bytes"
@@ -20,7 +20,7 @@ const (
 
 	// flushTime is how long a process waits for the reader before it exits. It is below the time after which a supervisor kills a rank
 	// whose neighbours have ended.
-	flushTime = 3 * time.Second
+	FlushTime = 3 * time.Second
 )
 
 // outlet is standard output or standard error of a process that trains. Write never waits for the reader: a goroutine passes the queued
@@ -35,21 +35,21 @@ type outlet struct {
 	writing  bool // the goroutine is running
 	full     bool // progress lines are dropped until half of the queue is written
 	lost     int  // lines dropped since the last note
-	gone     error
+	Gone     error
 	whenGone func(error)
 	empty    chan struct{} // closed when the queue has been written; nil: no caller waits
 }
 
-// unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
+// Unblocked returns outlets for standard output and error. One outlet serves both where they are the same file, so that their lines keep their order.
 // From here on a reader that leaves causes a write error instead of SIGPIPE, which would end the process.
-func unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
+func Unblocked(stdout, stderr io.Writer, json bool) (io.Writer, io.Writer) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) // caught, not ignored: an ignored signal would be ignored in child processes too
-	out := &outlet{w: below(stdout), json: json}
+	out := &outlet{w: Below(stdout), json: json}
 	messages := out
-	if !sameFile(below(stdout), below(stderr)) {
-		messages = &outlet{w: below(stderr), json: json}
+	if !sameFile(Below(stdout), Below(stderr)) {
+		messages = &outlet{w: Below(stderr), json: json}
 	}
-	return newStream(out), newStream(messages)
+	return NewStream(out), NewStream(messages)
 }
 
 func sameFile(a, b io.Writer) bool {
@@ -66,9 +66,9 @@ func sameFile(a, b io.Writer) bool {
 	return err == nil && os.SameFile(p, q)
 }
 
-// fileOf is the file behind a writer of this process; nil: there is none.
-func fileOf(w io.Writer) *os.File {
-	w = below(w)
+// FileOf is the file behind a writer of this process; nil: there is none.
+func FileOf(w io.Writer) *os.File {
+	w = Below(w)
 	if o, ok := w.(*outlet); ok {
 		w = o.w
 	}
@@ -91,10 +91,10 @@ func (p progress) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// progressOf returns w for lines that may be dropped before others.
-func progressOf(w io.Writer) io.Writer {
-	if o := outletOf(w); o != nil {
-		return newStream(progress{o})
+// ProgressOf returns w for lines that may be dropped before others.
+func ProgressOf(w io.Writer) io.Writer {
+	if o := OutletOf(w); o != nil {
+		return NewStream(progress{o})
 	}
 	return w
 }
@@ -102,7 +102,7 @@ func progressOf(w io.Writer) io.Writer {
 func (o *outlet) add(b []byte, limit int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.gone != nil {
+	if o.Gone != nil {
 		return
 	}
 	o.full = o.full && o.bytes > progressPending/2
@@ -145,7 +145,7 @@ func (o *outlet) push(b []byte) {
 func (o *outlet) pass() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.queue) > 0 && o.gone == nil {
+	for len(o.queue) > 0 && o.Gone == nil {
 		next := o.queue[0]
 		o.mu.Unlock()
 		_, err := o.w.Write(next)
@@ -166,7 +166,7 @@ func (o *outlet) pass() {
 
 // fail gives the stream up. It needs o.mu, which it releases while it says so.
 func (o *outlet) fail(err error) {
-	o.gone = err
+	o.Gone = err
 	if say := o.whenGone; say != nil {
 		o.mu.Unlock()
 		say(err)
@@ -174,8 +174,8 @@ func (o *outlet) fail(err error) {
 	}
 }
 
-// onGone sets the function that reports a reader that has left.
-func (o *outlet) onGone(say func(error)) {
+// OnGone sets the function that reports a reader that has left.
+func (o *outlet) OnGone(say func(error)) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.whenGone = say
@@ -209,9 +209,9 @@ func (o *outlet) flush(limit time.Duration) int {
 	return lines
 }
 
-// flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
-func flushed(stdout, stderr io.Writer, limit time.Duration) {
-	out, messages := outletOf(stdout), outletOf(stderr)
+// Flushed waits for the readers of both streams before the process exits. The stream that is read says what the other one has not shown.
+func Flushed(stdout, stderr io.Writer, limit time.Duration) {
+	out, messages := OutletOf(stdout), OutletOf(stderr)
 	if out == nil || messages == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package program
+package signals
 
 import (
 	"context"
@@ -12,41 +12,24 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 )
-
-// stopped is the cause of a context that a signal cancelled.
-type stopped struct{ signal syscall.Signal }
-
-func (s stopped) Error() string { return "stopped by " + unix.SignalName(s.signal) }
-
-// saved is the exit code after the run was saved, unsaved the one after that failed.
-func (s stopped) saved() int {
-	if s.signal == syscall.SIGINT {
-		return exitInterrupted
-	}
-	return exitTerminated
-}
-
-func (s stopped) unsaved() int {
-	if s.signal == syscall.SIGINT {
-		return exitIO
-	}
-	return exitKilled
-}
 
 // onePress is how long after an interrupt another one is the same: one Ctrl-C may come from the terminal and from what started the program (timeout, mpirun).
 const onePress = 500 * time.Millisecond
 
-// catchStops catches the signals that end a run, from now on until release is called: those that come before the run is ready for them wait in the channel.
-func catchStops() (signals chan os.Signal, release func()) {
+// Catch catches the signals that end a run, from now on until release is called: those that come before the run is ready for them wait in the channel.
+func Catch() (signals chan os.Signal, release func()) {
 	signals = make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	return signals, func() { signal.Stop(signals) }
 }
 
-// withSignals returns a context that the signals of catchStops cancel, with a stopped as cause, after stop is called; nil: nothing is. A
+// Context returns a context that the signals of catchStops cancel, with a stopped as cause, after stop is called; nil: nothing is. A
 // second SIGINT ends the process at once. SIGUSR1 counts up saves, which may be nil.
-func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
+func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, shown *logs.Screen, saves *atomic.Int64, stop func()) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if saves != nil {
 		signal.Notify(signals, syscall.SIGUSR1)
@@ -69,9 +52,9 @@ func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, 
 					if sig == syscall.SIGINT && time.Since(first) > onePress {
 						log.Warn("interrupted again: leaving without saving")
 						if shown != nil {
-							shown.flush(time.Second)
+							shown.Flush(time.Second)
 						}
-						os.Exit(exitInterrupted)
+						os.Exit(exit.Interrupted)
 					}
 					continue
 				}
@@ -84,7 +67,7 @@ func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, 
 				if stop != nil {
 					stop()
 				}
-				cancel(stopped{sig})
+				cancel(exit.Stopped{Signal: sig})
 			}
 		}
 	}()
@@ -98,10 +81,10 @@ func withSignals(ctx context.Context, signals chan os.Signal, log *slog.Logger, 
 // tidyTime is how long a command that saves nothing may take to end once a signal has come.
 const tidyTime = 5 * time.Second
 
-// tidied makes cmd and the commands below it end by a signal with what is temporary removed, and the exit code of that signal.
-func tidied(cmd *cobra.Command) *cobra.Command {
+// Tidied makes cmd and the commands below it end by a signal with what is temporary removed, and the exit code of that signal.
+func Tidied(cmd *cobra.Command) *cobra.Command {
 	for _, sub := range cmd.Commands() {
-		tidied(sub)
+		Tidied(sub)
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -109,9 +92,9 @@ func tidied(cmd *cobra.Command) *cobra.Command {
 		defer release()
 		cmd.SetContext(ctx)
 		err := run(cmd, args)
-		var s stopped
+		var s exit.Stopped
 		if err != nil && errors.As(context.Cause(ctx), &s) {
-			return withCode(s.saved(), s) // whatever it interrupted
+			return exit.With(s.Saved(), s) // whatever it interrupted
 		}
 		return err
 	}
@@ -130,12 +113,12 @@ func untilSignal(ctx context.Context) (context.Context, func()) {
 		case <-done:
 		case got := <-signals:
 			signal.Stop(signals)
-			s := stopped{got.(syscall.Signal)}
+			s := exit.Stopped{Signal: got.(syscall.Signal)}
 			cancel(s)
 			select {
 			case <-done:
 			case <-time.After(tidyTime):
-				os.Exit(s.saved())
+				os.Exit(s.Saved())
 			}
 		}
 	}()

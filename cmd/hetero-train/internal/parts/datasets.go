@@ -1,4 +1,4 @@
-package program
+package parts
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/data/cifar"
@@ -16,26 +17,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/webdataset"
 )
 
-// dataSet is an opened data set and what a reader of the results must know about it.
-type dataSet struct {
+// Opened is an opened data set and what a reader of the results must know about it.
+type Opened struct {
 	data.Splits
-	name string // the one that is trained on, also after a fallback
-	note string // "" unless something else than asked for is trained on
+	Name string // the one that is trained on, also after a fallback
+	Note string // "" unless something else than asked for is trained on
 
-	identity string // digest of what is trained on, "" for data that are functions of the settings
+	Identity string // digest of what is trained on, "" for data that are functions of the settings
 }
 
-// openData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
+// OpenData opens the configured data set. Where a download cannot be had it opens the fallback, if one is written;
 // data that is damaged, or a path that does not exist, never falls back. limit is how many unreadable samples this process replaces, 0 any
 // number: training counts those of the steps that are done, over all ranks.
-func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*dataSet, error) {
-	out, err := openStored(ctx, cfg, log)
+func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logger) (*Opened, error) {
+	out, err := OpenStored(ctx, cfg, log)
 	if err != nil {
 		return nil, err
 	}
-	if out.name != "synthetic_image" {
-		if out.identity, err = identify(ctx, out.Splits); err != nil {
-			return nil, errors.Join(fmt.Errorf("data set %s: %w", out.name, err), out.Splits.Close())
+	if out.Name != "synthetic_image" {
+		if out.Identity, err = identify(ctx, out.Splits); err != nil {
+			return nil, errors.Join(fmt.Errorf("data set %s: %w", out.Name, err), out.Splits.Close())
 		}
 	}
 	out.Splits = out.Splits.Cached(0)
@@ -45,26 +46,26 @@ func openData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	return out, nil
 }
 
-// openStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
-func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dataSet, error) {
+// OpenStored opens the configured part of the data set; each read goes to where it is stored, and tells what is wrong.
+func OpenStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*Opened, error) {
 	d := cfg.Data
-	splits, err := openSplits(ctx, cfg, log)
-	out := &dataSet{name: d.Dataset}
+	splits, err := OpenSplits(ctx, cfg, log)
+	out := &Opened{Name: d.Dataset}
 	var fault *data.Fault
 	unavailable := errors.Is(err, download.ErrUnavailable) && ctx.Err() == nil
 	switch {
 	case unavailable && d.Fallback == "" && errors.As(err, &fault):
 		fault.Advice += ", or set data.fallback = \"synthetic_image\""
 	case unavailable && d.Fallback != "":
-		out.name = d.Fallback
-		out.note = fmt.Sprintf("trained on %s instead of %s, which is not available: %v", d.Fallback, d.Dataset, err)
+		out.Name = d.Fallback
+		out.Note = fmt.Sprintf("trained on %s instead of %s, which is not available: %v", d.Fallback, d.Dataset, err)
 		splits, err = d.FallbackOptions.(DataSetOptions).Open(ctx, cfg, log)
 	}
 	if errors.As(err, &fault) {
-		err = withCode(exitData, err)
+		err = exit.With(exit.Data, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("data set %s: %w", out.name, err)
+		return nil, fmt.Errorf("data set %s: %w", out.Name, err)
 	}
 	if err := checkSubset(d, splits.Train); err != nil {
 		return nil, errors.Join(err, splits.Close())
@@ -80,7 +81,7 @@ func openStored(ctx context.Context, cfg *config.Config, log *slog.Logger) (*dat
 // checkSubset refuses more classes than there are: a larger number would promise what is not trained on.
 func checkSubset(d config.Data, train data.Dataset) error {
 	if have := len(train.Classes()); d.MaxClasses > have {
-		return usageError("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
+		return exit.Usagef("data.max_classes: the data set %s has %d classes (got %d)", d.Dataset, have, d.MaxClasses)
 	}
 	return nil
 }
@@ -102,7 +103,7 @@ func (syntheticImages) Open(_ context.Context, cfg *config.Config, _ *slog.Logge
 		classes = known.classes()
 	}
 	splits, err := data.Synthetic(data.SyntheticOptions{Seed: cfg.Experiment.Seed, Train: d.NumSamples, Eval: evalSamples(d.NumSamples), Classes: classes, Size: d.ImageSize})
-	return splits, withCode(exitUsage, err)
+	return splits, exit.With(exit.Usage, err)
 }
 
 func (syntheticImages) normalization() data.Normalization { return data.NormalizeSynthetic }
@@ -121,11 +122,11 @@ func (cifarImages) Ignores() []string { return ofFiles }
 // Open implements [DataSetOptions].
 func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
 	d, name := cfg.Data, s.variant.Name
-	cache, err := cacheDir(d.CacheDir)
+	cache, err := CacheDir(d.CacheDir)
 	if err != nil {
 		return data.Splits{}, err
 	}
-	missing := d.Path == "" && !exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
+	missing := d.Path == "" && !Exists(filepath.Join(cache, filepath.Base(s.variant.URL)))
 	if missing && d.Download == "auto" && d.Fallback != "" { // at once: a download may fail late
 		log.Info(fmt.Sprintf("%s is not in the cache and is downloaded; if that fails, this run trains on %s", name, d.Fallback), "url", s.variant.URL, "cache", cache)
 	}
@@ -133,7 +134,7 @@ func (s cifarImages) Open(ctx context.Context, cfg *config.Config, log *slog.Log
 		return data.Splits{}, &data.Fault{Op: "open " + name, Index: -1, Err: fmt.Errorf("%w: it is not in the cache and data.download is \"never\"", download.ErrUnavailable),
 			Advice: "set data.path to the official archive, or data.download = \"auto\""}
 	}
-	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache, Progress: progressLog(log, "downloading "+name)})
+	return cifar.Open(ctx, cifar.Options{Variant: s.variant, Path: d.Path, CacheDir: cache, Progress: ProgressLog(log, "downloading "+name)})
 }
 
 func (s cifarImages) normalization() data.Normalization { return s.norm }
@@ -148,12 +149,12 @@ func (imageFiles) Ignores() []string { return []string{"shard_cache_mb"} }
 // Open implements [DataSetOptions].
 func (imageFiles) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
-	cache, err := cacheDir(d.CacheDir)
+	cache, err := CacheDir(d.CacheDir)
 	if err != nil {
 		return data.Splits{}, err
 	}
-	return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: decodeOptions(d),
-		Logger: log, Progress: progressLog(log, "expanding "+d.Path)})
+	return images.Open(ctx, images.Options{Path: d.Path, ClassNames: d.ClassNames, ValFraction: d.ValFraction, CacheDir: cache, DecodeOptions: DecodeOptions(d),
+		Logger: log, Progress: ProgressLog(log, "expanding "+d.Path)})
 }
 
 // shards are WebDataset shards.
@@ -162,7 +163,7 @@ type shards struct{ NoKeys }
 // Open implements [DataSetOptions].
 func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (data.Splits, error) {
 	d := cfg.Data
-	cache, err := cacheDir(d.CacheDir)
+	cache, err := CacheDir(d.CacheDir)
 	if err != nil {
 		return data.Splits{}, err
 	}
@@ -171,7 +172,7 @@ func (shards) Open(ctx context.Context, cfg *config.Config, log *slog.Logger) (d
 		return data.Splits{}, &data.Fault{Op: "read class names", Path: d.ClassNames, Index: -1, Err: err}
 	}
 	return webdataset.Open(ctx, webdataset.Options{Path: d.Path, ClassNames: names, NamesFound: found, ValPath: d.ValPath, ValFraction: d.ValFraction, CacheDir: cache, CacheBytes: int64(d.ShardCacheMB) << 20,
-		Decode: decodeOptions(d), Logger: log, Progress: progressLog(log, "indexing "+d.Path)})
+		Decode: DecodeOptions(d), Logger: log, Progress: ProgressLog(log, "indexing "+d.Path)})
 }
 
 // shardClassNames reads the names of numeric labels: the configured list, or one that was found beside the shards.
@@ -190,7 +191,7 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
-func decodeOptions(d config.Data) images.DecodeOptions {
+func DecodeOptions(d config.Data) images.DecodeOptions {
 	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
 
@@ -202,25 +203,25 @@ func evalSamples(train int) int {
 	return max(train/5, 1)
 }
 
-func exists(path string) bool {
+func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
 }
 
-// cacheDir is where downloads and converted data are kept.
-func cacheDir(configured string) (string, error) {
+// CacheDir is where downloads and converted data are kept.
+func CacheDir(configured string) (string, error) {
 	if configured != "" {
 		return configured, nil
 	}
-	dir, err := userCache("")
+	dir, err := UserCache("")
 	if err != nil {
-		return "", usageError("data.cache_dir: the user has no cache folder (%v): set data.cache_dir", err)
+		return "", exit.Usagef("data.cache_dir: the user has no cache folder (%v): set data.cache_dir", err)
 	}
 	return dir, nil
 }
 
-// userCache is the folder of this program in the user's cache folder, or the folder name below it.
-func userCache(name string) (string, error) {
+// UserCache is the folder of this program in the user's cache folder, or the folder name below it.
+func UserCache(name string) (string, error) {
 	dir, err := os.UserCacheDir()
 	if err != nil {
 		return "", err
@@ -228,8 +229,8 @@ func userCache(name string) (string, error) {
 	return filepath.Join(dir, "hetero-train", name), nil
 }
 
-// progressLog says every tenth of a long transfer.
-func progressLog(log *slog.Logger, what string) func(done, total int64) {
+// ProgressLog says every tenth of a long transfer.
+func ProgressLog(log *slog.Logger, what string) func(done, total int64) {
 	last := int64(-1)
 	return func(done, total int64) {
 		if total <= 0 {
@@ -242,8 +243,8 @@ func progressLog(log *slog.Logger, what string) func(done, total int64) {
 	}
 }
 
-// normalization is the configured one, else the data set's.
-func normalization(d config.Data, own data.Normalization) data.Normalization {
+// Normalization is the configured one, else the data set's.
+func Normalization(d config.Data, own data.Normalization) data.Normalization {
 	for i := range 3 {
 		if len(d.Mean) == 3 {
 			own.Mean[i] = float32(d.Mean[i])
@@ -255,8 +256,8 @@ func normalization(d config.Data, own data.Normalization) data.Normalization {
 	return own
 }
 
-// transforms are the augmentation for training and the plain view for evaluation.
-func transforms(d config.Data) (train, eval data.Transform) {
+// Transforms are the augmentation for training and the plain view for evaluation.
+func Transforms(d config.Data) (train, eval data.Transform) {
 	eval = data.Transform{Crop: data.CentreCrop, Size: d.ImageSize}
 	train = eval
 	switch {
@@ -267,4 +268,12 @@ func transforms(d config.Data) (train, eval data.Transform) {
 		train = data.Transform{Crop: data.PadCrop, Size: d.ImageSize, Pad: d.CropPadding, Flip: d.Flip}
 	}
 	return train, eval
+}
+
+// UsualNormalization is that of a data set by name, for checkpoints that do not tell.
+func UsualNormalization(catalog config.Catalog, name string) data.Normalization {
+	if set, ok := catalog.DataSetOptions(name).(normalized); ok {
+		return set.normalization()
+	}
+	return data.NormalizeImageNet
 }

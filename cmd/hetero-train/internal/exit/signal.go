@@ -1,0 +1,27 @@
+package exit
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Stopped is the cause of a context that a signal cancelled.
+type Stopped struct{ Signal syscall.Signal }
+
+func (s Stopped) Error() string { return "stopped by " + unix.SignalName(s.Signal) }
+
+// Saved is the exit code after the run was Saved, unsaved the one after that failed.
+func (s Stopped) Saved() int {
+	if s.Signal == syscall.SIGINT {
+		return Interrupted
+	}
+	return Terminated
+}
+
+func (s Stopped) unsaved() int {
+	if s.Signal == syscall.SIGINT {
+		return IO
+	}
+	return Killed
+}

@@ -1,0 +1,97 @@
+package logs
+
+import (
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"golang.org/x/term"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+)
+
+func IsTerminal(w io.Writer) bool {
+	f := FileOf(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// TerminalWidth is in columns.
+func TerminalWidth(w io.Writer) int {
+	const usual = 80
+	if width, _, err := term.GetSize(int(FileOf(w).Fd())); err == nil && width > 0 {
+		return width
+	}
+	return usual
+}
+
+// Stream is standard output or error: nothing hidden passes it, whoever wrote it. Colours and progress bars go to the writer below.
+type Stream struct {
+	w io.Writer
+
+	mu    sync.Mutex
+	rest  []byte // of a character that is not complete
+	fault error  // of the first write that failed
+}
+
+// NewStream passes on to w what may be shown.
+func NewStream(w io.Writer) *Stream { return &Stream{w: w} }
+
+// Write implements io.Writer.
+func (s *Stream) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := append(s.rest, b...)
+	end := len(text)
+	for i := 1; i < utf8.UTFMax && i <= len(text); i++ {
+		if at := len(text) - i; utf8.RuneStart(text[at]) {
+			if !utf8.FullRune(text[at:]) {
+				end = at
+			}
+			break
+		}
+	}
+	s.rest = append([]byte(nil), text[end:]...)
+	if _, err := io.WriteString(s.w, show.Visible(string(text[:end]))); err != nil {
+		if s.fault == nil {
+			s.fault = err
+		}
+		return 0, &PrintError{err}
+	}
+	return len(b), nil
+}
+
+// PrintError is an error of writing to standard output or error.
+type PrintError struct{ error }
+
+// Unwrap gives the error.
+func (e *PrintError) Unwrap() error { return e.error }
+
+// FaultOf is the first error of writing to a stream, also of an outlet that has written on behalf of it; nil: all was written.
+func FaultOf(w io.Writer) error {
+	s, ok := w.(*Stream)
+	if !ok {
+		return nil
+	}
+	if o := OutletOf(s); o != nil {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.Gone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+// Below is the writer Below a shownStream.
+func Below(w io.Writer) io.Writer {
+	if s, ok := w.(*Stream); ok {
+		return s.w
+	}
+	return w
+}
+
+// OutletOf is the outlet of a stream; nil: it has none.
+func OutletOf(w io.Writer) *outlet {
+	o, _ := Below(w).(*outlet)
+	return o
+}

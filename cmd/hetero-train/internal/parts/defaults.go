@@ -1,0 +1,20 @@
+package parts
+
+import "github.com/hetero-train/hetero-train/engine/config"
+
+func KindNames(kinds []config.Kind) []string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// Defaults is the configuration of an empty file.
+func Defaults() *config.Config {
+	cfg, err := config.Load("", BuiltinCatalog)
+	if err != nil {
+		panic(err) // the defaults are valid: a test says so
+	}
+	return cfg
+}

@@ -1,0 +1,92 @@
+package parts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// ContentOf is a digest of names, shapes and values of all tensors.
+func ContentOf(f *checkpoint.File) (string, error) {
+	h := sha256.New()
+	var buffer []byte
+	for _, t := range f.Tensors() {
+		fmt.Fprintf(h, "%q %v %v\n", t.Name, t.DType, t.Shape)
+		buffer = slices.Grow(buffer[:0], int(t.Bytes()))[:t.Bytes()]
+		if err := f.ReadInto(t.Name, buffer); err != nil {
+			return "", err
+		}
+		h.Write(buffer)
+	}
+	return digest(h.Sum(nil)), nil
+}
+
+func digest(sum []byte) string { return "content " + hex.EncodeToString(sum[:8]) }
+
+// identitySamples is how many samples of each part are read for the identity of a data set: all of a small set; of a large one enough to notice another set
+// with the same numbers of samples in each class, in well under a second from a local disk.
+const identitySamples = 256
+
+// identify is a digest of class names, of the labels of all samples, and of the content of some, evenly spaced.
+func identify(ctx context.Context, s data.Splits) (string, error) {
+	h := sha256.New()
+	for _, part := range []data.Dataset{s.Train, s.Eval} {
+		if part == nil {
+			io.WriteString(h, "none\n")
+			continue
+		}
+		if err := identifyPart(ctx, h, part); err != nil {
+			return "", err
+		}
+	}
+	return digest(h.Sum(nil)), nil
+}
+
+func identifyPart(ctx context.Context, h io.Writer, d data.Dataset) error {
+	fmt.Fprintf(h, "%d %q\n", d.Len(), d.Classes())
+	labels := make([]byte, 0, 4096)
+	for i := range d.Len() {
+		if labels = strconv.AppendInt(labels, int64(d.Label(i)), 10); len(labels) > 4000 {
+			h.Write(labels)
+			labels = labels[:0]
+		}
+		labels = append(labels, ' ')
+	}
+	h.Write(labels)
+	reader, err := d.NewReader()
+	if err != nil {
+		return err
+	}
+	defer reader.Close()
+	n := min(d.Len(), identitySamples)
+	for k := range n {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		writeSample(h, reader, int(int64(k)*int64(d.Len())/int64(n)))
+	}
+	return nil
+}
+
+// writeSample writes the stored bytes of sample i. An unreadable sample is part of the identity of a data set.
+func writeSample(h io.Writer, r data.Reader, i int) {
+	if encoded, ok := r.(data.Encoded); ok {
+		if file, err := encoded.Contents(i); err == nil {
+			h.Write(file)
+			return
+		}
+	}
+	var image data.Image
+	if err := r.Read(i, nil, &image); err != nil {
+		fmt.Fprintf(h, "sample %d is unreadable\n", i)
+		return
+	}
+	h.Write(image.Pix)
+}

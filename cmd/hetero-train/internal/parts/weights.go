@@ -1,0 +1,92 @@
+package parts
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/graph"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+)
+
+// Network is what a model consists of, known without a device.
+type Network struct {
+	Tensors []checkpoint.Info // f32: parameters, then running statistics
+	Head    string            // the layer whose outputs are the classes
+}
+
+// DescribeNetwork builds the model's graph for one image.
+func DescribeNetwork(m *config.Model, classes, imageSize int) (n Network, err error) {
+	build := BuildModel(m)
+	var net *nn.Net
+	g, err := graph.Build(func(g *graph.Graph) {
+		net = &nn.Net{Graph: g, Compute: tensor.F32}
+		g.Output("logits", build(net, g.Input("images", tensor.F32, 1, 3, imageSize, imageSize), classes))
+	})
+	if err != nil {
+		return n, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.Name, imageSize, err)
+	}
+	for _, list := range [][]*graph.Value{g.Params, g.States} {
+		for _, v := range list {
+			n.Tensors = append(n.Tensors, checkpoint.Tensor{Name: v.Name, DType: tensor.F32, Shape: v.Shape}.Info())
+		}
+	}
+	n.Head = net.Head
+	return n, nil
+}
+
+// weightsFile is an open safetensors file, by itself or within a checkpoint.
+type weightsFile struct {
+	*checkpoint.File
+	close io.Closer
+}
+
+// Close closes what was opened.
+func (w weightsFile) Close() error { return w.close.Close() }
+
+// OpenWeights opens the weights that path means: a safetensors file, or what openCheckpoint finds.
+func OpenWeights(path string, warn func(error)) (weightsFile, error) {
+	if IsWeightsFile(path) {
+		f, err := checkpoint.OpenFile(path)
+		return weightsFile{f, f}, err
+	}
+	c, err := OpenCheckpoint(path, warn)
+	if err != nil {
+		return weightsFile{}, err
+	}
+	return weightsFile{c.Model, c}, nil
+}
+
+// IsWeightsFile tells a safetensors file from the folder of a checkpoint and from the files that name one.
+func IsWeightsFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && (info.Size() > 256 || filepath.Ext(path) == ".safetensors")
+}
+
+// OpenCheckpoint opens the checkpoint that path means (experiment.FindCheckpoint) and warns of newer ones that it had to skip. A path
+// that does not exist, or holds no checkpoint, is a usage error.
+func OpenCheckpoint(path string, warn func(error)) (*checkpoint.Checkpoint, error) {
+	c, skipped, err := experiment.FindCheckpoint(path)
+	for _, s := range skipped {
+		warn(errors.New(s.String()))
+	}
+	switch {
+	case errors.Is(err, checkpoint.ErrNone): // says that there is none
+		return nil, exit.Usagef("%s: %w", path, err)
+	case errors.Is(err, os.ErrNotExist):
+		return nil, exit.Usagef("%s: no checkpoint: %w", path, err)
+	}
+	return c, err
+}
+
+func IsFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}

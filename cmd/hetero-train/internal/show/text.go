@@ -1,0 +1,75 @@
+package show
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Foreign makes a name or a text from a file fit for one field of a line: it is quoted, with escapes as in Go and JSON, unless all of it can be seen.
+// Files come from others: escape sequences in their names would reach the terminal, and line ends would forge lines.
+func Foreign(text string) string {
+	for _, r := range text {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return strconv.Quote(text)
+		}
+	}
+	if strings.HasPrefix(text, `"`) || text == "" {
+		return strconv.Quote(text)
+	}
+	return text
+}
+
+// Foreigners applies foreign to each of several texts.
+func Foreigners(texts []string) []string {
+	shown := make([]string, len(texts))
+	for i, text := range texts {
+		shown[i] = Foreign(text)
+	}
+	return shown
+}
+
+// hidden reports whether a terminal acts on r instead of showing it: control characters but for line ends and tabs, and what changes the direction of text.
+func hidden(r rune) bool {
+	return r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) || r == '\u2028' || r == '\u2029'
+}
+
+// Visible replaces hidden characters by escapes that JSON knows, and bytes that are not UTF-8 by \xNN.
+func Visible(text string) string {
+	if utf8.ValidString(text) && strings.IndexFunc(text, hidden) < 0 {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case !hidden(r):
+			b.WriteString(text[:size])
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				fmt.Fprintf(&b, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+	return b.String()
+}
+
+// Indented moves all lines but the first to the right, so that a line end within a message cannot begin a message of its own.
+func Indented(text string) string {
+	if !strings.Contains(text, "\n") {
+		return text
+	}
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if i > 0 && line != "" && line[0] != ' ' && line[0] != '\t' {
+			lines[i] = "  " + line
+		}
+	}
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,103 @@
+package show
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"time"
+)
+
+// Figure is a number, or a dash for one that is not known.
+func Figure[F ~float64](format string, value F) string {
+	v := float64(value)
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return "-"
+	}
+	return fmt.Sprintf(format, v)
+}
+
+// JSON prints v on one line.
+func JSON(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "%s\n", text)
+	return err
+}
+
+// Bytes is a size in the largest decimal unit that leaves at least one digit before the point.
+func Bytes(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.2f GB", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.2f MB", float64(n)/1e6)
+	case n >= 1e3:
+		return fmt.Sprintf("%.2f kB", float64(n)/1e3)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+var NaN = math.NaN()
+
+func PerSecond(n int64, d time.Duration) float64 {
+	if d <= 0 {
+		return 0
+	}
+	return float64(n) / d.Seconds()
+}
+
+func GiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }
+
+// Number is a value of a record: null where it is none, as in all files of a run.
+func Number[F ~float64](value F) any {
+	if v := float64(value); !math.IsNaN(v) && !math.IsInf(v, 0) {
+		return v
+	}
+	return nil
+}
+
+// Duration is a duration with three digits, and units that people read at a glance: 24.8 ms, 3.21 s, 1m03s, 2h05m, 3d04h.
+func Duration(d time.Duration) string {
+	if d < 0 {
+		return "-" + Duration(-d)
+	}
+	digits := func(value float64, unit string) string {
+		decimals := 2
+		for limit := 9.995; decimals > 0 && value >= limit; limit = 99.95 {
+			decimals--
+		}
+		return strconv.FormatFloat(value, 'f', decimals, 64) + " " + unit
+	}
+	minutes := func(d time.Duration) int64 { return int64(d.Round(time.Minute) / time.Minute) }
+	switch {
+	case d < time.Microsecond:
+		return fmt.Sprintf("%d ns", d.Nanoseconds())
+	case d < 999500*time.Nanosecond:
+		return digits(float64(d)/1e3, "µs")
+	case d < 999500*time.Microsecond:
+		return digits(float64(d)/1e6, "ms")
+	case d < 59950*time.Millisecond:
+		return digits(d.Seconds(), "s")
+	case d < time.Hour-500*time.Millisecond:
+		s := int64(d.Round(time.Second) / time.Second)
+		return fmt.Sprintf("%dm%02ds", s/60, s%60)
+	case d < 24*time.Hour-30*time.Second:
+		m := minutes(d)
+		return fmt.Sprintf("%dh%02dm", m/60, m%60)
+	}
+	h := int64(d.Round(time.Hour) / time.Hour)
+	return fmt.Sprintf("%dd%02dh", h/24, h%24)
+}
+
+func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+
+func OrDash(text string) string {
+	if text == "" {
+		return "-"
+	}
+	return text
+}

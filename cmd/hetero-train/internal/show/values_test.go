@@ -1,0 +1,19 @@
+package show
+
+import (
+	"testing"
+	"time"
+)
+
+func TestDurationsAreReadable(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 ns", 850 * time.Nanosecond: "850 ns", 1500 * time.Nanosecond: "1.50 µs", 850 * time.Microsecond: "850 µs", 999_600 * time.Nanosecond: "1.00 ms",
+		24_812 * time.Microsecond: "24.8 ms", 812 * time.Millisecond: "812 ms", 999_700 * time.Microsecond: "1.00 s", 3_211 * time.Millisecond: "3.21 s", 9_996 * time.Millisecond: "10.0 s",
+		59_960 * time.Millisecond: "1m00s", 63_123_450 * time.Microsecond: "1m03s", time.Hour - 100*time.Millisecond: "1h00m", 125 * time.Minute: "2h05m", 24*time.Hour - 10*time.Second: "1d00h",
+		76 * time.Hour: "3d04h", -2 * time.Second: "-2.00 s",
+	} {
+		if got := Duration(d); got != want {
+			t.Errorf("%v: got %q, want %q", d, got, want)
+		}
+	}
+}

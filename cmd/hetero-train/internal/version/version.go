@@ -1,0 +1,51 @@
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+)
+
+// number is the release; the build sets it with -ldflags "-X github.com/hetero-train/hetero-train/cmd/hetero-train/program.number=…".
+var number = "0.1.0-dev"
+
+// Text names release, commit, compiler and platform on one line.
+func Text() string {
+	b := Build()
+	commit := ""
+	if b.Commit != "" {
+		commit = ", commit " + b.Commit[:min(12, len(b.Commit))]
+		if b.Modified {
+			commit += " with changes"
+		}
+	}
+	return fmt.Sprintf("hetero-train %s%s, %s %s/%s", b.Version, commit, b.Go, b.OS, b.Arch)
+}
+
+// Facts are how the program was made.
+type Facts struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit"` // "" where it was not built from a checkout
+	Modified bool   `json:"modified"`
+	Go       string `json:"go"`
+	OS       string `json:"os"`
+	Arch     string `json:"arch"`
+	Cgo      bool   `json:"cgo"`
+}
+
+func Build() Facts {
+	b := Facts{Version: number, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			switch {
+			case s.Key == "vcs.revision":
+				b.Commit = s.Value
+			case s.Key == "vcs.modified":
+				b.Modified = s.Value == "true"
+			case s.Key == "CGO_ENABLED":
+				b.Cgo = s.Value == "1"
+			}
+		}
+	}
+	return b
+}
