@@ -180,9 +180,9 @@ func Slowest(curves []Curve, shares []int) (seconds float64, rank int) {
 // Communication that cannot be hidden comes on top. It never falls when the slowest rank takes longer by more than that, so the
 // shares with the least slowest time also have the shortest step.
 //
-// It is exact for curves that rise, or fall first and then rise, in about 64 * ranks * log(points) operations. One that falls again is taken as the least such curve above
-// it, except where ranks * Total^2 is at most a billion: then it is exact too. Among equally fast shares of curves that rise it takes those that leave every other rank the
-// shortest time, then those in proportion, then lower ranks first.
+// It is exact. For curves that rise, or fall first and then rise, it takes about 64 * ranks * log(points) operations. Curves that fall again
+// take longer: the times of all shares are sorted. Among equally fast shares of curves that rise it takes those that leave every other rank
+// the shortest time, then those in proportion, then lower ranks first.
 func Solve(b Batch, curves []Curve) ([]int, error) {
 	u, err := b.units(len(curves))
 	if err != nil {
@@ -200,18 +200,17 @@ func Solve(b Batch, curves []Curve) ([]int, error) {
 	if rise {
 		return u.shares(u.fill(curves)), nil
 	}
-	if !once && u.total <= exhaustiveUnits/max(u.total*len(curves), 1) {
-		return u.shares(u.search(curves)), nil
-	}
 	above := make([]Curve, len(curves))
 	for r, c := range curves {
 		above[r] = c.smoothed()
 	}
 	v := u.valleys(above)
-	return u.shares(v.solve()), nil
+	n := v.solve()
+	if !once {
+		n = u.jagged(curves, n)
+	}
+	return u.shares(n), nil
 }
-
-const exhaustiveUnits = 1_000_000_000
 
 // fill looks for the shortest time in which the ranks together can do all units. Times are searched over all floats, so
 // the two that are left are neighbours: below, the units do not fit; above, they do. Ranks that finish as many units within both are asked no more.
@@ -316,40 +315,4 @@ func (u units) most(rank int, c Curve, seconds float64) int {
 		samples -= u.rest
 	}
 	return max(samples/u.size, u.fewest(rank))
-}
-
-// search tries all divisions of the first ranks' units, rank by rank. It serves curves that fall again after they rose.
-func (u units) search(curves []Curve) []int {
-	best := make([]float64, u.total+1) // slowest time of the ranks so far, by the units that they have together
-	for i := range best {
-		best[i] = math.Inf(1)
-	}
-	best[0] = 0
-	choice := make([][]int32, len(curves))
-	next := make([]float64, u.total+1)
-	for r, c := range curves {
-		choice[r] = make([]int32, u.total+1)
-		if u.limit[r] == 0 {
-			continue
-		}
-		times := make([]float64, u.limit[r]+1)
-		for n := 1; n <= u.limit[r]; n++ {
-			times[n] = c.At(float64(u.samples(r, n)))
-		}
-		for sum := range next {
-			next[sum] = math.Inf(1)
-			for n := u.fewest(r); n <= min(u.limit[r], sum); n++ {
-				if t := max(best[sum-n], times[n]); t < next[sum] {
-					next[sum], choice[r][sum] = t, int32(n)
-				}
-			}
-		}
-		best, next = next, best
-	}
-	out, sum := make([]int, len(curves)), u.total
-	for r := len(curves) - 1; r >= 0; r-- {
-		out[r] = int(choice[r][sum])
-		sum -= out[r]
-	}
-	return out
 }

@@ -214,13 +214,15 @@ func BenchmarkSolve(b *testing.B) {
 				curves[i] = append(curves[i], Point{float64(8 * n), 0.01 + speed*float64(n)})
 			}
 		}
-		b.Run(fmt.Sprint(ranks), func(b *testing.B) {
-			for b.Loop() {
-				if _, err := Solve(Batch{Total: total}, curves); err != nil {
-					b.Fatal(err)
+		for name, curves := range map[string][]Curve{"": curves, "/zigzag": zigzags(r, ranks, 128)} {
+			b.Run(fmt.Sprint(ranks)+name, func(b *testing.B) {
+				for b.Loop() {
+					if _, err := Solve(Batch{Total: total, Limits: slices.Repeat([]int{128}, ranks)}, curves); err != nil {
+						b.Fatal(err)
+					}
 				}
-			}
-		})
+			})
+		}
 	}
 }
 
@@ -242,6 +244,66 @@ func TestSolveWhereTimeIsNoMatter(t *testing.T) {
 		best, _ := Slowest(test.curves, test.want)
 		if err != nil || shares[0]+shares[1] != 4 || !(got <= best) {
 			t.Errorf("%s: got %v, %v, want as good as %v", test.name, shares, err, test.want)
+		}
+	}
+}
+
+// tileByTile is the least slowest time by trying all divisions rank by rank: a dumb twin for batches that are too large to try everything.
+func tileByTile(total int, limits []int, curves []Curve) float64 {
+	best := make([]float64, total+1) // slowest time of the ranks so far, by the samples that they have together
+	for i := range best[1:] {
+		best[i+1] = math.Inf(1)
+	}
+	for r, c := range curves {
+		next := slices.Repeat([]float64{math.Inf(1)}, total+1)
+		for sum := range next {
+			for n := 1; n <= min(limits[r], sum); n++ {
+				next[sum] = min(next[sum], max(best[sum-n], c.At(float64(n))))
+			}
+		}
+		best = next
+	}
+	return best[total]
+}
+
+// zigzags are ranks that are fast with shares that fill tiles, each its own.
+func zigzags(r *rand.Rand, ranks, total int) []Curve {
+	curves := make([]Curve, ranks)
+	for i := range curves {
+		period, step, fixed, slope := 2+r.IntN(31), 0.6*r.Float64(), r.Float64(), 0.1*math.Exp(r.NormFloat64())
+		for n := 1; n <= total; n++ {
+			t := fixed + slope*float64(n)
+			if n%period != 0 {
+				t *= 1 + step
+			}
+			curves[i] = append(curves[i], Point{float64(n), t})
+		}
+	}
+	return curves
+}
+
+func TestSolveFillsTiles(t *testing.T) {
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		ranks := 2 + r.IntN(6)
+		total := ranks * (4 + r.IntN(40))
+		curves, limits := zigzags(r, ranks, total), make([]int, ranks)
+		for i := range limits {
+			limits[i] = total/ranks + 1 + r.IntN(total)
+		}
+		shares, err := Solve(Batch{Total: total, Limits: limits}, curves)
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum := 0
+		for i, n := range shares {
+			if sum += n; n < 1 || n > limits[i] {
+				t.Fatalf("seed %d: rank %d of %v has shares out of 1 to %d", seed, i, shares, limits[i])
+			}
+		}
+		got, _ := Slowest(curves, shares)
+		if want := tileByTile(total, limits, curves); sum != total || got != want {
+			t.Errorf("seed %d: shares %v sum to %d of %d and take %v s, want %v", seed, shares, sum, total, got, want)
 		}
 	}
 }
