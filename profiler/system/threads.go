@@ -23,8 +23,9 @@ func (l ThreadLimit) String() string {
 	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
 }
 
-// ThreadsRefused returns the limit that refuses this process more threads than it has, the tightest one where several do. refused is false
-// where there is room, and where the system does not tell: threads of other containers may count towards a user's limit and are not seen.
+// ThreadsRefused returns the limit that refuses this process more threads than it has, the tightest one where several
+// do. refused is false where there is room, and where the system does not tell: threads of other containers may count
+// towards a user's limit and are not seen.
 func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
 	return threadsRefused(os.DirFS("/"), more)
 }
@@ -50,8 +51,8 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 	return tightest, refused
 }
 
-// userLimit is RLIMIT_NPROC, where it binds this process: root and processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are exempt, unless they are
-// that in a user namespace alone.
+// userLimit is RLIMIT_NPROC, where it binds this process: root and processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are
+// exempt, unless they are that in a user namespace alone.
 func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	limits, _ := fs.ReadFile(root, "proc/self/limits")
 	for line := range strings.Lines(string(limits)) {
@@ -81,7 +82,8 @@ func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	return limit, user, limited && user != ""
 }
 
-// existingThreads is how many threads the machine has, as far as it is visible; where that is not known, so many that each limit is looked at.
+// existingThreads is how many threads the machine has, as far as it is visible; where that is not known, so many that
+// each limit is looked at.
 func existingThreads(root fs.FS) int64 {
 	line, _ := readLine(root, "proc/loadavg") // "0.20 0.18 0.12 1/523 4711": 523 threads
 	if field := strings.Fields(line); len(field) == 5 {

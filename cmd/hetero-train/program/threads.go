@@ -10,8 +10,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Threads that processes have when they train, measured on 2 CPUs (docs/reliability.md): the Go runtime's, signals, files, the stream. The Go runtime
-// starts more where more CPUs have work, at most one for each. It cannot be told to live with fewer: it ends the process.
+// Threads that processes have when they train, measured on 2 CPUs (docs/reliability.md): the Go runtime's, signals,
+// files, the stream. The Go runtime starts more where more CPUs have work, at most one for each. It cannot be told to
+// live with fewer: it ends the process.
 const (
 	supervisorThreads = 10
 	rankThreads       = 10 // and those of the device
@@ -46,7 +47,8 @@ func needOfThreads(cfg *config.Config, opts trainOptions) threadNeed {
 	return threadNeed{ranks: n, least: supervisorThreads + n*rank, most: supervisorThreads + cpus + n*(rank+cpus)}
 }
 
-// checkThreads refuses a start for which too few threads are allowed, and warns where they may not suffice. The ranks of a supervisor leave it to that.
+// checkThreads refuses a start for which too few threads are allowed, and warns where they may not suffice. The ranks
+// of a supervisor leave it to that.
 func checkThreads(cfg *config.Config, opts trainOptions) error {
 	if opts.supervised() {
 		return nil
@@ -56,7 +58,8 @@ func checkThreads(cfg *config.Config, opts trainOptions) error {
 		return exit.Usagef("too few processes are allowed: %s needs at least %d threads, but %v; %s", need, need.least, limit, need.cure(limit))
 	}
 	if limit, refused := system.ThreadsRefused(need.most - own); refused {
-		opts.log.Warn("the limit of processes may be too small: a process that gets no thread ends with \"pthread_create failed\" and exit code 134; "+need.cure(limit),
+		opts.log.Warn("the limit of processes may be too small: a process that gets no thread ends with "+
+			"\"pthread_create failed\" and exit code 134; "+need.cure(limit),
 			"limit", limit.Name, "allowed", limit.Limit, "exist", limit.Used, "needed_at_most", need.most)
 	}
 	return nil
@@ -80,5 +83,6 @@ func (n threadNeed) cure(limit system.ThreadLimit) string {
 
 // gotNoThread reports whether the last lines of a process are those of a Go runtime that was refused a thread.
 func gotNoThread(tail string) bool {
-	return strings.Contains(tail, "pthread_create failed: Resource temporarily unavailable") || strings.Contains(tail, "failed to create new OS thread")
+	return strings.Contains(tail, "pthread_create failed: Resource temporarily unavailable") ||
+		strings.Contains(tail, "failed to create new OS thread")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
-// asSomebody returns a command that runs the program, two ranks of it, as a user without processes of its own, after a line of shell. It returns the folder
-// that the run may use, too.
+// asSomebody returns a command that runs the program, two ranks of it, as a user without processes of its own, after a
+// line of shell. It returns the folder that the run may use, too.
 func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -43,7 +43,8 @@ func asSomebody(t *testing.T, shell string) (cmd *exec.Cmd, runs string) {
 	return cmd, runs
 }
 
-// Where too few processes are allowed the Go runtime ends a process without a word of ours: the limit is looked at before ranks start.
+// Where too few processes are allowed the Go runtime ends a process without a word of ours: the limit is looked at
+// before ranks start.
 func TestTooFewProcessesForAUserAreRefused(t *testing.T) {
 	cmd, runs := asSomebody(t, "ulimit -u 20")
 	e := finish(t, cmd, 0)

@@ -37,7 +37,7 @@ type Config struct {
 	// Host is this rank's address or host name, on which the others reach it; Interface the name of its network interface.
 	// One is enough; with neither it is the address of the host name.
 	Host, Interface string
-	// Timeout of an operation, from when a rank enters it; 0 = none.
+	// Timeout of an operation, from when a rank enters it; 0 = none. Time in which this rank's process is stopped does not count.
 	Timeout time.Duration
 }
 

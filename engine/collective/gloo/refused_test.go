@@ -13,7 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
-// Gloo's thread, or the one that watches the time, may be refused. What C++ throws then would end the process if it were not caught.
+// Gloo's thread, or the one that watches the time, may be refused. What C++ throws then would end the process if it
+// were not caught.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
 	compiler, err := exec.LookPath("cc")

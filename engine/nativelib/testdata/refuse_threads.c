@@ -1,5 +1,6 @@
-/* refuse_threads.c: preloaded, it refuses threads that libraries start, as a limit of processes does: from the one on whose number HETERO_REFUSE_THREADS
- * holds, counted from 1. Threads that the program itself starts (Go's) are left alone: the Go runtime ends the process without them. */
+/* refuse_threads.c: preloaded, it refuses threads that libraries start, as a limit of processes does.
+ * HETERO_REFUSE_THREADS holds the number of the first thread that is refused, counted from 1.
+ * Threads that the program itself starts (Go's) are left alone: the Go runtime ends the process without them. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +13,8 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
   Dl_info caller;
   static int started;
   const char *first = getenv("HETERO_REFUSE_THREADS");
-  if (first && dladdr(__builtin_return_address(0), &caller) && caller.dli_fname && strstr(caller.dli_fname, ".so") && ++started >= atoi(first)) return EAGAIN;
+  if (first && dladdr(__builtin_return_address(0), &caller) && caller.dli_fname && strstr(caller.dli_fname, ".so") &&
+      ++started >= atoi(first))
+    return EAGAIN;
   return real(thread, attributes, body, argument);
 }

@@ -84,8 +84,8 @@ struct Opened : gloo::transport::tcp::Pair {
   }
 };
 
-// A process that has not looked at the clock for so long was stopped, or its machine was: that time does not count. Larger: shorter pauses take away from
-// the time-out. Smaller: a busy machine extends it.
+// If the watcher has not looked at the clock for so long, its process or the machine was stopped: that time does not
+// count. Larger: shorter pauses take away from the time-out. Smaller: a busy machine extends it.
 constexpr std::chrono::milliseconds slept{1000};
 // How often the watcher looks. Larger: a time-out is noticed later.
 constexpr std::chrono::milliseconds look_every{100};

@@ -96,8 +96,8 @@ private:
   std::vector<std::byte> scratch_;
   std::vector<hetero_gloo_signature> theirs_;
 
-  // Of the watcher, a thread that ends waits when the time of the operation is over. It knows what a wait with a time-out of Gloo's does not: for how long
-  // this process was stopped meanwhile.
+  // Of the watcher, a thread that ends waits when the time of the operation is over. A wait with a time-out of Gloo's
+  // counts time in which this process was stopped, and closes all connections.
   std::mutex watch_mutex_;
   std::condition_variable closed_;
   bool closing_ = false;
