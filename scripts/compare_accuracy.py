@@ -40,7 +40,7 @@ class Comparison:
     def __init__(self, a):
         self.a, self.rows, self.lock = a, {"ours": [], "pytorch": []}, threading.Lock()
         self.about = {
-            "model": a.model, "epochs": a.epochs, "precision": a.precision, "threads": threads(a), "together": a.together,
+            "model": a.model, "epochs": a.epochs, "precision": a.precision, "zero_init_residual": a.zero_init_residual, "threads": threads(a), "together": a.together,
             "seed": a.seed, "batch_size": 128, "started": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         }  # fmt: skip
 
@@ -75,12 +75,14 @@ def commands(a):
         "experiment.name": "compare_accuracy", "experiment.output_dir": a.output, "experiment.seed": a.seed,
         "model.name": a.model, "data.dataset": "images", "data.path": a.data, "data.fallback": "",
         "device.kind": "cpu", "device.threads": threads(a), "parallel.ranks": 1, "profile.enabled": "false",
-        "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "none", "checkpoint.best": "false",
+        "model.zero_init_residual": str(a.zero_init_residual).lower(), "train.epochs": a.epochs, "train.precision": a.precision, "train.resume": "none", "checkpoint.best": "false",
     }  # fmt: skip
     ours = [a.binary, "train", "-c", a.config]
     for key, value in settings.items():
         ours += ["--set", f"{key}={value}"]
     peer = [sys.executable, PEER, "--data", a.data, "--model", a.model, "--epochs", a.epochs, "--precision", a.precision, "--seed", a.seed, "--threads", threads(a)]
+    if a.zero_init_residual:
+        peer.append("--zero-init-residual")
     if a.epoch_steps:  # the trial's schedule is that of its steps
         ours += ["--set", f"data.num_samples={128 * a.epoch_steps}"]
         peer += ["--epoch-steps", a.epoch_steps]
@@ -120,6 +122,7 @@ def parse_arguments():
     p.add_argument("--model", default="resnet50", help="a ResNet (default resnet50)")
     p.add_argument("--config", default=ROOT / "configs" / "resnet50.toml", type=pathlib.Path, help="(default configs/resnet50.toml)")
     p.add_argument("--precision", choices=["f32", "bf16"], default="bf16", help="of both (default bf16)")
+    p.add_argument("--zero-init-residual", action="store_true", help="of both: the last BatchNorm of each residual branch starts at zero")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
     p.add_argument("--seed", type=int, default=42, help="of each side's own generator (default 42)")
     p.add_argument("--together", action="store_true", help="train both at the same time, on half of the threads each")

@@ -61,7 +61,7 @@ class Training:
         self.padded = torch.nn.functional.pad(images, (0, 0, PAD, PAD, PAD, PAD))  # (N, H+8, W+8, 3) of u8
         self.epoch_steps = len(self.labels) // a.batch  # an incomplete last batch is dropped
         classes = int(self.labels.max()) + 1
-        self.model = getattr(torchvision.models, a.model)(num_classes=classes).to(memory_format=torch.channels_last)
+        self.model = getattr(torchvision.models, a.model)(num_classes=classes, zero_init_residual=a.zero_init_residual).to(memory_format=torch.channels_last)
         weights = [p for p in self.model.parameters() if p.ndim > 1]
         others = [p for p in self.model.parameters() if p.ndim == 1]
         groups = [{"params": weights, "weight_decay": 5e-4}, {"params": others, "weight_decay": 0.0}]
@@ -127,6 +127,7 @@ def add_arguments(p):
     p.add_argument("--batch", type=int, default=128, help="samples (default 128)")
     p.add_argument("--seed", type=int, default=0, help="(default 0)")
     p.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(default: the CPUs of this process)")
+    p.add_argument("--zero-init-residual", action="store_true", help="the last BatchNorm of each residual branch starts at zero")
     p.add_argument("--precision", choices=["f32", "bf16"], default="bf16", help="bf16: autocast, weights stay f32 (default)")
 
 

@@ -10,10 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 
-#if defined(__x86_64__)
-#include <cpuid.h>
-#endif
-
 namespace hetero {
 
 namespace {
