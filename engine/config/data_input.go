@@ -24,7 +24,7 @@ func (d *DataInput) Keys() []Key {
 		Int(&d.SamplesPerClass, "samples_per_class", 0).Unit("samples").Learnt().
 			Doc("Maximum number of training samples of each class. The choice is always the same, and a smaller number selects a subset of a larger one. 0: all."),
 		Int(&d.ShardCacheMB, "shard_cache_mb", 512).Unit("MiB").AtLeast(1).AtMost(1 << 20).Operational().
-			Doc("Memory of each rank for decompressed parts of `.tar.gz` and `.tar.zst` shards."),
+			Doc("Memory of each rank for decompressed frames of `.tar.zst` shards."),
 		Bool(&d.EXIFOrientation, "exif_orientation", false).Learnt().
 			Doc("Applies the orientation in the EXIF data of photographs. Pillow and torchvision do not by default, so their models are trained on images as stored."),
 		Choice(&d.Corrupt, "corrupt", "error", "error", "skip").Operational().

@@ -28,8 +28,8 @@
 //
 // RANK or LOCAL_RANK, MPI and Slurm mean that this process is one rank. PET_*, SageMaker and NodeRank number nodes: the
 // process starts its node's ranks (Place.Launch) unless that is one. RanksPerNode makes a node of a lone Slurm task, MPI
-// process or pod as well. Where nobody says how many ranks a node has it is Options.Devices, and Place.Assumed is set:
-// other nodes may have another number.
+// process or pod as well. Without such a number a node has Options.Devices ranks. Several nodes may start different numbers
+// of ranks, so Place.Uncounted is set: the nodes count their ranks with rendezvous.CountRanks before any rank starts.
 //
 // # Where rank 0 is
 //

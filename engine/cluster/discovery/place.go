@@ -49,9 +49,12 @@ type Place struct {
 	// its standard output and error are read apart from those of other ranks.
 	OwnOutput bool
 
-	Node    int  // -1: unknown
-	Nodes   int  // 0: unknown
-	Assumed bool // LocalWorldSize is Options.Devices, and WorldSize supposes that other nodes have as many
+	Node  int // -1: unknown
+	Nodes int // 0: unknown
+
+	// Uncounted says that each node knows only its own number of ranks. Rank and WorldSize are those of nodes with
+	// LocalWorldSize ranks each, until the nodes have counted their ranks (rendezvous.CountRanks) and Numbered is called.
+	Uncounted bool
 
 	MasterAddr string // host of rank 0
 	MasterPort int    // 0: any free one, all ranks being started by this process
@@ -68,6 +71,13 @@ type Place struct {
 
 // Passed is a source that did not decide, and why.
 type Passed struct{ Source, Reason string }
+
+// Numbered is the place after the nodes have counted their ranks: first is the number of this node's first rank, total the
+// number of all ranks.
+func (p Place) Numbered(first, total int) Place {
+	p.Rank, p.WorldSize, p.Uncounted = first, total, false
+	return p
+}
 
 // Master is the address of rank 0 as host:port, with brackets around IPv6.
 func (p Place) Master() string { return net.JoinHostPort(p.MasterAddr, strconv.Itoa(p.MasterPort)) }

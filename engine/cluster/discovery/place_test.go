@@ -212,21 +212,25 @@ func TestUnusedRanksPerNodeWarns(t *testing.T) {
 	}
 }
 
-func TestNumberOfRanksIsAssumedOnlyAcrossNodes(t *testing.T) {
+func TestNodesCountTheirRanks(t *testing.T) {
 	tests := []struct {
 		name string
 		env  []string
 		want bool
 	}{
 		{"one machine", nil, false},
-		{"nodes that say how many", []string{"PET_NODE_RANK=0", "PET_NNODES=2", "PET_NPROC_PER_NODE=2", "MASTER_ADDR=m"}, false},
+		{"nodes that say how many", []string{"PET_NODE_RANK=0", "PET_NNODES=2", "PET_NPROC_PER_NODE=2", "MASTER_ADDR=m"}, true},
 		{"nodes that do not", []string{"PET_NODE_RANK=0", "PET_NNODES=2", "MASTER_ADDR=m"}, true},
+		{"ranks by number", []string{"RANK=1", "WORLD_SIZE=4", "MASTER_ADDR=m"}, false},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			place, err := Find(Options{Devices: 2}, test.env)
-			if err != nil || place.Assumed != test.want {
-				t.Errorf("got %+v (error %v), want assumed %v", place, err, test.want)
+			if err != nil || place.Uncounted != test.want {
+				t.Errorf("got %+v (error %v), want uncounted %v", place, err, test.want)
+			}
+			if got := place.Numbered(5, 9); got.Rank != 5 || got.WorldSize != 9 || got.Uncounted || got.LocalWorldSize != place.LocalWorldSize {
+				t.Errorf("numbered: got %+v", got)
 			}
 		})
 	}

@@ -45,8 +45,8 @@ func (c *claim) settleNode(place *Place, perNode int) {
 		c.perNode = perNode
 	case c.perNode < 0:
 		c.perNode = max(c.in.options.Devices, 1)
-		place.Assumed = c.nodes > 1
 	}
+	place.Uncounted = c.nodes > 1
 	if c.nodes > 0 && c.node >= c.nodes {
 		c.in.fault(c.names.node, fmt.Sprintf("got %d", c.node), "less than the number of nodes, %d (%s)", c.nodes, c.source)
 	}
