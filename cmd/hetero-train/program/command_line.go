@@ -17,6 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -33,7 +34,7 @@ func Main(added ...Part) {
 		name = filepath.Base(os.Args[0])
 	}
 	os.Exit(runWith(context.Background(), added, os.Args[1:], environment{
-		name: name, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain,
+		name: name, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain, count: rendezvous.CountRanks,
 	}))
 }
 
@@ -54,6 +55,7 @@ type environment struct {
 	environ        []string       // NAME=VALUE
 	catalog        config.Catalog // without models: builtinCatalog
 	train          func(ctx context.Context, cfg *config.Config, opts trainOptions) error
+	count          func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) // of all nodes
 }
 
 // lookup finds an environment variable.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -34,6 +35,9 @@ func execute(args []string, environ ...string) outcome {
 		train: func(_ context.Context, cfg *config.Config, opts trainOptions) error {
 			o.cfg, o.opts = cfg, opts
 			return nil
+		},
+		count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) { // all nodes are alike
+			return meeting.Rank * ranks, meeting.WorldSize * ranks, nil
 		},
 	})
 	o.stdout, o.stderr = out.String(), messages.String()

@@ -1,6 +1,7 @@
 package program
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -68,7 +69,7 @@ func addTrainFlags(cmd *cobra.Command, a *app) *trainFlags {
 }
 
 // resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
-func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []string, err error) {
+func (f *trainFlags) resolve(ctx context.Context, a *app) (overrides []config.Override, warnings []string, err error) {
 	overrides = slices.Clone(a.overrides)
 	if f.profiling != nil {
 		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: strconv.FormatBool(*f.profiling)})
@@ -82,7 +83,7 @@ func (f *trainFlags) resolve(a *app) (overrides []config.Override, warnings []st
 	}
 	for i, o := range overrides {
 		if o.Origin == "--batch-size" {
-			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(a, overrides))
+			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
 		}
 	}
 	return overrides, warnings, nil
@@ -112,14 +113,14 @@ func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
 // configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
 // reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
-func (f *trainFlags) configuredRanks(a *app, overrides []config.Override) int {
+func (f *trainFlags) configuredRanks(ctx context.Context, a *app, overrides []config.Override) int {
 	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
 		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
 	cfg, err := config.Load(a.file, a.env.catalog, overrides...)
 	if err != nil {
 		return 1
 	}
-	place, err := findPlace(cfg, f.placeFlags, a.overrides, a.env.environ)
+	place, err := a.place(ctx, cfg, f.placeFlags)
 	if err != nil {
 		return 1
 	}

@@ -34,11 +34,12 @@ func (f *placeFlags) addTo(cmd *cobra.Command, a *app) {
 func (a *app) onRanks(ctx context.Context, f *placeFlags, work func(context.Context, *Rank) error) error {
 	stops, release := signals.Catch()
 	defer release()
+	a.stops = stops
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, *f, a.overrides, a.env.environ)
+	place, err := a.place(ctx, cfg, *f)
 	if err != nil {
 		return err
 	}

@@ -227,6 +227,24 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	}
 }
 
+// The machines of an unequal cluster have unequal numbers of GPUs, and so of ranks. --batch-size counts for each rank of all.
+func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
+	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)
+	node := func(rank, ranks int) *exec.Cmd {
+		return exec.Command(p.path, "train", "-c", p.config, "--set", "experiment.output_dir="+filepath.Join(dir, fmt.Sprint(rank)), "--set", "train.steps=5", "--batch-size", "4",
+			"--nnodes", "2", "--node-rank", fmt.Sprint(rank), "--nproc-per-node", fmt.Sprint(ranks), "--master-addr", "127.0.0.1", "--master-port", fmt.Sprint(port))
+	}
+	second := make(chan ended, 1)
+	go func() { second <- finish(t, node(1, 2), 0) }()
+	first := finish(t, node(0, 1), 0)
+	e := <-second
+	first.check(t, exit.Done, "batch_size_global=12 batch_size_per_rank=4")
+	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 1 to 2 of 3")
+	if want := "joined: ranks 1, 2 of 3,"; !strings.Contains(e.stdout, want) {
+		t.Errorf("node 1 does not show %q:\n%s", want, e.stdout)
+	}
+}
+
 // A rank that was started by hand shows the run on its own terminal, on the machine of rank 0 too.
 func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	p, dir, port := buildRanks(t), t.TempDir(), freePort(t)

@@ -3,6 +3,7 @@ package program
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 
@@ -46,6 +47,8 @@ type app struct {
 	contest   *contestFlags     // of balance compare
 	allow     []string          // --allow
 	overrides []config.Override // --set and the flags that stand for keys, in the order typed
+	counted   *numbering        // ranks of all nodes; nil: not counted
+	stops     chan os.Signal    // that end the command while it counts them
 }
 
 func newRoot(a *app) *cobra.Command {

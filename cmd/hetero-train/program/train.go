@@ -64,12 +64,13 @@ type trainOptions struct {
 
 // train resolves the configuration, says what will run, and runs it. flags is nil for the root command.
 func (a *app) train(ctx context.Context, flags *trainFlags) error {
-	signals, release := signals.Catch()
+	stops, release := signals.Catch()
 	defer release()
+	a.stops = stops
 	if flags == nil {
 		flags = new(trainFlags)
 	}
-	overrides, warnings, err := flags.resolve(a)
+	overrides, warnings, err := flags.resolve(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -81,7 +82,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err := allowable(cfg, a.allow); err != nil {
 		return err
 	}
-	place, err := findPlace(cfg, flags.placeFlags, a.overrides, a.env.environ)
+	place, err := a.place(ctx, cfg, flags.placeFlags)
 	if err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (a *app) train(ctx context.Context, flags *trainFlags) error {
 	if err != nil {
 		return err
 	}
-	opts.lab, opts.contest, opts.allow, opts.signals = setup, a.contest, a.allow, signals
+	opts.lab, opts.contest, opts.allow, opts.signals = setup, a.contest, a.allow, stops
 	opts.sayWhenGone()
 	if _, supervised := a.env.lookup(supervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
 		opts.log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
