@@ -26,6 +26,13 @@
 // many intervals as noise asks. Other changes must gain more than what may be noise, and than what changes have cost. It can also spend less energy or money
 // ([Cheapest]) and leave out ranks that every step is shorter without.
 //
+// # On trial
+//
+// [New] also makes "posterior", which no list shows: hybrid's successor, until every figure is as good. It keeps one
+// probabilistic model of each rank's time. A level moves all shares alike; it is read within windows, where the share is
+// constant. A shape is a regression under several hypotheses of the tiles in which kernels work. It remembers each share
+// that was measured, and probes shares that may fill tiles as long as that is worth its expected cost.
+//
 // # The loop
 //
 //	policy, err := balancer.New("hybrid", balancer.Options{Batch: balancer.Batch{Total: 256, Limits: limits}, Ranks: 4, Interval: 10})

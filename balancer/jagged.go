@@ -7,13 +7,14 @@ import (
 	"sort"
 )
 
-// A curve may rise and fall many times: kernels that work in tiles are fast with shares that fill them, and slow with the next ones. A jagged batch is
-// divided in two steps. The first finds, by bisection over the times that ranks can have, the shortest step for which a division exists. The second
-// constructs the division.
+// A curve may rise and fall many times: kernels that work in tiles are fast with shares that fill them, and slow with
+// the next ones. A jagged batch is divided in two steps. The first finds, by bisection over the times that ranks can
+// have, the shortest step for which a division exists. The second constructs the division.
 //
-// A division exists within a time T if the ranks can give back the excess: rank r takes at most top[r] units within T, and may take less by any
-// number of units that leaves it within T. Most ranks may give back any number up to some run, and together any number up to the sum of
-// these. Only if the excess is larger are the sums of the other numbers found, as a set of bits.
+// A division exists within a time T if the ranks can give back the excess: rank r takes at most top[r] units within T,
+// and may take less by any number of units that leaves it within T. Most ranks may give back any number up to some run,
+// and together any number up to the sum of these. Only if the excess is larger are the sums of the other numbers found,
+// as a set of bits.
 type jagged struct {
 	units
 	times [][]float64 // by rank and units beyond the fewest, s, up to the last one within the time of a division that is known
@@ -57,7 +58,8 @@ func (u units) jagged(curves []Curve, known []int) []int {
 	return best
 }
 
-// bracket is two times near each other. Within low the ranks together finish too few units, within high enough of them or more.
+// bracket is two times near each other. Within low the ranks together finish too few units, within high enough of them
+// or more.
 func (j *jagged) bracket(within float64) (low, high float64) {
 	low, high = -within, within // times of 0 are above low
 	for range 20 {              // a millionth of the time: few shares lie between
@@ -188,7 +190,8 @@ func (j *jagged) divide(seconds float64, shares []int) bool {
 	return true
 }
 
-// construct writes the shares of a division that exists: the ranks of order give back given units together, the others the rest of the excess, the slowest first.
+// construct writes the shares of a division that exists: the ranks of order give back given units together, the others
+// the rest of the excess, the slowest first.
 func (j *jagged) construct(shares []int, backs []back, seconds float64, excess int, sums [][]uint64, order []int, given int) {
 	fixed := make([]bool, len(shares))
 	left := excess - given

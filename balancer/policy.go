@@ -114,9 +114,12 @@ func Makers() []Maker {
 	}
 }
 
+// hidden are policies on trial: [New] makes them by name, no list shows them.
+var hidden = []Maker{{"posterior", "as hybrid, with one probabilistic model of a rank's speed", newPosterior}}
+
 // New makes one of the policies of [Makers].
 func New(name string, o Options) (Policy, error) {
-	for _, m := range Makers() {
+	for _, m := range append(Makers(), hidden...) {
 		if m.Name == name {
 			return m.Make(o)
 		}

@@ -13,6 +13,10 @@ type reading struct {
 	// surprise is by how much the log differs from what was expected of this share, NaN where nothing was, and doubt its variance: large where the share is new,
 	// because two ranks that both come to the next tile look like a host that has become slower.
 	surprise, doubt float64
+
+	// How the level moved within the window, which log and variance are free of: it is as of the last step. Policy posterior alone looks at it.
+	shift, shiftVariance float64 // log, from the first step to the last
+	slope                float64 // log a step, where it moved steadily
 }
 
 // read looks at the steps of a window: their times in order, s. before is the curve as of the last window, nil where there was none.
@@ -32,7 +36,7 @@ func (e *estimate) read(samples int, seconds []float64, before *fitted) reading 
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 1)
 		e.weight = keep + n - 1
 	}
-	m := reading{float64(samples), value, e.noise/n + windowNoise*windowNoise + e.jitter, math.NaN(), 0}
+	m := reading{samples: float64(samples), log: value, variance: e.noise/n + windowNoise*windowNoise + e.jitter, surprise: math.NaN()}
 	if e.assumed {
 		return m
 	}

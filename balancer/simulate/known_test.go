@@ -41,7 +41,7 @@ func TestHybridIsSteadyWithinThreeRebalancesOfWhatIsKnown(t *testing.T) {
 				for i := range curves {
 					curves[i] = family.curve(r, total)
 				}
-				res, err := simulate.Run(simulate.Options{Policy: "hybrid", Total: total, Curves: curves, Noise: 0.01, Steps: 250, Interval: 10, Seed: seed,
+				res, err := simulate.Run(simulate.Options{Policy: *which, Total: total, Curves: curves, Noise: 0.01, Steps: 250, Interval: 10, Seed: seed,
 					Knows: func(o *balancer.Options) { tell(r, curves, o) }})
 				if err != nil {
 					t.Fatal(err)

@@ -1,0 +1,367 @@
+package balancer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// shape is the curve through a rank's cells: a Gaussian-process regression under several hypotheses of how tiles show
+// ([tile]), each with its chance.
+//
+//	t(b) / t(b1) = alpha + beta x + m(x) w(log b/b0) + t(b) / t(b1) feature(b) weight + noise,   x = b / b1
+//
+// alpha and beta are normal around a mostly proportional line m; w is Brownian motion from b0, the share in use; b1 is
+// the largest cell. A hypothesis adds one normal weight, so its evidence is a rank-one update of that of the smooth
+// curve.
+type shape struct {
+	b0, b1   float64 // samples
+	scale    float64 // t(b1), s
+	cells    []place
+	times    []float64 // of the cells, as fractions of the scale
+	residual []float64 // of these beside m
+	straight []float64 // covariance of the cells without bends, n x n
+	bent     []float64 // what a bend of 1 adds
+	parts    []part    // the likeliest hypotheses, chances sum to 1
+	chances  tileBelief
+	bends    belief
+}
+
+// part is the regression under one hypothesis. Times are fractions of the scale.
+type part struct {
+	chance  float64
+	tile    int
+	bend    float64   // expected
+	half    []float64 // Cholesky factor of the cells' covariance
+	weights []float64 // of the kernel at each cell
+	solved  []float64 // half^-1 times the cells' features
+	weight  float64   // of the tile, expected
+	spread  float64   // its variance
+	valley  float64   // share up to which the curve falls, 0: it rises
+}
+
+func (f *shape) place(samples float64) place {
+	x := samples / f.b1
+	return place{samples: samples, x: x, away: math.Log(samples / f.b0), mean: priorMean(x)}
+}
+
+// newShape is the curve around b0, nil where floats hold none.
+func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) *shape {
+	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
+	n := len(cells)
+	flat := make([]float64, 2*n*n+2*n)
+	f := &shape{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n),
+		straight: flat[:n*n], bent: flat[n*n : 2*n*n], residual: flat[2*n*n : 2*n*n+n], times: flat[2*n*n+n:]}
+	for i, c := range cells {
+		f.cells[i] = f.place(c.samples)
+		f.times[i] = exp(c.log) / f.scale
+		f.residual[i] = f.times[i] - f.cells[i].mean
+		for j, to := range f.cells[:i+1] {
+			f.straight[i*n+j] = linear(f.cells[i], to) + f.times[i]*f.times[j]*cov[i][j]
+			f.bent[i*n+j] = brownian(f.cells[i], to)
+		}
+		f.straight[i*n+i] += 1e-9
+	}
+	expected := f.weigh(before, chances)
+	if expected == nil {
+		return nil
+	}
+	order := make([]int, len(tiles))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(f.chances[b], f.chances[a]) })
+	kept := 0.0
+	for i, h := range order[:mostParts] {
+		if i > 0 && f.chances[h] < leastChance {
+			break
+		}
+		if p := f.regress(h, expected[h]); p != nil {
+			p.valley = p.valleyOf(cells, cov)
+			f.parts = append(f.parts, *p)
+			kept += p.chance
+		}
+	}
+	for i := range f.parts {
+		f.parts[i].chance /= kept
+	}
+	if len(f.parts) == 0 {
+		return nil
+	}
+	return f
+}
+
+// features are those of the cells under a hypothesis, times their time.
+func (f *shape) features(t *tile) []float64 {
+	z := make([]float64, len(f.cells))
+	for i, c := range f.cells {
+		z[i] = t.feature(c.samples) * f.times[i]
+	}
+	return z
+}
+
+// weigh finds the chance of each tile and of each bend after the data, and the expected bend under each tile; nil where
+// floats hold no evidence.
+func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
+	logs := make([]float64, len(tiles)*len(bends))
+	best := math.Inf(-1)
+	var features [][]float64
+	for i := range tiles {
+		features = append(features, f.features(&tiles[i]))
+	}
+	half := make([]float64, len(f.cells))
+	for k, bend := range bends {
+		l, determinant, ok := f.factor(bend.sigma)
+		base := slices.Clone(f.residual)
+		if ok {
+			forward(l, base)
+		}
+		for h := range tiles {
+			log := math.Inf(-1)
+			if ok {
+				log = math.Log(before[k]) + math.Log(chances[h]) - determinant - dot(base, base)/2
+				if slices.Max(features[h]) > 0 {
+					copy(half, features[h])
+					log += gainOf(&tiles[h], forward(l, half), base)
+				}
+			}
+			logs[k*len(tiles)+h] = log
+			best = max(best, log)
+		}
+	}
+	if math.IsInf(best, -1) || math.IsNaN(best) {
+		return nil
+	}
+	f.chances, f.bends, expected = make(tileBelief, len(tiles)), belief{}, make([]float64, len(tiles))
+	sum := 0.0
+	for i := range logs {
+		logs[i] = exp(max(logs[i]-best, -700))
+		sum += logs[i]
+	}
+	for i, l := range logs {
+		h, k := i%len(tiles), i/len(tiles)
+		f.chances[h] += l / sum
+		f.bends[k] += l / sum
+		expected[h] += l / sum * bends[k].sigma
+	}
+	for h, chance := range f.chances {
+		expected[h] /= chance
+	}
+	return expected
+}
+
+// gainOf is the log of the evidence of a tile beside that of the smooth curve. half are the cells' features, base their
+// residuals, both divided by the Cholesky factor. The weight is normal, and cut off at its bound.
+func gainOf(t *tile, half, base []float64) float64 {
+	mean, sigma, most := t.weight()
+	v := sigma * sigma
+	q, s := dot(half, half), dot(half, base)
+	s -= mean * q           // of the residuals beside the mean weight
+	spread := v / (1 + v*q) // of the weight after the data
+	gain := mean*(dot(half, base)-mean*q/2) + spread*s*s/2 - math.Log1p(v*q)/2
+	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - logBelow(most, mean, sigma)
+}
+
+// regress is the regression under one hypothesis and its expected bend, nil where floats hold none.
+func (f *shape) regress(h int, bend float64) *part {
+	l, _, ok := f.factor(bend)
+	if !ok {
+		return nil
+	}
+	p := &part{chance: f.chances[h], tile: h, bend: bend, half: l}
+	base := forward(l, slices.Clone(f.residual))
+	p.solved = forward(l, f.features(&tiles[h]))
+	if tiles[h].period > 0 {
+		mean, sigma, most := tiles[h].weight()
+		p.spread = 1 / (1/square(sigma) + dot(p.solved, p.solved))
+		p.weight = min(p.spread*(mean/square(sigma)+dot(p.solved, base)), most)
+		for i := range base {
+			base[i] -= p.weight * p.solved[i]
+		}
+	}
+	p.weights = backward(l, base)
+	return p
+}
+
+// valleyOf is the share with which the rank is fastest, tiles aside, if it took longer for a smaller one beyond doubt,
+// or 0.
+func (p *part) valleyOf(cells []cell, cov [][]float64) float64 {
+	base := func(c cell) float64 { return c.log + math.Log(p.plain(c.samples)) }
+	best := 0
+	for i, c := range cells {
+		if base(c) < base(cells[best]) {
+			best = i
+		}
+	}
+	for i, c := range cells {
+		fall := base(c) - base(cells[best]) - leastFall
+		if c.samples < cells[best].samples && fall > 0 && square(fall) > square(fallSigmas)*(cov[i][i]+cov[best][best]-2*cov[i][best]) {
+			return cells[best].samples
+		}
+	}
+	return 0
+}
+
+// plain is the time of a share without its tile, as a part of the whole.
+func (p *part) plain(samples float64) float64 {
+	return max(1-p.weight*tiles[p.tile].feature(samples), leastPlain)
+}
+
+// leastPlain keeps floats sane where a tile is all of the time.
+const leastPlain = 0.05
+
+// factor is the lower Cholesky factor of the cells' covariance with a bend, and the log of its determinant; false where
+// floats hold none.
+func (f *shape) factor(bend float64) (l []float64, determinant float64, ok bool) {
+	n := len(f.cells)
+	l = make([]float64, n*n)
+	for i := range n {
+		row := l[i*n : i*n+i+1]
+		for j := range row {
+			sum := f.straight[i*n+j] + bend*bend*f.bent[i*n+j] - dot(row[:j], l[j*n:])
+			if i != j {
+				row[j] = sum / l[j*n+j]
+				continue
+			}
+			if !(sum > 0) {
+				return nil, 0, false
+			}
+			row[i] = math.Sqrt(sum)
+			determinant += math.Log(row[i])
+		}
+	}
+	return l, determinant, true
+}
+
+// base is the time of a share without its tile under a hypothesis, as a fraction of the scale; k becomes its
+// covariances with the cells.
+func (f *shape) base(p *part, at place, k []float64) float64 {
+	for i, c := range f.cells {
+		k[i] = linear(at, c) + p.bend*p.bend*brownian(at, c)
+	}
+	return max(at.mean+dot(k, p.weights), 0.1*at.mean, 0.02*at.x)
+}
+
+// free is the variance of a share's time without its tile, with these covariances, which are lost.
+func (f *shape) free(p *part, at place, k []float64) float64 {
+	forward(p.half, k)
+	return max(linear(at, at)+p.bend*p.bend*brownian(at, at)-dot(k, k), 0)
+}
+
+// at is the mean and the variance of a share's time, s.
+func (f *shape) at(samples float64) (mean, variance float64) {
+	at, k := f.place(samples), make([]float64, len(f.cells))
+	for i := range f.parts {
+		p := &f.parts[i]
+		t := f.base(p, at, k) / p.plain(samples)
+		v := f.free(p, at, k)
+		v += square(tiles[p.tile].feature(samples)*t-dot(k, p.solved)) * p.spread
+		mean += p.chance * t
+		variance += p.chance * (v + t*t)
+	}
+	return mean * f.scale, max(variance-mean*mean, 0) * f.scale * f.scale
+}
+
+// sigma is the standard deviation of a share's time, s.
+func (f *shape) sigma(samples float64) float64 {
+	_, v := f.at(samples)
+	return math.Sqrt(v)
+}
+
+// log is the log of a share's time, and its variance.
+func (f *shape) log(samples float64) (value, variance float64) {
+	m, v := f.at(samples)
+	return math.Log(m), v / (m * m)
+}
+
+// jagged reports whether tiles show.
+func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 }
+
+// everyShare is how many shares are drawn one by one where tiles show. Beyond, a curve is drawn as if no share filled a
+// tile.
+const everyShare = 4096
+
+// knots are the shares at which the regression is evaluated: the cells, b0, the ends, and points between, at most so
+// far apart.
+func (f *shape) knots(limit int) []float64 {
+	const widest = 1.25 // ratio
+	most := max(float64(limit), f.b0, 1)
+	given := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
+	for _, c := range f.cells {
+		if c.samples > 1 && c.samples < most {
+			given = append(given, c.samples)
+		}
+	}
+	slices.Sort(given)
+	given = slices.Compact(given)
+	knots := append(make([]float64, 0, 3*len(given)), given[0])
+	for i, samples := range given[1:] {
+		last := given[i]
+		pieces := max(math.Ceil(min(math.Log(samples/last)/math.Log(widest), samples-last)), 1)
+		for k := 1.0; k < pieces; k++ {
+			knots = append(knots, last*exp(k/pieces*math.Log(samples/last)))
+		}
+		knots = append(knots, samples)
+	}
+	return knots
+}
+
+// curves are the mean, and the mean plus so many standard deviations, up to limit samples, or to b0 where that is more.
+// With 0 standard deviations they are one.
+func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
+	knots := f.knots(limit)
+	k := make([]float64, len(f.cells))
+	bases, spreads := make([]Curve, len(f.parts)), make([]Curve, len(f.parts))
+	for i := range f.parts {
+		p := &f.parts[i]
+		bases[i], spreads[i] = make(Curve, len(knots)), Curve{{1, 0}}
+		if sigmas != 0 {
+			spreads[i] = make(Curve, len(knots))
+		}
+		for j, b := range knots {
+			at := f.place(b)
+			bases[i][j] = Point{b, f.base(p, at, k)}
+			if sigmas != 0 {
+				spreads[i][j] = Point{b, f.free(p, at, k)}
+			}
+		}
+		bases[i].settle(max(slices.Index(knots, p.valley), 0))
+	}
+	shares := knots
+	if f.jagged() {
+		shares = shares[:0:0]
+		for b := 1.0; b <= min(knots[len(knots)-1], everyShare); b++ {
+			shares = append(shares, b)
+		}
+		for _, b := range knots {
+			if b > everyShare {
+				shares = append(shares, b)
+			}
+		}
+	}
+	mean, off = make(Curve, len(shares)), make(Curve, len(shares))
+	for j, b := range shares {
+		m, v := 0.0, 0.0
+		for i := range f.parts {
+			p := &f.parts[i]
+			z := 0.0
+			if b <= everyShare {
+				z = tiles[p.tile].feature(b)
+			}
+			t := bases[i].At(b) / max(1-p.weight*z, leastPlain)
+			m += p.chance * t
+			v += p.chance * (spreads[i].At(b) + square(z*t)*p.spread + t*t)
+		}
+		mean[j] = Point{b, m * f.scale}
+		if sigmas != 0 { // the variance is at least 0 but for rounding
+			off[j] = Point{b, max(m+sigmas*math.Sqrt(max(v-m*m, 0)), 0.02*m) * f.scale}
+		}
+	}
+	if sigmas == 0 {
+		return mean, mean
+	}
+	if !f.jagged() && (sigmas > 0 || f.parts[0].valley == 0) {
+		off.settle(max(slices.Index(knots, f.parts[0].valley), 0))
+	}
+	return mean, off
+}

@@ -1,0 +1,170 @@
+package simulate_test
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// which is the policy that the tests of hybrid play: `-simulate.policy posterior` tells how far the one on trial is.
+var which = flag.String("simulate.policy", "hybrid", "policy that the tests of hybrid play")
+
+// zigzag makes a cluster of ranks that are fast with shares that fill tiles and slower, by 10 to 60 %, with all others.
+// alike: all ranks have the same tiles.
+func zigzag(policy string, seed uint64, alike bool, noise float64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, 19))
+	ranks := 2 + r.IntN(5)
+	total := ranks * (16 + r.IntN(81))
+	curves := make([]balancer.Curve, ranks)
+	period, step := float64(int(4)<<r.IntN(4)), 0.1+0.5*r.Float64()
+	for i := range curves {
+		if !alike {
+			period, step = float64(int(4)<<r.IntN(4)), 0.1+0.5*r.Float64()
+		}
+		fixed, slope := 0.002+0.01*r.Float64(), 0.001*math.Exp(0.5*r.NormFloat64())
+		for b := 1.0; b <= float64(total); b++ {
+			seconds := fixed + slope*b
+			if math.Mod(b, period) != 0 {
+				seconds *= 1 + step
+			}
+			curves[i] = append(curves[i], balancer.Point{Samples: b, Seconds: seconds})
+		}
+	}
+	return simulate.Options{Policy: policy, Total: total, Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+}
+
+// spread makes a cluster of ranks with speeds exp(N(0,1)) and a fixed part of their time, blind, for 100 steps.
+func spread(policy string, seed uint64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, 100))
+	ranks := 2 + r.IntN(7)
+	curves := make([]balancer.Curve, ranks)
+	for i := range curves {
+		fixed, slope := 0.005*r.Float64(), 0.001*math.Exp(r.NormFloat64())
+		curves[i] = points(64*ranks, func(b float64) float64 { return fixed + slope*b })
+	}
+	return simulate.Options{Policy: policy, Total: 64 * ranks, Curves: curves, Noise: 0.05, Steps: 100, Interval: 10, Seed: seed}
+}
+
+// measuredCluster makes a cluster of measured GPUs, with equal shares of four samples up to three quarters of what the
+// ranks can hold.
+func measuredCluster(gpus map[string]balancer.Curve, policy string, seed uint64) simulate.Options {
+	r := rand.New(rand.NewPCG(seed, 4))
+	var curves []balancer.Curve
+	capacity := 0.0
+	for range 2 + r.IntN(7) {
+		c := gpus[[]string{"k80", "p100", "v100"}[r.IntN(3)]]
+		curves, capacity = append(curves, c), capacity+c[len(c)-1].Samples
+	}
+	least := 4 * float64(len(curves))
+	total := int(least + (0.75*capacity-least)*r.Float64())
+	return simulate.Options{Policy: policy, Total: total, Curves: curves, Noise: 0.05, Steps: 200, Interval: 10, Seed: seed}
+}
+
+// zigzags plays one kind of them, and tells the shares of the oracle, ascending, and how many runs end worse than equal
+// shares.
+func zigzags(t *testing.T, policy string, alike bool, noise float64, seeds uint64) (shares []float64, worse int) {
+	t.Helper()
+	for seed := range seeds {
+		res, err := simulate.Run(zigzag(policy, seed, alike, noise))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if shares = append(shares, lastQuarter(res)); lastQuarter(res) < res.StartShareOfOracle-0.01 {
+			worse++
+		}
+	}
+	slices.Sort(shares)
+	return shares, worse
+}
+
+func below(shares []float64, limit float64) int {
+	at, _ := slices.BinarySearch(shares, limit)
+	return at
+}
+
+// lost is the steps of the oracle's that a run lost.
+func lost(res *simulate.Result) (steps float64) {
+	for _, share := range res.Track {
+		steps += 1/share - 1
+	}
+	return steps
+}
+
+func TestPosteriorFindsSharesThatFillTiles(t *testing.T) {
+	for _, test := range []struct {
+		noise, median float64
+		alike         bool
+		low           int // runs of 60 below 0.98, at most
+	}{{0.05, 0.995, true, 8}, {0.05, 0.995, false, 9}, {0.2, 0.98, true, 24}, {0.2, 0.98, false, 28}} {
+		shares, worse := zigzags(t, "posterior", test.alike, test.noise, 60)
+		t.Logf("%+v: median %.4f, %d below 0.98, worst %.4f, %d worse than equal shares", test, shares[30], below(shares, 0.98), shares[0], worse)
+		if shares[30] < test.median || below(shares, 0.98) > test.low || worse > 1 {
+			t.Errorf("%+v: got a median of %.4f, %d runs below 0.98 and %d worse than equal shares; want at most one of these", test, shares[30], below(shares, 0.98), worse)
+		}
+	}
+}
+
+// The table of BENCHMARKS.md: hybrid and the policy on trial side by side.
+func TestPosteriorBesideHybrid(t *testing.T) {
+	if !*full {
+		t.Skip("-simulate.full plays it")
+	}
+	gpus := measuredGPUs(t)
+	for _, policy := range []string{"hybrid", "posterior"} {
+		for _, noise := range []float64{0.05, 0.2} {
+			for _, alike := range []bool{true, false} {
+				shares, worse := zigzags(t, policy, alike, noise, 400)
+				fmt.Printf("| %s | zigzag, %.0f %%, alike %v | median %.4f, 5th percentile %.4f, worst %.4f, %d of 400 below 0.98, %d worse than equal |\n", policy, 100*noise, alike, shares[200],
+					shares[20], shares[0], below(shares, 0.98), worse)
+			}
+		}
+		var early []float64
+		for seed := range uint64(200) {
+			res, err := simulate.Run(spread(policy, seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			early = append(early, lost(res))
+		}
+		slices.Sort(early)
+		for _, network := range []string{"LM", "Recommendation", "ResNet-18", "ResNet-50", "Transformer"} {
+			var shares []float64
+			for seed := range uint64(400) {
+				res, err := simulate.Run(measuredCluster(gpus[network], policy, seed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				shares = append(shares, lastQuarter(res))
+			}
+			slices.Sort(shares)
+			fmt.Printf("| %s | %s on measured GPUs | median %.4f, %d of 400 below 0.98, worst %.4f |\n", policy, network, shares[200], below(shares, 0.98), shares[0])
+		}
+		fmt.Printf("| %s | first 100 steps, blind | median %.1f, 90th percentile %.1f steps lost |\n", policy, early[100], early[180])
+	}
+}
+
+func TestPosteriorLosesLessThanHybridAtTheStart(t *testing.T) {
+	var median, late [2]float64
+	for i, policy := range []string{"hybrid", "posterior"} {
+		var early []float64
+		for seed := range uint64(60) {
+			res, err := simulate.Run(spread(policy, seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			early = append(early, lost(res))
+		}
+		slices.Sort(early)
+		median[i], late[i] = early[30], early[54]
+	}
+	t.Logf("steps lost in the first 100, hybrid and posterior: median %.1f, 90th percentile %.1f", median, late)
+	if median[1] > 0.8*median[0] || late[1] > 0.8*late[0] {
+		t.Errorf("got %.1f and %.1f steps lost in the first 100, median and 90th percentile of hybrid and posterior, want posterior a fifth below hybrid", median, late)
+	}
+}

@@ -1,0 +1,317 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// speed is the posterior of one rank's step time: a Kalman filter whose states (cells) are the logs of the time of each
+// measured share, as of now. The level of a rank moves all cells alike. Two observations tell the level from the shape
+// of the curve:
+//
+//   - Within a window the share is constant, so what moves there is the level (reading.shift).
+//   - A surprise at a share without a cell is taken for the shape. The boundary is remembered: if an older share shows the same
+//     surprise when it is measured again, the level had moved, and the cells from before the boundary follow.
+//
+// Between and beyond the cells the curve comes from the regression in [shape].
+type speed struct {
+	cells   []cell
+	cov     [][]float64 // of the cells' logs
+	wander  float64     // standard deviation by which the level moves from window to window, log
+	noise   float64     // variance of the log of a step's time
+	weight  float64     // steps behind noise
+	jitter  float64     // variance of the log of a window's mean that its steps' noise does not explain
+	drift   float64     // innovations in standard deviations, summed with forgetting: many of one sign mean that the level moves
+	trend   float64     // log a step by which the level moved within the last window, 0 where noise explains it
+	current int         // index of the cell that was measured last, -1 before the first measurement
+	known   bool        // measured in this run: the height of an earlier run's curve is not this one's
+	uneven  bool        // a new share surprised the curve: kernels may work in tiles
+
+	surprise float64 // log: of the last boundary at which a new share differed from its curve, 0: none is open
+	since    int     // windows since that boundary
+	shape    *shape  // as of the last decision
+}
+
+const (
+	unknownHeight = 1.0    // variance of the log of the height of a curve from an earlier run
+	boundarySteps = 2.0    // steps between two windows: the one that is left out, and half of each neighbour
+	newPart       = 0.0025 // of the square of a surprise at a new share: the variance that the level moved instead, common to the older cells
+	mostShares    = 24     // cells
+)
+
+func newSpeed(prior Curve, limit int) *speed {
+	e := &speed{noise: priorNoise * priorNoise, weight: priorWeight, wander: firstWander, current: -1}
+	for _, p := range prior.within(1, float64(limit)).outline(priorCells) {
+		if !math.IsNaN(valid(p.Seconds)) {
+			e.add(p.Samples, math.Log(p.Seconds), priorError*priorError)
+		}
+	}
+	e.loosen(unknownHeight)
+	return e
+}
+
+func (e *speed) cell(samples float64) int {
+	return slices.IndexFunc(e.cells, func(c cell) bool { return c.samples == samples })
+}
+
+func (e *speed) add(samples, value, variance float64) {
+	n := len(e.cells)
+	e.cells = append(e.cells, cell{samples: samples, log: value})
+	for i := range e.cov {
+		e.cov[i] = append(e.cov[i], 0)
+	}
+	e.cov = append(e.cov, make([]float64, n+1, mostShares+2))
+	e.cov[n][n] = variance
+}
+
+// loosen adds a variance that all cells have in common.
+func (e *speed) loosen(variance float64) {
+	for _, row := range e.cov {
+		for j := range row {
+			row[j] += variance
+		}
+	}
+}
+
+// move makes all cells slower by a factor, the log of which is known with a variance.
+func (e *speed) move(by, variance float64) {
+	highest := math.Log(mostSeconds)
+	for i := range e.cells {
+		e.cells[i].log = min(max(e.cells[i].log+by, -highest), highest)
+	}
+	e.loosen(variance)
+}
+
+// expect is the log of the time of a share before it is measured, and its variance without that of the measurement.
+// NaN: nothing is known.
+func (e *speed) expect(samples float64) (value, variance float64) {
+	if at := e.cell(samples); at >= 0 {
+		return e.cells[at].log, e.cov[at][at] + e.wander*e.wander
+	}
+	if e.shape == nil {
+		return math.NaN(), 0
+	}
+	value, variance = e.shape.log(samples)
+	return value, variance + e.wander*e.wander
+}
+
+// update takes in a window. offset is what all ranks did alike, which its log is free of.
+func (e *speed) update(m *reading, offset, variance float64) {
+	start, total := m.log-offset-m.shift, m.variance+variance
+	e.loosen(e.wander * e.wander)
+	if e.trend != 0 {
+		e.move(e.trend*boundarySteps, square(e.trend*boundarySteps))
+	}
+	expected, doubt := e.expect(m.samples)
+	at := e.cell(m.samples)
+	for i := range e.cells {
+		if e.cells[i].age++; i != at {
+			e.cov[i][i] += stale * stale
+		}
+	}
+	e.since++
+	first := !e.known
+	e.known = true
+	if at < 0 {
+		e.current = len(e.cells)
+		if !math.IsNaN(expected) {
+			e.cross(start-expected, doubt, total, first)
+		}
+		e.add(m.samples, start, total)
+		e.forget()
+	} else {
+		e.current = at
+		e.follow(start, total, first)
+	}
+	if e.trend = m.slope; m.shift != 0 {
+		e.move(m.shift, m.shiftVariance)
+		e.drift = 0
+	}
+}
+
+// cross takes in the surprise of a share that has no cell yet.
+func (e *speed) cross(surprise, doubt, variance float64, first bool) {
+	total := doubt + variance
+	if first { // the height of an earlier run's curve
+		e.move(surprise, variance-unknownHeight)
+		return
+	}
+	if sigma := math.Sqrt(total); math.Abs(surprise) < max(shiftSigmas*sigma, shiftLeast) {
+		e.wanders(surprise/sigma*variance/total, variance)
+		if math.Abs(surprise) < max(fallSigmas*sigma, shiftLeast) {
+			return
+		}
+	}
+	e.uneven = true
+	e.loosen(newPart * square(surprise))
+	if e.surprise == 0 || math.Abs(surprise) > math.Abs(e.surprise) {
+		e.surprise, e.since = surprise, 0
+	}
+}
+
+// follow takes in a share that has a cell.
+func (e *speed) follow(value, variance float64, first bool) {
+	c := &e.cells[e.current]
+	innovation := value - c.log
+	sigma := math.Sqrt(e.cov[e.current][e.current] + variance)
+	jump := math.Abs(innovation) > max(shiftSigmas*sigma, shiftLeast)
+	if before := c.age > e.since; e.surprise != 0 && before {
+		if surprise := e.surprise; jump && math.Abs(innovation-surprise) < math.Abs(innovation)/2 { // what was taken for the shape was the level
+			for i := range e.cells {
+				if e.cells[i].age > e.since {
+					e.cells[i].log += innovation
+				}
+			}
+			innovation, jump = 0, false
+		}
+		e.surprise = 0
+	}
+	switch {
+	case first:
+	case jump:
+		e.loosen(square(innovation))
+		e.drift, e.surprise = 0, 0
+	default:
+		seen := min(square(innovation), square(mostSurprise*sigma))
+		if excess := seen - square(sigma); excess < 0 || innovation*e.drift < 0 { // innovations of one sign are the level's
+			e.jitter = max(e.jitter+jitterRate*excess, 0)
+		}
+		e.wanders(innovation/sigma, variance)
+	}
+	column := slices.Clone(e.cov[e.current])
+	total := column[e.current] + variance
+	for i := range e.cells {
+		gain := column[i] / total
+		e.cells[i].log += gain * innovation
+		for j := range e.cells {
+			e.cov[i][j] -= gain * column[j]
+		}
+	}
+	c.age = 0
+}
+
+// wanders learns from an innovation, in standard deviations, how much the level wanders. The innovations of a filter
+// that forgets as fast as it should are independent; of one that lags behind many have the same sign.
+func (e *speed) wanders(innovation, variance float64) {
+	agrees := min(max(innovation*e.drift/driftSpread-wanderBias, -2), 2)
+	e.wander = min(max(e.wander*exp(wanderRate*agrees), leastWander), mostWander)
+	e.drift = driftForget*e.drift + innovation
+	if math.Abs(e.drift) > driftSigmas*driftSpread {
+		e.loosen(2 * variance)
+		e.drift = 0
+	}
+}
+
+// forget drops the cell that was not measured for longest.
+func (e *speed) forget() {
+	for len(e.cells) > mostShares {
+		oldest := -1
+		for i, c := range e.cells {
+			if i != e.current && (oldest < 0 || c.age > e.cells[oldest].age) {
+				oldest = i
+			}
+		}
+		e.cells = slices.Delete(e.cells, oldest, oldest+1)
+		e.cov = slices.Delete(e.cov, oldest, oldest+1)
+		for i := range e.cov {
+			e.cov[i] = slices.Delete(e.cov[i], oldest, oldest+1)
+		}
+		if oldest < e.current {
+			e.current--
+		}
+	}
+}
+
+// read looks at the steps of a window: their times in order, s.
+func (e *speed) read(samples int, seconds []float64) reading {
+	if len(seconds) == 0 {
+		return reading{}
+	}
+	logs := make([]float64, len(seconds))
+	for i, s := range seconds {
+		logs[i] = math.Log(s)
+	}
+	m := reading{samples: float64(samples), surprise: math.NaN()}
+	if slope := ramp(logs, e.noise); slope != 0 {
+		for i := range logs { // as of the last step
+			logs[i] += slope * float64(len(logs)-1-i)
+		}
+		m.slope, m.shift = slope, slope*float64(len(logs)-1)
+		m.shiftVariance = 12 * e.noise / float64(len(logs))
+	} else if after := newest(logs, e.noise); len(after) < len(logs) {
+		before := logs[:len(logs)-len(after)]
+		m.shift = median(after) - median(before)
+		m.shiftVariance = math.Pi / 2 * e.noise * (1/float64(len(after)) + 1/float64(len(before)))
+		logs = after
+	}
+	m.log, _ = robustMean(logs)
+	n := float64(len(logs))
+	if n > 2 {
+		_, variance := robustMean(level(logs))
+		keep := min(e.weight, memoryWeight)
+		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)
+		e.weight = keep + n - 2
+	}
+	m.variance = e.noise/n + windowNoise*windowNoise + e.jitter
+	if expected, doubt := e.expect(m.samples); e.known && !math.IsNaN(expected) {
+		m.surprise, m.doubt = m.log-m.shift-expected-boundarySteps*e.trend, doubt+m.variance
+		if e.cell(m.samples) < 0 {
+			nearest := math.Inf(1)
+			for _, c := range e.cells {
+				nearest = min(nearest, math.Abs(math.Log(m.samples/c.samples)))
+			}
+			m.doubt += square(unknownShape * nearest)
+			if square(m.surprise) > square(fallSigmas)*m.doubt { // of the shape, not of what ranks do alike
+				m.surprise = math.NaN()
+			}
+		}
+	}
+	return m
+}
+
+// level is logs without the line through them, so that what the level does is no noise.
+func level(logs []float64) []float64 {
+	n := float64(len(logs))
+	slope, out := 0.0, make([]float64, len(logs))
+	for i, l := range logs {
+		slope += (float64(i) - (n-1)/2) * l
+	}
+	slope /= n * (n*n - 1) / 12
+	for i, l := range logs {
+		out[i] = l - slope*float64(i)
+	}
+	return out
+}
+
+const (
+	rampSigmas = 4.5  // standard deviations of chance beyond which the first and the last third of a window tell a slope
+	rampLeast  = 0.03 // log: smaller changes within a window are left to the wandering of the level
+)
+
+// ramp is the slope of a window's logs a step, 0 where noise or a jump explains them better.
+func ramp(logs []float64, noise float64) float64 {
+	n := len(logs)
+	third := n / 3
+	if third < 2 {
+		return 0
+	}
+	d := median(logs[n-third:]) - median(logs[:third])
+	if math.Abs(d) < max(rampSigmas*math.Sqrt(math.Pi*noise/float64(third)), rampLeast) {
+		return 0
+	}
+	slope := d / float64(n-third)
+	sum, squares := 0.0, 0.0
+	residual, middle := 0.0, median(logs)
+	for i, l := range logs {
+		sum, squares = sum+l, squares+l*l
+		residual += square(l - middle - slope*(float64(i)-float64(n-1)/2))
+	}
+	left := 0.0
+	for cut := 1; cut < n; cut++ {
+		left += logs[cut-1]
+		if jump := squares - left*left/float64(cut) - square(sum-left)/float64(n-cut); jump < residual {
+			return 0
+		}
+	}
+	return slope
+}

@@ -1,0 +1,152 @@
+package balancer
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+// source makes times of a curve, with noise, at a level that a function tells: of step s.
+type source struct {
+	r     *rand.Rand
+	curve func(samples int) float64
+	level func(step int) float64
+	noise float64
+	step  int
+}
+
+func (k *source) window(samples, steps int) []float64 {
+	out := make([]float64, steps)
+	for i := range out {
+		out[i] = k.curve(samples) * k.level(k.step) * math.Exp(k.noise*k.r.NormFloat64())
+		k.step++
+	}
+	return out
+}
+
+// play gives a rank windows of ten steps with these shares, and fits its curve after each.
+func play(e *speed, k *source, shares ...int) {
+	for _, n := range shares {
+		m := e.read(n, k.window(n, 10))
+		e.update(&m, 0, 0)
+		chances := make(tileBelief, len(tiles))
+		for i, t := range tiles {
+			chances[i] = t.prior
+		}
+		e.shape = newShape(e.cells, e.cov, &beforehand, chances, float64(n))
+	}
+}
+
+func steady(int) float64 { return 1 }
+
+func sloped(n int) float64 { return 0.01 + 0.001*float64(n) }
+
+func checkTimes(t *testing.T, e *speed, within float64, want map[int]float64) {
+	t.Helper()
+	for n, seconds := range want {
+		if got, _ := e.shape.at(float64(n)); math.Abs(math.Log(got/seconds)) > within {
+			t.Errorf("%d samples: got %.4f s, want %.4f", n, got, seconds)
+		}
+	}
+}
+
+func TestALevelThatMovesWithinAWindowMovesAllShares(t *testing.T) {
+	for name, level := range map[string]func(step int) float64{
+		"steadily": func(step int) float64 { return math.Exp(0.03 * min(max(float64(step-20), 0), 10)) },
+		"at once": func(step int) float64 {
+			if step < 24 {
+				return 1
+			}
+			return 1.4
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := &source{r: rand.New(rand.NewPCG(1, 1)), curve: sloped, level: level, noise: 0.005}
+			e := newSpeed(nil, 256)
+			play(e, k, 40, 60, 60)
+			now := level(29)
+			checkTimes(t, e, 0.04, map[int]float64{40: now * sloped(40), 60: now * sloped(60)})
+		})
+	}
+}
+
+func TestASurpriseAtANewShareIsTheShapes(t *testing.T) {
+	curve := func(n int) float64 { // fast with multiples of 8
+		if n%8 == 0 {
+			return sloped(n)
+		}
+		return 1.5 * sloped(n)
+	}
+	k := &source{r: rand.New(rand.NewPCG(2, 1)), curve: curve, level: steady, noise: 0.02}
+	e := newSpeed(nil, 256)
+	play(e, k, 40, 40, 43)
+	checkTimes(t, e, 0.06, map[int]float64{40: curve(40), 43: curve(43)})
+	play(e, k, 40)
+	checkTimes(t, e, 0.06, map[int]float64{40: curve(40), 43: curve(43)})
+}
+
+func TestAKnownShareTellsThatTheLevelHadMoved(t *testing.T) {
+	level := func(step int) float64 { // jumps with the change to a new share
+		if step < 30 {
+			return 1
+		}
+		return 1.5
+	}
+	k := &source{r: rand.New(rand.NewPCG(3, 1)), curve: sloped, level: level, noise: 0.01}
+	e := newSpeed(nil, 256)
+	play(e, k, 40, 60, 40, 50, 40)
+	checkTimes(t, e, 0.06, map[int]float64{40: 1.5 * sloped(40), 50: 1.5 * sloped(50), 60: 1.5 * sloped(60)})
+}
+
+func TestTilesAreFound(t *testing.T) {
+	for _, period := range []int{8, 16, 32} {
+		curve := func(n int) float64 {
+			if n%period == 0 {
+				return sloped(n)
+			}
+			return 1.4 * sloped(n)
+		}
+		k := &source{r: rand.New(rand.NewPCG(4, 1)), curve: curve, level: steady, noise: 0.02}
+		e := newSpeed(nil, 256)
+		play(e, k, 71, 64, 70, 64-period/2, 96)
+		checkTimes(t, e, 0.08, map[int]float64{64: curve(64), 70: curve(70), 128: curve(128), 130: curve(130)})
+		if best := e.shape.parts[0]; tiles[best.tile].period != period || tiles[best.tile].rounds {
+			t.Errorf("tiles of %d: got %+v with chance %.2f", period, tiles[best.tile], best.chance)
+		}
+	}
+}
+
+func TestNoTilesAreSeenInALine(t *testing.T) {
+	for seed := range uint64(20) {
+		k := &source{r: rand.New(rand.NewPCG(seed, 5)), curve: sloped, level: steady, noise: 0.05}
+		e := newSpeed(nil, 256)
+		play(e, k, 64, 30, 41, 32, 48, 45)
+		if smooth := e.shape.chances[0]; smooth < 0.5 {
+			t.Errorf("seed %d: the chance that no tile shows is %.2f, want at least 0.5", seed, smooth)
+		}
+	}
+}
+
+func TestRampsAreNoJumps(t *testing.T) {
+	tests := []struct {
+		name string
+		at   func(i int) float64 // log of step i
+		want float64             // slope
+	}{
+		{"nothing", func(i int) float64 { return 0 }, 0},
+		{"a ramp", func(i int) float64 { return 0.02 * float64(i) }, 0.02},
+		{"a falling ramp", func(i int) float64 { return -0.02 * float64(i) }, -0.02},
+		{"a jump", func(i int) float64 { return 0.3 * float64(i/6) }, 0},
+		{"one slow step", func(i int) float64 { return math.Max(0, 1-math.Abs(float64(i-5))) }, 0},
+	}
+	for _, test := range tests {
+		r := rand.New(rand.NewPCG(6, 1))
+		logs := make([]float64, 10)
+		for i := range logs {
+			logs[i] = test.at(i) + 0.005*r.NormFloat64()
+		}
+		if got := ramp(logs, 0.005*0.005); math.Abs(got-test.want) > 0.004 {
+			t.Errorf("%s: got a slope of %.4f a step, want %.4f", test.name, got, test.want)
+		}
+	}
+}

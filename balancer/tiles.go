@@ -1,0 +1,154 @@
+package balancer
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// tile is one hypothesis of how whole tiles of samples show in a rank's times:
+//
+//	t(b) = base(b) + weight t(b) feature(b)
+//
+// An aligned tile: shares that are multiples of the period take a faster kernel, feature 1, a weight below 0. A tile
+// that rounds up: the time of a whole tile is paid at its first sample, feature 1 - b / ceil(b to the period), a weight
+// of 0 to 1. Period 0: no tile shows.
+type tile struct {
+	period int
+	rounds bool
+	prior  float64 // chance beforehand
+}
+
+const (
+	smoothPrior   = 0.86 // chance that no tile shows
+	tilePrior     = 0.03 // of aligned tiles of 8, 16 and 32 samples
+	rareTile      = 0.01 // of aligned tiles of 4 and 64
+	roundsPrior   = 0.003
+	alignedWeight = -0.3 // mean of the weight of an aligned tile beforehand,
+	alignedSigma  = 0.2  // and its standard deviation: steps of 10 to 60 % were seen
+	roundsWeight  = 0.7
+	roundsSigma   = 0.3
+	voters        = 2.0  // ranks that the priors count as beside what the other ranks show
+	leastChance   = 0.05 // of a hypothesis that predictions heed: a rare one would bend every smooth curve
+	mostParts     = 4    // hypotheses that predictions heed
+)
+
+var tiles = []tile{
+	{0, false, smoothPrior},
+	{4, false, rareTile}, {8, false, tilePrior}, {16, false, tilePrior}, {32, false, tilePrior}, {64, false, rareTile},
+	{2, true, roundsPrior}, {3, true, roundsPrior}, {4, true, roundsPrior}, {5, true, roundsPrior}, {6, true, roundsPrior}, {7, true, roundsPrior},
+	{8, true, roundsPrior}, {16, true, roundsPrior},
+}
+
+func (t *tile) feature(samples float64) float64 {
+	p := float64(t.period)
+	switch {
+	case t.period == 0:
+		return 0
+	case t.rounds:
+		return 1 - samples/(math.Ceil(samples/p)*p)
+	case math.Mod(samples, p) == 0:
+		return 1
+	}
+	return 0
+}
+
+// weight is the mean and the standard deviation of the weight beforehand, and its upper bound: a tile that rounds up
+// costs no more than the whole tile, and filling one costs nothing.
+func (t *tile) weight() (mean, sigma, most float64) {
+	if t.rounds {
+		return roundsWeight, roundsSigma, 1
+	}
+	return alignedWeight, alignedSigma, 0
+}
+
+// logBelow is the log of the chance that a normal variable is below a bound: by the logistic function, far below by the
+// asymptote.
+func logBelow(bound, mean, sigma float64) float64 {
+	x := (bound - mean) / sigma
+	if x > -1.5 {
+		return -math.Log1p(exp(-1.702 * x))
+	}
+	return -x*x/2 - math.Log(-x*math.Sqrt(2*math.Pi))
+}
+
+// tileBelief is the chance of each of the tiles.
+type tileBelief []float64
+
+// votes is what all ranks show of tiles: kernels that work in tiles do so on every rank.
+type votes struct {
+	sum   tileBelief
+	ranks float64
+}
+
+// votes counts the ranks' beliefs, and the priors as some ranks.
+func (h *posterior) votes() votes {
+	v := votes{make(tileBelief, len(tiles)), voters}
+	whole := 0.0
+	for _, t := range tiles {
+		whole += t.prior
+	}
+	for i, t := range tiles {
+		v.sum[i] = voters * t.prior / whole
+	}
+	for _, e := range h.ranks {
+		if e.shape.votes() {
+			v.ranks++
+			for i, c := range e.shape.chances {
+				v.sum[i] += c
+			}
+		}
+	}
+	return v
+}
+
+// votes reports whether a curve tells of tiles: fewer than three shares tell little.
+func (f *shape) votes() bool { return f != nil && len(f.cells) >= 3 }
+
+// without is what is believed of a rank's tiles before its own data.
+func (v votes) without(own *shape) tileBelief {
+	b := slices.Clone(v.sum)
+	ranks := v.ranks
+	if own.votes() {
+		ranks--
+		for i, c := range own.chances {
+			b[i] -= c
+		}
+	}
+	for i := range b {
+		b[i] = max(b[i]/ranks, 0)
+	}
+	return b
+}
+
+// candidate is a share that may fill tiles, with the chance of the hypotheses that it would test.
+type candidate struct {
+	share  int
+	chance float64
+}
+
+// untested are shares near another one that would test hypotheses of aligned tiles, the best ones first, then the
+// nearest.
+func (f *shape) untested(near, limit, unit int) (best []candidate) {
+	var open []int
+	for h, t := range tiles {
+		if t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 }) {
+			open = append(open, h)
+		}
+	}
+	most := min(int(mostRatio*float64(near)), limit)
+	for b := (int(leastRatio*float64(near))/unit + 1) * unit; b <= most && len(open) > 0; b += unit {
+		c := candidate{share: b}
+		for _, h := range open {
+			c.chance += f.chances[h] * tiles[h].feature(float64(b))
+		}
+		if c.chance > 0 {
+			best = append(best, c)
+		}
+	}
+	away := func(c candidate) float64 { return math.Abs(float64(c.share - near)) }
+	slices.SortFunc(best, func(a, b candidate) int {
+		return cmp.Or(cmp.Compare(b.chance, a.chance), cmp.Compare(away(a), away(b)), cmp.Compare(a.share, b.share))
+	})
+	return best[:min(len(best), tileTries)]
+}
