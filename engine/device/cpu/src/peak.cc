@@ -61,7 +61,9 @@ PeakLoops loops() {
   if (isa() == Isa::avx2) l = avx2_peak_loops();
   if (isa() == Isa::avx512) l = avx512_peak_loops();
   if (has_avx512bf16()) l.bf16 = avx512_bf16_peak;
+#if HT_HAVE_AMX
   if (has_amx_bf16()) l.bf16 = amx_bf16_peak;
+#endif
 #endif
   return l;
 }
