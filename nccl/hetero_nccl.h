@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../engine/collective/native/hetero_collective.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -19,13 +21,6 @@ extern "C" {
 #define HETERO_NCCL_VERSION 2
 #define HETERO_NCCL_TEXT 2048 /* bytes of a text, its NUL included */
 #define HETERO_NCCL_ID_BYTES 128
-
-typedef enum hetero_nccl_kind {
-  HETERO_NCCL_ALL_REDUCE = 1,
-  HETERO_NCCL_BROADCAST,
-  HETERO_NCCL_ALL_GATHER,
-  HETERO_NCCL_REDUCE_SCATTER,
-} hetero_nccl_kind;
 
 typedef enum hetero_nccl_status {
   HETERO_NCCL_OK = 0,

@@ -139,12 +139,12 @@ void Comm::launch(const hetero_nccl_call &call, char *buffer, const int64_t *cou
   const auto n = static_cast<size_t>(call.elements);
   const ncclRedOp_t op = op_of(call.reduce);
   switch (call.kind) {
-  case HETERO_NCCL_ALL_REDUCE:
+  case HETERO_ALL_REDUCE:
     return settle(nccl_.AllReduce(buffer, buffer, n, t.type, op, comm_, stream_), "ncclAllReduce");
-  case HETERO_NCCL_BROADCAST:
+  case HETERO_BROADCAST:
     return settle(nccl_.Broadcast(buffer, buffer, n * t.bytes, ncclUint8, call.root, comm_, stream_), "ncclBroadcast");
-  case HETERO_NCCL_ALL_GATHER: return gather(buffer, counts, t.bytes);
-  case HETERO_NCCL_REDUCE_SCATTER: return scatter(buffer, counts, t.bytes, t.type, op);
+  case HETERO_ALL_GATHER: return gather(buffer, counts, t.bytes);
+  case HETERO_REDUCE_SCATTER: return scatter(buffer, counts, t.bytes, t.type, op);
   }
   throw Ended{HETERO_NCCL_FAILED, "an operation of kind " + std::to_string(call.kind) + " is unknown"};
 }

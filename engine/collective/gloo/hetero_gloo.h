@@ -4,7 +4,7 @@
  * not know the version asked for. A context is used by one thread at a time, but for stop and disconnect, which any
  * thread may call until close. No exception leaves the library. Its threads take no signals.
  *
- * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
+ * Operations are those of hetero_collective.h.
  */
 #ifndef HETERO_GLOO_H
 #define HETERO_GLOO_H
@@ -12,20 +12,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "../native/hetero_collective.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define HETERO_GLOO_VERSION 4
 #define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
-
-typedef enum hetero_gloo_kind {
-  HETERO_GLOO_ALL_REDUCE = 1,
-  HETERO_GLOO_BROADCAST,
-  HETERO_GLOO_ALL_GATHER,
-  HETERO_GLOO_REDUCE_SCATTER,
-  HETERO_GLOO_BARRIER,
-} hetero_gloo_kind;
 
 typedef enum hetero_gloo_status {
   HETERO_GLOO_OK = 0,
@@ -35,20 +29,12 @@ typedef enum hetero_gloo_status {
   HETERO_GLOO_STOPPED,  /* stop was called */
 } hetero_gloo_status;
 
-/* What all ranks must agree in. */
-typedef struct hetero_gloo_signature {
-  uint64_t number; /* of the operation, from 1 */
-  int32_t kind, dtype, reduce, root;
-  int64_t elements;
-  uint64_t parts; /* hash of the counts, 0 without */
-} hetero_gloo_signature;
-
 /* One operation, and what became of it. */
 typedef struct hetero_gloo_call {
-  hetero_gloo_signature op; /* parts is filled by run */
-  int64_t timeout_ms;       /* from now, without times in which this process was stopped; 0: none */
+  hetero_signature op; /* parts is filled by run */
+  int64_t timeout_ms;  /* from now, without times in which this process was stopped; 0: none */
   int32_t rank;
-  hetero_gloo_signature theirs;
+  hetero_signature theirs;
   char text[HETERO_GLOO_TEXT];
 } hetero_gloo_call;
 

@@ -109,7 +109,7 @@ type result struct {
 func (c *connection) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	own := signature.Of(op, number)
-	c.call.op = C.hetero_gloo_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
+	c.call.op = C.hetero_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
 		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
 	c.call.timeout_ms = 0
 	if limit > 0 {
@@ -135,7 +135,7 @@ func (c *connection) run(op collective.Op, number uint64, limit time.Duration, h
 }
 
 // describe is a signature in words.
-func describe(s C.hetero_gloo_signature) string {
+func describe(s C.hetero_signature) string {
 	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
 		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
 }

@@ -4,13 +4,15 @@
  * know the version asked for. A group is used by one thread at a time, but for stop and the reading and setting of
  * states, which any thread may call until detach. No exception leaves the library, no signal handler is installed.
  *
- * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce.
+ * Operations are those of hetero_collective.h.
  */
 #ifndef HETERO_SHM_H
 #define HETERO_SHM_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "../native/hetero_collective.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -19,14 +21,6 @@ extern "C" {
 #define HETERO_SHM_VERSION 1
 #define HETERO_SHM_TEXT 512 /* bytes of a text, its NUL included */
 #define HETERO_SHM_NAME 64
-
-typedef enum hetero_shm_kind {
-  HETERO_SHM_ALL_REDUCE = 1,
-  HETERO_SHM_BROADCAST,
-  HETERO_SHM_ALL_GATHER,
-  HETERO_SHM_REDUCE_SCATTER,
-  HETERO_SHM_BARRIER,
-} hetero_shm_kind;
 
 typedef enum hetero_shm_state {
   HETERO_SHM_ALIVE = 0,
@@ -44,21 +38,13 @@ typedef enum hetero_shm_status {
   HETERO_SHM_STOPPED,  /* stop was called here */
 } hetero_shm_status;
 
-/* What all ranks must agree in. */
-typedef struct hetero_shm_signature {
-  uint64_t number; /* of the operation, from 1 */
-  int32_t kind, dtype, reduce, root;
-  int64_t elements;
-  uint64_t parts; /* hash of the counts, 0 without */
-} hetero_shm_signature;
-
 /* One operation, and what became of it. */
 typedef struct hetero_shm_call {
-  hetero_shm_signature op; /* parts is filled by run */
-  int64_t timeout_ns;      /* from now; negative: none */
+  hetero_signature op; /* parts is filled by run */
+  int64_t timeout_ns;  /* from now; negative: none */
   char name[HETERO_SHM_NAME];
-  int32_t rank;                /* PEER, MISMATCH */
-  hetero_shm_signature theirs; /* MISMATCH */
+  int32_t rank;            /* PEER, MISMATCH */
+  hetero_signature theirs; /* MISMATCH */
 } hetero_shm_call;
 
 typedef struct hetero_shm_progress {

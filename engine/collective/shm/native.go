@@ -116,7 +116,7 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 	counts := op.Parts()
 	c := g.call
 	own := signature.Of(op, number)
-	c.op = C.hetero_shm_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
+	c.op = C.hetero_signature{number: C.uint64_t(number), kind: C.int32_t(own.Kind), dtype: C.int32_t(own.DType),
 		reduce: C.int32_t(own.Reduce), root: C.int32_t(own.Root), elements: C.int64_t(own.Elements)}
 	c.timeout_ns = -1
 	if limit > 0 {
@@ -136,7 +136,7 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 }
 
 // describe is a signature in words.
-func describe(s C.hetero_shm_signature) string {
+func describe(s C.hetero_signature) string {
 	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
 		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
 }

@@ -25,14 +25,6 @@ namespace hetero {
 
 namespace {
 
-uint64_t hash(const int64_t *counts, int size) {
-  uint64_t h = 14695981039346656037u; // FNV-1a
-  for (int r = 0; counts && r < size; r++)
-    for (int byte = 0; byte < 8; byte++)
-      h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
-  return counts ? h : 0;
-}
-
 // A piece travels in messages of at most so many bytes: who gives up waits for one to end.
 constexpr size_t message_bytes = 4 << 20;
 
@@ -49,7 +41,9 @@ std::string private_address() {
   return "127." + part() + "." + part() + "." + part();
 }
 
-gloo::IoException failed(const char *what) { return gloo::IoException(std::string(what) + ": " + std::strerror(errno)); }
+gloo::IoException failed(const char *what) {
+  return gloo::IoException(std::string(what) + ": " + std::strerror(errno));
+}
 
 // Socket closes a descriptor that nobody has taken.
 struct Socket {
@@ -67,7 +61,8 @@ struct Opened : gloo::transport::tcp::Pair {
   static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {
     sockaddr_storage peer{};
     socklen_t length = sizeof peer;
-    if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0) throw failed("the other rank's address");
+    if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0)
+      throw failed("the other rank's address");
     std::lock_guard<std::mutex> lock(pair.*(&Opened::m_));
     int &own = pair.*(&Opened::fd_);
     if (pair.*(&Opened::state_) == LISTENING) {
@@ -215,7 +210,7 @@ int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *count
 
 int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept {
   call_ = &call;
-  call.op.parts = hash(counts, size_);
+  call.op.parts = hash_of(counts, size_);
   try {
     begin_watch(call.timeout_ms);
     agree(missing);

@@ -16,6 +16,7 @@
 #include <gloo/transport/unbound_buffer.h>
 
 #include "hetero_gloo.h"
+#include "parts.h"
 #include "reduce.h"
 
 namespace hetero {
@@ -45,9 +46,6 @@ private:
     std::byte *data = nullptr;
     size_t bytes = 0;
   };
-  struct Part {
-    size_t offset, bytes;
-  };
   using Pieces = std::vector<Piece>;
   using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
   // A piece to every other rank and one from each; lists have an entry a rank, this one's own is ignored.
@@ -63,7 +61,7 @@ private:
   void gather(std::byte *buffer, const int64_t *counts);
   void reduce_small(std::byte *buffer);
   void reduce_parts(std::byte *buffer, const int64_t *counts);
-  Part part(int rank, const int64_t *counts) const;
+  Part part(int rank, const int64_t *counts) const { return part_of(call_->op, rank, size_, counts); }
 
   void exchange(Pieces send, Pieces receive, uint8_t *missing = nullptr);
   void post(Exchange &e, Pieces send, Pieces receive);
@@ -94,7 +92,7 @@ private:
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
   std::vector<std::byte> scratch_;
-  std::vector<hetero_gloo_signature> theirs_;
+  std::vector<hetero_signature> theirs_;
 
   // Of the watcher, a thread that ends waits when the time of the operation is over. A wait with a time-out of Gloo's
   // counts time in which this process was stopped, and closes all connections.

@@ -15,49 +15,21 @@ constexpr size_t small_bytes = 64 << 10;
 // What a rank takes from each other rank at a time: large against what a message costs, small against caches. Scratch
 // memory is twice as large for every rank.
 constexpr size_t block_bytes = 1 << 20;
-constexpr size_t line = 64;
-
-size_t element_bytes(int dtype) {
-  switch (dtype) { // as tensor.DType
-  case 2:
-  case 5: return 8;
-  case 3:
-  case 4: return 2;
-  case 8: return 1;
-  default: return 4;
-  }
-}
 
 } // namespace
 
 void Context::perform(std::byte *buffer, const int64_t *counts) {
-  const hetero_gloo_signature &op = call_->op;
+  const hetero_signature &op = call_->op;
   element_ = element_bytes(op.dtype);
   kernel_ = reduce_kernel(op.dtype, op.reduce);
   size_t bytes = static_cast<size_t>(op.elements) * element_;
   if (!bytes) return; // agreeing was all
-  if (op.kind == HETERO_GLOO_ALL_REDUCE && bytes <= small_bytes / static_cast<size_t>(size_))
+  if (op.kind == HETERO_ALL_REDUCE && bytes <= small_bytes / static_cast<size_t>(size_))
     reduce_small(buffer);
-  else if (op.kind == HETERO_GLOO_ALL_REDUCE || op.kind == HETERO_GLOO_REDUCE_SCATTER)
+  else if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)
     reduce_parts(buffer, counts);
   else
     gather(buffer, counts);
-}
-
-// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in
-// whole cache lines.
-Context::Part Context::part(int rank, const int64_t *counts) const {
-  const hetero_gloo_signature &op = call_->op;
-  size_t all = static_cast<size_t>(op.elements) * element_;
-  if (counts) {
-    int64_t before = 0;
-    for (int r = 0; r < rank; r++) before += counts[r];
-    return {static_cast<size_t>(before) * element_, static_cast<size_t>(counts[rank]) * element_};
-  }
-  if (op.kind != HETERO_GLOO_ALL_REDUCE) return rank == op.root ? Part{0, all} : Part{all, 0};
-  size_t share = (all / static_cast<size_t>(size_) + line - 1) / line * line;
-  size_t from = std::min(all, share * static_cast<size_t>(rank));
-  return {from, rank == size_ - 1 ? all - from : std::min(share, all - from)};
 }
 
 // gather serves all-gather and broadcast.
@@ -72,7 +44,8 @@ void Context::gather(std::byte *buffer, const int64_t *counts) {
 }
 
 void Context::reduce_small(std::byte *buffer) {
-  size_t n = static_cast<size_t>(call_->op.elements), bytes = n * element_, stride = (bytes + line - 1) / line * line;
+  size_t n = static_cast<size_t>(call_->op.elements), bytes = n * element_,
+         stride = (bytes + cache_line - 1) / cache_line * cache_line;
   scratch_.resize(std::max(scratch_.size(), stride * static_cast<size_t>(size_)));
   Pieces send(static_cast<size_t>(size_), Piece{buffer, bytes}), receive;
   std::vector<const void *> sources;
@@ -88,11 +61,12 @@ void Context::reduce_small(std::byte *buffer) {
 // part; who owns it reduces, and in an all-reduce sends the result to everybody. The next block's values travel while
 // this one's are reduced, and so do the last one's results.
 void Context::reduce_parts(std::byte *buffer, const int64_t *counts) {
-  bool give_back = call_->op.kind == HETERO_GLOO_ALL_REDUCE;
+  bool give_back = call_->op.kind == HETERO_ALL_REDUCE;
   auto ranks = static_cast<size_t>(size_);
   size_t longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
-  size_t block = std::min(block_bytes, (longest + line - 1) / line * line), blocks = (longest + block - 1) / block;
+  size_t block = std::min(block_bytes, (longest + cache_line - 1) / cache_line * cache_line),
+         blocks = (longest + block - 1) / block;
   scratch_.resize(std::max(scratch_.size(), 2 * block * ranks));
   auto piece = [&](int rank, size_t b) {
     Part p = part(rank, counts);

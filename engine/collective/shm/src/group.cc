@@ -26,24 +26,11 @@ int64_t now_ns() {
   return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
 }
 
-uint64_t hash(const int64_t *counts, int size) {
-  uint64_t h = 14695981039346656037u; // FNV-1a
-  for (int r = 0; counts && r < size; r++)
-    for (int byte = 0; byte < 8; byte++)
-      h = (h ^ ((static_cast<uint64_t>(counts[r]) >> (8 * byte)) & 0xff)) * 1099511628211u;
-  return counts ? h : 0;
-}
-
-bool same(const hetero_shm_signature &a, const hetero_shm_signature &b) {
-  return a.number == b.number && a.kind == b.kind && a.dtype == b.dtype && a.reduce == b.reduce && a.root == b.root &&
-         a.elements == b.elements && a.parts == b.parts;
-}
-
 } // namespace
 
 int Group::run(hetero_shm_call &call, std::byte *buffer, const int64_t *counts) {
   call_ = &call;
-  call.op.parts = hash(counts, size_);
+  call.op.parts = hash_of(counts, size_);
   looked_ns_ = now_ns();
   deadline_ns_ = call.timeout_ns < 0 ? -1 : looked_ns_ + call.timeout_ns;
   agreed_ = false;
@@ -77,7 +64,7 @@ void Group::await_all(Counter RankHead::*counter) {
 
 void Group::check_agreement() {
   for (int rank = 0; rank < size_; rank++) {
-    const hetero_shm_signature &theirs = segment.rank_head(rank).signature[call_->op.number % 2];
+    const hetero_signature &theirs = segment.rank_head(rank).signature[call_->op.number % 2];
     if (!same(theirs, call_->op)) {
       call_->theirs = theirs;
       throw Failure{HETERO_SHM_MISMATCH, rank};

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <vector>
 
+#include "parts.h"
 #include "reduce.h"
 #include "segment.h"
 
@@ -28,10 +29,6 @@ private:
     int status;
     int rank;
   };
-  // A rank's part of the buffer, in bytes.
-  struct Part {
-    size_t offset, bytes;
-  };
 
   void perform(std::byte *buffer, const int64_t *counts);
   void gather(std::byte *buffer, const int64_t *counts);
@@ -39,7 +36,7 @@ private:
   void reduce_parts(std::byte *buffer, const int64_t *counts);
   void stage_parts(const std::byte *buffer, const int64_t *counts, size_t first, size_t block);
   void fetch_results(std::byte *buffer, const int64_t *counts, size_t first, size_t block);
-  Part part(int rank, const int64_t *counts) const;
+  Part part(int rank, const int64_t *counts) const { return part_of(call_->op, rank, size_, counts); }
   Part piece(int rank, const int64_t *counts, size_t first, size_t block) const;
 
   void enter();

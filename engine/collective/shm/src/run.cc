@@ -11,29 +11,17 @@ namespace {
 // All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one turn with one meeting,
 // not two.
 constexpr size_t small_bytes = 256 << 10;
-constexpr size_t line = 64;
-
-size_t element_bytes(int dtype) {
-  switch (dtype) { // as tensor.DType
-  case 2:
-  case 5: return 8;
-  case 3:
-  case 4: return 2;
-  case 8: return 1;
-  default: return 4;
-  }
-}
 
 } // namespace
 
 void Group::perform(std::byte *buffer, const int64_t *counts) {
-  const hetero_shm_signature &op = call_->op;
+  const hetero_signature &op = call_->op;
   element_ = element_bytes(op.dtype);
   size_t bytes = static_cast<size_t>(op.elements) * element_;
   kernel_ = reduce_kernel(op.dtype, op.reduce);
-  if (op.kind == HETERO_SHM_REDUCE_SCATTER)
+  if (op.kind == HETERO_REDUCE_SCATTER)
     reduce_parts(buffer, counts);
-  else if (op.kind != HETERO_SHM_ALL_REDUCE)
+  else if (op.kind != HETERO_ALL_REDUCE)
     gather(buffer, counts);
   else if (bytes <= small_bytes / static_cast<size_t>(size_) && bytes <= segment.stage_bytes())
     reduce_small(buffer);
@@ -41,24 +29,8 @@ void Group::perform(std::byte *buffer, const int64_t *counts) {
     reduce_parts(buffer, nullptr);
 }
 
-// part is what a rank owns: by the counts; the whole of what the root broadcasts; of an all-reduce a fair share in
-// whole cache lines.
-Group::Part Group::part(int rank, const int64_t *counts) const {
-  const hetero_shm_signature &op = call_->op;
-  size_t all = static_cast<size_t>(op.elements) * element_;
-  if (counts) {
-    int64_t before = 0;
-    for (int r = 0; r < rank; r++) before += counts[r];
-    return {static_cast<size_t>(before) * element_, static_cast<size_t>(counts[rank]) * element_};
-  }
-  if (op.kind != HETERO_SHM_ALL_REDUCE) return rank == op.root ? Part{0, all} : Part{all, 0};
-  size_t share = (all / static_cast<size_t>(size_) + line - 1) / line * line;
-  size_t from = std::min(all, share * static_cast<size_t>(rank));
-  return {from, rank == size_ - 1 ? all - from : std::min(share, all - from)};
-}
-
 // piece is the block of a part that begins at its byte first.
-Group::Part Group::piece(int rank, const int64_t *counts, size_t first, size_t block) const {
+Part Group::piece(int rank, const int64_t *counts, size_t first, size_t block) const {
   Part p = part(rank, counts);
   first = std::min(first, p.bytes);
   return {p.offset + first, std::min(block, p.bytes - first)};
@@ -99,8 +71,9 @@ void Group::reduce_small(std::byte *buffer) {
 // each other rank's part, reduces the block of its own part from all stages, and in an all-reduce hands out the
 // result.
 void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
-  bool give_back = call_->op.kind == HETERO_SHM_ALL_REDUCE;
-  size_t block = std::max(line, segment.stage_bytes() / static_cast<size_t>(size_) / line * line), longest = 0;
+  bool give_back = call_->op.kind == HETERO_ALL_REDUCE;
+  size_t block = std::max(cache_line, segment.stage_bytes() / static_cast<size_t>(size_) / cache_line * cache_line),
+         longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
   next_turn();
   stage_parts(buffer, counts, 0, block);

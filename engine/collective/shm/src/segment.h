@@ -34,7 +34,7 @@ struct RankHead {
   std::atomic<uint64_t> finished;
   std::atomic<uint32_t> state; // hetero_shm_state
   // Of the operation entered, by its number % 2: who is in it cannot be more than one ahead of another.
-  hetero_shm_signature signature[2];
+  hetero_signature signature[2];
   char name[2][HETERO_SHM_NAME];
   char text[HETERO_SHM_TEXT]; // written before state
 };
