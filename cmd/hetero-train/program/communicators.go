@@ -66,7 +66,7 @@ func (j *training) connect(ctx context.Context) error {
 	}
 	watched, stop := context.WithCancel(ctx)
 	j.later(func() error { stop(); return nil })
-	go j.watch(watched, max(seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond))
+	go t.watch(watched, max(seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond), j.opts.logOf(logs.ComponentCluster))
 	j.sayTogether()
 	return nil
 }

@@ -95,32 +95,32 @@ type labWord struct {
 	Means    lab.Means `json:"means"`
 }
 
-// openLab finds out how weather can be made here. All ranks tell each other where they are, so that rank 0 can say what is real and
+// openTestbed finds out how weather can be made here. All ranks tell each other where they are, so that rank 0 can say what is real and
 // what is simulated.
-func (j *Run) openLab(ctx context.Context) error {
+func openTestbed(ctx context.Context, j *Rank) (l labRun, err error) {
 	setup := &j.opts.lab
 	word := labWord{CPUs: setup.place.CPUs, Slowdown: setup.place.Slowdown}
 	if setup.weather != nil {
 		program, err := os.Executable()
 		if err != nil {
-			return err
+			return l, err
 		}
-		j.lab.applier = lab.Open(lab.Options{Place: setup.place, Weather: setup.weather, Rank: j.opts.place.Rank, Device: j.device,
+		l.applier = lab.Open(lab.Options{Place: setup.place, Weather: setup.weather, Rank: j.opts.place.Rank, Device: j.device,
 			Neighbour: []string{program, neighbourCommand}, Warn: func(err error) { j.opts.logOf(logs.ComponentLab).Warn(err.Error()) }})
-		j.later(j.lab.applier.Close)
-		word.Means = j.lab.applier.Means()
-		for _, missing := range j.lab.applier.Missing() {
+		j.later(l.applier.Close)
+		word.Means = l.applier.Means()
+		for _, missing := range l.applier.Missing() {
 			j.opts.logOf(logs.ComponentLab).Warn(missing.Error())
 		}
 	}
 	words, err := j.gatherLab(ctx, word)
 	if err != nil {
-		return err
+		return l, err
 	}
 	if j.team.leads() {
-		j.lab.tell(setup, words, j.opts.logOf(logs.ComponentLab))
+		l.tell(setup, words, j.opts.logOf(logs.ComponentLab))
 	}
-	return nil
+	return l, nil
 }
 
 // gatherLab exchanges the ranks' words.

@@ -56,7 +56,7 @@ func runTrain(ctx context.Context, cfg *config.Config, opts trainOptions) error 
 	ctx, release := signals.Context(ctx, opts.signals, say, opts.screen, &j.saves, j.toldToStop)
 	defer release()
 	defer j.closeAll()
-	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openLab} {
+	for _, open := range []func(context.Context) error{j.openDevice, j.openData, j.checkModel, j.joinTeam, j.agreePrecision, j.openRun, j.openReplica, j.beginRun, j.openTestbed} {
 		if err := open(ctx); err != nil {
 			j.team.abort(err) // also for a signal: the others have not agreed on it
 			var s exit.Stopped
@@ -81,6 +81,12 @@ func (j *training) toldToStop() {
 	if j.looping.Load() {
 		j.lifeline.Hold()
 	}
+}
+
+// openTestbed brings this rank into the conditions that the configuration and the environment ask for.
+func (j *training) openTestbed(ctx context.Context) (err error) {
+	j.lab, err = openTestbed(ctx, &j.Rank)
+	return err
 }
 
 // tellLog leaves the error of a rank that shows nothing in its own log.

@@ -2,6 +2,7 @@ package program
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -84,7 +85,11 @@ func TestIgnoredKeysExist(t *testing.T) {
 
 // A configuration that is an example to follow sets nothing in vain, on any device and with a few keys changed on the command line.
 func TestCommittedConfigsSetNothingInVain(t *testing.T) {
-	for _, file := range configFiles(t) {
+	files, err := filepath.Glob("../../../../configs/*.toml")
+	if err != nil || len(files) < 2 {
+		t.Fatalf("got %d files in configs, %v", len(files), err)
+	}
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

@@ -3,11 +3,11 @@ package program
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
@@ -54,8 +54,7 @@ func (t *team) stand() (entered uint64, waits bool) {
 }
 
 // watch says where all ranks are when this one has been waiting in one operation for longer than limit: once for each such wait.
-func (j *Rank) watch(ctx context.Context, limit time.Duration) {
-	t := j.team
+func (t *team) watch(ctx context.Context, limit time.Duration, log *slog.Logger) {
 	tick := time.NewTicker(limit / 4)
 	defer tick.Stop()
 	var since time.Time
@@ -84,7 +83,7 @@ func (j *Rank) watch(ctx context.Context, limit time.Duration) {
 			continue // the first of those that wait says it
 		}
 		for rank, text := range where {
-			j.opts.logOf(logs.ComponentCluster).Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+			log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
 		}
 	}
 }
