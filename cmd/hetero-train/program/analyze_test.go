@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
@@ -65,7 +66,7 @@ func TestAnalyzeOfARunRefusesWhatHasNoEffect(t *testing.T) {
 			t.Errorf("%q: got exit code %d and %q, want 2 and %q", c.args, o.code, o.stderr, c.says)
 		}
 	}
-	err := writeSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as where nothing may be written
+	err := observe.WriteSummary(filepath.Join(dir, "none"), new(analysis.Summary)) // as where nothing may be written
 	if err == nil || strings.Contains(err.Error(), "remove") {
 		t.Errorf("got %v, want only why it cannot be written", err)
 	}

@@ -12,8 +12,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
@@ -26,7 +29,7 @@ func trainIn(t *testing.T, dir string, set ...string) outcome {
 		args = append(args, "--set", s)
 	}
 	var out, messages bytes.Buffer
-	o := outcome{code: run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain})}
+	o := outcome{code: runLine(context.Background(), args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})}
 	o.stdout, o.stderr = out.String(), messages.String()
 	return o
 }
@@ -90,7 +93,7 @@ func TestInspect(t *testing.T) {
 		checkGolden(t, filepath.Join("testdata", name), strings.ReplaceAll(o.stdout, run, "RUN"))
 	}
 	o := execute([]string{"checkpoint", "inspect", "--json", run})
-	var got inspection
+	var got checkpoints.Inspection
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil {
 		t.Fatalf("%v in %s", err, o.stdout)
 	}
@@ -115,7 +118,7 @@ func TestVerify(t *testing.T) {
 		!strings.Contains(o.stdout, `tensor "fc.weight": bytes`) || !strings.Contains(o.stdout, "step-00000010: sound") {
 		t.Errorf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 	}
-	var got verification
+	var got checkpoints.Verification
 	o = execute([]string{"checkpoint", "verify", "--json", run})
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || got.Sound || len(got.Faults) != 2 || got.Faults[1].Tensor != "fc.weight" || len(got.Checked) != 2 {
 		t.Errorf("got %v, %s", err, o.stdout)

@@ -1,9 +1,7 @@
 package program
 
 import (
-	"context"
 	"encoding/binary"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -251,15 +249,5 @@ func TestExportOfAverages(t *testing.T) {
 	without := saveCheckpoint(t, values("fc.weight", []int{2}, 1))
 	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "holds no averages") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
-	}
-}
-
-func TestAStoppedExportLeavesNothing(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	dir := t.TempDir()
-	err := writeTensors(ctx, filepath.Join(dir, "w.safetensors"), []checkpoint.Tensor{{Name: "w", DType: tensor.F32, Shape: tensor.Shape{1}, Data: make([]byte, 4)}}, nil)
-	if left, _ := os.ReadDir(dir); !errors.Is(err, context.Canceled) || len(left) > 0 {
-		t.Errorf("got %v, and %v left behind", err, left)
 	}
 }

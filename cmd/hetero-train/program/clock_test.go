@@ -18,21 +18,21 @@ import (
 // time.Now gives, whose differences are monotonic: a clock that is set, in either direction, moves no timeout and no duration. Whoever adds a file
 // makes sure that no decision of a running program rests on it.
 var wallClock = map[string]string{
-	"cmd/hetero-train/program/tracing.go":      "when a trace began, for its reader",
-	"engine/timeline/recorder.go":              "when a trace began; what follows is measured from there",
-	"cmd/hetero-train/program/profile_show.go": "when a profile was made, for its reader",
-	"cmd/hetero-train/program/scores.go":       "likewise",
-	"profiler/profiles/cache.go":               "when figures were measured, for their reader",
-	"engine/cluster/rendezvous/join.go":        "a deadline that has passed",
-	"engine/data/archive/plain.go":             "the time of a file, as part of a name",
-	"engine/experiment/lock.go":                "since when a run holds its folder, for people",
-	"engine/data/webdataset/pool.go":           "the time of a file, which tells whether it has changed",
-	"engine/data/webdataset/store.go":          "likewise",
-	"profiler/measure/links.go":                "a deadline that has passed",
-	"profiler/runtime/record.go":               "when a step ended, for readers of the file",
-	"profiler/runtime/parse.go":                "likewise",
-	"profiler/trace/board.go":                  "the name of a file",
-	"profiler/trace/event.go":                  "when an event was, for readers of the file",
+	"cmd/hetero-train/internal/observe/tracing.go":      "when a trace began, for its reader",
+	"engine/timeline/recorder.go":                       "when a trace began; what follows is measured from there",
+	"cmd/hetero-train/internal/command/profile/show.go": "when a profile was made, for its reader",
+	"cmd/hetero-train/internal/rebalance/scores.go":     "likewise",
+	"profiler/profiles/cache.go":                        "when figures were measured, for their reader",
+	"engine/cluster/rendezvous/join.go":                 "a deadline that has passed",
+	"engine/data/archive/plain.go":                      "the time of a file, as part of a name",
+	"engine/experiment/lock.go":                         "since when a run holds its folder, for people",
+	"engine/data/webdataset/pool.go":                    "the time of a file, which tells whether it has changed",
+	"engine/data/webdataset/store.go":                   "likewise",
+	"profiler/measure/links.go":                         "a deadline that has passed",
+	"profiler/runtime/record.go":                        "when a step ended, for readers of the file",
+	"profiler/runtime/parse.go":                         "likewise",
+	"profiler/trace/board.go":                           "the name of a file",
+	"profiler/trace/event.go":                           "when an event was, for readers of the file",
 }
 
 // stripping are the methods and functions whose results carry no monotonic reading, or are no times at all.

@@ -13,9 +13,12 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -33,86 +36,66 @@ func Main(added ...Part) {
 	if len(added) > 0 {
 		name = filepath.Base(os.Args[0])
 	}
-	os.Exit(runWith(context.Background(), added, os.Args[1:], environment{
-		name: name, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ(), train: runTrain, count: rendezvous.CountRanks,
+	os.Exit(runWith(context.Background(), added, os.Args[1:], session.Environment{
+		Name: name, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Train: run.Train, Count: rendezvous.CountRanks,
 	}))
 }
 
 // runWith is run for a program with further parts.
-func runWith(ctx context.Context, added []Part, args []string, env environment) int {
+func runWith(ctx context.Context, added []Part, args []string, env session.Environment) int {
 	var err error
-	if env.catalog, err = parts.CatalogOf(append(slices.Clone(parts.Builtin), added...)); err != nil {
-		fmt.Fprint(env.stderr, report(fmt.Errorf("list the models, data sets and policies of this program: %w", err)))
+	if env.Catalog, err = parts.CatalogOf(append(slices.Clone(parts.Builtin), added...)); err != nil {
+		fmt.Fprint(env.Stderr, report(fmt.Errorf("list the models, data sets and policies of this program: %w", err)))
 		return exit.Unexpected
 	}
-	return run(ctx, args, env)
+	return runLine(ctx, args, env)
 }
 
-// environment is what the program sees of the world; tests put their own in its place.
-type environment struct {
-	name           string // of the program in help and completion; "": programName
-	stdout, stderr io.Writer
-	environ        []string       // NAME=VALUE
-	catalog        config.Catalog // without models: builtinCatalog
-	train          func(ctx context.Context, cfg *config.Config, opts trainOptions) error
-	count          func(ctx context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) // of all nodes
-}
-
-// lookup finds an environment variable.
-func (e environment) lookup(name string) (value string, set bool) {
-	for _, pair := range e.environ {
-		if n, v, _ := strings.Cut(pair, "="); n == name {
-			return v, true
-		}
-	}
-	return "", false
-}
-
-// run executes one command line (without the program's name) and returns the exit code.
-func run(ctx context.Context, args []string, env environment) (code int) {
-	hide := logs.SecretsIn(env.environ)
-	env.stdout, env.stderr = logs.NewStream(env.stdout), logs.NewStream(env.stderr)
+// runLine executes one command line (without the program's name) and returns the exit code.
+func runLine(ctx context.Context, args []string, env session.Environment) (code int) {
+	hide := logs.SecretsIn(env.Environ)
+	env.Stdout, env.Stderr = logs.NewStream(env.Stdout), logs.NewStream(env.Stderr)
 	defer func() {
 		if reason := recover(); reason != nil { // the runtime's own exit code, 2, means bad configuration here
 			code = exit.Unexpected
 			text := hide.Text(fmt.Sprintf("hetero-train: panic: %v\n%s", reason, debug.Stack()))
 			if wantsJSON(args) {
-				writeErrorRecord(env.stderr, text, code)
+				writeErrorRecord(env.Stderr, text, code)
 				return
 			}
-			fmt.Fprint(env.stderr, text)
+			fmt.Fprint(env.Stderr, text)
 		}
 	}()
-	if env.catalog.Models == nil {
-		env.catalog = parts.BuiltinCatalog
+	if env.Catalog.Models == nil {
+		env.Catalog = parts.BuiltinCatalog
 	}
-	a := &app{env: env, hide: hide, args: args}
+	a := &cli.App{Env: env, Hide: hide, Args: args}
 	root := newRoot(a)
 	root.SetArgs(append([]string{}, args...)) // nil would mean os.Args
 	err := root.ExecuteContext(ctx)
-	if err != nil && !a.started {
+	if err != nil && !a.Started {
 		err = exit.With(exit.Usage, err)
 	}
-	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
-	err = a.printed(err)
+	logs.Flushed(a.Env.Stdout, a.Env.Stderr, logs.FlushTime)
+	err = printed(a, err)
 	code = exit.Code(err)
 	if err != nil {
 		switch text := hide.Text(report(err)); {
 		case wantsJSON(args) && text != "":
-			writeErrorRecord(a.env.stderr, text, code)
+			writeErrorRecord(a.Env.Stderr, text, code)
 		default:
-			fmt.Fprint(a.env.stderr, text)
+			fmt.Fprint(a.Env.Stderr, text)
 		}
 	}
-	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
+	logs.Flushed(a.Env.Stdout, a.Env.Stderr, logs.FlushTime)
 	return code
 }
 
 // printed adds to the outcome of a command that standard output did not take its results. A reader that has left (head, less) wanted no more, and training
 // has its results in files: neither is a failure.
-func (a *app) printed(err error) error {
-	fault := logs.FaultOf(a.env.stdout)
-	if fault == nil || a.trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
+func printed(a *cli.App, err error) error {
+	fault := logs.FaultOf(a.Env.Stdout)
+	if fault == nil || a.Trains || errors.Is(fault, syscall.EPIPE) || err != nil && !errors.As(err, new(*logs.PrintError)) {
 		return err
 	}
 	return exit.With(exit.IO, fmt.Errorf("write the results to standard output: %w", fault))
@@ -139,30 +122,6 @@ func wantsJSON(args []string) bool {
 func writeErrorRecord(w io.Writer, text string, code int) {
 	text = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(text, "hetero-train: "), "error: "))
 	slog.New(slog.NewJSONHandler(w, nil)).Error(text, "exit_code", code)
-}
-
-// logOptions are those of the command line, with another level.
-func (a *app) logOptions(level string) logs.Options {
-	return logs.Options{Level: level, Format: a.logFormat, Hide: a.hide}
-}
-
-// progress prints how far a command that keeps no log has come.
-func (a *app) progress(text string) {
-	if a.logFormat == logs.FormatJSON {
-		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Info(text)
-		return
-	}
-	fmt.Fprintln(a.env.stderr, text)
-}
-
-// warnOf prints a warning of a command that keeps no log.
-func (a *app) warnOf(text string) {
-	text = show.Indented(a.hide.Text(text))
-	if a.logFormat == logs.FormatJSON {
-		slog.New(slog.NewJSONHandler(a.env.stderr, nil)).Warn(text)
-		return
-	}
-	fmt.Fprintf(a.env.stderr, "hetero-train: warning: %s\n", text)
 }
 
 // report is what a failed command prints: one line for each fault of a configuration, else one line.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
 	"github.com/hetero-train/hetero-train/engine/config"
@@ -23,20 +24,20 @@ type outcome struct {
 	code           int
 	stdout, stderr string
 	cfg            *config.Config // nil if no training was started
-	opts           trainOptions
+	opts           session.Options
 }
 
 // execute runs a command line with training replaced by a record of what it would have been.
 func execute(args []string, environ ...string) outcome {
 	var out, messages bytes.Buffer
 	var o outcome
-	o.code = run(context.Background(), args, environment{
-		stdout: &out, stderr: &messages, environ: environ,
-		train: func(_ context.Context, cfg *config.Config, opts trainOptions) error {
+	o.code = runLine(context.Background(), args, session.Environment{
+		Stdout: &out, Stderr: &messages, Environ: environ,
+		Train: func(_ context.Context, cfg *config.Config, opts session.Options) error {
 			o.cfg, o.opts = cfg, opts
 			return nil
 		},
-		count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) { // all nodes are alike
+		Count: func(_ context.Context, meeting rendezvous.Options, ranks int) (first, total int, err error) { // all nodes are alike
 			return meeting.Rank * ranks, meeting.WorldSize * ranks, nil
 		},
 	})
@@ -153,9 +154,9 @@ func TestExitCodes(t *testing.T) {
 	} {
 		var got int
 		var messages bytes.Buffer
-		got = run(context.Background(), []string{"--set", "train.epochs=1"}, environment{
-			stdout: &bytes.Buffer{}, stderr: &messages,
-			train: func(context.Context, *config.Config, trainOptions) error { return c.err },
+		got = runLine(context.Background(), []string{"--set", "train.epochs=1"}, session.Environment{
+			Stdout: &bytes.Buffer{}, Stderr: &messages,
+			Train: func(context.Context, *config.Config, session.Options) error { return c.err },
 		})
 		if got != c.want || c.err == plain && !strings.Contains(messages.String(), "hetero-train: error: broken\n") {
 			t.Errorf("%v: got %d and %q, want %d", c.err, got, messages.String(), c.want)
@@ -166,9 +167,9 @@ func TestExitCodes(t *testing.T) {
 // Go's own exit code for a panic is 2, which means bad configuration here; and a panic may quote a secret.
 func TestPanicExitsWith1AndHidesSecrets(t *testing.T) {
 	var messages bytes.Buffer
-	code := run(context.Background(), []string{"--set", "train.epochs=1"}, environment{
-		stdout: &bytes.Buffer{}, stderr: &messages, environ: []string{"HETERO_TOKEN=hunter2hunter2"},
-		train: func(context.Context, *config.Config, trainOptions) error { panic("peer said hunter2hunter2") },
+	code := runLine(context.Background(), []string{"--set", "train.epochs=1"}, session.Environment{
+		Stdout: &bytes.Buffer{}, Stderr: &messages, Environ: []string{"HETERO_TOKEN=hunter2hunter2"},
+		Train: func(context.Context, *config.Config, session.Options) error { panic("peer said hunter2hunter2") },
 	})
 	got := messages.String()
 	if code != exit.Unexpected || !strings.Contains(got, "panic: peer said [redacted]") || strings.Contains(got, "hunter2") || !strings.Contains(got, "command_line_test.go") {

@@ -1,16 +1,15 @@
 package program
 
 import (
-	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
@@ -35,10 +34,10 @@ devices, keys of --set and their values, runs and checkpoints.`
 
 // newCompletion replaces cobra's own command: it refuses a shell that it does not know, and its help shows examples.
 func newCompletion() *cobra.Command {
-	parent := &cobra.Command{Use: "completion", Short: "Print a shell's completion script", Long: completionLong, Args: noArguments,
+	parent := &cobra.Command{Use: "completion", Short: "Print a shell's completion script", Long: completionLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	for _, s := range shells {
-		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: noArguments, ValidArgsFunction: cobra.NoFileCompletions,
+		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,
 			RunE: func(cmd *cobra.Command, _ []string) error { return s.script(cmd.Root(), cmd.OutOrStdout()) }})
 	}
 	return parent
@@ -78,7 +77,7 @@ func addCompletions(root *cobra.Command, catalog config.Catalog) {
 		for _, set := range []*pflag.FlagSet{cmd.PersistentFlags(), cmd.LocalNonPersistentFlags()} {
 			set.VisitAll(func(f *pflag.Flag) {
 				if complete := completionOf(f, catalog, keys); complete != nil {
-					mustComplete(cmd.RegisterFlagCompletionFunc(f.Name, complete))
+					cli.MustComplete(cmd.RegisterFlagCompletionFunc(f.Name, complete))
 				}
 			})
 		}
@@ -91,12 +90,12 @@ func addCompletions(root *cobra.Command, catalog config.Catalog) {
 
 // completionOf is what a flag may be, nil where nothing is known: then shells offer files.
 func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.Values) cobra.CompletionFunc {
-	if k, ok := f.Value.(*keyFlag); ok {
-		if k.key == "train.resume" {
+	if k, ok := f.Value.(*cli.KeyFlag); ok {
+		if k.Key == "train.resume" {
 			return completeResume(catalog)
 		}
-		v := keys[k.key]
-		if k.flag == "backend" {
+		v := keys[k.Key]
+		if k.Flag == "backend" {
 			v.Allowed = []string{"auto", "nccl", "gloo"}
 		}
 		if len(v.Allowed) > 0 {
@@ -124,7 +123,7 @@ func completionOf(f *pflag.Flag, catalog config.Catalog, keys map[string]config.
 		return cobra.FixedCompletions([]string{"debug", "info", "warn", "error"}, cobra.ShellCompDirectiveNoFileComp)
 	case "device":
 		kinds := []string{"auto"}
-		for _, d := range drivers {
+		for _, d := range devices.Drivers {
 			kinds = append(kinds, d.Kind())
 		}
 		return cobra.FixedCompletions(kinds, cobra.ShellCompDirectiveNoFileComp)
@@ -176,48 +175,12 @@ func setCompletions(catalog config.Catalog, typed string) ([]string, cobra.Shell
 // completeResume offers checkpoints, and what stands for none and for the newest.
 func completeResume(catalog config.Catalog) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		found, directive := completeCheckpoint(catalog, cmd, typed)
+		found, directive := cli.CompleteCheckpoint(catalog, cmd, typed)
 		for _, word := range []string{"none", "auto"} {
 			if strings.HasPrefix(word, typed) {
 				found, directive = slices.Insert(found, 0, word), cobra.ShellCompDirectiveDefault // folders are still offered where no word fits
 			}
 		}
 		return found, directive
-	}
-}
-
-// completeCheckpoint offers the runs of the configured folder, or of the usual one, and their checkpoints; other folders where none of them is meant.
-func completeCheckpoint(catalog config.Catalog, cmd *cobra.Command, typed string) ([]string, cobra.ShellCompDirective) {
-	cfg := parts.Defaults()
-	if file := cmd.Flags().Lookup("config"); file != nil && file.Value.String() != "" {
-		if own, err := config.Load(file.Value.String(), catalog); err == nil {
-			cfg = own
-		}
-	}
-	var found []string
-	for _, pattern := range []string{"*/checkpoints", "*/checkpoints/step-*"} {
-		matches, err := filepath.Glob(filepath.Join(cfg.Experiment.OutputDir, pattern))
-		if err != nil {
-			continue // a folder's name that is no pattern: nothing is offered
-		}
-		for _, path := range matches {
-			if pattern == "*/checkpoints" {
-				path = filepath.Dir(path)
-			}
-			if info, err := os.Stat(path); err == nil && info.IsDir() && strings.HasPrefix(path, typed) {
-				found = append(found, path)
-			}
-		}
-	}
-	if len(found) == 0 {
-		return nil, cobra.ShellCompDirectiveFilterDirs
-	}
-	return found, cobra.ShellCompDirectiveNoFileComp
-}
-
-// mustComplete panics where a completion is registered for a flag that does not exist.
-func mustComplete(err error) {
-	if err != nil {
-		panic(fmt.Errorf("completion: %w", err))
 	}
 }

@@ -3,15 +3,15 @@ package program
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-func newConfig(a *app) *cobra.Command {
+func newConfig(a *cli.App) *cobra.Command {
 	parent := &cobra.Command{
 		Use:   "config",
 		Short: "Show a configuration, its schema or its documentation",
-		Args:  noArguments,
+		Args:  cli.NoArguments,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	// A file that is given is checked by each of the three; only show prints what is in it.
@@ -20,9 +20,9 @@ func newConfig(a *app) *cobra.Command {
 			Use:     use,
 			Short:   short,
 			Example: example,
-			Args:    noArguments,
+			Args:    cli.NoArguments,
 			RunE: func(cmd *cobra.Command, _ []string) error {
-				cfg, err := a.load()
+				cfg, err := a.Load()
 				if err != nil {
 					return err
 				}
@@ -32,13 +32,7 @@ func newConfig(a *app) *cobra.Command {
 		})
 	}
 	add("show", "Print every key with its resolved value, as TOML", "  hetero-train config show -c configs/resnet50.toml --set data.batch_size=64", (*config.Config).TOML)
-	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.env.catalog) })
-	add("docs", "Print the documentation of every key, as Markdown", "  hetero-train config docs | less", func(*config.Config) []byte { return config.Markdown(a.env.catalog) })
+	add("schema", "Print the JSON Schema of configuration files", "  hetero-train config schema > hetero-train.schema.json", func(*config.Config) []byte { return config.Schema(a.Env.Catalog) })
+	add("docs", "Print the documentation of every key, as Markdown", "  hetero-train config docs | less", func(*config.Config) []byte { return config.Markdown(a.Env.Catalog) })
 	return parent
-}
-
-// load reads the file given with -c, if any, with the overrides; every failure is a usage error.
-func (a *app) load() (*config.Config, error) {
-	cfg, err := config.Load(a.file, a.env.catalog, a.overrides...)
-	return cfg, exit.With(exit.Usage, err)
 }

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 // jpegShard is a tar of n samples with JPEG images in 3 classes.
@@ -96,7 +98,7 @@ func TestDamagedShards(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var out, messages bytes.Buffer
-		code := run(ctx, args, environment{stdout: &out, stderr: &messages, train: runTrain})
+		code := runLine(ctx, args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 		late := ctx.Err()
 		cancel()
 		codes[code]++

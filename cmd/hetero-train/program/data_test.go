@@ -9,7 +9,6 @@ import (
 	"image"
 	"image/png"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -18,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
@@ -61,7 +61,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 	shard(t, dir, "train-1.tar", 4, 2)
 	shard(t, dir, "val-0.tar", 3)
 	o := execute([]string{"data", "inspect", dir, "--json", "--set", "data.cache_dir=" + t.TempDir()})
-	var got inspected
+	var got data.Inspected
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 		t.Fatalf("exit code %d, %v: %s%s", o.code, err, o.stdout, o.stderr)
 	}
@@ -69,7 +69,7 @@ func TestInspectShowsWhatThereIs(t *testing.T) {
 		t.Fatalf("got %+v, want shards of 3 classes in two parts", got)
 	}
 	train := got.Parts[0]
-	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (spread{12, 12, 12}) || train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
+	if train.Samples != 13 || train.ByClass["0"] != 5 || train.Width != (data.Spread{Min: 12, Median: 12, Max: 12}) || train.Height.Max != 8 || train.Kinds["png grey"] != 13 {
 		t.Errorf("training part: got %+v", train)
 	}
 	o = execute([]string{"data", "inspect", dir, "--set", "data.max_classes=2", "--set", "data.samples_per_class=2", "--set", "data.cache_dir=" + t.TempDir()})
@@ -87,7 +87,7 @@ func TestVerifyListsWhatCannotBeRead(t *testing.T) {
 		!strings.Contains(o.stdout, "a.tar!0250.png") || !strings.Contains(o.stdout, "300 samples") || !strings.Contains(o.stdout, "2 bad") {
 		t.Errorf("got exit code %d and %s%s, want 3 and samples 7 and 250", o.code, o.stdout, o.stderr)
 	}
-	var got verified
+	var got data.Verified
 	o = execute(append(args, "--json", "--workers", "3"))
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || len(got.Bad) != 2 || got.Bad[1].Index != 250 || got.Samples != 300 {
 		t.Errorf("JSON: %v: %s", err, o.stdout)
@@ -205,19 +205,6 @@ func TestOnlySoundTarsAreRepacked(t *testing.T) {
 	}
 	if _, err := os.Stat(to); err == nil {
 		t.Error("a text was repacked")
-	}
-}
-
-func TestAFileThatCameMeanwhileIsNotReplaced(t *testing.T) {
-	dir := t.TempDir()
-	from, to := filepath.Join(dir, "from"), filepath.Join(dir, "to")
-	for _, path := range []string{from, to} {
-		if err := os.WriteFile(path, []byte(path), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := nameAnew(from, to); !errors.Is(err, fs.ErrExist) || string(readFile(t, to)) != to {
-		t.Errorf("got %v, and the file holds %q", err, readFile(t, to))
 	}
 }
 

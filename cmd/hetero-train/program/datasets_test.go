@@ -1,91 +1,12 @@
 package program
 
 import (
-	"bytes"
-	"fmt"
-	"image"
-	"image/png"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/engine/config"
 )
-
-// picturesIn writes tiny pictures of two classes into each folder.
-func picturesIn(t *testing.T, side int, folders ...string) {
-	t.Helper()
-	for _, folder := range folders {
-		for _, class := range []string{"cat", "dog"} {
-			dir := filepath.Join(folder, class)
-			if err := os.MkdirAll(dir, 0o755); err != nil {
-				t.Fatal(err)
-			}
-			for i := range 3 {
-				var b bytes.Buffer
-				if err := png.Encode(&b, image.NewRGBA(image.Rect(0, 0, side, side))); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%d.png", i)), b.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
-}
-
-func TestSettingsOfTheDataThatDoNotDoWhatTheySayAreWarnedOf(t *testing.T) {
-	splits, flat := t.TempDir(), t.TempDir()
-	picturesIn(t, 16, filepath.Join(splits, "train"), filepath.Join(splits, "test"))
-	picturesIn(t, 16, flat)
-	const unused, scaled = "data.val_fraction = 0.2 (--set data.val_fraction) has no effect", "images of up to 16 pixels are scaled up to 224"
-	for _, c := range []struct {
-		name, path string
-		set, want  []string
-	}{
-		{"own part", splits, []string{"data.val_fraction=0.2", "data.image_size=16"}, []string{unused}},
-		{"no part", flat, []string{"data.val_fraction=0.2", "data.image_size=16"}, nil},
-		{"small images", flat, nil, []string{scaled}},
-		{"small images on purpose", flat, []string{"data.image_size=224"}, nil},
-		{"both", splits, []string{"data.val_fraction=0.2"}, []string{unused, scaled}},
-	} {
-		var set []config.Override
-		for _, text := range append([]string{"data.dataset=images", "data.path=" + c.path, "data.cache_dir=" + t.TempDir()}, c.set...) {
-			o, err := config.ParseSet(text)
-			if err != nil {
-				t.Fatal(err)
-			}
-			set = append(set, o)
-		}
-		cfg, err := config.Load("", parts.BuiltinCatalog, set...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		opened, err := parts.OpenData(t.Context(), cfg, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer opened.Close()
-		var got []string
-		for _, u := range unusedSettings(cfg, nil, opened, false) {
-			got = append(got, u.String())
-		}
-		got = append(got, dataWarnings(cfg, opened)...)
-		if len(got) != len(c.want) {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-			continue
-		}
-		for i, want := range c.want {
-			if !strings.Contains(got[i], want) {
-				t.Errorf("%s: got %q, want %q", c.name, got[i], want)
-			}
-		}
-	}
-}
 
 // A run on a fallback is short, its schedule ends with it, it says once on what it trains, and typed again it is finished.
 func TestARunOnAFallbackIsShortAndSaysSoOnce(t *testing.T) {

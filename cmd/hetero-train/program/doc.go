@@ -1,11 +1,11 @@
 /*
-Package program is the command line of hetero-train.
+Package program is the root of hetero-train's command line.
 
 	hetero-train -c configs/resnet50.toml
 
-This package is the command line, one file for each subcommand, and the only place that knows every concrete part of the
-program: backends.go lists the devices, catalog.go the models and data sets. run.go is one training process from its
-configuration to its result; the loop itself is engine/train. Main turns errors into the exit codes of exit.go;
-everything below returns errors and never exits.
+It has the root command, global flags, help, completion and the end of the process: Main turns errors into the exit codes of
+package exit. Each family of commands is a package under cmd/hetero-train/internal/command; a run is package internal/run.
+
+A program with models, data sets or policies of its own passes them to [Main].
 */
 package program

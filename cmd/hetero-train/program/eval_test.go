@@ -4,23 +4,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
-	"log/slog"
 	"math"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
-	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 // trainSmall trains the small run, with settings changed, in this process and returns its folder and what it printed.
@@ -32,7 +29,7 @@ func trainSmall(t *testing.T, set ...string) (dir, stdout string) {
 		args = append(args, "--set", s)
 	}
 	var out, messages bytes.Buffer
-	if code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain}); code != exit.Done {
+	if code := runLine(context.Background(), args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train}); code != exit.Done {
 		t.Fatalf("training: exit code %d\n%s", code, messages.String())
 	}
 	return filepath.Join(output, "run"), out.String()
@@ -42,7 +39,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 	dir, printed := trainSmall(t)
 	for _, path := range []string{dir, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "checkpoints", "step-00000020"), filepath.Join(dir, "checkpoints", "latest")} {
 		o := execute([]string{"eval", path, "--json"})
-		var got evalReport
+		var got inference.EvalReport
 		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 			t.Fatalf("%s: exit code %d, %v\n%s", path, o.code, err, o.stderr)
 		}
@@ -61,7 +58,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 
 func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 	dir, printed := trainSmall(t, "ema.decay=0.9")
-	var got [5]evalReport
+	var got [5]inference.EvalReport
 	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"}, {"--json", "--best", "--ema"}, {"--json", "--set", "ema.evaluate=false"}} {
 		o := execute(append([]string{"eval", dir}, args...))
 		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exit.Done {
@@ -189,9 +186,9 @@ func TestPredictNamesWhatItSees(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := execute([]string{"predict", dir, "--json", "--batch-size", "3", red, bad, filepath.Join(pictures, "blue")})
-	var got []prediction
+	var got []inference.Prediction
 	for line := range strings.Lines(o.stdout) {
-		var p prediction
+		var p inference.Prediction
 		if err := json.Unmarshal([]byte(line), &p); err != nil {
 			t.Fatal(err)
 		}
@@ -239,80 +236,5 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 		if o := execute(append([]string{"predict"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d, %q and %q; want 2 and %q", c.args, o.code, o.stdout, o.stderr, c.says)
 		}
-	}
-}
-
-// An older checkpoint holds no names, and its settings may have been lost or be of another version.
-func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
-	m := savedModel{Run: newRun(parts.Defaults(), trainOptions{})}
-	if got := m.class(3); got != "class 3" {
-		t.Errorf("got %q, want the number of a class without a name", got)
-	}
-	m.trained.Classes = []string{"cat", "dog"}
-	if n, err := m.countClasses(); n != 2 || err != nil {
-		t.Errorf("got %d, %v; want as many classes as there are names", n, err)
-	}
-	m.cfg.Model.NumClasses = 1000
-	if n, err := m.countClasses(); n != 1000 || err != nil {
-		t.Errorf("got %d, %v; want what the settings say", n, err)
-	}
-}
-
-func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
-	const small, later = "[model]\nname = \"simple_cnn\"\n", "[model]\nname = \"simple_cnn\"\nof_a_later_version = true\n"
-	for _, c := range []struct {
-		name, inCheckpoint, aroundIt, file string
-		want                               string // the model, or part of the error
-	}{
-		{"in the checkpoint", small, "[model]\nname = \"resnet18\"\n", "", "simple_cnn"},
-		{"those of another version", later, small, "", "simple_cnn"},
-		{"none in the checkpoint", "", small, "", "simple_cnn"},
-		{"nowhere", "", "", "", "holds no settings"},
-		{"unreadable", later, "", "", "give the settings with -c FILE"},
-		{"unreadable, but a file is given", later, "", "[model]\nname = \"resnet18\"\n", "resnet18"},
-	} {
-		dir := t.TempDir()
-		if err := os.MkdirAll(filepath.Join(dir, "configs"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if c.aroundIt != "" {
-			if err := os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), []byte(c.aroundIt), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		a := &app{}
-		if c.file != "" {
-			a.file = writeFile(t, c.file)
-		}
-		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
-		cfg, err := a.savedSettings(saved, slog.New(slog.DiscardHandler))
-		switch {
-		case err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage):
-			t.Errorf("%s: got %v, want %q and exit code 2", c.name, err, c.want)
-		case err == nil && cfg.Model.Name != c.want:
-			t.Errorf("%s: got the model %s, want %s", c.name, cfg.Model.Name, c.want)
-		}
-	}
-}
-
-// exhaustedSet is a data set that cannot be read for want of file handles.
-type exhaustedSet struct{ data.Dataset }
-
-func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
-
-type exhaustedReader struct{ data.Reader }
-
-func (exhaustedReader) Read(i int, _ data.Sizer, _ *data.Image) error {
-	return &data.Fault{Op: "read image", Index: i, Err: syscall.EMFILE}
-}
-
-func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
-	set := &lenient{Dataset: exhaustedSet{}, failed: map[int]error{}}
-	r, err := set.NewReader()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Read(0, nil, new(data.Image)); !errors.Is(err, syscall.EMFILE) || len(set.failed) != 0 {
-		t.Errorf("got %v and %d images told as damaged, want the error", err, len(set.failed))
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 )
 
 // exampleLines are the command lines of a command's examples, those that are continued with a backslash joined, comments behind two spaces cut off.
@@ -33,7 +35,7 @@ func commands(cmd *cobra.Command) []*cobra.Command {
 
 // An example that names a flag which is no more, or another command, shows here.
 func TestHelpOfEveryCommandShowsExamplesThatParse(t *testing.T) {
-	root := newRoot(&app{})
+	root := newRoot(&cli.App{})
 	for _, cmd := range commands(root) {
 		lines := exampleLines(cmd)
 		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, cmd.CommandPath()) }) {
@@ -57,7 +59,7 @@ func parses(line string) error {
 	line, _, _ = strings.Cut(line, " > ")
 	line, _, _ = strings.Cut(line, " < ")
 	line = strings.TrimSuffix(line, ")") // of <(hetero-train …)
-	root := newRoot(&app{})
+	root := newRoot(&cli.App{})
 	cmd, rest, err := root.Find(strings.Fields(line)[1:])
 	if err != nil {
 		return err

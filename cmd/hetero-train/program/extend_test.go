@@ -10,6 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/engine/data"
 	"github.com/hetero-train/hetero-train/engine/graph"
@@ -63,7 +65,7 @@ var mine = []parts.Part{
 // extended runs a command line of a program with parts of its own.
 func extended(parts []parts.Part, args ...string) (code int, stdout, stderr string) {
 	var out, messages bytes.Buffer
-	env := environment{name: "mytrain", stdout: &out, stderr: &messages, train: runTrain}
+	env := session.Environment{Name: "mytrain", Stdout: &out, Stderr: &messages, Train: run.Train}
 	code = runWith(context.Background(), parts, args, env)
 	return code, out.String(), messages.String()
 }

@@ -15,8 +15,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -51,7 +54,7 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 				var out, messages bytes.Buffer
 				began := time.Now()
-				code := run(ctx, args, environment{stdout: &out, stderr: &messages, train: runTrain})
+				code := runLine(ctx, args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 				cancel()
 				if strings.Contains(messages.String(), "panic") || time.Since(began) > time.Minute {
 					t.Errorf("%q: exit code %d after %v: %s", args, code, time.Since(began), messages.String())
@@ -59,7 +62,7 @@ func TestExtremeNumbersOfFlags(t *testing.T) {
 			}
 		})
 	}
-	walk(newRoot(&app{env: environment{catalog: parts.BuiltinCatalog}}), nil)
+	walk(newRoot(&cli.App{Env: session.Environment{Catalog: parts.BuiltinCatalog}}), nil)
 	if tested < 100 {
 		t.Errorf("%d flags and values, want at least 100", tested)
 	}
@@ -133,15 +136,6 @@ func TestRefusedExtremes(t *testing.T) {
 		{"balance", "compare", "--block", "9223372036854775807", "--set", "parallel.ranks=2"}, {"balance", "compare", "--rounds", "9223372036854775807", "--set", "parallel.ranks=2"}} {
 		if o := execute(args); o.code != exit.Usage || !strings.Contains(o.stderr, "want at most 1000000") {
 			t.Errorf("%q: got exit code %d and %q", args, o.code, o.stderr)
-		}
-	}
-}
-
-func TestSomeOfManySamples(t *testing.T) {
-	for _, c := range []struct{ n, most, want int }{{0, 10, 0}, {5, 10, 5}, {1000, 10, 10}, {1<<31 - 1, 1000, 1000}} {
-		got := someOf(c.n, c.most)
-		if len(got) != c.want || !slices.IsSorted(got) || len(slices.Compact(slices.Clone(got))) != c.want || c.want > 0 && (got[0] < 0 || got[c.want-1] >= c.n) {
-			t.Errorf("%d of %d: got %d numbers: %v", c.most, c.n, len(got), got[:min(len(got), 10)])
 		}
 	}
 }

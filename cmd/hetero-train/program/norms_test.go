@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 )
 
 func TestNormsOfParametersAreWrittenOnceAStepAlsoAfterAResume(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	path := filepath.Join(dir, "run", "logs", normsFile)
+	path := filepath.Join(dir, "run", "logs", observe.NormsFile)
 	for _, steps := range []int{13, 21} { // the checkpoint of step 13 lies behind the line of step 10
 		finish(t, p.command(dir, fmt.Sprint("train.steps=", steps), "train.norms_interval=5"), 0).check(t, exit.Done, "")
 	}
 	var at []int64
 	for line := range strings.Lines(string(readFile(t, path))) {
-		var l normsLine
+		var l observe.NormsLine
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -87,18 +86,5 @@ func TestOddFilesInSettingsAreRefused(t *testing.T) {
 		{exit.Data, irregular, []string{"data.dataset=cifar10", "data.path=" + pipe, "data.num_samples=0"}},
 	} {
 		finishSoon(t, p, t.TempDir(), append(c.set, "train.steps=4")...).check(t, c.code, c.says)
-	}
-}
-
-// TestOddTokenFilesAreRefused: a secret is never read from a pipe, nor from a file that fills the memory.
-func TestOddTokenFilesAreRefused(t *testing.T) {
-	dir := t.TempDir()
-	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
-	makeAt(t, pipe, pipeAt)
-	makeAt(t, large, sparse(60<<30))
-	for path, says := range map[string]string{pipe: "want a regular file", large: "want at most 65536"} {
-		if _, err := readToken(path, environment{}); err == nil || exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: got %v, want %q", path, err, says)
-		}
 	}
 }

@@ -5,14 +5,15 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 )
 
 // planned runs plan --json on the reference device.
-func planned(t *testing.T, args ...string) planReport {
+func planned(t *testing.T, args ...string) plan.PlanReport {
 	t.Helper()
 	o := execute(append([]string{"plan", "-c", writeFile(t, smallRun), "--json"}, args...))
-	var r planReport
+	var r plan.PlanReport
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
 		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 	}
@@ -82,19 +83,6 @@ func TestPlanRefuses(t *testing.T) {
 	} {
 		if o := execute(append([]string{"plan"}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
 			t.Errorf("%q: got exit code %d and %q, want %d and %q", c.args, o.code, o.stderr, c.code, c.says)
-		}
-	}
-}
-
-func TestSizesOfMemory(t *testing.T) {
-	for text, want := range map[string]int64{"": 0, "8GiB": 8 << 30, "8G": 8 << 30, "80GB": 80e9, "512MiB": 512 << 20, "1.5GiB": 3 << 29, "1000": 1000, "12 KiB": 12 << 10, "7B": 7} {
-		if got, err := parseBytes(text); got != want || err != nil {
-			t.Errorf("%q: got %d, %v; want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"GiB", "-1", "0", "1e40", "NaN", "8 gigabytes"} {
-		if got, err := parseBytes(text); err == nil {
-			t.Errorf("%q: got %d, want an error", text, got)
 		}
 	}
 }

@@ -14,89 +14,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/device"
 	"github.com/hetero-train/hetero-train/engine/device/cpu"
-	"github.com/hetero-train/hetero-train/engine/tensor"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
-
-func TestEachRankGetsTheTypeOfItsDevice(t *testing.T) {
-	timed := func(bf16, f32 float64) map[string]float64 { return map[string]float64{"bf16": bf16, "f32": f32} }
-	offer := func(device, dt string) typeOffer { return typeOffer{rankType: rankType{device, dt}} }
-	clock := func(device string, bf16, f32 float64) typeOffer {
-		return typeOffer{rankType: rankType{Device: device}, Seconds: timed(bf16, f32)}
-	}
-	kept := func(device, dt string) typeOffer {
-		return typeOffer{rankType: rankType{device, dt}, Kept: true}
-	}
-	for _, c := range []struct {
-		name   string
-		offers []typeOffer
-		want   string
-	}{
-		{"what is set or documented stays", []typeOffer{offer("gpu a", "bf16"), offer("gpu b", "f16"), offer("cpu", "f32")}, "bf16 (rank 0), f16 (rank 1), f32 (rank 2)"},
-		{"the faster one", []typeOffer{clock("cpu", 1, 2)}, "bf16"},
-		{"the faster one, where it is f32", []typeOffer{clock("cpu", 2, 1)}, "f32"},
-		{"ranks with devices alike decide together", []typeOffer{clock("cpu", 1, 0.8), clock("cpu", 1, 2), clock("cpu", 1, 2)}, "bf16"},
-		{"devices that differ decide alone", []typeOffer{clock("cpu a", 2, 1), clock("cpu b", 1, 2)}, "f32 (rank 0), bf16 (rank 1)"},
-		{"what one rank knows from before", []typeOffer{clock("cpu", 1, 2), kept("cpu", "f32")}, "f32"},
-		{"what the first rank knows, where ranks disagree", []typeOffer{kept("cpu", "bf16"), kept("cpu", "f32")}, "bf16"},
-	} {
-		if got := typesText(agreeTypes(c.offers)); got != c.want {
-			t.Errorf("%s: got %s, want %s", c.name, got, c.want)
-		}
-	}
-}
-
-func TestARunThatGoesOnKeepsItsTypes(t *testing.T) {
-	mixed := []rankType{{"gpu", "bf16"}, {"cpu", "f32"}}
-	for _, c := range []struct {
-		name   string
-		before []rankType
-		device string
-		types  []tensor.DType
-		want   string
-	}{
-		{"a fresh run", nil, "cpu", []tensor.DType{tensor.BF16, tensor.F32}, ""},
-		{"the same device", mixed, "cpu", []tensor.DType{tensor.BF16, tensor.F32}, "f32"},
-		{"another device that can do it", mixed, "another cpu", []tensor.DType{tensor.BF16, tensor.F32}, "bf16"},
-		{"another device that can do one of them", mixed, "old cpu", []tensor.DType{tensor.F32}, "f32"},
-		{"a device that can do none", mixed, "old gpu", []tensor.DType{tensor.F16}, ""},
-		{"the same device, which cannot do it any more", mixed, "gpu", []tensor.DType{tensor.F16}, ""},
-		{"a GPU that is fast in bf16 goes on in f16", []rankType{{"old gpu", "f16"}}, "gpu", []tensor.DType{tensor.BF16, tensor.F16}, "f16"},
-	} {
-		if got := typeBefore(c.before, c.device, c.types); got != c.want {
-			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
-		}
-	}
-}
-
-func TestAutoFollowsTheDevice(t *testing.T) {
-	for _, c := range []struct {
-		info  device.Info
-		want  []tensor.DType
-		timed bool
-	}{
-		{device.Info{Kind: "cuda", FastBF16: true}, []tensor.DType{tensor.BF16, tensor.F16}, false},
-		{device.Info{Kind: "cuda"}, []tensor.DType{tensor.F16}, false},
-		{device.Info{Kind: "cpu", FastBF16: true}, []tensor.DType{tensor.BF16, tensor.F32}, true},
-		{device.Info{Kind: "cpu"}, []tensor.DType{tensor.F32}, false},
-		{device.Info{Kind: "null", FastBF16: true, Modelled: true}, []tensor.DType{tensor.BF16}, false},
-	} {
-		if types, timed := autoTypes(c.info); !slices.Equal(types, c.want) || timed != c.timed {
-			t.Errorf("%+v: got %v, timed %v, want %v, %v", c.info, types, timed, c.want, c.timed)
-		}
-	}
-}
-
-func TestRanksAreNamedInRanges(t *testing.T) {
-	types := make([]rankType, 9)
-	for rank := range types {
-		types[rank].Type = "bf16"
-	}
-	types[3].Type, types[7].Type, types[8].Type = "f32", "f32", "f16"
-	if got, want := typesText(types), "bf16 (ranks 0 to 2, 4 to 6), f32 (ranks 3, 7), f16 (rank 8)"; got != want {
-		t.Errorf("got %s, want %s", got, want)
-	}
-}
 
 // mixedRun is a network small enough for GPUs whose threads are fibers, on devices with layouts of their own.
 var mixedRun = []string{"model.channels=[16, 32]", "model.dropout=0.0", "data.image_size=8", "train.steps=12", "train.log_interval=1", "train.eval_interval=0",

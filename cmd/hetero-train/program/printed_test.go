@@ -8,8 +8,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 // TestResultsThatStandardOutputRefuses: results that are not printed are no success, whichever command prints them; only a reader that leaves is.
@@ -24,7 +26,7 @@ func TestResultsThatStandardOutputRefuses(t *testing.T) {
 		{"eval", "--help"}, {"completion", "bash"},
 	} {
 		var messages bytes.Buffer
-		code := run(context.Background(), args, environment{stdout: full, stderr: &messages})
+		code := runLine(context.Background(), args, session.Environment{Stdout: full, Stderr: &messages})
 		if code != exit.IO || !strings.Contains(messages.String(), "write the results to standard output") ||
 			strings.Count(messages.String(), syscall.ENOSPC.Error()) != 1 {
 			t.Errorf("%q >/dev/full: got exit code %d, want %d and the reason once in\n%s", args, code, exit.IO, messages.String())
@@ -40,20 +42,20 @@ func TestAResultBehindAnOutlet(t *testing.T) {
 	}
 	defer full.Close()
 	var messages bytes.Buffer
-	a := &app{}
-	a.env.stdout, a.env.stderr = logs.Unblocked(full, &messages, false)
-	if _, err := a.env.stdout.Write([]byte("result\n")); err != nil {
+	a := &cli.App{}
+	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(full, &messages, false)
+	if _, err := a.Env.Stdout.Write([]byte("result\n")); err != nil {
 		t.Fatal(err)
 	}
-	logs.Flushed(a.env.stdout, a.env.stderr, logs.FlushTime)
-	if code := exit.Code(a.printed(nil)); code != exit.IO {
+	logs.Flushed(a.Env.Stdout, a.Env.Stderr, logs.FlushTime)
+	if code := exit.Code(printed(a, nil)); code != exit.IO {
 		t.Errorf("got exit code %d, want %d", code, exit.IO)
 	}
-	if a.trains = true; a.printed(nil) != nil {
+	if a.Trains = true; printed(a, nil) != nil {
 		t.Error("training ends by a lost progress line")
 	}
-	logs.OutletOf(a.env.stdout).Gone = syscall.EPIPE
-	if a.trains = false; a.printed(nil) != nil {
+	logs.OutletOf(a.Env.Stdout).Gone = syscall.EPIPE
+	if a.Trains = false; printed(a, nil) != nil {
 		t.Error("a reader that has left is a failure")
 	}
 }

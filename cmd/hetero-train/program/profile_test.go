@@ -3,7 +3,6 @@ package program
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,13 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/device/reference"
-	"github.com/hetero-train/hetero-train/profiler/hardware"
-	"github.com/hetero-train/hetero-train/profiler/measure"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
 
@@ -33,7 +30,7 @@ func profiled(t *testing.T, args ...string) (stdout, stderr string) {
 	t.Helper()
 	var out, log bytes.Buffer
 	args = append([]string{"profile", "--quick", "--set", "device.kind=reference"}, args...)
-	if code := run(t.Context(), args, environment{stdout: &out, stderr: &log}); code != exit.Done {
+	if code := runLine(t.Context(), args, session.Environment{Stdout: &out, Stderr: &log}); code != exit.Done {
 		t.Fatalf("%v: exit code %d\n%s", args, code, &log)
 	}
 	return out.String(), log.String()
@@ -73,10 +70,10 @@ func TestProfileWritesBothFilesAndSaysSo(t *testing.T) {
 	if !strings.Contains(stderr, "matrix products and memory bandwidth, in turns") {
 		t.Errorf("progress: got %q", stderr)
 	}
-	j := newRank(nil, trainOptions{})
-	j.device = reference.New()
-	defer j.device.Close()
-	if id := j.describeItself(); id.DeviceType != r.DeviceType { // the fingerprint has its memory, which the driver bounds
+	j := compute.NewRank(nil, session.Options{})
+	j.Device = reference.New()
+	defer j.Device.Close()
+	if id := j.DescribeItself(); id.DeviceType != r.DeviceType { // the fingerprint has its memory, which the driver bounds
 		t.Errorf("a run sees %+v, the profile has %q", id, r.DeviceType)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
@@ -110,71 +107,10 @@ func TestProfileRefusesWhatItCannotDo(t *testing.T) {
 		{[]string{"more"}, exit.Usage, "takes no arguments"},
 	} {
 		var log bytes.Buffer
-		code := run(t.Context(), append([]string{"profile", "--quick"}, c.args...), environment{stdout: new(bytes.Buffer), stderr: &log})
+		code := runLine(t.Context(), append([]string{"profile", "--quick"}, c.args...), session.Environment{Stdout: new(bytes.Buffer), Stderr: &log})
 		if code != c.code || !strings.Contains(log.String(), c.want) {
 			t.Errorf("%v: got exit code %d and %s, want %d and %q", c.args, code, &log, c.code, c.want)
 		}
-	}
-}
-
-func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		budget profileBudget
-		limit  time.Duration
-	}{{"full", fullBudget, time.Minute}, {"quick", quickBudget, 10 * time.Second}} {
-		b := c.budget
-		sum := b.score + 2*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
-		if b.limit >= c.limit || sum > b.limit*9/10 {
-			t.Errorf("%s: the parts take %v, the limit is %v, want less than %v", c.name, sum, b.limit, c.limit)
-		}
-	}
-}
-
-func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
-	report := func(host string, first bool, tflops, share float64) rankReport {
-		r := rankReport{HostID: host, MemoryShare: share, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
-			Measured: profiles.Measured{TFLOPS: measure.Figure(tflops), Memory: measure.Bandwidth{Copy: 50}}}}
-		if first {
-			r.Host = &profiles.Host{Name: host}
-		}
-		return r
-	}
-	reports := []rankReport{report("a", true, 1, 0.2), report("b", true, 8, 0.6), report("a", false, 1, 0), report("b", false, 8, 0.4)}
-	for rank := range reports {
-		reports[rank].Rank.Rank = rank
-	}
-	reports[0].Links = []measure.Link{{A: 0, B: 1}}
-	p := &profiling{flags: new(profileFlags), model: "resnet50"}
-	ranks, machines, err := p.merge(reports)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprintf("%.2f %s", ranks.Score.MemoryShare, ranks.Score.Model); got != "0.40 resnet50" {
-		t.Errorf("got %s, want the mean of the shares that are known", got)
-	}
-	if len(machines.Hosts) != 2 || !slices.Equal(machines.Hosts[0].Ranks, []int{0, 2}) || !slices.Equal(machines.Hosts[1].Ranks, []int{1, 3}) || len(machines.Links) != 1 {
-		t.Errorf("got %+v", machines)
-	}
-	if ranks.Ranks[0].RelativeScore != 1 || !(ranks.Ranks[3].RelativeScore > 3) || machines.Fingerprint != ranks.Fingerprint || ranks.Fingerprint == "" {
-		t.Errorf("got %+v", ranks)
-	}
-	var shown bytes.Buffer
-	if err := showProfile(&shown, ranks, machines); err != nil || !strings.Contains(shown.String(), "Registered 4 nodes") || !strings.Contains(shown.String(), "of resnet50") {
-		t.Errorf("got %s, %v", &shown, err)
-	}
-	reports[1].Rank.Measured.TFLOPS = 0
-	if _, _, err := p.merge(reports); err == nil || !strings.Contains(err.Error(), "rank 1") {
-		t.Errorf("a rank without figures: got %v", err)
-	}
-}
-
-func TestADeviceWithoutItsCardIsAnError(t *testing.T) {
-	if gpu, err := cardOf(device.Info{Name: "cpu:0", Kind: "cpu"}, hardware.None("none")); gpu != nil || err != nil {
-		t.Errorf("a CPU: got %v, %v", gpu, err)
-	}
-	if _, err := cardOf(device.Info{Name: "cuda:1", Kind: "cuda"}, hardware.None("none")); err == nil || !strings.Contains(err.Error(), "cuda:1") {
-		t.Errorf("a GPU that NVML does not know: got %v", err)
 	}
 }
 

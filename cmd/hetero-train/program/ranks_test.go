@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -248,7 +249,7 @@ func TestALostRankIsNamed(t *testing.T) {
 			}
 			ranks[c.victim].Process.Kill()
 			ranks[c.victim].Wait()
-			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), waiting) {
+			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), process.Waiting) {
 				t.Errorf("nobody said where the ranks were:\n%s", messages[0].String())
 			}
 			found, skipped, err := checkpoint.Latest(checkpoints)

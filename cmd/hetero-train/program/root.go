@@ -2,18 +2,28 @@ package program
 
 import (
 	"cmp"
-	"fmt"
-	"os"
 	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/analyze"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/balance"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/bench"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/checkpoints"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/data"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/inference"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/nccl"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/plan"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/profile"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/selftest"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
-	"github.com/hetero-train/hetero-train/engine/config"
 )
 
 const rootLong = `hetero-train trains deep-learning models on clusters whose workers are not equal.
@@ -32,108 +42,77 @@ const rootExample = `  hetero-train -c configs/resnet50.toml                    
   hetero-train config docs                                     every key explained
   hetero-train devices                                         list the devices to train on`
 
-// app is what the commands of one command line share.
-type app struct {
-	env  environment
-	hide logs.Secrets
-	args []string // as typed
-
-	trains  bool // the command trains: standard output shows progress, not results
-	started bool // flags and arguments were sound: what fails from here on is not a usage error by itself
-
-	file      string            // -c
-	logLevel  string            // --log-level
-	logFormat string            // --log-format
-	contest   *contestFlags     // of balance compare
-	allow     []string          // --allow
-	overrides []config.Override // --set and the flags that stand for keys, in the order typed
-	counted   *numbering        // ranks of all nodes; nil: not counted
-	stops     chan os.Signal    // that end the command while it counts them
-}
-
-func newRoot(a *app) *cobra.Command {
+func newRoot(a *cli.App) *cobra.Command {
 	root := &cobra.Command{
-		Use:           cmp.Or(a.env.name, programName),
+		Use:           cmp.Or(a.Env.Name, programName),
 		Short:         "Train deep-learning models on unequal devices",
 		Long:          rootLong,
 		Example:       rootExample,
 		Version:       version.Text(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noArguments,
+		Args:          cli.NoArguments,
 		// Runs once flags and arguments are sound, right before any command.
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if a.file == "" && cmd.Flags().Changed("config") {
+			if a.File == "" && cmd.Flags().Changed("config") {
 				return exit.Usagef("-c: got an empty name, want a file")
 			}
-			if _, err := logs.ParseLevel(a.logLevel); err != nil {
+			if _, err := logs.ParseLevel(a.LogLevel); err != nil {
 				return err
 			}
-			if a.logFormat != logs.FormatText && a.logFormat != logs.FormatJSON {
-				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.logFormat)
+			if a.LogFormat != logs.FormatText && a.LogFormat != logs.FormatJSON {
+				return exit.Usagef("--log-format: unknown format (got %q, want text or json)", a.LogFormat)
 			}
-			if why := cmd.Annotations[unconfigured]; why != "" && (a.file != "" || len(a.overrides) > 0) {
+			if why := cmd.Annotations[cli.Unconfigured]; why != "" && (a.File != "" || len(a.Overrides) > 0) {
 				return exit.Usagef("%s: -c and --set describe runs; %s", cmd.CommandPath(), why)
 			}
-			a.started = true
+			a.Started = true
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if a.file == "" && len(a.overrides) == 0 {
+			if a.File == "" && len(a.Overrides) == 0 {
 				return cmd.Help()
 			}
-			return a.train(cmd.Context(), nil)
+			return train.Start(cmd.Context(), a, nil)
 		},
 	}
-	root.SetOut(a.env.stdout)
-	root.SetErr(a.env.stderr)
+	root.SetOut(a.Env.Stdout)
+	root.SetErr(a.Env.Stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return exit.Usagef("%w; %s --help lists the flags", err, cmd.CommandPath())
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.StringVarP(&a.file, "config", "c", "", "`FILE` (TOML) that describes the run")
-	flags.Var(&setFlag{a}, "set", "override one key of the file, as train.epochs=3; repeatable")
-	flags.StringVar(&a.logLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
-	flags.StringVar(&a.logFormat, "log-format", logs.FormatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
-	addResume(root, a)
+	flags.StringVarP(&a.File, "config", "c", "", "`FILE` (TOML) that describes the run")
+	flags.Var(&cli.SetFlag{App: a}, "set", "override one key of the file, as train.epochs=3; repeatable")
+	flags.StringVar(&a.LogLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
+	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
+	train.AddResume(root, a)
 	root.AddCommand(
-		newTrain(a),
-		newProfile(a),
-		newBalance(a),
+		train.New(a),
+		profile.New(a),
+		balance.New(a),
 		newConfig(a),
-		signals.Tidied(newBench(a)),
-		signals.Tidied(newNCCL(a)),
-		signals.Tidied(newData(a)),
-		withoutConfig(newAnalyze(a), "analyze reads finished ones"),
-		newCheckpoint(a),
+		signals.Tidied(bench.New(a)),
+		signals.Tidied(nccl.New(a)),
+		signals.Tidied(data.New(a)),
+		cli.WithoutConfig(analyze.New(a), "analyze reads finished ones"),
+		checkpoints.New(a),
 		newNeighbour(),
-		newSelftestRank(),
-		signals.Tidied(newPlan(a)),
-		signals.Tidied(newEval(a)),
-		signals.Tidied(newPredict(a)),
-		withoutConfig(newDevices(a), "this command shows what the machine has"),
-		withoutConfig(signals.Tidied(newSelftest(a)), "the checks do not depend on them"),
-		withoutConfig(newVersion(), "the version does not depend on them"),
+		selftest.NewRank(),
+		signals.Tidied(plan.New(a)),
+		signals.Tidied(inference.NewEval(a)),
+		signals.Tidied(inference.NewPredict(a)),
+		cli.WithoutConfig(devices.New(a), "this command shows what the machine has"),
+		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on them"),
+		cli.WithoutConfig(newVersion(), "the version does not depend on them"),
 		newCompletion(),
 	)
 	root.CompletionOptions.DisableDefaultCmd = true
-	addCompletions(root, a.env.catalog)
+	addCompletions(root, a.Env.Catalog)
 	addExamples(root)
 	rename(root, root.Name())
 	return root
-}
-
-// unconfigured annotates a command that reads no configuration with the reason, so that -c and --set are an error there.
-const unconfigured = "hetero-train/unconfigured"
-
-// withoutConfig refuses -c and --set for a command. why completes the error, as in "this command reads finished runs".
-func withoutConfig(cmd *cobra.Command, why string) *cobra.Command {
-	if cmd.Annotations == nil {
-		cmd.Annotations = map[string]string{}
-	}
-	cmd.Annotations[unconfigured] = why
-	return cmd
 }
 
 // addExamples gives commands that have none of their own those of the commands below them.
@@ -158,56 +137,4 @@ func rename(cmd *cobra.Command, name string) {
 	for _, sub := range cmd.Commands() {
 		rename(sub, name)
 	}
-}
-
-// addResume adds --resume and --allow, which the root and train have alike.
-func addResume(cmd *cobra.Command, a *app) {
-	cmd.Flags().StringArrayVar(&a.allow, "allow", nil, "`KEY` that affects what is learnt and may differ from the run that is resumed, as optimizer.lr; repeatable")
-	cmd.Flags().Var(&keyFlag{app: a, flag: "resume", key: "train.resume", kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start afresh, or resume from the checkpoint PATH")
-}
-
-// noArguments refuses what is left on a command line after flags and subcommands.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-	if !cmd.HasSubCommands() {
-		text = fmt.Sprintf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
-	}
-	cmd.SuggestionsMinimumDistance = 2 // edits
-	if strings.HasSuffix(args[0], ".toml") {
-		text += "; a configuration is given with -c FILE"
-	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		text += "; nearest: " + strings.Join(near, ", ")
-	}
-	return exit.Usagef("%s", text)
-}
-
-// setFlag is --set: each use adds an override.
-type setFlag struct{ app *app }
-
-func (f *setFlag) String() string { return "" }
-func (f *setFlag) Type() string   { return "table.key=value" }
-func (f *setFlag) Set(text string) error {
-	o, err := config.ParseSet(text)
-	if err == nil {
-		f.app.overrides = append(f.app.overrides, o)
-	}
-	return err
-}
-
-// keyFlag is a flag that stands for one key; its value is checked with the configuration.
-type keyFlag struct {
-	app  *app
-	flag string // without the dashes
-	key  string // full dotted key
-	kind string // what --help shows
-}
-
-func (f *keyFlag) String() string { return "" }
-func (f *keyFlag) Type() string   { return f.kind }
-func (f *keyFlag) Set(text string) error {
-	f.app.overrides = append(f.app.overrides, config.Override{Origin: "--" + f.flag, Key: f.key, Value: text})
-	return nil
 }

@@ -4,60 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
-	"log/slog"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/hetero-train/hetero-train/balancer"
-	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/profiler/profiles"
 )
-
-func TestRanksOfAMachineTakeTurns(t *testing.T) {
-	members := make([]rendezvous.Member, 6)
-	for rank := range members {
-		members[rank].Host = []string{"a", "b"}[rank/4] // four on a, two on b
-	}
-	var got []int
-	for rank := range members {
-		turn := turnsOf(members, []int{0, 2, 3, 4, 5}, rank)
-		if turn.count != 3 {
-			t.Errorf("rank %d: got %d turns, want the 3 of machine a", rank, turn.count)
-		}
-		got = append(got, turn.own)
-	}
-	if want := []int{0, -1, 1, 2, 0, 1}; !slices.Equal(got, want) {
-		t.Errorf("got turns %v, want %v: machines measure at the same time, ranks of one in turns", got, want)
-	}
-}
-
-func TestPoliciesThatNeedScoresWarnWithoutThem(t *testing.T) {
-	for _, c := range []struct {
-		policy string
-		scores []float64
-		want   string
-	}{
-		{"proportional", nil, "all shares stay equal"},
-		{"dynamic", nil, "its static part counts all ranks as equal"},
-		{"proportional", []float64{1, 2}, ""},
-		{"hybrid", nil, ""},
-		{"none", nil, ""},
-	} {
-		var log bytes.Buffer
-		b := &balancing{cfg: &config.Config{}, scores: c.scores, missing: "profile.at_start is off", known: make([]knownRank, 2), options: balancer.Options{}}
-		b.cfg.Balance.Policy = c.policy
-		b.job = newRun(b.cfg, trainOptions{log: slog.New(slog.NewTextHandler(&log, nil))})
-		b.sayShares([]int{1, 1})
-		if warned := strings.Contains(log.String(), "has no compute scores (profile.at_start is off)"); warned != (c.want != "") || !strings.Contains(log.String(), c.want) {
-			t.Errorf("%s with scores %v: got %q, want a warning with %q", c.policy, c.scores, &log, c.want)
-		}
-	}
-}
 
 // Two ranks without a profile measure one, leave it in the experiment's folder, and use the kept figures the next time. Both are of one type, so that they have one score.
 func TestATrainingOfSeveralRanksMakesItsOwnProfile(t *testing.T) {
@@ -111,14 +64,5 @@ func TestUnlikeCPUsAreCountedAsTwoTypes(t *testing.T) {
 	got := p.asRanks(t, t.TempDir(), []rankOn{recent, old}, set...).stderr
 	if !strings.Contains(got, "device_types=2 measured=1") || !strings.Contains(got, "compute score of an earlier run is used") {
 		t.Errorf("unlike CPUs, one of them known: got %s, want two types of which one is measured", got)
-	}
-}
-
-func TestAgeText(t *testing.T) {
-	for age, want := range map[time.Duration]string{-time.Hour: "less than a minute", 59 * time.Second: "less than a minute", 61 * time.Second: "1 minute", 119 * time.Minute: "119 minutes",
-		26 * time.Hour: "26 hours", 71 * time.Hour: "2 days"} {
-		if got := ageText(age); got != want {
-			t.Errorf("%v: got %q, want %q", age, got, want)
-		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -16,8 +15,8 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
@@ -242,23 +241,10 @@ func TestARunThatStoppedEarlyGoesOnWithMorePatience(t *testing.T) {
 		for _, s := range []string{"experiment.output_dir=" + dir, "train.steps=0", "train.max_seconds=300", "train.eval_interval=1", "train.early_stop_min_delta=1", fmt.Sprintf("train.early_stop_patience=%d", c.patience)} {
 			args = append(args, "--set", s)
 		}
-		code := run(context.Background(), args, environment{stdout: &out, stderr: &messages, train: runTrain})
+		code := runLine(context.Background(), args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 		r, err := experiment.ReadResult(filepath.Join(dir, "run"))
 		if err != nil || code != exit.Done || r.Steps != c.steps || r.GaveUp == "" || !strings.Contains(out.String(), "stopped early") {
 			t.Fatalf("patience %d: got exit code %d, %v, %+v, want an end at step %d\n%s%s", c.patience, code, err, r, c.steps, out.String(), messages.String())
-		}
-	}
-}
-
-// TestAChangeOfDataForgetsEvaluations: those of the old data are no measure for the new.
-func TestAChangeOfDataForgetsEvaluations(t *testing.T) {
-	j := newRun(nil, trainOptions{})
-	j.data = &parts.Opened{Name: "cifar10"}
-	for _, changed := range []bool{false, true} {
-		state := checkpoint.State{Best: &checkpoint.Best{Value: 0.9}, Extra: map[string]json.RawMessage{dataKey: json.RawMessage(`{"name": "cifar10"}`), "train": json.RawMessage(`{"loss": 1, "early_stop": {"since": 7}}`)}}
-		err := j.checkData(&state, changed)
-		if err != nil || (state.Best == nil) != changed || strings.Contains(string(state.Extra["train"]), `"since":0`) != changed {
-			t.Errorf("changed %v: got %v, best %v, %s", changed, err, state.Best, state.Extra["train"])
 		}
 	}
 }

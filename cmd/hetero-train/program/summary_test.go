@@ -11,9 +11,8 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
-	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
@@ -47,11 +46,11 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 			if !strings.HasPrefix(table, "# "+c.name+"\n") || !strings.Contains(table, "| a step is | data ") {
 				t.Errorf("results.md:\n%s", table)
 			}
-			if err := os.Remove(filepath.Join(c.logs, summaryFile)); err != nil {
+			if err := os.Remove(filepath.Join(c.logs, observe.SummaryFile)); err != nil {
 				t.Fatal(err)
 			}
 			var out, errs bytes.Buffer
-			if code := run(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, environment{stdout: &out, stderr: &errs}); code != exit.Done {
+			if code := runLine(context.Background(), []string{"analyze", filepath.Join(dir, c.name)}, session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Done {
 				t.Fatalf("analyze: got exit code %d\n%s", code, errs.String())
 			}
 			if again := readSummary(t, c.logs); again.Throughput != s.Throughput || again.Status != c.status || !strings.Contains(out.String(), c.name) {
@@ -64,11 +63,11 @@ func TestARunIsSummedUpWhereItsLogsAre(t *testing.T) {
 // readSummary reads what was written in the folder of logs, the figure too.
 func readSummary(t *testing.T, logs string) (s analysis.Summary) {
 	t.Helper()
-	if err := json.Unmarshal(readFile(t, filepath.Join(logs, summaryFile)), &s); err != nil {
+	if err := json.Unmarshal(readFile(t, filepath.Join(logs, observe.SummaryFile)), &s); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := png.Decode(bytes.NewReader(readFile(t, filepath.Join(logs, latencyFile)))); err != nil {
-		t.Errorf("%s: %v", latencyFile, err)
+	if _, err := png.Decode(bytes.NewReader(readFile(t, filepath.Join(logs, observe.LatencyFile)))); err != nil {
+		t.Errorf("%s: %v", observe.LatencyFile, err)
 	}
 	return s
 }
@@ -83,33 +82,8 @@ func TestAnalyzeSaysWhatItCannotSumUp(t *testing.T) {
 		{[]string{"analyze", "a", "--input-dir", "b"}, "--input-dir is for comparisons"},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(context.Background(), c.args, environment{stdout: &out, stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {
+		if code := runLine(context.Background(), c.args, session.Environment{Stdout: &out, Stderr: &errs}); code != exit.Usage || !strings.Contains(errs.String(), c.says) {
 			t.Errorf("%v: got exit code %d and %q, want %q", c.args, code, errs.String(), c.says)
 		}
-	}
-}
-
-func TestTablesFitOneRankAndSeveral(t *testing.T) {
-	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(show.NaN)}}}
-	rows := []row{{"a", "b | c"}}
-	if got := table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
-		t.Errorf("got\n%s", got)
-	}
-	if got := markdown("run", rows, s); !strings.Contains(got, `| a | b \| c |`) || strings.Count(got, "\n") != 10 {
-		t.Errorf("got\n%s", got)
-	}
-	s.PerRank, s.Ranks = s.PerRank[:1], 1
-	for _, r := range append(summaryRows(s), row{"", table(rows, s)}) {
-		if strings.Contains(r.value, "samples/s") || r.name == "communication" || r.name == "balance" {
-			t.Errorf("one rank: got %q", r)
-		}
-	}
-	if got := summaryRows(nil); got != nil {
-		t.Errorf("without records: got %v", got)
-	}
-	c := &console{job: newRun(nil, trainOptions{})}
-	c.job.data = &parts.Opened{Name: "synthetic_image"}
-	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].value != "synthetic_image" || got[1].value != "2.0000 after 3 steps, 0.00 epochs" {
-		t.Errorf("got %v", got)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
-	"github.com/hetero-train/hetero-train/engine/config"
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
@@ -166,29 +165,5 @@ func TestRanksOfALauncherSayHowToGoOn(t *testing.T) {
 		step, _ := checkpoint.NewestStep(filepath.Join(dir, "run", "checkpoints"))
 		survivor.check(t, exit.Communication, fmt.Sprintf("the run continues from step %d with: %s -c %s", step, p.path, p.config))
 		survivor.check(t, exit.Communication, "(under the same launcher)")
-	}
-}
-
-func TestCommandThatGoesOn(t *testing.T) {
-	for _, c := range []struct {
-		resume string
-		args   []string
-		want   string // behind the program's name
-	}{
-		{"auto", []string{"train", "-c", "my run.toml", "--set", "model.channels=[4]"}, "train -c 'my run.toml' --set 'model.channels=[4]'"},
-		{"auto", []string{"-c", "it's.toml"}, `-c 'it'\''s.toml'`},
-		{"none", []string{"train", "--resume", "none", "--lr", "0.1"}, "train --lr 0.1 --resume auto"},
-		{"none", []string{"train", "--resume=none", "--set", "train.resume=none", "--set=train.resume=none"}, "train --resume auto"},
-		{"old/run", []string{"-c", "a.toml"}, "-c a.toml --resume auto"},
-	} {
-		cfg := &config.Config{}
-		cfg.Train.Resume = c.resume
-		o := trainOptions{env: environment{environ: []string{supervisedVariable + "=./hetero-train"}}, args: c.args}
-		if got, want := o.again(cfg), "./hetero-train "+c.want; got != want {
-			t.Errorf("%q: got  %s\nwant %s", c.args, got, want)
-		}
-	}
-	if got := (trainOptions{args: []string{"train"}}).again(&config.Config{Train: config.Train{Resume: "auto"}}); got != quoted(os.Args[0])+" train" {
-		t.Errorf("got %s", got)
 	}
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 )
 
 func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
 	points := func(want int) {
 		t.Helper()
-		files, err := filepath.Glob(filepath.Join(dir, "run", "logs", boardFolder, "*tfevents*"))
+		files, err := filepath.Glob(filepath.Join(dir, "run", "logs", observe.BoardFolder, "*tfevents*"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("event files: %v, %v", files, err)
 		}
@@ -40,7 +41,7 @@ func TestEventFilesHoldEveryPointOnceAfterResuming(t *testing.T) {
 	run("train.steps=31") // goes on from step 25: 24 stays, 28 comes again, 30 gives way to 31
 	points(9)
 	run("train.steps=31", "experiment.name=without", "profile.tensorboard_interval=0")
-	if _, err := os.Stat(filepath.Join(dir, "without", "logs", boardFolder)); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "without", "logs", observe.BoardFolder)); err == nil {
 		t.Error("event files were written although profile.tensorboard_interval is 0")
 	}
 }

@@ -2,7 +2,6 @@ package program
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"path/filepath"
 	"slices"
@@ -11,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
 	"github.com/hetero-train/hetero-train/engine/timeline"
-	"github.com/hetero-train/hetero-train/profiler/trace"
 )
 
 // traceEvent is an entry of a timeline, as viewers read it.
@@ -68,28 +67,6 @@ func readTimeline(t *testing.T, path string) (events []traceEvent) {
 	return events
 }
 
-// TestARankThatCannotPackItsTimelineStillMeetsTheOthers: they would wait for it.
-func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
-	other, err := trace.Pack(trace.Rank{Rank: 1, Name: "other"}, mostPacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		name  string
-		limit int
-		want  int // timelines; 0: an error
-	}{{"no room", 1, 0}, {"room", mostPacked, 2}} {
-		met := false
-		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit, func(_ context.Context, _ string, own []byte) ([][]byte, error) {
-			met = true
-			return [][]byte{own, other, nil}, nil // the third could not pack its own
-		})
-		if !met || len(ranks) != c.want || (err == nil) != (c.want > 0) {
-			t.Errorf("%s: met %v, got %d timelines and %v, want %d", c.name, met, len(ranks), err, c.want)
-		}
-	}
-}
-
 func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 	p, dir := buildRanks(t), t.TempDir()
 	set := []string{"train.steps=20", "parallel.ranks=2", "balance.fixed_shares=[5, 3]", "train.grad_accumulation=1"}
@@ -109,7 +86,7 @@ func TestTracedStepsTrainAsOthersDo(t *testing.T) {
 			if got := resultOf(t, filepath.Join(output, "run")); got.Loss != want.Loss {
 				t.Errorf("final loss: got %v, want that of the run without a timeline, %v", got.Loss, want.Loss)
 			}
-			events := readTimeline(t, filepath.Join(output, "run", "logs", traceFile))
+			events := readTimeline(t, filepath.Join(output, "run", "logs", observe.TraceFile))
 			for rank := range 2 {
 				var steps []string
 				found := map[string]int{}

@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
@@ -25,8 +27,8 @@ func TestFileAloneAndTrainWithFileAreTheSame(t *testing.T) {
 		if alone.code != exit.Done || trained.code != exit.Done || !reflect.DeepEqual(alone.cfg, trained.cfg) {
 			t.Errorf("%v: got exit codes %d and %d, difference %v", more, alone.code, trained.code, config.Diff(alone.cfg, trained.cfg))
 		}
-		if alone.opts.file != "../../../configs/resnet50.toml" {
-			t.Errorf("file: got %q", alone.opts.file)
+		if alone.opts.File != "../../../configs/resnet50.toml" {
+			t.Errorf("file: got %q", alone.opts.File)
 		}
 	}
 }
@@ -127,7 +129,7 @@ func TestBatchSizeForEachRankIsMultiplied(t *testing.T) {
 		ranks   int
 		want    string
 	}{{"32", 4, "128"}, {"32", 1, "32"}, {"-1", 2, "-2"}, {"many", 4, "many"}, {"99999999999", 4, "99999999999"}} {
-		if got := timesRanks(c.perRank, c.ranks); got != c.want {
+		if got := train.TimesRanks(c.perRank, c.ranks); got != c.want {
 			t.Errorf("%s for each of %d ranks: got %s, want %s", c.perRank, c.ranks, got, c.want)
 		}
 	}
@@ -146,23 +148,23 @@ func TestEnvironmentSaysWhichRankThisIs(t *testing.T) {
 		}
 	}
 	o := execute([]string{"-c", file}, "WORLD_SIZE=3", "RANK=2", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29600")
-	if p := o.opts.place; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
+	if p := o.opts.Place; o.code != exit.Done || p.Rank != 2 || p.WorldSize != 3 || p.LocalWorldSize != 2 || p.Master() != "node-a:29600" {
 		t.Errorf("got exit code %d and %+v", o.code, p)
 	}
 	o = execute([]string{"-c", file, "--set", "parallel.ranks=4"})
-	if p := o.opts.place; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
+	if p := o.opts.Place; o.code != exit.Done || !p.Launch || p.LocalWorldSize != 4 {
 		t.Errorf("parallel.ranks: got exit code %d and %+v, want four ranks to start", o.code, p)
 	}
 	supervised := []string{"train", "-c", file, "--nnodes", "2", "--node-rank", "0", "--nproc-per-node", "2", "--master-addr", "node-a"}
-	if p := execute(supervised).opts.place; !p.Launch || p.WorldSize != 4 {
+	if p := execute(supervised).opts.Place; !p.Launch || p.WorldSize != 4 {
 		t.Errorf("two machines: got %+v, want two of four ranks to start", p)
 	}
-	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", supervisedVariable + "=1"}
-	if p := execute(supervised, rank...).opts.place; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
+	rank := []string{"RANK=1", "WORLD_SIZE=4", "LOCAL_RANK=1", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=node-a", "MASTER_PORT=29500", session.SupervisedVariable + "=1"}
+	if p := execute(supervised, rank...).opts.Place; p.Launch || p.Rank != 1 || p.WorldSize != 4 || p.LocalWorldSize != 2 {
 		t.Errorf("a rank of two machines: got %+v, want rank 1, which starts nobody", p)
 	}
-	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, supervisedVariable+"=1"); o.cfg != nil && o.opts.place.Launch {
-		t.Errorf("a rank would start ranks: %+v", o.opts.place)
+	if o := execute([]string{"-c", file, "--set", "parallel.ranks=2"}, session.SupervisedVariable+"=1"); o.cfg != nil && o.opts.Place.Launch {
+		t.Errorf("a rank would start ranks: %+v", o.opts.Place)
 	}
 	o = execute([]string{"train", "-c", file, "--batch-size", "10", "--set", "balance.fixed_shares=[20, 10]", "--nproc-per-node", "3"})
 	if o.code != exit.Usage || !strings.Contains(o.stderr, "one value for each rank") {

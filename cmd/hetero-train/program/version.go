@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 	"github.com/hetero-train/hetero-train/cuda"
@@ -133,7 +134,7 @@ func newVersion() *cobra.Command {
 		Example: `  hetero-train version
   hetero-train version --short       one line, as hetero-train --version
   hetero-train version --json`,
-		Args: noArguments,
+		Args: cli.NoArguments,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output")
 	cmd.Flags().BoolVar(&short, "short", false, "release, commit, compiler and platform alone")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/devices"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 )
@@ -48,7 +49,7 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 func TestDevicesNeedNoLibrary(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir())
 	o := execute([]string{"devices", "--json"})
-	var got deviceReport
+	var got devices.DeviceReport
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 		t.Fatalf("got exit code %d, %v", o.code, err)
 	}

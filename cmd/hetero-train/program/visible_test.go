@@ -11,6 +11,9 @@ import (
 	"testing"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/run"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
 )
 
 // hostile clears the screen, sets the title, forges a line, overwrites its own, ends as an 8-bit control sequence, and turns its end around.
@@ -73,7 +76,7 @@ func TestNothingFromAFileReachesTheTerminalAsIs(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, messages bytes.Buffer
-			code := run(t.Context(), c.args, environment{stdout: &out, stderr: &messages, train: runTrain})
+			code := runLine(t.Context(), c.args, session.Environment{Stdout: &out, Stderr: &messages, Train: run.Train})
 			sound(t, "standard output", out.String())
 			sound(t, "standard error", messages.String())
 			if c.says != "" && !strings.Contains(out.String()+messages.String(), c.says) {

@@ -65,6 +65,7 @@ func AlreadyShown(err error) error { return Shown{err} }
 // Unwrap gives the error.
 func (s Shown) Unwrap() error { return s.error }
 
+// Usagef formats an error of flags or configuration, exit code 2.
 func Usagef(format string, args ...any) error {
 	return With(Usage, fmt.Errorf(format, args...))
 }

@@ -9,6 +9,7 @@ import (
 // Stopped is the cause of a context that a signal cancelled.
 type Stopped struct{ Signal syscall.Signal }
 
+// Error names the signal.
 func (s Stopped) Error() string { return "stopped by " + unix.SignalName(s.Signal) }
 
 // Saved is the exit code after the run was Saved, unsaved the one after that failed.

@@ -10,6 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
 )
 
+// IsTerminal reports whether a stream is shown on a terminal.
 func IsTerminal(w io.Writer) bool {
 	f := FileOf(w)
 	return f != nil && term.IsTerminal(int(f.Fd()))

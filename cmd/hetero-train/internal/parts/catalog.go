@@ -29,6 +29,7 @@ var Builtin = append([]Part{
 	DataSet{"webdataset", "WebDataset shards: `.tar`, `.tar.gz` or `.tar.zst` with `KEY.jpg` and `KEY.cls`, read in place", func() DataSetOptions { return shards{} }, photos},
 }, policies()...)
 
+// BuiltinCatalog lists the models, data sets and policies of this program.
 var BuiltinCatalog = func() config.Catalog {
 	c, err := CatalogOf(Builtin)
 	if err != nil {

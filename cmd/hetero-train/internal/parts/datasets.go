@@ -191,6 +191,7 @@ func shardClassNames(d config.Data) (names []string, found string, err error) {
 	return names, found, err
 }
 
+// DecodeOptions are the limits and the orientation for decoding images.
 func DecodeOptions(d config.Data) images.DecodeOptions {
 	return images.DecodeOptions{MaxPixels: d.MaxPixels, Orient: d.EXIFOrientation}
 }
@@ -203,6 +204,7 @@ func evalSamples(train int) int {
 	return max(train/5, 1)
 }
 
+// Exists reports whether there is a file or folder at path.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

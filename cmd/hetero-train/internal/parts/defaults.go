@@ -2,6 +2,7 @@ package parts
 
 import "github.com/hetero-train/hetero-train/engine/config"
 
+// KindNames are the names of models, data sets or policies, in the order of the catalog.
 func KindNames(kinds []config.Kind) []string {
 	names := make([]string, len(kinds))
 	for i, k := range kinds {

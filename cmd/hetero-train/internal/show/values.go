@@ -41,8 +41,10 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%d B", n)
 }
 
+// NaN stands for a value that is not known.
 var NaN = math.NaN()
 
+// PerSecond is a rate, 0 where no time passed.
 func PerSecond(n int64, d time.Duration) float64 {
 	if d <= 0 {
 		return 0
@@ -50,6 +52,7 @@ func PerSecond(n int64, d time.Duration) float64 {
 	return float64(n) / d.Seconds()
 }
 
+// GiB converts bytes.
 func GiB(bytes int64) float64 { return float64(bytes) / (1 << 30) }
 
 // Number is a value of a record: null where it is none, as in all files of a run.
@@ -93,6 +96,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", h/24, h%24)
 }
 
+// MiB converts bytes.
 func MiB(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 
 func OrDash(text string) string {

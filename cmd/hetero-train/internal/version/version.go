@@ -33,6 +33,7 @@ type Facts struct {
 	Cgo      bool   `json:"cgo"`
 }
 
+// Build is how this program was made.
 func Build() Facts {
 	b := Facts{Version: number, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -1,0 +1,224 @@
+package assembly
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// learntKey is where a checkpoint keeps the derived values of its run.
+const learntKey = "learnt"
+
+// derived are values that the text of the settings does not tell, by the key that they stand for: the precision that "auto" became, the data set
+// behind a fallback, the content of a file. Where both runs know a derived value it is compared in place of the text.
+type derived map[string]string
+
+// Derive finds out the derived values of this run. Rank 0's count.
+func (j *Run) Derive() (derived, error) {
+	options, err := j.ReplicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	d := derived{
+		"data.dataset":      strconv.Quote(j.Data.Name),
+		dataPathKey:         j.Data.Identity,
+		precisionKey:        strconv.Quote(j.Precision.String()),
+		"model.num_classes": strconv.Itoa(options.Classes),
+	}
+	if j.Cfg.Model.BatchNorm == "local" { // statistics are those of a rank's share
+		d["parallel.ranks"] = strconv.Itoa(max(j.Opts.Place.WorldSize, 1))
+	}
+	if j.Falls() {
+		d[totalKey] = strconv.FormatInt(j.Steps, 10)
+	}
+	if content, ok := j.initContent(); ok {
+		d[initKey] = content
+	}
+	return d, nil
+}
+
+// Keys of paths whose content counts.
+const (
+	dataPathKey = "data.path"
+	initKey     = "model.init_from"
+)
+
+// precisionKey is compared as the type that "auto" became.
+const (
+	precisionKey = "train.precision"
+)
+
+// totalKey stands for the steps of the whole run, whichever setting says how many they are. They are derived where the schedule depends on them.
+const totalKey = "train.steps"
+
+// Falls reports whether the learning rate depends on the length of the run.
+func (j *Run) Falls() bool { return j.Cfg.Schedule.Name == "cosine" || j.Cfg.Schedule.Name == "linear" }
+
+// lengthKey is the key that says how long the run is.
+func lengthKey(c *config.Config) string {
+	switch {
+	case c.Train.Steps > 0:
+		return "train.steps"
+	case c.Train.Epochs > 0:
+		return "train.epochs"
+	}
+	return "train.max_seconds"
+}
+
+// Length names the setting that ends the run, with its value.
+func (j *Run) Length() string {
+	t := j.Cfg.Train
+	switch key := lengthKey(j.Cfg); key {
+	case "train.steps":
+		return fmt.Sprintf("%s = %d", key, t.Steps)
+	case "train.epochs":
+		if j.Epochs < t.Epochs {
+			key, t.Epochs = "data.fallback_epochs", j.Epochs
+		}
+		return fmt.Sprintf("%s = %d (%d steps)", key, t.Epochs, j.Steps)
+	default:
+		return fmt.Sprintf("%s = %v", key, t.MaxSeconds)
+	}
+}
+
+// initContent is a digest of the weights to start from, "" without any. Weights that are gone are not known: a run that resumes does not need
+// them, and one that starts afresh says so when it loads them.
+func (j *Run) initContent() (content string, known bool) {
+	path := j.Cfg.Model.InitFrom
+	if path == "" {
+		return "", true
+	}
+	f, err := parts.OpenWeights(path, func(error) {}) // what it skips is said when the weights are loaded
+	if err != nil {
+		return "", false
+	}
+	defer f.Close()
+	content, err = parts.ContentOf(f.File)
+	return content, err == nil
+}
+
+// compare lists the settings that make this run learn something else than the earlier one; see experiment.Options.
+func (j *Run) compare(e experiment.Earlier) ([]experiment.Change, error) {
+	old, err := config.Parse(e.From, []byte(e.Config), j.Opts.Env.Catalog)
+	if err != nil {
+		if !j.Named() && j.Cfg.Train.Resume == experiment.ResumeAuto {
+			return []experiment.Change{{Key: "configuration", Old: "one that this program cannot read", New: "another"}}, nil
+		}
+		j.Opts.Log.Warn("the settings of the earlier run cannot be read, so they are not compared", "error", err)
+		return nil, nil
+	}
+	before := derived{}
+	if raw, ok := e.Extra[learntKey]; ok {
+		if err := json.Unmarshal(raw, &before); err != nil {
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: derived settings: %w", e.From, err))
+		}
+	} else if r := e.Result; r != nil {
+		rank0, _, _ := strings.Cut(r.Precision, " ") // "bf16 (ranks 0, 1), f32 (rank 2)" where ranks differ
+		before["data.dataset"], before[precisionKey] = strconv.Quote(r.Dataset), strconv.Quote(rank0)
+	}
+	return j.changes(old, before), nil
+}
+
+// changes compares key by key.
+func (j *Run) changes(old *config.Config, before derived) []experiment.Change {
+	texts := map[string]config.Difference{}
+	for _, d := range config.Diff(old, j.Cfg) {
+		texts[d.Key] = d
+	}
+	// "auto" keeps the type of the checkpoint where the device can compute in it. Elsewhere the device is another one, which is no change of what is learnt.
+	adapts := j.Cfg.Train.Precision == "auto"
+	var all []experiment.Change
+	add := func(key, was, now string) {
+		if key == "data.batch_size" && slices.ContainsFunc(j.Opts.Args, func(arg string) bool { return strings.HasPrefix(arg, "--batch-size") }) {
+			now += fmt.Sprintf(" (--batch-size for each of %d ranks; --set data.batch_size=%s keeps the global batch)", max(j.Opts.Place.WorldSize, 1), was)
+		}
+		if !slices.Contains(j.Opts.Allow, key) {
+			all = append(all, experiment.Change{Key: key, Old: was, New: now})
+		}
+	}
+	for _, d := range texts {
+		if d.Key == precisionKey && adapts {
+			continue
+		}
+		_, known := before[d.Key]
+		_, knownNow := j.Learnt[d.Key]
+		if (d.Learnt || d.Key == dataPathKey || d.Key == initKey) && (!known || !knownNow) {
+			add(d.Key, orNone(d.Old), orNone(d.New))
+		}
+	}
+	for key, now := range j.Learnt {
+		was, known := before[key]
+		if !known || was == now || key == precisionKey && adapts || key == totalKey && j.Named() {
+			continue // a run that was given a name may be made longer: the learning rate follows the curve of the new length
+		}
+		if d, differs := texts[key]; differs && key != totalKey && d.Old != was {
+			was, now = d.Old+" ("+was+")", d.New+" ("+now+")"
+		}
+		if key == totalKey {
+			key, was, now = lengthKey(j.Cfg), was+" steps under schedule.name = "+strconv.Quote(j.Cfg.Schedule.Name), now+" steps"
+		}
+		add(key, orNone(was), orNone(now))
+	}
+	order := settingsOrder(j.Cfg)
+	slices.SortFunc(all, func(a, b experiment.Change) int {
+		if d := order[a.Key] - order[b.Key]; d != 0 {
+			return d
+		}
+		return strings.Compare(a.Key, b.Key)
+	})
+	return all
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+func settingsOrder(c *config.Config) map[string]int {
+	order := map[string]int{}
+	for i, s := range c.Settings() {
+		order[s.Key] = i
+	}
+	return order
+}
+
+// Allowable checks the keys of --allow: each exists and means something.
+func Allowable(c *config.Config, keys []string) error {
+	if len(keys) > 0 && c.Train.Resume == experiment.ResumeNone {
+		return exit.Usagef("--allow: with --resume none there is no earlier run whose settings could differ")
+	}
+	byContent := []string{dataPathKey, initKey, "parallel.ranks", totalKey, "train.epochs"}
+	order := settingsOrder(c)
+	for _, key := range keys {
+		affects, known := c.Learnt(key)
+		switch {
+		case !known:
+			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
+			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
+		case !affects && !slices.Contains(byContent, key):
+			return exit.Usagef("--allow: %s does not affect what is learnt, so it may change without --allow", key)
+		}
+	}
+	return nil
+}
+
+// Extra holds the values that the program, not the training loop, adds to a checkpoint.
+func (j *Run) Extra() map[string]json.RawMessage {
+	all := j.trainedOn()
+	text, err := json.Marshal(j.Learnt)
+	if err != nil {
+		panic(err) // texts
+	}
+	all[learntKey] = text
+	return all
+}

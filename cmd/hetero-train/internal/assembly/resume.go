@@ -1,0 +1,163 @@
+package assembly
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// SayOpened tells what opening the run's folder has brought to light.
+func (j *Run) SayOpened() {
+	switch changed := j.Folder.Changed; {
+	case j.Folder.MovedTo != "" && changed != nil:
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.Folder.MovedTo, "because", changed.Reason())
+	case j.Folder.MovedTo != "":
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.Folder.MovedTo)
+	}
+	for _, w := range j.Folder.Warnings {
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
+	}
+	for _, s := range j.Folder.Skipped {
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(s.String())
+	}
+}
+
+// Restore loads the checkpoint to go on from; nil state for a fresh start.
+func (j *Run) Restore() (*checkpoint.State, error) {
+	c := j.Folder.Checkpoint
+	if c == nil {
+		return nil, nil
+	}
+	state := c.State
+	changed, err := j.checkSettings(c)
+	if err != nil {
+		return nil, err
+	}
+	if err := j.checkData(&state, changed); err != nil {
+		return nil, err
+	}
+	if err := j.sayTypesBefore(&state); err != nil {
+		return nil, err
+	}
+	if j.Cfg.EMA.Decay > 0 && !c.Averaged() {
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
+	}
+	if err := j.Replica.Load(c); err != nil {
+		return nil, err
+	}
+	return &state, nil
+}
+
+// checkSettings shows what has changed since the checkpoint, and refuses what its state cannot follow. The model is compared
+// tensor by tensor when it is loaded. dataChanged says that the user has changed what is trained on.
+func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
+	old, err := config.Parse(c.Path, []byte(c.State.Config), j.Opts.Env.Catalog)
+	if err != nil {
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
+		return false, nil
+	}
+	const advice = "--resume none starts afresh and keeps that run under a numbered name"
+	was, now := old.Optimizer, j.Cfg.Optimizer
+	if was.Name != now.Name {
+		return false, exit.Usagef("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)
+	}
+	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
+		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+	}
+	if !slices.Equal(old.Model.Freeze, j.Cfg.Model.Freeze) || old.Model.FreezeLayers != j.Cfg.Model.FreezeLayers {
+		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
+			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.Cfg.Model.Freeze, j.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
+	}
+	for _, d := range config.Diff(old, j.Cfg) {
+		if d.Key == "train.resume" {
+			continue
+		}
+		log := j.Opts.LogOf(logs.ComponentCheckpoint)
+		say := log.Info
+		if d.Learnt {
+			say = log.Warn
+		}
+		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
+	}
+	if total := j.totalOf(c.State); j.Falls() && total != "" && total != strconv.FormatInt(j.Steps, 10) {
+		j.Opts.Log.Warn("the length of the run changed: from here on the learning rate follows the curve of the new length", "was_steps", total, "now_steps", j.Steps,
+			"learning_rate", j.Schedule().Rate(int(c.State.Step)))
+	}
+	return slices.Contains(j.Opts.Allow, "data.dataset") || slices.Contains(j.Opts.Allow, "data.path"), nil
+}
+
+// DataKey is where a checkpoint says what was trained on.
+const DataKey = "data"
+
+// Trained is what a run was Trained on, which a fallback makes another thing than the settings say.
+type Trained struct {
+	Name    string `json:"name"`
+	Note    string `json:"note"`
+	Samples int    `json:"samples"`
+
+	// What a prediction needs of the data set; checkpoints of earlier versions lack it.
+	Classes []string   `json:"classes,omitempty"`
+	Mean    [3]float32 `json:"mean,omitzero"` // of the pixels, as they are normalised
+	Std     [3]float32 `json:"std,omitzero"`
+}
+
+func (j *Run) trainedOn() map[string]json.RawMessage {
+	norm := parts.Normalization(j.Cfg.Data, j.Data.Normalization)
+	text, err := json.Marshal(Trained{Name: j.Data.Name, Note: j.Data.Note, Samples: j.Data.Train.Len(), Classes: j.Data.Train.Classes(), Mean: norm.Mean, Std: norm.Std})
+	if err != nil {
+		panic(err) // texts and finite numbers
+	}
+	types, err := json.Marshal(j.Types)
+	if err != nil {
+		panic(err) // texts
+	}
+	return map[string]json.RawMessage{DataKey: text, compute.TypesKey: types}
+}
+
+// totalOf is how many steps a run was to have whose schedule depends on it, "" where that is not known.
+func (j *Run) totalOf(state checkpoint.State) string {
+	var before derived
+	if json.Unmarshal(state.Extra[learntKey], &before) != nil {
+		return "" // compare has said so
+	}
+	return before[totalKey]
+}
+
+// checkData makes a run that goes on with other data forget its evaluations: they are no measure for the new ones. Whether it may is decided before.
+func (j *Run) checkData(state *checkpoint.State, changed bool) error {
+	var before Trained
+	raw, ok := state.Extra[DataKey]
+	if !ok {
+		return nil
+	}
+	if err := json.Unmarshal(raw, &before); err != nil {
+		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
+	}
+	if changed || before.Name != j.Data.Name {
+		return train.Forget(state)
+	}
+	return nil
+}
+
+// sayTypesBefore warns where a run resumes in other types than those of its checkpoint, for instance on another machine.
+func (j *Run) sayTypesBefore(state *checkpoint.State) error {
+	before, err := compute.TypesOf(state)
+	if err != nil || before == nil {
+		return err
+	}
+	if was, now := compute.TypeSet(before), compute.TypeSet(j.Types); !slices.Equal(was, now) && j.Cfg.Train.Precision == "auto" {
+		j.Opts.LogOf(logs.ComponentDevice).Warn(fmt.Sprintf("the checkpoint was trained in %s, the run continues in %s: train.precision sets one type", strings.Join(was, " and "), strings.Join(now, " and ")))
+	}
+	return nil
+}

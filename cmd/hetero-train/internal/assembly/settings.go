@@ -1,0 +1,61 @@
+package assembly
+
+import (
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/optim"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// ReplicaOptions is the network and its training as the configuration and the data set want them.
+func (j *Run) ReplicaOptions() (train.ReplicaOptions, error) {
+	c := j.Cfg
+	classes := c.Model.NumClasses
+	if have := len(j.Data.Train.Classes()); classes == 0 {
+		classes = have
+	} else if classes < have {
+		return train.ReplicaOptions{}, exit.Usagef("model.num_classes: the data set %s has %d classes (got %d, want at least %d)", j.Data.Name, have, classes, have)
+	}
+	norm := parts.Normalization(c.Data, j.Data.Normalization)
+	group := 0
+	if c.Model.BatchNorm == "ghost" {
+		group = c.Model.GhostGroup
+	}
+	return train.ReplicaOptions{
+		Model: parts.BuildModel(&c.Model), Classes: classes, ImageSize: c.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Compute: j.Precision, LossScale: j.ScalesLoss(), GhostGroup: group, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		LabelSmoothing: c.Train.LabelSmoothing, Mixed: parts.Mixing(c.Augment).Enabled(), Freeze: nn.Freeze{Patterns: c.Model.Freeze, Layers: c.Model.FreezeLayers},
+		Seed: c.Experiment.Seed, Optimizer: OptimizerOptions(c), Peers: j.Team.Joined(),
+		Norms:   c.Train.NormsInterval > 0 && j.Team.Leads(), // the same on all ranks
+		Average: optim.AverageOptions{Decay: c.EMA.Decay, Warmup: c.EMA.Warmup, Interval: c.EMA.Interval},
+	}, nil
+}
+
+// OptimizerOptions are the optimizer that the configuration describes.
+func OptimizerOptions(c *config.Config) optim.Options {
+	o := optim.Options{Name: c.Optimizer.Name, Momentum: c.Optimizer.Momentum, Nesterov: c.Optimizer.Nesterov,
+		WeightDecay: c.Optimizer.WeightDecay, Beta1: c.Optimizer.Betas[0], Beta2: c.Optimizer.Betas[1], Eps: c.Optimizer.Eps, ClipNorm: c.Train.ClipNorm, LayerDecay: c.Optimizer.LayerDecay}
+	if !c.Optimizer.DecayNormsAndBias { // the parameters that timm leaves out, too
+		o.Decays = func(name string, shape tensor.Shape) bool { return len(shape) > 1 && !strings.HasSuffix(name, ".bias") }
+	}
+	return o
+}
+
+// Schedule turns the configured epochs into steps.
+func (j *Run) Schedule() optim.Schedule {
+	s := j.Cfg.Schedule
+	out := optim.Schedule{Name: s.Name, Base: j.Cfg.Optimizer.LR, Min: s.MinLR, Warmup: s.WarmupSteps, Total: int(j.Steps),
+		StepSize: s.StepSize * int(j.StepsPer), Gamma: s.Gamma}
+	if s.WarmupEpochs > 0 {
+		out.Warmup = int(s.WarmupEpochs*float64(j.StepsPer) + 0.5)
+	}
+	for _, m := range s.Milestones {
+		out.Milestones = append(out.Milestones, m*int(j.StepsPer))
+	}
+	return out
+}

@@ -1,0 +1,51 @@
+package assembly
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+)
+
+// JoinTeam meets the other ranks. Settings, data and program must be the same on all of them.
+func (j *Run) JoinTeam(ctx context.Context) (err error) {
+	if j.Opts.Place.WorldSize <= 1 {
+		j.Opts.LogOf(logs.ComponentBalancer).Debug("no compute score is measured: a run of one rank has nothing to divide")
+		return nil
+	}
+	return j.Meet(ctx, j.facts())
+}
+
+// local are the settings in which ranks may differ.
+var local = []string{"device.", "data.path", "data.val_path", "data.class_names", "data.shard_cache_mb", "data.cache_dir", "data.workers", "data.download", "experiment.output_dir", "experiment.log_dir", "train.resume", "parallel.", "profile.", "lab."}
+
+// facts are what all ranks must have in common.
+func (j *Run) facts() []rendezvous.Fact {
+	var facts []rendezvous.Fact
+	for _, s := range j.Cfg.Settings() {
+		if !slices.ContainsFunc(local, func(prefix string) bool { return strings.HasPrefix(s.Key, prefix) }) {
+			value := s.Value
+			if text, err := strconv.Unquote(value); err == nil { // a text, which a message quotes
+				value = text
+			}
+			facts = append(facts, rendezvous.Fact{Name: s.Key, Value: value})
+		}
+	}
+	evaluated := 0
+	if j.Data.Eval != nil {
+		evaluated = j.Data.Eval.Len()
+	}
+	p := j.Cfg.Parallel
+	return append(facts, []rendezvous.Fact{
+		{Name: "program", Value: version.Text()},
+		{Name: "communication", Value: fmt.Sprintf("gradients as %s, buckets of %v MiB, overlap %v, shared memory %s, time-out %v s", p.WireDType, p.BucketCapMB, p.Overlap, p.SharedMemory, p.TimeoutSeconds)},
+		{Name: "data", Value: fmt.Sprintf("%s, %d training and %d evaluation samples, classes %q, fingerprint %q", j.Data.Name, j.Data.Train.Len(), evaluated, j.Data.Train.Classes(), j.Data.Fingerprint)},
+		{Name: "trace", Value: fmt.Sprintf("%d steps from step %d on", j.Cfg.Profile.TraceSteps, j.Cfg.Profile.TraceStep)},
+		{Name: "weather", Value: j.Opts.Lab.Fact()},
+	}...)
+}

@@ -1,0 +1,46 @@
+package assembly
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/weights"
+)
+
+// InitFrom loads the weights to start from. The other ranks get rank 0's before the first step.
+func (j *Run) InitFrom() error {
+	m := j.Cfg.Model
+	if m.InitFrom == "" || !j.Team.Leads() || j.Folder.Checkpoint != nil {
+		return nil
+	}
+	f, err := parts.OpenWeights(m.InitFrom, func(err error) { j.Opts.LogOf(logs.ComponentCheckpoint).Warn(err.Error()) })
+	if err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	defer f.Close()
+	model, _ := j.Replica.Tensors()
+	infos := make([]checkpoint.Info, len(model))
+	for i, t := range model {
+		infos[i] = t.Info()
+	}
+	own, err := parts.DescribeNetwork(&m, 1, j.Cfg.Data.ImageSize) // for its head alone: no class is looked at
+	if err != nil {
+		return err
+	}
+	fit, err := weights.Match(f.File, infos, weights.Options{Head: own.Head, InitOf: m.InitHead})
+	if err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	if err := j.Replica.FillWeights(fit.ReadInto); err != nil {
+		return fmt.Errorf("model.init_from: %w", err)
+	}
+	fresh, why := fit.Replaced()
+	j.Opts.LogOf(logs.ComponentCheckpoint).Info("weights to start from", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	if len(fresh) > 0 {
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// OnePath makes a command of one argument, which the file given with -c and the like have no part in.
+func OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
+	cmd.Args = Exactly(argument)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
+	return WithoutConfig(cmd, "this command reads the file or folder that it is given")
+}
+
+// Exactly demands one argument.
+func Exactly(argument string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 || args[0] == "" {
+			return exit.Usagef("%s: got %d arguments %q, want %s", cmd.CommandPath(), len(args), args, argument)
+		}
+		return nil
+	}
+}
+
+// AtMostOne refuses more than one argument.
+func AtMostOne(cmd *cobra.Command, args []string) error {
+	if len(args) > 1 {
+		return exit.Usagef("%q takes one argument, got %q", cmd.CommandPath(), args)
+	}
+	return nil
+}
+
+// First is the First of args, "" if there is none.
+func First(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+// Unconfigured annotates a command that reads no configuration with the reason, so that -c and --set are an error there.
+const Unconfigured = "hetero-train/unconfigured"
+
+// WithoutConfig refuses -c and --set for a command. why completes the error, as in "this command reads finished runs".
+func WithoutConfig(cmd *cobra.Command, why string) *cobra.Command {
+	if cmd.Annotations == nil {
+		cmd.Annotations = map[string]string{}
+	}
+	cmd.Annotations[Unconfigured] = why
+	return cmd
+}
+
+// NoArguments refuses what is left on a command line after flags and subcommands.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
+	if !cmd.HasSubCommands() {
+		text = fmt.Sprintf("%q takes no arguments, got %q", cmd.CommandPath(), args[0])
+	}
+	cmd.SuggestionsMinimumDistance = 2 // edits
+	if strings.HasSuffix(args[0], ".toml") {
+		text += "; a configuration is given with -c FILE"
+	} else if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		text += "; nearest: " + strings.Join(near, ", ")
+	}
+	return exit.Usagef("%s", text)
+}

@@ -1,0 +1,63 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// PlaceFlags say which ranks take part and which of them this process starts.
+type PlaceFlags struct {
+	Nodes, NodeRank string // --nnodes, --node-rank
+}
+
+// AddPlaceFlags adds the flags that say which ranks take part, of commands that measure on all of them.
+func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
+		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
+		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
+	} {
+		cmd.Flags().Var(&KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
+	}
+	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
+		return nil
+	})
+	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "`machines` that take part, each of which starts its own ranks")
+	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+}
+
+// SetFlag is --set: each use adds an override.
+type SetFlag struct{ App *App }
+
+func (f *SetFlag) String() string { return "" }
+
+func (f *SetFlag) Type() string { return "table.key=value" }
+
+func (f *SetFlag) Set(text string) error {
+	o, err := config.ParseSet(text)
+	if err == nil {
+		f.App.Overrides = append(f.App.Overrides, o)
+	}
+	return err
+}
+
+// KeyFlag is a flag that stands for one key; its value is checked with the configuration.
+type KeyFlag struct {
+	App  *App
+	Flag string // without the dashes
+	Key  string // full dotted key
+	Kind string // what --help shows
+}
+
+func (f *KeyFlag) String() string { return "" }
+
+func (f *KeyFlag) Type() string { return f.Kind }
+
+func (f *KeyFlag) Set(text string) error {
+	f.App.Overrides = append(f.App.Overrides, config.Override{Origin: "--" + f.Flag, Key: f.Key, Value: text})
+	return nil
+}

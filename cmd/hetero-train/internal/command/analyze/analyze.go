@@ -1,0 +1,160 @@
+package analyze
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+const analyzeLong = `Sum up single runs, or compare balancing policies on many.
+
+With the folders of runs as arguments, finished or killed ones, it writes logs/summary.json and logs/latency_histogram.png of each
+from the records on disk, as a run does at its end, and prints what they say.
+
+Without, it reads all runs below --input-dir, as scripts/run_benchmark.sh or any other training left them, and compares those that differ in
+nothing but policy and seed. Prints a table, and writes into --output-dir:
+
+  report.md                  setup, tables, figures and method, ready for a paper
+  summary.csv                every value with its confidence interval, a row for each policy
+  <comparison>/*.png, *.svg  throughput, speed-up, utilization, scaling efficiency, load imbalance, share of the oracle,
+                             loss over steps and time, shares of the batch over time
+  <comparison>/steps/*.csv   each run step by step
+
+Exit codes: 0 done; 2 bad flags, no folder, or nothing to compare in it; 7 the output cannot be written.`
+
+// analyzeFlags are the flags of analyze.
+type analyzeFlags struct {
+	input, output string
+	options       analysis.Options
+	logDir        string
+}
+
+// New is the command that compares or sums up finished runs.
+func New(a *cli.App) *cobra.Command {
+	f := new(analyzeFlags)
+	cmd := &cobra.Command{
+		Use:   "analyze [RUN...]",
+		Short: "Summarize a run, or compare balancing policies across runs",
+		Long:  analyzeLong,
+		Example: `  hetero-train analyze experiments/resnet50
+  hetero-train analyze
+  hetero-train analyze --input-dir experiments/benchmarks --output-dir experiments/analysis
+  hetero-train analyze --warmup-steps 50 --confidence 0.99`,
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that holds the runs, at any depth")
+	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"), "`folder` for tables and figures; files of an earlier analysis are replaced")
+	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1, "`steps` left out at the start of each run; -1: a fifth of them, and at least 30")
+	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "of the intervals, `0…1`")
+	flags.IntVar(&f.options.Replicates, "replicates", 2000, "`draws` of the bootstrap behind the intervals")
+	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap: the same gives the same intervals")
+	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if they are not where its settings say")
+	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
+		if err := f.options.Check(); err != nil {
+			return exit.Usagef("analyze: %w", err)
+		}
+		if f.options.WarmUpSteps < -1 {
+			return exit.Usagef("analyze: --warmup-steps: got %d, want -1 or more", f.options.WarmUpSteps)
+		}
+		if len(runs) > 0 {
+			return f.sumUp(a, cmd, runs)
+		}
+		return f.run(a)
+	}
+	return cmd
+}
+
+func (f *analyzeFlags) run(a *cli.App) error {
+	runs, err := analysis.Read(f.input)
+	if errors.Is(err, fs.ErrNotExist) {
+		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or name the folder that holds them with --input-dir", f.input)
+	}
+	if err != nil {
+		return exit.Usagef("analyze: %w", err)
+	}
+	study, err := analysis.Compare(runs, f.options)
+	if err != nil {
+		return exit.Usagef("analyze: %w", err)
+	}
+	if len(study.Comparisons) == 0 {
+		return exit.Usagef("analyze: %s", nothingToCompare(study))
+	}
+	if err := study.Print(a.Env.Stdout); err != nil {
+		return err
+	}
+	if err := f.write(study); err != nil {
+		return exit.With(exit.FolderCode(err), fmt.Errorf("analyze: %w", err))
+	}
+	for _, text := range study.Damaged {
+		a.WarnOf(text)
+	}
+	for _, s := range study.Skipped {
+		a.WarnOf(fmt.Sprintf("%s is not used: %s", s.Dir, s.Reason))
+	}
+	fmt.Fprintf(a.Env.Stdout, "written: %s\n", filepath.Join(f.output, "report.md"))
+	return nil
+}
+
+// nothingToCompare says why a folder gave nothing, and what to do.
+func nothingToCompare(study *analysis.Study) string {
+	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
+		return fmt.Sprintf("%s is a single run; hetero-train analyze %s sums it up", study.Root, study.Root)
+	}
+	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
+	if len(study.Skipped) == 0 {
+		text += "it holds no run of policies (a folder with results/result.json and logs/rank_0_metrics.json)"
+	} else {
+		text += fmt.Sprintf("%d folders cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
+	}
+	return text + "; scripts/run_benchmark.sh makes such runs and finishes those that were cut short"
+}
+
+// write fills the output folder.
+func (f *analyzeFlags) write(study *analysis.Study) error {
+	drawn := map[string][]analysis.Figure{}
+	for _, c := range study.Comparisons {
+		dir := filepath.Join(f.output, c.ID)
+		if err := os.MkdirAll(filepath.Join(dir, "steps"), 0o755); err != nil {
+			return err
+		}
+		var err error
+		if drawn[c.ID], err = figures.Comparison(dir, c); err != nil {
+			return err
+		}
+		for _, p := range c.Policies {
+			for _, run := range p.Runs {
+				text, err := run.StepsCSV()
+				if err == nil {
+					err = experiment.ReplaceText(filepath.Join(dir, "steps", run.Name+".csv"), []byte(text))
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	overview, err := figures.Overview(f.output, study.Comparisons)
+	if err != nil {
+		return err
+	}
+	summary, err := study.SummaryCSV()
+	if err != nil {
+		return err
+	}
+	if err := experiment.ReplaceText(filepath.Join(f.output, "summary.csv"), []byte(summary)); err != nil {
+		return err
+	}
+	return experiment.ReplaceText(filepath.Join(f.output, "report.md"), []byte(study.Report(drawn, overview)))
+}

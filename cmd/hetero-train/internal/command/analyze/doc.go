@@ -1,0 +1,2 @@
+// Package analyze compares finished runs and sums up single ones.
+package analyze

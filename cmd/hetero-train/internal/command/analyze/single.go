@@ -1,0 +1,58 @@
+package analyze
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+// sumUp is analyze for single runs.
+func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
+	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
+		if cmd.Flags().Changed(other) {
+			return exit.Usagef("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
+		}
+	}
+	if f.logDir != "" && len(runs) > 1 {
+		return exit.Usagef("analyze: --log-dir: got %d runs, want one", len(runs))
+	}
+	for i, dir := range runs {
+		if f.logDir == "" && !parts.IsFolder(dir) {
+			return exit.Usagef("analyze: there is no folder %s", dir)
+		}
+		s, err := analysis.Summarize(dir, f.logDir)
+		if err != nil {
+			return exit.Usagef("analyze %s: %w", dir, err)
+		}
+		logs := f.logDir
+		if logs == "" {
+			logs = analysis.LogDir(dir)
+		}
+		if err := observe.WriteSummary(logs, s); err != nil {
+			return exit.With(exit.FolderCode(err), fmt.Errorf("analyze %s: %w", dir, err))
+		}
+		for _, text := range s.Damaged {
+			a.WarnOf(text)
+		}
+		if i > 0 {
+			fmt.Fprintln(a.Env.Stdout)
+		}
+		rows := []observe.Row{{Name: "run", Value: fmt.Sprintf("%s, %s after %d steps", s.Run, strings.ReplaceAll(s.Status, "_", " "), s.Steps)}, {Name: "final training loss", Value: show.Figure("%.4f", s.FinalTrainLoss)}}
+		if !math.IsNaN(float64(s.BestEval)) {
+			rows = append(rows, observe.Row{Name: "best", Value: fmt.Sprintf("top-1 %.2f %% at step %d", 100*float64(s.BestEval), s.BestEvalStep)})
+		}
+		rows = append(rows, observe.SummaryRows(s)...)
+		fmt.Fprint(a.Env.Stdout, observe.Table(append(rows, observe.Row{Name: "written", Value: filepath.Join(logs, observe.SummaryFile) + ", " + observe.LatencyFile}), s))
+	}
+	return nil
+}

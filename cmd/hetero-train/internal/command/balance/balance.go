@@ -1,0 +1,159 @@
+package balance
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+const simulateLong = `Simulate a balancing policy on known step-time curves, without training.
+
+The curves are CSV lines of rank,batch,seconds. Between its points a curve is linear; below its first point it is flat.
+The last point of a curve is the largest batch that the rank can hold.
+
+The policy starts with equal shares, or with shares in proportion to --scores, and sees only measured times: those of the
+curves with lognormal noise. There is no communication. All reported times are without noise.
+
+The share of the oracle is the step time of the best shares divided by the step time of the shares in use.`
+
+const simulateExample = `  hetero-train balance simulate --curves curves.csv --global-batch 256 --policy hybrid
+  hetero-train balance simulate --curves curves.csv --global-batch 256 --policy proportional --scores 4,2,1
+  hetero-train balance simulate --curves - --global-batch 256 --policy dynamic --noise 0.1 --json`
+
+// New is the command that simulates and compares balancing policies.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "balance", Short: "Compare balancing policies, in training or in simulation", Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(newBalanceCompare(a), newBalanceSimulate(a))
+	return cmd
+}
+
+// mostCurves bounds a file of curves, in bytes.
+const mostCurves = 64 << 20
+
+// simulateFlags are the flags of balance simulate.
+type simulateFlags struct {
+	curves string
+	scores []float64
+	json   bool
+	simulate.Options
+}
+
+func newBalanceSimulate(a *cli.App) *cobra.Command {
+	f := new(simulateFlags)
+	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
+	flags := cmd.Flags()
+	flags.StringVar(&f.curves, "curves", "", "`FILE` (CSV) of rank,batch,seconds; - reads standard input")
+	flags.IntVar(&f.Total, "global-batch", 0, "samples of a step over all ranks")
+	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
+	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without them all ranks count alike")
+	flags.Float64Var(&f.Noise, "noise", 0.05, "standard deviation of the logarithm of a measured time")
+	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps")
+	flags.IntVar(&f.Interval, "interval", 10, "steps between two decisions")
+	flags.Uint64Var(&f.Seed, "seed", 1, "seed of the noise")
+	flags.BoolVar(&f.json, "json", false, "print the result as one JSON object and nothing else")
+	cli.MustComplete(cmd.MarkFlagFilename("curves", "csv"))
+	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
+	return cli.WithoutConfig(cmd, "a simulation has flags of its own")
+}
+
+// check names the flag at fault.
+func (f *simulateFlags) check(catalog config.Catalog) error {
+	switch {
+	case f.curves == "":
+		return exit.Usagef("balance simulate: --curves is missing, want a CSV file of rank,batch,seconds")
+	case f.Total < 1:
+		return exit.Usagef("balance simulate: --global-batch: got %d samples, want at least 1", f.Total)
+	case f.Steps < 1:
+		return exit.Usagef("balance simulate: --steps: got %d, want at least 1", f.Steps)
+	case f.Interval < 1:
+		return exit.Usagef("balance simulate: --interval: got %d steps, want at least 1", f.Interval)
+	case !(f.Noise >= 0) || f.Noise > simulate.MostNoise:
+		return exit.Usagef("balance simulate: --noise: got %v, want 0 to %v", f.Noise, simulate.MostNoise)
+	}
+	var err error
+	if f.Maker, err = parts.PolicyMaker(catalog, new(config.Balance), f.Policy); err != nil {
+		return fmt.Errorf("balance simulate: --policy: %w", err)
+	}
+	return nil
+}
+
+// readCurves reads the file of --curves, or standard input.
+func (f *simulateFlags) readCurves(a *cli.App) error {
+	var text []byte
+	var err error
+	name := f.curves
+	if name == "-" {
+		name = "standard input"
+		if text, err = io.ReadAll(io.LimitReader(os.Stdin, mostCurves+1)); err == nil && len(text) > mostCurves {
+			err = fmt.Errorf("%s: got more than %d bytes, want at most that", name, mostCurves)
+		}
+	} else {
+		text, err = regular.Read(name, mostCurves)
+	}
+	if err != nil {
+		return exit.Usagef("balance simulate: --curves: %w", err)
+	}
+	curves, warnings, err := simulate.ReadCurves(bytes.NewReader(text))
+	if err != nil {
+		return exit.Usagef("balance simulate: %s: %w", name, err)
+	}
+	for _, w := range warnings {
+		a.WarnOf(fmt.Sprintf("%s: %s", name, w))
+	}
+	f.Curves = curves
+	return nil
+}
+
+func (f *simulateFlags) run(a *cli.App) error {
+	if err := f.check(a.Env.Catalog); err != nil {
+		return err
+	}
+	if err := f.readCurves(a); err != nil {
+		return err
+	}
+	switch {
+	case len(f.scores) > 0:
+		if len(f.scores) != len(f.Curves) {
+			return exit.Usagef("balance simulate: --scores: got %d values, want %d, one for each rank of the curves", len(f.scores), len(f.Curves))
+		}
+		f.Knows = func(o *balancer.Options) { o.Scores = f.scores }
+	case f.Policy == "proportional":
+		a.WarnOf("policy proportional without --scores gives equal shares, as none does")
+	}
+	r, err := simulate.Run(f.Options)
+	if err != nil {
+		return exit.Usagef("balance simulate: %w", err)
+	}
+	if f.json {
+		return show.JSON(a.Env.Stdout, r)
+	}
+	return f.print(a.Env.Stdout, r)
+}
+
+// print writes each rebalance and a summary.
+func (f *simulateFlags) print(out io.Writer, r *simulate.Result) error {
+	var b strings.Builder
+	for _, h := range r.History {
+		fmt.Fprintf(&b, "after step %d | %.2f %% of the oracle | shares %v | %s\n", h.Step, 100*h.ShareOfOracle, h.Shares, h.Reason)
+	}
+	fmt.Fprintf(&b, "%s: %d rebalances in %d steps | shares %v | step %.6g s, oracle %.6g s: %.2f %% of the oracle\n",
+		f.Policy, r.Rebalances, f.Steps, r.Shares, r.StepSeconds, r.OracleSeconds, 100*r.ShareOfOracle)
+	fmt.Fprintf(&b, "share of the oracle: %.2f %% at the start | %.2f %% mean | %.2f %% in the last quarter of the steps\n",
+		100*r.StartShareOfOracle, 100*r.MeanShareOfOracle, 100*r.LastQuarterShareOfOracle)
+	_, err := io.WriteString(out, b.String())
+	return err
+}

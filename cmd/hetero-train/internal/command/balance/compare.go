@@ -1,0 +1,91 @@
+package balance
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const compareLong = `Compare balancing policies within one training run of several ranks.
+
+The policies take turns in blocks of steps, each with the shares that it has come to and seeing its own blocks only, so that whatever else
+changes on the machine meets all of them. "oracle" has the best fixed shares, from lines through the times that the ranks took for
+several splits at the start; proportional divides by a profile's scores, or without one by the
+samples/s of equal shares; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
+The comparison is an experiment of its own, NAME-balance_compare: it never moves or replaces a training run.
+A policy's share of the oracle is the oracle's time of a step over its own, summed over the later two thirds of the rounds; the interval is a
+bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the best ones, as far as lines through the
+times of all blocks can tell (bootstrap over blocks).`
+
+const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
+
+func newBalanceCompare(a *cli.App) *cobra.Command {
+	f := new(session.ContestOptions)
+	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
+	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ContestOracle)
+	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies that take turns, of "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
+	cmd.Flags().IntVar(&f.Block, "block", 10, "steps of a turn")
+	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "turns of each")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkContest(f, all); err != nil {
+			return err
+		}
+		own, err := comparisonFolders(a)
+		if err != nil {
+			return err
+		}
+		for _, s := range append(own, [][2]string{{"train.steps", fmt.Sprint(4 * f.Block * (len(f.Policies)*f.Rounds + 40))}, {"train.resume", "none"}, {"train.eval_interval", "0"},
+			{"checkpoint.interval_seconds", "0"}, {"checkpoint.interval_steps", "0"}, {"schedule.name", "constant"}, {"balance.curve_cache", "off"}}...) {
+			a.Overrides = append(a.Overrides, config.Override{Origin: "balance compare", Key: s[0], Value: s[1]})
+		}
+		a.Contest = f
+		return train.Start(cmd.Context(), a, nil)
+	}
+	return cmd
+}
+
+// comparisonFolders are the settings that give a comparison folders of its own: never those of a training run, which it would move aside.
+func comparisonFolders(a *cli.App) ([][2]string, error) {
+	name := "balance_compare"
+	cfg, err := a.Load()
+	if err != nil {
+		return nil, err
+	}
+	if user := cfg.Experiment.Name; cfg.Origin(session.NameKey) != "" {
+		name = user[:min(len(user), 64-len(name)-1)] + "-" + name
+	}
+	own := [][2]string{{"experiment.name", name}}
+	if dir := cfg.Experiment.LogDir; dir != "" {
+		own = append(own, [2]string{"experiment.log_dir", strconv.Quote(filepath.Join(dir, name))})
+	}
+	return own, nil
+}
+
+func checkContest(f *session.ContestOptions, known []string) error {
+	known = append(slices.Clone(known), rebalance.ContestOff)
+	for i, p := range f.Policies {
+		if !slices.Contains(known, p) || slices.Contains(f.Policies[:i], p) {
+			return exit.Usagef("balance compare: --policies: got %q, want some of %s, each once", p, strings.Join(known, ", "))
+		}
+	}
+	const most = 1_000_000
+	if f.Block > most || f.Rounds > most {
+		return exit.Usagef("balance compare: got --block %d and --rounds %d, want at most %d of each", f.Block, f.Rounds, most)
+	}
+	if len(f.Policies) < 1 || f.Block < 3 || f.Rounds < rebalance.LeastRounds {
+		return exit.Usagef("balance compare: got %d policies, --block %d, --rounds %d, want at least 1, 3 and %d", len(f.Policies), f.Block, f.Rounds, rebalance.LeastRounds)
+	}
+	return nil
+}

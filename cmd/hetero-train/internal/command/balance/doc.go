@@ -1,0 +1,2 @@
+// Package balance simulates balancing policies and compares them within one run.
+package balance

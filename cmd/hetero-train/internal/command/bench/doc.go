@@ -1,0 +1,2 @@
+// Package bench measures the hardware and the program on it.
+package bench

@@ -1,0 +1,114 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/timeline"
+)
+
+// Of gpuUse: idle times from this length on are told one by one, and how many of them and of kernels.
+const (
+	shortestGap = 5 * time.Microsecond
+	mostGaps    = 10
+	mostKernels = 10
+)
+
+// GpuUse is how a GPU was used over steps, for JSON.
+type GpuUse struct {
+	Steps     int         `json:"steps"`
+	Seconds   float64     `json:"step_seconds"` // the mean, from the first one's beginning to the last one's end
+	Busy      float64     `json:"busy_share"`
+	Copies    float64     `json:"copy_share"`       // of all time, in which it did nothing but copy
+	Gaps      float64     `json:"gaps_per_step"`    // of gap_limit_seconds or more
+	Within    float64     `json:"gaps_within_step"` // of them, those at neither end of a step
+	GapTime   float64     `json:"gap_share"`        // of all time, in these gaps
+	ShortTime float64     `json:"short_gap_share"`  // in shorter ones
+	Limit     float64     `json:"gap_limit_seconds"`
+	Longest   []gpuGap    `json:"longest_gaps"`
+	Kernels   []GpuKernel `json:"kernels"`
+	Waits     []gpuWait   `json:"host_waits"`
+	Lost      int64       `json:"lost_records"`
+}
+
+type gpuGap struct {
+	Seconds float64 `json:"seconds"`
+	At      float64 `json:"at_seconds"` // from the first step's beginning
+	After   string  `json:"after"`
+	Before  string  `json:"before"`
+	Between bool    `json:"between_steps"`
+}
+
+type GpuKernel struct {
+	Name    string  `json:"name"`
+	Op      string  `json:"op,omitempty"`
+	Count   float64 `json:"per_step"`
+	Seconds float64 `json:"step_seconds"`
+	Share   float64 `json:"share"`
+}
+
+type gpuWait struct {
+	Call    string  `json:"call"`
+	Count   float64 `json:"per_step"`
+	Within  float64 `json:"within_step"` // of them, those behind which the step gave the GPU more to do
+	Seconds float64 `json:"step_seconds"`
+}
+
+// gpuUseOf is nil where there is none.
+func gpuUseOf(spans []timeline.Span, lost int64) *GpuUse {
+	u := timeline.UseOf(spans)
+	if u == nil {
+		return nil
+	}
+	steps := float64(u.Steps)
+	share := func(ns int64) float64 { return float64(ns) / float64(u.Window) }
+	each := func(ns int64) float64 { return float64(ns) / 1e9 / steps }
+	g := &GpuUse{Steps: u.Steps, Seconds: each(u.Window), Busy: share(u.Busy), Copies: share(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
+		Longest: []gpuGap{}, Kernels: []GpuKernel{}, Waits: []gpuWait{}}
+	for _, gap := range u.Gaps {
+		if gap.Took < int64(shortestGap) {
+			g.ShortTime += share(gap.Took)
+			continue
+		}
+		g.Gaps += 1 / steps
+		g.GapTime += share(gap.Took)
+		if !gap.Steps {
+			g.Within += 1 / steps
+		}
+		if len(g.Longest) < mostGaps {
+			g.Longest = append(g.Longest, gpuGap{float64(gap.Took) / 1e9, float64(gap.Begin-u.Begin) / 1e9, gap.After, gap.Before, gap.Steps})
+		}
+	}
+	for _, k := range u.Code[:min(mostKernels, len(u.Code))] {
+		g.Kernels = append(g.Kernels, GpuKernel{k.Name, k.Op, float64(k.Count) / steps, each(k.Took), share(k.Took)})
+	}
+	for _, w := range u.Host {
+		g.Waits = append(g.Waits, gpuWait{w.Name, float64(w.Count) / steps, float64(w.Within) / steps, each(w.Took)})
+	}
+	return g
+}
+
+// String is what people read of it.
+func (g *GpuUse) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (only copying %.2f %%), %.1f idle times of %v or more a step, %.1f of them within it: %.2f %%; shorter ones %.2f %%\n",
+		100*g.Busy, 100*g.Copies, g.Gaps, shortestGap, g.Within, 100*g.GapTime, 100*g.ShortTime)
+	for _, gap := range g.Longest[:min(3, len(g.Longest))] {
+		where := "within a step"
+		if gap.Between {
+			where = "between steps"
+		}
+		fmt.Fprintf(&b, "  idle %.1f us %s: after %s, before %s\n", 1e6*gap.Seconds, where, gap.After, gap.Before)
+	}
+	for _, w := range g.Waits {
+		fmt.Fprintf(&b, "  the host waits in %s %.1f times a step, %.1f of them with more to do behind it\n", w.Call, w.Count, w.Within)
+	}
+	for _, k := range g.Kernels {
+		fmt.Fprintf(&b, "  %5.2f %%  %6.1f a step  %s\n", 100*k.Share, k.Count, k.Name)
+	}
+	if g.Lost > 0 {
+		fmt.Fprintf(&b, "  %d records were lost: these figures say too little\n", g.Lost)
+	}
+	return b.String()
+}

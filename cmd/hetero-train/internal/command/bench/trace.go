@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// tracedSteps are what a timeline of steps says, and what recording it cost.
+type tracedSteps struct {
+	File      string  `json:"file"`
+	Steps     int     `json:"steps"`
+	Spans     int     `json:"spans"`
+	Explained float64 `json:"explained"`       // share of the steps' time that has a name, or in which a GPU did something
+	Least     float64 `json:"explained_least"` // of any step
+	Launches  float64 `json:"launch_share"`
+	Copies    float64 `json:"copy_share"`
+	Waits     float64 `json:"wait_share"`
+	Host      float64 `json:"host_share"`
+	Gaps      float64 `json:"gap_share"`
+	Seconds   float64 `json:"step_seconds_median"`
+	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and behind them
+	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced - 1
+
+	GPU     *GpuUse `json:"gpu,omitempty"`         // where the device notes what it does itself
+	Missing string  `json:"gpu_missing,omitempty"` // why it does not: steps were timed launch by launch instead
+}
+
+// traceSteps records steps, between untraced ones, and writes their timeline. before is how long the last untraced ones took.
+func (b *benchmark) traceSteps(ctx context.Context, before []time.Duration) (*tracedSteps, error) {
+	untraced := slices.Clone(before[max(0, len(before)-b.flags.traceSteps):])
+	notes, missing := observe.StartNoting(b.device)
+	rec, lost, err := b.record(ctx, notes)
+	if errors.Is(err, observe.ErrNothingNoted) {
+		missing = err
+		rec, lost, err = b.record(ctx, nil)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := b.more(ctx, b.flags.traceSteps, func(took time.Duration) { untraced = append(untraced, took) }); err != nil {
+		return nil, err
+	}
+	info := b.device.Info()
+	ranks := []trace.Rank{{Name: info.Name + ", " + info.Model, Spans: rec.Spans()}}
+	if err := observe.WriteTrace(b.flags.trace, ranks); err != nil {
+		return nil, exit.With(exit.IO, fmt.Errorf("bench train: --trace: %w", err))
+	}
+	slices.Sort(untraced)
+	x := observe.Explained(ranks)
+	t := &tracedSteps{File: b.flags.trace, Steps: x.Steps, Spans: len(rec.Spans()), Explained: x.Mean, Least: x.Least,
+		Launches: x.Kinds[timeline.Launch], Copies: x.Kinds[timeline.Copy], Waits: x.Kinds[timeline.Wait], Host: x.Kinds[timeline.Work], Gaps: x.Gap,
+		Seconds: x.Times[(len(x.Times)-1)/2].Seconds(), Untraced: untraced[(len(untraced)-1)/2].Seconds(), GPU: gpuUseOf(rec.Spans(), lost)}
+	t.Overhead = t.Seconds/t.Untraced - 1
+	if missing != nil {
+		t.Missing = missing.Error()
+	}
+	return t, nil
+}
+
+// more does further steps and tells how long each took.
+func (b *benchmark) more(ctx context.Context, steps int, each func(took time.Duration)) error {
+	for range steps {
+		begun := time.Now()
+		if _, err := b.replica.Step(ctx, b.loader, 0.01); err != nil {
+			return exit.With(exit.Device, err)
+		}
+		each(time.Since(begun))
+	}
+	return nil
+}
+
+// record records steps, after which the device no longer notes what it does. lost is how much of that.
+func (b *benchmark) record(ctx context.Context, notes *observe.Noting) (rec *timeline.Recorder, lost int64, err error) {
+	defer func() {
+		if left := notes.Leave(); left != nil {
+			err = errors.Join(err, left)
+		}
+	}()
+	unseen := func(time.Duration) {}
+	if notes != nil { // a step that makes its graphs anew is not like others
+		if err := b.more(ctx, 1, unseen); err != nil {
+			return nil, 0, err
+		}
+	}
+	rec = notes.Recorder(int64(b.flags.warmup + b.flags.steps + 1))
+	if err := b.replica.Trace(rec); err != nil {
+		return nil, 0, exit.Usagef("bench train: --trace: %w", err)
+	}
+	if err := b.more(ctx, b.flags.traceSteps, unseen); err != nil {
+		return nil, 0, err
+	}
+	if err := b.replica.Trace(nil); err != nil {
+		return nil, 0, exit.With(exit.Device, err)
+	}
+	if lost, err = notes.Finish(rec); err != nil && !errors.Is(err, observe.ErrNothingNoted) {
+		return nil, lost, exit.With(exit.Device, fmt.Errorf("bench train: --trace: %w", err))
+	}
+	if notes != nil { // and so is the first one without
+		if err := b.more(ctx, 1, unseen); err != nil {
+			return nil, lost, err
+		}
+	}
+	return rec, lost, err
+}
+
+// String is what people read of it.
+func (t *tracedSteps) String() string {
+	text := fmt.Sprintf("%s: %d steps in %d spans, ", t.File, t.Steps, t.Spans)
+	if t.GPU == nil {
+		text += fmt.Sprintf("which explain %.2f %% of their time (at least %.2f %% of each): launches %.2f, copies %.2f, waiting %.2f, host %.2f %%; ",
+			100*t.Explained, 100*t.Least, 100*t.Launches, 100*t.Copies, 100*t.Waits, 100*t.Host)
+	}
+	text += fmt.Sprintf("traced steps took %+.1f %% (%.4f s, untraced %.4f s)\n", 100*t.Overhead, t.Seconds, t.Untraced)
+	if t.GPU != nil {
+		text += t.GPU.String()
+	}
+	return text
+}

@@ -1,0 +1,300 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// modelFlags choose what a benchmark trains. Settings that they leave open are the defaults of a run.
+type modelFlags struct {
+	deviceFlags
+	model      string
+	image      int
+	classes    int
+	batch      int
+	precision  string
+	steps      int
+	warmup     int
+	accumulate int
+	trace      string // file, "" for none
+	traceSteps int
+}
+
+func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
+	f.deviceFlags.add(cmd, env)
+	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
+	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
+	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples of a step")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16|fp16`")
+	cmd.Flags().IntVar(&f.steps, "steps", 10, "steps that are timed")
+	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "steps before them")
+	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches of a step")
+}
+
+// benchmark is an opened model with data.
+type benchmark struct {
+	flags     *modelFlags
+	precision tensor.DType
+	device    device.Device
+	replica   *train.Replica
+	loader    train.Batches
+	setup     time.Duration
+	progress  func(done int) // called after each step, warm-up included; nil: nobody reads it
+	close     []func() error
+}
+
+func (b *benchmark) closeAll() error {
+	var errs []error
+	for i := len(b.close) - 1; i >= 0; i-- {
+		errs = append(errs, b.close[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// open builds the model on the device, with a small data set that stays in memory.
+func (f *modelFlags) open(ctx context.Context) (_ *benchmark, err error) {
+	if f.trace != "" && f.traceSteps < 1 {
+		return nil, exit.Usagef("bench train: --trace-steps: got %d, want at least 1", f.traceSteps)
+	}
+	started := time.Now()
+	b := &benchmark{flags: f}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.closeAll())
+		}
+	}()
+	const most = 1_000_000 // steps: the time of each is kept
+	if f.steps > most || f.warmup > most {
+		return nil, exit.Usagef("bench: got --steps %d and --warmup %d, want at most %d of each", f.steps, f.warmup, most)
+	}
+	if f.steps < 1 || f.warmup < 0 || f.batch < 1 || f.accumulate < 1 || f.batch%f.accumulate != 0 {
+		return nil, exit.Usagef("bench: --steps and --batch-size want at least 1, --warmup at least 0, and --grad-accumulation a divisor of --batch-size")
+	}
+	if b.device, err = f.deviceFlags.open(); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.device.Close)
+	var settings []config.Override
+	for _, s := range []struct{ flag, key, value string }{
+		{"--model", "model.name", f.model}, {"--classes", "model.num_classes", strconv.Itoa(f.classes)}, {"--batch-size", "data.batch_size", strconv.Itoa(f.batch)},
+		{"--image-size", "data.image_size", strconv.Itoa(f.image)}, {"--precision", "train.precision", f.precision}, {"--grad-accumulation", "train.grad_accumulation", strconv.Itoa(f.accumulate)},
+	} {
+		settings = append(settings, config.Override{Origin: s.flag, Key: s.key, Value: s.value})
+	}
+	cfg, err := config.Load("", f.env.Catalog, settings...)
+	if err != nil {
+		return nil, err
+	}
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * f.batch, Eval: 1, Classes: min(f.classes, 100), Size: f.image})
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	j := assembly.New(cfg, session.Options{Log: slog.New(slog.DiscardHandler)})
+	j.Device, j.Data = b.device, &parts.Opened{Splits: set.Cached(0)}
+	if j.Precision, err = devices.Precision(f.precision, b.device.Info()); err != nil {
+		return nil, err
+	}
+	if err := j.SettlePrecision(ctx, nil); err != nil {
+		return nil, err
+	}
+	b.precision = j.Precision
+	options, err := j.ReplicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	if b.replica, err = train.NewReplica(b.device, options); err != nil {
+		return nil, err
+	}
+	b.close = append(b.close, b.replica.Close)
+	loader, err := data.NewLoader(data.Options{Dataset: j.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: f.image},
+		Seed: 1, BatchSize: f.batch, Accumulation: f.accumulate, Workers: 1})
+	if err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	b.loader, b.close = loader, append(b.close, loader.Close)
+	b.setup = time.Since(started)
+	return b, nil
+}
+
+// run trains steps and tells of each behind the warm-up, with the time from its beginning to the next one's. first is the time of the very first.
+func (b *benchmark) run(ctx context.Context, each func(step train.StepResult, took time.Duration)) (first time.Duration, err error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for i := range b.flags.warmup + b.flags.steps {
+		begun := time.Now()
+		r, err := b.replica.Step(ctx, b.loader, 0.01)
+		if err != nil {
+			return first, err
+		}
+		took := time.Since(begun)
+		if i == 0 {
+			first = took
+		}
+		if i >= b.flags.warmup {
+			each(r, took)
+		}
+		if b.progress != nil {
+			b.progress(i + 1)
+		}
+	}
+	return first, nil
+}
+
+func newBenchTrain(a *cli.App) *cobra.Command {
+	f := new(modelFlags)
+	cmd := &cobra.Command{Use: "train", Short: "Time whole training steps on synthetic data",
+		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
+  hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
+	f.add(cmd, a.Env)
+	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, on a GPU kernel by kernel, which ui.perfetto.dev opens")
+	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		b, err := f.open(cmd.Context())
+		if err != nil {
+			return err
+		}
+		defer b.closeAll()
+		runtime.LockOSThread() // for the timed steps and the traced ones: a device's threads belong to it
+		defer runtime.UnlockOSThread()
+		var peak device.Reached
+		if m, ok := b.device.(device.PeakMeasurer); ok {
+			a.Progress(fmt.Sprintf("measuring the peak of %s", b.device.Info().Name))
+			if peak, err = measurePeak(m, devices.PeakOf(b.device, b.precision)); err != nil {
+				return exit.With(exit.Device, err)
+			}
+		}
+		var steps []train.StepResult
+		var took []time.Duration
+		each := func(r train.StepResult, d time.Duration) { steps, took = append(steps, r), append(took, d) }
+		b.progress = stepProgress(a, f.warmup, f.steps)
+		first, err := b.run(cmd.Context(), each)
+		if err != nil {
+			return exit.With(exit.Device, err)
+		}
+		var traced *tracedSteps
+		if f.trace != "" {
+			if traced, err = b.traceSteps(cmd.Context(), took); err != nil {
+				return err
+			}
+		}
+		return b.report(a, steps, took, first, peak, traced)
+	}
+	return cmd
+}
+
+// progressInterval is the least time between two lines of progress.
+const progressInterval = 2 * time.Second
+
+// stepProgress prints now and then how many steps are done.
+func stepProgress(a *cli.App, warmup, steps int) func(done int) {
+	a.Progress(fmt.Sprintf("%d warm-up steps, then %d timed steps", warmup, steps))
+	said := time.Now()
+	return func(done int) {
+		if time.Since(said) < progressInterval {
+			return
+		}
+		said = time.Now()
+		if done <= warmup {
+			a.Progress(fmt.Sprintf("warm-up step %d/%d", done, warmup))
+			return
+		}
+		a.Progress(fmt.Sprintf("step %d/%d", done-warmup, steps))
+	}
+}
+
+// measurePeak is one limit of the hardware, 0 where it lacks the instruction.
+func measurePeak(m device.PeakMeasurer, what device.Peak) (device.Reached, error) {
+	v, err := device.MeasureBest(m, what, peakRepeats, peakTime)
+	if errors.Is(err, device.ErrUnsupported) {
+		return device.Reached{}, nil
+	}
+	return v, err
+}
+
+func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Duration, first time.Duration, peak device.Reached, traced *tracedSteps) error {
+	totals := slices.Clone(took)
+	var sum train.StepTimes
+	var between time.Duration
+	for i, s := range steps {
+		between += took[i] - s.Times.Total()
+		sum.Data += s.Times.Data
+		sum.Forward += s.Times.Forward
+		sum.Backward += s.Times.Backward
+		sum.Optimizer += s.Times.Optimizer
+	}
+	slices.Sort(totals)
+	median := (totals[(len(totals)-1)/2] + totals[len(totals)/2]) / 2
+	flops := float64(b.replica.FLOPs())
+	_, peakBytes := b.device.Memory()
+	mean := func(d time.Duration) float64 { return d.Seconds() / float64(len(steps)) }
+	out := deviceFacts(b.device.Info())
+	for key, v := range map[string]any{
+		"model": b.flags.model, "image_size": b.flags.image, "precision": b.precision.String(), "batch_size": b.flags.batch, "steps": len(steps),
+		"step_seconds_median": median.Seconds(), "step_seconds_min": totals[0].Seconds(), "step_seconds_max": totals[len(totals)-1].Seconds(),
+		"samples_per_second": float64(b.flags.batch) / median.Seconds(), "flops_per_sample": flops / float64(b.flags.batch),
+		"achieved_gflops": flops / median.Seconds() / 1e9, "peak_gflops": peak.PerSecond / 1e9, "peak_by": peak.By, "peak_repeats": peak.Repeats, "peak_memory_bytes": peakBytes,
+		"predicted_memory_bytes": b.replica.PredictedBytes(), "setup_seconds": b.setup.Seconds(), "first_step_seconds": first.Seconds(),
+		"data_seconds": mean(sum.Data), "forward_seconds": mean(sum.Forward), "backward_seconds": mean(sum.Backward), "optimizer_seconds": mean(sum.Optimizer),
+		"between_seconds": mean(between),
+		"final_loss":      steps[len(steps)-1].Loss / float64(steps[len(steps)-1].Samples),
+	} {
+		out[key] = v
+	}
+	share, known := devices.FractionOfPeak(flops/median.Seconds(), peak)
+	out["share_of_peak"] = nil // where it is not known
+	if known {
+		out["share_of_peak"] = share
+	}
+	if n, ok := b.device.(device.Noting); ok && n.Notes() != "" {
+		out["device_notes"] = n.Notes()
+		a.WarnOf(fmt.Sprintf("device %s: %s", out["device"], n.Notes()))
+	}
+	if traced != nil {
+		out["trace"] = traced
+		if traced.Missing != "" {
+			a.WarnOf("bench train: --trace: launches were timed one by one, since " + traced.Missing)
+		}
+	}
+	if b.flags.json {
+		return show.JSON(a.Env.Stdout, out)
+	}
+	var lines strings.Builder
+	fmt.Fprintf(&lines, "%s, %dx%d, batch %d, %v on %s (%s, %d threads)\n", b.flags.model, b.flags.image, b.flags.image, b.flags.batch, b.precision, out["device"], out["isa"], out["threads"])
+	fmt.Fprintf(&lines, "step %.4f s median, %.4f … %.4f s | %.2f samples/s | %.1f GFLOP/s", median.Seconds(), totals[0].Seconds(), totals[len(totals)-1].Seconds(), out["samples_per_second"], out["achieved_gflops"])
+	switch {
+	case known:
+		fmt.Fprintf(&lines, " of %.1f (%s, best of %d): %.1f %%", peak.PerSecond/1e9, peak.By, peak.Repeats, 100*share)
+	case peak.PerSecond > 0:
+		fmt.Fprintf(&lines, ", more than the measured peak of %.1f (%s): other processes probably used the device when the peak was measured", peak.PerSecond/1e9, peak.By)
+	}
+	fmt.Fprintf(&lines, "\ndata %.4f, forward %.4f, backward %.4f, optimizer %.4f s | memory %.2f GiB | set up in %.2f s, first step %.2f s\n",
+		out["data_seconds"], out["forward_seconds"], out["backward_seconds"], out["optimizer_seconds"], show.GiB(peakBytes), b.setup.Seconds(), first.Seconds())
+	if traced != nil {
+		lines.WriteString(traced.String())
+	}
+	_, err := fmt.Fprint(a.Env.Stdout, lines.String())
+	return err
+}

@@ -1,0 +1,24 @@
+package checkpoints
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
+)
+
+const checkpointLong = `Look into checkpoints, verify them, and move weights in and out.
+
+PATH is a checkpoint's folder, a file that names one (checkpoints/latest, checkpoints/best), a folder of checkpoints or a run's folder,
+of which the newest sound one is taken; inspect and verify also take a .safetensors file.
+
+Exit codes: 0 done; 2 bad flags, no checkpoint there, or another model; 3 damaged, incomplete, hostile, or a value that is not finite;
+7 a file cannot be read or written.`
+
+// New is the command that inspects, verifies, exports and imports checkpoints.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{Use: "checkpoint", Short: "Inspect, verify, export and import checkpoints and weights", Long: checkpointLong, Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(newCheckpointInspect(a), newCheckpointVerify(a), signals.Tidied(newCheckpointExport(a)), signals.Tidied(newCheckpointImport(a)))
+	return cmd
+}

@@ -1,0 +1,2 @@
+// Package checkpoints inspects, verifies, exports and imports checkpoints and weights.
+package checkpoints

@@ -1,0 +1,175 @@
+package checkpoints
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/weights"
+)
+
+const exportLong = `Write the weights of a checkpoint as one .safetensors file under the names of the ecosystem: those of torchvision for ResNets, with the
+counters of batches (num_batches_tracked) that torch keeps beside batch normalisation. torch loads it with load_state_dict(strict=True).
+
+A value that is not finite, or too large for the element type, is an error: nothing is written then.`
+
+const exportExample = `  hetero-train checkpoint export experiments/run --output resnet50.safetensors
+  hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
+  hetero-train checkpoint export experiments/run --output resnet50.safetensors --ema`
+
+// exportTypes are the element types of --dtype.
+var exportTypes = map[string]tensor.DType{"f32": tensor.F32, "bf16": tensor.BF16, "fp16": tensor.F16}
+
+type exportFlags struct {
+	output, dtype string
+	ema, force    bool
+}
+
+func newCheckpointExport(a *cli.App) *cobra.Command {
+	f := new(exportFlags)
+	cmd := &cobra.Command{Use: "export PATH", Short: "Write a checkpoint's weights for torchvision and others", Long: exportLong, Example: exportExample}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.output, "output", "o", "", "`FILE` (.safetensors) to write")
+	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
+	flags.BoolVar(&f.ema, "ema", false, "the averaged weights and statistics (ema.decay) in the place of the last ones")
+	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
+	return cli.OnePath(cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
+}
+
+func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
+	to, ok := exportTypes[f.dtype]
+	if !ok {
+		return exit.Usagef("checkpoint export: --dtype: got %q, want f32, bf16 or fp16", f.dtype)
+	}
+	if err := checkOutput(f.output, f.force); err != nil {
+		return exit.Usagef("checkpoint export: --output: %w", err)
+	}
+	c, err := parts.OpenCheckpoint(path, a.Warn)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	read := c.Model.ReadInto
+	if f.ema {
+		if read = c.ReadAverage; !c.Averaged() {
+			return exit.Usagef("checkpoint export: --ema: %s holds no averages: its run had ema.decay = 0", c.Path)
+		}
+	}
+	tensors, err := exported(c.Model, read, to, c.State.Step)
+	if err != nil {
+		return err
+	}
+	metadata := map[string]string{"format": "pt", "program": c.State.Program, "step": strconv.FormatInt(c.State.Step, 10)}
+	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog); err == nil {
+		metadata["model"] = cfg.Model.Name
+	}
+	if err := writeTensors(ctx, f.output, tensors, metadata); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.Env.Stdout, "%s: %d tensors in %s of %s, step %d\n", f.output, len(tensors), f.dtype, c.Path, c.State.Step)
+	return err
+}
+
+// checkOutput refuses a file that cannot be meant before anything is read.
+func checkOutput(path string, force bool) error {
+	if filepath.Ext(path) != ".safetensors" {
+		return fmt.Errorf("got %q, want a name that ends in .safetensors", path)
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", path)
+	case err == nil && !force:
+		return fmt.Errorf("%s exists: --force replaces it", path)
+	case err != nil && !errors.Is(err, os.ErrNotExist):
+		return err
+	}
+	if dir := filepath.Dir(path); !parts.IsFolder(dir) {
+		return fmt.Errorf("there is no folder %s", dir)
+	}
+	return nil
+}
+
+// exported are the tensors of a model's file, with the values that read gives, in the given type, and torch's counters of batches, which
+// no computation reads.
+func exported(f *checkpoint.File, read func(name string, dst []byte) error, to tensor.DType, steps int64) ([]checkpoint.Tensor, error) {
+	var out []checkpoint.Tensor
+	for _, t := range f.Tensors() {
+		if !t.DType.IsFloat() {
+			return nil, &checkpoint.CorruptError{Path: f.Path(), Reason: fmt.Sprintf("tensor %q: got %s, want real numbers", t.Name, t.Wire)}
+		}
+		src := make([]byte, t.Bytes())
+		if err := read(t.Name, src); err != nil {
+			return nil, err
+		}
+		dst := checkpoint.Tensor{Name: t.Name, DType: to, Shape: t.Shape, Data: make([]byte, t.Shape.Elements()*to.Size())}
+		if err := weights.Convert(dst.Data, to, src, t.DType); err != nil {
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: tensor %q: %w", f.Path(), t.Name, err))
+		}
+		out = append(out, dst)
+		if layer, ok := strings.CutSuffix(t.Name, ".running_mean"); ok {
+			count := binary.LittleEndian.AppendUint64(nil, uint64(steps))
+			out = append(out, checkpoint.Tensor{Name: layer + ".num_batches_tracked", DType: tensor.I64, Shape: tensor.Shape{}, Data: count})
+		}
+	}
+	return out, nil
+}
+
+// writeTensors writes a safetensors file so that at any moment there is either the whole file at path or what was there before.
+func writeTensors(ctx context.Context, path string, tensors []checkpoint.Tensor, metadata map[string]string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return exit.With(exit.FolderCode(err), err)
+	}
+	defer func() {
+		if err != nil {
+			err = exit.With(exit.IO, errors.Join(fmt.Errorf("write %s: %w", path, err), ignoreMissing(os.Remove(f.Name()))))
+		}
+	}()
+	err = checkpoint.Write(stoppable{ctx, f}, tensors, metadata)
+	if err == nil {
+		err = f.Chmod(0o644)
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
+
+// stoppable writes until its context ends.
+type stoppable struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write implements io.Writer.
+func (s stoppable) Write(p []byte) (int, error) {
+	if err := s.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return s.Writer.Write(p)
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

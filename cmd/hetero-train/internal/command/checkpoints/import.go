@@ -1,0 +1,226 @@
+package checkpoints
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device/reference"
+	"github.com/hetero-train/hetero-train/engine/nn"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/engine/weights"
+)
+
+const importLong = `Make weights of another program fit a model of this one.
+
+FILE is a .safetensors file. Names are compared with those of the model that -c, --model or --set describe, which are torchvision's for
+ResNets; prefixes that wrappers put before all names (module., _orig_mod., model., state_dict.) and counters of batches are left out, other names
+are changed by --rename. Weights become f32. What still differs is listed, with exit code 2; a value that is not finite is refused with 3.
+
+Where --output ends in .safetensors, that file is written, for model.init_from. Else a folder is made that holds a checkpoint of step 0,
+for --resume and for every command that takes a checkpoint.`
+
+const importExample = `  hetero-train checkpoint import theirs.safetensors --model resnet50 --output resnet50.safetensors
+  hetero-train checkpoint import theirs.safetensors -c configs/resnet50.toml --output imported
+  hetero-train checkpoint import theirs.safetensors --model resnet18 --output r18.safetensors \
+    --rename '^backbone\.=' --rename '^classifier\.1\.=fc.'`
+
+type importFlags struct {
+	output, head string
+	renames      []string
+	force        bool
+}
+
+func newCheckpointImport(a *cli.App) *cobra.Command {
+	f := new(importFlags)
+	cmd := &cobra.Command{Use: "import FILE", Short: "Make weights of another program fit a model", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
+	flags := cmd.Flags()
+	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or a folder for a checkpoint")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the network, instead of a file given with -c")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "outputs of the classifier; by default as many as the file has")
+	flags.StringVar(&f.head, "head", weights.HeadAuto, "the classifier: `auto|keep|new`, as model.init_head")
+	flags.StringArrayVar(&f.renames, "rename", nil, "`PATTERN=REPLACEMENT`, a regular expression and what replaces it in names ($1: its first group); repeatable, in order")
+	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))
+	}
+	return cmd
+}
+
+func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
+	if a.File == "" && len(a.Overrides) == 0 {
+		return exit.Usagef("checkpoint import: which model is it? want -c FILE or --model NAME")
+	}
+	options, err := f.check()
+	if err != nil {
+		return err
+	}
+	cfg, err := a.Load()
+	if err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err != nil {
+		return exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
+	} else if !info.Mode().IsRegular() {
+		return exit.Usagef("checkpoint import: %s is no regular file, want a .safetensors file", path)
+	}
+	file, err := checkpoint.OpenFile(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	net, fit, err := matchNetwork(file, cfg, options)
+	if different := new(checkpoint.MismatchError); errors.As(err, &different) {
+		for _, d := range different.Differences {
+			fmt.Fprintf(a.Env.Stdout, "%s\n", d)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f.tell(a, net, fit)
+	if filepath.Ext(f.output) == ".safetensors" {
+		err = f.writeFile(ctx, net, fit, path)
+	} else {
+		err = f.writeCheckpoint(ctx, cfg, fit)
+	}
+	if err == nil {
+		_, err = fmt.Fprintf(a.Env.Stdout, "written: %s\n", f.output)
+	}
+	return err
+}
+
+// check makes the options of the comparison of what was typed.
+func (f *importFlags) check() (o weights.Options, err error) {
+	switch o.InitOf = f.head; f.head {
+	case weights.HeadAuto, weights.HeadKeep, weights.HeadNew:
+	default:
+		return o, exit.Usagef("checkpoint import: --head: got %q, want auto, keep or new", f.head)
+	}
+	for _, text := range f.renames {
+		r, err := weights.ParseRename(text)
+		if err != nil {
+			return o, exit.Usagef("checkpoint import: --%w", err)
+		}
+		o.Renames = append(o.Renames, r)
+	}
+	if filepath.Ext(f.output) == ".safetensors" {
+		err = checkOutput(f.output, f.force)
+	} else {
+		err = checkFolder(f.output)
+	}
+	if err != nil {
+		err = exit.Usagef("checkpoint import: --output: %w", err)
+	}
+	return o, err
+}
+
+// checkFolder refuses a folder that holds anything.
+func checkFolder(path string) error {
+	if path == "" {
+		return errors.New("want a .safetensors file or a folder to write")
+	}
+	entries, err := os.ReadDir(path)
+	if err == nil && len(entries) > 0 {
+		return fmt.Errorf("the folder %s is not empty", path)
+	}
+	if parent := filepath.Dir(path); !parts.IsFolder(parent) {
+		return fmt.Errorf("there is no folder %s", parent)
+	}
+	return ignoreMissing(err)
+}
+
+// matchNetwork compares a file with the configured model. Where no number of classes is configured it is the file's, and cfg says so then.
+func matchNetwork(file *checkpoint.File, cfg *config.Config, o weights.Options) (net parts.Network, fit *weights.Fit, err error) {
+	describe := func(classes int) error {
+		net, err = parts.DescribeNetwork(&cfg.Model, classes, cfg.Data.ImageSize)
+		o.Head = net.Head
+		return err
+	}
+	if err := describe(max(cfg.Model.NumClasses, 1)); err != nil {
+		return net, nil, err
+	}
+	if cfg.Model.NumClasses == 0 {
+		if cfg.Model.NumClasses, err = weights.Classes(file, net.Tensors, o); err != nil {
+			return net, nil, err
+		}
+		if cfg.Model.NumClasses == 0 {
+			return net, nil, exit.Usagef("checkpoint import: %s has no classifier %s: want --num-classes", file.Path(), net.Head)
+		}
+		if err := describe(cfg.Model.NumClasses); err != nil {
+			return net, nil, err
+		}
+	}
+	fit, err = weights.Match(file, net.Tensors, o)
+	return net, fit, err
+}
+
+func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
+	fresh, why := fit.Replaced()
+	fmt.Fprintf(a.Env.Stdout, "%d tensors of the model are in the file\n", len(net.Tensors)-len(fresh))
+	for _, note := range fit.Notes() {
+		fmt.Fprintf(a.Env.Stdout, "%s\n", note)
+	}
+	if len(fresh) > 0 {
+		a.Warn(fmt.Errorf("the classifier (%s) is not taken over: %s; it starts with random weights", strings.Join(fresh, ", "), why))
+	}
+}
+
+// writeFile writes what the file gives, in f32.
+func (f *importFlags) writeFile(ctx context.Context, net parts.Network, fit *weights.Fit, from string) error {
+	var tensors []checkpoint.Tensor
+	for _, t := range net.Tensors {
+		data := make([]byte, t.Bytes())
+		found, err := fit.ReadInto(t, data)
+		if err != nil {
+			return err
+		}
+		if found {
+			tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: t.DType, Shape: t.Shape, Data: data})
+		}
+	}
+	return writeTensors(ctx, f.output, tensors, map[string]string{"format": "pt", "program": version.Text(), "imported_from": filepath.Base(from)})
+}
+
+// writeCheckpoint makes a checkpoint of a run that has not begun: the optimizer's state is that of a replica before its first step.
+func (f *importFlags) writeCheckpoint(ctx context.Context, cfg *config.Config, fit *weights.Fit) (err error) {
+	dev, err := devices.Open(reference.Driver{}.Kind(), devices.Alone(0))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	options := train.ReplicaOptions{Model: parts.BuildModel(&cfg.Model), Classes: cfg.Model.NumClasses, ImageSize: cfg.Data.ImageSize, Std: [3]float32{1, 1, 1}, Compute: tensor.F32,
+		BatchSize: 1, Accumulation: 1, Seed: cfg.Experiment.Seed, Optimizer: assembly.OptimizerOptions(cfg), Freeze: nn.Freeze{Patterns: cfg.Model.Freeze, Layers: cfg.Model.FreezeLayers}}
+	replica, err := train.NewReplica(dev, options)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, replica.Close()) }()
+	if err := replica.FillWeights(fit.ReadInto); err != nil {
+		return err
+	}
+	store, err := checkpoint.Open(f.output, checkpoint.Options{Keep: 1})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	model, optimizer := replica.Tensors()
+	state := checkpoint.State{Program: version.Text(), Seed: cfg.Experiment.Seed, Config: string(cfg.TOML()),
+		Optimizer: checkpoint.OptimizerState{Name: cfg.Optimizer.Name, Scalars: map[string]checkpoint.Float{"steps": 0}}, Counters: map[string]int64{}}
+	_, err = store.Save(ctx, checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer})
+	return err
+}

@@ -1,0 +1,158 @@
+package checkpoints
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+const verifyLong = `Read every byte of a checkpoint, of all checkpoints of a run, or of a .safetensors file.
+
+Compared are sizes and SHA-256 of the files and CRC-32C of each tensor with the manifest, the headers with the data, and every number is
+looked at: one that is not finite is a fault. What is wrong is listed with its place; the command then exits with 3 and names the first.
+Of a .safetensors file without a checkpoint around it there are no sums to compare with.`
+
+const verifyExample = `  hetero-train checkpoint verify experiments/run                      all its checkpoints
+  hetero-train checkpoint verify experiments/run/checkpoints/latest   one
+  hetero-train checkpoint verify resnet50.safetensors --json`
+
+func newCheckpointVerify(a *cli.App) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{Use: "verify PATH", Short: "Compare every hash and look at every number", Long: verifyLong, Example: verifyExample}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object")
+	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
+}
+
+// Verification is the result of checkpoint verify.
+type Verification struct {
+	Sound   bool               `json:"sound"`
+	Checked []checked          `json:"checked"`
+	Faults  []checkpoint.Fault `json:"faults"`
+}
+
+// checked is one checkpoint or file that was verified.
+type checked struct {
+	Path    string `json:"path"`
+	Files   int    `json:"files"`
+	Tensors int    `json:"tensors"`
+	Bytes   int64  `json:"bytes"`
+	Faults  int    `json:"faults"`
+}
+
+func verifyPath(a *cli.App, path string, asJSON bool) error {
+	all, err := verifyAll(func() ([]string, error) { return toVerify(path) }, func(p string) (checkpoint.Verified, error) {
+		if parts.IsWeightsFile(p) {
+			return checkpoint.VerifyFile(p)
+		}
+		return checkpoint.Verify(p)
+	})
+	if err != nil {
+		return err
+	}
+	if err := all.show(a, asJSON); err != nil {
+		return err
+	}
+	if all.Sound {
+		return nil
+	}
+	first := all.Faults[0]
+	more := ""
+	if n := len(all.Faults) - 1; n > 0 {
+		more = fmt.Sprintf(" (and %d more faults)", n)
+	}
+	return exit.With(exit.Data, fmt.Errorf("%s%s", first, more))
+}
+
+// verifyAll verifies what list names. A run that trains meanwhile removes checkpoints and saves others: one that is gone or replaced when a fault was
+// found in it is left out, and where none remains the list is read again.
+func verifyAll(list func() ([]string, error), verify func(path string) (checkpoint.Verified, error)) (Verification, error) {
+	const most = 20 // readings of the list: a run has no time to train that saves faster than its checkpoints can be read
+	for range most {
+		all := Verification{Faults: []checkpoint.Fault{}}
+		paths, err := list()
+		if err != nil {
+			return all, err
+		}
+		for _, p := range paths {
+			before, statErr := os.Stat(p)
+			v, err := verify(p)
+			if err != nil || len(v.Faults) > 0 {
+				after, goneErr := os.Stat(p)
+				if errors.Is(statErr, fs.ErrNotExist) || errors.Is(goneErr, fs.ErrNotExist) || statErr == nil && goneErr == nil && !os.SameFile(before, after) {
+					continue
+				}
+			}
+			if err != nil {
+				return all, err
+			}
+			all.Checked = append(all.Checked, checked{Path: v.Path, Files: v.Files, Tensors: v.Tensors, Bytes: v.Bytes, Faults: len(v.Faults)})
+			all.Faults = append(all.Faults, v.Faults...)
+		}
+		if all.Sound = len(all.Faults) == 0; len(all.Checked) > 0 {
+			return all, nil
+		}
+	}
+	return Verification{}, exit.Usagef("checkpoint verify: each of %d times all checkpoints were removed or replaced while they were read: stop the run, or raise its checkpoint.keep", most)
+}
+
+// toVerify lists the checkpoints, or the file, that path means.
+func toVerify(path string) ([]string, error) {
+	if _, err := os.Stat(path); err != nil {
+		return nil, exit.Usagef("%w", err)
+	}
+	if parts.IsWeightsFile(path) {
+		return []string{path}, nil
+	}
+	path = experiment.Named(path)
+	dir := experiment.CheckpointsIn(path)
+	names, err := checkpoint.List(dir)
+	var refused *checkpoint.IOError
+	if errors.As(err, &refused) && !parts.IsFolder(dir) {
+		return nil, exit.Usagef("%s: got a file, want a checkpoint, a run's folder or a .safetensors file", path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		if !experiment.IsCheckpoint(path) {
+			return nil, exit.Usagef("%s: %w: neither a checkpoint nor a folder of checkpoints", path, checkpoint.ErrNone)
+		}
+		return []string{path}, nil
+	}
+	paths := make([]string, len(names))
+	for i, name := range names {
+		paths[i] = filepath.Join(dir, name)
+	}
+	return paths, nil
+}
+
+func (v Verification) show(a *cli.App, asJSON bool) error {
+	if asJSON {
+		return show.JSON(a.Env.Stdout, v)
+	}
+	var b strings.Builder
+	for _, c := range v.Checked {
+		verdict := "sound"
+		if c.Faults > 0 {
+			verdict = fmt.Sprintf("%d faults", c.Faults)
+		}
+		fmt.Fprintf(&b, "%s: %s (%d files, %d tensors, %s)\n", show.Foreign(c.Path), verdict, c.Files, c.Tensors, show.Bytes(c.Bytes))
+	}
+	for _, f := range v.Faults {
+		fmt.Fprintf(&b, "  %s\n", strings.ReplaceAll(fmt.Sprint(f), "\n", "\n    "))
+	}
+	_, err := fmt.Fprint(a.Env.Stdout, b.String())
+	return err
+}

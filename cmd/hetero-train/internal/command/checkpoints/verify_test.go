@@ -1,0 +1,76 @@
+package checkpoints
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+)
+
+// A run trains while its checkpoints are verified: those that it removes or replaces meanwhile have no faults.
+func TestCheckpointsThatAreRemovedMeanwhileHaveNoFaults(t *testing.T) {
+	fault := []checkpoint.Fault{{Reason: "a file is missing"}}
+	errGone := errors.New("gone")
+	for _, c := range []struct {
+		name string
+		meet map[string]func(path string) error // what happens to a checkpoint while it is read, by its name
+		err  error                              // of reading it then; nil: a fault
+		want []string                           // checked
+		bad  int
+	}{
+		{"none", nil, nil, []string{"a", "b"}, 0},
+		{"removed", map[string]func(string) error{"a": os.Remove}, nil, []string{"b"}, 0},
+		{"removed, with an error", map[string]func(string) error{"a": os.Remove}, errGone, []string{"b"}, 0},
+		{"damaged", map[string]func(string) error{"a": func(string) error { return nil }}, nil, []string{"a", "b"}, 1},
+		{"replaced", map[string]func(string) error{"b": replaceFolder}, nil, []string{"a"}, 0},
+		{"all removed, then another one", map[string]func(string) error{"a": os.Remove, "b": func(path string) error {
+			return errors.Join(os.Remove(path), os.Mkdir(filepath.Join(filepath.Dir(path), "c"), 0o755))
+		}}, nil, []string{"c"}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := errors.Join(os.Mkdir(filepath.Join(dir, "a"), 0o755), os.Mkdir(filepath.Join(dir, "b"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
+			list := func() ([]string, error) { return filepath.Glob(filepath.Join(dir, "?")) }
+			got, err := verifyAll(list, func(path string) (checkpoint.Verified, error) {
+				v := checkpoint.Verified{Path: path}
+				meet, ok := c.meet[filepath.Base(path)]
+				if !ok {
+					return v, nil
+				}
+				if err := meet(path); err != nil {
+					t.Error(err)
+				}
+				v.Faults = fault
+				return v, c.err
+			})
+			var names []string
+			for _, checked := range got.Checked {
+				names = append(names, filepath.Base(checked.Path))
+			}
+			if err != nil || !slices.Equal(names, c.want) || len(got.Faults) != c.bad || got.Sound != (c.bad == 0) {
+				t.Errorf("got %q, %d faults, sound %v, %v; want %q and %d", names, len(got.Faults), got.Sound, err, c.want, c.bad)
+			}
+		})
+	}
+}
+
+// replaceFolder puts another folder in the place of one, which stays where it is, so that its number is not given out again.
+func replaceFolder(path string) error {
+	return errors.Join(os.Rename(path, path+".old"), os.Mkdir(path, 0o755))
+}
+
+func TestCheckpointsThatNeverStayAreSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a")
+	_, err := verifyAll(func() ([]string, error) { return []string{path}, os.Mkdir(path, 0o755) }, func(path string) (checkpoint.Verified, error) {
+		return checkpoint.Verified{Faults: []checkpoint.Fault{{}}}, os.Remove(path)
+	})
+	if exit.Code(err) != exit.Usage {
+		t.Errorf("got %v", err)
+	}
+}

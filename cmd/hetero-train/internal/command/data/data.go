@@ -1,0 +1,226 @@
+package data
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data/archive"
+	"github.com/hetero-train/hetero-train/engine/data/cifar"
+	"github.com/hetero-train/hetero-train/engine/data/webdataset"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+const dataLong = `Look at data before training on it. PATH stands for data.path; without --dataset it is told from what lies there whether it is
+shards (webdataset) or class folders (images). Without PATH the data set is that of -c FILE and --set.`
+
+// New is the command that downloads, inspects, verifies and repacks data sets.
+func New(a *cli.App) *cobra.Command {
+	parent := &cobra.Command{
+		Use:   "data",
+		Short: "Inspect, verify, download or repack data sets",
+		Long:  dataLong,
+		Example: `  hetero-train data inspect /data/imagenet
+  hetero-train data verify '/data/shards/train-{000000..000146}.tar'
+  hetero-train data download cifar10`,
+		Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	parent.AddCommand(newDataInspect(a), newDataVerify(a), newDataDownload(a), newDataRepack(a))
+	return parent
+}
+
+// dataFlags are what inspect and verify have in common.
+type dataFlags struct {
+	json    bool
+	workers int
+}
+
+// addDataFlags adds them, and the names of keys.
+func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
+	cmd.Args = cobra.MaximumNArgs(1)
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"dataset", "data.dataset", "string", "data set (data.dataset)"},
+		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all (data.num_samples)"},
+	} {
+		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, k.usage)
+	}
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object")
+}
+
+// openNamed opens the data set that the arguments, or the configuration, name.
+func openNamed(ctx context.Context, a *cli.App, args []string) (*parts.Opened, *config.Config, error) {
+	if len(args) == 1 {
+		first := []config.Override{{Origin: "PATH", Key: "data.path", Value: args[0]}, {Origin: "PATH", Key: "data.dataset", Value: guessDataset(args[0])}}
+		a.Overrides = append(first, a.Overrides...)
+	}
+	cfg, err := a.Load()
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := parts.OpenStored(ctx, cfg, log)
+	return set, cfg, err
+}
+
+// guessDataset tells shards from class folders: shards are several archives, or one whose members have labels beside
+// them. What cannot be read is reported when it is opened.
+func guessDataset(path string) string {
+	shards, err := webdataset.Expand(path)
+	if err != nil {
+		if _, err := os.Stat(filepath.Join(path, "train")); err == nil {
+			if _, err := webdataset.Expand(filepath.Join(path, "train")); err == nil {
+				return "webdataset"
+			}
+		}
+		return "images"
+	}
+	if len(shards) > 1 && !strings.HasPrefix(filepath.Base(shards[0]), "ILSVRC") {
+		return "webdataset"
+	}
+	labelled, err := webdataset.Labelled(shards[0])
+	if err == nil && !labelled {
+		return "images"
+	}
+	return "webdataset"
+}
+
+func newDataDownload(a *cli.App) *cobra.Command {
+	variants := map[string]cifar.Variant{"cifar10": cifar.Ten, "cifar100": cifar.Hundred}
+	cmd := &cobra.Command{
+		Use:   "download cifar10|cifar100",
+		Short: "Download a known data set, or go on with it, and check its SHA-256",
+		Long: `Download the official archive of a data set into the cache folder (data.cache_dir), where training finds it. A download that was
+interrupted goes on where it stopped; a file whose SHA-256 is not the official one is never kept. ImageNet cannot be downloaded without an
+account: see docs/data.md.`,
+		Example: `  hetero-train data download cifar10
+  hetero-train data download cifar100 --set data.cache_dir=/data/cache`,
+		Args:      cli.Exactly("cifar10 or cifar100"),
+		ValidArgs: []string{"cifar10", "cifar100"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			v, known := variants[args[0]]
+			if !known {
+				return exit.Usagef("data download: unknown data set (got %q, want cifar10 or cifar100; ImageNet needs an account, see docs/data.md)", args[0])
+			}
+			cfg, err := a.Load()
+			if err != nil {
+				return err
+			}
+			cache, err := parts.CacheDir(cfg.Data.CacheDir)
+			if err != nil {
+				return err
+			}
+			log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+			if err != nil {
+				return err
+			}
+			path, err := cifar.Download(cmd.Context(), cifar.Options{Variant: v, CacheDir: cache, Progress: parts.ProgressLog(log, "downloading "+v.Name)})
+			if err != nil {
+				return exit.Classify(cmd.Context(), err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: %s (SHA-256 %s)\n", v.Name, path, v.SHA256)
+			return err
+		},
+	}
+	return cmd
+}
+
+func newDataRepack(a *cli.App) *cobra.Command {
+	return &cobra.Command{
+		Use:   "repack SHARD OUT.tar.zst",
+		Short: "Store a shard as a zstd file of many frames, which can be read at random",
+		Long: `Write the tar in SHARD (plain, gzip or zstd) anew, byte for byte, as zstd frames of about 1 MiB. Plain zstd makes one frame of a whole
+file, of which no sample can be read without decompressing all before it. Any zstd tool reads the result.`,
+		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return exit.Usagef("%s: got %d arguments %q, want a shard and the file to write", cmd.CommandPath(), len(args), args)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			log, err := logs.New(a.Env.Stderr, logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+			if err != nil {
+				return err
+			}
+			return repack(cmd.Context(), args[0], args[1], cmd.OutOrStdout(), log)
+		},
+	}
+}
+
+// repack writes to a temporary file beside the result, which appears complete or not at all.
+func repack(ctx context.Context, from, to string, out io.Writer, log *slog.Logger) (err error) {
+	in, info, err := regular.Open(from)
+	if err != nil {
+		return exit.With(exit.Data, err)
+	}
+	defer in.Close() // is only read
+	taken := exit.Usagef("data repack: %s exists", to)
+	if _, err := os.Lstat(to); err == nil {
+		return taken
+	}
+	f, err := os.CreateTemp(filepath.Dir(to), ".repack-*")
+	if err != nil {
+		return exit.With(exit.FolderCode(err), err)
+	}
+	defer func() {
+		f.Close()           // after Sync: nothing is left to lose
+		os.Remove(f.Name()) // the first error is the one to tell
+	}()
+	w := bufio.NewWriterSize(f, 1<<20)
+	size, err := archive.Repack(ctx, in, info.Size(), w, parts.ProgressLog(log, "repacking "+from))
+	if errors.Is(err, archive.ErrWrite) {
+		return exit.With(exit.IO, fmt.Errorf("repack %s into %s: %w", from, to, err))
+	}
+	if err != nil {
+		return exit.With(exit.Data, fmt.Errorf("repack %s: %w", from, err))
+	}
+	for _, step := range []func() error{w.Flush, f.Sync, func() error { return f.Chmod(0o644) }, func() error { return nameAnew(f.Name(), to) }, func() error { return syncFolder(filepath.Dir(to)) }} {
+		if err := step(); errors.Is(err, fs.ErrExist) {
+			return taken
+		} else if err != nil {
+			return exit.With(exit.IO, err)
+		}
+	}
+	packed, err := os.Stat(to)
+	if err != nil {
+		return exit.With(exit.IO, err)
+	}
+	_, err = fmt.Fprintf(out, "%s: a tar of %d bytes in %d\n", to, size, packed.Size())
+	return err
+}
+
+// nameAnew gives a file a second name, which nothing else may have. Where the file system knows no second names it is renamed.
+func nameAnew(from, to string) error {
+	err := os.Link(from, to)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, errors.ErrUnsupported) {
+		return os.Rename(from, to)
+	}
+	return err
+}
+
+// syncFolder makes the names in a folder survive a power failure.
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,2 @@
+// Package data downloads, inspects, verifies and repacks data sets.
+package data

@@ -1,0 +1,240 @@
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+)
+
+// Inspected is what inspect found.
+type Inspected struct {
+	Dataset     string     `json:"dataset"`
+	Path        string     `json:"path,omitempty"`
+	Classes     int        `json:"classes"`
+	Fingerprint string     `json:"fingerprint,omitempty"` // of names and labels; ranks compare it
+	Parts       []dataPart `json:"parts"`
+}
+
+// dataPart is what is known of training or evaluation samples.
+type dataPart struct {
+	Part    string         `json:"part"`
+	Samples int            `json:"samples"`
+	ByClass map[string]int `json:"samples_by_class"`
+	// Of those whose headers were read:
+	Looked       int            `json:"looked_at"`
+	Width        Spread         `json:"width_pixels"`
+	Height       Spread         `json:"height_pixels"`
+	Bytes        Spread         `json:"bytes"`
+	TotalBytes   int64          `json:"bytes_estimated,omitempty"` // of all samples
+	Kinds        map[string]int `json:"kinds"`                     // "jpeg rgb": 12
+	Orientations map[string]int `json:"exif_orientations,omitempty"`
+	Unreadable   int            `json:"unreadable,omitempty"`
+	FirstFault   string         `json:"first_fault,omitempty"`
+}
+
+// Spread is the least, middle and largest of some numbers.
+type Spread struct {
+	Min    int `json:"min"`
+	Median int `json:"median"`
+	Max    int `json:"max"`
+}
+
+func newDataInspect(a *cli.App) *cobra.Command {
+	f := new(dataFlags)
+	look := 0
+	cmd := &cobra.Command{
+		Use:   "inspect [PATH]",
+		Short: "Show format, samples, classes and sizes of a data set",
+		Long: `Show what a data set holds: parts, samples, classes and how even they are, and of some samples (--look), chosen at random but always the
+same, what their headers say: sizes, formats, colours, EXIF orientations. verify reads all samples in full.`,
+		Example: `  hetero-train data inspect /data/flowers
+  hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
+  hetero-train data inspect --dataset cifar10`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if look < 1 {
+				return exit.Usagef("--look: got %d, want at least 1", look)
+			}
+			return inspectData(cmd.Context(), a, args, f, look)
+		},
+	}
+	addDataFlags(cmd, a, f)
+	cmd.Flags().IntVar(&look, "look", 1000, "`samples` of each part whose headers are read")
+	return cmd
+}
+
+func inspectData(ctx context.Context, a *cli.App, args []string, f *dataFlags, look int) error {
+	set, cfg, err := openNamed(ctx, a, args)
+	if err != nil {
+		return exit.Classify(ctx, err)
+	}
+	defer set.Close() // was only read
+	out := Inspected{Dataset: set.Name, Path: cfg.Data.Path, Classes: len(set.Train.Classes()), Fingerprint: set.Fingerprint}
+	for _, part := range []struct {
+		name string
+		ds   data.Dataset
+	}{{"train", set.Train}, {"eval", set.Eval}} {
+		if part.ds == nil {
+			continue
+		}
+		p, err := inspectPart(ctx, part.name, part.ds, look)
+		if err != nil {
+			return exit.Classify(ctx, err)
+		}
+		out.Parts = append(out.Parts, p)
+	}
+	if f.json {
+		return show.JSON(a.Env.Stdout, out)
+	}
+	return showInspected(a.Env.Stdout, out)
+}
+
+// inspectPart counts labels and reads the headers of some samples.
+func inspectPart(ctx context.Context, name string, ds data.Dataset, look int) (dataPart, error) {
+	p := dataPart{Part: name, Samples: ds.Len(), ByClass: map[string]int{}, Kinds: map[string]int{}, Orientations: map[string]int{}}
+	for _, class := range ds.Classes() {
+		p.ByClass[class] = 0
+	}
+	for i := range ds.Len() {
+		if err := ctx.Err(); err != nil && i%(1<<16) == 0 {
+			return p, err
+		}
+		p.ByClass[ds.Classes()[ds.Label(i)]]++
+	}
+	r, err := ds.NewReader()
+	if err != nil {
+		return p, err
+	}
+	defer r.Close() // was only read
+	chosen := someOf(ds.Len(), look)
+	var widths, heights, sizes []int
+	for _, i := range chosen {
+		if err := ctx.Err(); err != nil {
+			return p, err
+		}
+		d, bytes, err := headerOf(r, i)
+		var fault *data.Fault
+		if errors.As(err, &fault) {
+			if p.Unreadable++; p.Unreadable == 1 {
+				p.FirstFault = err.Error()
+			}
+			continue
+		}
+		if err != nil {
+			return p, err
+		}
+		widths, heights, sizes = append(widths, d.Width), append(heights, d.Height), append(sizes, bytes)
+		kind := strings.TrimSpace(d.Format + " " + d.Colour)
+		if d.Bits > 8 {
+			kind += fmt.Sprintf(" %d bits", d.Bits)
+		}
+		p.Kinds[kind]++
+		if d.Orientation > images.Upright {
+			p.Orientations[fmt.Sprint(d.Orientation)]++
+		}
+	}
+	p.Looked = len(chosen)
+	p.Width, p.Height, p.Bytes = spreadOf(widths), spreadOf(heights), spreadOf(sizes)
+	if len(sizes) > 0 {
+		sum := 0
+		for _, n := range sizes {
+			sum += n
+		}
+		p.TotalBytes = int64(float64(sum) / float64(len(sizes)) * float64(ds.Len()))
+	}
+	return p, nil
+}
+
+// someOf picks at most most of n numbers, the same ones each time, ascending.
+func someOf(n, most int) []int {
+	const few = 1 << 20 // are put in a random order; of more, whose order would take memory in proportion, numbers are drawn until enough are different
+	random := rand.New(rand.NewPCG(0, 0))
+	var chosen []int
+	switch {
+	case n <= few:
+		chosen = random.Perm(n)[:min(most, n)]
+	case most > n/2:
+		for i := range min(most, n) {
+			chosen = append(chosen, i)
+		}
+	default:
+		drawn := make(map[int]struct{}, most)
+		for len(drawn) < most {
+			drawn[random.IntN(n)] = struct{}{}
+		}
+		chosen = slices.Collect(maps.Keys(drawn))
+	}
+	slices.Sort(chosen) // in the order of the files
+	return chosen
+}
+
+// headerOf reads the header of a sample, or the sample where it is no file.
+func headerOf(r data.Reader, i int) (images.Description, int, error) {
+	if e, ok := r.(data.Encoded); ok {
+		contents, err := e.Contents(i)
+		if err == nil {
+			d, err := images.Describe(contents)
+			if err != nil {
+				err = &data.Fault{Op: "read header of sample", Index: i, Err: err}
+			}
+			return d, len(contents), err
+		}
+		if !errors.Is(err, data.ErrNotEncoded) {
+			return images.Description{}, 0, err
+		}
+	}
+	var img data.Image
+	err := r.Read(i, nil, &img)
+	return images.Description{Format: "pixels", Width: img.FullWidth, Height: img.FullHeight, Colour: "rgb", Bits: 8}, len(img.Pix), err
+}
+
+func spreadOf(v []int) Spread {
+	if len(v) == 0 {
+		return Spread{}
+	}
+	v = slices.Sorted(slices.Values(v))
+	return Spread{v[0], v[len(v)/2], v[len(v)-1]}
+}
+
+func showInspected(w io.Writer, in Inspected) error {
+	fmt.Fprintf(w, "%s %s: %d classes\n", in.Dataset, show.Foreign(in.Path), in.Classes)
+	for _, p := range in.Parts {
+		counts := slices.Sorted(maps.Values(p.ByClass))
+		fmt.Fprintf(w, "\n%s: %d samples, %d to %d a class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintf(t, "  of %d looked at\tleast\tmedian\tlargest\n", p.Looked)
+		for _, row := range []struct {
+			name string
+			s    Spread
+		}{{"width, pixels", p.Width}, {"height, pixels", p.Height}, {"bytes", p.Bytes}} {
+			fmt.Fprintf(t, "  %s\t%d\t%d\t%d\n", row.name, row.s.Min, row.s.Median, row.s.Max)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+		for _, kind := range slices.Sorted(maps.Keys(p.Kinds)) {
+			fmt.Fprintf(w, "  %d %s\n", p.Kinds[kind], show.Foreign(kind))
+		}
+		for _, o := range slices.Sorted(maps.Keys(p.Orientations)) {
+			fmt.Fprintf(w, "  %d with EXIF orientation %s (data.exif_orientation)\n", p.Orientations[o], o)
+		}
+		if p.Unreadable > 0 {
+			fmt.Fprintf(w, "  %d cannot be read, the first: %s\n", p.Unreadable, show.Foreign(p.FirstFault))
+		}
+		fmt.Fprintf(w, "  about %.1f MB in all\n", float64(p.TotalBytes)/1e6)
+	}
+	return nil
+}

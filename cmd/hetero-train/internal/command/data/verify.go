@@ -1,0 +1,117 @@
+package data
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// badSample is a sample that cannot be read.
+type badSample struct {
+	Part  string `json:"part"`
+	Index int    `json:"index"` // as training counts samples
+	Path  string `json:"path"`
+	Error string `json:"error"`
+}
+
+// Verified is what verify found.
+type Verified struct {
+	Dataset string      `json:"dataset"`
+	Samples int         `json:"samples"`
+	Bad     []badSample `json:"bad"`
+	Seconds float64     `json:"seconds"`
+}
+
+func newDataVerify(a *cli.App) *cobra.Command {
+	f := new(dataFlags)
+	cmd := &cobra.Command{
+		Use:   "verify [PATH]",
+		Short: "Read and decode every sample, list those that cannot be read",
+		Long: `Read and decode every sample of both parts at full size, and list each that cannot be, with its place: the samples that training would
+stop at, or replace with data.corrupt = "skip". Exit code 3 if there are any.`,
+		Example: `  hetero-train data verify /data/imagenet
+  hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.workers < 0 {
+				return exit.Usagef("--workers: got %d, want at least 0", f.workers)
+			}
+			return verifyData(cmd.Context(), a, args, f)
+		},
+	}
+	addDataFlags(cmd, a, f)
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "goroutines that read; 0: one for each CPU")
+	return cmd
+}
+
+func verifyData(ctx context.Context, a *cli.App, args []string, f *dataFlags) error {
+	set, _, err := openNamed(ctx, a, args)
+	if err != nil {
+		return exit.Classify(ctx, err)
+	}
+	defer set.Close() // was only read
+	out := Verified{Dataset: set.Name, Bad: []badSample{}}
+	begun := time.Now()
+	for _, part := range []struct {
+		name string
+		ds   data.Dataset
+	}{{"train", set.Train}, {"eval", set.Eval}} {
+		if part.ds == nil {
+			continue
+		}
+		said := time.Now()
+		progress := func(done int) {
+			if time.Since(said) > 10*time.Second {
+				said = time.Now()
+				a.Progress(fmt.Sprintf("%s: %d of %d samples", part.name, done, part.ds.Len()))
+			}
+		}
+		err := data.Verify(ctx, part.ds, f.readers(), progress, func(fault *data.Fault) {
+			out.Bad = append(out.Bad, badSample{part.name, fault.Index, fault.Path, fault.Err.Error()})
+		})
+		if err != nil {
+			return exit.Classify(ctx, err)
+		}
+		out.Samples += part.ds.Len()
+	}
+	slices.SortFunc(out.Bad, func(x, y badSample) int {
+		return cmp.Or(strings.Compare(y.Part, x.Part), cmp.Compare(x.Index, y.Index)) // train before eval
+	})
+	out.Seconds = time.Since(begun).Seconds()
+	if err := sayVerified(a, out, f.json); err != nil {
+		return err
+	}
+	if len(out.Bad) > 0 {
+		return exit.With(exit.Data, exit.AlreadyShown(fmt.Errorf("%d of %d samples cannot be read", len(out.Bad), out.Samples)))
+	}
+	return nil
+}
+
+// readers is how many goroutines read.
+func (f *dataFlags) readers() int {
+	if f.workers > 0 {
+		return min(f.workers, 1024)
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+func sayVerified(a *cli.App, out Verified, asJSON bool) error {
+	if asJSON {
+		return show.JSON(a.Env.Stdout, out)
+	}
+	for _, b := range out.Bad {
+		fmt.Fprintf(a.Env.Stdout, "bad %s %d %q: %s\n", b.Part, b.Index, b.Path, b.Error)
+	}
+	_, err := fmt.Fprintf(a.Env.Stdout, "%s: %d samples read in %.1f s, %d bad\n", out.Dataset, out.Samples, out.Seconds, len(out.Bad))
+	return err
+}

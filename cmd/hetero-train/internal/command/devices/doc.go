@@ -1,0 +1,2 @@
+// Package devices lists the devices of this machine.
+package devices

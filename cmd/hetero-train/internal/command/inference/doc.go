@@ -1,0 +1,2 @@
+// Package inference evaluates checkpoints and classifies images with them.
+package inference

@@ -1,0 +1,166 @@
+package inference
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+const evalLong = `Evaluate a trained model: loss, top-1 and top-5 on the samples that were held out of training, and images per second.
+
+What is evaluated is the newest valid checkpoint of a run's folder, one checkpoint's folder, or with -c FILE the run that the file describes. The
+model is rebuilt from the settings that the checkpoint holds; --set and flags change them, as data.path where the data now lie elsewhere. With a
+checkpoint and -c FILE the file's settings are taken instead. With the same device, precision and batch the figures are those of the training, to the bit:
+with --ema where it averaged weights (ema.decay) and evaluated the averages (ema.evaluate), as it also did to choose the best checkpoint.`
+
+const evalExample = `  hetero-train eval experiments/resnet50
+  hetero-train eval experiments/resnet50 --best --json
+  hetero-train eval experiments/resnet50 --ema                 of the averages of the weights
+  hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
+  hetero-train eval -c configs/resnet50.toml --split train
+  hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
+
+// NewEval is the command that evaluates a checkpoint.
+func NewEval(a *cli.App) *cobra.Command {
+	f := new(savedFlags)
+	var split string
+	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a checkpoint: loss, top-1, top-5", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
+	f.add(cmd, a)
+	cmd.Flags().StringVar(&split, "split", "val", "`val|train`: samples that were held out, or trained on (without augmentation)")
+	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions([]string{"val", "train"}, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if split != "val" && split != "train" {
+			return exit.Usagef("--split: got %q, want val or train", split)
+		}
+		m, err := openSaved(a, cli.First(args), f)
+		if err != nil {
+			return exit.Classify(cmd.Context(), err)
+		}
+		defer m.CloseAll()
+		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
+			m.Opts.Log.Warn("the training evaluated the averages of the weights, and chose its best checkpoint by them: these figures are of the weights, --ema gives the training's own", "checkpoint", m.checkpoint.Path)
+		}
+		r, err := m.evaluate(cmd.Context(), f, split)
+		if err != nil {
+			return exit.Classify(cmd.Context(), err)
+		}
+		if f.json {
+			return show.JSON(a.Env.Stdout, r)
+		}
+		return r.write(a.Env.Stdout)
+	}
+	return cmd
+}
+
+// EvalReport is the result of an evaluation.
+type EvalReport struct {
+	Program    string            `json:"program"`
+	Checkpoint string            `json:"checkpoint"`
+	Step       int64             `json:"step"`
+	Epoch      int64             `json:"epoch"`
+	Model      string            `json:"model"`
+	Parameters int64             `json:"parameters"`
+	Dataset    string            `json:"dataset"`
+	Split      string            `json:"split"`
+	Averaged   bool              `json:"averaged"`       // of the averages of the weights
+	Note       string            `json:"note,omitempty"` // what a reader of the figures must know
+	Samples    int               `json:"samples"`
+	Classes    int               `json:"classes"`
+	Loss       experiment.Number `json:"loss"` // null where it is not finite
+	Top1       float64           `json:"top1"` // shares of the samples
+	Top5       float64           `json:"top5"`
+	Seconds    float64           `json:"seconds"`
+	PerSecond  float64           `json:"samples_per_second"`
+	Device     string            `json:"device"`
+	Precision  string            `json:"precision"`
+	BatchSize  int               `json:"batch_size"`
+}
+
+// evaluate runs all samples of a split.
+func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r EvalReport, err error) {
+	if m.noData {
+		return r, exit.Usagef("eval: %s was imported and names no data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+	}
+	if m.Data, err = parts.OpenData(ctx, m.Cfg, m.Cfg.Data.CorruptLimit, m.Opts.Log); err != nil {
+		return r, err
+	}
+	m.Later(m.Data.Splits.Close)
+	set := m.Data.Eval
+	if split == "train" {
+		set = m.Data.Train
+	}
+	if set == nil {
+		return r, exit.Usagef("the data set %s holds nothing out: set data.val_fraction, or use --split train", m.Data.Name)
+	}
+	if err := m.checkClasses(set); err != nil {
+		return r, err
+	}
+	n := min(m.samplesAtOnce(f), set.Len())
+	if f.batch == 0 {
+		n = m.samplesAtOnce(f) // the plan of the training, whose figures are the same to the bit
+	}
+	if err := m.open(ctx, n, m.Data.Normalization); err != nil {
+		return r, err
+	}
+	_, view := parts.Transforms(m.Cfg.Data)
+	sums, took, err := m.score(ctx, data.Options{Dataset: set, Transform: view, Seed: m.Cfg.Experiment.Seed, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	if err != nil {
+		return r, err
+	}
+	s, count := m.checkpoint.State, float64(sums.Samples)
+	return EvalReport{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
+		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
+		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
+}
+
+// score runs all samples that o reads. The time is that from the first batch asked for to the last result.
+func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums, took time.Duration, err error) {
+	loader, err := m.NewLoader(o)
+	if err != nil {
+		return all, 0, err
+	}
+	started := time.Now()
+	for {
+		b, err := loader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return all, time.Since(started), nil
+		}
+		if err != nil {
+			return all, 0, err
+		}
+		sums, err := m.predictor.Run(b)
+		b.Release()
+		if err != nil {
+			return all, 0, err
+		}
+		all.Add(sums)
+	}
+}
+
+func (r EvalReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters, %d classes\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, r.Classes)
+	weights := ""
+	if r.Averaged {
+		weights = ", averages of the weights"
+	}
+	fmt.Fprintf(w, "%s, %s: %d samples in batches of %d, %s on %s%s\n", r.Dataset, r.Split, r.Samples, r.BatchSize, r.Precision, r.Device, weights)
+	_, err := fmt.Fprintf(w, "loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %.2f s, %.0f img/s\n", float64(r.Loss), 100*r.Top1, 100*r.Top5, r.Seconds, r.PerSecond)
+	if r.Note != "" {
+		_, err = fmt.Fprintf(w, "NOTE %s\n", r.Note)
+	}
+	return err
+}

@@ -1,0 +1,94 @@
+package inference
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/data"
+)
+
+// An older checkpoint holds no names, and its settings may have been lost or be of another version.
+func TestAModelIsRebuiltFromWhatThereIs(t *testing.T) {
+	m := savedModel{Run: assembly.New(parts.Defaults(), session.Options{})}
+	if got := m.class(3); got != "class 3" {
+		t.Errorf("got %q, want the number of a class without a name", got)
+	}
+	m.trained.Classes = []string{"cat", "dog"}
+	if n, err := m.countClasses(); n != 2 || err != nil {
+		t.Errorf("got %d, %v; want as many classes as there are names", n, err)
+	}
+	m.Cfg.Model.NumClasses = 1000
+	if n, err := m.countClasses(); n != 1000 || err != nil {
+		t.Errorf("got %d, %v; want what the settings say", n, err)
+	}
+}
+
+func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
+	const small, later = "[model]\nname = \"simple_cnn\"\n", "[model]\nname = \"simple_cnn\"\nof_a_later_version = true\n"
+	for _, c := range []struct {
+		name, inCheckpoint, aroundIt, file string
+		want                               string // the model, or part of the error
+	}{
+		{"in the checkpoint", small, "[model]\nname = \"resnet18\"\n", "", "simple_cnn"},
+		{"those of another version", later, small, "", "simple_cnn"},
+		{"none in the checkpoint", "", small, "", "simple_cnn"},
+		{"nowhere", "", "", "", "holds no settings"},
+		{"unreadable", later, "", "", "give the settings with -c FILE"},
+		{"unreadable, but a file is given", later, "", "[model]\nname = \"resnet18\"\n", "resnet18"},
+	} {
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "configs"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if c.aroundIt != "" {
+			if err := os.WriteFile(filepath.Join(dir, "configs", "resolved.toml"), []byte(c.aroundIt), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		a := &cli.App{}
+		if c.file != "" {
+			a.File = writeFile(t, c.file)
+		}
+		saved := &checkpoint.Checkpoint{Path: filepath.Join(dir, "checkpoints", "step-00000001"), State: checkpoint.State{Config: c.inCheckpoint}}
+		cfg, err := savedSettings(a, saved, slog.New(slog.DiscardHandler))
+		switch {
+		case err != nil && (!strings.Contains(err.Error(), c.want) || exit.Code(err) != exit.Usage):
+			t.Errorf("%s: got %v, want %q and exit code 2", c.name, err, c.want)
+		case err == nil && cfg.Model.Name != c.want:
+			t.Errorf("%s: got the model %s, want %s", c.name, cfg.Model.Name, c.want)
+		}
+	}
+}
+
+// exhaustedSet is a data set that cannot be read for want of file handles.
+type exhaustedSet struct{ data.Dataset }
+
+func (exhaustedSet) NewReader() (data.Reader, error) { return exhaustedReader{}, nil }
+
+type exhaustedReader struct{ data.Reader }
+
+func (exhaustedReader) Read(i int, _ data.Sizer, _ *data.Image) error {
+	return &data.Fault{Op: "read image", Index: i, Err: syscall.EMFILE}
+}
+
+func TestPredictDoesNotBlameImagesForWantOfFileHandles(t *testing.T) {
+	set := &lenient{Dataset: exhaustedSet{}, failed: map[int]error{}}
+	r, err := set.NewReader()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Read(0, nil, new(data.Image)); !errors.Is(err, syscall.EMFILE) || len(set.failed) != 0 {
+		t.Errorf("got %v and %d images told as damaged, want the error", err, len(set.failed))
+	}
+}

@@ -1,0 +1,285 @@
+package inference
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/data/images"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+const predictLong = `Classify images with a trained model: print the most likely classes with their probabilities.
+
+IMAGE is a JPEG or PNG file, a folder (of which all images are taken, also in folders below), or - for the contents of one image on standard input.
+Images are cropped and normalised as for evaluation. One that cannot be read is told on standard error and passed over; the exit code is then 3.
+
+The checkpoint is chosen as for eval. Names of classes are those of the data set that was trained on; checkpoints that hold none, as
+older ones, give numbers unless --class-names names a file with one name a line.`
+
+const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
+  hetero-train predict experiments/resnet50 photos/ --top 1
+  hetero-train predict experiments/resnet50 --best --json photos/ | jq -r .top[0].class
+  hetero-train predict experiments/resnet50/checkpoints/step-00000780 - < cat.jpg`
+
+// predictFlags are those of predict alone.
+type predictFlags struct {
+	savedFlags
+	top   int
+	names string // of a file
+}
+
+// NewPredict is the command that classifies images.
+func NewPredict(a *cli.App) *cobra.Command {
+	f := new(predictFlags)
+	cmd := &cobra.Command{Use: "predict (CHECKPOINT | RUN) IMAGE...", Short: "Classify images with a trained model", Long: predictLong, Example: predictExample,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 2 {
+				return exit.Usagef("predict: got %d arguments, want a checkpoint or a run, then images, folders or -", len(args))
+			}
+			return nil
+		}}
+	f.add(cmd, a)
+	cmd.Flags().IntVar(&f.top, "top", 5, "classes to show")
+	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with a name for each class, one a line")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if f.top < 1 {
+			return exit.Usagef("--top: got %d, want at least 1", f.top)
+		}
+		m, err := openSaved(a, args[0], &f.savedFlags)
+		if err != nil {
+			return exit.Classify(cmd.Context(), err)
+		}
+		defer m.CloseAll()
+		return exit.Classify(cmd.Context(), m.predict(cmd.Context(), f, cmd.InOrStdin(), args[1:]))
+	}
+	return cmd
+}
+
+// Prediction is what is said about one image.
+type Prediction struct {
+	File  string  `json:"file"`
+	Top   []guess `json:"top,omitempty"`   // the most likely first
+	Error string  `json:"error,omitempty"` // why it could not be read
+}
+
+// guess is a class and how likely it is.
+type guess struct {
+	Class       string  `json:"class"`
+	Label       int     `json:"label"`
+	Probability float64 `json:"probability"`
+}
+
+// predict runs all images, in order.
+func (m *savedModel) predict(ctx context.Context, f *predictFlags, stdin io.Reader, args []string) error {
+	if err := m.nameClasses(f.names); err != nil {
+		return err
+	}
+	inputs, err := imagesOf(ctx, stdin, args)
+	if err != nil {
+		return err
+	}
+	set := &lenient{Dataset: images.Unlabelled(inputs, parts.DecodeOptions(m.Cfg.Data)), failed: map[int]error{}}
+	n := min(m.samplesAtOnce(&f.savedFlags), set.Len())
+	if err := m.open(ctx, n, parts.UsualNormalization(m.Opts.Env.Catalog, cmp.Or(m.trained.Name, m.Cfg.Data.Dataset))); err != nil {
+		return err
+	}
+	_, view := parts.Transforms(m.Cfg.Data)
+	loader, err := m.NewLoader(data.Options{Dataset: set, Transform: view, BatchSize: n, Evaluate: true, Workers: m.Cfg.Data.Workers})
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(m.Opts.Env.Stdout)
+	for {
+		b, err := loader.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		err = m.show(out, f, b, inputs, set)
+		b.Release()
+		if err = errors.Join(err, out.Flush()); err != nil {
+			return err
+		}
+	}
+	if len(set.failed) > 0 {
+		return exit.With(exit.Data, fmt.Errorf("%d of %d images could not be read", len(set.failed), len(inputs)))
+	}
+	return nil
+}
+
+// show runs a batch and writes a line for each of its images.
+func (m *savedModel) show(w io.Writer, f *predictFlags, b *data.Batch, inputs []images.Input, set *lenient) error {
+	for i := range b.N {
+		b.Labels[i] = -1 // there is none
+	}
+	if _, err := m.predictor.Run(b); err != nil {
+		return err
+	}
+	probabilities := make([]float64, m.classes)
+	for i := range b.N {
+		p := Prediction{File: inputs[b.IDs[i]].Name}
+		if err := set.fault(int(b.IDs[i])); err != nil {
+			p.Error = err.Error()
+		} else {
+			m.predictor.Probabilities(i, probabilities)
+			p.Top = m.best(probabilities, f.top)
+		}
+		if err := p.write(w, m.Opts.Log, f.json); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p Prediction) write(w io.Writer, log *slog.Logger, asJSON bool) error {
+	switch {
+	case asJSON:
+		return show.JSON(w, p)
+	case p.Error != "":
+		log.Warn(p.Error)
+		return nil
+	}
+	var line strings.Builder
+	for i, g := range p.Top {
+		if i > 0 {
+			line.WriteString(", ")
+		}
+		fmt.Fprintf(&line, "%s %.2f %%", show.Foreign(g.Class), 100*g.Probability)
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n", show.Foreign(p.File), line.String())
+	return err
+}
+
+// best are the n most likely classes; of equal ones the lower number first.
+func (m *savedModel) best(probabilities []float64, n int) []guess {
+	labels := make([]int, len(probabilities))
+	for i := range labels {
+		labels[i] = i
+	}
+	slices.SortStableFunc(labels, func(a, b int) int { return cmp.Compare(probabilities[b], probabilities[a]) })
+	top := make([]guess, min(n, len(labels)))
+	for i := range top {
+		top[i] = guess{Class: m.class(labels[i]), Label: labels[i], Probability: probabilities[labels[i]]}
+	}
+	return top
+}
+
+const mostNameBytes = 64 << 20 // of a list of class names
+
+// nameClasses takes the names of classes from a file, if one is given.
+func (m *savedModel) nameClasses(file string) error {
+	if file == "" {
+		return nil
+	}
+	text, err := regular.Read(file, mostNameBytes)
+	if err != nil {
+		return exit.Usagef("--class-names: %w", err)
+	}
+	names := strings.Split(strings.TrimRight(string(text), "\r\n"), "\n")
+	for i := range names {
+		names[i] = strings.TrimSpace(names[i])
+	}
+	if len(names) != m.classes {
+		return exit.Usagef("--class-names: %s has %d lines, want one for each of the model's %d classes", file, len(names), m.classes)
+	}
+	m.trained.Classes = names
+	return nil
+}
+
+// imagesOf turns what was typed into images.
+func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Input, error) {
+	var inputs []images.Input
+	piped := false
+	for _, arg := range args {
+		info, err := os.Stat(arg)
+		switch {
+		case arg == "-" && piped:
+			return nil, exit.Usagef("predict: got - twice, but standard input has one image")
+		case arg == "-":
+			piped = true
+			contents, err := io.ReadAll(io.LimitReader(stdin, images.MaxFileBytes+1))
+			if err != nil {
+				return nil, exit.With(exit.Data, fmt.Errorf("read an image from standard input: %w", err))
+			}
+			if len(contents) > images.MaxFileBytes {
+				return nil, exit.With(exit.Data, fmt.Errorf("standard input: more than the %d bytes that an image may have", images.MaxFileBytes))
+			}
+			inputs = append(inputs, images.Input{Name: "-", Contents: append([]byte{}, contents...)})
+		case err != nil:
+			return nil, exit.Usagef("predict: %w", err)
+		case info.IsDir():
+			names, err := images.List(ctx, arg)
+			if err != nil {
+				return nil, exit.With(exit.Data, err)
+			}
+			if len(names) == 0 {
+				return nil, exit.Usagef("predict: folder %s holds no .jpg, .jpeg or .png files", arg)
+			}
+			for _, name := range names {
+				inputs = append(inputs, images.Input{Name: name})
+			}
+		default:
+			inputs = append(inputs, images.Input{Name: arg})
+		}
+	}
+	return inputs, nil
+}
+
+// lenient is a data set of which a sample that cannot be read is black, and remembered.
+type lenient struct {
+	data.Dataset
+	mu     sync.Mutex
+	failed map[int]error
+}
+
+// NewReader implements data.Dataset.
+func (l *lenient) NewReader() (data.Reader, error) {
+	r, err := l.Dataset.NewReader()
+	if err != nil {
+		return nil, err
+	}
+	return &lenientReader{r, l}, nil
+}
+
+// fault is why sample i could not be read, nil if it could.
+func (l *lenient) fault(i int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failed[i]
+}
+
+type lenientReader struct {
+	data.Reader
+	set *lenient
+}
+
+// Read implements data.Reader.
+func (r *lenientReader) Read(i int, sizer data.Sizer, img *data.Image) error {
+	err := r.Reader.Read(i, sizer, img)
+	if err == nil || data.Exhausted(err) {
+		return err
+	}
+	r.set.mu.Lock()
+	defer r.set.mu.Unlock()
+	r.set.failed[i] = err
+	*img = data.Image{Pix: make([]byte, 3), Width: 1, Height: 1, FullWidth: 1, FullHeight: 1}
+	return nil
+}

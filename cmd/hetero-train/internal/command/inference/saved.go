@@ -1,0 +1,280 @@
+package inference
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// savedFlags choose a checkpoint, and how it is run.
+type savedFlags struct {
+	best  bool
+	ema   bool
+	batch int
+	json  bool
+}
+
+// add adds them. Those that stand for keys take precedence over the settings that the checkpoint was made with.
+func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
+	cmd.Flags().BoolVar(&f.best, "best", false, "the run's best checkpoint so far, not its newest")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: as many as a micro-batch of the training had")
+	cmd.Flags().BoolVar(&f.json, "json", false, "JSON, one object a line, on standard output")
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"device", "device.kind", "string", "device to compute on"},
+		{"threads", "device.threads", "int", "threads of a CPU device"},
+		{"precision", "train.precision", "string", "type of the activations"},
+	} {
+		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		return cli.CompleteCheckpoint(a.Env.Catalog, cmd, typed)
+	}
+}
+
+// savedModel is a model that was trained, rebuilt from a checkpoint alone.
+type savedModel struct {
+	*assembly.Run
+	checkpoint *checkpoint.Checkpoint
+	trained    assembly.Trained // on what; its classes may be unknown
+	classes    int              // of the model
+	averaged   bool             // its averages are asked for
+	imported   bool             // it was never trained here: on what is not known
+	noData     bool             // nobody has named data: those of the settings are the default
+	predictor  *train.Predictor
+}
+
+// openSaved finds the checkpoint, "" for that of the run that -c describes, and reads its settings. The caller closes the job.
+func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error) {
+	if f.batch < 0 {
+		return nil, exit.Usagef("--batch-size: got %d, want at least 1", f.batch)
+	}
+	opts, err := a.Options(discovery.Place{WorldSize: 1}, a.Quieter(), "")
+	if err != nil {
+		return nil, err
+	}
+	j := assembly.New(nil, opts) // its configuration is found with the checkpoint
+	if j.Opts.Lab.Place, err = lab.Find(a.Env.Lookup); err != nil {
+		return nil, exit.With(exit.Usage, err)
+	}
+	m := &savedModel{Run: j}
+	defer func() {
+		if err != nil {
+			j.CloseAll()
+		}
+	}()
+	if path == "" {
+		if a.File == "" {
+			return nil, exit.Usagef("got no checkpoint, want a checkpoint's folder, a run's folder, or -c FILE")
+		}
+		cfg, err := a.Load()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(cfg.Experiment.OutputDir, cfg.Experiment.Name)
+	}
+	if m.checkpoint, err = findCheckpoint(path, f.best, func(err error) { j.Opts.Log.Warn(err.Error()) }); err != nil {
+		return nil, err
+	}
+	j.Later(m.checkpoint.Close)
+	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
+		return nil, exit.Usagef("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+	}
+	if j.Cfg, err = savedSettings(a, m.checkpoint, j.Opts.Log); err != nil {
+		return nil, err
+	}
+	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
+		if err := json.Unmarshal(raw, &m.trained); err != nil {
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
+		}
+	}
+	if _, known := m.checkpoint.State.Extra[assembly.DataKey]; !known && m.checkpoint.State.Step == 0 {
+		named := slices.ContainsFunc(a.Overrides, func(o config.Override) bool { return o.Key == "data.dataset" })
+		m.imported, m.noData = true, !named && a.File == "" && j.Cfg.Data.Dataset == parts.Defaults().Data.Dataset
+	}
+	m.classes, err = m.countClasses()
+	return m, err
+}
+
+// findCheckpoint opens what path means, with best the best of a run.
+func findCheckpoint(path string, best bool, warn func(error)) (*checkpoint.Checkpoint, error) {
+	if !best {
+		return parts.OpenCheckpoint(path, warn)
+	}
+	if filepath.Base(path) != "checkpoints" {
+		path = filepath.Join(path, "checkpoints")
+	}
+	path = filepath.Join(path, "best")
+	c, err := parts.OpenCheckpoint(path, warn)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, exit.Usagef("--best: there is no %s: the run has not evaluated yet, or checkpoint.best is off", path)
+	}
+	return c, err
+}
+
+// savedSettings are those of -c FILE, else those in the checkpoint, else those of the run around it; --set and flags take precedence.
+func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*config.Config, error) {
+	if a.File != "" {
+		return a.Load()
+	}
+	const advice = "; give the settings with -c FILE"
+	var faults []error
+	if text := c.State.Config; text != "" {
+		cfg, err := config.Parse(c.Path, []byte(text), a.Env.Catalog, a.Overrides...)
+		if err == nil {
+			return cfg, nil
+		}
+		if readable(a, text) {
+			return nil, typedWrong(a, err)
+		}
+		faults = append(faults, err)
+	}
+	text, err := experiment.Settings(c.Path)
+	if err != nil {
+		faults = append(faults, err)
+	}
+	if text != "" && text != c.State.Config {
+		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), a.Env.Catalog, a.Overrides...)
+		if err == nil {
+			log.Warn("the checkpoint's own settings cannot be read: those of its run are taken", "error", errors.Join(faults...))
+			return cfg, nil
+		}
+		if readable(a, text) {
+			return nil, typedWrong(a, err)
+		}
+		faults = append(faults, err)
+	}
+	if len(faults) == 0 {
+		return nil, exit.Usagef("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
+	}
+	return nil, exit.With(exit.Usage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+}
+
+// readable reports whether settings are sound by themselves, without what was typed.
+func readable(a *cli.App, settings string) bool {
+	_, err := config.Parse("", []byte(settings), a.Env.Catalog)
+	return err == nil
+}
+
+// typedWrong tells what is wrong with flags on settings that are sound by themselves. Where the faults lie in those, the flags are named.
+func typedWrong(a *cli.App, err error) error {
+	if !a.Overrode(err) {
+		var typed []string
+		for _, o := range a.Overrides {
+			typed = append(typed, o.Origin)
+		}
+		err = fmt.Errorf("the checkpoint's settings do not go with %s:\n%w", strings.Join(typed, ", "), err)
+	}
+	return exit.With(exit.Usage, err)
+}
+
+// countClasses is how many classes the model has: as the settings say, else the names that the checkpoint knows, else what the last layer gives.
+func (m *savedModel) countClasses() (int, error) {
+	if n := m.Cfg.Model.NumClasses; n > 0 {
+		return n, nil
+	}
+	if n := len(m.trained.Classes); n > 0 {
+		return n, nil
+	}
+	for _, name := range []string{"fc.bias"} { // the last layer of every classifier here
+		if t, ok := m.checkpoint.Model.Info(name); ok && len(t.Shape) == 1 {
+			return t.Shape[0], nil
+		}
+	}
+	return 0, exit.Usagef("%s: the number of classes is not known: set it with --set model.num_classes=N", m.checkpoint.Path)
+}
+
+// class names a label.
+func (m *savedModel) class(label int) string {
+	if label < len(m.trained.Classes) {
+		return m.trained.Classes[label]
+	}
+	return "class " + strconv.Itoa(label)
+}
+
+// samplesAtOnce is the batch of f, else a micro-batch of the training.
+func (m *savedModel) samplesAtOnce(f *savedFlags) int {
+	if f.batch > 0 {
+		return f.batch
+	}
+	return max(m.Cfg.Data.BatchSize/m.Cfg.Train.GradAccumulation, 1)
+}
+
+// open opens the device and loads the weights, for batches of n samples. own is the data set's normalisation where the checkpoint has none.
+func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) error {
+	if err := m.OpenDevice(ctx); err != nil {
+		return err
+	}
+	if info := m.Device.Info(); info.Modelled {
+		return exit.Usagef("device %s computes nothing: every result would be zero", info.Name)
+	}
+	before, err := compute.TypesOf(&m.checkpoint.State)
+	if err != nil {
+		return err
+	}
+	if err := m.SettlePrecision(ctx, before); err != nil {
+		return err
+	}
+	if m.trained.Std != ([3]float32{}) {
+		own = data.Normalization{Mean: m.trained.Mean, Std: m.trained.Std}
+	}
+	norm := parts.Normalization(m.Cfg.Data, own)
+	m.predictor, err = train.NewPredictor(m.Device, train.ReplicaOptions{Model: parts.BuildModel(&m.Cfg.Model), Classes: m.classes, ImageSize: m.Cfg.Data.ImageSize, Mean: norm.Mean, Std: norm.Std,
+		Compute: m.Precision, BatchSize: n})
+	if errors.As(err, new(*train.MemoryError)) {
+		return exit.With(exit.Device, fmt.Errorf("%w; lower --batch-size", err))
+	}
+	if err != nil {
+		return fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", m.Cfg.Model.Name, m.Cfg.Data.ImageSize, err)
+	}
+	m.Later(m.predictor.Close)
+	if m.averaged {
+		return m.predictor.LoadAverages(m.checkpoint)
+	}
+	return m.predictor.LoadWeights(m.checkpoint.Model)
+}
+
+// checkClasses reports a data set whose labels mean something else than those trained on.
+func (m *savedModel) checkClasses(set data.Dataset) error {
+	have, want := set.Classes(), m.trained.Classes
+	if len(have) > m.classes {
+		return exit.Usagef("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
+	}
+	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
+		return exit.Usagef("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
+	}
+	if want == nil || slices.Equal(have, want) {
+		return nil
+	}
+	for i, name := range have {
+		if i >= len(want) || name != want[i] {
+			return exit.Usagef("the data set's classes are others than those trained on: class %d is %q, it was %q: their numbers would be compared with the wrong names", i, name, m.class(i))
+		}
+	}
+	return exit.Usagef("the data set has the first %d of the %d classes trained on", len(have), len(want))
+}

@@ -1,0 +1,210 @@
+package nccl
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exchange"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/nccl"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+)
+
+const ncclCheckLong = `Join all ranks by NCCL and measure: versions and GPUs of every rank, all-reduce over all of them by size, and between every pair of up to 16
+ranks (of more: between neighbours) the latency of an all-reduce of one number and the bandwidth of one of 32 MiB. A rank is called slow
+where even its best link has less than 70 % of what the best link of the median rank has.`
+
+// rankNCCL is what a rank of nccl check tells.
+type rankNCCL struct {
+	Rank    int    `json:"rank"`
+	Host    string `json:"host"`
+	Device  string `json:"device"`
+	Model   string `json:"model"`
+	BusID   string `json:"bus_id,omitempty"` // the rest is NVML's, where it tells
+	PCIe    string `json:"pcie,omitempty"`
+	NVLinks int    `json:"nvlinks"`
+	Driver  string `json:"driver,omitempty"`
+	NCCL    string `json:"nccl"`
+}
+
+// ncclFound is what nccl check finds.
+type ncclFound struct {
+	Ranks     []rankNCCL           `json:"ranks"`
+	AllReduce []measure.AllReduced `json:"all_reduce"`
+	Pairs     []nccl.Pair          `json:"pairs"`
+	Slow      []int                `json:"slow_ranks"`
+}
+
+func newNCCLCheck(a *cli.App) *cobra.Command {
+	var asJSON bool
+	place := new(cli.PlaceFlags)
+	cmd := &cobra.Command{Use: "check", Short: "Versions, GPUs, and what is between every pair of ranks", Long: ncclCheckLong, Args: cli.NoArguments,
+		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the tables")
+	cli.AddPlaceFlags(place, cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return withNCCL(cmd.Context(), a, "nccl check", place, func(ctx context.Context, x *exchange.Exchange) error {
+			found, err := checkNCCLOf(ctx, x)
+			if err != nil || !x.Job.Team.Leads() {
+				return err
+			}
+			if asJSON {
+				return show.JSON(a.Env.Stdout, found)
+			}
+			return found.write(a.Env.Stdout)
+		})
+	}
+	return cmd
+}
+
+// checkNCCLOf measures; all ranks call it, rank 0 has the answer.
+func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, err error) {
+	if found.Ranks, err = introduce(ctx, x); err != nil {
+		return found, err
+	}
+	t, log := x.Job.Team, x.Job.Opts.Log
+	log.Info("measuring", "what", "all-reduce over all ranks")
+	everyone := make([]int, t.Place.WorldSize)
+	for i := range everyone {
+		everyone[i] = i
+	}
+	if found.AllReduce, err = curve(ctx, x, "check", everyone); err != nil {
+		return found, err
+	}
+	for _, p := range nccl.Pairs(t.Place.WorldSize) {
+		log.Info("measuring", "what", "a pair", "ranks", fmt.Sprint(p))
+		pair, err := pair(ctx, x, p)
+		if err != nil {
+			return found, err
+		}
+		words, err := t.Group.Gather(ctx, fmt.Sprintf("nccl pair %d-%d", p[0], p[1]), pair)
+		if err != nil {
+			return found, err
+		}
+		var one nccl.Pair
+		if err := json.Unmarshal(words[p[0]], &one); err != nil {
+			return found, fmt.Errorf("pair %v: %w", p, err)
+		}
+		found.Pairs = append(found.Pairs, one)
+	}
+	found.Slow = nccl.SlowRanks(t.Place.WorldSize, found.Pairs)
+	return found, nil
+}
+
+// introduce gathers what every rank is.
+func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
+	j := x.Job
+	info := j.Device.Info()
+	own := rankNCCL{Rank: j.Opts.Place.Rank, Host: j.Team.Group.Members()[j.Opts.Place.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
+	gpus := hardware.Open()
+	defer gpus.Close()
+	if dev, ok := j.Device.(device.AddressedDevice); ok && dev.Index() < len(gpus.All()) {
+		g := gpus.All()[dev.Index()]
+		if g.Name == info.Model { // NVML counts by position on the bus, CUDA may not
+			own.BusID, own.NVLinks, own.Driver = g.BusID, g.NVLinks, g.Driver
+			own.PCIe = fmt.Sprintf("%d x%d", g.PCIe.GenerationMax, g.PCIe.WidthMax)
+		}
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := j.Team.Group.Gather(ctx, "nccl ranks", word)
+	if err != nil {
+		return nil, err
+	}
+	all = make([]rankNCCL, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &all[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d tells: %w", rank, err)
+		}
+	}
+	return all, nil
+}
+
+// curve is all-reduce by size among all ranks.
+func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (list []measure.AllReduced, err error) {
+	comm, err := among(ctx, x, name, ranks)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, comm.Close()) }()
+	return measure.AllReduce(ctx, x.Job.Team.Group, comm, x.Job.Device.Alloc, oneMeasurement, nil)
+}
+
+const (
+	pairBytes  = 32 << 20
+	pairRounds = 10
+)
+
+// pair measures what is between two ranks; the others have nothing to do.
+func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err error) {
+	if own := x.Job.Opts.Place.Rank; own != p[0] && own != p[1] {
+		return nil, nil
+	}
+	comm, err := among(ctx, x, fmt.Sprintf("pair %d-%d", p[0], p[1]), p[:])
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, comm.Close()) }()
+	memory, err := x.Job.Device.Alloc(pairBytes)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, memory.Free()) }()
+	found := nccl.Pair{Ranks: p}
+	for _, m := range []struct {
+		bytes int64
+		put   func(time.Duration)
+	}{
+		{4, func(d time.Duration) { found.LatencySeconds = d.Seconds() }},
+		{pairBytes, func(d time.Duration) { found.BusGBytes = collective.BusBytesPerSecond(2, pairBytes, d) / 1e9 }},
+	} {
+		times, err := collective.MeasureAllReduce(ctx, comm, device.Region{Buffer: memory, Bytes: m.bytes}, pairRounds)
+		if err != nil {
+			return nil, err
+		}
+		slices.Sort(times)
+		m.put(times[len(times)/2])
+	}
+	return json.Marshal(found)
+}
+
+// write shows it.
+func (f ncclFound) write(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "rank\thost\tdevice\tmodel\tbus\tPCIe\tNVLinks\tNCCL")
+	for _, r := range f.Ranks {
+		fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.Rank, r.Host, r.Device, r.Model, show.OrDash(r.BusID), show.OrDash(r.PCIe), r.NVLinks, r.NCCL)
+	}
+	fmt.Fprintln(t, "\nall-reduce\ttime\tbus bandwidth")
+	for _, s := range f.AllReduce {
+		fmt.Fprintf(t, "%d KiB\t%.1f us\t%.2f GB/s\n", s.Bytes>>10, 1e6*s.Seconds, s.BusGBytes)
+	}
+	fmt.Fprintln(t, "\nranks\tlatency\tbus bandwidth")
+	for _, p := range f.Pairs {
+		fmt.Fprintf(t, "%d - %d\t%.1f us\t%.2f GB/s\n", p.Ranks[0], p.Ranks[1], 1e6*p.LatencySeconds, p.BusGBytes)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	verdict := "no rank is slow"
+	if len(f.Slow) > 0 {
+		verdict = "slow: rank " + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(f.Slow), "[]")), ", ")
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", verdict)
+	return err
+}

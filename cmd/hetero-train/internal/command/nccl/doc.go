@@ -1,0 +1,2 @@
+// Package nccl checks and tunes NCCL on these machines.
+package nccl

@@ -1,0 +1,132 @@
+package nccl
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exchange"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/hosts"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+)
+
+const ncclLong = `What NCCL, which carries gradients between NVIDIA GPUs, does on these machines.
+
+  nccl check   versions, GPUs, bandwidth and latency between every pair of ranks, and who is slow
+  nccl tune    all-reduce by size, algorithm, protocol and channels; writes the best as a [nccl] table
+
+Ranks are started as for training: by --nproc-per-node, or by a launcher's environment variables on every machine.`
+
+// New is the command that checks and tunes NCCL.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "nccl", Short: "Check and tune NCCL between GPUs", Long: ncclLong, Args: cli.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newNCCLCheck(a), newNCCLTune(a))
+	return cmd
+}
+
+// withNCCL does work on every rank, where there are GPUs and NCCL.
+func withNCCL(ctx context.Context, a *cli.App, name string, place *cli.PlaceFlags, work func(context.Context, *exchange.Exchange) error) error {
+	if err := cuda.Available(); err != nil {
+		return exit.Usagef("%s: there is no GPU to use: %w", name, err)
+	}
+	return compute.OnRanks(ctx, a, place, func(ctx context.Context, j *compute.Rank) error {
+		j.Cfg.Parallel.Backend = "nccl"
+		if err := j.OpenDevice(ctx); err != nil {
+			return err
+		}
+		if err := exchange.WantNCCL(j); err != nil {
+			return err
+		}
+		if j.Opts.Place.WorldSize < 2 {
+			return exit.Usagef("%s: got one rank, want at least 2, each with a GPU: --nproc-per-node, or a launcher", name)
+		}
+		if err := j.Meet(ctx, []rendezvous.Fact{{Name: "program", Value: version.Text()}, {Name: "command", Value: name}}); err != nil {
+			return err
+		}
+		x, err := exchange.Agree(ctx, j)
+		if err != nil {
+			return err
+		}
+		return work(ctx, x)
+	})
+}
+
+// among joins some of the ranks by NCCL; all of them call it with the same name, which no other group has.
+func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
+	control, err := hostAmong(ctx, x, name, ranks)
+	if err != nil {
+		return nil, err
+	}
+	if control, err = x.BehindDevice(control); err != nil {
+		return nil, err
+	}
+	return x.OverNCCL(ctx, control)
+}
+
+// hostAmong joins them by what the host has.
+func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
+	t := x.Job.Team
+	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Job.Cfg.Parallel.TimeoutSeconds)
+	if x.Shared && oneHost(x, ranks) {
+		key := "nccl/" + name
+		if own == 0 {
+			if err := t.Group.Set(ctx, key, []byte(shm.NewAddress())); err != nil {
+				return nil, err
+			}
+		}
+		address, err := t.Group.Get(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return exchange.InMemory(ctx, own, len(ranks), string(address), limit)
+	}
+	return x.Network(ctx, apart{t.Group}, name, own, len(ranks), limit, func(err error) int { return slices.Index(ranks, exit.LostRank(err)) })
+}
+
+// apart is the ranks' meeting place for a communicator that may fail without ending it.
+type apart struct{ *rendezvous.Group }
+
+// Abort tells nobody: the others find that the connections broke.
+func (apart) Abort(error) {}
+
+// oneHost says whether ranks are on one machine.
+func oneHost(x *exchange.Exchange, ranks []int) bool {
+	first, _ := hosts.HostOf(x.Hosts, ranks[0])
+	for _, rank := range ranks {
+		if host, _ := hosts.HostOf(x.Hosts, rank); host != first {
+			return false
+		}
+	}
+	return true
+}
+
+// withVariables sets variables of the environment, or takes them back where a value is empty, before a communicator is made.
+func withVariables(list map[string]string) error {
+	var faults []error
+	for name, value := range list {
+		if value == "" {
+			faults = append(faults, os.Unsetenv(name))
+		} else {
+			faults = append(faults, os.Setenv(name, value))
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// oneMeasurement is how long each all-reduce curve may take.
+const oneMeasurement = 2 * time.Second

@@ -1,0 +1,380 @@
+package plan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/device/dry"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+const planLong = `Estimate the compute and device memory of a training, without training: parameters, arithmetic of a step, bytes by what they are
+for and by the samples of a micro-batch, and the largest micro-batch that fits. Figures are exact: kernels are chosen, and every tensor gets its place, as for
+training. Data are not read, but where only they tell the number of classes (data set images without model.num_classes).
+
+With several ranks (parallel.ranks, --nproc-per-node, balance.fixed_shares) there is a line for each different share of a micro-batch.
+--memory asks for a device of another size: 8GiB, 80GB, 512MiB. All ranks are taken to have this machine's kind of device.`
+
+const planExample = `  hetero-train plan -c configs/resnet50.toml
+  hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
+  hetero-train plan --set model.name=resnet101 --set model.num_classes=1000 --samples 1,8,32 --json
+  hetero-train plan -c configs/resnet50.toml --nproc-per-node 4`
+
+// planFlags are those of plan.
+type planFlags struct {
+	memory  string
+	samples []int
+	json    bool
+}
+
+// New is the command that estimates the memory and the compute of a training.
+func New(a *cli.App) *cobra.Command {
+	f := new(planFlags)
+	cmd := &cobra.Command{Use: "plan", Short: "Estimate the compute and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
+	cmd.Flags().StringVar(&f.memory, "memory", "", "`SIZE` of a device that is asked about; otherwise what this machine's has")
+	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; otherwise powers of two around the configured ones")
+	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
+	for _, k := range []struct{ flag, key, kind, usage string }{
+		{"device", "device.kind", "string", "device to plan for"},
+		{"precision", "train.precision", "string", "type of the activations"},
+		{"nproc-per-node", "parallel.ranks", "int", "ranks"},
+	} {
+		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return exit.Classify(cmd.Context(), estimate(cmd.Context(), a, f))
+	}
+	return cmd
+}
+
+// PlanReport is what the command says.
+type PlanReport struct {
+	Program       string            `json:"program"`
+	Model         string            `json:"model"`
+	Parameters    int64             `json:"parameters"`
+	Classes       int               `json:"classes"`
+	ImageSize     int               `json:"image_size"`
+	Precision     string            `json:"precision"`
+	Device        string            `json:"device"`
+	DeviceModel   string            `json:"device_model"`
+	MemoryBytes   int64             `json:"memory_bytes"` // of the device that is asked about
+	Optimizer     string            `json:"optimizer"`
+	BatchSize     int               `json:"batch_size"` // global
+	Accumulation  int               `json:"grad_accumulation"`
+	MicroBatch    int               `json:"micro_batch"`
+	StepFLOPs     int64             `json:"step_flops"` // of all ranks
+	ForwardFLOPs  int64             `json:"forward_flops"`
+	BackwardFLOPs int64             `json:"backward_flops"`
+	Table         []train.Footprint `json:"table"`               // by samples of one rank
+	LargestFit    int               `json:"largest_micro_batch"` // samples of one rank; 0: not even one fits
+	Ranks         []rankPlan        `json:"ranks"`
+	// Reserved is what each of several ranks takes, so that balancing may change shares without new memory: room for ReservedFor samples. With
+	// balance.fixed_shares it is not needed, and 0.
+	Reserved    int64 `json:"reserved_bytes,omitempty"`
+	ReservedFor int   `json:"reserved_samples,omitempty"`
+}
+
+// rankPlan is what a rank would have.
+type rankPlan struct {
+	Rank   int   `json:"rank"`
+	Share  int   `json:"samples"` // of a micro-batch
+	Bytes  int64 `json:"bytes"`
+	Fits   bool  `json:"fits"`
+	StepFL int64 `json:"step_flops"`
+}
+
+// estimate makes the plans of a configuration on a device without memory.
+func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
+	if a.File == "" && len(a.Overrides) == 0 {
+		return exit.Usagef("plan: got no configuration, want -c FILE, or --set model.name=… and the like")
+	}
+	cfg, err := a.Load()
+	if err != nil {
+		return err
+	}
+	memory, err := parseBytes(f.memory)
+	if err != nil {
+		return exit.Usagef("--memory: %w", err)
+	}
+	for _, n := range f.samples {
+		if n < 1 {
+			return exit.Usagef("--samples: got %d, want at least 1", n)
+		}
+	}
+	ranks := max(cfg.Parallel.Ranks, len(cfg.Balance.FixedShares), 1)
+	shares, err := parts.Divide(cfg, ranks)
+	if err != nil {
+		return err
+	}
+	opts, err := a.Options(discovery.Place{WorldSize: 1}, a.Quieter(), "")
+	if err != nil {
+		return err
+	}
+	j := assembly.New(cfg, opts)
+	defer j.CloseAll()
+	p := &planning{Run: j, shares: shares}
+	if err := p.open(ctx, memory); err != nil {
+		return err
+	}
+	r, err := p.report(f.samples)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return show.JSON(a.Env.Stdout, r)
+	}
+	return r.write(a.Env.Stdout)
+}
+
+// planning is a configuration on a dry device.
+type planning struct {
+	*assembly.Run
+	shares []int // of a micro-batch, by rank
+	dry    *dry.Device
+	memory int64 // bytes that are asked about
+}
+
+// open opens the device, and finds out how many classes there are.
+func (p *planning) open(ctx context.Context, memory int64) error {
+	if err := p.OpenDevice(ctx); err != nil {
+		return err
+	}
+	if err := p.SettlePrecision(ctx, nil); err != nil {
+		return err
+	}
+	if p.memory = memory; memory == 0 {
+		p.memory = p.MemoryBytes()
+	}
+	p.dry = dry.New(p.Device, math.MaxInt64) // what does not fit is planned, too
+	classes := p.Cfg.Model.NumClasses
+	if classes == 0 {
+		var err error
+		if classes, err = p.classesOfData(ctx); err != nil {
+			return err
+		}
+	}
+	p.Data = &parts.Opened{Name: p.Cfg.Data.Dataset, Splits: data.Splits{Train: unread{classes}, Normalization: parts.UsualNormalization(p.Opts.Env.Catalog, p.Cfg.Data.Dataset)}}
+	return nil
+}
+
+// classesOfData is the number of classes of the configured data set, which is opened only where nothing else tells.
+func (p *planning) classesOfData(ctx context.Context) (int, error) {
+	if n, known := parts.KnownClasses(p.Cfg); known {
+		return n, nil
+	}
+	set, err := parts.OpenData(ctx, p.Cfg, 0, p.Opts.Log)
+	if err != nil {
+		return 0, fmt.Errorf("%w; plan needs the data only to count classes: set model.num_classes instead", err)
+	}
+	return len(set.Train.Classes()), set.Splits.Close()
+}
+
+// unread is a data set of which only the number of classes is known.
+type unread struct{ classes int }
+
+func (u unread) Len() int          { return 1 }
+func (u unread) Classes() []string { return make([]string, u.classes) }
+func (u unread) Label(int) int     { return 0 }
+func (u unread) NewReader() (data.Reader, error) {
+	return nil, errors.New("plan: the data are not read")
+}
+
+// replica is that of a rank, without memory.
+func (p *planning) replica(rank int) (*train.Replica, error) {
+	o, err := p.ReplicaOptions()
+	if err != nil {
+		return nil, err
+	}
+	if len(p.shares) > 1 {
+		c := p.Cfg
+		o.Peers = &train.Peers{Grads: echo{rank, len(p.shares)}, Stats: echo{rank, len(p.shares)}, Shares: slices.Clone(p.shares), SyncNorm: c.Model.BatchNorm == "sync",
+			CapBytes: int64(c.Parallel.BucketCapMB * (1 << 20)), Sequential: !c.Parallel.Overlap}
+		if o.Peers.CapBytes == 0 {
+			o.Peers.CapBytes = gradsyncBucket // buckets are measured when training starts; their number changes nothing here
+		}
+		if c.Parallel.WireDType == "bf16" {
+			o.Peers.Wire = tensor.BF16
+		}
+	}
+	r, err := train.NewReplica(p.dry, o)
+	if err != nil {
+		return nil, fmt.Errorf("model %s on images of %d pixels (data.image_size): %w", p.Cfg.Model.Name, p.Cfg.Data.ImageSize, err)
+	}
+	return r, nil
+}
+
+// gradsyncBucket is the size of buckets that stands for the one that is measured, in bytes.
+const gradsyncBucket = 25 << 20
+
+// report plans for the samples of every rank, and for those of the table.
+func (p *planning) report(samples []int) (r PlanReport, err error) {
+	c, info := p.Cfg, p.Device.Info()
+	micro := c.Data.BatchSize / c.Train.GradAccumulation
+	r = PlanReport{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
+		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
+		MicroBatch: micro, Table: []train.Footprint{}}
+	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank whose table is shown
+	replica, err := p.replica(first)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, replica.Close()) }()
+	r.Parameters = replica.ParamCount()
+	known := map[int]train.Footprint{}
+	footprint := func(n int) (train.Footprint, error) {
+		if have, ok := known[n]; ok {
+			return have, nil
+		}
+		found, err := replica.Footprint(n)
+		known[n] = found
+		return found, err
+	}
+	for rank, n := range p.shares {
+		one := rankPlan{Rank: rank, Share: n, Fits: true}
+		if n > 0 {
+			fp, err := footprint(n)
+			if err != nil {
+				return r, err
+			}
+			one.Bytes, one.StepFL = fp.Bytes(), fp.ForwardFLOPs+fp.BackwardFLOPs
+			one.Fits = one.Bytes <= p.memory
+			r.ForwardFLOPs += fp.ForwardFLOPs
+			r.BackwardFLOPs += fp.BackwardFLOPs
+		}
+		r.Ranks = append(r.Ranks, one)
+	}
+	r.StepFLOPs = r.ForwardFLOPs + r.BackwardFLOPs
+	if r.LargestFit, err = replica.LargestFit(p.memory, 1<<20); err != nil {
+		return r, err
+	}
+	if len(p.shares) > 1 && len(c.Balance.FixedShares) == 0 && r.LargestFit > 0 {
+		r.ReservedFor = min(micro, r.LargestFit)
+		fp, err := footprint(r.ReservedFor)
+		if err != nil {
+			return r, err
+		}
+		r.Reserved = fp.Bytes()
+	}
+	if len(samples) == 0 {
+		samples = p.usualSamples(p.shares[first], r.LargestFit)
+	}
+	for _, n := range samples {
+		fp, err := footprint(n)
+		if err != nil {
+			return r, err
+		}
+		r.Table = append(r.Table, fp)
+	}
+	return r, nil
+}
+
+// usualSamples are powers of two below and above the configured share, that share, and the largest that fits.
+func (p *planning) usualSamples(share, largest int) []int {
+	unit := 1
+	if p.Cfg.Model.BatchNorm == "ghost" {
+		unit = p.Cfg.Model.GhostGroup
+	}
+	list := []int{share}
+	for _, n := range []int{1, 4, 16, 64} {
+		list = append(list, n*unit)
+	}
+	if largest > 0 {
+		list = append(list, largest)
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+func (r PlanReport) write(w io.Writer) error {
+	fmt.Fprintf(w, "model %s: %.2f million parameters, %d classes, images of %dx%d, %s, %s\n", r.Model, float64(r.Parameters)/1e6, r.Classes, r.ImageSize, r.ImageSize, r.Precision, r.Optimizer)
+	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d; ranks: %d), %s: forward %s, backward %s; %s a sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
+		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
+	if len(r.Table) > 0 {
+		f := r.Table[0]
+		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
+			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "samples\tactivations\tcopies of weights\tworkspace\tinputs\tgaps\tin all, MiB\t")
+	for _, f := range r.Table {
+		var marks []string
+		if slices.ContainsFunc(r.Ranks, func(one rankPlan) bool { return one.Share == f.Samples }) {
+			marks = append(marks, "configured")
+		}
+		if f.Samples == r.LargestFit {
+			marks = append(marks, "the largest that fits")
+		}
+		if f.Bytes() > r.MemoryBytes {
+			marks = append(marks, "does not fit")
+		}
+		u := f.Usage
+		fmt.Fprintf(t, "%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t  %s\n", f.Samples, show.MiB(u.Activations), show.MiB(u.Copies), show.MiB(u.Workspace), show.MiB(u.Inputs), show.MiB(u.Gaps), show.MiB(f.Bytes()), strings.Join(marks, ", "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	if len(r.Ranks) > 1 {
+		for _, one := range r.Ranks {
+			fits := "fits"
+			if !one.Fits {
+				fits = "does NOT fit"
+			}
+			fmt.Fprintf(w, "rank %d: %d samples, %.1f MiB, %s\n", one.Rank, one.Share, show.MiB(one.Bytes), fits)
+		}
+	}
+	if r.ReservedFor > 0 {
+		fmt.Fprintf(w, "reserved on each rank, since shares may change: room for %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
+	}
+	_, err := fmt.Fprintf(w, "largest micro-batch of a rank within %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
+	return err
+}
+
+// flops writes a number of operations with a unit.
+func flops(n int64) string {
+	if n >= 1e12 {
+		return fmt.Sprintf("%.2f TFLOP", float64(n)/1e12)
+	}
+	return fmt.Sprintf("%.2f GFLOP", float64(n)/1e9)
+}
+
+// parseBytes reads "8GiB", "80GB", "512M" (binary, as the tools that print it) or a number of bytes; "" is 0.
+func parseBytes(text string) (int64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	units := []struct {
+		name string
+		size float64
+	}{{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"T", 1 << 40}, {"G", 1 << 30}, {"M", 1 << 20}, {"K", 1 << 10}, {"B", 1}, {"", 1}}
+	for _, u := range units {
+		number, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || !(v > 0) || v*u.size >= math.MaxInt64 {
+			break
+		}
+		return int64(v * u.size), nil
+	}
+	return 0, fmt.Errorf("got %q, want a size as 8GiB, 80GB or 512MiB", text)
+}

@@ -1,0 +1,2 @@
+// Package profile finds and measures the hardware of every rank.
+package profile

@@ -1,0 +1,76 @@
+package profile
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+const (
+	// profileBatch is the most samples of the step that is looked at: few, so that a slow rank does several within modelTime.
+	profileBatch = 32
+	modelTime    = 4 * time.Second // of steps
+	modelSteps   = 3               // at least
+)
+
+// profileModel looks at a step of the configured model on this rank's device. share is its memory-bound fraction, from the operations and bytes of the plan. perSample is the time of a sample in seconds, measured while the other ranks do the same, as in training.
+func profileModel(ctx context.Context, j *compute.Rank, tflops, gbytes float64) (share, perSample float64, err error) {
+	profileBatch := min(profileBatch, max(j.Cfg.Data.BatchSize/max(j.Opts.Place.WorldSize, 1), 2))
+	set, err := data.Synthetic(data.SyntheticOptions{Seed: 1, Train: 2 * profileBatch, Eval: 1, Classes: max(min(j.Cfg.Model.NumClasses, 100), 2), Size: j.Cfg.Data.ImageSize})
+	if err != nil {
+		return 0, 0, err
+	}
+	cfg := *j.Cfg
+	cfg.Data.BatchSize, cfg.Train.GradAccumulation = profileBatch, 1
+	cfg.Model.GhostGroup = min(cfg.Model.GhostGroup, profileBatch)
+	step := assembly.New(&cfg, session.Options{})
+	step.Device, step.Precision, step.Data = j.Device, j.Precision, &parts.Opened{Splits: set.Cached(0)}
+	options, err := step.ReplicaOptions()
+	if err != nil {
+		return 0, 0, err
+	}
+	replica, err := train.NewReplica(j.Device, options)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, replica.Close()) }()
+	var work []profiles.Work
+	for _, l := range replica.Plan().Launches() {
+		work = append(work, profiles.Work{FLOPs: l.FLOPs, Bytes: l.Bytes})
+	}
+	perSample, err = timeSteps(ctx, replica, data.Options{Dataset: step.Data.Train, Transform: data.Transform{Crop: data.PadCrop, Size: cfg.Data.ImageSize},
+		Seed: 1, BatchSize: profileBatch, Accumulation: 1, Workers: 1})
+	return profiles.MemoryShare(work, tflops, gbytes), perSample, err
+}
+
+// timeSteps trains for modelTime and returns the seconds per sample of the rank's own work.
+func timeSteps(ctx context.Context, replica *train.Replica, o data.Options) (perSample float64, err error) {
+	loader, err := data.NewLoader(o)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, loader.Close()) }()
+	runtime.LockOSThread() // a device's threads belong to it
+	defer runtime.UnlockOSThread()
+	if _, err := replica.Step(ctx, loader, 0.01); err != nil { // the first one loads code
+		return 0, err
+	}
+	began := time.Now()
+	for n := 1; ; n++ {
+		if _, err := replica.Step(ctx, loader, 0.01); err != nil {
+			return 0, err
+		}
+		if took := time.Since(began); n >= modelSteps && took >= modelTime {
+			return took.Seconds() / float64(n*o.BatchSize), nil
+		}
+	}
+}

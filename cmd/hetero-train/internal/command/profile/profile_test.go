@@ -1,0 +1,65 @@
+package profile
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+func TestBudgetsOfAProfileFitItsLimit(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		budget profileBudget
+		limit  time.Duration
+	}{{"full", fullBudget, time.Minute}, {"quick", quickBudget, 10 * time.Second}} {
+		b := c.budget
+		sum := b.score + 2*b.products + b.memory + b.copies + b.triad + b.disk + b.links + b.allReduce
+		if b.limit >= c.limit || sum > b.limit*9/10 {
+			t.Errorf("%s: the parts take %v, the limit is %v, want less than %v", c.name, sum, b.limit, c.limit)
+		}
+	}
+}
+
+func TestReportsOfSeveralMachinesBecomeOneProfile(t *testing.T) {
+	report := func(host string, first bool, tflops, share float64) rankReport {
+		r := rankReport{HostID: host, MemoryShare: share, Rank: profiles.Rank{Host: host, Fingerprint: host, MemoryBytes: 1,
+			Measured: profiles.Measured{TFLOPS: measure.Figure(tflops), Memory: measure.Bandwidth{Copy: 50}}}}
+		if first {
+			r.Host = &profiles.Host{Name: host}
+		}
+		return r
+	}
+	reports := []rankReport{report("a", true, 1, 0.2), report("b", true, 8, 0.6), report("a", false, 1, 0), report("b", false, 8, 0.4)}
+	for rank := range reports {
+		reports[rank].Rank.Rank = rank
+	}
+	reports[0].Links = []measure.Link{{A: 0, B: 1}}
+	p := &profiling{flags: new(profileFlags), model: "resnet50"}
+	ranks, machines, err := p.merge(reports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprintf("%.2f %s", ranks.Score.MemoryShare, ranks.Score.Model); got != "0.40 resnet50" {
+		t.Errorf("got %s, want the mean of the shares that are known", got)
+	}
+	if len(machines.Hosts) != 2 || !slices.Equal(machines.Hosts[0].Ranks, []int{0, 2}) || !slices.Equal(machines.Hosts[1].Ranks, []int{1, 3}) || len(machines.Links) != 1 {
+		t.Errorf("got %+v", machines)
+	}
+	if ranks.Ranks[0].RelativeScore != 1 || !(ranks.Ranks[3].RelativeScore > 3) || machines.Fingerprint != ranks.Fingerprint || ranks.Fingerprint == "" {
+		t.Errorf("got %+v", ranks)
+	}
+	var shown bytes.Buffer
+	if err := showProfile(&shown, ranks, machines); err != nil || !strings.Contains(shown.String(), "Registered 4 nodes") || !strings.Contains(shown.String(), "of resnet50") {
+		t.Errorf("got %s, %v", &shown, err)
+	}
+	reports[1].Rank.Measured.TFLOPS = 0
+	if _, _, err := p.merge(reports); err == nil || !strings.Contains(err.Error(), "rank 1") {
+		t.Errorf("a rank without figures: got %v", err)
+	}
+}

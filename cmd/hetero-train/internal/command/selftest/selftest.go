@@ -1,0 +1,273 @@
+package selftest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/conformance"
+)
+
+const selftestLong = `Hold this machine's devices, and the communication between ranks, to what the program relies on: the conformance suites that its own tests run, on
+your hardware. Every operation is compared with an oracle in plain Go, under each way to lay out memory; then streams, events, memory, wrong arguments;
+of communicators values, order, and what happens when ranks die.
+
+One line a suite, and below it every failure in full; above, on which hardware and which version of which library it ran. Without --device the devices
+that "auto" can mean are checked, and all communicators. What is not there is passed over with the reason, unless HETERO_REQUIRE names it (a list as
+cuda,nccl): then it has failed, as has a check in it that is skipped.
+
+Ranks of nccl are processes, each with a GPU of its own where there are four or more; else they share those that there are, which NCCL has from 2.30.3 on
+for tests, and before where they pass for several machines.
+
+Exit codes: 0 all passed; 5 a communicator failed; 6 a device failed, or both.`
+
+const selftestExample = `  hetero-train selftest
+  hetero-train selftest --short                      without those that take seconds each
+  hetero-train selftest --device cpu --run /values/conv2d
+  hetero-train selftest --json result.json
+  HETERO_REQUIRE=cpu,shm hetero-train selftest       what is missing has failed
+  HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
+
+// selftestFlags are those of selftest.
+type selftestFlags struct {
+	devices []string
+	run     string
+	json    string
+	short   bool
+	limit   time.Duration
+	time    time.Duration
+}
+
+// proof is a suite on something that it can run on.
+type proof struct {
+	name          string // "cpu", as HETERO_REQUIRE has it
+	communication bool
+	missing       func() error  // why it cannot run here, nil if it can
+	about         func() string // hardware and library that it runs on; nil where there is nothing to say
+	check         func(conformance.T)
+}
+
+// New is the command that checks devices and communicators on this machine.
+func New(a *cli.App) *cobra.Command {
+	f := new(selftestFlags)
+	cmd := &cobra.Command{Use: "selftest", Short: "Test the devices and communication of this machine", Long: selftestLong, Example: selftestExample, Args: cli.NoArguments}
+	names := []string{"auto", "all"}
+	for _, p := range proofs() {
+		names = append(names, p.name)
+	}
+	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "what to check, of "+strings.Join(names, ", "))
+	cmd.Flags().StringVar(&f.run, "run", "", "only checks whose names match `REGEXP`, one for each depth between slashes: cpu/values/conv2d")
+	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; - is standard output, and the lines go to standard error")
+	cmd.Flags().BoolVar(&f.short, "short", false, "leave out checks that take seconds each")
+	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "how long a single check may take")
+	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then, or does not end then, has failed; 0 is no bound")
+	cmd.PreRunE = func(*cobra.Command, []string) error {
+		if f.limit <= 0 {
+			return exit.Usagef("--limit: got %s, want more than 0s", f.limit)
+		}
+		if f.time < 0 {
+			return exit.Usagef("--time: got %s, want 0s or more", f.time)
+		}
+		for _, d := range f.devices {
+			if !slices.Contains(names, d) {
+				return exit.Usagef("--device: got %q, want %s", d, strings.Join(names, ", "))
+			}
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return checkAll(cmd.Context(), a, f, proofs()) }
+	return cmd
+}
+
+// required are the names in HETERO_REQUIRE.
+func required(e session.Environment) []string {
+	text, _ := e.Lookup("HETERO_REQUIRE")
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// namesOf lists what there are proofs for.
+func namesOf(all []proof) string {
+	names := make([]string, len(all))
+	for i, p := range all {
+		names[i] = p.name
+	}
+	return strings.Join(names, ", ")
+}
+
+// chosen reports whether the flags ask for p.
+func (f *selftestFlags) chosen(p proof) bool {
+	automatic := p.communication
+	for _, d := range devices.Drivers {
+		automatic = automatic || d.Kind() == p.name && d.Automatic
+	}
+	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic && slices.Contains(f.devices, "auto")
+}
+
+// SelfReport is the content of the file.
+type SelfReport struct {
+	Program string                `json:"program"`
+	Started time.Time             `json:"started"`
+	Seconds float64               `json:"seconds"`
+	Passed  int                   `json:"passed"`
+	Failed  int                   `json:"failed"`
+	Skipped int                   `json:"skipped"`
+	About   map[string]string     `json:"about,omitempty"`   // hardware and libraries that suites ran on
+	Missing map[string]string     `json:"missing,omitempty"` // what could not be checked, and why
+	Late    []string              `json:"late,omitempty"`    // what was not over in time
+	Suites  []*conformance.Result `json:"suites"`
+}
+
+// checkAll runs the suites that were asked for. A single one that has failed decides the exit code.
+func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) error {
+	match, err := conformance.ParseMatch(f.run)
+	if err != nil {
+		return exit.Usagef("--run: %w", err)
+	}
+	out := a.Env.Stdout
+	if f.json == "-" {
+		if out = a.Env.Stderr; a.LogFormat == logs.FormatJSON {
+			records := &logs.LineRecords{Log: slog.New(slog.NewJSONHandler(a.Env.Stderr, nil))}
+			defer records.Flush()
+			out = records
+		}
+	}
+	required := required(a.Env)
+	for _, name := range required {
+		if !slices.ContainsFunc(all, func(p proof) bool { return p.name == name }) {
+			return exit.Usagef("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
+		}
+	}
+	r := SelfReport{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	inTime, cancel := ctx, context.CancelFunc(func() {})
+	if f.time > 0 {
+		inTime, cancel = context.WithTimeout(ctx, f.time)
+	}
+	defer cancel()
+	var failed, broken []string // devices, communicators
+	for _, p := range all {
+		if !f.chosen(p) && !slices.Contains(required, p.name) {
+			continue
+		}
+		must := slices.Contains(required, p.name)
+		good := true
+		if why := p.missing(); why != nil {
+			good, r.Missing[p.name] = !must, strings.TrimPrefix(why.Error(), p.name+": ")
+			fmt.Fprintf(out, "%-10s not there: %s\n", p.name, r.Missing[p.name])
+		} else if result := p.prove(out, conformance.Options{Context: inTime, Match: match, Limit: f.limit, Short: f.short}, r.About); result != nil {
+			passed, wrong, skipped := result.Count()
+			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
+			good = wrong == 0 && (skipped == 0 || !must || f.short)
+		}
+		if err := ctx.Err(); err != nil { // what has not begun has not passed
+			return err
+		}
+		if inTime.Err() != nil {
+			good, r.Late = false, append(r.Late, p.name)
+			fmt.Fprintf(out, "%-10s not over within %v (--time): some checks have not begun\n", p.name, f.time)
+		}
+		switch {
+		case good:
+		case p.communication:
+			broken = append(broken, p.name)
+		default:
+			failed = append(failed, p.name)
+		}
+	}
+	r.Seconds = time.Since(r.Started).Seconds()
+	if f.json != "" {
+		if err := writeReport(a.Env.Stdout, f.json, r); err != nil {
+			return err
+		}
+	}
+	return r.conclude(out, failed, broken)
+}
+
+// conclude says how it went, on the last line.
+func (r SelfReport) conclude(out io.Writer, failed, broken []string) error {
+	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
+	switch {
+	case len(failed) > 0:
+		return exit.With(exit.Device, fmt.Errorf("selftest: failed: %s", strings.Join(append(failed, broken...), ", ")))
+	case len(broken) > 0:
+		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
+	case r.Passed+r.Skipped == 0:
+		return exit.Usagef("selftest: nothing was checked: --device and --run leave nothing, or what they name is not there")
+	}
+	return nil
+}
+
+// prove runs a suite and shows a line for each of its parts, and before the first what it runs on; nil where --run leaves it out.
+func (p proof) prove(out io.Writer, o conformance.Options, about map[string]string) *conformance.Result {
+	o.Done = func(path []string, r *conformance.Result) {
+		if _, told := about[p.name]; !told && p.about != nil {
+			about[p.name] = p.about()
+			fmt.Fprintf(out, "%-10s on %s\n", p.name, about[p.name])
+		}
+		if len(path) == 2 {
+			showSuite(out, path, r)
+		}
+	}
+	result := conformance.Run(p.name, p.check, o)
+	if result != nil && len(result.Within) == 0 && result.Status != conformance.Passed { // it never came to its parts
+		showSuite(out, []string{p.name, ""}, result)
+	}
+	return result
+}
+
+// showSuite writes the line of a part of a suite, and its failures.
+func showSuite(out io.Writer, path []string, r *conformance.Result) {
+	passed, failed, skipped := r.Count()
+	word := "ok"
+	if r.Status == conformance.Failed {
+		word = "FAILED"
+	}
+	fmt.Fprintf(out, "%-10s %-10s %-6s %5d passed", path[0], path[1], word, passed)
+	if failed > 0 {
+		fmt.Fprintf(out, ", %d failed", failed)
+	}
+	if skipped > 0 {
+		fmt.Fprintf(out, ", %d skipped", skipped)
+	}
+	fmt.Fprintf(out, ", %.1f s\n", r.Seconds)
+	showFailures(out, path, r)
+}
+
+// showFailures writes what failed checks have said.
+func showFailures(out io.Writer, path []string, r *conformance.Result) {
+	if r.Status == conformance.Failed && len(r.Output) > 0 {
+		fmt.Fprintf(out, "    %s\n", strings.Join(path, "/"))
+		for _, said := range r.Output {
+			fmt.Fprintf(out, "        %s\n", strings.ReplaceAll(said, "\n", "\n        "))
+		}
+	}
+	for _, sub := range r.Within {
+		showFailures(out, append(slices.Clone(path), sub.Name), sub)
+	}
+}
+
+// writeReport writes r to a file, or to stdout for "-".
+func writeReport(stdout io.Writer, file string, r SelfReport) error {
+	if file == "-" {
+		return show.JSON(stdout, r)
+	}
+	to, err := os.Create(file)
+	if err != nil {
+		return exit.With(exit.IO, err)
+	}
+	return exit.With(exit.IO, errors.Join(show.JSON(to, r), to.Close()))
+}

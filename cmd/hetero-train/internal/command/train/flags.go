@@ -1,0 +1,134 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/nccl"
+)
+
+// trainFlags are the flags of train that are more than another name of a key.
+type trainFlags struct {
+	profiling *bool // --enable-profiling, nil where it was not given
+	balancing bool  // --enable-load-balancing
+
+	cli.PlaceFlags
+}
+
+// addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
+func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
+	for _, f := range []struct{ flag, key, kind, usage string }{
+		{"model", "model.name", "string", "model to train: " + strings.Join(parts.KindNames(a.Env.Catalog.Models), ", ")},
+		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", ")},
+		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all"},
+		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
+		{"epochs", "train.epochs", "int", "passes over the training samples"},
+		{"lr", "optimizer.lr", "float", "learning rate"},
+		{"backend", "parallel.backend", "string", "transport of gradients: auto, nccl or gloo"},
+		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
+		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
+		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
+		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
+		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: " + strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ") + "; dynamic without this flag"},
+		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
+		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
+		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
+		{"output-dir", "experiment.output_dir", "string", "folder of all runs"},
+		{"log-dir", "experiment.log_dir", "string", "folder of logs and metrics"},
+	} {
+		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: f.flag, Key: f.key, Kind: f.kind}, f.flag, fmt.Sprintf("%s (%s)", f.usage, f.key))
+	}
+	flags := new(trainFlags)
+	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
+		return nil
+	})
+	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		flags.profiling = &on
+		return err
+	})
+	cmd.Flags().StringVar(&flags.Nodes, "nnodes", "", "`machines` of the run, each of which starts its own ranks")
+	cmd.Flags().StringVar(&flags.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
+	return flags
+}
+
+// resolve turns what was typed into overrides of keys. The warnings say what was changed on the way.
+func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []config.Override, warnings []string, err error) {
+	overrides = slices.Clone(a.Overrides)
+	if f.profiling != nil {
+		overrides = append(overrides, config.Override{Origin: "--enable-profiling", Key: "profile.enabled", Value: strconv.FormatBool(*f.profiling)})
+	}
+	overrides, warnings = f.policy(a.File, overrides)
+	for i, o := range overrides {
+		if o.Origin == "--backend" && o.Value == "nccl" && !HasGPU() {
+			overrides[i].Value = "gloo"
+			warnings = append(warnings, "--backend nccl: no GPU found, using gloo")
+		}
+	}
+	for i, o := range overrides {
+		if o.Origin == "--batch-size" {
+			overrides[i].Value = TimesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
+		}
+	}
+	return overrides, warnings, nil
+}
+
+// policy gives the balancing flags their meaning: without --enable-load-balancing --load-balance-policy
+// has no effect, with it "dynamic" is the default. A file's own policy stands unless one of them is given.
+func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.Override, []string) {
+	byFlag := slices.ContainsFunc(overrides, func(o config.Override) bool { return o.Origin == "--load-balance-policy" })
+	switch {
+	case f.balancing && !byFlag:
+		return append(overrides, config.Override{Origin: "--enable-load-balancing", Key: "balance.policy", Value: "dynamic"}), nil
+	case f.balancing:
+		return overrides, nil
+	case byFlag:
+		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
+			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
+	case file == "": // before all others, so that --set balance.policy wins
+		none := config.Override{Origin: "no --enable-load-balancing", Key: "balance.policy", Value: "none"}
+		return slices.Insert(overrides, 0, none), nil
+	}
+	return overrides, nil
+}
+
+// HasGPU tells whether NCCL has a GPU to work for.
+func HasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
+
+// configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
+// reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
+func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides []config.Override) int {
+	overrides = append(slices.Clone(overrides), config.Override{Key: "balance.fixed_shares", Value: "[]"},
+		config.Override{Key: "train.grad_accumulation", Value: "1"}, config.Override{Key: "data.batch_size", Value: "16777216"}) // holds any group, and pairs
+	cfg, err := config.Load(a.File, a.Env.Catalog, overrides...)
+	if err != nil {
+		return 1
+	}
+	place, err := process.Place(ctx, a, cfg, f.PlaceFlags)
+	if err != nil {
+		return 1
+	}
+	return place.WorldSize
+}
+
+// TimesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
+func TimesRanks(perRank string, ranks int) string {
+	n, err := strconv.Atoi(perRank)
+	if err != nil || n > math.MaxInt32 {
+		return perRank
+	}
+	return strconv.Itoa(n * ranks)
+}

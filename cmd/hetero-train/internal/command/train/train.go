@@ -1,0 +1,175 @@
+package train
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+const trainExample = `  hetero-train train -c configs/resnet50.toml
+  hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
+  hetero-train train -c configs/resnet50.toml --batch-size 64 --lr 0.05`
+
+const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same.
+
+Each flag below stands for one key of the file and takes precedence over it, with two differences:
+--batch-size counts for each rank (the key data.batch_size is the global batch: both are printed), and
+--backend nccl falls back to gloo, with a warning, where there is no GPU.
+Without -c the balancing policy is "none" unless --enable-load-balancing is given.`
+
+// New is the command that trains a model.
+func New(a *cli.App) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "train",
+		Short:   "Train a model",
+		Long:    trainLong,
+		Example: trainExample,
+		Args:    cli.NoArguments,
+	}
+	flags := addTrainFlags(cmd, a)
+	AddResume(cmd, a)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return Start(cmd.Context(), a, flags) }
+	return cmd
+}
+
+// Start resolves the configuration, says what will run, and runs it. flags is nil for the root command.
+func Start(ctx context.Context, a *cli.App, flags *trainFlags) error {
+	stops, release := signals.Catch()
+	defer release()
+	a.Stops = stops
+	if flags == nil {
+		flags = new(trainFlags)
+	}
+	overrides, warnings, err := flags.resolve(ctx, a)
+	if err != nil {
+		return err
+	}
+	a.Overrides = overrides
+	cfg, err := a.Load()
+	if err != nil {
+		return err
+	}
+	if err := assembly.Allowable(cfg, a.Allow); err != nil {
+		return err
+	}
+	place, err := process.Place(ctx, a, cfg, flags.PlaceFlags)
+	if err != nil {
+		return err
+	}
+	if err := cfg.CheckRanks(place.WorldSize); err != nil {
+		if a.File != "" && !a.Overrode(err) {
+			err = fmt.Errorf("%s: %w", a.File, err)
+		}
+		return exit.With(exit.Usage, err)
+	}
+	if a.Contest != nil && (place.WorldSize < 2 || len(cfg.Balance.FixedShares) > 0) {
+		return exit.Usagef("balance compare: got %d ranks and balance.fixed_shares = %v, want several ranks (scripts/lab.sh, a launcher, or --set parallel.ranks=2) and no fixed shares", place.WorldSize, cfg.Balance.FixedShares)
+	}
+	if place.WorldSize > 1 {
+		if _, err := parts.Divide(cfg, place.WorldSize); err != nil {
+			return err
+		}
+	}
+	setup, err := session.ReadTestbed(cfg, a.Env)
+	if err != nil {
+		return err
+	}
+	a.Trains = a.Contest == nil
+	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
+	opts, err := a.Options(place, a.LevelOf(place), logs.ComponentTrainer)
+	if err != nil {
+		return err
+	}
+	opts.Lab, opts.Contest, opts.Allow, opts.Signals = setup, a.Contest, a.Allow, stops
+	opts.SayWhenGone()
+	if _, supervised := a.Env.Lookup(session.SupervisedVariable); place.WorldSize > 1 && !supervised { // of its ranks the supervisor has said it
+		opts.Log.Info(place.String(), logs.ComponentKey, logs.ComponentCluster)
+	}
+	if place.Rank == 0 && !(place.Launch && place.LocalWorldSize > 1) { // a supervisor leaves the rest to rank 0
+		for _, w := range append(warnings, place.Warnings...) {
+			opts.Log.Warn(w)
+		}
+		warnOfAddressLimit(opts.Log)
+		logConfig(opts.Log, a, cfg, place)
+	}
+	if a.LogFormat == logs.FormatJSON && a.Contest == nil { // standard output carries results of commands; a training has none but its records
+		opts.Env.Stdout = &logs.LineRecords{Log: opts.OnScreen}
+	}
+	return a.Env.Train(ctx, cfg, opts)
+}
+
+// logConfig says in one line what will run. Where a flag and the file mean different things, it says which of them decided.
+func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery.Place) {
+	ranks := place.WorldSize
+	length := slog.Int("epochs", cfg.Train.Epochs)
+	if cfg.Train.Steps > 0 {
+		length = slog.Int("steps", cfg.Train.Steps)
+	}
+	perRank := slog.Any("batch_size_per_rank", cfg.Data.BatchSize/ranks)
+	if len(cfg.Balance.FixedShares) > 0 {
+		perRank = slog.Any("batch_size_per_rank", cfg.Balance.FixedShares)
+	}
+	log.Info("configuration", "file", a.File, "experiment", cfg.Experiment.Name, "model", cfg.Model.Name,
+		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
+		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
+		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from", policyFrom(cfg))
+}
+
+// batchSizeFrom says what set the batch size, and what it counts there.
+func batchSizeFrom(cfg *config.Config) string {
+	switch origin := cfg.Origin("data.batch_size"); origin {
+	case "":
+		return "default, global"
+	case "--batch-size":
+		return origin + ", per rank"
+	default:
+		return origin + ", global"
+	}
+}
+
+// policyFrom says what set the balancing policy. The defaults of flags and files differ.
+func policyFrom(cfg *config.Config) string {
+	origin := cfg.Origin("balance.policy")
+	switch {
+	case len(cfg.Balance.FixedShares) > 0:
+		return "balance.fixed_shares take its place"
+	case origin == "":
+		return "default of a file"
+	case origin == "--enable-load-balancing":
+		return "default of " + origin
+	case origin == "no --enable-load-balancing":
+		return "default without a file and without --enable-load-balancing"
+	}
+	return origin
+}
+
+// warnOfAddressLimit tells of ulimit -v. The Go runtime and the libraries of devices reserve addresses that they never fill, and what the runtime cannot
+// reserve ends the program: a limit of memory belongs into a control group, which is respected when a batch is planned.
+func warnOfAddressLimit(log *slog.Logger) {
+	const ample = 4 << 30
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
+		log.Warn("the address space is limited (ulimit -v): where that does not suffice the program dies with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
+			"limit_mib", limit.Cur>>20)
+	}
+}
+
+// AddResume adds --resume and --allow, which the root and train have alike.
+func AddResume(cmd *cobra.Command, a *cli.App) {
+	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "`KEY` that affects what is learnt and may differ from the run that is resumed, as optimizer.lr; repeatable")
+	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start afresh, or resume from the checkpoint PATH")
+}

@@ -1,0 +1,47 @@
+package compute
+
+import (
+	"fmt"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/profiler/hardware"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// Describe is this rank without its measurements.
+func (j *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
+	info, place := j.Device.Info(), j.Opts.Place
+	gpu := devices.KnownCard(info, gpus)
+	identity := hardware.Identify(info, host, gpu)
+	if factor := j.Opts.Lab.Place.Slowdown; factor > 1 { // simulated: another type of device, as far as speed goes
+		identity.Type += fmt.Sprintf(" slowed x%.3g", factor)
+	}
+	r := profiles.Rank{Rank: place.Rank, LocalRank: max(place.LocalRank, 0), Host: host.Name, GPU: gpu,
+		Fingerprint: identity.Fingerprint, DeviceType: identity.Type, MemoryBytes: j.MemoryBytes(),
+		Device: profiles.Device{Name: info.Name, Kind: info.Kind, Vendor: hardware.CPU, Model: info.Model, ISA: info.ISA, Threads: info.Threads}}
+	if gpu != nil {
+		r.Device.Vendor = gpu.Vendor
+	} else {
+		r.Device.CPUs = min(host.CPU.Quota, float64(max(info.Threads, 1)))
+	}
+	if j.Team != nil {
+		r.LocalRank = j.Team.Group.Members()[place.Rank].LocalRank
+	}
+	r.Measured.DType = j.Precision.String()
+	return r
+}
+
+// DescribeItself is this rank as a run knows it.
+func (j *Rank) DescribeItself() profiles.Rank {
+	host, err := system.Detect()
+	if err != nil {
+		j.Opts.Log.Debug("this machine does not tell everything", "error", err)
+	}
+	gpus := hardware.None("not asked for")
+	if j.Device.Info().Kind == "cuda" {
+		gpus = hardware.Open()
+		defer gpus.Close()
+	}
+	return j.Describe(host, gpus)
+}

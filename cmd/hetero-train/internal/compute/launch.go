@@ -1,0 +1,58 @@
+package compute
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
+)
+
+// OnRanks resolves the configuration and does work as one rank, or starts the ranks of this machine, each of which does.
+func OnRanks(ctx context.Context, a *cli.App, f *cli.PlaceFlags, work func(context.Context, *Rank) error) error {
+	stops, release := signals.Catch()
+	defer release()
+	a.Stops = stops
+	cfg, err := a.Load()
+	if err != nil {
+		return err
+	}
+	place, err := process.Place(ctx, a, cfg, *f)
+	if err != nil {
+		return err
+	}
+	setup, err := session.ReadTestbed(cfg, a.Env)
+	if err != nil {
+		return err
+	}
+	a.Env.Stdout, a.Env.Stderr = logs.Unblocked(a.Env.Stdout, a.Env.Stderr, a.LogFormat == logs.FormatJSON)
+	opts, err := a.Options(place, a.LevelOf(place), logs.ComponentTrainer)
+	if err != nil {
+		return err
+	}
+	opts.Lab, opts.Signals = setup, stops
+	if place.Rank == 0 {
+		for _, w := range place.Warnings {
+			opts.Log.Warn(w)
+		}
+	}
+	if err := process.CheckThreads(cfg, opts); err != nil {
+		return err
+	}
+	if place.Launch && place.LocalWorldSize > 1 {
+		return process.StartRanks(ctx, opts)
+	}
+	ctx, done := signals.Context(ctx, stops, slog.New(slog.DiscardHandler), opts.Screen, nil, nil)
+	defer done()
+	j := NewRank(cfg, opts)
+	defer j.CloseAll()
+	err = exit.Classify(ctx, work(ctx, &j))
+	if err != nil {
+		j.Team.Abort(err)
+	}
+	return err
+}

@@ -1,0 +1,204 @@
+package compute
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/profiler/precision"
+)
+
+// typeOffer is a rank's message for the choice of types.
+type typeOffer struct {
+	devices.RankType                    // Type is "" where Seconds decide
+	Kept             bool               `json:"kept,omitempty"`    // Type was found by timing in an earlier run
+	Seconds          map[string]float64 `json:"seconds,omitempty"` // of a step, by type
+}
+
+// SettlePrecision settles the type of this process and, where it is one of several ranks, of all of them. before are the types that a checkpoint was
+// trained in.
+func (j *Rank) SettlePrecision(ctx context.Context, before []devices.RankType) error {
+	own, err := j.offerType(ctx, before)
+	if err != nil {
+		return err
+	}
+	offers, rank := []typeOffer{own}, 0
+	if j.Team != nil {
+		rank = j.Team.Place.Rank
+		word, err := json.Marshal(own)
+		if err != nil {
+			return err
+		}
+		words, err := j.Team.Group.Gather(ctx, "precision", word)
+		if err != nil {
+			return err
+		}
+		offers = make([]typeOffer, len(words))
+		for r, w := range words {
+			if err := json.Unmarshal(w, &offers[r]); err != nil {
+				return fmt.Errorf("precision of rank %d: %w", r, err)
+			}
+		}
+	}
+	j.Types = agreeTypes(offers)
+	if j.Precision, err = devices.DtypeOf(j.Types[rank].Type); err != nil {
+		return err
+	}
+	if own.Seconds != nil {
+		j.keepType(own)
+	}
+	j.sayTypes()
+	return nil
+}
+
+// offerType finds the type of this rank's device: the one that is set, that of the checkpoint, that of an earlier timing, or else the times of all that
+// come into question.
+func (j *Rank) offerType(ctx context.Context, before []devices.RankType) (typeOffer, error) {
+	o := typeOffer{RankType: devices.RankType{Device: j.DescribeItself().DeviceType}}
+	if j.Cfg.Train.Precision != "auto" {
+		o.Type = j.Precision.String() // as openDevice has resolved it
+		return o, nil
+	}
+	types, timed := devices.AutoTypes(j.Device.Info())
+	if o.Type = devices.TypeBefore(before, o.Device, types); o.Type != "" {
+		return o, nil
+	}
+	if o.Type = types[0].String(); !timed {
+		return o, nil
+	}
+	kept, err := devices.KeptType(o.Device, types)
+	if err != nil {
+		j.Opts.LogOf(logs.ComponentDevice).Warn("the cached choice for train.precision = \"auto\" cannot be used: the types are timed again", "error", err)
+	}
+	if kept != "" {
+		o.Type, o.Kept = kept, true
+		return o, nil
+	}
+	seconds, err := precision.Time(ctx, j.Device, types)
+	if err != nil {
+		return o, err
+	}
+	o.Type, o.Seconds = "", map[string]float64{}
+	for i, dt := range types {
+		o.Seconds[dt.String()] = seconds[i]
+	}
+	return o, nil
+}
+
+// agreeTypes gives every rank its type. Ranks with equal devices get the same one: the cached choice of one of them, else the fastest type over all
+// of them.
+func agreeTypes(offers []typeOffer) []devices.RankType {
+	agreed := make([]devices.RankType, len(offers))
+	for rank, o := range offers {
+		agreed[rank] = o.RankType
+		if o.Type != "" && !o.Kept {
+			continue
+		}
+		var kept string
+		var times [][]float64
+		for _, other := range offers {
+			switch {
+			case other.Device != o.Device:
+			case other.Kept && kept == "":
+				kept = other.Type
+			case other.Seconds != nil:
+				times = append(times, []float64{other.Seconds[devices.TimedTypes[0].String()], other.Seconds[devices.TimedTypes[1].String()]})
+			}
+		}
+		if agreed[rank].Type = kept; kept == "" {
+			agreed[rank].Type = devices.TimedTypes[precision.Fastest(times)].String()
+		}
+	}
+	return agreed
+}
+
+// TypesKey is where a checkpoint keeps the type of each rank.
+const TypesKey = "precision"
+
+// TypesOf are the types that a checkpoint was trained in, by rank; nil where it does not say.
+func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
+	raw, ok := state.Extra[TypesKey]
+	if !ok {
+		return nil, nil
+	}
+	if err := json.Unmarshal(raw, &types); err != nil {
+		return nil, exit.With(exit.Data, fmt.Errorf("checkpoint of step %d: types in which it was trained: %w", state.Step, err))
+	}
+	return types, nil
+}
+
+// ScalesLoss reports whether some rank computes in f16: then all ranks share a loss scale.
+func (j *Rank) ScalesLoss() bool {
+	return slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type == tensor.F16.String() })
+}
+
+// keepType leaves the type that this rank's timing has led to for later runs.
+func (j *Rank) keepType(own typeOffer) {
+	err := errors.New("there is no cache folder: neither XDG_CACHE_HOME nor HOME is set")
+	if cache := devices.TypesCache(); cache != nil {
+		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: j.Precision.String(), Seconds: own.Seconds})
+	}
+	if err != nil {
+		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each new run times the types again", "error", err)
+	}
+	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" takes %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
+}
+
+// milliseconds is "bf16 8.1 ms, f32 15.2 ms".
+func milliseconds(seconds map[string]float64) string {
+	var texts []string
+	for _, dt := range devices.TimedTypes {
+		texts = append(texts, fmt.Sprintf("%v %.1f ms", dt, 1000*seconds[dt.String()]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// sayTypes tells, on rank 0, that ranks compute in different types.
+func (j *Rank) sayTypes() {
+	if !j.Team.Leads() || !slices.ContainsFunc(j.Types, func(t devices.RankType) bool { return t.Type != j.Types[0].Type }) {
+		return
+	}
+	scale := ""
+	if j.ScalesLoss() {
+		scale = ", one loss scale"
+	}
+	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("ranks compute in different types: %s; all have the same f32 parameters and gradients%s", TypesText(j.Types), scale))
+}
+
+// TypeSet are the different types, ascending.
+func TypeSet(types []devices.RankType) []string {
+	var set []string
+	for _, t := range types {
+		set = append(set, t.Type)
+	}
+	slices.Sort(set)
+	return slices.Compact(set)
+}
+
+// TypesText is "bf16", or "bf16 (ranks 0 to 2), f32 (rank 3)" where ranks differ.
+func TypesText(types []devices.RankType) string {
+	var names []string
+	ranks := map[string][]int{}
+	for rank, t := range types {
+		if ranks[t.Type] == nil {
+			names = append(names, t.Type)
+		}
+		ranks[t.Type] = append(ranks[t.Type], rank)
+	}
+	if len(names) == 1 {
+		return names[0]
+	}
+	for i, name := range names {
+		names[i] = fmt.Sprintf("%s (%s)", name, rendezvous.RankList(ranks[name], len(ranks[name])))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,143 @@
+package compute
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// Rank is a process that computes on a device, by itself or as one of several.
+type Rank struct {
+	session.Session
+	Device    device.Device
+	Precision tensor.DType       // of this rank's activations
+	Types     []devices.RankType // of all ranks
+	Team      *process.Team      // nil for a run of one rank
+	sharers   int                // ranks on this rank's GPU; 0: it is not known to be one
+}
+
+// NewRank is a rank whose device is not open yet.
+func NewRank(cfg *config.Config, opts session.Options) Rank {
+	return Rank{Session: session.New(cfg, opts)}
+}
+
+// OpenDevice opens the device that the configuration names, with this rank's threads and slowdown.
+func (j *Rank) OpenDevice(context.Context) (err error) {
+	threads := j.Cfg.Device.Threads
+	if threads == 0 && (j.LocalRanks() > 1 || j.Opts.Lab.Place.CPUs > 0) {
+		threads = j.OwnCPUs()
+		limit, err := cpu.ThreadLimit(j.Opts.Env.Lookup)
+		if err != nil {
+			return exit.With(exit.Usage, err)
+		}
+		if limit > 0 {
+			threads = min(threads, limit)
+		}
+	}
+	if most := runtime.NumCPU(); threads > most {
+		j.Opts.Log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
+		threads = most
+	}
+	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, Share: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
+	kind := j.Cfg.Device.Kind
+	onCPU, err := j.IsCPURank()
+	if err != nil {
+		return err
+	}
+	if onCPU {
+		kind, own.Index = "cpu", -1
+	}
+	if j.Device, err = devices.Open(kind, own); err != nil {
+		return err
+	}
+	j.Later(j.Device.Close)
+	if err := j.Opts.Lab.Slow(j.Device, j.Opts.LogOf(logs.ComponentLab)); err != nil {
+		return err
+	}
+	if info := j.Device.Info(); info.Modelled && j.Opts.Place.WorldSize > 1 {
+		return exit.Usagef("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
+	}
+	info := j.Device.Info()
+	if j.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {
+		j.Opts.LogOf(logs.ComponentDevice).Warn("bf16 is emulated on this CPU, which is many times slower than f32: set train.precision = \"auto\"", "device", info.Name)
+	}
+	j.Precision, err = devices.Precision(j.Cfg.Train.Precision, info)
+	return err
+}
+
+// ClockCPUs is the CPU time a second by which this rank's work is timed, see measure.SpeedOptions.
+func (j *Rank) ClockCPUs(cpus float64) float64 {
+	if j.Opts.Lab.Place.Slowdown > 1 || j.Device.Info().Kind != "cpu" { // a device that idles to be slow takes no CPU time for it
+		return 0
+	}
+	return cpus
+}
+
+// MemoryBytes is the memory that this rank may use, 0 where that is not known: of a device's own what was free when it was opened; of the host's what its limit allows, divided among the ranks of
+// the machine where it is no limit of their own.
+func (j *Rank) MemoryBytes() int64 {
+	info := j.Device.Info()
+	if info.FreeBytes > 0 {
+		return info.FreeBytes / int64(max(j.sharers, 1))
+	}
+	host, _ := system.Detect() // with what it could not read left out
+	if info.Threads == 0 || host.Memory.Limit <= 0 {
+		return info.MemoryBytes
+	}
+	bytes := min(info.MemoryBytes, host.Memory.Limit)
+	if session.SharesLimits(j.Opts.Place, j.Opts.Env) || host.Memory.Limit == host.Memory.Total {
+		bytes /= int64(j.LocalRanks())
+	}
+	return bytes
+}
+
+// LimitOfThreads is the setting of OMP_NUM_THREADS where it gave this rank fewer threads than it has CPUs; "" where it did not.
+func (j *Rank) LimitOfThreads() string {
+	limit, err := cpu.ThreadLimit(j.Opts.Env.Lookup)
+	info := j.Device.Info()
+	if err != nil || limit == 0 || info.Kind != "cpu" || j.Cfg.Device.Threads != 0 || info.Threads != limit || limit >= j.OwnCPUs() {
+		return ""
+	}
+	return fmt.Sprintf("OMP_NUM_THREADS=%d", limit)
+}
+
+// Meet joins the other ranks, which must have the same facts.
+func (j *Rank) Meet(ctx context.Context, facts []rendezvous.Fact) error {
+	place := j.Opts.Place
+	j.Team = &process.Team{Place: place}
+	token, err := process.ReadToken(j.Cfg.Parallel.TokenFile, j.Opts.Env)
+	if err != nil {
+		return err
+	}
+	if err := token.Check(); err != nil {
+		return exit.With(exit.Usage, err)
+	}
+	listener, err := supervisor.Listener(j.Opts.Env.Environ)
+	if err != nil {
+		return err
+	}
+	p, addresses := j.Cfg.Parallel, place.Addresses()
+	log := j.Opts.LogOf(logs.ComponentCluster)
+	log.Info("waiting for the other ranks", "rank", place.Rank, "of", place.WorldSize, "meeting_at", place.Master())
+	j.Team.Group, err = rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
+		Address: addresses[0], Alternatives: addresses[1:], Generation: place.Start, Facts: facts, Token: token, Insecure: p.Insecure, Timeout: session.Seconds(p.RendezvousTimeoutSeconds),
+		HeartbeatTimeout: session.Seconds(min(max(p.TimeoutSeconds/3, 2), 10)), Log: log, Listener: listener, Status: j.Team.Position})
+	if err != nil {
+		return err
+	}
+	j.Later(j.Team.Group.Close)
+	return j.refuseSharing(ctx)
+}

@@ -1,0 +1,55 @@
+package compute
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// seat is what a rank tells the others of the device it computes on.
+type seat struct {
+	Device string `json:"device"`
+	UUID   string `json:"uuid"` // "" for a device that processes cannot meet on
+	Shared bool   `json:"shared"`
+}
+
+// refuseSharing makes sure that no two ranks compute on one GPU unless both are told to. Each would have half of its memory, and both
+// half of its speed at best.
+func (j *Rank) refuseSharing(ctx context.Context) error {
+	info, members := j.Device.Info(), j.Team.Group.Members()
+	own, err := json.Marshal(seat{info.Name, info.UUID, j.Cfg.Device.ShareGPU})
+	if err != nil {
+		return err
+	}
+	words, err := j.Team.Group.Gather(ctx, "device", own)
+	if err != nil {
+		return err
+	}
+	first := map[string]int{}
+	seats := make([]seat, len(words))
+	for rank, word := range words {
+		if err := json.Unmarshal(word, &seats[rank]); err != nil {
+			return fmt.Errorf("device of rank %d: %w", rank, err)
+		}
+		s := seats[rank]
+		if s.UUID == "" {
+			continue
+		}
+		if s.UUID == info.UUID {
+			j.sharers++
+		}
+		other, taken := first[s.UUID]
+		if !taken {
+			first[s.UUID] = rank
+			continue
+		}
+		if !s.Shared || !seats[other].Shared {
+			return exit.Usagef("ranks %d (process %d) and %d (process %d) of %s would compute on one GPU, %s (%s): start one rank for each GPU (parallel.ranks, device.index, CUDA_VISIBLE_DEVICES), or set device.share_gpu = true",
+				other, members[other].PID, rank, members[rank].PID, members[rank].Name, s.UUID, strings.Join([]string{seats[other].Device, s.Device}, " and "))
+		}
+	}
+	return nil
+}

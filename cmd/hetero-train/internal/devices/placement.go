@@ -1,0 +1,150 @@
+package devices
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/device/cpu"
+)
+
+// Placement says which of a machine's devices of one kind a process opens, and how.
+type Placement struct {
+	Index     int // device.index, -1: by the rank's number on its machine
+	LocalRank int // -1: not known
+	Share     bool
+	Threads   int
+	Log       *slog.Logger
+}
+
+// Alone is the placement of a process that is no rank of several.
+func Alone(threads int) Placement {
+	return Placement{Index: -1, Threads: threads, Log: slog.New(slog.DiscardHandler)}
+}
+
+// open opens the device that d has for p.
+func (p Placement) open(d device.Driver) (device.Device, error) {
+	index, err := 0, error(nil)
+	if all, ok := d.(device.Counter); ok {
+		count, err := all.Count()
+		if err != nil {
+			return nil, err
+		}
+		if index, err = p.pick(d.Kind(), count); err != nil {
+			return nil, err
+		}
+	} else if p.Index > 0 {
+		return nil, exit.Usagef("device.index: got %d, but there is one device %s on a machine", p.Index, d.Kind())
+	}
+	if d.Kind() == "cpu" && p.Threads == 0 { // what the user set wrongly is no reason to look at other devices
+		if _, err := cpu.ThreadLimit(os.LookupEnv); err != nil {
+			return nil, exit.With(exit.Usage, err)
+		}
+	}
+	dev, err := d.Open(index, device.Options{Threads: p.Threads})
+	if err != nil && !errors.Is(err, device.ErrUnavailable) {
+		err = exit.With(exit.Device, err)
+	}
+	return dev, err
+}
+
+// pick chooses one of count devices. A single one is for every rank: launchers show each rank its own, and who shares one is found out when ranks meet.
+func (p Placement) pick(kind string, count int) (int, error) {
+	switch {
+	case p.Index >= count:
+		return 0, exit.Usagef("device.index: got %d, want one of the %d devices %s that this process sees, from 0", p.Index, count, kind)
+	case p.Index >= 0:
+		return p.Index, nil
+	case count == 1:
+		return 0, nil
+	case p.LocalRank < 0:
+		return 0, exit.Usagef("which of %d devices %s this rank takes is not known, since the launcher does not say which rank of its machine it is: set device.index, or show each rank one", count, kind)
+	case p.LocalRank < count || p.Share:
+		return p.LocalRank % count, nil
+	}
+	return 0, exit.Usagef("rank %d of this machine has no device %s of its own: there are %d; start at most as many ranks (parallel.ranks), or set device.share_gpu = true", p.LocalRank, kind, count)
+}
+
+// Open opens the device that the configuration asks for. "auto" never ends at a device that is slow by design:
+// a missing native library is an error that says how to build it.
+func Open(kind string, p Placement) (device.Device, error) {
+	var reasons []error
+	for _, d := range Drivers {
+		if d.Kind() != kind && !(kind == "auto" && d.Automatic) {
+			continue
+		}
+		dev, err := p.open(d.Driver)
+		if err == nil {
+			for _, why := range reasons {
+				p.passedOver(why)
+			}
+			return dev, nil
+		}
+		if !errors.Is(err, device.ErrUnavailable) { // it is there, and fails: to go on without it would be no service
+			return nil, err
+		}
+		if !strings.Contains(err.Error(), d.Kind()+":") { // else it says which
+			err = fmt.Errorf("device %s: %w", d.Kind(), err)
+		}
+		reasons = append(reasons, err)
+	}
+	if len(reasons) == 0 {
+		names := []string{"auto"}
+		for _, d := range Drivers {
+			names = append(names, d.Kind())
+		}
+		return nil, exit.Usagef("device: got %q, want %s", kind, strings.Join(names, ", "))
+	}
+	err := errors.Join(reasons...)
+	if kind != (cuda.Driver{}).Kind() {
+		err = fmt.Errorf("%w; device.kind = \"reference\" works everywhere, but is about a thousand times slower", err)
+	}
+	return nil, exit.With(exit.Usage, err)
+}
+
+// passedOver says why "auto" did not take a device. What is to be mended is a warning, of one rank of a machine.
+func (p Placement) passedOver(why error) {
+	var absent device.AbsentError
+	switch {
+	case errors.Is(why, cuda.ErrNotBuilt):
+		p.Log.Debug(why.Error())
+	case errors.As(why, &absent):
+		p.Log.Info(absent.Error())
+	case p.LocalRank > 0:
+		p.Log.Info("device.kind = \"auto\" leaves out a device", "reason", why)
+	default:
+		p.Log.Warn("device.kind = \"auto\" leaves out a device", "reason", why)
+	}
+}
+
+// LocalDevices is the default number of ranks of a machine: one for each device of the kind that they will open, plus
+// parallel.cpu_ranks.
+func LocalDevices(cfg *config.Config, lookup func(string) (string, bool)) int {
+	return max(localGPUs(cfg.Device, lookup)+cfg.Parallel.CPURanks, 1)
+}
+
+// localGPUs is how many ranks of a machine compute on its GPUs, 0 where none does.
+func localGPUs(c config.Device, lookup func(string) (string, bool)) int {
+	slices := cuda.ReadVisible(lookup(cuda.VisibleVariable)).Slices()
+	for _, d := range Drivers {
+		all, ok := d.Driver.(device.Counter)
+		if !ok || d.Kind() != c.Kind && !(c.Kind == "auto" && d.Automatic) {
+			continue
+		}
+		n, err := all.Count()
+		switch {
+		case err != nil:
+		case c.Index >= 0:
+			return 1
+		default:
+			return max(n, slices) // of slices a process sees one
+		}
+	}
+	return 0
+}

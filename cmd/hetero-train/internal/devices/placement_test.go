@@ -1,0 +1,37 @@
+package devices
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+)
+
+// TestRanksTakeTheirOwnDevice: by number on the machine, unless told otherwise; two on one only where that is allowed.
+func TestRanksTakeTheirOwnDevice(t *testing.T) {
+	for _, c := range []struct {
+		index, local, count int
+		share               bool
+		want                int
+		err                 string
+	}{
+		{index: -1, local: 0, count: 2, want: 0},
+		{index: -1, local: 1, count: 2, want: 1},
+		{index: -1, local: 1, count: 1, want: 0}, // a launcher that shows each rank its own
+		{index: -1, local: -1, count: 1, want: 0},
+		{index: -1, local: 2, count: 2, err: "rank 2 of this machine has no device cuda of its own: there are 2; start at most as many ranks (parallel.ranks), or set device.share_gpu = true"},
+		{index: -1, local: 5, count: 2, share: true, want: 1},
+		{index: -1, local: -1, count: 2, err: "which of 2 devices cuda this rank takes is not known"},
+		{index: 1, local: 0, count: 2, want: 1},
+		{index: 2, local: 0, count: 2, err: "device.index: got 2, want one of the 2 devices cuda that this process sees, from 0"},
+	} {
+		p := Placement{Index: c.index, LocalRank: c.local, Share: c.share}
+		got, err := p.pick("cuda", c.count)
+		switch {
+		case c.err == "" && (err != nil || got != c.want):
+			t.Errorf("%+v: got %d, %v", c, got, err)
+		case c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err) || exit.Code(err) != exit.Usage):
+			t.Errorf("%+v: got %v, exit code %d", c, err, exit.Code(err))
+		}
+	}
+}

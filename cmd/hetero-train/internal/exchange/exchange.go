@@ -1,0 +1,190 @@
+package exchange
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/gloo"
+	"github.com/hetero-train/hetero-train/engine/collective/hosts"
+	"github.com/hetero-train/hetero-train/engine/collective/shm"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+)
+
+// offer is what a rank brings to the choice of communicators.
+type offer struct {
+	// Shared are addresses in shared memory. Those of the first rank of a host are taken: for gradients and for statistics,
+	// within the host and for what comes back to it from the others.
+	Shared   [4]string `json:"shared"`
+	NoShared string    `json:"no_shared"` // why this rank cannot share memory
+	NoNCCL   string    `json:"no_nccl"`   // why it cannot use NCCL
+}
+
+// Exchange is how the ranks reach each other: all of them choose alike.
+type Exchange struct {
+	Job    *compute.Rank
+	Hosts  [][]int // ranks of each machine
+	Shared bool    // memory, within each machine
+	offers []offer
+	staged bool // the host cannot see the memory of this rank's device
+	nccl   bool // what lies in the GPUs' memory goes from one to the other
+}
+
+// Connect joins all ranks twice: for gradients, and for what passes exchange.
+func Connect(ctx context.Context, j *compute.Rank) (grads, stats collective.Communicator, err error) {
+	x, err := Agree(ctx, j)
+	if err != nil {
+		return nil, nil, err
+	}
+	if grads, err = x.Open(ctx, "gradients", 0); err != nil {
+		return nil, nil, err
+	}
+	stats, err = x.Open(ctx, "statistics", 2)
+	return grads, stats, err
+}
+
+// Agree learns what every rank can do. Memory is shared only where all ranks can; so the network, which always can, is used alike.
+func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
+	t := j.Team
+	own := offer{}
+	for i := range own.Shared {
+		own.Shared[i] = shm.NewAddress()
+	}
+	if err := shm.Available(); err != nil {
+		own.NoShared = err.Error()
+	}
+	var err error
+	if own.NoNCCL, err = noNCCL(j); err != nil {
+		return nil, err
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := t.Group.Gather(ctx, "communicators", word)
+	if err != nil {
+		return nil, err
+	}
+	x := &Exchange{Job: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", offers: make([]offer, len(words))}
+	if x.staged, err = staged.Needs(j.Device); err != nil {
+		return nil, err
+	}
+	for rank, text := range words {
+		if err := json.Unmarshal(text, &x.offers[rank]); err != nil {
+			return nil, fmt.Errorf("communicators, as rank %d tells: %w", rank, err)
+		}
+		if why := x.offers[rank].NoShared; why != "" && x.Shared {
+			x.Shared = false
+			j.Opts.LogOf(logs.ComponentCluster).Warn("the ranks use the network instead of shared memory", "because_of_rank", rank, "why", why)
+		}
+	}
+	var noNCCL []string
+	for _, o := range x.offers {
+		noNCCL = append(noNCCL, o.NoNCCL)
+	}
+	if x.nccl, err = choosesNCCL(j.Cfg.Parallel.Backend, j.Cfg.Device.ShareGPU, noNCCL); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// Open joins all ranks; addresses from number at on are this group's.
+func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
+	limit := session.Seconds(x.Job.Cfg.Parallel.TimeoutSeconds)
+	place := x.Job.Team.Place
+	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // what gathers within hosts need
+	switch {
+	case x.Shared && len(x.Hosts) == 1:
+		c, err = x.memory(ctx, place.Rank, at, limit)
+	case x.Shared && len(x.Hosts) < place.WorldSize && inOrder:
+		c, err = x.both(ctx, name, at, limit)
+	default:
+		c, err = x.Network(ctx, x.Job.Team.Group, name, place.Rank, place.WorldSize, limit, exit.LostRank)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c, err = x.BehindDevice(c); err != nil {
+		return nil, err
+	}
+	if x.nccl {
+		if c, err = x.OverNCCL(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	x.Job.Later(c.Close)
+	return c, nil
+}
+
+// both shares memory within each machine; the first ranks of the machines speak for them in the network.
+func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
+	place := x.Job.Team.Place
+	host, number := hosts.HostOf(x.Hosts, place.Rank)
+	within, between, spread := hosts.Timeouts(limit)
+	o := hosts.Options{Rank: place.Rank, Size: place.WorldSize, Hosts: x.Hosts, RankOf: exit.LostRank}
+	defer func() {
+		for _, c := range []collective.Communicator{o.Within, o.Spread, o.Between} {
+			if err != nil && c != nil {
+				err = errors.Join(err, c.Close())
+			}
+		}
+	}()
+	if len(x.Hosts[host]) > 1 {
+		if o.Within, err = x.memory(ctx, number, at, within); err != nil {
+			return nil, err
+		}
+		if o.Spread, err = x.memory(ctx, number, at+1, spread); err != nil {
+			return nil, err
+		}
+	}
+	if number == 0 {
+		hostOf := func(err error) int {
+			host, _ := hosts.HostOf(x.Hosts, exit.LostRank(err))
+			return host
+		}
+		if o.Between, err = x.Network(ctx, x.Job.Team.Group, name, host, len(x.Hosts), between, hostOf); err != nil {
+			return nil, err
+		}
+	}
+	return hosts.New(o)
+}
+
+// memory joins the ranks of this machine, of which this is the number-th.
+func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
+	host, _ := hosts.HostOf(x.Hosts, x.Job.Team.Place.Rank)
+	ranks := x.Hosts[host]
+	return InMemory(ctx, number, len(ranks), x.offers[ranks[0]].Shared[at], limit)
+}
+
+// InMemory joins ranks of one machine.
+func InMemory(ctx context.Context, rank, size int, address string, limit time.Duration) (collective.Communicator, error) {
+	c, err := shm.Connect(ctx, shm.Config{Rank: rank, Size: size, Address: address, Timeout: limit})
+	if err != nil { // and no communicator that is a nil pointer
+		return nil, err
+	}
+	return c, nil
+}
+
+// Network joins ranks of several machines.
+func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
+	own, err := x.Job.Team.OwnAddress()
+	if err != nil {
+		return nil, err
+	}
+	c, err := gloo.Connect(ctx, gloo.Config{Rank: rank, Size: size, Control: control, RankOf: rankOf, Name: name, Host: own, Timeout: limit})
+	if errors.Is(err, gloo.ErrUnavailable) {
+		return nil, exit.With(exit.Usage, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}

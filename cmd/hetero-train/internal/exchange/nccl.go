@@ -1,0 +1,109 @@
+package exchange
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/collective"
+	"github.com/hetero-train/hetero-train/engine/collective/staged"
+	"github.com/hetero-train/hetero-train/nccl"
+)
+
+// noNCCL is why this rank cannot use NCCL, "" if it can. Where it can NCCL is opened, with the settings of [nccl] and of the environment.
+func noNCCL(j *compute.Rank) (why string, err error) {
+	if kind := j.Device.Info().Kind; kind != "cuda" {
+		return fmt.Sprintf("it computes on device %s, which is no GPU", j.Device.Info().Name), nil
+	}
+	if j.Cfg.Parallel.Backend == "gloo" {
+		return "parallel.backend is gloo", nil
+	}
+	settings, warnings, err := nccl.Settle(j.Cfg.NCCL.Variables(), os.Environ())
+	if err != nil {
+		return "", exit.With(exit.Usage, err)
+	}
+	for _, w := range warnings {
+		j.Opts.LogOf(logs.ComponentCluster).Warn("nccl: " + w)
+	}
+	if err := settings.Apply(); err != nil {
+		return "", err
+	}
+	version, path, err := nccl.Loaded()
+	if err != nil {
+		return err.Error(), nil
+	}
+	if late := settings.TooNew(version); len(late) > 0 {
+		j.Opts.LogOf(logs.ComponentCluster).Warn("nccl: this version ignores some settings", "version", version.String(), "settings", strings.Join(late, ", "))
+	}
+	if j.Team.Leads() {
+		j.Opts.LogOf(logs.ComponentCluster).Info("NCCL", "version", version.String(), "library", path, "settings", settings.String(), "max_ctas", j.Cfg.NCCL.MaxCTAs)
+	}
+	return "", nil
+}
+
+// choosesNCCL says whether gradients travel by NCCL, which wants all ranks to be able to: noNCCL is why each cannot. Ranks that share a GPU use
+// it only where it is named.
+func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
+	if backend == "gloo" {
+		return false, nil
+	}
+	for rank, why := range noNCCL {
+		if why != "" && backend == "nccl" {
+			return false, exit.Usagef("parallel.backend: NCCL is for ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
+		}
+		if why != "" {
+			return false, nil
+		}
+	}
+	return backend == "nccl" || !shareGPU, nil
+}
+
+// WantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
+func WantNCCL(j *compute.Rank) error {
+	if kind := j.Device.Info().Kind; j.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
+		return exit.Usagef("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.Device.Info().Name)
+	}
+	return nil
+}
+
+// OverNCCL puts NCCL beside a communicator of the host, which it owns.
+func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
+	j := x.Job
+	host := j.Team.Group.Members()[j.Opts.Place.Rank].Host
+	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: j.Device, Timeout: session.Seconds(j.Cfg.Parallel.TimeoutSeconds),
+		MinCTAs: j.Cfg.NCCL.MinCTAs, MaxCTAs: j.Cfg.NCCL.MaxCTAs, ShareGPU: j.Cfg.Device.ShareGPU, Host: host})
+	if errors.Is(err, nccl.ErrUnusable) {
+		return nil, exit.With(exit.Usage, err)
+	}
+	if err != nil { // and no communicator that is a nil pointer
+		return nil, err
+	}
+	return c, nil
+}
+
+// BehindDevice lets a communicator of the host carry what lies in this rank's device, where the host cannot see that.
+func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communicator, error) {
+	if !x.staged {
+		return c, nil
+	}
+	s, err := staged.New(c, x.Job.Device)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// LoadedNCCL is its version in words.
+func LoadedNCCL() string {
+	version, path, err := nccl.Loaded()
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprintf("%v (%s)", version, path)
+}

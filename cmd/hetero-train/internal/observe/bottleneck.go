@@ -1,0 +1,113 @@
+package observe
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// bottlenecks is the observer that says what limits the run: a line of the log whenever that changes.
+type bottlenecks struct {
+	log      *slog.Logger
+	settings runtime.BottleneckSettings
+	find     *runtime.Bottlenecks
+	times    []runtime.RankTimes // one a rank
+	told     bool                // something was, and it was
+	last     runtime.Bottleneck
+}
+
+func newBottlenecks(log *slog.Logger, ranks int, settings runtime.BottleneckSettings) *bottlenecks {
+	return &bottlenecks{log: log, settings: settings, find: runtime.NewBottlenecks(ranks), times: make([]runtime.RankTimes, ranks)}
+}
+
+// Watchers are who is told of the run: those in first, then those that the configuration asks for. Without profiling nobody looks for bottlenecks.
+func Watchers(j *assembly.Run, resume *checkpoint.State, first ...train.Observer) (observers, error) {
+	all := observers(first)
+	if j.Cfg.Profile.Enabled {
+		all = append(all, newBottlenecks(j.Opts.LogOf(logs.ComponentProfiler), max(j.Opts.Place.WorldSize, 1), bottleneckSettingsOf(j)))
+	}
+	if j.Cfg.Profile.TensorBoardInterval > 0 {
+		board, err := openBoard(j, resume)
+		if err != nil {
+			return nil, exit.With(exit.FolderCode(err), err)
+		}
+		all = append(all, board)
+	}
+	if j.Cfg.Train.NormsInterval > 0 {
+		norms, err := openNorms(j, resume)
+		if err != nil {
+			return nil, exit.With(exit.FolderCode(err), err)
+		}
+		all = append(all, norms)
+	}
+	return all, nil
+}
+
+// bottleneckSettingsOf are what this rank's advice depends on. The others have the same settings, but perhaps other CPUs.
+func bottleneckSettingsOf(j *assembly.Run) runtime.BottleneckSettings {
+	cpus := j.OwnCPUs()
+	return bottleneckSettings(j.Cfg, cpus, compute.TypesText(j.Types))
+}
+
+func bottleneckSettings(c *config.Config, cpus int, precision string) runtime.BottleneckSettings {
+	s := runtime.BottleneckSettings{DataWorkers: c.Data.Workers, CPUs: cpus, Policy: c.Balance.Policy, WireDType: c.Parallel.WireDType, Overlap: c.Parallel.Overlap,
+		AutoBuckets: c.Parallel.BucketCapMB == 0, SyncNorm: c.Model.BatchNorm == "sync", Precision: precision, Accumulation: c.Train.GradAccumulation}
+	if s.DataWorkers == 0 {
+		s.DataWorkers = cpus
+	}
+	if len(c.Balance.FixedShares) > 0 {
+		s.Policy = "fixed"
+	}
+	return s
+}
+
+// StepDone implements train.Observer. It allocates nothing but where it has something to say.
+func (o *bottlenecks) StepDone(r *train.StepRecord) {
+	for rank := range o.times {
+		own := &r.Ranks[rank]
+		t := &own.Times
+		o.times[rank] = runtime.RankTimes{Samples: own.Samples, Data: t.Data.Seconds(), Forward: t.Forward.Seconds(), Backward: t.Backward.Seconds(),
+			Exchanges: t.Exchanges.Seconds(), Communication: t.Communication.Seconds(), Hidden: t.Hidden.Seconds(),
+			Optimizer: t.Optimizer.Seconds(), MemoryPercent: own.Load.MemoryPercent}
+	}
+	o.find.Add(o.times)
+	if !o.find.Full() {
+		return
+	}
+	if v := o.find.Verdict(); o.isNews(v) {
+		o.told, o.last = true, v
+		o.log.Info("bottleneck: "+v.String(), "step", r.Step, "advice", v.Advice(o.settings))
+	}
+}
+
+// isNews: a run of one rank is bound by its computing, which nobody needs to hear. A straggler that is another rank is news;
+// that ranks take turns for a while is none.
+func (o *bottlenecks) isNews(v runtime.Bottleneck) bool {
+	if !o.told {
+		return len(o.times) > 1 || v.Bound != runtime.ComputeBound
+	}
+	return v.Bound != o.last.Bound || v.Bound == runtime.StragglerBound && v.Rank >= 0 && v.Rank != o.last.Rank
+}
+
+// RolledBack implements train.Observer.
+func (o *bottlenecks) RolledBack(int64) { o.find.Reset() }
+
+// EvalDone implements train.Observer.
+func (o *bottlenecks) EvalDone(train.Evaluation) {}
+
+// Saving implements train.Observer.
+func (o *bottlenecks) Saving() {}
+
+// Saved implements train.Observer.
+func (o *bottlenecks) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (o *bottlenecks) Warn(error) {}

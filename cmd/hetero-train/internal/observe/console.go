@@ -1,0 +1,217 @@
+package observe
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// observers tells several.
+type observers []train.Observer
+
+func (o observers) StepDone(r *train.StepRecord) {
+	for _, x := range o {
+		x.StepDone(r)
+	}
+}
+
+func (o observers) EvalDone(e train.Evaluation) {
+	for _, x := range o {
+		x.EvalDone(e)
+	}
+}
+
+func (o observers) RolledBack(step int64) {
+	for _, x := range o {
+		x.RolledBack(step)
+	}
+}
+
+func (o observers) Saving() {
+	for _, x := range o {
+		x.Saving()
+	}
+}
+
+func (o observers) Saved(s checkpoint.Saved, took time.Duration) {
+	for _, x := range o {
+		x.Saved(s, took)
+	}
+}
+
+func (o observers) Warn(err error) {
+	for _, x := range o {
+		x.Warn(err)
+	}
+}
+
+// Console shows a run: to people a line every few steps, and on a terminal a bar with the time that is left; to machines a record in place of each line.
+// Rank 0 has one, and the first rank of every other machine.
+type Console struct {
+	job       *assembly.Run
+	records   *slog.Logger // takes a record in place of each line on the screen; nil: there are lines
+	savesSaid int64        // SIGUSR1s that were answered
+	out       io.Writer    // stdout, or above the bar, and the log file
+	steps     io.Writer    // likewise, for lines that a slow reader may miss
+	log       io.Writer    // the log file
+	interval  int64        // steps between two lines
+	peak      float64      // measured FLOP/s of the device at its best, 0 = unknown
+
+	bars *mpb.Progress // nil where standard error is no terminal
+	bar  *mpb.Bar
+
+	eta  eta
+	left atomic.Int64 // ns, for the bar
+
+	lastEval, bestEval *train.Evaluation // of this process
+
+	// Since the last line.
+	samples int64
+	busy    time.Duration
+	count   int64 // steps
+}
+
+// NewConsole shows the run on standard output and in the log file.
+func NewConsole(j *assembly.Run, log io.Writer) *Console {
+	log = logs.NewStream(log)
+	c := &Console{job: j, log: log, interval: int64(j.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(j.Device, j.Precision).PerSecond}
+	if j.Opts.Json {
+		c.records, c.out, c.steps = j.Opts.OnScreen, log, log
+		return c
+	}
+	c.plain()
+	if stderr := j.Opts.Env.Stderr; logs.IsTerminal(stderr) {
+		// The outlet is no file, so the bars take the width from here; that they are on a terminal is known.
+		c.bars = mpb.New(mpb.WithOutput(logs.Below(stderr)), mpb.WithAutoRefresh(), mpb.WithWidth(logs.TerminalWidth(stderr)), mpb.WithRefreshRate(250*time.Millisecond))
+		if logs.IsTerminal(j.Opts.Env.Stdout) {
+			c.out = io.MultiWriter(logs.NewStream(c.bars), log) // one screen for both: lines go above the bar
+			c.steps = c.out
+		}
+		j.Opts.Screen.To(c.bars) // and so do messages
+	}
+	return c
+}
+
+// plain lets lines go to standard output and the log file.
+func (c *Console) plain() {
+	stdout := c.job.Opts.Env.Stdout
+	c.out = io.MultiWriter(stdout, c.log)
+	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
+}
+
+// Say shows one line, or in its place a record of the same.
+func (c *Console) Say(line, message string, attrs ...any) { c.sayTo(c.out, line, message, attrs...) }
+
+func (c *Console) sayTo(w io.Writer, line, message string, attrs ...any) {
+	io.WriteString(w, line+"\n")
+	if c.records != nil {
+		c.records.Info(message, attrs...)
+	}
+}
+
+// StepDone implements train.Observer.
+func (c *Console) StepDone(r *train.StepRecord) {
+	c.samples += int64(r.Samples)
+	c.busy += r.Times.Total()
+	c.count++
+	c.eta.stepTook(r.Times.Total())
+	left := c.timeLeft(r.Step, r.Total)
+	c.left.Store(int64(left))
+	if c.bar != nil {
+		c.bar.SetTotal(max(r.Total, r.Step+1), false) // the bar would go at its end; a changed batch size changes the total
+		c.bar.SetCurrent(r.Step)
+	}
+	if !r.Updated {
+		reason := "the gradient is not finite"
+		if r.Lowered {
+			reason = fmt.Sprintf("the gradient leaves the range of f16, the loss scale is lowered to %.0f", r.Scale/2)
+		}
+		c.Say(fmt.Sprintf("step %s | skipped: %s (%d skipped so far)", stepOf(r), reason, r.Skipped), "step skipped", "step", r.Step, "reason", reason, "skipped_steps", r.Skipped)
+	}
+	if r.Step%c.interval != 0 && r.Step != r.Total && r.Step != 1 {
+		return
+	}
+	c.sayTo(c.steps, c.line(r, left), "step", c.stepRecord(r, left)...)
+	LogBatch(c.job, r)
+	c.samples, c.busy, c.count = 0, 0, 0
+}
+
+// timeLeft is 0 where the run has no last step.
+func (c *Console) timeLeft(step, total int64) time.Duration {
+	if total <= step {
+		return 0
+	}
+	evaluations := int64(0)
+	if c.job.Data.Eval != nil {
+		evaluations = evaluationsLeft(step, total, c.job.StepsPer*int64(c.job.Cfg.Train.EvalInterval))
+	}
+	return c.eta.left(total-step, evaluations)
+}
+
+// RolledBack implements train.Observer.
+func (c *Console) RolledBack(step int64) {
+	c.samples, c.busy, c.count = 0, 0, 0
+	if c.bar != nil {
+		c.bar.SetCurrent(step)
+	}
+}
+
+// EvalDone implements train.Observer.
+func (c *Console) EvalDone(e train.Evaluation) {
+	note := ""
+	c.lastEval = &e
+	if e.Best {
+		note = " | best so far"
+		c.bestEval = &e
+	}
+	if e.Averaged {
+		note = " | averaged weights" + note
+	}
+	c.eta.evalTook(e.Took)
+	c.Say(fmt.Sprintf("eval after step %d (epoch %d) | loss %.4f | top-1 %.2f %% | top-5 %.2f %% | %d samples in %s%s",
+		e.Step, e.Epoch, e.Loss, 100*e.Top1, 100*e.Top5, e.Samples, show.Duration(e.Took), note),
+		"evaluation", "step", e.Step, "epoch", e.Epoch, "loss", show.Number(e.Loss), "top1", show.Number(e.Top1), "top5", show.Number(e.Top5), "samples", e.Samples, "seconds", e.Took.Seconds(),
+		"best", e.Best, "averaged", e.Averaged)
+}
+
+// Saving implements train.Observer.
+func (c *Console) Saving() {}
+
+// Saved implements train.Observer.
+func (c *Console) Saved(s checkpoint.Saved, took time.Duration) {
+	say := c.job.Opts.Log.Debug
+	if asked := c.job.Agreed.Load(); asked > c.savesSaid {
+		say, c.savesSaid = c.job.Opts.Log.Info, asked
+	}
+	say("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
+}
+
+// Warn implements train.Observer.
+func (c *Console) Warn(err error) {
+	c.job.Opts.Log.Warn(err.Error())
+}
+
+// Close takes the bar away. Lines go on without it.
+func (c *Console) Close() {
+	if c.bars == nil {
+		return
+	}
+	if c.bar != nil {
+		c.bar.Abort(false)
+	}
+	c.bars.Wait()
+	c.job.Opts.Screen.To(logs.Below(c.job.Opts.Env.Stderr))
+	c.plain()
+	c.bars, c.bar = nil, nil
+}

@@ -1,0 +1,234 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/devices"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// Begin says what will run.
+func (c *Console) Begin(resume *checkpoint.State) {
+	j := c.job
+	if !j.Team.Leads() {
+		c.sayJoined()
+	}
+	c.sayDevice()
+	c.sayModel(resume)
+	c.sayData()
+	c.note()
+	if resume != nil {
+		c.Say(fmt.Sprintf("resuming after step %d from %s", resume.Step, j.Folder.Checkpoint.Path), "resuming", "step", resume.Step, "checkpoint", j.Folder.Checkpoint.Path)
+	}
+	if c.bars != nil && j.Steps > 0 {
+		left := func(decor.Statistics) string {
+			if left := time.Duration(c.left.Load()); left > 0 {
+				return " left " + etaText(left)
+			}
+			return ""
+		}
+		c.bar = c.bars.AddBar(j.Steps, mpb.PrependDecorators(decor.CountersNoUnit("step %d/%d")), mpb.AppendDecorators(decor.Percentage(), decor.Any(left)))
+		if resume != nil {
+			c.bar.SetCurrent(resume.Step)
+		}
+	}
+}
+
+// sayJoined says on another terminal than rank 0's which part of the run is there, and where the rest is to be read.
+func (c *Console) sayJoined() {
+	t := c.job.Team
+	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
+	for _, m := range t.Group.Members() {
+		if m.Host == host && m.Rank >= t.Place.Rank {
+			here = append(here, m.Rank)
+		}
+	}
+	switch n := t.Place.LocalWorldSize; {
+	case t.Place.OwnOutput: // other ranks of the machine have theirs
+		here = here[:1]
+	case n > 0: // several nodes on one machine, in a test
+		here = here[:min(n, len(here))]
+	}
+	c.Say(fmt.Sprintf("joined: %s of %d, rank 0 at %s keeps records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
+		"joined", "ranks", here, "world_size", t.Place.WorldSize, "rank_0", t.Place.Master())
+}
+
+func (c *Console) sayDevice() {
+	j := c.job
+	info := j.Device.Info()
+	threads := fmt.Sprintf("%d threads", info.Threads)
+	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
+	if limit := j.LimitOfThreads(); limit != "" {
+		threads += " (" + limit + ")"
+		attrs = append(attrs, "threads_limited_by", limit)
+	}
+	line := fmt.Sprintf("device %s: %s, %s, %s, %.1f GiB", info.Name, info.Model, info.ISA, threads, show.GiB(info.MemoryBytes))
+	if c.peak > 0 {
+		line += fmt.Sprintf(", peak %.0f GFLOP/s in %v", c.peak/1e9, j.Precision)
+		attrs = append(attrs, "peak_flops", c.peak)
+	}
+	c.Say(line, "device", attrs...)
+}
+
+func (c *Console) sayModel(resume *checkpoint.State) {
+	j, r, here := c.job, c.job.Replica, ""
+	if j.Team != nil {
+		here = " on this rank"
+	}
+	c.Say(fmt.Sprintf("model %s: %.2f million parameters, %.2f GFLOP a step%s, %v, %.2f GiB of device memory",
+		j.Cfg.Model.Name, float64(r.ParamCount())/1e6, float64(r.FLOPs())/1e9, here, j.Precision, show.GiB(r.PredictedBytes())),
+		"model", "model", j.Cfg.Model.Name, "parameters", r.ParamCount(), "frozen_parameters", r.FrozenCount(), "step_flops", r.FLOPs(), "precision", j.Precision.String(),
+		"device_memory_bytes", r.PredictedBytes())
+	if n := r.FrozenCount(); n > 0 {
+		fmt.Fprintf(c.out, "frozen: %.2f million of the parameters are not trained\n", float64(n)/1e6)
+		if resume == nil && j.Cfg.Model.InitFrom == "" && j.Team.Leads() {
+			j.Opts.Log.Warn("frozen parameters keep their random initial values: model.init_from is empty")
+		}
+	}
+}
+
+func (c *Console) sayData() {
+	j, cfg := c.job, c.job.Cfg
+	evaluated := 0
+	line := fmt.Sprintf("data %s: %d training", j.Data.Name, j.Data.Train.Len())
+	if j.Data.Eval != nil {
+		evaluated = j.Data.Eval.Len()
+		line += fmt.Sprintf(", %d evaluation", evaluated)
+	}
+	classes, size, transforms := len(j.Data.Train.Classes()), cfg.Data.ImageSize, parts.TransformTexts(cfg)
+	line += fmt.Sprintf(" samples, %d classes | images %dx%d, %s | batch %d, %d steps an epoch", classes, size, size, strings.Join(transforms, ", "), cfg.Data.BatchSize, j.StepsPer)
+	c.Say(line, "data", "dataset", j.Data.Name, "training_samples", j.Data.Train.Len(), "evaluation_samples", evaluated, "classes", classes, "image_size", size, "transforms", transforms,
+		"batch_size_global", cfg.Data.BatchSize, "steps_per_epoch", j.StepsPer)
+}
+
+// stepOf is "12/100", or "12" where the run has no last step.
+func stepOf(r *train.StepRecord) string {
+	if r.Total == 0 {
+		return fmt.Sprint(r.Step)
+	}
+	return fmt.Sprintf("%d/%d", r.Step, r.Total)
+}
+
+// line is the step line: loss, norm and rate of the last step, times as means since the last line.
+func (c *Console) line(r *train.StepRecord, left time.Duration) string {
+	var b strings.Builder
+	step := c.busy / time.Duration(c.count)
+	fmt.Fprintf(&b, "step %s | epoch %d | loss %.4f | top-1 %.1f %% | norm %.3f | lr %.2e | %s | %.0f img/s", stepOf(r), r.Epoch,
+		r.Loss/float64(r.Samples), 100*float64(r.Top1)/float64(r.Samples), r.GradNorm, r.Rate, show.Duration(step), show.PerSecond(c.samples, c.busy))
+	if fraction, known := c.peakFraction(step); known {
+		fmt.Fprintf(&b, " | %.0f %% of peak", 100*fraction)
+	}
+	if len(r.Ranks) > 1 {
+		fmt.Fprintf(&b, " | shares %s", sharesOf(r.Ranks))
+	}
+	if r.EpochReplaced > 0 {
+		fmt.Fprintf(&b, " | %d unreadable", r.EpochReplaced)
+	}
+	if data := r.Times.Data; data > step/20 {
+		fmt.Fprintf(&b, " | waited %s for data", show.Duration(data))
+	}
+	if c.bars == nil && left > 0 {
+		fmt.Fprintf(&b, " | %s left", etaText(left))
+	}
+	return b.String()
+}
+
+// peakFraction is how much of the device's peak a step of this length reaches. A peak that steps exceed is wrong: a warning says so once, and
+// the figure is no longer known.
+func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool) {
+	if c.peak == 0 {
+		return 0, false
+	}
+	reached := float64(c.job.Replica.FLOPs()) / step.Seconds()
+	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
+	if !known {
+		c.job.Opts.Log.Warn("the fraction of the peak is no longer shown: steps are faster than the measured peak of the device; other processes probably used it when the run began",
+			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
+		c.peak = 0
+	}
+	return fraction, known
+}
+
+// etaText is a time that is left, in whole seconds or more.
+func etaText(left time.Duration) string {
+	if left < time.Minute-time.Second/2 {
+		return fmt.Sprintf("%.0f s", left.Seconds())
+	}
+	return show.Duration(left)
+}
+
+// sharesOf is "96/64/48", or the least and the most of many ranks.
+func sharesOf(ranks []train.RankStep) string {
+	const most = 8
+	if len(ranks) <= most {
+		texts := make([]string, len(ranks))
+		for i, r := range ranks {
+			texts[i] = strconv.Itoa(r.Samples)
+		}
+		return strings.Join(texts, "/")
+	}
+	low, high := ranks[0].Samples, ranks[0].Samples
+	for _, r := range ranks {
+		low, high = min(low, r.Samples), max(high, r.Samples)
+	}
+	return fmt.Sprintf("%d to %d on %d ranks", low, high, len(ranks))
+}
+
+// End says how the run went.
+func (c *Console) End(r train.Result, err error) {
+	defer c.note()
+	if err != nil {
+		c.Say(fmt.Sprintf("ended after %d steps: %v", r.Steps, err), "ended", "steps", r.Steps, "error", err.Error(), "exit_code", exit.Code(err))
+		return
+	}
+	how, message := "done", "done"
+	if r.OutOfTime {
+		how, message = "out of time (train.max_seconds): saved, the run "+c.job.WayOn(r.Steps), "out of time"
+	}
+	if r.GaveUp != "" {
+		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
+	}
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.job.Data.Name, r.LastLoss)
+	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
+	if r.LastEval != nil {
+		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)
+		attrs = append(attrs, "top1", show.Number(r.LastEval.Top1))
+	}
+	if r.Best != nil {
+		line += fmt.Sprintf(" | best top-1 %.2f %% at step %d", 100*float64(r.Best.Value), r.Best.Step)
+		attrs = append(attrs, "best_top1", show.Number(r.Best.Value), "best_step", r.Best.Step)
+	}
+	if r.Replaced > 0 {
+		line += fmt.Sprintf(" | %d unreadable samples replaced", r.Replaced)
+		attrs = append(attrs, "unreadable_samples", r.Replaced)
+	}
+	if r.Samples > 0 {
+		line += fmt.Sprintf(" | %.0f img/s", show.PerSecond(r.Samples, r.TrainTime))
+		attrs = append(attrs, "images_per_sec", show.Number(show.PerSecond(r.Samples, r.TrainTime)))
+	}
+	if c.job.Folder != nil { // the folder is rank 0's
+		line += " | " + c.job.Folder.Dir
+		attrs = append(attrs, "folder", c.job.Folder.Dir)
+	}
+	c.Say(line, message, attrs...)
+}
+
+// note says what a reader of the figures must know. What the run trains on instead of the configured data was said when the data were opened.
+func (c *Console) note() {
+	for _, note := range c.job.Lab.Notes {
+		c.Say("NOTE "+note, "note", "text", note)
+	}
+}

@@ -1,0 +1,43 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// stepRecord is the step line for machines. Times are means since the last line.
+func (c *Console) stepRecord(r *train.StepRecord, left time.Duration) []any {
+	step := c.busy / time.Duration(c.count)
+	attrs := []any{"step", r.Step, "steps", r.Total, "epoch", r.Epoch, "epoch_step", r.EpochStep, "epoch_steps", r.EpochSteps, "loss", show.Number(r.Loss / float64(r.Samples)),
+		"top1", show.Number(float64(r.Top1) / float64(r.Samples)), "grad_norm", show.Number(r.GradNorm), "learning_rate", r.Rate, "step_seconds", step.Seconds(),
+		"images_per_sec", show.Number(show.PerSecond(c.samples, c.busy)), "data_seconds", r.Times.Data.Seconds()}
+	if fraction, known := c.peakFraction(step); known {
+		attrs = append(attrs, "peak_fraction", show.Number(fraction))
+	}
+	if len(r.Ranks) > 1 {
+		sizes := make([]int, len(r.Ranks))
+		for rank := range sizes {
+			sizes[rank] = r.Ranks[rank].Samples
+		}
+		attrs = append(attrs, "batch_sizes", sizes)
+	}
+	if left > 0 {
+		attrs = append(attrs, "eta_seconds", math.Round(left.Seconds()))
+	}
+	return attrs
+}
+
+// LogBatch logs this rank's own part of a step. Every rank does.
+func LogBatch(j *assembly.Run, r *train.StepRecord) {
+	rank := max(j.Opts.Place.Rank, 0)
+	loss := "no samples"
+	if own := r.Ranks[rank].Sums; own.Samples > 0 {
+		loss = fmt.Sprintf("%.3f", own.Loss/float64(own.Samples))
+	}
+	j.Opts.Log.Debug(fmt.Sprintf("Rank %d | Epoch %d | Batch %d/%d | Loss: %s", rank, r.Epoch, r.EpochStep, r.EpochSteps, loss))
+}

@@ -1,0 +1,131 @@
+package observe
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// fullFile takes half of a write and refuses the rest, so many times.
+type fullFile struct {
+	appendedFile
+	refusals int
+}
+
+func (f *fullFile) Write(p []byte) (int, error) {
+	if f.refusals == 0 {
+		return f.appendedFile.Write(p)
+	}
+	f.refusals--
+	n, _ := f.appendedFile.Write(p[:len(p)/2])
+	return n, syscall.ENOSPC
+}
+
+func TestLinesThatAFullDiskTearsAreNotGluedToOthers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	var said bytes.Buffer
+	l, err := OpenLines("norms", path, 0, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.Add(map[string]int{"step": n}) }
+	step(1)
+	l.file = &fullFile{l.file, 2}
+	for n := 2; n <= 5; n++ {
+		step(n)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(readFile(t, path)), "{\"step\":1}\n{\"ste\n{\"ste\n{\"step\":4}\n{\"step\":5}\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := said.String(); strings.Count(got, "level=WARN") != 1 || strings.Count(got, "lost=2") != 1 {
+		t.Errorf("want one warning and how many lines were lost, got\n%s", got)
+	}
+	if l, err = OpenLines("norms", path, 4, l.log); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":4}\n" {
+		t.Errorf("after a resume: got %q, %v", got, err)
+	}
+}
+
+// TestOnlyALineProvesThatTheDiskTakesLines: an fsync and a roll-back work on a full disk.
+func TestOnlyALineProvesThatTheDiskTakesLines(t *testing.T) {
+	var said bytes.Buffer
+	l, err := OpenLines("norms", filepath.Join(t.TempDir(), "norms.jsonl"), 0, slog.New(slog.NewTextHandler(&said, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.Add(map[string]int{"step": n}) }
+	step(1)
+	l.file = &fullFile{l.file, 1}
+	step(2)
+	l.sync()
+	l.RolledBack(1)
+	if strings.Contains(said.String(), "written again") {
+		t.Errorf("no line was written since the failure, got\n%s", said.String())
+	}
+	step(2)
+	if err := l.Close(); err != nil || strings.Count(said.String(), "written again") != 1 {
+		t.Errorf("%v, want one line about the recovery, got\n%s", err, said.String())
+	}
+}
+
+// TestLinesGoOnAfterARollBackThatFailed: the lines of steps that come again are dropped before the next one is written.
+func TestLinesGoOnAfterARollBackThatFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	l, err := OpenLines("norms", path, 0, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	step := func(n int) { l.Add(map[string]int{"step": n}) }
+	step(1)
+	step(2)
+	if err := os.MkdirAll(filepath.Join(path+".tmp", "full"), 0o755); err != nil { // in the way of the rewritten file
+		t.Fatal(err)
+	}
+	l.RolledBack(1)
+	step(2)
+	if !l.failed || l.lost != 1 {
+		t.Errorf("got failed %v, %d lost, want 1", l.failed, l.lost)
+	}
+	if err := os.RemoveAll(path + ".tmp"); err != nil {
+		t.Fatal(err)
+	}
+	step(3)
+	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != "{\"step\":1}\n{\"step\":3}\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// TestLinesOfALongRunAreNotHeldInMemory: half a gigabyte of zeros is dropped line by line.
+func TestLinesOfALongRunAreNotHeldInMemory(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "norms.jsonl")
+	const sound = "{\"step\":1}\n{\"step\":2}\n"
+	if err := os.WriteFile(path, []byte(sound+"{\"step\":3}\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, 512<<20); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	l, err := OpenLines("norms", path, 2, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if got, err := string(readFile(t, path)), l.Close(); err != nil || got != sound {
+		t.Errorf("got %.100q, %v", got, err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > 64<<20 { // two passes with a line of at most 16 MiB each
+		t.Errorf("allocated %d bytes, want at most 64 MiB", got)
+	}
+}

@@ -1,0 +1,75 @@
+package observe
+
+import (
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// NormsFile holds the norms of single parameters, one measured step a line.
+const NormsFile = "norms.jsonl"
+
+// norms is the observer that writes it.
+type norms struct {
+	*StepLines
+	line NormsLine
+}
+
+// NormsLine is a line of the file.
+type NormsLine struct {
+	Step   int64                `json:"step"`
+	Rate   experiment.Number    `json:"lr"`
+	Params map[string]normsPart `json:"parameters"`
+}
+
+type normsPart struct {
+	Gradient experiment.Number `json:"gradient"`
+	Weight   experiment.Number `json:"weight"`
+	Update   experiment.Number `json:"update"`
+}
+
+// openNorms opens the file behind the steps of the checkpoint that the run goes on from.
+func openNorms(j *assembly.Run, resume *checkpoint.State) (*norms, error) {
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	file, err := OpenLines("norms of parameters", filepath.Join(j.Folder.LogDir(), NormsFile), kept, j.Opts.LogOf(logs.ComponentProfiler))
+	if err != nil {
+		return nil, err
+	}
+	j.Later(file.Close)
+	return &norms{StepLines: file, line: NormsLine{Params: map[string]normsPart{}}}, nil
+}
+
+// StepDone implements train.Observer.
+func (n *norms) StepDone(r *train.StepRecord) {
+	if r.Norms == nil {
+		return
+	}
+	n.line.Step, n.line.Rate = r.Step, experiment.Number(r.Rate)
+	for _, p := range r.Norms {
+		n.line.Params[p.Name] = normsPart{experiment.Number(p.Gradient), experiment.Number(p.Weight), experiment.Number(p.Update)}
+	}
+	n.Add(n.line)
+}
+
+// RolledBack implements train.Observer: lines of steps that come again go.
+func (n *norms) RolledBack(step int64) { n.RolledBack(step) }
+
+// EvalDone implements train.Observer.
+func (*norms) EvalDone(train.Evaluation) {}
+
+// Saving implements train.Observer: a run that resumes from the checkpoint has the lines of every step before it.
+func (n *norms) Saving() { n.sync() }
+
+// Saved implements train.Observer.
+func (*norms) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (*norms) Warn(error) {}

@@ -1,0 +1,130 @@
+package observe
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Records is the observer that writes the metrics files of all ranks. Those of the others hold what they reported: communication and
+// optimizer are of the step before (package profiler/runtime).
+type Records struct {
+	job      *assembly.Run
+	writers  []*runtime.Writer // one a rank; none where profile.enabled is false
+	interval int64
+	record   runtime.Record
+}
+
+// OpenRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
+func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
+	o := &Records{job: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: show.NaN, Power: show.NaN}}
+	if !j.Cfg.Profile.Enabled {
+		return o, nil
+	}
+	j.Opts.LogOf(logs.ComponentProfiler).Info("Starting iteration profiling", "interval", o.interval, "folder", j.Folder.LogDir())
+	for rank := 0; ; rank++ {
+		path := filepath.Join(j.Folder.LogDir(), runtime.FileName(rank))
+		gone := rank >= max(j.Opts.Place.WorldSize, 1) // a rank of an earlier process of this run, which had more
+		if gone && !parts.Exists(path) {
+			return o, nil
+		}
+		w, err := openMetrics(j, path, resume)
+		if err != nil {
+			return nil, err
+		}
+		if !gone {
+			o.writers = append(o.writers, w)
+		}
+	}
+}
+
+// openMetrics opens one file.
+func openMetrics(j *assembly.Run, path string, resume *checkpoint.State) (*runtime.Writer, error) {
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	w, repair, err := runtime.Open(path, runtime.Options{Fresh: resume == nil, OnFault: func(err error) {
+		if err == nil {
+			j.Opts.LogOf(logs.ComponentProfiler).Info("metrics are written again")
+			return
+		}
+		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics wait in memory", "error", err)
+	}})
+	if err != nil {
+		return nil, exit.With(exit.FolderCode(err), fmt.Errorf("metrics: %w", err))
+	}
+	j.Later(func() error {
+		err := w.Close()
+		if n := w.Dropped(); n > 0 {
+			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk took none", n))
+		}
+		return err
+	})
+	if text := repair.String(); text != "" {
+		j.Opts.LogOf(logs.ComponentProfiler).Warn("metrics file repaired", "file", path, "repair", text)
+	}
+	return w, exit.With(exit.IO, w.Truncate(kept))
+}
+
+// StepDone implements train.Observer. It allocates nothing.
+func (o *Records) StepDone(r *train.StepRecord) {
+	if r.Step%o.interval != 0 {
+		return
+	}
+	m, n := &o.record, float64(r.Samples)
+	m.Epoch, m.Iteration, m.Timestamp = int64(r.Epoch), r.Step, r.Time
+	m.Loss, m.Accuracy, m.LearningRate, m.GradNorm, m.Skipped = r.Loss/n, float64(r.Top1)/n, r.Rate, r.GradNorm, !r.Updated
+	m.LossScale = r.Scale
+	for rank, w := range o.writers {
+		own := &r.Ranks[rank]
+		t := &own.Times
+		m.Rank, m.BatchSize = rank, int64(own.Samples)
+		m.DataLoading, m.Forward, m.Backward, m.Communication, m.Optimizer, m.CommunicationHidden = t.Data, t.Forward, t.Backward, t.Communication, t.Optimizer, t.Hidden
+		m.Exchanges, m.Bytes, m.Buckets = t.Exchanges, own.Bytes, int64(own.Buckets)
+		m.GPUUtilization, m.GPUMemoryPercent = own.Load.UtilizationPercent, own.Load.MemoryPercent
+		m.Temperature, m.Power = own.Load.TemperatureCelsius, own.Load.PowerWatts
+		w.Append(m)
+	}
+}
+
+// each does something with every file.
+func (o *Records) each(do func(*runtime.Writer) error) {
+	for _, w := range o.writers {
+		if err := do(w); err != nil {
+			o.job.Opts.LogOf(logs.ComponentProfiler).Warn("metrics", "error", err)
+		}
+	}
+}
+
+// RolledBack implements train.Observer: records of steps that come again go.
+func (o *Records) RolledBack(step int64) {
+	o.each(func(w *runtime.Writer) error { return w.Truncate(step) })
+}
+
+// EvalDone implements train.Observer.
+func (o *Records) EvalDone(train.Evaluation) {}
+
+// Saving implements train.Observer: a run that resumes from the checkpoint has the records of every step before it. What fails is told
+// once, by OnFault, and not again with every checkpoint.
+func (o *Records) Saving() {
+	for _, w := range o.writers {
+		w.Sync()
+	}
+}
+
+// Saved implements train.Observer.
+func (o *Records) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (o *Records) Warn(error) {}

@@ -1,0 +1,246 @@
+package observe
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+	"github.com/hetero-train/hetero-train/profiler/analysis/figures"
+	"github.com/hetero-train/hetero-train/profiler/runtime"
+)
+
+// Names of files in the folder of logs.
+const (
+	SummaryFile = "summary.json"
+	LatencyFile = "latency_histogram.png"
+)
+
+// mostSummedUp is up to how many bytes of records a run sums up at its end: more would keep a process that was told to stop for longer than its
+// scheduler waits.
+const mostSummedUp = 512 << 20
+
+// SumUp writes the summary of the run and shows its results. The run itself is safe: what goes wrong here is a warning.
+func (o *Records) SumUp(screen *Console, r train.Result) {
+	j := o.job
+	warn := func(err error) {
+		if err != nil {
+			j.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
+		}
+	}
+	var s *analysis.Summary
+	if len(o.writers) > 0 && r.Steps > 0 {
+		bytes := int64(0)
+		o.each((*runtime.Writer).Flush)
+		for rank := range o.writers {
+			if info, err := os.Stat(filepath.Join(j.Folder.LogDir(), runtime.FileName(rank))); err == nil {
+				bytes += info.Size()
+			}
+		}
+		if bytes > mostSummedUp {
+			os.Remove(filepath.Join(j.Folder.LogDir(), SummaryFile)) // an earlier process's, which is out of date
+			j.Opts.LogOf(logs.ComponentProfiler).Info("no summary yet, because the records are large: run hetero-train analyze " + j.Folder.Dir)
+		} else {
+			var err error
+			if s, err = analysis.Summarize(j.Folder.Dir, j.Folder.LogDir()); err == nil {
+				err = WriteSummary(j.Folder.LogDir(), s)
+			}
+			warn(err)
+		}
+	}
+	if r.Steps == 0 || r.Samples == 0 {
+		return
+	}
+	rows := append(screen.results(r), SummaryRows(s)...)
+	rows = append(rows, Row{"files", filesOf(j, s)})
+	screen.Say(strings.TrimSuffix(Table(rows, s), "\n"), "results", "folder", j.Folder.Dir, "logs", j.Folder.LogDir(), "table", filepath.Join(j.Folder.Dir, "results", "results.md"))
+	warn(j.Folder.WriteTable(markdown(j.Folder.Name, rows, s)))
+}
+
+// filesOf says where everything is.
+func filesOf(j *assembly.Run, s *analysis.Summary) string {
+	if s == nil {
+		return j.Folder.Dir
+	}
+	return fmt.Sprintf("%s (%s, %s)", j.Folder.Dir, filepath.Join(j.Folder.LogDir(), SummaryFile), filepath.Join(j.Folder.Dir, "results", "results.md"))
+}
+
+// WriteSummary writes logs/summary.json and logs/latency_histogram.png, each in one step.
+func WriteSummary(logs string, s *analysis.Summary) error {
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	err = experiment.Replace(filepath.Join(logs, SummaryFile), func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return experiment.Replace(filepath.Join(logs, LatencyFile), func(w io.Writer) error { return figures.Latency(w, s) })
+}
+
+// Row is a line of the results.
+type Row struct{ Name, Value string }
+
+// results are what the process itself knows of the run.
+func (c *Console) results(r train.Result) []Row {
+	trainedOn := c.job.Data.Name
+	if c.job.Data.Note != "" {
+		trainedOn += " instead of " + c.job.Cfg.Data.Dataset
+	}
+	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
+	eval := func(e *train.Evaluation) string {
+		return fmt.Sprintf("top-1 %.2f %%, top-5 %.2f %%, loss %.4f at step %d", 100*e.Top1, 100*e.Top5, e.Loss, e.Step)
+	}
+	if c.lastEval != nil {
+		rows = append(rows, Row{"last evaluation", eval(c.lastEval)})
+	}
+	switch b := r.Best; {
+	case b == nil:
+	case c.bestEval != nil && c.bestEval.Step == b.Step:
+		rows = append(rows, Row{"best evaluation", eval(c.bestEval)})
+	default: // of an earlier process
+		rows = append(rows, Row{"best evaluation", fmt.Sprintf("%s %.4f at step %d", b.Metric, float64(b.Value), b.Step)})
+	}
+	if r.Skipped > 0 || r.RollBacks > 0 {
+		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
+	}
+	whole := time.Since(c.job.Started)
+	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
+		Row{"speed", fmt.Sprintf("%.0f img/s in this process", show.PerSecond(r.Samples, r.TrainTime))})
+	if c.peak > 0 && r.TrainTime > 0 {
+		flops := float64(c.job.Replica.FLOPs())
+		steps := float64(r.Samples) / float64(c.job.Cfg.Data.BatchSize)
+		what := "share of peak"
+		if c.job.Team != nil {
+			what += ", rank 0"
+		}
+		rows = append(rows, Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})
+	}
+	return rows
+}
+
+// SummaryRows are what the records of the whole run say.
+func SummaryRows(s *analysis.Summary) []Row {
+	if s == nil {
+		return nil
+	}
+	rows := []Row{
+		{"whole run", fmt.Sprintf("%s img/s, step p50 %s, p99 %s", show.Figure("%.0f", s.Throughput), ms(s.StepTime.P50), ms(s.StepTime.P99))},
+		{"a step is", partsOf(s.StepParts)},
+	}
+	if s.Bottleneck != nil {
+		rows = append(rows, Row{"bottleneck", s.Bottleneck.Verdict})
+	}
+	if s.Ranks > 1 {
+		rows = append(rows, Row{"communication", fmt.Sprintf("%s a step waited for, %s hidden (overlap %s), bus %s GB/s", ms(s.CommunicationTime), ms(s.CommunicationHidden),
+			show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))})
+		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
+		if !math.IsNaN(float64(s.ShareOfOracle)) {
+			balance = fmt.Sprintf("%.1f %% of the oracle (step time of the best possible split / own step time), %s", 100*float64(s.ShareOfOracle), balance)
+		}
+		rows = append(rows, Row{"balance", balance})
+	}
+	if !math.IsNaN(float64(s.MemoryUtilization)) {
+		rows = append(rows, Row{"memory", show.Figure("%.1f %% at its peak", 100*s.MemoryUtilization)})
+	}
+	return rows
+}
+
+// partsOf is the share that each part has of a step.
+func partsOf(p analysis.StepParts) string {
+	total := p.Data + p.Forward + p.Backward + p.Communication + p.Optimizer
+	share := func(name string, v analysis.Number) string {
+		return name + " " + show.Figure("%.1f %%", 100*v/total)
+	}
+	return strings.Join([]string{share("data", p.Data), share("forward", p.Forward), share("backward", p.Backward), share("communication", p.Communication), share("optimizer", p.Optimizer)}, ", ")
+}
+
+func ms(v analysis.Number) string { return show.Figure("%.4g ms", 1e3*v) }
+
+// rankColumns are what ranks are compared by, in tables of several.
+var rankColumns = []struct {
+	name  string
+	value func(*analysis.RankSummary) string
+}{
+	{"rank", func(r *analysis.RankSummary) string { return fmt.Sprint(r.Rank) }},
+	{"batch", func(r *analysis.RankSummary) string { return show.Figure("%.1f", r.Samples) }},
+	{"samples/s", func(r *analysis.RankSummary) string { return show.Figure("%.0f", r.SamplesPerSecond) }},
+	{"own ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.Compute) }},
+	{"waits ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepParts.Communication) }},
+	{"step p99 ms", func(r *analysis.RankSummary) string { return show.Figure("%.1f", 1e3*r.StepTime.P99) }},
+	{"use %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.Utilization) }},
+	{"memory %", func(r *analysis.RankSummary) string { return show.Figure("%.0f", 100*r.MemoryUtilization) }},
+}
+
+// mostRows is up to how many ranks a table shows; summary.json has all.
+const mostRows = 32
+
+// ranksOf are the cells of a table of ranks; none for a single one.
+func ranksOf(s *analysis.Summary) (cells [][]string) {
+	if s == nil || len(s.PerRank) < 2 {
+		return nil
+	}
+	var head []string
+	for _, c := range rankColumns {
+		head = append(head, c.name)
+	}
+	cells = append(cells, head)
+	for i := range s.PerRank[:min(len(s.PerRank), mostRows)] {
+		var line []string
+		for _, c := range rankColumns {
+			line = append(line, c.value(&s.PerRank[i]))
+		}
+		cells = append(cells, line)
+	}
+	return cells
+}
+
+// Table is the results as a terminal or a log shows them.
+func Table(rows []Row, s *analysis.Summary) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %s\t%s\n", r.Name, r.Value)
+	}
+	w.Flush()
+	w = tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
+	for _, line := range ranksOf(s) {
+		fmt.Fprintln(w, strings.Join(line, "\t")+"\t")
+	}
+	w.Flush()
+	return b.String()
+}
+
+// markdown is the results as results/results.md has them.
+func markdown(name string, rows []Row, s *analysis.Summary) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "# %s\n\n| | |\n|---|---|\n", name)
+	cell := strings.NewReplacer("|", "\\|", "\n", " ")
+	for _, r := range rows {
+		fmt.Fprintf(&b, "| %s | %s |\n", cell.Replace(r.Name), cell.Replace(r.Value))
+	}
+	for i, line := range ranksOf(s) {
+		if i == 0 {
+			fmt.Fprintln(&b)
+		}
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(line, " | "))
+		if i == 0 {
+			fmt.Fprintln(&b, strings.Repeat("|---:", len(line))+"|")
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,38 @@
+package observe
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/analysis"
+)
+
+func TestTablesFitOneRankAndSeveral(t *testing.T) {
+	s := &analysis.Summary{Ranks: 2, PerRank: []analysis.RankSummary{{Rank: 0, Samples: 24, Compute: 0.1}, {Rank: 1, Samples: 8, Compute: 0.1, PowerWatts: analysis.Number(show.NaN)}}}
+	rows := []Row{{"a", "b | c"}}
+	if got := Table(rows, s); !strings.HasPrefix(got, "  a  b | c\n") || strings.Count(got, "\n") != 4 {
+		t.Errorf("got\n%s", got)
+	}
+	if got := markdown("run", rows, s); !strings.Contains(got, `| a | b \| c |`) || strings.Count(got, "\n") != 10 {
+		t.Errorf("got\n%s", got)
+	}
+	s.PerRank, s.Ranks = s.PerRank[:1], 1
+	for _, r := range append(SummaryRows(s), Row{"", Table(rows, s)}) {
+		if strings.Contains(r.Value, "samples/s") || r.Name == "communication" || r.Name == "balance" {
+			t.Errorf("one rank: got %q", r)
+		}
+	}
+	if got := SummaryRows(nil); got != nil {
+		t.Errorf("without records: got %v", got)
+	}
+	c := &Console{job: assembly.New(nil, session.Options{})}
+	c.job.Data = &parts.Opened{Name: "synthetic_image"}
+	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" || got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
+		t.Errorf("got %v", got)
+	}
+}

@@ -1,0 +1,188 @@
+package observe
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// BoardFolder is where TensorBoard's event files are, in the folder of logs.
+const BoardFolder = "tensorboard"
+
+// mostCharts is up to how many ranks each has charts of its own; of more only the extremes are shown.
+const mostCharts = 64
+
+// board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and rate are those of the step; times and throughput are
+// means since the point before.
+type board struct {
+	job      *assembly.Run
+	out      *trace.Board
+	interval int64
+	values   []trace.Scalar // of a step, in place
+	ranks    []rankCharts   // none where there are too many ranks
+
+	// Since the last point.
+	steps, samples int64
+	times          train.StepTimes
+}
+
+// rankCharts are the names of a rank's charts.
+type rankCharts struct{ share, own, utilization, memory string }
+
+// openBoard begins the event files of this process. What an earlier one wrote beyond the checkpoint is dropped.
+func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
+	o := &board{job: j, interval: int64(j.Cfg.Profile.TensorBoardInterval)}
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	var err error
+	o.out, err = trace.OpenBoard(filepath.Join(j.Folder.LogDir(), BoardFolder), trace.BoardOptions{Fresh: resume == nil, Keep: kept, OnFault: func(err error) {
+		if err == nil {
+			j.Opts.LogOf(logs.ComponentProfiler).Info("TensorBoard events are written again")
+			return
+		}
+		j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events wait in memory", "error", err)
+	}})
+	if err != nil {
+		return nil, err
+	}
+	j.Later(func() error {
+		err := o.out.Close()
+		if n := o.out.Dropped(); n > 0 {
+			j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk took none", "events", n)
+		}
+		return err
+	})
+	if ranks := max(j.Opts.Place.WorldSize, 1); ranks > 1 && ranks <= mostCharts {
+		for rank := range ranks {
+			name := func(what string) string { return fmt.Sprintf("%s/rank_%d", what, rank) }
+			o.ranks = append(o.ranks, rankCharts{name("shares"), name("own_time_seconds"), name("utilization_percent"), name("memory_percent")})
+		}
+	}
+	// Of the step that follows, so that going on from the same checkpoint once more replaces them.
+	now := time.Now()
+	o.out.Text(kept+1, now, "config", "    "+strings.ReplaceAll(string(j.Cfg.TOML()), "\n", "\n    "))
+	o.out.Settings(kept+1, now, j.Folder.Name, boardSettings(j.Cfg, max(j.Opts.Place.WorldSize, 1)))
+	return o, nil
+}
+
+// boardSettings are what the HPARAMS tab compares runs by: what decides what is learned, and how fast.
+func boardSettings(cfg *config.Config, ranks int) []trace.Setting {
+	settings := []trace.Setting{{Name: "ranks", Value: float64(ranks)}}
+	for _, s := range cfg.Settings() {
+		table, key, _ := strings.Cut(s.Key, ".")
+		single := slices.Contains([]string{"experiment.seed", "data.dataset", "data.batch_size", "data.image_size", "train.precision", "train.grad_accumulation",
+			"train.label_smoothing", "train.clip_norm", "balance.policy"}, s.Key)
+		if !single && !slices.Contains([]string{"model", "optimizer", "schedule"}, table) {
+			continue
+		}
+		var value any = s.Value
+		if text, err := strconv.Unquote(s.Value); err == nil {
+			value = text
+		} else if number, err := strconv.ParseFloat(s.Value, 64); err == nil {
+			value = number
+		} else if on, err := strconv.ParseBool(s.Value); err == nil {
+			value = on
+		}
+		settings = append(settings, trace.Setting{Name: table + "." + key, Value: value})
+	}
+	return settings
+}
+
+// StepDone implements train.Observer. It allocates nothing.
+func (o *board) StepDone(r *train.StepRecord) {
+	o.steps++
+	o.samples += int64(r.Samples)
+	o.times.Data += r.Times.Data
+	o.times.Forward += r.Times.Forward
+	o.times.Backward += r.Times.Backward
+	o.times.Communication += r.Times.Communication
+	o.times.Optimizer += r.Times.Optimizer
+	o.times.Hidden += r.Times.Hidden
+	if r.Step%o.interval != 0 && r.Step != 1 && r.Step != r.Total {
+		return
+	}
+	n := float64(r.Samples)
+	o.values = append(o.values[:0], trace.Scalar{Tag: "train/loss", Value: r.Loss / n}, trace.Scalar{Tag: "train/top1", Value: float64(r.Top1) / n},
+		trace.Scalar{Tag: "train/top5", Value: float64(r.Top5) / n}, trace.Scalar{Tag: "train/learning_rate", Value: r.Rate},
+		trace.Scalar{Tag: "train/grad_norm", Value: r.GradNorm}, trace.Scalar{Tag: "train/skipped_steps", Value: float64(r.Skipped)},
+		trace.Scalar{Tag: "train/epoch", Value: float64(r.Epoch) + float64(r.EpochStep)/float64(r.EpochSteps)},
+		trace.Scalar{Tag: "speed/images_per_second", Value: show.PerSecond(o.samples, o.times.Total())})
+	for _, part := range []struct {
+		tag  string
+		took time.Duration
+	}{
+		{"time_seconds/step", o.times.Total()}, {"time_seconds/data", o.times.Data}, {"time_seconds/forward", o.times.Forward}, {"time_seconds/backward", o.times.Backward},
+		{"time_seconds/communication", o.times.Communication}, {"time_seconds/communication_hidden", o.times.Hidden}, {"time_seconds/optimizer", o.times.Optimizer},
+	} {
+		o.values = append(o.values, trace.Scalar{Tag: part.tag, Value: part.took.Seconds() / float64(o.steps)})
+	}
+	o.addRanks(r.Ranks)
+	o.out.Scalars(r.Step, r.Time, o.values)
+	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
+}
+
+// addRanks adds what ranks differ in.
+func (o *board) addRanks(ranks []train.RankStep) {
+	known := func(tag string, v float64) {
+		if !math.IsNaN(v) {
+			o.values = append(o.values, trace.Scalar{Tag: tag, Value: v})
+		}
+	}
+	slowest, fastest := time.Duration(0), time.Duration(math.MaxInt64)
+	for i := range ranks {
+		r := &ranks[i]
+		if own := r.Compute(); r.Samples > 0 {
+			slowest, fastest = max(slowest, own), min(fastest, own)
+		}
+		if i < len(o.ranks) {
+			known(o.ranks[i].share, float64(r.Samples))
+			known(o.ranks[i].own, r.Compute().Seconds())
+			known(o.ranks[i].utilization, r.Load.UtilizationPercent)
+			known(o.ranks[i].memory, r.Load.MemoryPercent)
+		}
+	}
+	if len(ranks) > 1 && slowest > 0 {
+		known("ranks/imbalance", float64(slowest-fastest)/float64(slowest))
+		known("ranks/own_time_seconds_max", slowest.Seconds())
+		known("ranks/own_time_seconds_min", fastest.Seconds())
+	} else if len(ranks) == 1 {
+		known("device/utilization_percent", ranks[0].Load.UtilizationPercent)
+		known("device/memory_percent", ranks[0].Load.MemoryPercent)
+	}
+}
+
+// EvalDone implements train.Observer.
+func (o *board) EvalDone(e train.Evaluation) {
+	o.out.Scalars(e.Step, time.Now(), []trace.Scalar{{Tag: "eval/loss", Value: e.Loss}, {Tag: "eval/top1", Value: e.Top1}, {Tag: "eval/top5", Value: e.Top5}})
+}
+
+// RolledBack implements train.Observer: points of steps that come again go.
+func (o *board) RolledBack(step int64) {
+	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
+	if err := o.out.Restart(step); err != nil {
+		o.job.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events", "error", err)
+	}
+}
+
+// Saving implements train.Observer: a run that resumes from the checkpoint has the points of every step before it. What fails is told once, by OnFault.
+func (o *board) Saving() { o.out.Sync() }
+
+// Saved implements train.Observer.
+func (o *board) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (o *board) Warn(error) {}

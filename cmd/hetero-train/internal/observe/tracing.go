@@ -1,0 +1,234 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/timeline"
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// TraceFile is the timeline in the folder of logs.
+const TraceFile = "trace.json"
+
+// What the timeline of a rank may take: it goes to rank 0 as one message, and all together are held there at once.
+const (
+	mostPacked      = 900 << 10
+	mostPackedOfAll = 24 << 20
+	packedPatience  = time.Minute
+)
+
+// Tracing records a window of steps on every rank and writes the timeline of all on rank 0.
+type Tracing struct {
+	job        *assembly.Run
+	first, end int64 // steps
+	rec        *timeline.Recorder
+	notes      *Noting // of the device itself; nil: there are none
+	ready      bool    // it was asked for them
+	done       bool
+}
+
+// NewTracing is nil where the configuration asks for no steps.
+func NewTracing(j *assembly.Run) *Tracing {
+	p := j.Cfg.Profile
+	if p.TraceStep == 0 {
+		return nil
+	}
+	return &Tracing{job: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
+}
+
+// Before begins and ends the window. All ranks come to it Before the same steps.
+func (t *Tracing) Before(step int64) {
+	switch {
+	case t == nil || t.done:
+	case !t.ready && step == t.first-1: // in which the device makes its graphs anew
+		t.prepare()
+	case t.rec == nil && step >= t.first && step < t.end:
+		t.prepare()
+		t.rec = t.notes.Recorder(step)
+		if err := t.job.Replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
+			t.job.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+		}
+	case t.rec != nil && step >= t.end:
+		t.finish(true)
+	}
+}
+
+// prepare has the device note what it does, where it can.
+func (t *Tracing) prepare() {
+	if t.ready {
+		return
+	}
+	t.ready = true
+	var why error
+	if t.notes, why = StartNoting(t.job.Device); why != nil {
+		t.job.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times launches one by one", "error", why)
+	}
+}
+
+// Over ends the window of a run that ended within it. The ranks of a run that failed do not meet again: rank 0 writes what it has.
+func (t *Tracing) Over(err error) {
+	switch {
+	case t == nil || t.done:
+	case t.rec != nil:
+		t.finish(err == nil)
+	default:
+		if err := t.notes.Leave(); err != nil {
+			t.job.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+		}
+	}
+}
+
+// finish writes the timeline. Training does not depend on it.
+func (t *Tracing) finish(together bool) {
+	t.done = true
+	log := t.job.Opts.LogOf(logs.ComponentProfiler)
+	if err := t.job.Replica.Trace(nil); err != nil {
+		log.Warn(err.Error())
+	}
+	if lost, err := t.notes.Finish(t.rec); err != nil {
+		log.Warn("the timeline lacks what the device did", "error", err)
+	} else if lost > 0 {
+		log.Warn("the timeline lacks a part of what the device did", "lost_records", lost)
+	}
+	ranks, err := t.gather(together)
+	if err == nil && t.job.Team.Leads() {
+		path := filepath.Join(t.job.Folder.LogDir(), TraceFile)
+		if err = WriteTrace(path, ranks); err == nil {
+			all := Explained(ranks)
+			log.Info("timeline written", "file", path, "steps", all.Steps, "ranks", len(ranks), "explained_percent", percent(all.Mean), "at_least_percent", percent(all.Least))
+		}
+	}
+	if err != nil {
+		log.Warn("no timeline", "error", err)
+	}
+	t.rec = nil
+}
+
+// percent rounds a share to a hundredth of a percent.
+func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
+
+// gather is the timelines of all ranks that have one, on rank 0.
+func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
+	j := t.job
+	own := trace.Rank{Name: j.Device.Info().Name + ", " + j.Device.Info().Model, Spans: t.rec.Spans()}
+	if j.Team == nil || !together {
+		return []trace.Rank{own}, nil
+	}
+	members := j.Team.Group.Members()
+	own.Rank = j.Team.Place.Rank
+	own.Host = members[own.Rank].Host
+	ctx, cancel := context.WithTimeout(context.Background(), packedPatience)
+	defer cancel()
+	ranks, err := meetTimelines(ctx, own, min(mostPacked, mostPackedOfAll/len(members)), j.Team.Group.Gather)
+	if !j.Team.Leads() {
+		return nil, err
+	}
+	for i := range members {
+		if err == nil && !slices.ContainsFunc(ranks, func(r trace.Rank) bool { return r.Rank == i }) {
+			j.Opts.LogOf(logs.ComponentProfiler).Warn("a rank sent no timeline", "rank", i)
+		}
+	}
+	return ranks, err
+}
+
+// meetTimelines sends a rank's timeline, in at most limit bytes, and is those of all on rank 0. A rank that cannot pack its own sends an empty message, which is
+// left out: the others wait for it.
+func meetTimelines(ctx context.Context, own trace.Rank, limit int, gather func(context.Context, string, []byte) ([][]byte, error)) ([]trace.Rank, error) {
+	packed, err := trace.Pack(own, limit)
+	all, gatherErr := gather(ctx, "timeline", packed)
+	if err = errors.Join(err, gatherErr); err != nil || own.Rank != 0 {
+		return nil, err
+	}
+	var ranks []trace.Rank
+	for i, text := range all {
+		if len(text) == 0 {
+			continue
+		}
+		r, err := trace.Unpack(text)
+		if err != nil {
+			return nil, fmt.Errorf("rank %d: %w", i, err)
+		}
+		ranks = append(ranks, r)
+	}
+	trace.Align(ranks)
+	return ranks, nil
+}
+
+// WriteTrace writes a timeline, in one step, with what it explains.
+func WriteTrace(path string, ranks []trace.Rank) error {
+	all := Explained(ranks)
+	facts := map[string]any{"program": version.Text(), "steps": all.Steps, "explained": all.Mean, "explained_least": all.Least, "started": startOf(ranks)}
+	for kind, share := range all.Kinds {
+		facts[timeline.Kind(kind).String()+"_share"] = share
+	}
+	offsets := map[string]float64{}
+	for _, r := range ranks {
+		if r.Offset != 0 {
+			offsets[fmt.Sprint(r.Rank)] = float64(r.Offset) / 1e9
+		}
+	}
+	facts["clock_offset_seconds"] = offsets
+	return experiment.Replace(path, func(w io.Writer) error { return trace.WriteTimeline(w, ranks, facts) })
+}
+
+// startOf is when the first span began, by rank 0's clock.
+func startOf(ranks []trace.Rank) time.Time {
+	first := int64(math.MaxInt64)
+	for _, r := range ranks {
+		for _, s := range r.Spans {
+			first = min(first, s.Begin-r.Offset)
+		}
+	}
+	return time.Unix(0, first).UTC()
+}
+
+// explanation is what timelines explain of the steps, over all ranks.
+type explanation struct {
+	Steps       int // of a rank
+	Mean, Least float64
+	Kinds       [4]float64 // shares of all steps' time, by kind
+	Gap         float64
+	Times       []time.Duration // of the steps, sorted
+}
+
+// Explained sums up how much of the steps the timelines explain.
+func Explained(ranks []trace.Rank) explanation {
+	x := explanation{Least: 1}
+	total, gap := int64(0), int64(0)
+	var kinds [4]int64
+	for _, r := range ranks {
+		steps := timeline.Explain(r.Spans)
+		x.Steps = max(x.Steps, len(steps))
+		for _, e := range steps {
+			x.Least = min(x.Least, e.Explained())
+			x.Times = append(x.Times, time.Duration(e.Total))
+			total, gap = total+e.Total, gap+e.Gap
+			for k, ns := range e.Kinds {
+				kinds[k] += ns
+			}
+		}
+	}
+	if total == 0 {
+		x.Least = 0
+		return x
+	}
+	for k, ns := range kinds {
+		x.Kinds[k] = float64(ns) / float64(total)
+	}
+	x.Gap = float64(gap) / float64(total)
+	x.Mean = 1 - x.Gap
+	slices.SortFunc(x.Times, cmp.Compare[time.Duration])
+	return x
+}

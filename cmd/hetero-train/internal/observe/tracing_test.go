@@ -1,0 +1,30 @@
+package observe
+
+import (
+	"context"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/profiler/trace"
+)
+
+// TestARankThatCannotPackItsTimelineStillMeetsTheOthers: they would wait for it.
+func TestARankThatCannotPackItsTimelineStillMeetsTheOthers(t *testing.T) {
+	other, err := trace.Pack(trace.Rank{Rank: 1, Name: "other"}, mostPacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name  string
+		limit int
+		want  int // timelines; 0: an error
+	}{{"no room", 1, 0}, {"room", mostPacked, 2}} {
+		met := false
+		ranks, err := meetTimelines(context.Background(), trace.Rank{Name: "own"}, c.limit, func(_ context.Context, _ string, own []byte) ([][]byte, error) {
+			met = true
+			return [][]byte{own, other, nil}, nil // the third could not pack its own
+		})
+		if !met || len(ranks) != c.want || (err == nil) != (c.want > 0) {
+			t.Errorf("%s: met %v, got %d timelines and %v, want %d", c.name, met, len(ranks), err, c.want)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package parts
+
+import (
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// BatchOf is what is divided among ranks: a micro-batch, in whole groups of samples where batch normalisation has such.
+func BatchOf(c *config.Config) balancer.Batch {
+	b := balancer.Batch{Total: c.Data.BatchSize / c.Train.GradAccumulation}
+	if c.Model.BatchNorm == "ghost" {
+		b.Unit = c.Model.GhostGroup
+	}
+	return b
+}
+
+// Divide is how many samples of each micro-batch every rank has as long as no policy says otherwise: those of balance.fixed_shares, else equal ones.
+func Divide(c *config.Config, ranks int) ([]int, error) {
+	if err := c.CheckRanks(ranks); err != nil {
+		return nil, err
+	}
+	b, speed := BatchOf(c), slices.Repeat([]float64{1}, ranks)
+	fixed := c.Balance.FixedShares
+	if len(fixed) > 0 {
+		b.Limits = slices.Repeat([]int{b.Total}, ranks)
+		for rank, n := range fixed {
+			if speed[rank] = float64(n); n == 0 {
+				speed[rank], b.Limits[rank] = 1, 0
+			}
+		}
+	}
+	shares, err := b.Divide(speed)
+	if err != nil {
+		return nil, exit.Usagef("shares of a micro-batch (data.batch_size / train.grad_accumulation): %w", err)
+	}
+	if len(fixed) > 0 && c.Train.GradAccumulation == 1 && !slices.Equal(fixed, shares) {
+		return nil, exit.Usagef("balance.fixed_shares: got %v, want whole groups of model.ghost_group = %d samples, the rest on the last rank, as %v", fixed, b.Unit, shares)
+	}
+	return shares, nil
+}

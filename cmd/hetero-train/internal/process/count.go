@@ -1,0 +1,82 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/cli"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/engine/cluster/rendezvous"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// Place is findPlace. Where each node knows only its own number of ranks, the nodes count them first, once per process.
+func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceFlags) (discovery.Place, error) {
+	place, err := FindPlace(cfg, flags, a.Overrides, a.Env.Environ)
+	if err != nil || !place.Uncounted {
+		return place, err
+	}
+	if a.Counted == nil {
+		a.Counted = countRanks(ctx, a, cfg, place)
+	}
+	return place.Numbered(a.Counted.First, a.Counted.Total), a.Counted.Err
+}
+
+// countRanks meets the other nodes where the ranks will meet.
+func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place discovery.Place) *cli.Numbering {
+	n := &cli.Numbering{}
+	ctx, ended := untilStop(ctx, a.Stops)
+	n.First, n.Total, n.Err = func() (first, total int, err error) {
+		token, err := ReadToken(cfg.Parallel.TokenFile, a.Env)
+		if err != nil {
+			return 0, 0, err
+		}
+		if err := token.Check(); err != nil {
+			return 0, 0, exit.With(exit.Usage, err)
+		}
+		log, err := logs.New(logs.NewScreen(logs.Below(a.Env.Stderr)), logs.NewScreen(io.Discard), a.LogOptions(a.LogLevel))
+		if err != nil {
+			return 0, 0, err
+		}
+		log = log.With(logs.ComponentKey, logs.ComponentCluster)
+		addresses := place.Addresses()
+		log.Info("waiting for the other nodes, to count the ranks of all", "node", place.Node, "of", place.Nodes,
+			"own_ranks", place.LocalWorldSize, "meeting_at", place.Master())
+		return a.Env.Count(ctx, rendezvous.Options{Rank: place.Node, WorldSize: place.Nodes, LocalRank: -1, Address: addresses[0],
+			Alternatives: addresses[1:], Generation: place.Start, Token: token, Insecure: cfg.Parallel.Insecure,
+			Timeout: session.Seconds(cfg.Parallel.RendezvousTimeoutSeconds), Log: log}, place.LocalWorldSize)
+	}()
+	ended()
+	if n.Err == nil {
+		n.Err = context.Cause(ctx) // the signal was taken from what comes next
+	}
+	if n.Err != nil {
+		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (each node is one rank of this meeting): %w", place.Nodes, n.Err))
+	}
+	return n
+}
+
+// untilStop returns a context that the next of the signals cancels. After ended, signals stay in the channel.
+func untilStop(ctx context.Context, stops chan os.Signal) (_ context.Context, ended func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case got := <-stops:
+			cancel(exit.Stopped{Signal: got.(syscall.Signal)})
+		case <-done:
+		}
+	})
+	return ctx, func() {
+		close(done)
+		waiting.Wait()
+	}
+}

@@ -1,0 +1,138 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/engine/cluster/supervisor"
+	"github.com/hetero-train/hetero-train/engine/config"
+)
+
+// Supervise starts this machine's ranks, each a process with the same command line, and waits for them.
+func Supervise(ctx context.Context, cfg *config.Config, opts session.Options) error {
+	place := opts.Place
+	err := StartRanks(ctx, opts, syscall.SIGUSR1)
+	var failed *supervisor.RankError
+	if code := exit.Code(err); place.Rank == 0 && code == exit.Communication && errors.As(err, &failed) {
+		err = exit.With(code, fmt.Errorf("%w; %s", err, opts.FromNewest(cfg, session.CheckpointsOf(cfg))))
+	}
+	return err
+}
+
+// StartRanks is what a run and a profile have in common: the same command line, once for each rank. Signals that end ranks are passed on to them, and
+// those in more: a rank that is only being loaded dies of any that it does not catch.
+func StartRanks(ctx context.Context, opts session.Options, more ...os.Signal) error {
+	place := opts.Place
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	if len(more) > 0 {
+		signal.Notify(opts.Signals, more...)
+	}
+	outputs := newRankOutputs(opts)
+	err = supervisor.Run(ctx, supervisor.Options{
+		Command: append([]string{program}, opts.Args...), Env: opts.Env.Environ, Ranks: place.LocalWorldSize, FirstRank: place.Rank, WorldSize: place.WorldSize,
+		MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, Stdout: passedOn(opts.Env.Stdout), Stderr: outputs.stderr,
+		Output:  outputs.of,
+		RankEnv: func(rank int) []string { return rankEnvironment(opts.Env, rank-place.Rank) },
+		Signals: opts.Signals, Orderly: []int{exit.Terminated, exit.Interrupted}, Secondary: []int{exit.Communication}, Log: opts.Log.With(logs.ComponentKey, logs.ComponentCluster),
+		Grace: 5 * time.Second, KillAfter: 3 * time.Second, // the others know within parallel.timeout_seconds; a rank that is stopped never ends
+	})
+	var failed *supervisor.RankError
+	if errors.Is(err, syscall.EAGAIN) || errors.As(err, &failed) && gotNoThread(failed.Tail) {
+		return exit.Usagef("%w: too few processes are allowed; raise the limit (ulimit -u, or pids.max of the control group)", err)
+	}
+	if !errors.As(err, &failed) {
+		return exit.Classify(ctx, err)
+	}
+	if failed.Code == exit.Terminated || failed.Code == exit.Interrupted {
+		return exit.With(failed.Code, exit.AlreadyShown(err)) // rank 0 has said it
+	}
+	if stops := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}; slices.Contains(stops, failed.Signal) { // before it could catch it
+		return exit.With(exit.Stopped{Signal: failed.Signal}.Saved(), exit.Stopped{Signal: failed.Signal})
+	}
+	documented := []int{exit.Unexpected, exit.Usage, exit.Data, exit.Diverged, exit.Communication, exit.Device, exit.IO, exit.Terminated, exit.Interrupted, exit.Killed}
+	if slices.Contains(documented, failed.Code) {
+		return exit.With(failed.Code, err)
+	}
+	return exit.With(exit.Communication, err) // killed: the others have lost a rank
+}
+
+// passedOn is a stream as the first rank gets it: a file as it is, so that a terminal stays one.
+func passedOn(w io.Writer) io.Writer {
+	if f := logs.FileOf(w); f != nil {
+		return f
+	}
+	return w
+}
+
+// rankEnvironment is what the local-th rank of this machine has in its environment beside what the supervisor has: its own MIG slice where those are dealt out.
+func rankEnvironment(env session.Environment, local int) []string {
+	own := []string{session.SupervisedVariable + "=" + os.Args[0]} // as typed, for what a rank says of the command
+	if text := cuda.ReadVisible(env.Lookup(cuda.VisibleVariable)).Of(local); text != "" {
+		own = append(own, cuda.VisibleVariable+"="+text)
+	}
+	return own
+}
+
+// rankOutputs are where the ranks of this machine write to: the first one as if it ran alone, the others with their rank before each line. With JSON
+// every line becomes a record, also those of a crash.
+type rankOutputs struct {
+	stderr io.Writer // of the first rank
+	of     func(rank int) io.Writer
+}
+
+func newRankOutputs(opts session.Options) rankOutputs {
+	if opts.Json {
+		records := func(rank int) io.Writer {
+			return &logs.LineRecords{Pass: opts.Screen, Log: opts.OnScreen.With(logs.ComponentKey, logs.ComponentRankOutput, "from_rank", rank)}
+		}
+		return rankOutputs{stderr: records(opts.Place.Rank), of: records}
+	}
+	others := &lines{out: opts.Screen}
+	return rankOutputs{stderr: passedOn(opts.Env.Stderr), of: func(rank int) io.Writer {
+		return &prefixed{lines: others, prefix: fmt.Sprintf("[rank %d] ", rank)}
+	}}
+}
+
+// lines is where whole lines of several ranks go.
+type lines struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// prefixed is one rank's end of it.
+type prefixed struct {
+	*lines
+	prefix string
+	rest   []byte // a line that is not complete
+}
+
+// Write implements io.Writer; what the screen refuses is lost.
+func (p *prefixed) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rest = append(p.rest, b...)
+	for {
+		end := bytes.IndexByte(p.rest, '\n')
+		if end < 0 {
+			return len(b), nil
+		}
+		fmt.Fprintf(p.out, "%s%s", p.prefix, p.rest[:end+1])
+		p.rest = p.rest[end+1:]
+	}
+}

@@ -1,0 +1,90 @@
+package process
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/engine/collective"
+)
+
+// Position is where this rank stands among its operations, for the other ranks to read while it hangs.
+func (t *Team) Position() string {
+	p := t.Running.Load()
+	if p == nil {
+		return "has not begun to train"
+	}
+	var texts []string
+	for _, c := range []struct {
+		name string
+		comm collective.Communicator
+	}{{"gradients", p.Grads}, {"statistics", p.Stats}} {
+		if at, ok := c.comm.(collective.Positioner); ok {
+			texts = append(texts, c.name+": "+describe(at.Position()))
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// Waiting is in the position of a rank that is blocked in an operation.
+const Waiting = "waits in operation"
+
+func describe(p collective.Progress) string {
+	switch {
+	case p.Entered == 0:
+		return "no operation yet"
+	case p.Entered > p.Finished:
+		return fmt.Sprintf("%s %d, %s", Waiting, p.Entered, p.Last)
+	}
+	return fmt.Sprintf("has finished operation %d, %s", p.Finished, p.Last)
+}
+
+// stand adds up the operations that this rank has entered, and says whether it waits in one.
+func (t *Team) stand() (entered uint64, waits bool) {
+	for _, c := range []collective.Communicator{t.Peers.Grads, t.Peers.Stats} {
+		if at, ok := c.(collective.Positioner); ok {
+			p := at.Position()
+			entered += p.Entered
+			waits = waits || p.Entered > p.Finished
+		}
+	}
+	return entered, waits
+}
+
+// Watch says where all ranks are when this one has been waiting in one operation for longer than limit: once for each such wait.
+func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger) {
+	tick := time.NewTicker(limit / 4)
+	defer tick.Stop()
+	var since time.Time
+	var last, told uint64
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		entered, waits := t.stand()
+		if !waits || entered != last {
+			since, last = time.Now(), entered
+			continue
+		}
+		if time.Since(since) < limit || told == entered {
+			continue
+		}
+		told = entered
+		where, err := t.Group.Survey(ctx)
+		if err != nil {
+			return
+		}
+		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, Waiting) })
+		if first != t.Place.Rank {
+			continue // the first of those that wait says it
+		}
+		for rank, text := range where {
+			log.Warn("the ranks wait for each other", "for", time.Since(since).Round(time.Second), "rank", rank, "is", text)
+		}
+	}
+}

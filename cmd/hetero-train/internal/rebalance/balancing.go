@@ -1,0 +1,402 @@
+package rebalance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/train"
+	"github.com/hetero-train/hetero-train/profiler/curves"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+// Balancer divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
+// same shares without a word; rank 0 tells of it. It is the run's train.Splitter.
+type Balancer struct {
+	job     *assembly.Run
+	cfg     *config.Config
+	known   []knownRank     // what each rank said of itself
+	scores  []float64       // compute scores of a profile; nil: there is none
+	missing string          // why there are no scores
+	profile *profiles.Ranks // on rank 0: the scores, with their figures; nil: there are none
+	figures *profiles.Cache // of this rank's device; nil: they are not kept
+	cache   *curves.Cache
+	options balancer.Options
+	Policy  balancer.Policy // nil with fixed shares
+	Contest *contest        // of policies, in place of policy; nil: there is none
+
+	step      balancer.Step
+	health    []balancer.HealthWindow // one a rank
+	errors    []int                   // of memory, that each rank's device had counted in the step before; -1: unknown
+	waiting   balancer.Waiting        // in the window
+	detector  *balancer.Detector
+	healthy   *balancer.References
+	observed  []balancer.Observation
+	last      *balancer.Decision // nil before the first one
+	decisions int
+	stored    time.Time      // curves, in the cache
+	report    *balanceReport // on rank 0; nil elsewhere
+}
+
+// knownRank is what a rank knows of itself before it trains.
+type knownRank struct {
+	Device      string         `json:"device"` // its type, the same on another machine with the same hardware
+	Fingerprint string         `json:"fingerprint"`
+	Kind        string         `json:"kind"` // of device: cpu, cuda, …
+	MemoryBytes int64          `json:"memory_bytes"`
+	Curve       balancer.Curve `json:"curve,omitempty"` // of earlier runs
+	Profile     profiles.Rank  `json:"profile"`         // with the figures of an earlier run, where there are some
+	Kept        *keptScore     `json:"kept,omitempty"`  // those figures are of this run; nil: there are none
+	AtStart     string         `json:"at_start"`        // profile.at_start
+}
+
+// New learns what every rank knows. All ranks call it.
+func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
+	b := &Balancer{job: j, cfg: j.Cfg}
+	self := j.DescribeItself()
+	own := knownRank{Kind: j.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.Cfg.Profile.AtStart}
+	if j.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
+		own.Kept = b.loadFigures(&self)
+	}
+	own.Profile = self
+	if b.learns() {
+		curve, err := b.openCache(own.Device)
+		if own.Curve = curve; err != nil {
+			b.log().Warn("the cached step-time curve of this device cannot be used: the balancer learns another one", "error", err)
+		}
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	words, err := j.Team.Group.Gather(ctx, "what ranks know of themselves", word)
+	if err != nil {
+		return nil, err
+	}
+	b.known = make([]knownRank, len(words))
+	for rank, w := range words {
+		if err := json.Unmarshal(w, &b.known[rank]); err != nil {
+			return nil, fmt.Errorf("what rank %d knows of itself: %w", rank, err)
+		}
+	}
+	if err := b.gatherScores(ctx); err != nil {
+		return nil, err
+	}
+	b.sayRanks()
+	return b, nil
+}
+
+// gatherScores gives all ranks the compute scores of rank 0's profile, if it has one of this hardware, else those of a short one.
+func (b *Balancer) gatherScores(ctx context.Context) error {
+	if err := b.givenScores(ctx); err != nil || b.scores != nil {
+		return err
+	}
+	p, missing, err := b.startProfile(ctx)
+	if err != nil {
+		return err
+	}
+	if b.missing = missing; p != nil {
+		b.scores = p.Scores()
+	}
+	if b.job.Team.Leads() {
+		b.profile = p
+	}
+	return nil
+}
+
+// givenScores are those of profile.gpu_profiles.
+func (b *Balancer) givenScores(ctx context.Context) error {
+	return b.job.Team.Tell(ctx, "compute scores", &b.scores, func() error {
+		path := b.cfg.Profile.GPUProfiles
+		if path == "" {
+			return nil
+		}
+		p, err := profiles.Load(path)
+		if err != nil {
+			return exit.Usagef("profile.gpu_profiles: %w", err)
+		}
+		fingerprints := make([]string, len(b.known))
+		for rank, k := range b.known {
+			fingerprints[rank] = k.Fingerprint
+		}
+		ranks, mismatch := p.Match(fingerprints)
+		if mismatch != "" {
+			b.log().Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
+			return nil
+		}
+		for rank, r := range ranks {
+			if got, want := r.Measured.DType, b.job.Types[rank].Type; got != "" && got != want {
+				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank computes in: shares may start further from the best ones",
+					"file", path, "rank", rank, "got", got, "want", want)
+			}
+		}
+		b.profile = &profiles.Ranks{Origin: p.Origin, Score: p.Score, Ranks: ranks}
+		b.profile.Seal()
+		b.scores = b.profile.Scores()
+		return nil
+	})
+}
+
+// learns reports whether curves of earlier runs are used and left for later ones.
+func (b *Balancer) learns() bool {
+	c := b.cfg.Balance
+	return c.Policy == "hybrid" && c.CurveCache == "auto" && len(c.FixedShares) == 0
+}
+
+// openCache opens the user's curves and finds that of a device.
+func (b *Balancer) openCache(device string) (balancer.Curve, error) {
+	dir, err := parts.UserCache("curves")
+	if err != nil {
+		return nil, err
+	}
+	b.cache = curves.Open(dir)
+	return b.cache.Load(b.key(device))
+}
+
+// key is everything that a curve depends on.
+func (b *Balancer) key(device string) string {
+	var model []string
+	for _, s := range b.cfg.Settings() {
+		if strings.HasPrefix(s.Key, "model.") && !strings.HasPrefix(s.Key, "model.init_") {
+			model = append(model, strings.TrimPrefix(s.Key, "model.")+"="+s.Value)
+		}
+	}
+	c := b.cfg
+	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.job.Precision, c.Data.ImageSize,
+		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
+}
+
+// log is where the load balancer's messages go.
+func (b *Balancer) log() *slog.Logger { return b.job.Opts.LogOf(logs.ComponentBalancer) }
+
+// sayRanks tells on rank 0 who is there.
+func (b *Balancer) sayRanks() {
+	if !b.job.Team.Leads() {
+		return
+	}
+	log := b.log()
+	log.Info(fmt.Sprintf("Registered %d nodes", len(b.known)))
+	for rank, k := range b.known {
+		line := fmt.Sprintf("Node %d: Compute score unknown (%s), Memory %dMB", rank, b.missing, k.MemoryBytes>>20)
+		if b.scores != nil {
+			line = profiles.Rank{Rank: rank, ComputeScore: b.scores[rank], MemoryBytes: k.MemoryBytes}.String()
+		}
+		log.Info(line, "device", k.Device)
+	}
+}
+
+// Divide decides the first shares, once it is known what each rank's memory holds, in samples of a micro-batch.
+func (b *Balancer) Divide(limits []int) ([]int, error) {
+	c := b.cfg
+	b.options = balancer.Options{Batch: parts.BatchOf(c), Ranks: len(b.known), Interval: c.Balance.Interval, Slowdown: c.Balance.MaxSlowdownPercent / 100, Bench: c.Balance.BenchWorthless}
+	b.options.Limits = limits
+	b.know()
+	var err error
+	if b.Policy, err = parts.MakePolicy(b.job.Opts.Env.Catalog, &b.job.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
+		return nil, exit.Usagef("balance: %w", err)
+	}
+	ranks := len(b.known)
+	b.step = balancer.Step{Shares: make([]int, ranks)}
+	for _, list := range []*[]float64{&b.step.Own, &b.step.Update, &b.step.Data, &b.step.Utilization, &b.step.Memory} {
+		*list = make([]float64, ranks)
+	}
+	b.health, b.errors, b.observed = make([]balancer.HealthWindow, ranks), slices.Repeat([]int{-1}, ranks), make([]balancer.Observation, ranks)
+	b.detector, b.healthy = balancer.NewDetector(ranks), balancer.NewReferences(ranks)
+	types := make([]string, ranks)
+	for rank, k := range b.known {
+		types[rank] = k.Device
+	}
+	b.detector.SetTypes(types)
+	if j := b.job; j.Opts.Contest != nil {
+		b.Contest = newContest(j.Opts.Contest, b)
+	}
+	shares := b.Policy.Start()
+	if b.job.Team.Leads() {
+		b.sayShares(shares)
+	}
+	return shares, nil
+}
+
+// SayBatchSizes tells of the samples of a micro-batch that each rank starts with.
+func (b *Balancer) SayBatchSizes(shares []int, decidedBy string) {
+	b.log().Info("Calculated batch sizes: "+sizes(shares), "policy", decidedBy)
+	for rank, n := range shares[:min(len(shares), mostNodes)] {
+		b.log().Info(fmt.Sprintf("Node %d: batch_size=%d", rank, n))
+	}
+}
+
+// mostNodes is for how many nodes there is a line each. The line before them has the batch sizes of all.
+const mostNodes = 64
+
+// sayShares tells of the first shares, and of what bounds them.
+func (b *Balancer) sayShares(shares []int) {
+	log := b.log()
+	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
+	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static part counts all ranks as equal"}[p]
+		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; measure them with hetero-train profile and give --gpu-profiles FILE", p, b.missing, effect))
+	}
+	for rank, most := range b.options.Limits {
+		if shares[rank] == 0 {
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+		} else if most < b.options.Total {
+			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
+		}
+	}
+}
+
+// know gives the policy what the ranks said of themselves.
+func (b *Balancer) know() {
+	c, o := b.cfg.Balance, &b.options
+	o.Scores = b.scores
+	if slices.ContainsFunc(b.known, func(k knownRank) bool { return len(k.Curve) > 0 }) {
+		for _, k := range b.known {
+			o.Curves = append(o.Curves, k.Curve)
+		}
+	}
+	switch c.Objective {
+	case "energy":
+		o.Objective, o.Watts, o.IdleWatts = balancer.Energy, c.PowerWatts, c.IdleWatts
+		if len(o.IdleWatts) == 0 {
+			for _, w := range o.Watts {
+				o.IdleWatts = append(o.IdleWatts, 0.3*w)
+			}
+		}
+	case "cost":
+		o.Objective, o.Watts = balancer.Cost, c.Prices
+	}
+}
+
+// sizes is "{0: 128, 1: 96}".
+func sizes(shares []int) string {
+	texts := make([]string, len(shares))
+	for rank, n := range shares {
+		texts[rank] = fmt.Sprintf("%d: %d", rank, n)
+	}
+	return "{" + strings.Join(texts, ", ") + "}"
+}
+
+// Split implements train.Splitter.
+func (b *Balancer) Split(step int64, ranks []train.RankStep, settling bool) []int {
+	if ranks == nil || b.Policy == nil {
+		return nil
+	}
+	b.take(ranks)
+	b.step.Settling = settling
+	if b.Contest != nil {
+		return b.Contest.split()
+	}
+	d, due := b.Policy.Observe(&b.step)
+	if !due {
+		return nil
+	}
+	if len(d.Ranks) == 0 { // a policy of somebody's own
+		d.Explanation = balancer.Unexplained(len(ranks))
+	}
+	b.last = d
+	b.decisions++
+	verdicts := b.judge(step, d)
+	b.checkScores(d.Shares, func(rank int) float64 { return d.Ranks[rank].Seconds })
+	if b.report != nil {
+		b.report.decided(step, d, verdicts)
+	}
+	b.keepCurve(false)
+	b.waiting.Reset()
+	if !d.Changed {
+		return nil
+	}
+	return d.Next
+}
+
+// take turns the ranks' reports into what policies read.
+func (b *Balancer) take(ranks []train.RankStep) {
+	s, accumulation := &b.step, b.cfg.Train.GradAccumulation
+	exposed, exchanges := math.Inf(1), math.Inf(1)
+	s.Seconds = 0
+	for r := range ranks {
+		rank, t := &ranks[r], &ranks[r].Times
+		s.Shares[r] = rank.Samples / accumulation
+		s.Update[r] = (t.Optimizer + rank.Other).Seconds()
+		s.Own[r] = rank.Compute().Seconds() - s.Update[r]
+		s.Data[r] = t.Data.Seconds()
+		exposed, exchanges = min(exposed, t.Communication.Seconds()), min(exchanges, t.Exchanges.Seconds())
+		s.Seconds = max(s.Seconds, (t.Total() + rank.Other).Seconds())
+		s.Utilization[r], s.Memory[r] = rank.Load.UtilizationPercent/100, rank.Load.MemoryPercent/100
+		b.health[r].Add(b.healthOf(r, &rank.Load))
+	}
+	b.waiting.Add(s.Own)
+	s.Exposed = exposed + exchanges // what the rank waited that waited least: nobody is to blame for it
+}
+
+// judge tells slow types from sick ranks, in the window that ends.
+func (b *Balancer) judge(step int64, d *balancer.Decision) []balancer.Verdict {
+	for r := range b.observed {
+		o := balancer.Observation{Seconds: d.Ranks[r].Seconds, Samples: d.Shares[r], Data: d.Ranks[r].Data, Link: show.NaN, Health: b.health[r].Health()}
+		o.Expected, o.ExpectedError = b.healthy.Expect(r, d.Shares[r])
+		b.observed[r] = o
+		b.health[r].Reset()
+	}
+	verdicts, err := b.detector.Observe(step, b.observed)
+	if err != nil {
+		b.log().Warn("straggler verdicts", "error", err)
+		return nil
+	}
+	if l, ok := b.Policy.(balancer.Learner); ok {
+		b.healthy.Keep(b.detector, d.Shares, l.Curves(), d.Ranks)
+	}
+	return verdicts
+}
+
+// End keeps what was learned.
+func (b *Balancer) End() {
+	if b == nil || b.Policy == nil || b.last == nil {
+		return
+	}
+	b.keepCurve(true)
+	if b.report != nil {
+		b.report.end()
+	}
+}
+
+// healthOf is a rank's load as the balancer reads it.
+func (b *Balancer) healthOf(rank int, l *train.Load) balancer.Health {
+	h := balancer.Health{UtilizationPercent: l.UtilizationPercent, MemoryPercent: l.MemoryPercent, TemperatureCelsius: l.TemperatureCelsius, PowerWatts: l.PowerWatts,
+		ClockPercent: l.ClockPercent, StolenPercent: l.StolenPercent, PCIePercent: l.PCIePercent, Throttle: balancer.Throttle(l.Throttle), ECCErrors: show.NaN, OtherProcesses: show.NaN}
+	if l.OtherProcesses >= 0 {
+		h.OtherProcesses = float64(l.OtherProcesses)
+	}
+	if before := b.errors[rank]; before >= 0 && l.ECCErrors >= before {
+		h.ECCErrors = float64(l.ECCErrors - before)
+	}
+	b.errors[rank] = l.ECCErrors
+	return h
+}
+
+// keepCurve leaves this rank's curve for later runs: at the end, and now and then before.
+func (b *Balancer) keepCurve(end bool) {
+	const interval, ripe = time.Minute, 5 // decisions: before that a curve may be worse than the one that is kept
+	l, ok := b.Policy.(balancer.Learner)
+	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
+		return
+	}
+	rank := b.job.Team.Place.Rank
+	b.stored = time.Now()
+	if c := l.Curves()[rank]; len(c) > 0 {
+		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
+			b.log().Warn("the step-time curve of this device is not cached: the next run learns it again", "error", err)
+			b.cache = nil
+		}
+	}
+}

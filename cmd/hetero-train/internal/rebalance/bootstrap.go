@@ -1,0 +1,30 @@
+package rebalance
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// ratioInterval is sum(above) / sum(below) of paired values, and the 95 % interval of a bootstrap over the pairs.
+func ratioInterval(above, below []float64) interval {
+	const resamples = 10_000
+	n := len(above)
+	of := func(pick func(i int) int) float64 {
+		a, b := 0.0, 0.0
+		for i := range n {
+			p := pick(i)
+			a, b = a+above[p], b+below[p]
+		}
+		return a / b
+	}
+	ratio := of(func(i int) int { return i })
+	r := rand.New(rand.NewPCG(1, 2)) // the same figures give the same interval
+	ratios := make([]float64, resamples)
+	for i := range ratios {
+		ratios[i] = of(func(int) int { return r.IntN(n) })
+	}
+	slices.Sort(ratios)
+	return interval{experiment.Number(ratio), experiment.Number(ratios[resamples/40]), experiment.Number(ratios[resamples-1-resamples/40])}
+}

@@ -1,0 +1,232 @@
+package rebalance
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+)
+
+// contest lets policies take turns. It stands in for the policy of a run, on every rank alike.
+type contest struct {
+	flags     *session.ContestOptions
+	balancing *Balancer
+
+	splits      [][]int    // still to be measured
+	stage       int        // of the measuring
+	center      []int      // of the splits of a stage
+	measured    []measured // of all blocks
+	oracle      []int      // nil until the splits are measured
+	contestants []*contestant
+	round, turn int
+	Done        bool
+
+	wanted []int // shares of the block
+	steps  int   // of it, with these shares
+	block  blockMeans
+	times  [][]float64 // by rank, of the block: s
+}
+
+// measured is a block's share and median time of each rank.
+type measured struct {
+	Shares  []int     `json:"shares"`
+	Seconds []float64 `json:"seconds"` // 0 without a share
+}
+
+// contestant is a policy and how its blocks went.
+type contestant struct {
+	name    string
+	policy  balancer.Policy // nil: shares are fixed
+	shares  []int
+	changes [][]int // shares that it has changed to
+	blocks  []blockMeans
+}
+
+// blockMeans are means over the steps of a block.
+type blockMeans struct {
+	Seconds   float64   `json:"step_seconds"`
+	Median    float64   `json:"median_step_seconds"`
+	Imbalance float64   `json:"imbalance"`
+	Exposed   float64   `json:"communication_seconds"`
+	Shares    []int     `json:"shares"`
+	steps     []float64 // s
+}
+
+func newContest(f *session.ContestOptions, b *Balancer) *contest {
+	ranks := len(b.known)
+	c := &contest{flags: f, balancing: b, times: make([][]float64, ranks)}
+	c.center = b.Policy.Start()
+	c.splits = [][]int{c.center}
+	c.begin(c.splits[0])
+	return c
+}
+
+func (c *contest) begin(shares []int) {
+	c.wanted, c.steps, c.block = shares, 0, blockMeans{Shares: shares}
+	for r := range c.times {
+		c.times[r] = c.times[r][:0]
+	}
+}
+
+// quiet reports whether profiling is off in this block.
+func (c *contest) quiet() bool {
+	return c != nil && c.turn < len(c.contestants) && c.contestants[c.turn].name == ContestOff
+}
+
+// split takes in a step, which balancing.step describes, and returns the shares of the next one.
+func (c *contest) split() []int {
+	s := &c.balancing.step
+	if c.Done {
+		return nil
+	}
+	if s.Settling || !slices.Equal(s.Shares, c.wanted) { // on the way there
+		return c.wanted
+	}
+	if c.steps++; c.steps > 1 {
+		c.take(s)
+	}
+	if c.steps < c.flags.Block {
+		return nil
+	}
+	c.finish()
+	return c.wanted
+}
+
+func (c *contest) take(s *balancer.Step) {
+	b := &c.block
+	b.steps = append(b.steps, s.Seconds)
+	b.Seconds += s.Seconds
+	b.Exposed += s.Exposed
+	least, most := math.Inf(1), 0.0
+	for r := range s.Own {
+		if s.Shares[r] == 0 {
+			continue
+		}
+		least, most = min(least, s.Own[r]), max(most, s.Own[r])
+		c.times[r] = append(c.times[r], s.Own[r]+s.Update[r])
+	}
+	b.Imbalance += (most - least) / most
+	if c.oracle == nil {
+		return
+	}
+	if p := c.contestants[c.turn]; p.policy != nil {
+		if d, due := p.policy.Observe(s); due && d.Changed {
+			p.shares = slices.Clone(d.Next)
+			p.changes = append(p.changes, p.shares)
+		}
+	}
+}
+
+// finish ends a block and begins the next one.
+func (c *contest) finish() {
+	b := c.block
+	n := float64(len(b.steps))
+	slices.Sort(b.steps)
+	b.Median = b.steps[len(b.steps)/2]
+	b.Seconds, b.Imbalance, b.Exposed = b.Seconds/n, b.Imbalance/n, b.Exposed/n
+	seen := measured{c.wanted, make([]float64, len(c.times))}
+	for r, times := range c.times {
+		if len(times) > 0 {
+			slices.Sort(times)
+			seen.Seconds[r] = times[len(times)/2]
+		}
+	}
+	c.measured = append(c.measured, seen)
+	if c.oracle == nil {
+		c.nextSplit()
+		return
+	}
+	p := c.contestants[c.turn]
+	p.blocks = append(p.blocks, b)
+	if c.turn++; c.turn == len(c.contestants) {
+		c.turn = 0
+		if c.round++; c.round == c.flags.Rounds {
+			c.Done = true
+			return
+		}
+		// Another one first each round, so that nobody always follows the same.
+		c.contestants = append(c.contestants[1:], c.contestants[0])
+	}
+	c.begin(c.contestants[c.turn].shares)
+}
+
+// The splits that the curves come from: around the best ones so far, each rank up or down by a spread, which shrinks from stage to stage.
+const measureSplits = 10 // of each stage
+
+var measureSpreads = [...]float64{0.2, 0.1, 0.05}
+
+// nextSplit goes on to the next split to be measured, or to the policies' turns.
+func (c *contest) nextSplit() {
+	if c.splits = c.splits[1:]; len(c.splits) > 0 {
+		c.begin(c.splits[0])
+		return
+	}
+	if c.stage == len(measureSpreads) {
+		c.compete()
+		return
+	}
+	c.center = c.best(c.lines(c.measured, c.center))
+	spread := measureSpreads[c.stage]
+	c.stage++
+	for i := range measureSplits {
+		weight := make([]float64, len(c.center))
+		for r, n := range c.center {
+			weight[r] = max(float64(n), 0.5)
+			if (r>>(i/2%3))&1 == i&1 { // ranks are up and down in other combinations each time
+				weight[r] *= 1 + spread
+			} else {
+				weight[r] *= 1 - spread
+			}
+		}
+		if split, err := c.balancing.options.Divide(weight); err == nil {
+			c.splits = append(c.splits, split)
+		}
+	}
+	c.begin(c.splits[0])
+}
+
+// best is the best shares on lines.
+func (c *contest) best(lines []balancer.Curve) []int {
+	best, err := balancer.Solve(c.balancing.options.Batch, lines)
+	if err != nil {
+		panic(err) // policies were made with the same batch
+	}
+	return best
+}
+
+// compete makes the contestants, once the curves are measured.
+func (c *contest) compete() {
+	c.oracle = c.best(c.lines(c.measured, c.center))
+	o := c.balancing.options
+	o.Interval = c.flags.Block - 1 // a decision at the end of each block
+	if o.Scores == nil {
+		o.Scores = make([]float64, o.Ranks)
+		equal := c.measured[0]
+		for r, seconds := range equal.Seconds {
+			if o.Scores[r] = 1; seconds > 0 {
+				o.Scores[r] = float64(equal.Shares[r]) / seconds
+			}
+		}
+	}
+	for _, name := range c.flags.Policies {
+		p := &contestant{name: name, shares: c.oracle}
+		switch {
+		case name == ContestOff:
+			p.shares, _ = o.Divide(slices.Repeat([]float64{1}, o.Ranks))
+		case name != ContestOracle:
+			own := o
+			if name != "proportional" {
+				own.Scores = c.balancing.options.Scores // blind, but for a profile
+			}
+			var err error
+			if p.policy, err = parts.MakePolicy(c.balancing.job.Opts.Env.Catalog, &c.balancing.job.Cfg.Balance, name, own); err != nil {
+				panic(err) // one was made with the same options
+			}
+			p.shares = p.policy.Start()
+		}
+		c.contestants = append(c.contestants, p)
+	}
+	c.begin(c.contestants[0].shares)
+}

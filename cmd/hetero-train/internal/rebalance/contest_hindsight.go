@@ -1,0 +1,58 @@
+package rebalance
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+)
+
+// hindsight judges shares by the times of all blocks of a comparison, some ten times as many as the oracle comes from.
+type hindsight struct {
+	best      []int              // shares
+	resampled [][]balancer.Curve // lines through blocks drawn from all of them: what they differ by is how well shares are known
+}
+
+func (c *contest) hindsight() *hindsight {
+	const resamples = 400
+	h := &hindsight{best: c.best(c.lines(c.measured, c.oracle))}
+	random := rand.New(rand.NewPCG(1, 2)) // the same times give the same verdict
+	drawn := make([]measured, len(c.measured))
+	for range resamples {
+		for i := range drawn {
+			drawn[i] = c.measured[random.IntN(len(drawn))]
+		}
+		h.resampled = append(h.resampled, c.lines(drawn, c.oracle))
+	}
+	return h
+}
+
+// shareOfBest is the compute time of the best shares over that of these, and its 95 % interval.
+func (h *hindsight) shareOfBest(shares []int) interval {
+	ratios := make([]float64, len(h.resampled))
+	for i, lines := range h.resampled {
+		best, _ := balancer.Slowest(lines, h.best)
+		own, _ := balancer.Slowest(lines, shares)
+		ratios[i] = best / own
+	}
+	slices.Sort(ratios)
+	n := len(ratios)
+	return interval{experiment.Number(ratios[n/2]), experiment.Number(ratios[n/40]), experiment.Number(ratios[n-1-n/40])}
+}
+
+// settled counts a contestant's changes until its shares stay within 1 % of the best, as far as the times can tell; -1: never.
+func (h *hindsight) settled(p *contestant) int {
+	good := func(shares []int) bool { return h.shareOfBest(shares).High >= 0.99 }
+	if !good(p.shares) {
+		return -1
+	}
+	bad := len(p.changes) - 1
+	for bad >= 0 && good(p.changes[bad]) {
+		bad--
+	}
+	if bad < 0 { // the first change led there, or the start already
+		return min(len(p.changes), 1)
+	}
+	return bad + 2
+}

@@ -1,0 +1,123 @@
+package rebalance
+
+import (
+	"math"
+	"slices"
+
+	"github.com/hetero-train/hetero-train/balancer"
+)
+
+// A contest takes a rank's time for a line near the shares of interest. Its blocks are few and the machine is not quiet, so the lines are fitted robustly.
+const (
+	alike     = 0.45 // log of the ratio of shares that one line is for: a little more than the splits of a stage spread
+	fitRounds = 6
+	edge      = 1.5 // robust standard deviations beyond which a block counts less (Huber)
+	// A line's slope is within these parts of the time of a sample: nobody has a fixed part below nothing, but for what bends.
+	leastSlope, mostSlope = 0.25, 1.1
+)
+
+// lines go through the ranks' times at shares like these. What all ranks of a block have in common, as a host's clock, says nothing of shares: it is
+// estimated with the lines, and left out.
+func (c *contest) lines(blocks []measured, like []int) []balancer.Curve {
+	lines, common := make([]balancer.Curve, len(like)), make([]float64, len(blocks))
+	weights := make([]float64, len(blocks))
+	for range fitRounds {
+		for r := range lines {
+			lines[r] = line(blocks, common, weights, r, like[r], c.balancing.options.Total)
+		}
+		for i, b := range blocks {
+			var logs []float64
+			for r, n := range b.Shares {
+				if b.Seconds[r] > 0 && isAlike(n, like[r]) {
+					logs = append(logs, math.Log(b.Seconds[r]/lines[r].At(float64(n))))
+				}
+			}
+			if common[i] = 0; len(logs) > 1 {
+				common[i] = middle(logs)
+			}
+		}
+	}
+	return lines
+}
+
+// nearest is the measured share of a rank that is nearest to one, 0 if it was never measured.
+func nearest(blocks []measured, rank, like int) int {
+	best := 0
+	for _, b := range blocks {
+		if n := b.Shares[rank]; b.Seconds[rank] > 0 && (best == 0 || max(n, like)*min(best, like) < max(best, like)*min(n, like)) {
+			best = n
+		}
+	}
+	return best
+}
+
+func isAlike(a, b int) bool { return math.Abs(math.Log(float64(a)/float64(b))) <= alike }
+
+// middle is the median; it sorts.
+func middle(values []float64) float64 {
+	slices.Sort(values)
+	n := len(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+// line is a rank's line through its times at shares like one, or at the nearest that were measured, each less the log of what the block has in common; of a
+// single share that through nothing in no time. weights is scratch, one for each block.
+func line(blocks []measured, common, weights []float64, rank, like, total int) balancer.Curve {
+	var fit straight
+	like = nearest(blocks, rank, like)
+	for i, b := range blocks {
+		if weights[i] = 0; b.Seconds[rank] > 0 && isAlike(b.Shares[rank], like) {
+			weights[i] = 1
+		}
+	}
+	for range fitRounds {
+		if !fit.through(blocks, common, weights, rank) { // a rank that can hold nothing
+			return balancer.Curve{{Samples: 1, Seconds: 0}}
+		}
+		var far []float64
+		for i, b := range blocks {
+			if weights[i] > 0 {
+				far = append(far, fit.off(b, common[i], rank))
+			}
+		}
+		limit := max(edge*1.4826*middle(far), 1e-4)
+		for i, b := range blocks {
+			if weights[i] > 0 {
+				weights[i] = min(1, limit/max(fit.off(b, common[i], rank), 1e-9))
+			}
+		}
+	}
+	most := float64(max(total, 2))
+	return balancer.Curve{{Samples: 1, Seconds: fit.at(1)}, {Samples: most, Seconds: fit.at(most)}}
+}
+
+// straight is a line by its middle and its slope.
+type straight struct{ x, y, slope float64 }
+
+func (l *straight) at(samples float64) float64 { return max(l.y+l.slope*(samples-l.x), 1e-6) }
+
+// off is how far a block's time is from the line, as a log.
+func (l *straight) off(b measured, common float64, rank int) float64 {
+	return math.Abs(math.Log(b.Seconds[rank]/l.at(float64(b.Shares[rank]))) - common)
+}
+
+// through is the weighted least-squares fit; false if no block has weight.
+func (l *straight) through(blocks []measured, common, weights []float64, rank int) bool {
+	var n, sx, sy, sxx, sxy float64
+	for i, b := range blocks {
+		if w := weights[i]; w > 0 {
+			x, y := float64(b.Shares[rank]), b.Seconds[rank]*math.Exp(-common[i])
+			n, sx, sy, sxx, sxy = n+w, sx+w*x, sy+w*y, sxx+w*x*x, sxy+w*x*y
+		}
+	}
+	if n == 0 {
+		return false
+	}
+	l.x, l.y = sx/n, sy/n
+	each := l.y / l.x
+	l.slope = each
+	if sxx, sxy := sxx-n*l.x*l.x, sxy-n*l.x*l.y; sxx > 1e-9*n*l.x*l.x {
+		l.slope = min(max(sxy/sxx, leastSlope*each), mostSlope*each)
+	}
+	return true
+}

@@ -1,0 +1,118 @@
+package rebalance
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"text/tabwriter"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// Contestants that are no policies.
+const (
+	ContestOracle = "oracle"
+	ContestOff    = "off"
+)
+
+// LeastRounds that a comparison needs: the first third of them is left out.
+const LeastRounds = 3
+
+// interval is a ratio and its 95 % interval.
+type interval struct {
+	Ratio experiment.Number `json:"ratio"`
+	Low   experiment.Number `json:"low"`
+	High  experiment.Number `json:"high"`
+}
+
+// ContestResult is what a contestant came to.
+type ContestResult struct {
+	Policy        string       `json:"policy"`
+	Shares        []int        `json:"shares"` // the last ones
+	StepSeconds   float64      `json:"step_seconds"`
+	ShareOfOracle interval     `json:"share_of_oracle"`
+	ByMedians     interval     `json:"share_of_oracle_by_medians"` // the same of blocks' median steps, which a slow step here and there does not move
+	Imbalance     float64      `json:"imbalance"`
+	Exposed       float64      `json:"communication_seconds"`
+	Rebalances    int          `json:"rebalances"`
+	Settled       int          `json:"rebalances_until_steady"` // until its shares stay within 1 % of the best's time, as far as the times of all blocks tell; -1: never
+	Blocks        []blockMeans `json:"blocks"`                  // in the order of rounds
+}
+
+func (c *contest) results(h *hindsight) []ContestResult {
+	unknown := interval{experiment.Number(show.NaN), experiment.Number(show.NaN), experiment.Number(show.NaN)}
+	rounds := c.round // finished ones
+	steady := rounds / 3
+	oracle := slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == ContestOracle })
+	var out []ContestResult
+	for _, name := range c.flags.Policies {
+		p := c.contestants[slices.IndexFunc(c.contestants, func(p *contestant) bool { return p.name == name })]
+		r := ContestResult{Policy: name, Shares: p.shares, Rebalances: len(p.changes), Settled: h.settled(p), ShareOfOracle: unknown, ByMedians: unknown, Blocks: p.blocks[:rounds]}
+		own, medians := secondsOf(r.Blocks[steady:])
+		for _, b := range r.Blocks[steady:] {
+			n := float64(len(own))
+			r.StepSeconds, r.Imbalance, r.Exposed = r.StepSeconds+b.Seconds/n, r.Imbalance+b.Imbalance/n, r.Exposed+b.Exposed/n
+		}
+		if oracle >= 0 {
+			best, bestMedians := secondsOf(c.contestants[oracle].blocks[steady:rounds])
+			r.ShareOfOracle, r.ByMedians = ratioInterval(best, own), ratioInterval(bestMedians, medians)
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+func secondsOf(blocks []blockMeans) (means, medians []float64) {
+	for _, b := range blocks {
+		means, medians = append(means, b.Seconds), append(medians, b.Median)
+	}
+	return means, medians
+}
+
+// Report prints the table and keeps all figures with the run; of a run that was stopped, those of the finished rounds.
+func (c *contest) Report(j *assembly.Run) error {
+	if c.round < LeastRounds {
+		return fmt.Errorf("balance compare: the run ended in round %d of %d, want at least %d finished ones for a comparison", c.round+1, c.flags.Rounds, LeastRounds)
+	}
+	h := c.hindsight()
+	results, ofBest := c.results(h), h.shareOfBest(c.oracle)
+	out := j.Opts.Env.Stdout
+	fmt.Fprintf(out, "%d ranks, batch %d, blocks of %d steps, %d of %d rounds, of which the later %d count; measured oracle: shares %v\n",
+		len(c.times), j.Cfg.Data.BatchSize, c.flags.Block, c.round, c.flags.Rounds, c.round-c.round/3, c.oracle)
+	fmt.Fprintf(out, "by the times of all %d blocks the best shares are %v; the oracle's compute is at %.4f of theirs (%.4f to %.4f)\n", len(c.measured), h.best, ofBest.Ratio, ofBest.Low, ofBest.High)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "policy\tms a step\timg/s\tof the oracle\t95 %\tby medians\t95 %\timbalance\tcomm ms\trebalances\tto steady\tshares\t\n")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%.1f\t%.0f\t%s\t%s to %s\t%s\t%s to %s\t%.1f %%\t%.2f\t%d\t%d\t%v\t\n", r.Policy, 1e3*r.StepSeconds, float64(j.Cfg.Data.BatchSize)/r.StepSeconds,
+			show.Figure("%.4f", r.ShareOfOracle.Ratio), show.Figure("%.4f", r.ShareOfOracle.Low), show.Figure("%.4f", r.ShareOfOracle.High),
+			show.Figure("%.4f", r.ByMedians.Ratio), show.Figure("%.4f", r.ByMedians.Low), show.Figure("%.4f", r.ByMedians.High), 100*r.Imbalance, 1e3*r.Exposed, r.Rebalances, r.Settled, r.Shares)
+	}
+	w.Flush()
+	text, err := json.MarshalIndent(map[string]any{"ranks": len(c.times), "batch_size": j.Cfg.Data.BatchSize, "block": c.flags.Block, "rounds": c.round,
+		"oracle": c.oracle, "oracle_of_best": ofBest, "best": h.best, "measured": c.measured, "results": results}, "", " ")
+	if err == nil {
+		err = experiment.ReplaceText(filepath.Join(j.Folder.LogDir(), "balance_compare.json"), append(text, '\n'))
+	}
+	return exit.With(exit.IO, err)
+}
+
+// Quiet reports whether profiling is off in this step.
+func (b *Balancer) Quiet() bool { return b != nil && b.Contest.quiet() }
+
+// Muted is an observer that sleeps while profiling is off.
+type Muted struct {
+	train.Observer
+	Quiet func() bool
+}
+
+// StepDone implements train.Observer.
+func (m Muted) StepDone(r *train.StepRecord) {
+	if !m.Quiet() {
+		m.Observer.StepDone(r)
+	}
+}

@@ -1,0 +1,273 @@
+package rebalance
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/show"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/experiment"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// Names of files in the folder of logs.
+const (
+	DecisionsFile = "balance.jsonl" // one decision a line
+	CurvesFile    = "curves.csv"    // the ranks' curves as last fitted, as balance simulate reads them
+)
+
+// balanceReport is what rank 0 tells and keeps of the balancer's decisions.
+type balanceReport struct {
+	balancing *Balancer
+	console   *observe.Console
+	dir       string
+	lines     *observe.StepLines
+	health    []balancer.Kind // of each rank, as last told
+	failed    bool            // to write the curves, and it was said
+	last      DecisionLine    // as written
+	defined   bool            // what a share of the oracle is was said
+}
+
+// DecisionLine is a line of the decisions' file. Seconds are those of a step.
+type DecisionLine struct {
+	Step          int64             `json:"step"` // the last one before it
+	Policy        string            `json:"policy"`
+	Shares        []int             `json:"shares"`
+	Next          []int             `json:"next"`
+	Changed       bool              `json:"changed"`
+	Reason        string            `json:"reason"`
+	StepSeconds   experiment.Number `json:"step_seconds"`
+	OracleSeconds experiment.Number `json:"oracle_step_seconds"`
+	ShareOfOracle experiment.Number `json:"share_of_oracle"`
+	Imbalance     experiment.Number `json:"imbalance"`
+	Lost          lostLine          `json:"lost_seconds"`
+	Ranks         []rankLine        `json:"ranks"`
+}
+
+type lostLine struct {
+	Imbalance     experiment.Number `json:"imbalance"`
+	Communication experiment.Number `json:"communication"`
+	Data          experiment.Number `json:"data"`
+	Noise         experiment.Number `json:"noise"`
+	Granularity   experiment.Number `json:"granularity"`
+}
+
+type rankLine struct {
+	Seconds experiment.Number `json:"seconds"`
+	Fitted  experiment.Number `json:"fitted_seconds"`
+	Error   experiment.Number `json:"fitted_error_seconds"`
+	Waited  experiment.Number `json:"waited_seconds"` // for slower ranks, a step
+	Caused  experiment.Number `json:"caused_seconds"` // that all others waited for it, a step
+	Health  string            `json:"health"`
+	Cause   string            `json:"cause,omitempty"`
+}
+
+// ReportTo begins to tell what the balancer decides. Decisions after the checkpoint that the run goes on from are dropped.
+func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) error {
+	if b == nil || b.Policy == nil {
+		return nil
+	}
+	kept := int64(0)
+	if resume != nil {
+		kept = resume.Step
+	}
+	j := b.job
+	r := &balanceReport{balancing: b, console: screen, dir: j.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
+	var err error
+	if r.lines, err = observe.OpenLines("decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, j.Opts.LogOf(logs.ComponentBalancer)); err != nil {
+		return exit.With(exit.FolderCode(err), err)
+	}
+	j.Later(r.lines.Close)
+	b.report = r
+	return nil
+}
+
+// decided tells of one decision.
+func (r *balanceReport) decided(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+	r.write(step, d, verdicts)
+	r.sayVerdicts(verdicts)
+	if !d.Changed {
+		return
+	}
+	log := r.balancing.log()
+	log.Info("Rebalancing triggered", "step", step, "reason", d.Reason)
+	log.Info("New batch sizes: " + sizes(d.Next))
+	r.show(d)
+	r.writeCurves()
+}
+
+// end shows the last state.
+func (r *balanceReport) end() {
+	r.writeCurves()
+	r.show(r.balancing.last)
+}
+
+// show shows the state of the ranks: a table to people, the decision as it is kept in the decisions' file to machines.
+func (r *balanceReport) show(d *balancer.Decision) {
+	r.console.Say(strings.TrimSuffix(r.table(d), "\n"), "load balancer status", logs.ComponentKey, logs.ComponentBalancer, "decision", r.last)
+}
+
+func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
+	n := func(v float64) experiment.Number { return experiment.Number(v) }
+	line := DecisionLine{Step: step, Policy: r.balancing.cfg.Balance.Policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
+		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), Imbalance: n(d.Imbalance),
+		Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
+	for rank, v := range d.Ranks {
+		waited, caused := r.waited(rank)
+		l := rankLine{Seconds: n(v.Seconds), Fitted: n(v.Fitted), Error: n(v.Error), Waited: n(waited), Caused: n(caused)}
+		if verdicts != nil {
+			if l.Health = verdicts[rank].Kind.String(); verdicts[rank].Kind == balancer.Sick {
+				l.Cause = verdicts[rank].Cause.String()
+			}
+		}
+		line.Ranks = append(line.Ranks, l)
+	}
+	r.last = line
+	r.lines.Add(line)
+}
+
+// waited is how long a rank waited for slower ones, and all others for it, in s a step of the window.
+func (r *balanceReport) waited(rank int) (waited, caused float64) {
+	w := &r.balancing.waiting
+	if w.Steps == 0 {
+		return show.NaN, show.NaN
+	}
+	return w.Seconds[rank] / float64(w.Steps), w.Caused[rank] / float64(w.Steps)
+}
+
+// warn tells of the first failure to write curves; training goes on.
+func (r *balanceReport) warn(err error) {
+	if err != nil && !r.failed {
+		r.failed = true
+		r.balancing.log().Warn("the curves that the balancer fits are not kept", "error", err)
+	}
+}
+
+// sayVerdicts tells of ranks that became slow, sick or well.
+func (r *balanceReport) sayVerdicts(verdicts []balancer.Verdict) {
+	log := r.balancing.log()
+	for rank, v := range verdicts {
+		if v.Kind == r.health[rank] {
+			continue
+		}
+		r.health[rank] = v.Kind
+		switch v.Kind {
+		case balancer.Healthy:
+			log.Info(fmt.Sprintf("rank %d is as fast as it was", rank))
+		case balancer.SlowType:
+			log.Info(fmt.Sprintf("rank %d is a slower type of device: %.1f times the median time per sample", rank, v.Ratio), "evidence", v.Evidence)
+		case balancer.Sick:
+			log.Warn(fmt.Sprintf("rank %d is %.1f times slower than its device is otherwise: %v", rank, v.Ratio, v.Cause), "evidence", v.Evidence, "since_step", v.SinceStep)
+		}
+	}
+}
+
+// writeCurves keeps the curves as last fitted.
+func (r *balanceReport) writeCurves() {
+	l, ok := r.balancing.Policy.(balancer.Learner)
+	if !ok {
+		return
+	}
+	var text bytes.Buffer
+	if simulate.WriteCurves(&text, l.Curves()) != nil {
+		return // no rank was ever measured
+	}
+	r.warn(experiment.ReplaceText(filepath.Join(r.dir, CurvesFile), text.Bytes()))
+}
+
+// mostWorth is for how many ranks it is told what each is worth: it takes a solution each.
+const mostWorth = 64
+
+// table is the state of the ranks in the window that a decision ends, as people read it.
+func (r *balanceReport) table(d *balancer.Decision) string {
+	b := r.balancing
+	var worth []balancer.Worth
+	if l, ok := b.Policy.(balancer.Learner); ok && len(b.known) <= mostWorth {
+		worth, _ = balancer.Marginal(b.options.Batch, l.Curves()) // without curves of all it is not known
+	}
+	total := 0
+	for _, n := range d.Shares {
+		total += n
+	}
+	var text strings.Builder
+	accumulation := float64(b.cfg.Train.GradAccumulation)
+	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
+	if !math.IsNaN(d.Oracle) {
+		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
+			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
+	}
+	text.WriteByte('\n')
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintf(w, "node\t%s\tmemory %%\tbatch\tnext\tsamples/s\town ms\twaits ms\tworth\t\n", b.useColumn())
+	for rank := range d.Ranks {
+		own := d.Ranks[rank].Seconds
+		value := ""
+		if worth != nil {
+			value = show.Figure("%+.1f %%", 100*(worth[rank].Without/worth[rank].With-1))
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\t\n", rank, show.Figure("%.0f", 100*d.Ranks[rank].Utilization), show.Figure("%.0f", 100*d.Ranks[rank].Memory), d.Shares[rank], d.Next[rank],
+			show.Figure("%.0f", float64(d.Shares[rank])*accumulation/own), show.Figure("%.1f", 1e3*own), show.Figure("%.1f", 1e3*r.last.Ranks[rank].Waited), value)
+	}
+	w.Flush()
+	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
+	if !math.IsNaN(d.Oracle) && !r.defined {
+		r.defined = true
+		text.WriteString("of the oracle: step time of the best possible split, by the fitted curves, divided by the step time of this one\n")
+	}
+	return text.String()
+}
+
+// useColumn heads the column of how busy devices are. Of a CPU rank it is its CPU quota.
+func (b *Balancer) useColumn() string {
+	gpus := 0
+	for _, k := range b.known {
+		if k.Kind == "cuda" {
+			gpus++
+		}
+	}
+	switch gpus {
+	case 0:
+		return "CPU %"
+	case len(b.known):
+		return "GPU %"
+	}
+	return "GPU or CPU %"
+}
+
+// Observer follows the run's returns to a checkpoint; it does nothing where no decisions are written.
+func (b *Balancer) Observer() train.Observer { return rollBacks{b} }
+
+// rollBacks drops decisions of steps that come again.
+type rollBacks struct{ balancing *Balancer }
+
+// RolledBack implements train.Observer.
+func (o rollBacks) RolledBack(step int64) {
+	if b := o.balancing; b != nil && b.report != nil {
+		b.report.lines.RolledBack(step)
+	}
+}
+
+// StepDone implements train.Observer.
+func (rollBacks) StepDone(*train.StepRecord) {}
+
+// EvalDone implements train.Observer.
+func (rollBacks) EvalDone(train.Evaluation) {}
+
+// Saving implements train.Observer.
+func (rollBacks) Saving() {}
+
+// Saved implements train.Observer.
+func (rollBacks) Saved(checkpoint.Saved, time.Duration) {}
+
+// Warn implements train.Observer.
+func (rollBacks) Warn(error) {}

@@ -1,0 +1,238 @@
+package rebalance
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
+	"github.com/hetero-train/hetero-train/profiler/measure"
+	"github.com/hetero-train/hetero-train/profiler/profiles"
+)
+
+// The profile with which a training starts where none is given.
+const (
+	startLimit   = 2 * time.Second        // of all ranks together, when they have met
+	startPrepare = 600 * time.Millisecond // of it, for all ranks at once: compiling, filling memory
+	startRounds  = 3                      // of turns; a score is the median of them
+	leastSlice   = 40 * time.Millisecond  // of a rank in a round: below it a slice is a few passes on a slow rank
+	startTensor  = 16 << 20               // bytes: a fifth of a CPU fills two of them within startPrepare
+)
+
+// typeKey is equal for ranks that share one set of figures: same device type, same element type.
+func typeKey(r *profiles.Rank) string { return r.DeviceType + "\n" + r.Measured.DType }
+
+// startProfile gives each rank the figures of its type of device: kept ones, else measured now by one rank of each type. All ranks call it. The answer is nil, with the reason, where there
+// are none; it is the same on all ranks.
+func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing string, err error) {
+	mode := b.known[0].AtStart
+	switch {
+	case mode == "off":
+		return nil, "profile.at_start is off", nil
+	case len(b.cfg.Balance.FixedShares) > 0:
+		return nil, "balance.fixed_shares divides the batch", nil
+	}
+	known := map[string]profiles.Measured{}
+	var measures []int // the first rank of each type without figures
+	for rank := range b.known {
+		r := &b.known[rank].Profile
+		if _, found := known[typeKey(r)]; r.Measured.TFLOPS.Known() && !found {
+			known[typeKey(r)] = r.Measured
+		}
+	}
+	for rank := range b.known {
+		r := &b.known[rank].Profile
+		alike := func(other int) bool { return typeKey(&b.known[other].Profile) == typeKey(r) }
+		if _, found := known[typeKey(r)]; !found && !slices.ContainsFunc(measures, alike) {
+			measures = append(measures, rank)
+		}
+	}
+	b.sayKept()
+	if len(measures) > 0 {
+		if missing, err = b.measureTypes(ctx, measures, known); missing != "" || err != nil {
+			return nil, missing, err
+		}
+	}
+	p = &profiles.Ranks{Origin: profiles.Origin{SchemaVersion: profiles.SchemaVersion, Created: time.Now().UTC().Truncate(time.Second), Program: version.Text(), Quick: true}}
+	for rank := range b.known {
+		r := b.known[rank].Profile
+		r.Measured = known[typeKey(&r)]
+		p.Ranks = append(p.Ranks, r)
+	}
+	if err := p.Rate("", nil); err != nil {
+		return nil, err.Error(), nil
+	}
+	p.Seal()
+	own := p.Ranks[b.job.Opts.Place.Rank]
+	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
+		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
+			b.log().Warn("the figures of this device are not cached: the next training measures again", "error", err)
+		}
+	}
+	return p, "", nil
+}
+
+// typeFigures is the message with which a rank publishes its measurement.
+type typeFigures struct {
+	Measured profiles.Measured
+	Error    string
+}
+
+// measureTypes has ranks measure their types of device, and adds what they found to known.
+func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
+	j, began := b.job, time.Now()
+	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
+	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
+	if slice < leastSlice {
+		return fmt.Sprintf("%d types of devices on one machine are too many to be measured within %v", t.Count, startLimit), nil
+	}
+	var own typeFigures
+	var speed *measure.Speed
+	if t.Own >= 0 {
+		r := &b.known[j.Opts.Place.Rank].Profile
+		own.Measured = r.Measured
+		var openErr error
+		speed, openErr = measure.OpenSpeed(ctx, j.Device, measure.SpeedOptions{DType: j.Precision, CPUs: j.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(j.Device.Info(), startTensor)})
+		if openErr != nil {
+			speed, own.Error = nil, openErr.Error()
+		}
+	}
+	if err := j.Team.Group.Barrier(ctx, "compute scores"); err != nil { // preparing disturbs
+		return "", err
+	}
+	if err := t.Take(ctx, j.Team, speed, startRounds, slice, began.Add(startLimit)); err != nil {
+		own.Error = err.Error()
+	}
+	if speed != nil {
+		var product measure.Compute
+		product, own.Measured.Memory = speed.Result()
+		own.Measured.TFLOPS, own.Measured.All = product.TFLOPS, []measure.Compute{product}
+		if err := speed.Close(); err != nil && own.Error == "" {
+			own.Error = err.Error()
+		}
+	}
+	word, err := json.Marshal(own)
+	if err != nil {
+		return "", err
+	}
+	words, err := j.Team.Group.Gather(ctx, "figures of device types", word)
+	if err != nil {
+		return "", err
+	}
+	for _, rank := range measures {
+		var f typeFigures
+		if err := json.Unmarshal(words[rank], &f); err != nil {
+			return "", fmt.Errorf("figures of rank %d's device: %w", rank, err)
+		}
+		if f.Error != "" {
+			return fmt.Sprintf("rank %d could not be measured: %s", rank, f.Error), nil
+		}
+		known[typeKey(&b.known[rank].Profile)] = f.Measured
+	}
+	if j.Team.Leads() {
+		b.log().Info("compute scores measured", "device_types", b.deviceTypes(), "measured", len(measures), "took", time.Since(began).Round(time.Millisecond))
+	}
+	return "", nil
+}
+
+// deviceTypes is how many types of device the ranks have, in the types in which they compute.
+func (b *Balancer) deviceTypes() int {
+	types := map[string]bool{}
+	for rank := range b.known {
+		types[typeKey(&b.known[rank].Profile)] = true
+	}
+	return len(types)
+}
+
+// figuresKey is the cache key of a rank's figures.
+func figuresKey(r *profiles.Rank) profiles.CacheKey {
+	return profiles.CacheKey{Fingerprint: r.Fingerprint, DeviceType: r.DeviceType, DType: r.Measured.DType, Program: version.Text()}
+}
+
+// loadFigures looks for kept figures of this rank's device.
+func (b *Balancer) loadFigures(r *profiles.Rank) *keptScore {
+	dir, err := parts.UserCache("profiles")
+	if err != nil {
+		b.log().Debug("the figures of this device are not cached", "error", err)
+		return nil
+	}
+	b.figures = profiles.OpenCache(dir)
+	if b.cfg.Profile.AtStart != "auto" {
+		return nil
+	}
+	kept, err := b.figures.Load(figuresKey(r))
+	if err != nil {
+		b.log().Warn("the cached figures of this device cannot be used: they are measured again", "error", err)
+	} else if kept != nil {
+		r.Measured = kept.Measured
+		return &keptScore{Created: kept.Created, File: kept.File}
+	}
+	return nil
+}
+
+// keptScore says where the figures of a rank come from that were not measured now.
+type keptScore struct {
+	Created time.Time `json:"created"`
+	File    string    `json:"file"`
+}
+
+// sayKept tells, on rank 0, of each type of device whose figures are those of an earlier run.
+func (b *Balancer) sayKept() {
+	if !b.job.Team.Leads() {
+		return
+	}
+	said := map[string]bool{}
+	for rank := range b.known {
+		k := &b.known[rank]
+		if key := typeKey(&k.Profile); k.Kept != nil && !said[key] {
+			said[key] = true
+			b.log().Info("compute score of an earlier run is used; profile.at_start = \"measure\" measures it again", "device", k.Device, "precision", k.Profile.Measured.DType,
+				"age", ageText(time.Since(k.Kept.Created)), "file", k.Kept.File, "rank", rank)
+		}
+	}
+}
+
+// ageText is an age as people say it: "less than a minute", "5 minutes", "26 hours", "3 days".
+func ageText(age time.Duration) string {
+	for _, unit := range []struct {
+		name  string
+		long  time.Duration
+		least int // of this unit, to use it
+	}{{"days", 24 * time.Hour, 2}, {"hours", time.Hour, 2}, {"minutes", time.Minute, 2}, {"minute", time.Minute, 1}} {
+		if n := int(age / unit.long); n >= unit.least {
+			return fmt.Sprintf("%d %s", n, unit.name)
+		}
+	}
+	return "less than a minute"
+}
+
+// SaveProfile leaves the ranks' scores in the experiment's folder.
+func (b *Balancer) SaveProfile() {
+	if b == nil || b.profile == nil || b.job.Folder == nil {
+		return
+	}
+	e := b.job.Cfg.Experiment
+	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
+		b.log().Warn("the compute scores are not written", "error", err)
+	}
+}
+
+// checkScores says once how well the scores predict what the ranks take for a sample, when a window of the training has shown it.
+func (b *Balancer) checkScores(shares []int, seconds func(rank int) float64) {
+	if b.profile == nil || b.profile.Prediction != nil {
+		return
+	}
+	perSample := make([]float64, len(shares))
+	for rank, n := range shares {
+		perSample[rank] = seconds(rank) / float64(n)
+	}
+	if b.profile.Prediction = profiles.Predict(b.cfg.Model.Name, b.profile.Scores(), perSample); b.profile.Prediction != nil {
+		b.log().Info(b.profile.Prediction.String())
+		b.SaveProfile()
+	}
+}

@@ -1,0 +1,88 @@
+package run
+
+import (
+	"context"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exchange"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/rebalance"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/tensor"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// connect opens the communicators. A rank that is lost meanwhile ends it at once.
+func (j *training) connect(ctx context.Context) error {
+	t := j.Team
+	if err := exchange.WantNCCL(&j.Run.Rank); err != nil || t == nil {
+		return err
+	}
+	var err error
+	if j.balancing, err = rebalance.New(ctx, &j.Run); err != nil {
+		return err
+	}
+	whole, cancel := context.WithTimeout(ctx, session.Seconds(j.Cfg.Parallel.RendezvousTimeoutSeconds))
+	defer cancel()
+	whole, broken := context.WithCancelCause(whole)
+	ended := make(chan struct{})
+	j.Later(func() error { close(ended); return nil })
+	go func() { // a rank that is gone may not be missed by a communicator for long
+		select {
+		case <-t.Group.Broken():
+			broken(t.Group.Err())
+			if p := t.Running.Load(); p != nil {
+				p.Abort(exit.LostPeer(t.Group.Err()))
+			}
+		case <-ended:
+		}
+	}()
+	grads, stats, err := exchange.Connect(whole, &j.Run.Rank)
+	if lost := t.Group.Err(); err != nil && lost != nil {
+		err = lost // the reason for what the communicators say
+	}
+	if err != nil {
+		return err
+	}
+	p, m := j.Cfg.Parallel, j.Cfg.Model
+	t.Peers = &train.Peers{Grads: grads, Stats: stats, SyncNorm: m.BatchNorm == "sync",
+		CapBytes: int64(p.BucketCapMB * (1 << 20)), Sequential: !p.Overlap}
+	if p.WireDType == "bf16" {
+		t.Peers.Wire = tensor.BF16
+	}
+	if len(j.Cfg.Balance.FixedShares) > 0 { // ranks that are unequal on purpose may need unequal parts of a machine's memory
+		if t.Peers.Shares, err = parts.Divide(j.Cfg, t.Place.WorldSize); err != nil {
+			return err
+		}
+		if t.Leads() {
+			j.balancing.SayBatchSizes(t.Peers.Shares, "balance.fixed_shares")
+		}
+	} else {
+		t.Peers.Divide, t.Peers.MemoryBytes = j.balancing.Divide, j.MemoryBytes()
+	}
+	t.Running.Store(t.Peers)
+	if lost := t.Group.Err(); lost != nil {
+		return lost
+	}
+	watched, stop := context.WithCancel(ctx)
+	j.Later(func() error { stop(); return nil })
+	go t.Watch(watched, max(session.Seconds(min(p.TimeoutSeconds/4, 10)), 100*time.Millisecond), j.Opts.LogOf(logs.ComponentCluster))
+	j.sayTogether()
+	return nil
+}
+
+// sayTogether tells, on rank 0, how the ranks train together.
+func (j *training) sayTogether() {
+	if !j.Team.Leads() {
+		return
+	}
+	c, log := j.Cfg, j.Opts.LogOf(logs.ComponentCluster)
+	if c.Model.BatchNorm == "local" {
+		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
+	}
+	if c.Parallel.Insecure {
+		log.Warn("parallel.insecure: whoever reaches the port of rank 0 can join or disturb the run")
+	}
+}

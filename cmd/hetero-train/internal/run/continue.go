@@ -1,0 +1,64 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// survived adds the step that rank 0 has saved to the error of a run of several ranks.
+func (j *training) survived(result train.Result, err error) error {
+	if err == nil || !result.Survived || errors.Is(err, train.ErrFinalSave) {
+		return err
+	}
+	if j.Opts.Reported() {
+		return fmt.Errorf("%w; the last step that all ranks have done, %d, is saved", err, result.Steps)
+	}
+	return fmt.Errorf("%w; the last step that all ranks have done is saved: the run %s", err, j.WayOn(result.Steps))
+}
+
+// leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.
+func (j *training) leaderLost(err error) error {
+	if err == nil || j.Opts.Reported() || exit.LostRank(err) != 0 && exit.PeerOf(err) != 0 {
+		return err
+	}
+	return fmt.Errorf("%w; %s", err, j.Opts.FromNewest(j.Cfg, j.Team.Start.Checkpoints))
+}
+
+// laterSignal is how much later than another rank this one may get the signal that a launcher sends to all. A shorter time would let a run that was
+// interrupted end as a terminated one; a longer time delays the end where one rank alone was told.
+const laterSignal = time.Second
+
+// interruption is the error, with its exit code, of a run that a signal ended after it was saved.
+func (j *training) interruption(ctx context.Context, step int64) error {
+	var s exit.Stopped
+	if !errors.As(context.Cause(ctx), &s) { // another rank was told to stop; whoever told it may be about to tell this one
+		select {
+		case <-ctx.Done():
+		case <-time.After(laterSignal):
+		}
+		if !errors.As(context.Cause(ctx), &s) {
+			s = exit.Stopped{Signal: syscall.SIGTERM}
+		}
+	}
+	return exit.With(s.Saved(), fmt.Errorf("%w: saved; the run %s", s, j.WayOn(step)))
+}
+
+// unsaved tells what a run whose final save failed still has.
+func (j *training) unsaved(newest string, err error) error {
+	if newest == "" {
+		return fmt.Errorf("%w; nothing of this run is saved", err)
+	}
+	step, ok := checkpoint.NewestStep(filepath.Dir(newest))
+	if !ok {
+		return fmt.Errorf("%w; the newest checkpoint is %s", err, newest)
+	}
+	return fmt.Errorf("%w; the newest checkpoint is %s: once it can be saved again, the run %s", err, newest, j.WayOn(step))
+}

@@ -1,0 +1,77 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/assembly"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/observe"
+	"github.com/hetero-train/hetero-train/engine/checkpoint"
+	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/train"
+)
+
+// follow trains as a rank that does not lead: it owns no files but a log. The first rank of a machine shows the run on that machine's terminal, and
+// a rank that was started by hand on its own.
+func (j *training) follow(ctx context.Context) error {
+	if logFile, err := regular.Write(filepath.Join(j.Team.Start.LogDir, fmt.Sprintf("rank_%d.log", j.Team.Place.Rank)), os.O_WRONLY|os.O_CREATE|os.O_APPEND); err == nil {
+		j.Later(logFile.Close)
+		j.Opts.LogFile.To(&logs.File{File: logFile, Screen: j.Opts.OnScreen})
+	} else { // on another machine there may be no such folder: then standard error is the log
+		j.Opts.LogFile.To(io.Discard)
+	}
+	options, err := j.sharedOptions()
+	if err != nil {
+		return err
+	}
+	options.Observer = follower{&j.Run}
+	var screen *observe.Console
+	if j.Team.Speaks() {
+		screen = observe.NewConsole(&j.Run, j.Opts.LogFile)
+		defer screen.Close()
+		screen.Begin(nil)
+		options.Observer = screen
+	}
+	if err := j.Team.Ready(ctx); err != nil {
+		return err
+	}
+	result, err := train.Run(ctx, options)
+	j.tracing.Over(err)
+	j.balancing.End()
+	if screen != nil {
+		screen.Close()
+	}
+	interrupted := err == nil && result.Interrupted
+	if interrupted {
+		err = j.interruption(ctx, result.Steps)
+	}
+	if screen != nil {
+		screen.End(result, err)
+	}
+	if interrupted {
+		return exit.With(exit.Code(err), exit.AlreadyShown(err)) // rank 0 says it
+	}
+	return j.leaderLost(exit.Classify(ctx, err))
+}
+
+// follower is the observer of a rank that shows nothing of the run but its warnings.
+type follower struct{ job *assembly.Run }
+
+// StepDone implements train.Observer.
+func (f follower) StepDone(r *train.StepRecord) {
+	if interval := int64(f.job.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
+		observe.LogBatch(f.job, r)
+	}
+}
+
+func (follower) EvalDone(train.Evaluation)             {}
+func (follower) RolledBack(int64)                      {}
+func (follower) Saving()                               {}
+func (follower) Saved(checkpoint.Saved, time.Duration) {}
+func (f follower) Warn(err error)                      { f.job.Opts.Log.Warn(err.Error()) }

@@ -1,0 +1,18 @@
+package session
+
+import (
+	"testing"
+	"time"
+)
+
+// TestNoTimeoutIsNone: 0 would mean that operations never end.
+func TestNoTimeoutIsNone(t *testing.T) {
+	for _, c := range []struct {
+		s    float64
+		want time.Duration
+	}{{0, 0}, {1e-12, 1}, {30, 30 * time.Second}, {1e300, 10 * 365 * 24 * time.Hour}} {
+		if got := Seconds(c.s); got != c.want {
+			t.Errorf("%v s: got %v, want %v", c.s, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package session
+
+import (
+	"math"
+	"net"
+	"runtime"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/cluster/discovery"
+	"github.com/hetero-train/hetero-train/profiler/system"
+)
+
+// IsCPURank reports whether this is one of the last ranks of its machine, which parallel.cpu_ranks puts on the CPU.
+func (j *Session) IsCPURank() (bool, error) {
+	n, place := j.Cfg.Parallel.CPURanks, j.Opts.Place
+	if n == 0 || place.WorldSize <= 1 {
+		return false, nil
+	}
+	if place.LocalRank < 0 || place.LocalWorldSize == 0 {
+		return false, exit.Usagef("parallel.cpu_ranks: got %d, but the launcher does not say which rank of its machine this is, and of how many: set LOCAL_RANK and LOCAL_WORLD_SIZE, or device.kind for each rank", n)
+	}
+	return place.LocalRank >= place.LocalWorldSize-n, nil
+}
+
+// LocalRanks is how many ranks share this machine, as far as it is known before they meet.
+func (j *Session) LocalRanks() int { return RanksOfMachine(j.Opts.Place) }
+
+// RanksOfMachine is how many ranks share this machine, as far as it is known before they meet.
+func RanksOfMachine(place discovery.Place) int {
+	if ip := net.ParseIP(place.MasterAddr); place.LocalWorldSize == 0 && (place.MasterAddr == "localhost" || ip != nil && ip.IsLoopback()) {
+		return max(place.WorldSize, 1)
+	}
+	return max(place.LocalWorldSize, 1)
+}
+
+// UsableCPUs is how many this process may use, by affinity and quota, at least 1.
+func UsableCPUs() int {
+	n := runtime.NumCPU()
+	if host, err := system.Detect(); err == nil && host.CPU.Quota > 0 {
+		n = min(n, int(math.Ceil(host.CPU.Quota)))
+	}
+	return n
+}
+
+// OwnCPUs is how many this rank has for itself: the ranks of a machine divide what a process may use, unless each has a quota
+// of its own.
+func (j *Session) OwnCPUs() int {
+	if own := j.Opts.Lab.Place.CPUs; own > 0 {
+		return min(int(math.Ceil(own)), runtime.NumCPU())
+	}
+	return max(UsableCPUs()/j.LocalRanks(), 1)
+}

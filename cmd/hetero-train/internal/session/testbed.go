@@ -1,0 +1,69 @@
+package session
+
+import (
+	"fmt"
+	"log/slog"
+	"path/filepath"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/engine/config"
+	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/regular"
+	"github.com/hetero-train/hetero-train/engine/weather"
+)
+
+// TestbedSetup is what the configuration and the environment say of the lab, see docs/lab.md.
+type TestbedSetup struct {
+	Place   lab.Place
+	Weather *weather.Weather // nil: nothing changes
+	Name    string           // of its file
+}
+
+// mostWeather bounds the weather's file, in bytes.
+const mostWeather = 1 << 20
+
+// ReadTestbed reads the weather's file.
+func ReadTestbed(cfg *config.Config, env Environment) (s TestbedSetup, err error) {
+	if s.Place, err = lab.Find(env.Lookup); err != nil {
+		return s, exit.With(exit.Usage, err)
+	}
+	path := cfg.Lab.Weather
+	if path == "" {
+		return s, nil
+	}
+	text, err := regular.Read(path, mostWeather)
+	if err != nil {
+		return s, exit.Usagef("lab.weather: %w", err)
+	}
+	s.Name = filepath.Base(path)
+	s.Weather, err = weather.Parse(path, text)
+	return s, exit.With(exit.Usage, err)
+}
+
+// Fact is the weather as all ranks must have it.
+func (s *TestbedSetup) Fact() string {
+	if s.Weather == nil {
+		return "none"
+	}
+	return s.Weather.String()
+}
+
+// Slow makes the device as Slow as the environment wants all the time.
+func (s *TestbedSetup) Slow(dev device.Device, log *slog.Logger) error {
+	factor := s.Place.Slowdown
+	if factor <= 1 {
+		return nil
+	}
+	slowable, ok := dev.(device.Slowable)
+	if !ok {
+		return exit.Usagef("environment variable %s: got %v, but device %s cannot be slowed down", lab.SlowdownVariable, factor, dev.Info().Name)
+	}
+	if err := slowable.SetSlowdown(factor); err != nil {
+		return exit.Usagef("environment variable %s: %w", lab.SlowdownVariable, err)
+	}
+	if log != nil {
+		log.Warn(fmt.Sprintf("simulated slowdown x%.3g: the device idles after its work", factor), "device", dev.Info().Name, "from", lab.SlowdownVariable)
+	}
+	return nil
+}

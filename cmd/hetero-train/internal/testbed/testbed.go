@@ -1,0 +1,134 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/compute"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
+	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/session"
+	"github.com/hetero-train/hetero-train/engine/lab"
+	"github.com/hetero-train/hetero-train/engine/weather"
+)
+
+// Testbed is the lab while a run lasts.
+type Testbed struct {
+	applier *lab.Applier
+	Notes   []string // for readers of the figures
+
+	// Of rank 0, which tells what all ranks meet.
+	log     *slog.Logger
+	weather *weather.Weather
+	ranks   []word
+	now     []weather.Conditions
+}
+
+// word is what a rank tells the others of its place in the lab.
+type word struct {
+	CPUs     float64   `json:"cpus"`
+	Slowdown float64   `json:"slowdown"`
+	Means    lab.Means `json:"means"`
+}
+
+// Open finds out how weather can be made here. All ranks tell each other where they are, so that rank 0 can say what is real and
+// what is simulated.
+func Open(ctx context.Context, j *compute.Rank) (l Testbed, err error) {
+	setup := &j.Opts.Lab
+	word := word{CPUs: setup.Place.CPUs, Slowdown: setup.Place.Slowdown}
+	if setup.Weather != nil {
+		program, err := os.Executable()
+		if err != nil {
+			return l, err
+		}
+		l.applier = lab.Open(lab.Options{Place: setup.Place, Weather: setup.Weather, Rank: j.Opts.Place.Rank, Device: j.Device,
+			Neighbour: []string{program, NeighbourCommand}, Warn: func(err error) { j.Opts.LogOf(logs.ComponentLab).Warn(err.Error()) }})
+		j.Later(l.applier.Close)
+		word.Means = l.applier.Means()
+		for _, missing := range l.applier.Missing() {
+			j.Opts.LogOf(logs.ComponentLab).Warn(missing.Error())
+		}
+	}
+	words, err := gather(ctx, j, word)
+	if err != nil {
+		return l, err
+	}
+	if j.Team.Leads() {
+		l.tell(setup, words, j.Opts.LogOf(logs.ComponentLab))
+	}
+	return l, nil
+}
+
+// gather exchanges the ranks' words.
+func gather(ctx context.Context, j *compute.Rank, own word) ([]word, error) {
+	if j.Team == nil {
+		return []word{own}, nil
+	}
+	text, err := json.Marshal(own)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := j.Team.Group.Gather(ctx, "lab", text)
+	if err != nil {
+		return nil, err
+	}
+	words := make([]word, len(texts))
+	for rank, t := range texts {
+		if err := json.Unmarshal(t, &words[rank]); err != nil {
+			return nil, fmt.Errorf("lab, as rank %d tells it: %w", rank, err)
+		}
+	}
+	return words, nil
+}
+
+// tell says what is real and what simulated, on rank 0, and notes it for readers of the figures.
+func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logger) {
+	quotas, slowdowns := make([]string, len(words)), make([]string, len(words))
+	limited, slowed := false, false
+	for rank, w := range words {
+		quotas[rank], slowdowns[rank] = "-", "x1"
+		if w.CPUs > 0 && w.Slowdown == 1 {
+			quotas[rank], limited = fmt.Sprintf("%.3g", w.CPUs), true
+		}
+		if w.Slowdown > 1 {
+			slowdowns[rank], slowed = fmt.Sprintf("x%.3g", w.Slowdown), true
+		}
+	}
+	if limited {
+		l.Notes = append(l.Notes, "the ranks have CPU quotas (real) of "+strings.Join(quotas, "/")+" CPUs")
+	}
+	if slowed {
+		l.Notes = append(l.Notes, "SIMULATED: the ranks' devices idle to be "+strings.Join(slowdowns, "/")+" slower")
+	}
+	if setup.Weather == nil {
+		return
+	}
+	l.log, l.weather, l.ranks, l.now = log, setup.Weather, words, make([]weather.Conditions, len(words))
+	kinds := make([]string, len(words))
+	for rank, w := range words {
+		l.now[rank], kinds[rank] = weather.Fair, string(w.Means.Speed.Kind)
+		log.Info("weather", "file", setup.Name, "rank", rank, "speed", w.Means.Speed.String(), "neighbours", w.Means.Neighbour.String(), "links", w.Means.Link.String())
+	}
+	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes ranks while they train, their speeds: %s", setup.Name, strings.Join(kinds, "/")))
+	if highest := setup.Weather.HighestRank(); highest >= len(words) {
+		log.Warn("weather: lines about ranks that this run does not have change nothing", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+	}
+}
+
+// Before brings this rank into the conditions of a step; rank 0 says what has changed on all.
+func (l *Testbed) Before(step int64) {
+	l.applier.Before(step)
+	for rank := range l.now {
+		c := l.weather.At(step, rank)
+		if !c.Alike(l.now[rank]) {
+			l.log.Info("weather", "step", step, "rank", rank, "now", l.ranks[rank].Means.Describe(c))
+		}
+		l.now[rank] = c
+	}
+}
+
+// NeighbourCommand is the subcommand of a busy neighbour.
+const NeighbourCommand = "neighbour"
