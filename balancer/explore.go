@@ -8,12 +8,13 @@ import (
 // A probe is shares that may be better than the best known ones, tried for a window. It ends after two steps where it
 // costs more than probeCost ([posterior.early]).
 const (
-	mostProbe  = 0.25 // of a step: what a probe may cost, as expected curves say. More finds tiles that are far away, and costs more where there are none
+	mostProbe  = 0.15 // of a step: what a probe may cost, as expected curves say. More finds tiles that are far away, and costs more where there are none
 	probeRate  = 0.1  // of a step: the same, times the chance that a share fills a tile and the decisions so far, for which a find will pay
 	endsAfter  = 2    // steps
 	leastRatio = 0.5  // of a share: how far a probe of tiles goes down,
 	mostRatio  = 1.6  // and up
 	tileTries  = 4    // shares of a rank that a probe of tiles looks at
+	nearGap    = 1.15 // ratio by which a larger share must differ from one that was measured to tell anything
 	leastGap   = 1.5  // ratio of neighbouring shares that were measured beyond which the curve between them may fall unseen
 )
 
@@ -46,14 +47,20 @@ func (h *posterior) probeBeyond(batch Batch, from []int, now float64) []int {
 			shares[i] = c.samples
 		}
 		slices.Sort(shares)
-		next := float64(h.most[r])
+		next, try, widest := float64(h.most[r]), 0, leastGap
 		for i := len(shares) - 1; i >= 0 && shares[i] >= float64(from[r]); i-- {
 			middle := math.Floor(math.Sqrt(shares[i] * next))
-			if next > leastGap*shares[i] && h.mean[r].At(middle) <= now*(1+mostProbe) && middle > float64(from[r]) && int(middle) <= batch.Limits[r] {
-				batch.Limits[r], batch.least[r], found = int(middle), int(middle), true
-				break
+			for middle > nearGap*shares[i] && h.mean[r].At(middle) > now*(1+mostProbe) { // as far as the budget goes
+				middle = math.Floor(middle / nearGap)
+			}
+			gap := next / shares[i]
+			if gap > widest && middle >= nearGap*shares[i] && h.mean[r].At(middle) <= now*(1+mostProbe) && int(middle) <= batch.Limits[r] {
+				try, widest = int(middle), gap
 			}
 			next = shares[i]
+		}
+		if try > 0 {
+			batch.Limits[r], batch.least[r], found = try, try, true
 		}
 	}
 	return h.solved(found, batch, h.mean, from)
