@@ -8,7 +8,7 @@ import (
 // A probe is shares that may be better than the best known ones, tried for a window. It ends after two steps where it
 // costs more than probeCost ([posterior.early]).
 const (
-	mostProbe  = 0.15 // of a step: what a probe may cost, as expected curves say. More finds tiles that are far away, and costs more where there are none
+	mostProbe  = 0.25 // of a step: what a probe may cost, as expected curves say: more finds tiles that are far away, and costs more where there are none
 	probeRate  = 0.1  // of a step: the same, times the chance that a share fills a tile and the decisions so far, for which a find will pay
 	endsAfter  = 2    // steps
 	leastRatio = 0.5  // of a share: how far a probe of tiles goes down,
