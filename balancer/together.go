@@ -1,10 +1,6 @@
 package balancer
 
-import (
-	"cmp"
-	"math"
-	"slices"
-)
+import "math"
 
 // together is what all ranks' times do alike from window to window: ranks of one host share its clock, its memory and its neighbours. It says nothing of the
 // shares, which only the ranks' speeds beside each other decide, and taken for each rank's own it would move them.
@@ -28,16 +24,16 @@ func newTogether() together { return together{togetherPrior * togetherPrior, tog
 // estimate is by how much the ranks' windows deviate alike, log, and its variance. lasts says that it is more than what they do from window to window: the
 // ranks have another speed now.
 func (t *together) estimate(readings []reading) (offset, variance float64, lasts bool) {
-	var surprises []reading
+	var surprises []float64
 	for _, m := range readings {
 		if m.samples > 0 && !math.IsNaN(m.surprise) {
-			surprises = append(surprises, m)
+			surprises = append(surprises, m.surprise)
 		}
 	}
 	if len(surprises) < 2 {
 		return 0, t.variance, false
 	}
-	center, kept, sum, weights := middle(surprises), 0, 0.0, 0.0
+	center, kept, sum, weights := median(surprises), 0, 0.0, 0.0
 	for _, m := range readings {
 		if m.samples > 0 && math.Abs(m.surprise-center) <= shiftSigmas*math.Sqrt(m.doubt) { // others have changed by themselves
 			kept, sum, weights = kept+1, sum+m.surprise/m.doubt, weights+1/m.doubt
@@ -52,24 +48,6 @@ func (t *together) estimate(readings []reading) (offset, variance float64, lasts
 	t.learn(mean, chance)
 	known := before / (before + chance)
 	return known * mean, known * chance, lasts
-}
-
-// middle is the median of the surprises, each of which counts as its doubt allows.
-func middle(readings []reading) float64 {
-	slices.SortFunc(readings, func(a, b reading) int { return cmp.Compare(a.surprise, b.surprise) })
-	whole := 0.0
-	for _, m := range readings {
-		whole += 1 / math.Sqrt(m.doubt)
-	}
-	part := 0.0
-	for i, m := range readings {
-		if part += 1 / math.Sqrt(m.doubt); part > whole/2*(1+1e-9) {
-			return m.surprise
-		} else if part >= whole/2*(1-1e-9) && i+1 < len(readings) {
-			return (m.surprise + readings[i+1].surprise) / 2
-		}
-	}
-	return readings[len(readings)-1].surprise
 }
 
 // learn takes in the mean surprise of a window, which has a variance by chance alone.
