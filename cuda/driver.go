@@ -84,7 +84,7 @@ func opened(lib *native.Library, index int, opts device.Options) (device.Device,
 	}
 	if _, err := gpu.RetainPrimaryCtx(); err != nil {
 		if mode == C.CU_COMPUTEMODE_EXCLUSIVE_PROCESS {
-			return fail("its compute mode, Exclusive Process, lets in one program at a time, and one is there, or else: primary context", err)
+			return fail("its compute mode, Exclusive Process, allows one program at a time, and probably another program uses it: primary context", err)
 		}
 		return fail("primary context", err)
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // Binding is who asks the driver.
-const Binding = "leaves the driver to the device's library (built without -tags cuda, which make sets where it finds a CUDA toolkit)"
+const Binding = "leaves the driver to the device's library (built without -tags cuda, which make sets if it finds a CUDA toolkit)"
 
 // seen knows nothing.
 func seen() (count int, asked bool, err error) { return 0, false, nil }

@@ -12,14 +12,14 @@ const errNoGPU device.AbsentError = "cuda: no GPU: the driver shows none"
 
 // advice is what CUresults mean that the driver's start ends with, and what mends it (CUDA Driver API, "Data types used by CUDA driver").
 var advice = map[int]string{
-	3:   "CUDA_ERROR_NOT_INITIALIZED: the kernel module is not loaded, or this user may not use it: nvidia-smi tells",
-	34:  "CUDA_ERROR_STUB_LIBRARY: the libcuda.so.1 that is found is the toolkit's stub, no driver: take its folder out of LD_LIBRARY_PATH",
-	46:  "CUDA_ERROR_DEVICE_UNAVAILABLE: another program has the GPU for itself, or it is being reset",
+	3:   "CUDA_ERROR_NOT_INITIALIZED: the kernel module is not loaded, or this user may not use it: run nvidia-smi",
+	34:  "CUDA_ERROR_STUB_LIBRARY: libcuda.so.1 is the toolkit's stub, not a driver: remove its folder from LD_LIBRARY_PATH",
+	46:  "CUDA_ERROR_DEVICE_UNAVAILABLE: another program uses the GPU exclusively, or the GPU is being reset",
 	801: "CUDA_ERROR_NOT_SUPPORTED: this driver does not work in this system or container",
-	802: "CUDA_ERROR_SYSTEM_NOT_READY: GPUs that are connected by NVSwitch need the service nvidia-fabricmanager, of the driver's version",
-	803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: libcuda.so.1 and the kernel module have different versions: restart the machine after a driver update; in a container, take its own libcuda.so.1 away",
-	804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: the package cuda-compat is for data-centre GPUs only: take its folder out of LD_LIBRARY_PATH",
-	999: "CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing (nvidia-modprobe -u makes it), or the machine needs a restart after a driver update",
+	802: "CUDA_ERROR_SYSTEM_NOT_READY: GPUs with NVSwitch need the service nvidia-fabricmanager, of the driver's version",
+	803: "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: libcuda.so.1 and the kernel module have different versions: restart the machine after a driver update; in a container, remove its own libcuda.so.1",
+	804: "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: the package cuda-compat is for data-centre GPUs only: remove its folder from LD_LIBRARY_PATH",
+	999: "CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing (nvidia-modprobe -u creates it), or the machine needs a restart after a driver update",
 }
 
 // startError is why the driver does not start: its result, or -1 and why its library cannot be opened.

@@ -25,7 +25,7 @@ func Available() error {
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
-		return 0, "", UnavailableError(err.Error() + "; it is built where a CUDA toolkit with NCCL is found (make cuda-toolchain, then make CUDA=on)")
+		return 0, "", UnavailableError(err.Error() + "; the build needs a CUDA toolkit with NCCL (make cuda-toolchain, then make CUDA=on)")
 	}
 	if version, path, err = lib.facts(); err != nil {
 		return 0, "", UnavailableError(err.Error())
@@ -148,7 +148,7 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 	watching.Wait()
 	switch {
 	case s == timedOut || ctx.Err() != nil:
-		return fmt.Errorf("not all ranks have come within %v: %w", limit.Round(time.Millisecond), context.DeadlineExceeded)
+		return fmt.Errorf("not all ranks joined within %v: %w", limit.Round(time.Millisecond), context.DeadlineExceeded)
 	case err != nil:
 		return err
 	}

@@ -79,7 +79,7 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 		case refused(name):
 			faults = append(faults, fmt.Sprintf("%s: it makes NCCL load code or write files, which is refused: unset it", name))
 		case !known:
-			warnings = append(warnings, fmt.Sprintf("%s=%s is not on the list of known settings: NCCL gets it as it is", name, printable(value)))
+			warnings = append(warnings, fmt.Sprintf("%s=%s is not a known setting: NCCL gets it unchanged", name, printable(value)))
 		case at >= 0 && s[at].Value != value:
 			warnings = append(warnings, fmt.Sprintf("%s=%s of the environment is replaced by %s of [nccl]", name, printable(value), s[at].Value))
 		case at >= 0:
@@ -112,7 +112,7 @@ func check(name, value string) string {
 	n, notNumber := strconv.Atoi(value)
 	switch {
 	case refused(name) || !known:
-		return "it is not on the list of settings that are passed on"
+		return "it is not on the list of allowed settings"
 	case len(r.words) > 0:
 		if !among(r.words, value, r.fold) {
 			return fmt.Sprintf("got %s, want %s", printable(value), strings.Join(r.words, ", "))
@@ -142,7 +142,7 @@ func checkList(value string, names []string) string {
 		case forOne && !among(operations, operation, true):
 			return fmt.Sprintf("got operation %s, want %s", printable(operation), strings.Join(operations, ", "))
 		case !forOne && i > 0:
-			return fmt.Sprintf("got %s behind a semicolon, want an operation and a colon before it", printable(part))
+			return fmt.Sprintf("got %s after a semicolon, want an operation and a colon before it", printable(part))
 		}
 		for _, name := range strings.Split(strings.TrimPrefix(list, "^"), ",") {
 			if !among(names, name, true) {

@@ -16,7 +16,7 @@ func TestSettingsAreSettled(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	wantWarnings := []string{`NCCL_ALGO="Tree" of the environment is replaced by Ring of [nccl]`, `NCCL_WORK_FIFO_BYTES="65536" is not on the list of known settings: NCCL gets it as it is`}
+	wantWarnings := []string{`NCCL_ALGO="Tree" of the environment is replaced by Ring of [nccl]`, `NCCL_WORK_FIFO_BYTES="65536" is not a known setting: NCCL gets it unchanged`}
 	if !slices.Equal(warnings, wantWarnings) {
 		t.Errorf("got the warnings %q, want %q", warnings, wantWarnings)
 	}
@@ -39,7 +39,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		{"NCCL_ALGO=Ring,Rong", `got "Rong"`},
 		{"NCCL_ALGO=Ring,", `got "", want some of`},
 		{"NCCL_ALGO=^", `got "", want some of`},
-		{"NCCL_ALGO=Ring;Tree", `got "Tree" behind a semicolon, want an operation`},
+		{"NCCL_ALGO=Ring;Tree", `got "Tree" after a semicolon, want an operation`},
 		{"NCCL_ALGO=Ring;alltoall:Tree", `got operation "alltoall", want Broadcast, `},
 		{"NCCL_PROTO=LL;allreduce:LL127", `NCCL_PROTO: got "LL127", want some of LL, LL128, Simple`},
 		{"NCCL_DEBUG=LOUD", `NCCL_DEBUG: got "LOUD", want VERSION, WARN, INFO, TRACE`},

@@ -109,7 +109,7 @@ func TestJoiningEnds(t *testing.T) {
 		limit       time.Duration
 		want        string // of some rank
 	}{
-		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks have come within"},
+		{"a rank that never arrives", "absent:1", 300 * time.Millisecond, "not all ranks joined within"},
 		{"a rank whose NCCL refuses", "refuse:1", patience, "ncclCommInitRankConfig: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

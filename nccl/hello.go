@@ -76,7 +76,7 @@ func meet(ctx context.Context, control collective.Communicator, own hello) ([]he
 	for rank := range all {
 		text, _, _ := bytes.Cut(memory.bytes[helloBytes*rank:helloBytes*(rank+1)], []byte{0})
 		if err := json.Unmarshal(text, &all[rank]); err != nil {
-			return nil, fmt.Errorf("what rank %d says: %w", rank, err)
+			return nil, fmt.Errorf("data of rank %d: %w", rank, err)
 		}
 	}
 	return all, nil

@@ -57,7 +57,7 @@ func (c Config) check() (device.AddressedDevice, error) {
 	}
 	dev, ok := c.Device.(device.AddressedDevice)
 	if !ok || c.Device.Info().Kind != "cuda" {
-		return nil, fmt.Errorf("%w: device %T is no GPU", ErrUnusable, c.Device)
+		return nil, fmt.Errorf("%w: device %T is not a GPU", ErrUnusable, c.Device)
 	}
 	return dev, nil
 }

@@ -108,7 +108,7 @@ func TestStateRefusals(t *testing.T) {
 		`{"samples_seen": 9223372036854775800}`:  "want at most",
 		`{"epoch_sample": 9007199254740993}`:     "want at most",
 		`{"step": 9223372036854775807}`:          "want at most",
-		`{"step": 1} {}`:                         "behind the object",
+		`{"step": 1} {}`:                         "after the object",
 		`{"step": 1.5}`:                          "cannot unmarshal",
 		`{"best": {"value": "seven"}}`:           "want a number",
 		`{"step": 1`:                             "EOF",

@@ -68,7 +68,7 @@ func decodeManifest(path string, text []byte) (manifest, error) {
 	m := manifest{files: map[string]fileSum{}}
 	last := bytes.LastIndexByte(bytes.TrimSuffix(text, []byte("\n")), '\n') + 1
 	if got, want := string(text[last:]), "manifest "+hexSum(text[:last])+"\n"; got != want {
-		return m, corrupt(path, "its own SHA-256 does not fit")
+		return m, corrupt(path, "its own SHA-256 does not match")
 	}
 	lines := strings.Split(strings.TrimSuffix(string(text[:last]), "\n"), "\n")
 	version, err := strconv.Atoi(strings.TrimPrefix(lines[0], manifestTitle))

@@ -34,5 +34,5 @@ func PeekState(dir string) (State, error) {
 			return state, nil
 		}
 	}
-	return State{}, fmt.Errorf("%w with a sound state in %s", ErrNone, dir)
+	return State{}, fmt.Errorf("%w with a valid state in %s", ErrNone, dir)
 }

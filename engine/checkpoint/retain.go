@@ -12,7 +12,7 @@ import (
 func (s *Store) retain(newest string) (removed []string, err error) {
 	best, err := readPointer(s.fsys, bestFile)
 	if err != nil {
-		return nil, fmt.Errorf("which one is best? %w", err)
+		return nil, fmt.Errorf("find the best checkpoint: %w", err)
 	}
 	list, err := candidates(s.fsys)
 	if err != nil {

@@ -51,7 +51,7 @@ func parseHeader(header []byte, dataSize int64) ([]Info, map[string]string, erro
 		return nil, nil, fmt.Errorf("header byte %d: %w", s.at, err)
 	}
 	if rest := bytes.Trim(header[s.at:], " "); len(rest) != 0 {
-		return nil, nil, fmt.Errorf("header byte %d: got %d bytes behind the object, want spaces only", s.at, len(rest))
+		return nil, nil, fmt.Errorf("header byte %d: got %d bytes after the object, want spaces only", s.at, len(rest))
 	}
 	return infos, metadata, checkOffsets(infos, dataSize)
 }

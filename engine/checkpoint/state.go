@@ -108,7 +108,7 @@ func decodeState(text []byte) (State, error) {
 		return s, err
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return s, fmt.Errorf("text behind the object")
+		return s, fmt.Errorf("text after the object")
 	}
 	return s, s.check()
 }

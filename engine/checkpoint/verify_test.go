@@ -62,7 +62,7 @@ func TestVerifyListsEveryFaultWithItsPlace(t *testing.T) {
 			if err := os.Remove(filepath.Join(dir, "optimizer.safetensors")); err != nil {
 				t.Fatal(err)
 			}
-		}, []string{"no checkpoint is complete without optimizer.safetensors"}},
+		}, []string{"a complete checkpoint needs optimizer.safetensors"}},
 	} {
 		dir := filepath.Join(t.TempDir(), "checkpoints")
 		saveOnDisk(t, dir, 1, Snapshot{State: fullState(10), Model: []Tensor{f32s("a", 1, 2), f32s("b", 3)}, Optimizer: []Tensor{f32s("a.momentum", 4)}})

@@ -27,18 +27,18 @@ var rules = []rule{
 	{key: "train.resume", check: notEmpty("train.resume")},
 	{key: "data.path", with: []string{"data.dataset"}, check: dataPath},
 	{key: "data.val_path", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only webdataset takes it", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
+		return unless(c.Data.ValPath == "" || c.Data.Dataset == "webdataset", "only webdataset accepts it", quote(c.Data.ValPath)+" for "+quote(c.Data.Dataset), `""`)
 	}},
 	{key: "data.fallback", with: []string{"data.dataset"}, check: fallback},
 	{key: "data.num_classes", with: []string{"data.dataset"}, check: func(c *Config) *Fault {
-		return unless(c.Data.NumClasses == 0 || c.Data.traits.Computed, "only synthetic data takes a number of classes",
+		return unless(c.Data.NumClasses == 0 || c.Data.traits.Computed, "only synthetic data accepts a number of classes",
 			fmt.Sprintf("%d for %s", c.Data.NumClasses, quote(c.Data.Dataset)), "0")
 	}},
 	{key: "data.num_classes", check: func(c *Config) *Fault {
 		return unless(c.Data.NumClasses != 1, "one class leaves nothing to learn", "1", "0 or at least 2")
 	}},
 	{key: "model.num_classes", with: []string{"data.num_classes"}, check: func(c *Config) *Fault {
-		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data has classes",
+		return unless(c.Model.NumClasses == 0 || c.Model.NumClasses >= c.Data.NumClasses, "fewer outputs than the data set has classes",
 			fmt.Sprint(c.Model.NumClasses), fmt.Sprintf("0 or at least data.num_classes = %d", c.Data.NumClasses))
 	}},
 	{key: "data.random_resized_crop", with: []string{"data.crop_padding"}, check: func(c *Config) *Fault {
@@ -59,7 +59,7 @@ var rules = []rule{
 			fmt.Sprintf("%q on device.kind = %q", c.Train.Precision, c.Device.Kind), `"auto", "bf16" or "f32"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"device.kind"}, check: func(c *Config) *Fault {
-		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "all ranks are on one kind of device already",
+		return unless(c.Parallel.CPURanks == 0 || c.Device.Kind == "auto" || c.Device.Kind == "cuda", "all ranks have the same kind of device",
 			fmt.Sprintf("%d with device.kind = %q", c.Parallel.CPURanks, c.Device.Kind), `0, or device.kind = "auto" or "cuda"`)
 	}},
 	{key: "parallel.cpu_ranks", with: []string{"parallel.ranks"}, check: func(c *Config) *Fault {
@@ -99,10 +99,10 @@ var rules = []rule{
 			fmt.Sprintf("%s, sum %d", formatValue(c.Balance.FixedShares), total), fmt.Sprintf("a sum of data.batch_size = %d", c.Data.BatchSize))
 	}},
 	{key: "balance.power_watts", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "balancing by energy needs it", "[]", "what each rank draws, in W")
+		return unless(c.Balance.Objective != "energy" || len(c.Balance.PowerWatts) > 0, "objective \"energy\" needs it", "[]", "the power of each rank, in W")
 	}},
 	{key: "balance.prices", with: []string{"balance.objective"}, check: func(c *Config) *Fault {
-		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "balancing by cost needs it", "[]", "what each rank costs an hour")
+		return unless(c.Balance.Objective != "cost" || len(c.Balance.Prices) > 0, "objective \"cost\" needs it", "[]", "the price of each rank per hour")
 	}},
 	{key: "nccl.max_nchannels", with: []string{"nccl.min_nchannels"}, check: func(c *Config) *Fault {
 		return unless(c.NCCL.MaxNchannels == 0 || c.NCCL.MaxNchannels >= c.NCCL.MinNchannels, "less than the least number of channels",

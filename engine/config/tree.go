@@ -40,7 +40,7 @@ func dotted(path []string) string {
 // entries) and keys of one table that differ only in case.
 func parseTOML(text []byte) ([]entry, []Fault) {
 	if tooManyKeys(text) {
-		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "at most that, there are about a hundred"}}
+		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "a configuration has about a hundred keys"}}
 	}
 	var values map[string]any
 	if err := toml.Unmarshal(text, &values); err != nil {

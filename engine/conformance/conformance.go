@@ -57,10 +57,10 @@ func (t brief) Run(name string, f func(T)) bool { return t.T.Run(name, func(sub 
 // Long is called first by a check that takes seconds: it is skipped where Options.Short or Brief asks for that.
 func Long(t TB) {
 	if _, ok := t.(brief); ok {
-		t.Skip("takes long, and short is asked for")
+		t.Skip("takes long, and --short skips it")
 	}
 	if n, ok := t.(*node); ok && n.Short {
-		t.Skip("takes long, and short is asked for")
+		t.Skip("takes long, and --short skips it")
 	}
 }
 

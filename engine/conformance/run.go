@@ -184,7 +184,7 @@ func (n *node) await(ended <-chan struct{}) {
 			return
 		case <-stopped:
 			limit := min(n.Limit, lastSecond)
-			late = fmt.Sprintf("all checks were to end (%v), and it did not within %v", context.Cause(n.Context), limit)
+			late = fmt.Sprintf("the time limit of all checks (%v) is over, and it did not end within %v", context.Cause(n.Context), limit)
 			tick.Reset(max(limit/ticks, time.Millisecond))
 			stopped, busy = nil, 0
 		case <-tick.C:

@@ -234,7 +234,7 @@ func setDefault(v *int, value int) {
 // checkShare reports a share that lies outside of a batch of part samples or is larger than the buffers.
 func checkShare(offset, count, part, maxCount int) error {
 	if offset < 0 || count < 0 || offset > part || count > part-offset {
-		return fmt.Errorf("data loader: share of %d samples from %d on lies outside a batch of %d", count, offset, part)
+		return fmt.Errorf("data loader: the share of %d samples from sample %d is outside a batch of %d", count, offset, part)
 	}
 	if count > maxCount {
 		return fmt.Errorf("data loader: share of %d samples, want at most %d (MaxCount)", count, maxCount)
@@ -292,7 +292,7 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 		return s.lend(), false, nil
 	}
 	if lent == len(l.slots) {
-		return nil, false, fmt.Errorf("data loader: all %d batches are held by the caller, release one first", lent)
+		return nil, false, fmt.Errorf("data loader: the caller holds all %d batches: release one first", lent)
 	}
 	return nil, true, nil
 }

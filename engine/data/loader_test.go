@@ -280,7 +280,7 @@ func TestHoldingEveryBatchIsAnErrorInsteadOfAHang(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "all 2 batches are held") {
+	if _, err := l.Next(t.Context()); err == nil || !strings.Contains(err.Error(), "the caller holds all 2 batches") {
 		t.Fatalf("got %v", err)
 	}
 }
@@ -344,8 +344,8 @@ func TestWrongOptionsAreAllReported(t *testing.T) {
 		{"batch larger than the data", func(o *Options) { o.BatchSize = 11 }, "10 samples do not fill one batch of 11"},
 		{"accumulation", func(o *Options) { o.Accumulation = 3 }, "batch size 4 cannot be cut into 3"},
 		{"accumulated evaluation", func(o *Options) { o.Accumulation, o.Evaluate = 2, true }, "an evaluation has no accumulation"},
-		{"share", func(o *Options) { o.Share = &Share{2, 3} }, "share of 3 samples from 2 on lies outside a batch of 4"},
-		{"overflowing share", func(o *Options) { o.Share = &Share{1 << 62, 1 << 62} }, "lies outside"},
+		{"share", func(o *Options) { o.Share = &Share{2, 3} }, "the share of 3 samples from sample 2 is outside a batch of 4"},
+		{"overflowing share", func(o *Options) { o.Share = &Share{1 << 62, 1 << 62} }, "is outside"},
 		{"share above the largest", func(o *Options) { o.Share, o.MaxCount = &Share{0, 3}, 2 }, "want at most 2 (MaxCount)"},
 		{"largest share", func(o *Options) { o.MaxCount = 5 }, "largest share is 5 samples, want 1 to 4"},
 		{"start", func(o *Options) { o.Start = -1 }, "first batch is -1"},

@@ -23,7 +23,7 @@ func TestThePeakOfATypeIsTheLargerOfLoopAndProduct(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		cpu       processor
-		f32, bf16 device.Reached // bf16 0: not in this hardware
+		f32, bf16 device.Reached // bf16 0: not supported by this hardware
 	}{
 		{"AVX2: no bf16 instruction", processor{device.PeakF32: 133e9, device.PeakF32Product: 120e9}, device.Reached{PerSecond: 133e9, By: loop}, device.Reached{}},
 		{"AVX-512 without bf16", processor{device.PeakF32: 265e9, device.PeakF32Product: 250e9}, device.Reached{PerSecond: 265e9, By: loop}, device.Reached{}},

@@ -46,7 +46,7 @@ func (e *ChangedError) Reason() string {
 		all = append(all, c.String())
 	}
 	if e.Steps > 0 {
-		all = append(all, fmt.Sprintf("it has trained %d steps, more than %s asks for", e.Steps, e.Length))
+		all = append(all, fmt.Sprintf("it has trained %d steps, more than %s", e.Steps, e.Length))
 	}
 	return strings.Join(all, "; ")
 }
@@ -67,9 +67,9 @@ func (e *ChangedError) Error() string {
 		if b.Len() > 0 {
 			b.WriteString("\nand ")
 		}
-		fmt.Fprintf(&b, "%s has trained %d steps, more than %s asks for", from, e.Steps, e.Length)
+		fmt.Fprintf(&b, "%s has trained %d steps, more than %s", from, e.Steps, e.Length)
 	}
-	b.WriteString("\nno step was trained; options:\n  --resume none  starts afresh; the old run of this name, if any, keeps its files under a numbered name")
+	b.WriteString("\nno step was trained; options:\n  --resume none  starts a new run; an old run of this name keeps its files under a numbered name")
 	if e.Steps == 0 {
 		fmt.Fprintf(&b, "\n  --resume %s", from)
 		for _, c := range e.Changes {
@@ -92,7 +92,7 @@ func (r *Run) decide(o Options) error {
 	result, err := readResult(r.root, r.Dir)
 	found := err == nil
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is not taken into account: %v", err))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("the result of the last run is ignored: %v", err))
 	}
 	c, skipped, damage := checkpoint.Latest(r.CheckpointDir())
 	if errors.Is(damage, checkpoint.ErrNone) {
@@ -119,9 +119,9 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint() // was only read
 		r.Finished = &result
 	case damage != nil:
-		return fmt.Errorf("resume %s: %w\nstart afresh with --resume none (the old run keeps its files under a numbered name)", r.Dir, damage)
+		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none (the old run keeps its files under a numbered name)", r.Dir, damage)
 	case c == nil && result.Steps > 0:
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are gone: it starts afresh", r.Dir, result.Steps))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%s had trained %d steps, but its checkpoints are missing: it starts again", r.Dir, result.Steps))
 	}
 	return nil
 }

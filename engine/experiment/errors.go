@@ -33,7 +33,7 @@ func (e *InUseError) Error() string {
 	if e.Holder.PID != 0 {
 		who = fmt.Sprintf("process %d on %s since %s", e.Holder.PID, e.Holder.Host, e.Holder.Since.Format(time.RFC3339))
 	}
-	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or give this run another experiment.name", e.Dir, who)
+	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or set another experiment.name", e.Dir, who)
 }
 
 // ResumeError says that a run cannot resume from a path.

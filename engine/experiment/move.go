@@ -29,7 +29,7 @@ func (r *Run) moveAside(output *os.Root) error {
 	aside, err := asideName(output, r.Name)
 	for err == nil {
 		if err := r.moveLogs(aside); err != nil {
-			return folderError("move aside the logs in", r.logDir, err)
+			return folderError("move the old logs in", r.logDir, err)
 		}
 		if err = renameNew(output, r.Name, aside); !errors.Is(err, fs.ErrExist) {
 			break

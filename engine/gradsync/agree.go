@@ -92,7 +92,7 @@ type RankDifference struct {
 
 func (e *DifferenceError) Error() string {
 	var b strings.Builder
-	b.WriteString("ranks do not train the same thing: ")
+	b.WriteString("ranks do not train the same model: ")
 	for i, d := range e.Ranks {
 		if i == 3 {
 			fmt.Fprintf(&b, "; %d more ranks differ", len(e.Ranks)-i)

@@ -66,7 +66,7 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
 	if len(exchanges) > 0 && s.opts.Stats == nil {
-		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but no communicator is given for them")
+		return errors.New("gradient sum: the plan exchanges statistics with other ranks, but has no communicator for them")
 	}
 	if s.points == nil {
 		for _, e := range exchanges {
@@ -86,7 +86,7 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 		}
 	}
 	if len(exchanges) != len(s.points) {
-		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first", len(exchanges), len(s.points))
+		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first plan plan plan", len(exchanges), len(s.points))
 	}
 	for i, e := range exchanges {
 		if e.Region = (device.Region{}); e != s.points[i].Exchange {

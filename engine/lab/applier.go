@@ -68,7 +68,7 @@ func Open(o Options) *Applier {
 	}
 	a := &Applier{opts: o, now: weather.Fair}
 	a.openSpeed()
-	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"}, Mean{NoEffect, "no line is about this rank's link"}
+	a.means.Neighbour, a.means.Link = Mean{Real, "a busy process on the rank's CPUs"}, Mean{NoEffect, "no line changes this rank's link"}
 	if o.Place.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}
@@ -94,7 +94,7 @@ func (o *Options) mentions(kind func(*weather.Line) bool) bool {
 }
 
 func (a *Applier) openSpeed() {
-	p, why := a.opts.Place, "it is in no control group of its own"
+	p, why := a.opts.Place, "it has no control group of its own"
 	if p.Group != "" {
 		q, err := openQuota(p.Group)
 		if err == nil {
@@ -106,7 +106,7 @@ func (a *Applier) openSpeed() {
 	if s, ok := a.opts.Device.(device.Slowable); ok {
 		err := s.SetSlowdown(p.Slowdown)
 		if err == nil {
-			a.slow, a.means.Speed = s, Mean{Simulated, "the device idles, since " + why}
+			a.slow, a.means.Speed = s, Mean{Simulated, "the device idles, because " + why}
 			return
 		}
 		why += ", and " + err.Error()
@@ -193,7 +193,7 @@ func (a *Applier) watch() {
 	for _, n := range a.neighbours {
 		if ended, err := n.Ended(); ended && !a.lost {
 			a.lost = true
-			a.opts.Warn(fmt.Errorf("weather: rank %d: a neighbour ended by itself: %v", a.opts.Rank, err))
+			a.opts.Warn(fmt.Errorf("weather: rank %d: a neighbour process ended unexpectedly: %v", a.opts.Rank, err))
 		}
 	}
 }

@@ -168,7 +168,7 @@ func TestWhatHasNoEffectIsNamed(t *testing.T) {
 		dev  device.Device
 		want string // "" for nothing
 	}{
-		{0, plain{}, "weather: rank 0: speed has no effect here: it is in no control group of its own, and device plain cannot be slowed down"},
+		{0, plain{}, "weather: rank 0: speed has no effect here: it has no control group of its own, and device plain cannot be slowed down"},
 		{0, &slowable{fail: device.ErrUnsupported}, "not supported"},
 		{0, &slowable{}, ""},
 		{1, plain{}, "weather: rank 1: link has no effect here: the rank has no network interface of its own"},
@@ -292,7 +292,7 @@ func TestNeighboursThatFailAreToldOnce(t *testing.T) {
 	for step := int64(3); step < 6; step++ {
 		a.Before(step)
 	}
-	if len(told) != 1 || !strings.Contains(told[0], "ended by itself: exit status 1") {
+	if len(told) != 1 || !strings.Contains(told[0], "ended unexpectedly: exit status 1") {
 		t.Errorf("a program that ends: got %q", told)
 	}
 	if err := a.Close(); err != nil {

@@ -42,7 +42,7 @@ func Find(lookup func(name string) (string, bool)) (Place, error) {
 		return p, fmt.Errorf("environment variable %s: got %q, want a rate as tc takes it, as 100mbit", LinkVariable, p.Link)
 	}
 	if p.Link != "" && p.Interface == "" {
-		return p, fmt.Errorf("environment variable %s: got %q without %s, want the interface that it is about", LinkVariable, p.Link, InterfaceVariable)
+		return p, fmt.Errorf("environment variable %s: got %q without %s, want the interface that it applies to", LinkVariable, p.Link, InterfaceVariable)
 	}
 	for _, v := range []struct {
 		name        string

@@ -66,7 +66,7 @@ func (f Freeze) Check(g *graph.Graph) error {
 		return &FreezeError{Err: fmt.Errorf("got %d layers, want fewer than the %d of the model", f.Layers, layers)}
 	}
 	if !slices.ContainsFunc(g.Params, func(v *graph.Value) bool { return !v.Frozen }) {
-		return &FreezeError{Err: errors.New("every parameter is frozen, nothing is left to train")}
+		return &FreezeError{Err: errors.New("every parameter is frozen, so no parameter can be trained")}
 	}
 	return nil
 }

@@ -93,7 +93,7 @@ func TestWhatCannotBeFrozenIsSaid(t *testing.T) {
 		{nn.Freeze{Patterns: []string{"conv1.bias"}}, `pattern "conv1.bias" matches no parameter`, "conv1.bias"},
 		{nn.Freeze{Patterns: []string{"layer["}}, `pattern "layer[": syntax error`, ""},
 		{nn.Freeze{Layers: 3}, "got 3 layers, want fewer than the 3 of the model", ""},
-		{nn.Freeze{Patterns: []string{"*"}}, "nothing is left to train", ""},
+		{nn.Freeze{Patterns: []string{"*"}}, "no parameter can be trained", ""},
 	} {
 		err := c.freeze.Check(twoBlocks(t, c.freeze, true))
 		var fault *nn.FreezeError

@@ -377,7 +377,7 @@ func (c *compiler) reorder(name string, from *version, to device.TensorSpec, pha
 		return nil, fmt.Errorf("%s from %v to %v: %w", name, from.spec, to, err)
 	}
 	if got := k.In()[0]; !got.Same(from.spec) {
-		return nil, fmt.Errorf("%s: the device cannot read %v, it wants %v", name, from.spec, got)
+		return nil, fmt.Errorf("%s: the device cannot read %v, want %v", name, from.spec, got)
 	}
 	l := &launch{name: name, op: op, kernel: k, in: []*version{from}, phase: phase}
 	l.out = []*version{{spec: k.Out()[0], mem: &storage{bytes: k.Out()[0].Size()}, producer: l}}

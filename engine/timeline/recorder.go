@@ -190,7 +190,7 @@ func (r *Recorder) describe(p device.Program) ([]Span, error) {
 	}
 	d, ok := p.(device.DescribedProgram)
 	if !ok {
-		return nil, fmt.Errorf("timeline: a program of type %T does not say what it consists of", p)
+		return nil, fmt.Errorf("timeline: a program of type %T does not list its steps", p)
 	}
 	var steps []Span
 	for _, info := range d.Describe() {
@@ -199,7 +199,7 @@ func (r *Recorder) describe(p device.Program) ([]Span, error) {
 		case info.Waits:
 			s.Kind, s.Name = Wait, "wait for other ranks"
 		case info.Op == nil: // an event: who waits for it is woken
-			s.Kind, s.Name = Work, "wake who sends this"
+			s.Kind, s.Name = Work, "wake the sender"
 		default:
 			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out), device.MovedBytes(info.In, info.Out)
 			s.Specs = specs(info.In) + " -> " + specs(info.Out)

@@ -52,7 +52,7 @@ func hashOf(shares []int) uint32 {
 
 // disagreement is of ranks whose splitters say something else.
 func disagreement(rank int) error {
-	return fmt.Errorf("rank %d and rank 0 have decided on other shares: they run on processors, or are built, so differently that they compute unlike curves; set balance.fixed_shares, or balance.policy = \"none\"", rank)
+	return fmt.Errorf("rank %d and rank 0 decided on different shares, because their processors or builds compute different curves: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }
 
 // poll takes note of plans that are there. A rank that cannot plan for its share ends the run.

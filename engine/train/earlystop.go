@@ -57,5 +57,5 @@ func (s *stopping) over(o EarlyStop) bool {
 
 // reason says why a run was given up.
 func (s *stopping) reason(o EarlyStop) string {
-	return fmt.Sprintf("no evaluation's %s was better than %.6g by more than %.6g for %d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
+	return fmt.Sprintf("no improvement of %s over %.6g by more than %.6g in %d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
 }

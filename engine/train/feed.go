@@ -98,7 +98,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	defer batch.Release()
 	f.batch = batchFacts{batch.N, batch.Epoch, batch.Replaced}
 	if err := f.wait(f.taken, computes); err != nil {
-		return fmt.Errorf("replica: the batch before: %w", err)
+		return fmt.Errorf("replica: the previous batch: %w", err)
 	}
 	if err := f.pass.fill(batch, f.host.Host()); err != nil || f.pass.batchBytes == 0 {
 		return err

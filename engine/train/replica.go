@@ -198,7 +198,7 @@ func (o ReplicaOptions) checkPeers() error {
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
-			err = fmt.Errorf("%w: this is before the activations of any sample, so no batch size helps: a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+			err = fmt.Errorf("%w: this is before the activations of any sample, so no batch size helps: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
 		}
 	}()
 	params := r.params
@@ -287,7 +287,7 @@ type MemoryError struct {
 
 func (e *MemoryError) Error() string {
 	const gib = 1 << 30
-	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left beside the %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
+	return fmt.Sprintf("activations of %d samples need %.2f GiB, the device has %.2f GiB left next to %.2f GiB of parameters and optimizer state: about %d samples fit", e.Samples,
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 

@@ -153,7 +153,7 @@ func (r *run) loadNewest() (*checkpoint.State, error) {
 		r.Observer.Warn(errors.New(s.String()))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to go back to: %w", ErrDiverged, r.nanRow, r.step, err)
+		return nil, fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, and there is no checkpoint to return to: %w", ErrDiverged, r.nanRow, r.step, err)
 	}
 	defer c.Close()
 	if err := r.Replica.Load(c); err != nil {
@@ -162,6 +162,6 @@ func (r *run) loadNewest() (*checkpoint.State, error) {
 	if _, err := r.Store.SetAside(c.State.Step); err != nil {
 		return nil, err
 	}
-	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: going back to %s", r.step, r.nanRow, c.Path))
+	r.Observer.Warn(fmt.Errorf("step %d: the gradient was not finite for %d steps: returning to %s", r.step, r.nanRow, c.Path))
 	return &c.State, nil
 }

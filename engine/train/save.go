@@ -129,7 +129,7 @@ func (r *run) saveEnded(w written) {
 
 // triedAgain says what becomes of a run that could not be saved in mid-run.
 func triedAgain(err error) error {
-	return fmt.Errorf("%w; earlier checkpoints are as they were, the next one is tried at its interval", err)
+	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the next one is tried at its interval", err)
 }
 
 // note tells of a save.
@@ -183,5 +183,5 @@ func (r *run) saveUntouched(cause error, failed StepResult) error {
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)
 	}
-	return fmt.Errorf("%w; the %d steps before are saved", cause, r.step)
+	return fmt.Errorf("%w; the %d steps before it are saved", cause, r.step)
 }

@@ -67,7 +67,7 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 // launch, each timed. On a device that models time it is an error. Between steps only.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
-		return fmt.Errorf("trace: device %s models time: its launches and the host have no clock in common", r.dev.Info().Name)
+		return fmt.Errorf("trace: device %s models time: its launches and the host have no common clock", r.dev.Info().Name)
 	}
 	if r.plain == nil {
 		r.plain = r.stream

@@ -71,7 +71,7 @@ func (r *run) survive(cause error) error {
 		return cause
 	}
 	if err := r.Replica.abandonStep(); err != nil {
-		return errors.Join(cause, fmt.Errorf("%w: go back to step %d: %w", ErrFinalSave, r.step, err))
+		return errors.Join(cause, fmt.Errorf("%w: return to step %d: %w", ErrFinalSave, r.step, err))
 	}
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)

@@ -83,7 +83,7 @@ func (s *statement) parse(w *Weather, begun, seeded *bool, number int) error {
 	}
 	if s.take("seed") {
 		if *seeded {
-			return errors.New("seed: got a second one, want one")
+			return errors.New("seed: got two seeds, want one")
 		}
 		*seeded = true
 		text := s.word()

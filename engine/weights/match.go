@@ -95,7 +95,7 @@ func (f *Fit) take(m, got checkpoint.Info) {
 // what the file has: a head over other features belongs to another model.
 func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
 	if o.InitOf == HeadNew {
-		return "a new one is asked for"
+		return "a random one is requested"
 	}
 	if o.InitOf == HeadKeep || o.Head == "" {
 		return ""
@@ -135,7 +135,7 @@ func (f *Fit) Notes() []string {
 		}
 	}
 	if f.left > 0 {
-		notes = append(notes, fmt.Sprintf("%d counters of batches (num_batches_tracked) left out", f.left))
+		notes = append(notes, fmt.Sprintf("%d counters of batches (num_batches_tracked) ignored", f.left))
 	}
 	return notes
 }

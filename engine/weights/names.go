@@ -64,7 +64,7 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 	for i, r := range rules {
 		rule := fmt.Sprintf("%s=%s", r.Pattern, r.With)
 		if changed[i] == 0 {
-			return nil, nil, &RenameError{Rule: rule, Reason: "it changes no name of the file"}
+			return nil, nil, &RenameError{Rule: rule, Reason: "it matches no name of the file"}
 		}
 		done = append(done, fmt.Sprintf("%d tensors renamed by %q", changed[i], rule))
 	}
@@ -74,7 +74,7 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 			bare[strings.TrimPrefix(name, prefix)] = from
 		}
 		names = bare
-		done = append(done, fmt.Sprintf("%q left out of all names", prefix))
+		done = append(done, fmt.Sprintf("prefix %q removed from all names", prefix))
 	}
 	return names, done, nil
 }

@@ -85,7 +85,7 @@ func TestMatch(t *testing.T) {
 		{name: "the same", file: foreign(tensor.F32, "", nil), notes: "1 counters of batches"},
 		{name: "without counters", file: foreign(tensor.F32, "", drop("bn.num_batches_tracked"))},
 		{name: "bf16", file: foreign(tensor.BF16, "", nil), notes: "5 tensors converted from bf16"},
-		{name: "wrapped twice", file: foreign(tensor.F32, "module._orig_mod.", nil), notes: `"_orig_mod." left out of all names`},
+		{name: "wrapped twice", file: foreign(tensor.F32, "module._orig_mod.", nil), notes: `prefix "_orig_mod." removed from all names`},
 		{name: "wrapped in part", file: append(foreign(tensor.F32, "module.", drop("fc.bias")), zeros("fc.bias", tensor.F32, 3)), fails: "module.bn.weight: only in the file"},
 		{name: "other classes", file: foreign(tensor.F32, "", classes(5)), fresh: both},
 		{name: "other classes, head kept", file: foreign(tensor.F32, "", classes(5)), head: HeadKeep, fails: "fc.weight: file F32 (5, 2), model F32 (3, 2)"},
@@ -108,7 +108,7 @@ func TestMatch(t *testing.T) {
 			delete(m, "fc.weight")
 			delete(m, "fc.bias")
 		}), rename: []string{`^classifier\.1\.(.*)$=fc.$1`}, notes: "2 tensors renamed"},
-		{name: "a rule without effect", file: foreign(tensor.F32, "", nil), rename: []string{"^nothing="}, fails: "changes no name"},
+		{name: "a rule without effect", file: foreign(tensor.F32, "", nil), rename: []string{"^nothing="}, fails: "matches no name"},
 		{name: "two become one", file: foreign(tensor.F32, "", nil), rename: []string{`^(fc|bn)\.weight=x`}, fails: `would both be "x"`},
 		{name: "empty", fails: "5 tensors differ", head: HeadKeep},
 	} {

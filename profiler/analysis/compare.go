@@ -124,7 +124,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
-		out = append(out, fmt.Sprintf("%s: %d steps left out, because some rank has no record of them", r.Dir, r.Partial))
+		out = append(out, fmt.Sprintf("%s: %d steps left out, because a rank has no record of them", r.Dir, r.Partial))
 	}
 	if r.Pauses > 0 {
 		out = append(out, fmt.Sprintf("%s: %d pauses between steps (evaluation, checkpoint, a resumed run) are not counted as training", r.Dir, r.Pauses))
@@ -208,7 +208,7 @@ func (o Options) solo(c *Comparison, run *Run, solos map[string][]*Run) []float6
 		runs := solos[scenario+"\n"+settings]
 		if len(runs) == 0 {
 			c.Solo = nil
-			c.Notes = append(c.Notes, fmt.Sprintf("no run of %s with these settings: scaling efficiency is not known", scenario))
+			c.Notes = append(c.Notes, fmt.Sprintf("no run of %s with these settings: scaling efficiency is unknown", scenario))
 			return nil
 		}
 		blocks := o.blocks(runs)
@@ -330,10 +330,10 @@ func (c *Comparison) note(runs []*Run) {
 	}
 	for _, p := range c.Policies {
 		if profiles := p.values("profile.gpu_profiles"); len(profiles) > 1 {
-			add("runs of %s had unlike hardware profiles: %q", p.Policy, profiles)
+			add("runs of %s had different hardware profiles: %q", p.Policy, profiles)
 		}
 		if len(p.Runs) == 1 {
-			add("a policy has one run only: its interval shows how steps vary within that run, not how runs do")
+			add("a policy has only one run: its interval shows the variation of steps within that run, not between runs")
 		}
 	}
 }

@@ -104,7 +104,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 	dir := short.write(t, root)
 	s := study(t, root)
 	notes := strings.Join(s.Comparisons[0].Notes, "\n")
-	for _, want := range []string{"no run of solo-1 with these settings", `no run of policy "none"`, "one run only"} {
+	for _, want := range []string{"no run of solo-1 with these settings", `no run of policy "none"`, "only one run"} {
 		if !strings.Contains(notes, want) {
 			t.Errorf("got notes %q, want %q", notes, want)
 		}

@@ -17,7 +17,7 @@ type Figure struct {
 // Report is the study as Markdown. figures are those of each comparison, by its ID; overview are those of the whole study.
 func (s *Study) Report(figures map[string][]Figure, overview []Figure) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; how they are made is said under [Method](#method).\n\n", s.Root, 100*s.Confidence)
+	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; [Method](#method) explains them.\n\n", s.Root, 100*s.Confidence)
 	b.WriteString("## Overview\n\n")
 	b.WriteString(s.overviewTable())
 	b.WriteString("\n")
@@ -76,10 +76,10 @@ func (c *Comparison) section(s *Study) string {
 	b.WriteString("\n" + c.explain())
 	if c.expects() {
 		if rows := c.expectedRows(); len(rows) > 0 {
-			b.WriteString("The five figures that are expected of four unequal workers, measured and expected:\n\n")
+			b.WriteString("The five figures for four unequal workers, measured and expected:\n\n")
 			b.WriteString(markdown(c.fiveFigures()))
 			b.WriteString("\n")
-			fmt.Fprintf(&b, "Against what is expected of four unequal workers, as ratios to `none`. Ranks as unequal as these allow a speed-up of at most %.2f (their throughputs alone: sum / (4 x slowest)).\n\n", c.possible())
+			fmt.Fprintf(&b, "Comparison with the expectation for four unequal workers, as ratios to `none`. These ranks allow a speed-up of at most %.2f (their throughputs alone: sum / (4 x slowest)).\n\n", c.possible())
 			b.WriteString(markdown([]string{"", "policy", "expected", "measured", "verdict"}, rows))
 			b.WriteString("\n")
 		}

@@ -39,13 +39,13 @@ func readBenchmark(dir string) (benchmark, error) {
 	path := filepath.Join(dir, benchmarkFile)
 	text, err := regular.Read(path, mostTextBytes)
 	if err != nil {
-		return b, fmt.Errorf("read what was run: %w", err)
+		return b, fmt.Errorf("read the scenario: %w", err)
 	}
 	if err := json.Unmarshal(text, &b); err != nil {
-		return b, fmt.Errorf("read what was run: %s: %w", path, err)
+		return b, fmt.Errorf("read the scenario: %s: %w", path, err)
 	}
 	if b.Schema != 1 || b.Scenario == "" {
-		return b, fmt.Errorf("read what was run: %s: got schema %d and scenario %q, want schema 1 and a name", path, b.Schema, b.Scenario)
+		return b, fmt.Errorf("read the scenario: %s: got schema %d and scenario %q, want schema 1 and a name", path, b.Schema, b.Scenario)
 	}
 	return b, nil
 }

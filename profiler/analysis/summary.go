@@ -136,7 +136,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 		}
 		found++
 		if damaged > 0 {
-			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %d damaged lines left out", runtime.FileName(rank), damaged))
+			s.Damaged = append(s.Damaged, fmt.Sprintf("%s: %d damaged lines ignored", runtime.FileName(rank), damaged))
 		}
 	}
 	if len(c.steps) == 0 {
@@ -178,7 +178,7 @@ func everyRank(dir, logs string, found int) error {
 		ranks = max(ranks, r.Ranks)
 	}
 	if found < ranks {
-		return fmt.Errorf("no metric records of rank %d of %d (%s): nothing is summed up without them", found, ranks, filepath.Join(logs, runtime.FileName(found)))
+		return fmt.Errorf("no metric records of rank %d of %d (%s): no summary is possible without them", found, ranks, filepath.Join(logs, runtime.FileName(found)))
 	}
 	return nil
 }

@@ -44,14 +44,14 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 		}
 		gpu, ret := d.describe(i, dev)
 		if ret != nvml.SUCCESS {
-			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d does not say what it is: %s", i, ret.Error()))
+			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d does not report its model: %s", i, ret.Error()))
 			continue
 		}
 		d.devices[i] = dev
 		g.list = append(g.list, gpu)
 	}
 	if len(g.list) == 0 {
-		g.reason = fmt.Sprintf("none of %d GPUs answers: %s", count, g.warnings[0])
+		g.reason = fmt.Sprintf("none of the %d GPUs responds: %s", count, g.warnings[0])
 	}
 	return g
 }
@@ -60,13 +60,13 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 func reasonOf(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return "no NVIDIA driver: libnvidia-ml.so.1 is not on this machine (in a container: start it with GPUs, as docker run --gpus all does)"
+		return "no NVIDIA driver: libnvidia-ml.so.1 is missing (start a container with GPUs: docker run --gpus all)"
 	case nvml.ERROR_DRIVER_NOT_LOADED:
-		return "NVIDIA's libraries are here, but the driver is not loaded"
+		return "NVIDIA's libraries are installed, but the driver is not loaded"
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 		return "NVIDIA's library NVML and the driver have different versions: the machine needs a restart after a driver update"
 	case nvml.ERROR_NO_PERMISSION:
-		return "this user may not talk to NVIDIA's driver"
+		return "this user may not use NVIDIA's driver"
 	}
 	return fmt.Sprintf("NVIDIA's library NVML does not start: %s", ret.Error())
 }

@@ -124,7 +124,7 @@ func TestACardThatIsGoneAtTheStartIsAWarning(t *testing.T) {
 	}
 	gpus.Close()
 	all := hardware.OpenNVML(hardwaretest.Machine(gone))
-	if len(all.All()) != 0 || !strings.Contains(all.Reason(), "none of 1 GPUs answers") {
+	if len(all.All()) != 0 || !strings.Contains(all.Reason(), "none of the 1 GPUs responds") {
 		t.Errorf("got %v, %q", all.All(), all.Reason())
 	}
 }

@@ -60,7 +60,7 @@ func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	signs := make([]doorSign, len(words))
 	for rank, w := range words {
 		if err := json.Unmarshal(w, &signs[rank]); err != nil {
-			return nil, fmt.Errorf("links: as rank %d tells: %w", rank, err)
+			return nil, fmt.Errorf("links: rank %d: %w", rank, err)
 		}
 	}
 	var mine []Link

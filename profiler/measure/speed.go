@@ -54,7 +54,7 @@ type work struct {
 // do it before they take turns.
 func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("compute score: device %s computes nothing, so there is nothing to measure", dev.Info().Name)
+		return nil, fmt.Errorf("compute score: device %s does not compute, so it cannot be measured", dev.Info().Name)
 	}
 	s := &Speed{clock: newClock(o.CPUs), dtype: o.DType, size: smallestProduct, moved: o.TensorBytes}
 	defer func() {

@@ -34,7 +34,7 @@ const (
 // that another program on the machine slows down all of them. The device must compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
-		return nil, fmt.Errorf("time number formats: device %s computes nothing", dev.Info().Name)
+		return nil, fmt.Errorf("time number formats: device %s does not compute", dev.Info().Name)
 	}
 	runtime.LockOSThread() // the threads of a device belong to the one that calls it
 	defer runtime.UnlockOSThread()

@@ -46,7 +46,7 @@ func decode(text []byte, into any, origin *Origin) error {
 		SchemaVersion *int `json:"schema_version"`
 	}
 	if err := json.Unmarshal(text, &version); err != nil {
-		return fmt.Errorf("it is no JSON object: %w", err)
+		return fmt.Errorf("it is not a JSON object: %w", err)
 	}
 	switch v := version.SchemaVersion; {
 	case v == nil:

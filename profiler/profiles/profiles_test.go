@@ -141,8 +141,8 @@ func TestFilesThatAreNoProfileSayWhy(t *testing.T) {
 		return strings.Replace(string(text), from, to, 1)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"half a file", string(text[:len(text)/2]), "no JSON object"},
-		{"nothing", "", "no JSON object"},
+		{"half a file", string(text[:len(text)/2]), "not a JSON object"},
+		{"nothing", "", "not a JSON object"},
 		{"another file", `{"lr": 0.1}`, "no schema_version"},
 		{"a newer one", swap(`"schema_version": 2`, `"schema_version": 3`), "newer hetero-train"},
 		{"a version of nobody", swap(`"schema_version": 2`, `"schema_version": 0`), "want 1 to 2"},

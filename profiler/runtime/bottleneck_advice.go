@@ -40,7 +40,7 @@ func (v Bottleneck) String() string {
 		if v.Rank >= 0 {
 			text += lost + fmt.Sprintf("waiting for rank %d, the slowest in %.0f %% of the steps with %.2f times the compute time of balanced shares", v.Rank, 100*v.Slowest, v.Ratio)
 		} else {
-			text += lost + "waiting for the slowest rank, which is another one from step to step"
+			text += lost + "waiting for the slowest rank, which differs from step to step"
 		}
 	case MemoryBound:
 		text += lost + fmt.Sprintf("because memory is full (%.0f %% on rank %d)", v.Memory, v.Rank)
@@ -87,7 +87,7 @@ func (v Bottleneck) dataAdvice(s BottleneckSettings) string {
 	if s.DataWorkers < s.CPUs {
 		return fmt.Sprintf("raise data.workers (now %d, %d CPUs)", s.DataWorkers, s.CPUs)
 	}
-	return fmt.Sprintf("all %d CPUs load data already (data.workers is %d): store images at the size they are trained at, as an archive on a local disk", s.CPUs, s.DataWorkers)
+	return fmt.Sprintf("all %d CPUs load data already (data.workers is %d): store images at the training size, as an archive on a local disk", s.CPUs, s.DataWorkers)
 }
 
 func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
@@ -107,19 +107,19 @@ func (v Bottleneck) communicationAdvice(s BottleneckSettings) string {
 			do = append(do, "set parallel.bucket_cap_mb = 0, which measures the best buckets")
 		}
 	}
-	return strings.Join(append(do, "raise data.batch_size: there is one exchange of gradients a step, whatever its size"), "; or ")
+	return strings.Join(append(do, "raise data.batch_size: a step of any size has one exchange of gradients"), "; or ")
 }
 
 func (v Bottleneck) stragglerAdvice(s BottleneckSettings) string {
 	switch {
 	case v.Rank < 0:
-		return "no share can help, as ranks take turns: look for other work on their machines, or raise data.batch_size, over which jitter evens out"
+		return "other shares cannot help, because the slowest rank changes: check for other work on the machines, or raise data.batch_size to average the jitter"
 	case s.Policy == "fixed":
 		return `remove balance.fixed_shares and set balance.policy = "hybrid"`
 	case s.Policy != "hybrid":
-		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank what it can do in the same time", s.Policy)
+		return fmt.Sprintf("set balance.policy = \"hybrid\" (now %q), which gives each rank the samples that it can finish in the same time", s.Policy)
 	}
-	return fmt.Sprintf("rank %d is slower than its share allows: look at its straggler verdict, or at other work on its machine", v.Rank)
+	return fmt.Sprintf("rank %d is slower than its share allows: check its straggler verdict, or other work on its machine", v.Rank)
 }
 
 func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
@@ -132,7 +132,7 @@ func (v Bottleneck) memoryAdvice(s BottleneckSettings) string {
 
 func (v Bottleneck) computeAdvice(s BottleneckSettings) string {
 	if v.Update > optimizerBig*v.Step {
-		return fmt.Sprintf("the optimizer takes %.0f %% of the step whatever the batch: raise data.batch_size", 100*v.Update/v.Step)
+		return fmt.Sprintf("the optimizer takes %.0f %% of the step for any batch: raise data.batch_size", 100*v.Update/v.Step)
 	}
 	var do []string
 	if s.Precision == "f32" {

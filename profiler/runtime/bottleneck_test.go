@@ -123,7 +123,7 @@ func TestJitterIsNobodysFault(t *testing.T) {
 		b.Add(step)
 	}
 	v := b.Verdict()
-	if v.Bound != StragglerBound || v.Rank != -1 || !strings.Contains(v.String(), "another one from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "no share can help") {
+	if v.Bound != StragglerBound || v.Rank != -1 || !strings.Contains(v.String(), "which differs from step to step") || !strings.Contains(v.Advice(BottleneckSettings{}), "other shares cannot help") {
 		t.Errorf("got %+v", v)
 	}
 }

@@ -171,7 +171,7 @@ func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error 
 		read++
 	}
 	if read == 0 {
-		return errors.New(p.tasks + ": no schedstat: this kernel does not count how long threads wait")
+		return errors.New(p.tasks + ": no schedstat: this kernel does not count the waits of threads")
 	}
 	return nil
 }

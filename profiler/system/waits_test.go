@@ -131,7 +131,7 @@ func TestWaitsOfFakeMachines(t *testing.T) {
 
 func TestThisProcessWaits(t *testing.T) {
 	if _, err := os.Stat("/proc/self/schedstat"); runtime.GOOS != "linux" || err != nil {
-		t.Skip("this kernel does not count how long threads wait")
+		t.Skip("this kernel does not count the waits of threads")
 	}
 	w := NewWaitSampler()
 	defer w.Close()

@@ -284,7 +284,7 @@ func (b *Board) cut() error {
 	}
 	old := b.file
 	if err := b.begin(names, b.keep); err != nil {
-		return fmt.Errorf("cut TensorBoard events in %s off behind step %d: %w", b.dir, b.keep, err)
+		return fmt.Errorf("cut TensorBoard events in %s after step %d: %w", b.dir, b.keep, err)
 	}
 	b.cutting = false
 	return old.Close()

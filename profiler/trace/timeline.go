@@ -76,7 +76,7 @@ func Pack(r Rank, limit int) ([]byte, error) {
 			return packed, nil
 		}
 		if len(r.Spans) == 0 {
-			return nil, fmt.Errorf("pack the timeline of rank %d: got room for %d bytes, want at least %d", r.Rank, limit, len(packed))
+			return nil, fmt.Errorf("pack the timeline of rank %d: got a buffer of %d bytes, want at least %d", r.Rank, limit, len(packed))
 		}
 		r.Spans = r.Spans[:len(r.Spans)*3/4]
 	}

@@ -62,7 +62,7 @@ func TestWeightsComeInAndGoOutUnchanged(t *testing.T) {
 	folder, file, out := filepath.Join(dir, "imported"), filepath.Join(dir, "in.safetensors"), filepath.Join(dir, "out.safetensors")
 	for _, to := range []string{folder, file} {
 		o := execute(append([]string{"checkpoint", "import", in, "--output", to}, smallCNN...))
-		want := "12 tensors of the model are in the file\n\"module.\" left out of all names\n2 counters of batches (num_batches_tracked) left out\nwritten: " + to + "\n"
+		want := "12 tensors of the model are in the file\nprefix \"module.\" removed from all names\n2 counters of batches (num_batches_tracked) ignored\nwritten: " + to + "\n"
 		if o.code != exit.Done || o.stdout != want || o.stderr != "" {
 			t.Fatalf("got exit code %d, %s and %s", o.code, o.stdout, o.stderr)
 		}
@@ -114,7 +114,7 @@ func TestExportConvertsAndRefusesWhatDoesNotFit(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exit.Usage, "--force replaces it"},
+		{nil, exit.Usage, "replace it with --force"},
 		{[]string{"--force", "--dtype", "fp16"}, exit.Data, `tensor "fc.weight": element 1, 3`},
 		{[]string{"--force", "--dtype", "f64"}, exit.Usage, `got "f64", want f32, bf16 or fp16`},
 		{[]string{"--output", "weights.bin"}, exit.Usage, "want a name that ends in .safetensors"},
@@ -159,14 +159,14 @@ func TestImportRefusesWhatItCannotUse(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no model", []string{sound, "-o", out}, exit.Usage, "which model is it?"},
+		{"no model", []string{sound, "-o", out}, exit.Usage, "got no model"},
 		{"no file", append([]string{filepath.Join(dir, "none"), "-o", out}, smallCNN...), exit.Usage, "there is no file"},
-		{"a folder", append([]string{dir, "-o", out}, smallCNN...), exit.Usage, "is no regular file, want a .safetensors file"},
+		{"a folder", append([]string{dir, "-o", out}, smallCNN...), exit.Usage, "is not a regular file, want a .safetensors file"},
 		{"folder in none", append([]string{sound, "-o", filepath.Join(dir, "a", "b")}, smallCNN...), exit.Usage, "there is no folder " + filepath.Join(dir, "a")},
 		{"no output", append([]string{sound}, smallCNN...), exit.Usage, "--output: want"},
 		{"folder in use", append([]string{sound, "-o", filepath.Dir(sound)}, smallCNN...), exit.Usage, "is not empty"},
 		{"bad rule", append([]string{sound, "-o", out, "--rename", "("}, smallCNN...), exit.Usage, "want PATTERN=REPLACEMENT"},
-		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exit.Usage, "it changes no name of the file"},
+		{"idle rule", append([]string{sound, "-o", out, "--rename", "xyz=a"}, smallCNN...), exit.Usage, "it matches no name of the file"},
 		{"bad head", append([]string{sound, "-o", out, "--head", "bald"}, smallCNN...), exit.Usage, "want auto, keep or new"},
 		{"another model", []string{sound, "-o", out, "--model", "resnet18"}, exit.Usage, "block0.bn1.bias: only in the file"},
 		{"other channels", []string{sound, "-o", out, "--set", "model.channels=[5]"}, exit.Usage, "block0.conv1.weight: file F32 (3, 3, 3, 3), model F32 (5, 3, 3, 3)"},
@@ -247,7 +247,7 @@ func TestExportOfAverages(t *testing.T) {
 		t.Errorf("got %s", o.stdout)
 	}
 	without := saveCheckpoint(t, values("fc.weight", []int{2}, 1))
-	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "holds no averages") {
+	if o := execute([]string{"checkpoint", "export", without, "-o", filepath.Join(dir, "x.safetensors"), "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averages") {
 		t.Errorf("got exit code %d and %s", o.code, o.stderr)
 	}
 }

@@ -21,7 +21,7 @@ var shells = []struct {
 }{
 	{"bash", "  source <(hetero-train completion bash)                     in this shell\n" +
 		"  hetero-train completion bash > ~/.local/share/bash-completion/completions/hetero-train", bashCompletion},
-	{"zsh", "  source <(hetero-train completion zsh)                      in this shell, behind compinit\n" +
+	{"zsh", "  source <(hetero-train completion zsh)                      in this shell, after compinit\n" +
 		"  hetero-train completion zsh > \"${fpath[1]}/_hetero-train\"", func(root *cobra.Command, w io.Writer) error { return root.GenZshCompletion(w) }},
 	{"fish", "  hetero-train completion fish | source                      in this shell\n" +
 		"  hetero-train completion fish > ~/.config/fish/completions/hetero-train.fish", func(root *cobra.Command, w io.Writer) error { return root.GenFishCompletion(w, true) }},
@@ -29,7 +29,7 @@ var shells = []struct {
 		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }},
 }
 
-const completionLong = `Print a script by which a shell completes commands, flags, and what flags and arguments may be: configuration files, models, data sets, policies,
+const completionLong = `Print a script with which a shell completes commands, flags and their values: configuration files, models, data sets, policies,
 devices, keys of --set and their values, runs and checkpoints.`
 
 // newCompletion replaces cobra's own command: it refuses a shell that it does not know, and its help shows examples.

@@ -146,10 +146,10 @@ func TestAFullDiskInMidRunCostsNoStep(t *testing.T) {
 	w := watch(t, p.command(dir, "train.steps=1000000", "train.log_interval=1"))
 	w.await(t, "step 20/")
 	free := fill(t, dir)
-	w.await(t, "no space left on device; earlier checkpoints are as they were", "metrics wait in memory", "TensorBoard events wait in memory", "the log file takes no lines")
+	w.await(t, "no space left on device; earlier checkpoints are unchanged", "metrics wait in memory", "TensorBoard events wait in memory", "the log file cannot be written")
 	before := newestStep(t, dir)
 	free()
-	w.await(t, "metrics are written again", "TensorBoard events are written again", "the log file takes lines again")
+	w.await(t, "metrics are written again", "TensorBoard events are written again", "the log file is written again")
 	awaitStep(t, dir, before)
 	w.cmd.Process.Signal(syscall.SIGTERM)
 	w.end(t, exit.Terminated, "saved")
@@ -170,7 +170,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 	w.await(t, "step 20/")
 	free := fill(t, dir)
 	w.end(t, exit.IO, "the final save failed")
-	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the run continues from step 2", "make room on that disk"} {
+	for _, says := range []string{"no space left on device", "the newest checkpoint is " + dir, "the run continues from step 2", "free space on that disk"} {
 		w.await(t, says)
 	}
 	newestStep(t, dir)
@@ -184,7 +184,7 @@ func TestAFullDiskAtTheEndIsExitCode7(t *testing.T) {
 
 	free = fill(t, dir)
 	defer free()
-	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "make room on that disk")
+	finish(t, p.command(dir, "experiment.name=other", steps), 0).check(t, exit.IO, "free space on that disk")
 }
 
 // TestAFailingDiskIsNeverBelieved lets system calls of a run that trains fail with EIO, then lets them succeed again (row D6). strace does it:
@@ -218,7 +218,7 @@ func TestAFailingDiskIsNeverBelieved(t *testing.T) {
 					t.Skipf("strace may not look at other processes: %s", said.String())
 				}
 			}
-			w.await(t, "input/output error; earlier checkpoints are as they were")
+			w.await(t, "input/output error; earlier checkpoints are unchanged")
 			before := newestStep(t, dir)
 			fault.Process.Signal(os.Interrupt) // strace lets go
 			fault.Wait()

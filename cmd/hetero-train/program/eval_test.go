@@ -64,7 +64,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exit.Done {
 			t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 		}
-		if said := strings.Contains(o.stderr, "--ema gives the training's own"); said != (i%2 == 0 && i < 4) {
+		if said := strings.Contains(o.stderr, "--ema evaluates the averages"); said != (i%2 == 0 && i < 4) {
 			t.Errorf("%q: told that the figures are not the training's: %v\n%s", args, said, o.stderr)
 		}
 	}
@@ -72,7 +72,7 @@ func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 		t.Errorf("got %+v and %+v, want that the second is what the run said:\n%s", got[0], got[1], printed)
 	}
 	without, _ := trainSmall(t)
-	if o := execute([]string{"eval", without, "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "holds no averages") {
+	if o := execute([]string{"eval", without, "--ema"}); o.code != exit.Usage || !strings.Contains(o.stderr, "has no averages") {
 		t.Errorf("without averages: got exit code %d and %q", o.code, o.stderr)
 	}
 }
@@ -92,12 +92,12 @@ func TestEvalSaysWhyItCannot(t *testing.T) {
 		{[]string{dir, "--split", "test"}, exit.Usage, "want val or train"},
 		{[]string{dir, "--batch-size", "-1"}, exit.Usage, "--batch-size: got -1"},
 		{[]string{dir, "--device", "nosuch"}, exit.Usage, "configuration\n  --device: device.kind: unknown value"},
-		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the checkpoint's settings do not go with --set model.name"},
+		{[]string{dir, "--set", "model.name=resnet50"}, exit.Usage, "the checkpoint's settings do not fit --set model.name"},
 		{[]string{dir, "--set", "model.channels=[3, 5]"}, exit.Usage, "belongs to another model"},
 		{[]string{dir, "--set", "data.num_classes=7"}, exit.Usage, `the first 7 of the 10 classes`},
 		{[]string{dir, "--set", "data.num_classes=12"}, exit.Usage, "12 classes, the model of"},
 		{[]string{dir, "--set", "data.image_size=1"}, exit.Usage, "data.image_size"},
-		{[]string{dir, "--device", "null"}, exit.Usage, "computes nothing"},
+		{[]string{dir, "--device", "null"}, exit.Usage, "does not compute"},
 	} {
 		o := execute(append([]string{"eval"}, c.args...))
 		if o.code != c.code || !strings.Contains(o.stderr, c.says) || o.stdout != "" {
@@ -133,8 +133,8 @@ func TestEvalOfImportedWeightsWantsTheirData(t *testing.T) {
 		code int
 		says string
 	}{
-		{nil, exit.Usage, "names no data: want -c FILE, or --set data.dataset=NAME"},
-		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " 4 outputs"},
+		{nil, exit.Usage, "does not record its data: want -c FILE, or --set data.dataset=NAME"},
+		{append(data, "--set", "data.num_classes=3"), exit.Usage, "has 3 classes, the imported model of " + filepath.Join(dir, "step-00000000") + " has 4 outputs"},
 		{append(data, "--set", "data.num_classes=4"), exit.Done, ""},
 	} {
 		if o := execute(append([]string{"eval", dir}, c.args...)); o.code != c.code || !strings.Contains(o.stderr, c.says) {
@@ -228,7 +228,7 @@ func TestPredictSaysWhyItCannot(t *testing.T) {
 	}{
 		{[]string{dir}, "want a checkpoint or a run, then images"},
 		{[]string{dir, filepath.Join(dir, "none.png")}, "no such file"},
-		{[]string{dir, t.TempDir()}, "holds no .jpg"},
+		{[]string{dir, t.TempDir()}, "has no .jpg"},
 		{[]string{dir, "-", "-"}, "got - twice"},
 		{[]string{dir, dir, "--top", "0"}, "--top: got 0"},
 		{[]string{dir, dir, "--class-names", writeFile(t, "one\n")}, "has 1 lines, want one for each of the model's 10 classes"},

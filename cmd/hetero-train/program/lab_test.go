@@ -203,7 +203,7 @@ func TestUnequalRanksTrainThroughWeatherToTheSameBits(t *testing.T) {
 			"SIMULATED: the ranks' devices idle to be x1.25/x2.5 slower",
 			"simulated slowdown x1.25", "[rank 1] ", "simulated slowdown x2.5", // on each rank
 			`"speed 0.5 with jitter (simulated)"`, `"1 neighbour (real)"`, `"link 10 Mbit/s (no effect)"`,
-			"weather: rank 1: link has no effect here", "lines about ranks that this run does not have",
+			"weather: rank 1: link has no effect here", "lines for ranks that this run does not have",
 		} {
 			if !strings.Contains(got.stderr, want) {
 				t.Errorf("got no %q in\n%s", want, got.stderr)

@@ -91,7 +91,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 // TestATimelineOfAGPUThatMayNotBeWatched is made launch by launch, and says why.
 func TestATimelineOfAGPUThatMayNotBeWatched(t *testing.T) {
 	p, dir := buildProgram(t), t.TempDir()
-	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "noted no kernel"} {
+	for behaviour, want := range map[string]string{"privileges": "lets only administrators profile", "silent": "recorded no kernel"} {
 		out := finish(t, onGPU(t, 1, p.benchTrace(filepath.Join(dir, behaviour)), "HETERO_SHIM_CUPTI="+behaviour), 0)
 		out.check(t, exit.Done, want)
 		if got := readBench(t, out).Trace; got.GPU != nil || got.Steps != 3 || !strings.Contains(got.Missing, want) {

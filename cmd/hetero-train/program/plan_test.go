@@ -45,7 +45,7 @@ func TestPlanSaysWhatATrainingTakes(t *testing.T) {
 		t.Errorf("--samples 3,5: got %+v", asked.Table)
 	}
 	text := execute([]string{"plan", "-c", writeFile(t, smallRun)}).stdout
-	for _, part := range []string{"model simple_cnn", "forward", "whatever the samples", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank within"} {
+	for _, part := range []string{"model simple_cnn", "forward", "for any number of samples", "averages 0.0", "workspace", "configured", "largest micro-batch of a rank within"} {
 		if !strings.Contains(text, part) {
 			t.Errorf("got\n%s\nwant %q in it", text, part)
 		}

@@ -185,7 +185,7 @@ func TestGPUAndCPURanksStartWithOneCommand(t *testing.T) {
 		{"ranks counted out", 2, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "balance.fixed_shares=[2, 2, 4]"}, nil, exit.Done, "starts 3 ranks"},
 		{"too few GPUs", 1, []string{"parallel.ranks=3", "parallel.cpu_ranks=1", "data.batch_size=9"}, nil, exit.Usage, ""},
 		{"fp16 on all", 1, []string{"parallel.cpu_ranks=1", "train.precision=fp16"}, nil, exit.Usage, `train.precision: device cpu:0 cannot compute in "fp16"`},
-		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exit.Usage, "NCCL is for NVIDIA GPUs"},
+		{"NCCL", 1, []string{"parallel.cpu_ranks=1", "parallel.backend=nccl"}, nil, exit.Usage, "NCCL needs NVIDIA GPUs"},
 		{"an unknown place", 1, []string{"parallel.cpu_ranks=1"}, []string{"RANK=0", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"}, exit.Usage, "set LOCAL_RANK and LOCAL_WORLD_SIZE"},
 	} {
 		set := append(slices.Clone(mixedRun), "device.kind=auto", "train.steps=2")

@@ -26,8 +26,8 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/version"
 )
 
-const rootLong = `hetero-train trains deep-learning models on clusters whose workers are not equal.
-It gives every worker the batch that it can finish in the same time.
+const rootLong = `hetero-train trains deep-learning models on workers of unequal speed.
+It divides each batch so that all workers finish at the same time.
 
 Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkpoint; 4 diverged;
 5 communication; 6 device; 7 final save failed; 75 stopped by SIGTERM, saved; 130 interrupted, saved;
@@ -35,7 +35,7 @@ Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkp
 
 const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file describes
   hetero-train -c configs/resnet50.toml --set train.epochs=3   with one setting changed
-  hetero-train -c configs/resnet50.toml --resume none          start afresh instead of resuming
+  hetero-train -c configs/resnet50.toml --resume none          start a new run instead of resuming
   hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
                                                                without a file
   hetero-train config show -c configs/resnet50.toml            every setting, resolved
@@ -84,9 +84,9 @@ func newRoot(a *cli.App) *cobra.Command {
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
 	flags.StringVarP(&a.File, "config", "c", "", "`FILE` (TOML) that describes the run")
-	flags.Var(&cli.SetFlag{App: a}, "set", "override one key of the file, as train.epochs=3; repeatable")
-	flags.StringVar(&a.LogLevel, "log-level", "info", "least important messages to show: `debug|info|warn|error`")
-	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "messages as `text|json`; json: standard error is one JSON object a line, progress included")
+	flags.Var(&cli.SetFlag{App: a}, "set", "override one key of the file, for example train.epochs=3; repeatable")
+	flags.StringVar(&a.LogLevel, "log-level", "info", "lowest level of messages to show: `debug|info|warn|error`")
+	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "format of messages, `text|json`; json: standard error has one JSON object per line, including progress")
 	train.AddResume(root, a)
 	root.AddCommand(
 		train.New(a),
@@ -103,7 +103,7 @@ func newRoot(a *cli.App) *cobra.Command {
 		signals.Tidied(plan.New(a)),
 		signals.Tidied(inference.NewEval(a)),
 		signals.Tidied(inference.NewPredict(a)),
-		cli.WithoutConfig(devices.New(a), "this command shows what the machine has"),
+		cli.WithoutConfig(devices.New(a), "this command shows the hardware of the machine"),
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on them"),
 		cli.WithoutConfig(newVersion(), "the version does not depend on them"),
 		newCompletion(),

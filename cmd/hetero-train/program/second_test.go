@@ -124,7 +124,7 @@ func TestARunWithANameIsNeverReplaced(t *testing.T) {
 			t.Errorf("want %q in\n%s", want, e.stderr)
 		}
 	}
-	s.run(exit.Usage, "has trained 20 steps, more than train.steps = 2 asks for", "--set", "train.steps=2")
+	s.run(exit.Usage, "has trained 20 steps, more than train.steps = 2", "--set", "train.steps=2")
 	s.run(exit.Usage, "unknown key", "--allow", "optimizer.rate")
 	s.run(exit.Usage, "may change without --allow", "--allow", "train.log_interval")
 	s.run(exit.Usage, "no earlier run", "--allow", "optimizer.lr", "--resume", "none")

@@ -33,7 +33,7 @@ func TestSelftestOfNCCL(t *testing.T) {
 		{"a bit that is wrong", "wrong:1@2", "/values/(broadcast|all_reduce of every)", exit.Communication, []string{"nccl       values     FAILED", "2 ranks", "selftest: failed: nccl"}},
 		{"an operation that hangs", "hang:1@1", "/faults/an operation that a rank", exit.Communication, []string{"nccl       faults     FAILED"}},
 		{"one rank whose NCCL refuses", "refuse:1", "/values/broadcast", exit.Communication, []string{"nccl       values     FAILED", "ncclCommInitRankConfig: "}},
-		{"one that is too old", "version=21703", "", exit.Communication, []string{"nccl       not there: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
+		{"one that is too old", "version=21703", "", exit.Communication, []string{"nccl       missing: nccl is unavailable: ", "is NCCL 2.17.3, want 2.18.0 or later"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			code, out := onSelftest(t, c.fault, c.checks, "HETERO_REQUIRE=nccl")
@@ -58,9 +58,9 @@ func TestSelftestWithoutNCCL(t *testing.T) {
 		env  string
 		says string
 	}{
-		{"no GPU", 0, "", "nccl       not there: there is no GPU to use: cuda: "},
-		{"no library", 1, "", "nccl       not there: nccl is unavailable: no libhetero_nccl.so"},
-		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       not there: settings of NCCL: NCCL_NET_PLUGIN: it makes NCCL load code"},
+		{"no GPU", 0, "", "nccl       missing: there is no GPU to use: cuda: "},
+		{"no library", 1, "", "nccl       missing: nccl is unavailable: no libhetero_nccl.so"},
+		{"a setting that is refused", 1, "NCCL_NET_PLUGIN=x", "nccl       missing: settings of NCCL: NCCL_NET_PLUGIN: it makes NCCL load code"},
 	} {
 		for _, required := range []string{"", "nccl"} {
 			want := exit.Done
@@ -81,7 +81,7 @@ func TestSelftestIsOverInTime(t *testing.T) {
 	o := execute([]string{"selftest", "--device", "local,reference", "--time", "1ms", "--json", "-"})
 	var got selftest.SelfReport
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Device || len(got.Late) != 2 ||
-		!strings.Contains(o.stderr, "not over within 1ms") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
+		!strings.Contains(o.stderr, "not complete within 1ms") || !strings.Contains(o.stderr, "selftest: failed: reference, local") {
 		t.Errorf("got exit code %d, %v, %v late and\n%s", o.code, err, got.Late, o.stderr)
 	}
 }

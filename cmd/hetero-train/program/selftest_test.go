@@ -35,7 +35,7 @@ func TestSelftestChecksADevice(t *testing.T) {
 func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir()) // empty: there is no CPU device
 	args := []string{"selftest", "--device", "cpu", "--device", "local", "--run", "/order"}
-	if o := execute(args); o.code != exit.Done || !strings.Contains(o.stdout, "cpu        not there: device unavailable") {
+	if o := execute(args); o.code != exit.Done || !strings.Contains(o.stdout, "cpu        missing: device unavailable") {
 		t.Errorf("got exit code %d and\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	if o := execute(args, "HETERO_REQUIRE=cpu"); o.code != exit.Device || !strings.Contains(o.stderr, "selftest: failed: cpu") {
@@ -46,7 +46,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 	}
 	for _, names := range []string{"gpu", "local,cppu"} {
 		o := execute([]string{"selftest", "--device", "local", "--run", "/order"}, "HETERO_REQUIRE="+names)
-		if o.code != exit.Usage || !strings.Contains(o.stderr, "HETERO_REQUIRE: nothing proves") {
+		if o.code != exit.Usage || !strings.Contains(o.stderr, "HETERO_REQUIRE: no check for") {
 			t.Errorf("HETERO_REQUIRE=%s: got exit code %d and\n%s", names, o.code, o.stderr)
 		}
 	}
@@ -57,7 +57,7 @@ func TestSelftestNeedsWhatIsRequired(t *testing.T) {
 		{[]string{"--device", "gpu"}, `--device: got "gpu", want auto, all, cuda, cpu, reference, null, local, shm, gloo, nccl`},
 		{[]string{"--run", "("}, "--run"},
 		{[]string{"--limit", "-1s"}, "--limit: got -1s, want more than 0s"},
-		{[]string{"--device", "null", "--run", "nothing"}, "nothing was checked"},
+		{[]string{"--device", "null", "--run", "nothing"}, "no check ran"},
 		{[]string{"--set", "train.epochs=3"}, "describe runs"},
 	} {
 		if o := execute(append([]string{"selftest"}, c.args...)); o.code != exit.Usage || !strings.Contains(o.stderr, c.says) {

@@ -122,8 +122,8 @@ func compilerOf(path string) string {
 	return first
 }
 
-const versionLong = `Print release, commit, compiler and platform, and what the program can do on this machine: which parts are there, of which version, where their
-libraries were found, and why the others are missing.`
+const versionLong = `Print release, commit, compiler and platform, and the available parts of the program: the version of each part, the place of its
+library, and the reason for each missing part.`
 
 func newVersion() *cobra.Command {
 	var asJSON, short bool
@@ -137,7 +137,7 @@ func newVersion() *cobra.Command {
 		Args: cli.NoArguments,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output")
-	cmd.Flags().BoolVar(&short, "short", false, "release, commit, compiler and platform alone")
+	cmd.Flags().BoolVar(&short, "short", false, "only release, commit, compiler and platform")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {
@@ -190,6 +190,6 @@ func libraryFolders(w io.Writer) error {
 			dirs[i] += " (not there)"
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nnative libraries are looked for in %s\n", strings.Join(dirs, ", "))
+	_, err := fmt.Fprintf(w, "\nnative libraries are searched in %s\n", strings.Join(dirs, ", "))
 	return err
 }

@@ -144,7 +144,7 @@ func (c *claim) summary() string {
 	case len(c.in.faults) > 0:
 		return c.in.faults[0].String()
 	case c.byNode:
-		return fmt.Sprintf("says node %d of %d", c.node, c.nodes)
+		return fmt.Sprintf("gives node %d of %d", c.node, c.nodes)
 	case c.worldSize == 1:
 		return "says this process is alone"
 	}

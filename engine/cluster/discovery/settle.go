@@ -26,7 +26,7 @@ func (c *claim) settle() Place {
 func (c *claim) asNode(perNode int) {
 	if c.localWorldSize > 1 {
 		c.in.fault(c.in.options.RanksPerNode.From, got(c.in.options.RanksPerNode.Text),
-			"1 or nothing, since %s started %d ranks on this machine already", c.source, c.localWorldSize)
+			"1 or no value, because %s has already started %d ranks on this machine", c.source, c.localWorldSize)
 		return
 	}
 	c.byNode, c.node, c.nodes, c.perNode = true, c.rank, c.worldSize, perNode
@@ -78,7 +78,7 @@ func (c *claim) settleRank(place *Place, perNode int) {
 		in.fault(c.names.localRank, fmt.Sprintf("got %d", c.localRank), "less than the number of %s, %d (%s)", of, locals, c.source)
 	}
 	if perNode > 1 && perNode != c.localWorldSize {
-		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: %s says that this process is one rank",
+		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: by %s this process is one rank",
 			in.options.RanksPerNode.From, perNode, c.source))
 	}
 	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // both collect the output of all ranks
@@ -102,7 +102,7 @@ func (c *claim) checkWorldSize(place Place) {
 		}
 		n := c.in.number(size, 1, maxRanks, wantWorldSize)
 		if n > 0 && n != place.WorldSize && n != c.worldSize {
-			c.in.fault(size.From, got(size.Text), "%d, as %s says, or no value", place.WorldSize, c.source)
+			c.in.fault(size.From, got(size.Text), "%d, the value of %s, or no value", place.WorldSize, c.source)
 		}
 	}
 }

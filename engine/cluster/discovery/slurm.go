@@ -68,10 +68,10 @@ func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 		sum += n
 	}
 	if c.worldSize > 0 && sum != c.worldSize {
-		in.fault(name, got(list.Text), "%d tasks in all, as SLURM_STEP_NUM_TASKS says, not %d", c.worldSize, sum)
+		in.fault(name, got(list.Text), "%d tasks in all, the value of SLURM_STEP_NUM_TASKS, not %d", c.worldSize, sum)
 	}
 	if listName == "SLURM_STEP_NODELIST" && hosts > 0 && hosts != len(tasks) {
-		in.fault(name, got(list.Text), "%d nodes, as SLURM_STEP_NODELIST has, not %d", hosts, len(tasks))
+		in.fault(name, got(list.Text), "%d nodes, as in SLURM_STEP_NODELIST, not %d", hosts, len(tasks))
 	}
 	if node := in.variable("SLURM_NODEID"); node.given() {
 		if n := in.number(node, 0, len(tasks)-1, wantNode); n >= 0 {

@@ -210,7 +210,7 @@ func fromKubernetes(in *input) (claim, string) {
 	if !size.given() {
 		size = in.variable("WORLD_SIZE")
 	}
-	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not say it: set it to the Job's completions)")
+	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize+" (Kubernetes does not set it: set it to the Job's completions)")
 	c.addrWant = "the host name of the pod of rank 0 (JOB-0.SERVICE)"
 	return c, ""
 }
@@ -223,7 +223,7 @@ func fromNobody(in *input) (claim, string) {
 		size = in.variable("WORLD_SIZE")
 	}
 	if in.optional(size, 1, maxRanks, 1, wantWorldSize) > 1 {
-		in.fault("RANK", got(""), "%s, since %s is %s", wantRank, size.From, size.Text)
+		in.fault("RANK", got(""), "%s, because %s is %s", wantRank, size.From, size.Text)
 	}
 	return c, ""
 }

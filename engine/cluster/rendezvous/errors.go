@@ -10,7 +10,7 @@ import (
 )
 
 // ErrToken says that this rank and rank 0 do not have the same token.
-var ErrToken = errors.New("the token of this rank is not that of rank 0 (one of them may have none)")
+var ErrToken = errors.New("the token of this rank differs from that of rank 0 (one of the two may have none)")
 
 // ErrClosed is returned by calls on a group that this process has closed.
 var ErrClosed = errors.New("the group is closed")
@@ -67,7 +67,7 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("two processes say that they are rank %d: %s and %s", e.Rank, e.First, e.Second)
+	return fmt.Sprintf("two processes claim to be rank %d: %s and %s", e.Rank, e.First, e.Second)
 }
 
 // MissingError says who did not come.

@@ -146,7 +146,7 @@ func (s *server) gather(r *request, name string, value []byte) {
 	rank := r.peer.member.Rank
 	switch {
 	case g.requests[rank] != nil:
-		s.refuse(r, fmt.Errorf("exchange %q: this rank is in it already", name))
+		s.refuse(r, fmt.Errorf("exchange %q: this rank takes part already", name))
 		return
 	case g.bytes+len(value) > maxGathered:
 		s.refuse(r, fmt.Errorf("exchange %q: the values of all ranks have more than %d bytes", name, maxGathered))
@@ -174,7 +174,7 @@ func (s *server) cancel(r *request) {
 			if s.gets[key] = slices.Delete(waiting, i, i+1); len(s.gets[key]) == 0 {
 				delete(s.gets, key)
 			}
-			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which nobody set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
+			s.refuse(r, &MissingError{What: fmt.Sprintf("key %q, which no rank set%s", key, s.departed()), WorldSize: len(s.peers), Waited: time.Since(since)})
 			return
 		}
 	}

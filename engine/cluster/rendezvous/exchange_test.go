@@ -162,7 +162,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err := groups[1].Get(ctx, "absent")
-		if want := `key "absent", which nobody set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank set: waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 		if err := groups[2].Close(); err != nil {
@@ -171,7 +171,7 @@ func TestLateRanksAreNamed(t *testing.T) {
 		ctx, cancel = context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
 		_, err = groups[1].Get(ctx, "absent")
-		if want := `key "absent", which nobody set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
+		if want := `key "absent", which no rank set (left the group: rank 2): waited 1s in vain (context deadline exceeded)`; err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	})
@@ -184,7 +184,7 @@ func TestRankIsInAnExchangeOnce(t *testing.T) {
 		first := make(chan error)
 		go func() { first <- groups[1].Barrier(context.Background(), "b") }()
 		synctest.Wait()
-		if err := groups[1].Barrier(context.Background(), "b"); err == nil || !strings.Contains(err.Error(), "this rank is in it already") {
+		if err := groups[1].Barrier(context.Background(), "b"); err == nil || !strings.Contains(err.Error(), "this rank takes part already") {
 			t.Errorf("got %v, want a refusal", err)
 		}
 		if err := groups[0].Barrier(context.Background(), "b"); err != nil {

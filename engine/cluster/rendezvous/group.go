@@ -205,7 +205,7 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	}
 	if !g.outbox.push(k, e.b) {
 		g.forget(id)
-		return nil, errors.New("rank 0 does not read what it is sent")
+		return nil, errors.New("rank 0 does not read the messages that it receives")
 	}
 	select {
 	case err := <-c.done:

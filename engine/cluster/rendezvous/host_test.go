@@ -59,7 +59,7 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 			test.options.WorldSize, test.options.Timeout = 2, 50*time.Millisecond
 			_, err := Join(context.Background(), test.options)
 			var listening *ListenError
-			if refused := errors.As(err, &listening) && strings.Contains(err.Error(), "needs a token"); refused != test.refused {
+			if refused := errors.As(err, &listening) && strings.Contains(err.Error(), "set a token"); refused != test.refused {
 				t.Errorf("got %v, refused should be %v", err, test.refused)
 			}
 		})

@@ -105,7 +105,7 @@ func (o *Options) complete() error {
 		faults = append(faults, err)
 	}
 	if n := len(o.registration().encode()); n >= maxFrame {
-		faults = append(faults, fmt.Errorf("what this rank has to say makes a message of %d bytes, want less than %d: shorten the facts", n, maxFrame))
+		faults = append(faults, fmt.Errorf("the message of this rank has %d bytes, want less than %d: shorten the facts", n, maxFrame))
 	}
 	return errors.Join(faults...)
 }
@@ -127,7 +127,7 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	}
 	if at := listener.Addr().String(); options.Token == "" && !options.Insecure && options.WorldSize > 1 && beyondLoopback(at) {
 		_ = listener.Close()
-		return nil, &ListenError{at, errors.New("other machines reach that address, which needs a token (HETERO_TOKEN, or parallel.token_file), or leave to be insecure (parallel.insecure)")}
+		return nil, &ListenError{at, errors.New("other machines reach that address: set a token (HETERO_TOKEN, or parallel.token_file), or parallel.insecure = true")}
 	}
 	s := newServer(options, listener)
 	conn := s.local()
@@ -174,7 +174,7 @@ func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))
 	err := error(missing)
 	if !errors.Is(context.Cause(ctx), errTimeout) {
-		err = &LostError{Rank: 0, Cause: fmt.Sprintf("it waits no longer: %v", context.Cause(ctx))}
+		err = &LostError{Rank: 0, Cause: fmt.Sprintf("it stopped waiting: %v", context.Cause(ctx))}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	case err == nil:
 		return true
 	case several && ofAnotherStart(err):
-		options.Log.Debug("rank 0 of another start answers there", "address", options.Address)
+		options.Log.Debug("rank 0 of another run answers there", "address", options.Address)
 	case final:
 		s.failure = err
 		return true
@@ -242,7 +242,7 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing): // how an attempt ended that ran out of time says nothing
 		s.last = err
 	}
-	options.Log.Debug("rank 0 is not there yet", "address", options.Address, "reason", err)
+	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
 	return false
 }
 

@@ -77,7 +77,7 @@ func TestRanksThatWereNotStartedAlikeAreRefusedEverywhere(t *testing.T) {
 			"rank 2 (" + who + `) does not agree with rank 0: build is "1.0", rank 0 has none; version is none, rank 0 has "1.0"`},
 		{"several things", func(o *Options) { o.WorldSize, o.Facts[0].Value = 4, "2" },
 			"rank 2 (" + who + `) does not agree with rank 0: world size is 4, rank 0 has 3; version is "2", rank 0 has "1.0"`},
-		{"the rank of another", func(o *Options) { o.Rank = 1 }, "two processes say that they are rank 1: " + who + " and " + who},
+		{"the rank of another", func(o *Options) { o.Rank = 1 }, "two processes claim to be rank 1: " + who + " and " + who},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -252,7 +252,7 @@ func TestRank0IsNotThere(t *testing.T) {
 				far.Close()
 			}()
 			return near, nil
-		}, `does not speak this protocol (got "HTTP/1.1")`},
+		}, `does not use this protocol (got "HTTP/1.1")`},
 		{"another version answers", func(context.Context, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			go func() {
@@ -306,7 +306,7 @@ func TestCancelledJoinTellsTheOthers(t *testing.T) {
 		if _, err := Join(ctx, n.options(0, 3)); !errors.Is(err, stopped) {
 			t.Errorf("got %v, want %v", err, stopped)
 		}
-		if err := <-other; err == nil || !strings.Contains(err.Error(), "rank 0 is gone: it waits no longer: stopped by the user") {
+		if err := <-other; err == nil || !strings.Contains(err.Error(), "rank 0 is gone: it stopped waiting: stopped by the user") {
 			t.Errorf("the other rank got %v", err)
 		}
 		if took := time.Since(began); took > 5*time.Second {

@@ -32,8 +32,8 @@ const (
 )
 
 var (
-	errStranger = errors.New("what answers there does not speak this protocol")
-	errForged   = errors.New("a frame does not carry the right tag")
+	errStranger = errors.New("the program that answers does not use this protocol")
+	errForged   = errors.New("a frame has a wrong tag")
 	errTooLong  = fmt.Errorf("a frame is longer than %d bytes", maxFrame)
 	errShort    = errors.New("a frame has no kind")
 )

@@ -70,7 +70,7 @@ type survey struct {
 // startSurvey asks all ranks. One rank may have one survey at a time. s.mu is held, as below.
 func (s *server) startSurvey(r *request) {
 	if slices.ContainsFunc(s.surveys, func(other *survey) bool { return other.request.peer == r.peer }) {
-		s.refuse(r, errors.New("this rank is asking already"))
+		s.refuse(r, errors.New("this rank has a survey in progress"))
 		return
 	}
 	s.lastSurvey++

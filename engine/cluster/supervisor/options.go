@@ -73,7 +73,7 @@ func (o *Options) complete() error {
 		faults = append(faults, fmt.Errorf("got port %d of rank 0, want 0 to 65535", o.MasterPort))
 	}
 	if o.MasterPort == 0 && o.Ranks < o.WorldSize {
-		faults = append(faults, fmt.Errorf("got no port of rank 0, want one, since %d of %d ranks are on other machines", o.WorldSize-o.Ranks, o.WorldSize))
+		faults = append(faults, fmt.Errorf("got no port of rank 0, want one, because %d of %d ranks are on other machines", o.WorldSize-o.Ranks, o.WorldSize))
 	}
 	if o.MasterPort == 0 && o.MasterAddr != "" && o.MasterAddr != loopback {
 		faults = append(faults, fmt.Errorf("got no port of rank 0 at %s, want one", o.MasterAddr))

@@ -27,7 +27,7 @@ func Run(ctx context.Context, options Options) error {
 	w.loop(ctx)
 	err := w.verdict()
 	if w.cancelled != nil {
-		err = errors.Join(fmt.Errorf("ranks were ended: %w", w.cancelled), err)
+		err = errors.Join(fmt.Errorf("ranks were stopped: %w", w.cancelled), err)
 	}
 	return err
 }
@@ -180,7 +180,7 @@ func (w *watch) exited(p *process) {
 		return
 	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // the latter while it was being loaded
 		w.orderly = firstOf(w.orderly, failure)
-		o.Log.Debug("rank stopped as told", "rank", p.rank, "code", failure.Code)
+		o.Log.Debug("rank stopped as requested", "rank", p.rank, "code", failure.Code)
 		return
 	case slices.Contains(o.Secondary, failure.Code):
 		w.secondary = firstOf(w.secondary, failure)
@@ -262,7 +262,7 @@ func (w *watch) take(now step) {
 		if now == stepTerminate {
 			p.signal(syscall.SIGTERM)
 		} else {
-			w.options.Log.Warn("rank does not end and is killed", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
+			w.options.Log.Warn("rank does not end: killing it", "rank", p.rank, "pid", p.command.Process.Pid, "state", p.doing)
 			p.killed = true
 			p.kill()
 		}

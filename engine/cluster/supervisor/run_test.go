@@ -237,7 +237,7 @@ func TestOutputThatFailsDoesNotStopARank(t *testing.T) {
 	if err := Run(context.Background(), options); err != nil {
 		t.Error(err)
 	}
-	if got := strings.Count(log.String(), "output of a rank is lost from here on"); got != 1 {
+	if got := strings.Count(log.String(), "the output of a rank is lost from now on"); got != 1 {
 		t.Errorf("the log says it %d times, want once:\n%s", got, log)
 	}
 }

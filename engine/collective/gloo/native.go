@@ -42,7 +42,7 @@ type library struct{ api *C.hetero_gloo_api }
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w; it is built where Gloo is installed (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
+		return nil, fmt.Errorf("%w: %w; the build needs Gloo (sudo apt-get install libgloo-dev)", ErrUnavailable, err)
 	}
 	return &library{(*C.hetero_gloo_api)(table)}, nil
 }

@@ -143,7 +143,7 @@ func (t *transport) Close(orderly bool) error {
 	t.background.Wait()
 	t.conn.close()
 	if failed != nil {
-		return fmt.Errorf("gloo: rank %d: say good-bye: %w", t.config.Rank, failed)
+		return fmt.Errorf("gloo: rank %d: close the connections: %w", t.config.Rank, failed)
 	}
 	return nil
 }

@@ -24,7 +24,7 @@ func (s *start) WaitHost(limit time.Duration) error {
 		if err := f.after.WaitHost(limit); errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		} else if err != nil {
-			c.fail(fmt.Errorf("collective: rank %d: %s: what it waits for: %w", c.opts.Rank, collective.Describe(f.op), err))
+			c.fail(fmt.Errorf("collective: rank %d: %s: its input event: %w", c.opts.Rank, collective.Describe(f.op), err))
 			return noticeOf(c.Err(), c.opts.Rank)
 		}
 	}
@@ -73,7 +73,7 @@ func (e *finish) Done() bool                 { return false }
 func (e *finish) Reset() error               { return nil }
 func (e *finish) Close() error               { return nil }
 func (e *finish) WaitHost(time.Duration) error {
-	return errors.New("hosts: nobody waits for the end of a flight")
+	return errors.New("hosts: no goroutine waits for the in-flight operation")
 }
 
 // link joins two stages: one inner communicator completes it, one waits for it. If anything has failed by then, waiting is an

@@ -196,7 +196,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 // takes refuses what these hosts cannot do.
 func (c *Communicator) takes(op collective.Op) error {
 	if op.Parts() != nil && !c.ordered {
-		return fmt.Errorf("%s: got hosts of ranks %v, want them in the order of ranks without gaps", collective.Describe(op), c.opts.Hosts)
+		return fmt.Errorf("%s: got hosts of ranks %v, want ascending ranks without gaps", collective.Describe(op), c.opts.Hosts)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ static const void *open_table(const char *path, const char *symbol, uint32_t ver
 	const void *(*get)(uint32_t) = (const void *(*)(uint32_t))dlsym(library, symbol);
 	const void *table = get == NULL ? NULL : get(version);
 	if (table == NULL) {
-		*why = "it is of another version of hetero-train";
+		*why = "it belongs to another version of hetero-train";
 		dlclose(library);
 	}
 	return table;

@@ -57,7 +57,7 @@ func (l *Link) WaitHost(limit time.Duration) error {
 func (l *Link) Done() bool { return l.over.Load() }
 
 // Reset implements device.Event: it is Clear that its owner calls.
-func (l *Link) Reset() error { return errors.New("queue: nobody resets a link") }
+func (l *Link) Reset() error { return errors.New("queue: a link cannot be reset") }
 
 // Close implements device.Event.
 func (l *Link) Close() error { return nil }

@@ -152,7 +152,7 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 	tags := op.Tags()
 	at, err := q.await(tags.After)
 	if err != nil {
-		err = fmt.Errorf("collective: rank %d: %s: what it waits for: %w", q.rank, collective.Describe(op), err)
+		err = fmt.Errorf("collective: rank %d: %s: its input event: %w", q.rank, collective.Describe(op), err)
 	} else if q.enter(tags.Name, number) {
 		at, err = q.transport.Do(op, number, at)
 	}
@@ -163,7 +163,7 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 	q.done = true // whoever sees Done complete may close at once
 	q.mu.Unlock()
 	if err := complete(tags.Done, at); err != nil {
-		q.Fail(fmt.Errorf("collective: rank %d: %s: tell that it is done: %w", q.rank, collective.Describe(op), err))
+		q.Fail(fmt.Errorf("collective: rank %d: %s: signal its completion: %w", q.rank, collective.Describe(op), err))
 	}
 }
 

@@ -163,9 +163,9 @@ func notCome(cause error, size int, missing map[int]bool, turnedAway []string) e
 			names = append(names, strconv.Itoa(r))
 		}
 	}
-	text := "not come: rank " + strings.Join(names, ", ")
+	text := "missing: rank " + strings.Join(names, ", ")
 	if len(turnedAway) > 0 {
-		text += fmt.Sprintf(" (turned away: %d, the last because %s)", len(turnedAway), turnedAway[len(turnedAway)-1])
+		text += fmt.Sprintf(" (refused: %d, the last because %s)", len(turnedAway), turnedAway[len(turnedAway)-1])
 	}
 	return fmt.Errorf("%s: %w", text, cause)
 }
@@ -180,20 +180,20 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	conn.SetReadDeadline(time.Now().Add(greetingTime)) //nolint:errcheck // a closed connection fails to be read
 	got, want := greeting{}, c.greeting()
 	if err := binary.Read(conn, binary.LittleEndian, &got); err != nil {
-		a.refusal = &refusal{"it did not say who it is", false}
+		a.refusal = &refusal{"it did not identify itself", false}
 		return a
 	}
 	conn.SetReadDeadline(time.Time{}) //nolint:errcheck // the same
 	a.rank = int(got.Rank)
 	switch {
 	case got.Magic != want.Magic:
-		a.refusal = &refusal{"it is of another version, or no rank", false}
+		a.refusal = &refusal{"it is not a rank, or of another version", false}
 	case subtle.ConstantTimeCompare(got.Token[:], want.Token[:]) != 1:
 		a.refusal = &refusal{"it has another token", false}
 	case got.Size != want.Size:
-		a.refusal = &refusal{fmt.Sprintf("rank %d says that there are %d ranks, rank 0 that there are %d", got.Rank, got.Size, want.Size), true}
+		a.refusal = &refusal{fmt.Sprintf("rank %d has world size %d, rank 0 has %d", got.Rank, got.Size, want.Size), true}
 	case got.Rank == 0 || got.Rank >= want.Size:
-		a.refusal = &refusal{fmt.Sprintf("a second process says that it is rank %d of %d", got.Rank, got.Size), true}
+		a.refusal = &refusal{fmt.Sprintf("a second process claims to be rank %d of %d", got.Rank, got.Size), true}
 	}
 	return a
 }
@@ -251,7 +251,7 @@ func dial(ctx context.Context, c Config) (*net.UnixConn, error) {
 				return conn, nil
 			}
 			conn.Close() //nolint:errcheck // nothing was said
-			return nil, fmt.Errorf("who listens at %q is not rank 0: %w", c.Address, err)
+			return nil, fmt.Errorf("the process that listens at %q is not rank 0: %w", c.Address, err)
 		}
 		select {
 		case <-ctx.Done():
@@ -286,11 +286,11 @@ func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
 	}
 	messages, err := syscall.ParseSocketControlMessage(rights[:rightsBytes])
 	if err != nil || len(messages) != 1 {
-		return nil, fmt.Errorf("rank 0 sent no memory: %w", err)
+		return nil, fmt.Errorf("rank 0 did not send the shared memory: %w", err)
 	}
 	fds, err := syscall.ParseUnixRights(&messages[0])
 	if err != nil || len(fds) != 1 {
-		return nil, fmt.Errorf("rank 0 sent no memory: %w", err)
+		return nil, fmt.Errorf("rank 0 did not send the shared memory: %w", err)
 	}
 	return os.NewFile(uintptr(fds[0]), "shared memory"), nil
 }

@@ -43,7 +43,7 @@ func TestRanksThatDoNotFitAreToldWhy(t *testing.T) {
 		says string
 		all  bool // the group cannot come about
 	}{
-		{"another size", Config{Rank: 2, Size: 4}, "rank 2 says that there are 4 ranks, rank 0 that there are 3", true},
+		{"another size", Config{Rank: 2, Size: 4}, "rank 2 has world size 4, rank 0 has 3", true},
 		{"a rank twice", Config{Rank: 1, Size: 3}, "two ranks 1", true},
 		{"another token", Config{Rank: 2, Size: 3, Token: "guessed"}, "another token", false},
 	} {
@@ -82,7 +82,7 @@ func TestMissingRanksAreNamed(t *testing.T) {
 	address := NewAddress()
 	ours := func(rank int) Config { return Config{Rank: rank, Size: 4, Address: address} }
 	errs := meet(t, 300*time.Millisecond, ours(0), ours(2))
-	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "not come: rank 1, 3") {
+	if !errors.Is(errs[0], context.DeadlineExceeded) || !strings.Contains(errs[0].Error(), "missing: rank 1, 3") {
 		t.Errorf("rank 0: got %v, want that ranks 1 and 3 have not come", errs[0])
 	}
 	if errs[1] == nil {

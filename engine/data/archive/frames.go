@@ -76,7 +76,7 @@ func (f *frames) note(out []byte) {
 // checkSize refuses a frame that is stored in far more bytes than it holds: a chunk is read in one go.
 func (f *frames) checkSize() error {
 	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
-		return fmt.Errorf("zstd frame at byte %d: %d bytes that hold %d: %w", f.start, stored, f.given, ErrRefused)
+		return fmt.Errorf("zstd frame at byte %d: %d stored bytes for %d bytes of content: %w", f.start, stored, f.given, ErrRefused)
 	}
 	return nil
 }

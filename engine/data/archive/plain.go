@@ -32,7 +32,7 @@ type CacheError struct {
 }
 
 // CacheAdvice tells the user how to get around a CacheError.
-const CacheAdvice = "set data.cache_dir to a folder that can be written and has room for the expanded archive, or unpack the archive and give data.path the folder"
+const CacheAdvice = "set data.cache_dir to a writable folder with room for the expanded archive, or unpack the archive and set data.path to the folder"
 
 func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }
 

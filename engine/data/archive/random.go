@@ -140,7 +140,7 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 		err = io.ErrUnexpectedEOF
 	}
 	if err == nil && crc32.Checksum(out, castagnoli) != l.Chunks[k].Sum {
-		err = fmt.Errorf("bytes %d to %d are not those that were there when the archive was indexed", l.Chunks[k].Out, l.Chunks[k].Out+size)
+		err = fmt.Errorf("bytes %d to %d have changed since the archive was indexed", l.Chunks[k].Out, l.Chunks[k].Out+size)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decompress the archive from byte %d on: %w", l.Chunks[k].Out, err)

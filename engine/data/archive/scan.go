@@ -88,7 +88,7 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	in := newCounterAt(ctx, r, size, progress)
 	switch compression {
 	case Gzip:
-		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames: a gzip stream is read from its start only")
+		return Layout{}, errors.New("got a gzip stream, want a tar or zstd frames: a gzip stream can be read from its start only")
 	case Zstd:
 		z, err := newFrames(in, size)
 		if err != nil {

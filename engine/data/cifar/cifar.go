@@ -78,7 +78,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 			return data.Splits{}, err
 		}
 	} else if info, err := os.Stat(path); err != nil {
-		return data.Splits{}, o.fault("open", path, "give data.path a file or folder that exists, or leave it out to download", err)
+		return data.Splits{}, o.fault("open", path, "set data.path to an existing file or folder, or leave it empty to download the data", err)
 	} else if info.IsDir() {
 		inside := filepath.Join(path, o.archiveName())
 		if _, err := os.Stat(inside); err != nil {
@@ -87,7 +87,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		path = inside
 	}
 	if err := download.Verify(path, o.Variant.SHA256); err != nil {
-		return data.Splits{}, o.fault("check", path, "load the archive again, or unpack it and give the folder", err)
+		return data.Splits{}, o.fault("check", path, "download the archive again, or unpack it and set data.path to the folder", err)
 	}
 	return o.openArchive(ctx, path)
 }
@@ -111,9 +111,9 @@ func (o Options) fetch(ctx context.Context) (string, error) {
 	if err == nil {
 		return path, nil
 	}
-	advice := fmt.Sprintf("set data.cache_dir, now %s, to a folder that can be written and has room", o.CacheDir)
+	advice := fmt.Sprintf("set data.cache_dir, now %s, to a writable folder with room", o.CacheDir)
 	if errors.Is(err, download.ErrUnavailable) || errors.Is(err, download.ErrMismatch) {
-		advice = fmt.Sprintf("bring %s to this machine and set data.path to it", o.Variant.URL)
+		advice = fmt.Sprintf("copy %s to this machine and set data.path to it", o.Variant.URL)
 	}
 	return "", o.fault("get "+o.Variant.Name, "", advice, err)
 }

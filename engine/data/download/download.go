@@ -121,7 +121,7 @@ type transfer struct {
 
 var (
 	errRetry  = errors.New("connection failed") // another try may cure it
-	errSilent = errors.New("the server sent nothing for too long")
+	errSilent = errors.New("the server sent no data until the time-out")
 )
 
 func (t *transfer) run(ctx context.Context) error {
@@ -258,7 +258,7 @@ func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 		if err := t.restart(); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("%w: server has fewer bytes than were loaded before", errRetry)
+		return false, fmt.Errorf("%w: the server has fewer bytes than were downloaded before", errRetry)
 	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 		http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		return false, fmt.Errorf("%w: server answers %s", errRetry, answer.Status)

@@ -239,8 +239,8 @@ func TestWhatCannotBeHadIsUnavailableInTime(t *testing.T) {
 	}{
 		{"no server", nil, "http://" + address + "/file", "refused", 0},
 		{"unknown host", nil, "http://host.invalid/file", "host.invalid", 0},
-		{"silent server", hang, "", "sent nothing", 1},
-		{"silent after the headers", headersOnly, "", "sent nothing", 1},
+		{"silent server", hang, "", "sent no data", 1},
+		{"silent after the headers", headersOnly, "", "sent no data", 1},
 		{"not found", status(404), "", "404", 1},
 		{"forbidden", status(403), "", "403", 1},
 		{"overloaded", status(503), "", "503", 2},

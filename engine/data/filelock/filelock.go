@@ -30,7 +30,7 @@ func Acquire(ctx context.Context, path string) (*Lock, error) {
 		select {
 		case <-ctx.Done():
 			f.Close()
-			return nil, fmt.Errorf("wait for %s, which another process holds: %w", path, ctx.Err())
+			return nil, fmt.Errorf("wait for %s, which another process has locked: %w", path, ctx.Err())
 		case <-time.After(wait):
 		}
 	}

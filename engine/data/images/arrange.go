@@ -87,7 +87,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 		return a, fmt.Errorf("%d files, want at most %d", len(l.files), math.MaxInt32)
 	}
 	if l.ignored > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d files are not .jpg, .jpeg or .png and are passed over", l.ignored))
+		a.notes = append(a.notes, fmt.Sprintf("%d files are not .jpg, .jpeg or .png and are skipped", l.ignored))
 	}
 	around := wrapper(l.files)
 	parts, others := byFirst(l.files, around)
@@ -105,7 +105,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 		return a, nil
 	}
 	if others > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d images lie outside of train/, val/ and test/ and are passed over", others))
+		a.notes = append(a.notes, fmt.Sprintf("%d images are outside train/, val/ and test/ and are skipped", others))
 	}
 	train := classify(l, around+"train/", parts["train"], &a)
 	if err := a.name(l, around+"train/", train); err != nil {
@@ -175,7 +175,7 @@ func classify(l listing, prefix string, members []int32, a *arrangement) map[str
 		classes[class] = append(classes[class], i)
 	}
 	if loose > 0 {
-		a.notes = append(a.notes, fmt.Sprintf("%d images lie in no class folder and are passed over", loose))
+		a.notes = append(a.notes, fmt.Sprintf("%d images are in no class folder and are skipped", loose))
 	}
 	return classes
 }
@@ -191,7 +191,7 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 			continue
 		}
 		if _, ok := classes[rest]; !ok {
-			return fmt.Errorf("class folder %.200q holds no image; remove it, or labels would shift when it gets one", folder)
+			return fmt.Errorf("class folder %.200q has no image; remove it, because labels would change when it gets one", folder)
 		}
 	}
 	for class := range classes {
@@ -211,14 +211,14 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	classes := classify(l, prefix, members, a)
 	if len(classes) == 0 { // as ImageNet's archive of validation images is
 		if l.heldClasses == nil {
-			return fmt.Errorf("%.200s holds %d images but no class folders, and none of %s says which class each is of", prefix, len(members), strings.Join(valLabels, ", "))
+			return fmt.Errorf("%.200s has %d images but no class folders, and none of %s gives their classes", prefix, len(members), strings.Join(valLabels, ", "))
 		}
 		return a.evaluateOnListed(l, members)
 	}
 	for class, files := range classes {
 		label, ok := slices.BinarySearch(a.classes, class)
 		if !ok {
-			return fmt.Errorf("class folder %.200q has none of that name in train/", prefix+class)
+			return fmt.Errorf("train/ has no class folder %.200q", prefix+class)
 		}
 		for _, i := range files {
 			a.eval = append(a.eval, sample{i, int32(label)})

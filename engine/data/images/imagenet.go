@@ -218,7 +218,7 @@ func eachLineOf(r io.Reader, name string, most int64, visit func(line string) er
 		}
 	}
 	if in.N <= 0 {
-		return fmt.Errorf("%s: more than the %d bytes that a list may have", name, most)
+		return fmt.Errorf("%s: want a list of at most %d bytes", name, most)
 	}
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s: %w", name, err)

@@ -156,7 +156,7 @@ func TestAListThatIsTooLongIsAnError(t *testing.T) {
 	for text, want := range map[string]bool{"a 1\nb 2\n": true, "a 1\nb 2\nc": false, "a 1\nb 2\nc 3\nd 4\n": false} {
 		n := 0
 		err := eachLineOf(strings.NewReader(text), "list", 8, func(string) error { n++; return nil })
-		if want && (err != nil || n != 2) || !want && (err == nil || !strings.Contains(err.Error(), "list: more than the 8 bytes")) {
+		if want && (err != nil || n != 2) || !want && (err == nil || !strings.Contains(err.Error(), "list: want a list of at most 8 bytes")) {
 			t.Errorf("%q: %d lines, %v", text, n, err)
 		}
 	}

@@ -78,7 +78,7 @@ func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *li
 		return err
 	}
 	if depth > maxDepth {
-		return fmt.Errorf("folder %.200q lies more than %d folders deep", dir, maxDepth)
+		return fmt.Errorf("folder %.200q is more than %d levels deep", dir, maxDepth)
 	}
 	d, err := root.Open(dir)
 	if err != nil {

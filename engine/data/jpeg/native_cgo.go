@@ -27,7 +27,7 @@ static const hetero_jpeg_api* hetero_open(const char* path, const char** why) {
 	hetero_get_api get = (hetero_get_api)dlsym(library, "hetero_jpeg_get_api");
 	const hetero_jpeg_api* api = get == NULL ? NULL : get(HETERO_JPEG_VERSION);
 	if (api == NULL) {
-		*why = "the library is of another version of hetero-train";
+		*why = "the library belongs to another version of hetero-train";
 		dlclose(library);
 	}
 	return api;

@@ -128,7 +128,7 @@ func braces(pattern string, most int) ([]string, error) {
 		return nil, err
 	}
 	if len(choices)*len(rest) > most {
-		return nil, fmt.Errorf("%.200q stands for more than %d shards", pattern, most)
+		return nil, fmt.Errorf("%.200q expands to more than %d shards", pattern, most)
 	}
 	all := make([]string, 0, len(choices)*len(rest))
 	for _, choice := range choices {

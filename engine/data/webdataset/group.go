@@ -95,7 +95,7 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 			return err
 		}
 		if _, seen := g.seen[hashKey(key)]; seen {
-			return fmt.Errorf("sample %.200q appears twice, or its files do not follow one another", key)
+			return fmt.Errorf("sample %.200q appears twice, or its files are not consecutive", key)
 		}
 		g.open, g.key, g.imageEnd, g.label, g.rank = true, key, "", "", len(labelEnds)
 	}

@@ -121,11 +121,11 @@ func inParts(dir string) (train, eval []string, err error) {
 	train = parts["train"]
 	switch {
 	case len(train) == 0 && len(parts[""]) == 0:
-		return nil, nil, fmt.Errorf("shards of val or test, but none of train in %s", dir)
+		return nil, nil, fmt.Errorf("%s has shards of val or test, but none of train", dir)
 	case len(train) == 0:
 		train = parts[""]
 	case len(parts[""]) > 0:
-		return nil, nil, fmt.Errorf("%s belongs to none of train, val, test: name it so, or give a pattern", parts[""][0])
+		return nil, nil, fmt.Errorf("%s does not belong to train, val or test: rename it, or give a pattern", parts[""][0])
 	}
 	for _, p := range held {
 		if len(parts[p]) > 0 {
@@ -242,7 +242,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 		return paths, nil
 	}
 	if o.CacheDir == "" {
-		return nil, fmt.Errorf("webdataset: %d gzip shards are expanded into a cache folder, and got none", len(streams))
+		return nil, fmt.Errorf("webdataset: %d gzip shards need a cache folder, but none is set", len(streams))
 	}
 	paths = slices.Clone(paths)
 	p := &progress{report: o.Progress, total: total}
@@ -258,7 +258,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		o.Logger.Warn("indices of shards cannot be kept, every start makes them anew", "reason", err)
+		o.Logger.Warn("indices of shards cannot be cached: every start reads the shards again", "reason", err)
 		return none, nil
 	}
 	l, err := filelock.Acquire(ctx, filepath.Join(dir, ".lock"))
@@ -266,7 +266,7 @@ func (o Options) lock(ctx context.Context, dir string) (release func(), err erro
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		o.Logger.Warn("indices of shards cannot be kept, every start makes them anew", "reason", err)
+		o.Logger.Warn("indices of shards cannot be cached: every start reads the shards again", "reason", err)
 		return none, nil
 	}
 	return func() { l.Release() }, nil
@@ -302,7 +302,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 	}
 	if o.CacheDir != "" {
 		if err := id.save(dir, x); err != nil {
-			o.Logger.Warn("the index of a shard cannot be kept", "shard", id.path, "reason", err)
+			o.Logger.Warn("the index of a shard cannot be cached", "shard", id.path, "reason", err)
 		}
 	}
 	return x, nil
@@ -362,7 +362,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 		}
 	}
 	if ignored > 0 {
-		o.Logger.Warn("webdataset: samples without an image are passed over", "samples", ignored)
+		o.Logger.Warn("webdataset: samples without an image are skipped", "samples", ignored)
 	}
 	if train.Len() == 0 {
 		return fault(errors.New("no samples to train on"))
@@ -387,7 +387,7 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 		l := x.Layout.Largest()
 		if l > o.CacheBytes {
 			return &data.Fault{Op: "open shard", Path: ids[k].path, Index: -1, Err: fmt.Errorf("%s stream that can only be decompressed %d MiB at a time, want at most %d (data.shard_cache_mb)", x.Layout.Compression, l>>20, o.CacheBytes>>20),
-				Advice: "make it one of many frames: hetero-train data repack"}
+				Advice: "convert it to many frames: hetero-train data repack"}
 		}
 		if l > slow {
 			large++
@@ -395,7 +395,7 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 		}
 	}
 	if large > 0 && total > o.CacheBytes {
-		o.Logger.Warn("shards that are one compressed frame do not fit the memory for them: each sample may decompress a whole one; hetero-train data repack cures it, or a larger data.shard_cache_mb",
+		o.Logger.Warn("shards with a single compressed frame exceed data.shard_cache_mb, so each sample may decompress a whole shard: convert them with hetero-train data repack, or raise data.shard_cache_mb",
 			"shards", large, "megabytes", total>>20, "shard_cache_mb", o.CacheBytes>>20)
 	}
 	return nil

@@ -49,7 +49,7 @@ func (d *Device) Alloc(bytes int64) (device.Buffer, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if bytes > d.limit-d.allocated {
-		return nil, fmt.Errorf("dry: alloc %d bytes: %w: %d of %d are given out", bytes, device.ErrOutOfMemory, d.allocated, d.limit)
+		return nil, fmt.Errorf("dry: alloc %d bytes: %w: %d of %d are allocated", bytes, device.ErrOutOfMemory, d.allocated, d.limit)
 	}
 	d.allocated += bytes
 	d.peak = max(d.peak, d.allocated)
@@ -87,7 +87,7 @@ func (*Device) NewEvent() (device.Event, error) { return nothing{}, nil }
 // Close implements device.Device.
 func (d *Device) Close() error {
 	if allocated, _ := d.Memory(); allocated != 0 {
-		return fmt.Errorf("dry: close: %d bytes of memory are not given back", allocated)
+		return fmt.Errorf("dry: close: %d bytes of memory are not freed", allocated)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func apply[T real](f device.UnaryFunc, x T) T {
 	case device.Abs:
 		return T(math.Abs(float64(x)))
 	}
-	panic("unary function that Infer let through") // a programmer's mistake: Compile has checked
+	panic("unary function that Infer accepted") // a programmer's mistake: Compile has checked
 }
 
 // derivative is f'(x).
@@ -94,7 +94,7 @@ func derivative[T real](f device.UnaryFunc, x T) T {
 		}
 		return 0
 	}
-	panic("unary function that Infer let through") // a programmer's mistake: Compile has checked
+	panic("unary function that Infer accepted") // a programmer's mistake: Compile has checked
 }
 
 func unary[T real](op device.Unary, in, out []operand) {
@@ -128,7 +128,7 @@ func combine[T real](f device.BinaryFunc, a, b T) T {
 	case device.Min:
 		return min(a, b)
 	}
-	panic("binary function that Infer let through") // a programmer's mistake: Compile has checked
+	panic("binary function that Infer accepted") // a programmer's mistake: Compile has checked
 }
 
 func binaryOp[T real](op device.Binary, in, out []operand) {

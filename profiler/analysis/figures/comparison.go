@@ -26,13 +26,13 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Throughput }, 1, "%.4g", 0, ""},
 	{"speedup", "Speed-up over none", "speed-up (ratio)", "Throughput divided by that of equal shares.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Speedup }, 1, "%.2fx", 1, "equal shares"},
-	{"utilization", "Average utilization", "utilization (%)", "Mean over ranks and steps; on CPU ranks the share of their CPU quota that is in use.",
+	{"utilization", "Average utilization", "utilization (%)", "Mean over ranks and steps; on CPU ranks the fraction of their CPU quota in use.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Utilization }, 1, "%.0f %%", 0, ""},
-	{"scaling_efficiency", "Scaling efficiency", "throughput / sum of solo throughputs", "Throughput divided by the sum of what each rank reaches alone.",
+	{"scaling_efficiency", "Scaling efficiency", "throughput / sum of solo throughputs", "Throughput divided by the sum of the throughputs of the ranks alone.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Efficiency }, 1, "%.2f", 1, "ranks alone"},
 	{"load_imbalance", "Load imbalance", "(max - min) / max of compute time (%)", "Of the ranks' own compute time, mean over steps; less is better.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Imbalance }, 100, "%.1f %%", 0, ""},
-	{"share_of_oracle", "Share of the oracle", "time of the best split / time (%)", "How close the shares come to the best possible ones, on the curves measured in the run.",
+	{"share_of_oracle", "Share of the oracle", "time of the best split / time (%)", "Time of the best possible shares divided by the time of the actual shares, on the curves measured in the run.",
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Oracle }, 100, "%.1f %%", 100, "oracle"},
 }
 

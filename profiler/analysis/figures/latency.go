@@ -25,13 +25,13 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 	for i := range s.PerRank {
 		steps[i], sums[i] = s.PerRank[i].Latencies()
 	}
-	top, err := histogram(fmt.Sprintf("%s: step latency", s.Run), "time of a step as each rank measured it (ms)", steps)
+	top, err := histogram(fmt.Sprintf("%s: step latency", s.Run), "step time measured by each rank (ms)", steps)
 	if err != nil {
 		return fmt.Errorf("draw the histogram of latencies: %w", err)
 	}
 	plots := []*plot.Plot{top}
 	if s.Ranks > 1 {
-		below, err := histogram("All-reduce latency", "time of a step's sums of gradients, hidden or not (ms)", sums)
+		below, err := histogram("All-reduce latency", "time of the gradient all-reduces of a step, hidden or exposed (ms)", sums)
 		if err != nil {
 			return fmt.Errorf("draw the histogram of latencies: %w", err)
 		}

@@ -89,7 +89,7 @@ func (j *Run) Length() string {
 	}
 }
 
-// initContent is a digest of the weights to start from, "" without any. Weights that are gone are not known: a run that resumes does not need
+// initContent is a digest of the initial weights, "" without any. Weights that are gone are not known: a run that resumes does not need
 // them, and one that starts afresh says so when it loads them.
 func (j *Run) initContent() (content string, known bool) {
 	path := j.Cfg.Model.InitFrom
@@ -206,7 +206,7 @@ func Allowable(c *config.Config, keys []string) error {
 			near := config.Nearest(key, slices.Sorted(maps.Keys(order)), 1)
 			return exit.Usagef("--allow: unknown key (got %q, want table.key, nearest: %s)", key, strings.Join(near, ", "))
 		case !affects && !slices.Contains(byContent, key):
-			return exit.Usagef("--allow: %s does not affect what is learnt, so it may change without --allow", key)
+			return exit.Usagef("--allow: %s does not affect training results, so it may change without --allow", key)
 		}
 	}
 	return nil

@@ -21,9 +21,9 @@ import (
 func (j *Run) SayOpened() {
 	switch changed := j.Folder.Changed; {
 	case j.Folder.MovedTo != "" && changed != nil:
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run, which has other settings, keeps its files", "in", j.Folder.MovedTo, "because", changed.Reason())
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts again; the old run, which has other settings, keeps its files", "in", j.Folder.MovedTo, "because", changed.Reason())
 	case j.Folder.MovedTo != "":
-		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts afresh; the old run keeps its files", "in", j.Folder.MovedTo)
+		j.Opts.LogOf(logs.ComponentCheckpoint).Info("training starts again; the old run keeps its files", "in", j.Folder.MovedTo)
 	}
 	for _, w := range j.Folder.Warnings {
 		j.Opts.LogOf(logs.ComponentCheckpoint).Warn(w)
@@ -51,7 +51,7 @@ func (j *Run) Restore() (*checkpoint.State, error) {
 		return nil, err
 	}
 	if j.Cfg.EMA.Decay > 0 && !c.Averaged() {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint holds no averages of the weights: they begin with its weights", "checkpoint", c.Path)
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the checkpoint has no averages of the weights: the averages start with its weights", "checkpoint", c.Path)
 	}
 	if err := j.Replica.Load(c); err != nil {
 		return nil, err
@@ -64,19 +64,19 @@ func (j *Run) Restore() (*checkpoint.State, error) {
 func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err error) {
 	old, err := config.Parse(c.Path, []byte(c.State.Config), j.Opts.Env.Catalog)
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings that the checkpoint was made with cannot be read", "error", err)
+		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the settings of the checkpoint cannot be read", "error", err)
 		return false, nil
 	}
-	const advice = "--resume none starts afresh and keeps that run under a numbered name"
+	const advice = "--resume none starts a new run and keeps that run under a numbered name"
 	was, now := old.Optimizer, j.Cfg.Optimizer
 	if was.Name != now.Name {
-		return false, exit.Usagef("optimizer.name: %s was trained with %q, whose state %q cannot take over; %s", c.Path, was.Name, now.Name, advice)
+		return false, exit.Usagef("optimizer.name: %s was trained with %q, and %q cannot use its state; %s", c.Path, was.Name, now.Name, advice)
 	}
 	if now.Name == "sgd" && (was.Momentum > 0) != (now.Momentum > 0) {
-		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, with which it has other state than with %v; %s", c.Path, was.Momentum, now.Momentum, advice)
+		return false, exit.Usagef("optimizer.momentum: %s was trained with %v, and its optimizer state does not fit %v; %s", c.Path, was.Momentum, now.Momentum, advice)
 	}
 	if !slices.Equal(old.Model.Freeze, j.Cfg.Model.Freeze) || old.Model.FreezeLayers != j.Cfg.Model.FreezeLayers {
-		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for what was trained alone, not for %q and %d; start another run with model.init_from = %q, or %s",
+		return false, exit.Usagef("model.freeze, model.freeze_layers: %s was trained with %q and %d, and has optimizer state for its trained parameters only, not for %q and %d; start another run with model.init_from = %q, or %s",
 			c.Path, old.Model.Freeze, old.Model.FreezeLayers, j.Cfg.Model.Freeze, j.Cfg.Model.FreezeLayers, filepath.Join(c.Path, "model.safetensors"), advice)
 	}
 	for _, d := range config.Diff(old, j.Cfg) {
@@ -91,7 +91,7 @@ func (j *Run) checkSettings(c *checkpoint.Checkpoint) (dataChanged bool, err err
 		say("setting changed since the checkpoint", "key", d.Key, "was", d.Old, "now", d.New)
 	}
 	if total := j.totalOf(c.State); j.Falls() && total != "" && total != strconv.FormatInt(j.Steps, 10) {
-		j.Opts.Log.Warn("the length of the run changed: from here on the learning rate follows the curve of the new length", "was_steps", total, "now_steps", j.Steps,
+		j.Opts.Log.Warn("the length of the run changed: the learning rate now follows the curve of the new length", "was_steps", total, "now_steps", j.Steps,
 			"learning_rate", j.Schedule().Rate(int(c.State.Step)))
 	}
 	return slices.Contains(j.Opts.Allow, "data.dataset") || slices.Contains(j.Opts.Allow, "data.path"), nil
@@ -142,7 +142,7 @@ func (j *Run) checkData(state *checkpoint.State, changed bool) error {
 		return nil
 	}
 	if err := json.Unmarshal(raw, &before); err != nil {
-		return fmt.Errorf("checkpoint of step %d: what it was trained on: %w", state.Step, err)
+		return fmt.Errorf("checkpoint of step %d: its training data: %w", state.Step, err)
 	}
 	if changed || before.Name != j.Data.Name {
 		return train.Forget(state)

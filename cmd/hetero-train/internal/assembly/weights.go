@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-// InitFrom loads the weights to start from. The other ranks get rank 0's before the first step.
+// InitFrom loads the initial weights. The other ranks get rank 0's before the first step.
 func (j *Run) InitFrom() error {
 	m := j.Cfg.Model
 	if m.InitFrom == "" || !j.Team.Leads() || j.Folder.Checkpoint != nil {
@@ -38,7 +38,7 @@ func (j *Run) InitFrom() error {
 		return fmt.Errorf("model.init_from: %w", err)
 	}
 	fresh, why := fit.Replaced()
-	j.Opts.LogOf(logs.ComponentCheckpoint).Info("weights to start from", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
+	j.Opts.LogOf(logs.ComponentCheckpoint).Info("initial weights", "file", f.Path(), "tensors", len(infos)-len(fresh), "notes", strings.Join(fit.Notes(), "; "))
 	if len(fresh) > 0 {
 		j.Opts.LogOf(logs.ComponentCheckpoint).Warn("the classifier starts with random weights (model.init_head)", "layer", own.Head, "why", why)
 	}

@@ -13,7 +13,7 @@ import (
 func OnePath(cmd *cobra.Command, argument string, run func(path string) error) *cobra.Command {
 	cmd.Args = Exactly(argument)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(args[0])) }
-	return WithoutConfig(cmd, "this command reads the file or folder that it is given")
+	return WithoutConfig(cmd, "this command reads the file or folder of its argument")
 }
 
 // Exactly demands one argument.

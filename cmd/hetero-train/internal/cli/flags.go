@@ -26,7 +26,7 @@ func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
 		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
 		return nil
 	})
-	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "`machines` that take part, each of which starts its own ranks")
+	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines`, each of which starts its own ranks")
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
 }
 

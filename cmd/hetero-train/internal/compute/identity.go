@@ -36,7 +36,7 @@ func (j *Rank) Describe(host system.Host, gpus *hardware.GPUs) profiles.Rank {
 func (j *Rank) DescribeItself() profiles.Rank {
 	host, err := system.Detect()
 	if err != nil {
-		j.Opts.Log.Debug("this machine does not tell everything", "error", err)
+		j.Opts.Log.Debug("some properties of this machine are unknown", "error", err)
 	}
 	gpus := hardware.None("not asked for")
 	if j.Device.Info().Kind == "cuda" {

@@ -34,7 +34,7 @@ func (j *Rank) OpenLoad(quiet func() bool) func() train.Load {
 		h, err := probe.Sample()
 		if err != nil && !lost {
 			lost = true
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("telemetry of the device is lost", "error", err)
+			j.Opts.LogOf(logs.ComponentProfiler).Warn("device telemetry is no longer available", "error", err)
 		}
 		return train.Load{UtilizationPercent: h.UtilizationPercent, MemoryPercent: h.MemoryPercent, TemperatureCelsius: h.TemperatureCelsius, PowerWatts: h.PowerWatts,
 			ClockPercent: h.ClockPercent, StolenPercent: h.StolenPercent, PCIePercent: h.PCIePercent, Throttle: uint8(h.Throttle), ECCErrors: int(h.ECCErrors), OtherProcesses: h.OtherProcesses}

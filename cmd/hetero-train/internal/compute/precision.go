@@ -131,7 +131,7 @@ func TypesOf(state *checkpoint.State) (types []devices.RankType, err error) {
 		return nil, nil
 	}
 	if err := json.Unmarshal(raw, &types); err != nil {
-		return nil, exit.With(exit.Data, fmt.Errorf("checkpoint of step %d: types in which it was trained: %w", state.Step, err))
+		return nil, exit.With(exit.Data, fmt.Errorf("checkpoint of step %d: its compute types: %w", state.Step, err))
 	}
 	return types, nil
 }
@@ -148,9 +148,9 @@ func (j *Rank) keepType(own typeOffer) {
 		err = cache.Store(devices.TypeCacheKey(own.Device), precision.Choice{Type: j.Precision.String(), Seconds: own.Seconds})
 	}
 	if err != nil {
-		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each new run times the types again", "error", err)
+		j.Opts.LogOf(logs.ComponentDevice).Warn("the choice for train.precision = \"auto\" is not cached: each run times the types again", "error", err)
 	}
-	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" takes %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
+	j.Opts.LogOf(logs.ComponentDevice).Info(fmt.Sprintf("train.precision = \"auto\" selects %v on %s", j.Precision, own.Device), "timed", milliseconds(own.Seconds))
 }
 
 // milliseconds is "bf16 8.1 ms, f32 15.2 ms".

@@ -48,7 +48,7 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		}
 	}
 	if most := runtime.NumCPU(); threads > most {
-		j.Opts.Log.Warn("device.threads: more than the CPUs of this process would only stand in each other's way", "got", threads, "using", most)
+		j.Opts.Log.Warn("device.threads: more threads than CPUs of this process only slow each other down", "got", threads, "using", most)
 		threads = most
 	}
 	own := devices.Placement{Index: j.Cfg.Device.Index, LocalRank: j.Opts.Place.LocalRank, Share: j.Cfg.Device.ShareGPU, Threads: threads, Log: j.Opts.LogOf(logs.ComponentDevice)}
@@ -68,7 +68,7 @@ func (j *Rank) OpenDevice(context.Context) (err error) {
 		return err
 	}
 	if info := j.Device.Info(); info.Modelled && j.Opts.Place.WorldSize > 1 {
-		return exit.Usagef("device.kind: device %s has no memory that ranks in processes could exchange; it is for tests within one process", info.Name)
+		return exit.Usagef("device.kind: processes cannot exchange the memory of device %s; it is for tests within one process", info.Name)
 	}
 	info := j.Device.Info()
 	if j.Cfg.Train.Precision == "bf16" && info.Kind == "cpu" && !info.FastBF16 {

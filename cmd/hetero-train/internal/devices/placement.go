@@ -64,7 +64,7 @@ func (p Placement) pick(kind string, count int) (int, error) {
 	case count == 1:
 		return 0, nil
 	case p.LocalRank < 0:
-		return 0, exit.Usagef("which of %d devices %s this rank takes is not known, since the launcher does not say which rank of its machine it is: set device.index, or show each rank one", count, kind)
+		return 0, exit.Usagef("cannot choose among %d devices %s for this rank, because the launcher does not give its number on the machine: set device.index, or make one device visible to each rank", count, kind)
 	case p.LocalRank < count || p.Share:
 		return p.LocalRank % count, nil
 	}
@@ -117,9 +117,9 @@ func (p Placement) passedOver(why error) {
 	case errors.As(why, &absent):
 		p.Log.Info(absent.Error())
 	case p.LocalRank > 0:
-		p.Log.Info("device.kind = \"auto\" leaves out a device", "reason", why)
+		p.Log.Info("device.kind = \"auto\" skips a device", "reason", why)
 	default:
-		p.Log.Warn("device.kind = \"auto\" leaves out a device", "reason", why)
+		p.Log.Warn("device.kind = \"auto\" skips a device", "reason", why)
 	}
 }
 

@@ -21,7 +21,7 @@ func TestRanksTakeTheirOwnDevice(t *testing.T) {
 		{index: -1, local: -1, count: 1, want: 0},
 		{index: -1, local: 2, count: 2, err: "rank 2 of this machine has no device cuda of its own: there are 2; start at most as many ranks (parallel.ranks), or set device.share_gpu = true"},
 		{index: -1, local: 5, count: 2, share: true, want: 1},
-		{index: -1, local: -1, count: 2, err: "which of 2 devices cuda this rank takes is not known"},
+		{index: -1, local: -1, count: 2, err: "cannot choose among 2 devices cuda for this rank"},
 		{index: 1, local: 0, count: 2, want: 1},
 		{index: 2, local: 0, count: 2, err: "device.index: got 2, want one of the 2 devices cuda that this process sees, from 0"},
 	} {

@@ -79,7 +79,7 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	}
 	for rank, text := range words {
 		if err := json.Unmarshal(text, &x.offers[rank]); err != nil {
-			return nil, fmt.Errorf("communicators, as rank %d tells: %w", rank, err)
+			return nil, fmt.Errorf("communicators of rank %d: %w", rank, err)
 		}
 		if why := x.offers[rank].NoShared; why != "" && x.Shared {
 			x.Shared = false

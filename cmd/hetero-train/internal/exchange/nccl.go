@@ -19,7 +19,7 @@ import (
 // noNCCL is why this rank cannot use NCCL, "" if it can. Where it can NCCL is opened, with the settings of [nccl] and of the environment.
 func noNCCL(j *compute.Rank) (why string, err error) {
 	if kind := j.Device.Info().Kind; kind != "cuda" {
-		return fmt.Sprintf("it computes on device %s, which is no GPU", j.Device.Info().Name), nil
+		return fmt.Sprintf("it computes on device %s, which is not a GPU", j.Device.Info().Name), nil
 	}
 	if j.Cfg.Parallel.Backend == "gloo" {
 		return "parallel.backend is gloo", nil
@@ -55,7 +55,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 	}
 	for rank, why := range noNCCL {
 		if why != "" && backend == "nccl" {
-			return false, exit.Usagef("parallel.backend: NCCL is for ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
+			return false, exit.Usagef("parallel.backend: NCCL needs ranks on NVIDIA GPUs, but rank %d cannot use it: %s; \"auto\" and \"gloo\" work everywhere", rank, why)
 		}
 		if why != "" {
 			return false, nil
@@ -67,7 +67,7 @@ func choosesNCCL(backend string, shareGPU bool, noNCCL []string) (bool, error) {
 // WantNCCL refuses a backend that this rank's device cannot have, also where there is nobody to exchange with.
 func WantNCCL(j *compute.Rank) error {
 	if kind := j.Device.Info().Kind; j.Cfg.Parallel.Backend == "nccl" && kind != "cuda" {
-		return exit.Usagef("parallel.backend: NCCL is for NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.Device.Info().Name)
+		return exit.Usagef("parallel.backend: NCCL needs NVIDIA GPUs, but this run computes on device %s; \"auto\" and \"gloo\" work everywhere", j.Device.Info().Name)
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestNCCLIsChosenWhereAllRanksCan(t *testing.T) {
-	const no = "it computes on device cpu:0, which is no GPU"
+	const no = "it computes on device cpu:0, which is not a GPU"
 	for _, c := range []struct {
 		backend string
 		share   bool

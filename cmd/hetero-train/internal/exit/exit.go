@@ -110,7 +110,7 @@ func Advice(err error) string {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
 		return "; raise the limit of open files (ulimit -n): a rank needs about 64"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return "; make room on that disk"
+		return "; free space on that disk"
 	}
 	return ""
 }
@@ -145,7 +145,7 @@ func Classify(ctx context.Context, err error) error {
 	err = firstCause(err)
 	is := func(target any) bool { return errors.As(err, target) }
 	if s, ok := stopOfAnother(err); ok { // before the first step: later ranks stop together
-		return With(s.Saved(), fmt.Errorf("%w, as another rank was: %w", s, err))
+		return With(s.Saved(), fmt.Errorf("%w, like another rank: %w", s, err))
 	}
 	switch {
 	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
@@ -171,7 +171,7 @@ func Classify(ctx context.Context, err error) error {
 		is(new(*rendezvous.LostError)), is(new(*rendezvous.MissingError)), is(new(*rendezvous.UnreachableError)), errors.Is(err, collective.ErrAborted):
 		return With(Communication, err)
 	case is(new(*train.MemoryError)):
-		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which cuts the batch into parts", err))
+		return With(Device, fmt.Errorf("%w; lower data.batch_size, or raise train.grad_accumulation, which divides the batch", err))
 	case errors.Is(err, device.ErrDevice), errors.Is(err, device.ErrOutOfMemory):
 		return With(Device, err)
 	}

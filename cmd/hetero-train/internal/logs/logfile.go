@@ -29,13 +29,13 @@ func (f *File) Write(line []byte) (int, error) {
 	if err != nil {
 		f.torn = n > 0 || f.torn
 		if f.lost++; f.lost == 1 {
-			f.Screen.Warn("the log file takes no lines: training goes on, they are on the screen alone", "error", err)
+			f.Screen.Warn("the log file cannot be written: training continues, and lines are on the screen only", "error", err)
 		}
 		return len(line), nil
 	}
 	f.torn = false
 	if f.lost > 0 {
-		f.Screen.Info("the log file takes lines again", "lost", f.lost)
+		f.Screen.Info("the log file is written again", "lost", f.lost)
 		f.lost = 0
 	}
 	return len(line), nil

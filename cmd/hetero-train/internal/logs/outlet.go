@@ -222,7 +222,7 @@ func Flushed(stdout, stderr io.Writer, limit time.Duration) {
 	}
 	late.Wait()
 	if out != messages && missing[0] > 0 && missing[1] == 0 {
-		messages.Write(messages.message("%d lines of standard output were not read within %v of the end; the log file of the run has them", missing[0], limit))
+		messages.Write(messages.message("%d lines of standard output were not read within %v after the end; the log file of the run has them", missing[0], limit))
 		messages.flush(limit)
 	}
 }

@@ -62,7 +62,7 @@ func (c *Console) sayJoined() {
 	case n > 0: // several nodes on one machine, in a test
 		here = here[:min(n, len(here))]
 	}
-	c.Say(fmt.Sprintf("joined: %s of %d, rank 0 at %s keeps records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
+	c.Say(fmt.Sprintf("joined: %s of %d; rank 0 at %s writes records and checkpoints", rendezvous.RankList(here, len(here)), t.Place.WorldSize, t.Place.Master()),
 		"joined", "ranks", here, "world_size", t.Place.WorldSize, "rank_0", t.Place.Master())
 }
 
@@ -155,7 +155,7 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	reached := float64(c.job.Replica.FLOPs()) / step.Seconds()
 	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.job.Opts.Log.Warn("the fraction of the peak is no longer shown: steps are faster than the measured peak of the device; other processes probably used it when the run began",
+		c.job.Opts.Log.Warn("the fraction of the peak is hidden: steps are faster than the measured peak of the device, probably because other processes used it at the start of the run",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}

@@ -112,7 +112,7 @@ func (l *StepLines) Add(v any) {
 func (l *StepLines) tell(err error) {
 	switch {
 	case err != nil && !l.failed:
-		l.log.Warn(l.what+" are not written: training goes on", "file", l.path, "error", err)
+		l.log.Warn(l.what+" are not written: training continues", "file", l.path, "error", err)
 	case err == nil && l.failed:
 		l.log.Info(l.what+" are written again", "file", l.path, "lost", l.lost)
 		l.lost = 0

@@ -37,7 +37,7 @@ func (n *Noting) Recorder(first int64) *timeline.Recorder {
 }
 
 // ErrNothingNoted is the error of a device that says that it notes what it does, and does not.
-var ErrNothingNoted = errors.New("the GPU's profiler (CUPTI) noted no kernel")
+var ErrNothingNoted = errors.New("the GPU's profiler (CUPTI) recorded no kernel")
 
 // Finish adds what was noted to what rec has, and says how much was lost.
 func (n *Noting) Finish(rec *timeline.Recorder) (lost int64, err error) {

@@ -67,7 +67,7 @@ func openMetrics(j *assembly.Run, path string, resume *checkpoint.State) (*runti
 	j.Later(func() error {
 		err := w.Close()
 		if n := w.Dropped(); n > 0 {
-			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk took none", n))
+			err = errors.Join(err, fmt.Errorf("metrics: %d records were lost because the disk could not be written", n))
 		}
 		return err
 	})

@@ -62,7 +62,7 @@ func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
 	j.Later(func() error {
 		err := o.out.Close()
 		if n := o.out.Dropped(); n > 0 {
-			j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk took none", "events", n)
+			j.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events were lost because the disk could not be written", "events", n)
 		}
 		return err
 	})

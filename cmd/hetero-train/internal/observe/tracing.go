@@ -98,9 +98,9 @@ func (t *Tracing) finish(together bool) {
 		log.Warn(err.Error())
 	}
 	if lost, err := t.notes.Finish(t.rec); err != nil {
-		log.Warn("the timeline lacks what the device did", "error", err)
+		log.Warn("the timeline lacks the activity of the device", "error", err)
 	} else if lost > 0 {
-		log.Warn("the timeline lacks a part of what the device did", "lost_records", lost)
+		log.Warn("the timeline lacks a part of the device's activity", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
 	if err == nil && t.job.Team.Leads() {

@@ -41,7 +41,7 @@ func OpenData(ctx context.Context, cfg *config.Config, limit int, log *slog.Logg
 	}
 	out.Splits = out.Splits.Cached(0)
 	if cfg.Data.Corrupt == "skip" {
-		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("unreadable sample is replaced by another", "error", f) })
+		out.Splits = out.Splits.Skip(limit, func(f *data.Fault) { log.Warn("an unreadable sample is replaced", "error", f) })
 	}
 	return out, nil
 }

@@ -126,7 +126,7 @@ func ReadToken(file string, env session.Environment) (rendezvous.Token, error) {
 	}
 	defer f.Close() // is only read
 	if info.Mode().Perm()&0o077 != 0 {
-		return "", exit.Usagef("parallel.token_file: %s can be read by others (mode %04o, want 0600)", file, info.Mode().Perm())
+		return "", exit.Usagef("parallel.token_file: other users can read %s (mode %04o, want 0600)", file, info.Mode().Perm())
 	}
 	if info.Size() > mostTokenBytes {
 		return "", exit.Usagef("parallel.token_file: %s: got %d bytes, want at most %d", file, info.Size(), mostTokenBytes)
@@ -163,7 +163,7 @@ func (t *Team) Tell(ctx context.Context, what string, value any, set func() erro
 		return err
 	}
 	if err := json.Unmarshal(words[0], value); err != nil {
-		return fmt.Errorf("%s, as rank 0 tells it: %w", what, err)
+		return fmt.Errorf("%s of rank 0: %w", what, err)
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func (t *Team) OwnAddress() (string, error) {
 	defer conn.Close()
 	ip := conn.LocalAddr().(*net.UDPAddr).IP
 	if ip.IsLoopback() && len(t.Hosts()) > 1 {
-		return "", exit.Usagef("%s: %s is this machine itself here (%v), where ranks of other machines cannot come: give rank 0's address in the network", t.Place.MasterFrom, t.Place.MasterAddr, ip)
+		return "", exit.Usagef("%s: %s is the loopback address of this machine (%v), which other machines cannot reach: set rank 0's address in the network", t.Place.MasterFrom, t.Place.MasterAddr, ip)
 	}
 	return ip.String(), nil
 }

@@ -15,7 +15,7 @@ import (
 func (t *Team) Position() string {
 	p := t.Running.Load()
 	if p == nil {
-		return "has not begun to train"
+		return "has not started to train"
 	}
 	var texts []string
 	for _, c := range []struct {

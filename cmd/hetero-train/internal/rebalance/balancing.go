@@ -74,21 +74,21 @@ func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
 	if b.learns() {
 		curve, err := b.openCache(own.Device)
 		if own.Curve = curve; err != nil {
-			b.log().Warn("the cached step-time curve of this device cannot be used: the balancer learns another one", "error", err)
+			b.log().Warn("the cached step-time curve of this device cannot be used: the balancer fits another one", "error", err)
 		}
 	}
 	word, err := json.Marshal(own)
 	if err != nil {
 		return nil, err
 	}
-	words, err := j.Team.Group.Gather(ctx, "what ranks know of themselves", word)
+	words, err := j.Team.Group.Gather(ctx, "properties of the ranks", word)
 	if err != nil {
 		return nil, err
 	}
 	b.known = make([]knownRank, len(words))
 	for rank, w := range words {
 		if err := json.Unmarshal(w, &b.known[rank]); err != nil {
-			return nil, fmt.Errorf("what rank %d knows of itself: %w", rank, err)
+			return nil, fmt.Errorf("properties of rank %d: %w", rank, err)
 		}
 	}
 	if err := b.gatherScores(ctx); err != nil {
@@ -133,12 +133,12 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		ranks, mismatch := p.Match(fingerprints)
 		if mismatch != "" {
-			b.log().Warn("profile.gpu_profiles is not of this hardware and is left out: "+mismatch, "file", path)
+			b.log().Warn("profile.gpu_profiles does not match this hardware and is ignored: "+mismatch, "file", path)
 			return nil
 		}
 		for rank, r := range ranks {
 			if got, want := r.Measured.DType, b.job.Types[rank].Type; got != "" && got != want {
-				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank computes in: shares may start further from the best ones",
+				b.log().Warn("profile.gpu_profiles was measured in another precision than that of a rank: the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
 		}
@@ -245,12 +245,12 @@ func (b *Balancer) sayShares(shares []int) {
 	log := b.log()
 	b.SayBatchSizes(shares, b.cfg.Balance.Policy)
 	if p := b.cfg.Balance.Policy; b.scores == nil && (p == "proportional" || p == "dynamic") {
-		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static part counts all ranks as equal"}[p]
+		effect := map[string]string{"proportional": "all shares stay equal, as with policy none", "dynamic": "it starts with equal shares, and its static term treats all ranks as equal"}[p]
 		log.Warn(fmt.Sprintf("policy %s has no compute scores (%s): %s; measure them with hetero-train profile and give --gpu-profiles FILE", p, b.missing, effect))
 	}
 	for rank, most := range b.options.Limits {
 		if shares[rank] == 0 {
-			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory holds %d of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
+			log.Warn(fmt.Sprintf("rank %d gets no samples: its memory can hold %d samples of a micro-batch, in groups of %d", rank, most, max(b.options.Unit, 1)), "memory", b.known[rank].MemoryBytes)
 		} else if most < b.options.Total {
 			log.Info(fmt.Sprintf("rank %d can hold %d samples of a micro-batch", rank, most))
 		}
@@ -395,7 +395,7 @@ func (b *Balancer) keepCurve(end bool) {
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {
-			b.log().Warn("the step-time curve of this device is not cached: the next run learns it again", "error", err)
+			b.log().Warn("the step-time curve of this device is not cached: the next run fits it again", "error", err)
 			b.cache = nil
 		}
 	}

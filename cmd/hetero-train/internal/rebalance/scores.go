@@ -89,7 +89,7 @@ func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[s
 	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
-		return fmt.Sprintf("%d types of devices on one machine are too many to be measured within %v", t.Count, startLimit), nil
+		return fmt.Sprintf("%d types of devices on one machine cannot be measured within %v", t.Count, startLimit), nil
 	}
 	var own typeFigures
 	var speed *measure.Speed

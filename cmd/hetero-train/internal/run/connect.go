@@ -83,6 +83,6 @@ func (j *training) sayTogether() {
 		log.Warn(`model.batch_norm = "local": each rank normalises by its own samples, so the result depends on how the batch is split`)
 	}
 	if c.Parallel.Insecure {
-		log.Warn("parallel.insecure: whoever reaches the port of rank 0 can join or disturb the run")
+		log.Warn("parallel.insecure: any program that reaches the port of rank 0 can join or disturb the run")
 	}
 }

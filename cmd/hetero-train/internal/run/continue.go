@@ -19,9 +19,9 @@ func (j *training) survived(result train.Result, err error) error {
 		return err
 	}
 	if j.Opts.Reported() {
-		return fmt.Errorf("%w; the last step that all ranks have done, %d, is saved", err, result.Steps)
+		return fmt.Errorf("%w; step %d, the last one that all ranks completed, is saved", err, result.Steps)
 	}
-	return fmt.Errorf("%w; the last step that all ranks have done is saved: the run %s", err, j.WayOn(result.Steps))
+	return fmt.Errorf("%w; the last step that all ranks completed is saved: the run %s", err, j.WayOn(result.Steps))
 }
 
 // leaderLost adds the newest checkpoint to the error of a rank that has lost rank 0, the only rank that saves.

@@ -202,7 +202,7 @@ func (j *training) train(ctx context.Context) error {
 	return err
 }
 
-// openReplica finds out whether memory suffices, before the run's folder is touched, and loads the weights to start from.
+// openReplica finds out whether memory suffices, before the run's folder is touched, and loads the initial weights.
 func (j *training) openReplica(ctx context.Context) error {
 	if err := j.connect(ctx); err != nil {
 		return err

@@ -50,7 +50,7 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				}
 				if ctx.Err() != nil {
 					if sig == syscall.SIGINT && time.Since(first) > onePress {
-						log.Warn("interrupted again: leaving without saving")
+						log.Warn("interrupted again: exiting without saving")
 						if shown != nil {
 							shown.Flush(time.Second)
 						}
@@ -61,7 +61,7 @@ func Context(ctx context.Context, signals chan os.Signal, log *slog.Logger, show
 				first = time.Now()
 				more := ""
 				if sig == syscall.SIGINT {
-					more = " (Ctrl-C again leaves at once, without saving)"
+					more = " (Ctrl-C again exits at once, without saving)"
 				}
 				log.Info(unix.SignalName(sig) + ": finishing the step, then saving" + more)
 				if stop != nil {

@@ -78,7 +78,7 @@ func gather(ctx context.Context, j *compute.Rank, own word) ([]word, error) {
 	words := make([]word, len(texts))
 	for rank, t := range texts {
 		if err := json.Unmarshal(t, &words[rank]); err != nil {
-			return nil, fmt.Errorf("lab, as rank %d tells it: %w", rank, err)
+			return nil, fmt.Errorf("lab: rank %d: %w", rank, err)
 		}
 	}
 	return words, nil
@@ -114,7 +114,7 @@ func (l *Testbed) tell(setup *session.TestbedSetup, words []word, log *slog.Logg
 	}
 	l.Notes = append(l.Notes, fmt.Sprintf("weather %s changes ranks while they train, their speeds: %s", setup.Name, strings.Join(kinds, "/")))
 	if highest := setup.Weather.HighestRank(); highest >= len(words) {
-		log.Warn("weather: lines about ranks that this run does not have change nothing", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
+		log.Warn("weather: lines for ranks that this run does not have have no effect", "file", setup.Name, "highest_rank", highest, "ranks", len(words))
 	}
 }
 

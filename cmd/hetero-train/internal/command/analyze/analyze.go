@@ -18,21 +18,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-const analyzeLong = `Sum up single runs, or compare balancing policies on many.
+const analyzeLong = `Summarise single runs, or compare balancing policies across many runs.
 
-With the folders of runs as arguments, finished or killed ones, it writes logs/summary.json and logs/latency_histogram.png of each
-from the records on disk, as a run does at its end, and prints what they say.
+With the folders of finished or killed runs as arguments, the command writes logs/summary.json and logs/latency_histogram.png of
+each run from the records on disk, as a run does at its end, and prints the results.
 
-Without, it reads all runs below --input-dir, as scripts/run_benchmark.sh or any other training left them, and compares those that differ in
-nothing but policy and seed. Prints a table, and writes into --output-dir:
+Without arguments it reads all runs below --input-dir, made by scripts/run_benchmark.sh or any other training, and compares those
+that differ only in policy and seed. It prints a table, and writes into --output-dir:
 
   report.md                  setup, tables, figures and method, ready for a paper
-  summary.csv                every value with its confidence interval, a row for each policy
+  summary.csv                every value with its confidence interval, one row per policy
   <comparison>/*.png, *.svg  throughput, speed-up, utilization, scaling efficiency, load imbalance, share of the oracle,
                              loss over steps and time, shares of the batch over time
   <comparison>/steps/*.csv   each run step by step
 
-Exit codes: 0 done; 2 bad flags, no folder, or nothing to compare in it; 7 the output cannot be written.`
+Exit codes: 0 done; 2 bad flags, no folder, or no runs to compare in it; 7 the output cannot be written.`
 
 // analyzeFlags are the flags of analyze.
 type analyzeFlags struct {
@@ -54,13 +54,13 @@ func New(a *cli.App) *cobra.Command {
   hetero-train analyze --warmup-steps 50 --confidence 0.99`,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that holds the runs, at any depth")
+	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that contains the runs, at any depth")
 	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"), "`folder` for tables and figures; files of an earlier analysis are replaced")
 	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1, "`steps` left out at the start of each run; -1: a fifth of them, and at least 30")
 	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "of the intervals, `0…1`")
-	flags.IntVar(&f.options.Replicates, "replicates", 2000, "`draws` of the bootstrap behind the intervals")
+	flags.IntVar(&f.options.Replicates, "replicates", 2000, "`draws` of the bootstrap for the intervals")
 	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap: the same gives the same intervals")
-	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if they are not where its settings say")
+	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if it differs from the run's settings")
 	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
 		if err := f.options.Check(); err != nil {
 			return exit.Usagef("analyze: %w", err)
@@ -79,7 +79,7 @@ func New(a *cli.App) *cobra.Command {
 func (f *analyzeFlags) run(a *cli.App) error {
 	runs, err := analysis.Read(f.input)
 	if errors.Is(err, fs.ErrNotExist) {
-		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or name the folder that holds them with --input-dir", f.input)
+		return exit.Usagef("analyze: there is no folder %s; make runs with scripts/run_benchmark.sh, or set --input-dir to the folder that contains them", f.input)
 	}
 	if err != nil {
 		return exit.Usagef("analyze: %w", err)
@@ -110,15 +110,15 @@ func (f *analyzeFlags) run(a *cli.App) error {
 // nothingToCompare says why a folder gave nothing, and what to do.
 func nothingToCompare(study *analysis.Study) string {
 	if _, err := os.Stat(filepath.Join(analysis.LogDir(study.Root), runtime.FileName(0))); err == nil {
-		return fmt.Sprintf("%s is a single run; hetero-train analyze %s sums it up", study.Root, study.Root)
+		return fmt.Sprintf("%s is a single run: hetero-train analyze %s summarises it", study.Root, study.Root)
 	}
 	text := fmt.Sprintf("no runs to compare in %s: ", study.Root)
 	if len(study.Skipped) == 0 {
-		text += "it holds no run of policies (a folder with results/result.json and logs/rank_0_metrics.json)"
+		text += "it contains no run of policies (a folder with results/result.json and logs/rank_0_metrics.json)"
 	} else {
 		text += fmt.Sprintf("%d folders cannot be used (%s)", len(study.Skipped), strings.Join(analysis.Causes(study.Skipped), "; "))
 	}
-	return text + "; scripts/run_benchmark.sh makes such runs and finishes those that were cut short"
+	return text + "; scripts/run_benchmark.sh makes such runs and completes interrupted ones"
 }
 
 // write fills the output folder.

@@ -20,7 +20,7 @@ import (
 func (f *analyzeFlags) sumUp(a *cli.App, cmd *cobra.Command, runs []string) error {
 	for _, other := range []string{"input-dir", "output-dir", "warmup-steps", "confidence", "replicates", "seed"} {
 		if cmd.Flags().Changed(other) {
-			return exit.Usagef("analyze: --%s is for comparisons; runs named as arguments are summed up where they are", other)
+			return exit.Usagef("analyze: --%s applies to comparisons only, not to runs given as arguments", other)
 		}
 	}
 	if f.logDir != "" && len(runs) > 1 {

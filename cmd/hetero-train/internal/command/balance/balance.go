@@ -59,7 +59,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.curves, "curves", "", "`FILE` (CSV) of rank,batch,seconds; - reads standard input")
 	flags.IntVar(&f.Total, "global-batch", 0, "samples of a step over all ranks")
 	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
-	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without them all ranks count alike")
+	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without scores all ranks count as equal")
 	flags.Float64Var(&f.Noise, "noise", 0.05, "standard deviation of the logarithm of a measured time")
 	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps")
 	flags.IntVar(&f.Interval, "interval", 10, "steps between two decisions")
@@ -67,7 +67,7 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	flags.BoolVar(&f.json, "json", false, "print the result as one JSON object and nothing else")
 	cli.MustComplete(cmd.MarkFlagFilename("curves", "csv"))
 	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
-	return cli.WithoutConfig(cmd, "a simulation has flags of its own")
+	return cli.WithoutConfig(cmd, "a simulation has its own flags")
 }
 
 // check names the flag at fault.

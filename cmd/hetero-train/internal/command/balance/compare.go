@@ -20,14 +20,18 @@ import (
 
 const compareLong = `Compare balancing policies within one training run of several ranks.
 
-The policies take turns in blocks of steps, each with the shares that it has come to and seeing its own blocks only, so that whatever else
-changes on the machine meets all of them. "oracle" has the best fixed shares, from lines through the times that the ranks took for
-several splits at the start; proportional divides by a profile's scores, or without one by the
-samples/s of equal shares; "off" has equal shares with neither profiling nor balancing. The first step of each block is left out.
-The comparison is an experiment of its own, NAME-balance_compare: it never moves or replaces a training run.
-A policy's share of the oracle is the oracle's time of a step over its own, summed over the later two thirds of the rounds; the interval is a
-bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the best ones, as far as lines through the
-times of all blocks can tell (bootstrap over blocks).`
+The policies run in turns, in blocks of steps. Each policy keeps its own shares and sees only its own blocks, so other changes
+on the machine affect all policies. The first step of each block is ignored.
+
+  proportional  divides by a profile's scores, or without a profile by the samples/s of equal shares
+  oracle        has the best fixed shares, from lines through the ranks' times for several splits at the start
+  off           has equal shares, without profiling and balancing
+
+The comparison is a separate experiment, NAME-balance_compare: it never moves or replaces a training run.
+
+A policy's share of the oracle is the oracle's step time divided by its own, summed over the later two thirds of the rounds.
+The interval is a bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the
+best ones, within the accuracy of lines through the times of all blocks (bootstrap over blocks).`
 
 const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
 
@@ -35,8 +39,8 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 	f := new(session.ContestOptions)
 	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ContestOracle)
-	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies that take turns, of "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
-	cmd.Flags().IntVar(&f.Block, "block", 10, "steps of a turn")
+	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, of "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
+	cmd.Flags().IntVar(&f.Block, "block", 10, "steps of a block")
 	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "turns of each")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkContest(f, all); err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/lab"
 )
 
-const benchLong = `Measure what the hardware can do and what the program gets out of it.
+const benchLong = `Measure the limits of the hardware and the speed of the program.
 
-  bench peak   the hardware's own limits: arithmetic and memory
+  bench peak   the hardware's limits: arithmetic and memory
   bench train  whole training steps on synthetic data
   bench ops    every op of a model against the limits measured in the same run
   bench data   reading, decoding and augmentation of images
 
-With --json each prints one JSON object on one line, the last on standard output; all else goes to standard error.`
+With --json each command prints one JSON object, the last line of standard output; all other output goes to standard error.`
 
 // New is the command that measures hardware and program.
 func New(a *cli.App) *cobra.Command {
@@ -43,7 +43,7 @@ func New(a *cli.App) *cobra.Command {
 	for _, sub := range []*cobra.Command{newBenchPeak(a), newBenchTrain(a), newBenchOps(a), newBenchData(a)} {
 		run := sub.RunE
 		sub.RunE = func(cmd *cobra.Command, args []string) error { return exit.Classify(cmd.Context(), run(cmd, args)) }
-		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has flags of its own"))
+		cmd.AddCommand(cli.WithoutConfig(sub, "a benchmark has its own flags"))
 	}
 	return cmd
 }
@@ -80,7 +80,7 @@ type deviceFlags struct {
 func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.env = env
 	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|cuda|reference|null`")
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: as many as the CPU quota and OMP_NUM_THREADS allow")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: by the CPU quota and OMP_NUM_THREADS")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
 }
 
@@ -143,7 +143,7 @@ func newBenchPeak(a *cli.App) *cobra.Command {
 			if v, ok := values[p.what]; ok {
 				fmt.Fprintf(t, "%s\t%.1f %s\t%s\tbest of %d\t\n", p.name, v.PerSecond/1e9, p.unit, v.By, v.Repeats)
 			} else {
-				fmt.Fprintf(t, "%s\tnot in this hardware\t\t\t\n", p.name)
+				fmt.Fprintf(t, "%s\tnot supported by this hardware\t\t\t\n", p.name)
 			}
 		}
 		return t.Flush()

@@ -29,10 +29,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-const benchDataLong = `Measure how fast training images are read, decoded and augmented, with nothing that consumes them.
+const benchDataLong = `Measure the speed of reading, decoding and augmenting training images, without training.
 
-Without --path the images are 64 JPEG files of 500x375 pixels, made for the purpose. Decoded images are not kept, as a run
-keeps small ones. Images per core and second count the CPU time of this process, whoever else uses the machine.`
+Without --path the images are 64 JPEG files of 500x375 pixels, which the command makes. Decoded images are not cached, although a
+run caches small ones. Images per core and second use the CPU time of this process, so they do not depend on other programs.`
 
 // imageFlags describe what bench data reads and what it does to it.
 type imageFlags struct {
@@ -67,9 +67,9 @@ func newBenchData(a *cli.App) *cobra.Command {
 	flags.StringVar(&f.path, "path", "", "`folder` or archive, as data.path")
 	flags.IntVar(&f.size, "image-size", 224, "height and width, pixels")
 	flags.IntVar(&f.batch, "batch-size", 64, "samples of a batch")
-	flags.IntVar(&f.workers, "workers", 0, "goroutines that decode; 0: one a CPU")
+	flags.IntVar(&f.workers, "workers", 0, "goroutines that decode; 0: one per CPU")
 	flags.StringVar(&f.crop, "crop", "resized", "`resized|centre|padded`")
-	flags.BoolVar(&f.flip, "flip", true, "mirror every second image; a centre crop never")
+	flags.BoolVar(&f.flip, "flip", true, "mirror images with probability 1/2; never with a centre crop")
 	flags.StringSliceVar(&f.augment, "augment", nil, "`list` of randaugment, jitter, erase, mixup and cutmix, at usual strengths")
 	flags.Float64Var(&f.seconds, "seconds", 3, "how long to measure")
 	flags.BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")

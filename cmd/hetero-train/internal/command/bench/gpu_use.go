@@ -102,13 +102,13 @@ func (g *GpuUse) String() string {
 		fmt.Fprintf(&b, "  idle %.1f us %s: after %s, before %s\n", 1e6*gap.Seconds, where, gap.After, gap.Before)
 	}
 	for _, w := range g.Waits {
-		fmt.Fprintf(&b, "  the host waits in %s %.1f times a step, %.1f of them with more to do behind it\n", w.Call, w.Count, w.Within)
+		fmt.Fprintf(&b, "  the host waits in %s %.1f times a step, %.1f of them with more work to enqueue\n", w.Call, w.Count, w.Within)
 	}
 	for _, k := range g.Kernels {
 		fmt.Fprintf(&b, "  %5.2f %%  %6.1f a step  %s\n", 100*k.Share, k.Count, k.Name)
 	}
 	if g.Lost > 0 {
-		fmt.Fprintf(&b, "  %d records were lost: these figures say too little\n", g.Lost)
+		fmt.Fprintf(&b, "  %d records were lost: these figures are too low\n", g.Lost)
 	}
 	return b.String()
 }

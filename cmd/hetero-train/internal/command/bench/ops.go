@@ -40,16 +40,17 @@ func newBenchOps(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ops",
 		Short: "Time every op of a model against the limits of the hardware",
-		Long: `Time every op of one training step. The limit of an op is the longer of its arithmetic at the peak and its
-memory traffic (every operand once) at the bandwidth of a copy, both measured in the same run. Operands that stay in
-a cache can be faster than that limit. On a GPU, times come from its own clock; an op of less than about 10 us shows
-what it takes to launch it instead.`,
+		Long: `Time every op of one training step against its limit.
+
+The limit of an op is the longer of two times, both from rates measured in the same run: its arithmetic at the peak, and its memory
+traffic (every operand once) at the bandwidth of a copy. Operands that stay in a cache can be faster than that limit.
+On a GPU, times come from the GPU's clock; an op of less than about 10 us shows its launch time instead.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: cli.NoArguments,
 	}
 	f.add(cmd, a.Env)
-	cmd.Flags().BoolVar(&all, "all", false, "every launch, not sums for each kind of op")
+	cmd.Flags().BoolVar(&all, "all", false, "every launch, instead of sums for each kind of op")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		b, err := f.open(c.Context())
 		if err != nil {

@@ -169,7 +169,7 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
 	f.add(cmd, a.Env)
-	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, op by op, on a GPU kernel by kernel, which ui.perfetto.dev opens")
+	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, per op and on a GPU per kernel, for ui.perfetto.dev")
 	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open(cmd.Context())
@@ -275,7 +275,7 @@ func (b *benchmark) report(a *cli.App, steps []train.StepResult, took []time.Dur
 	if traced != nil {
 		out["trace"] = traced
 		if traced.Missing != "" {
-			a.WarnOf("bench train: --trace: launches were timed one by one, since " + traced.Missing)
+			a.WarnOf("bench train: --trace: launches were timed one by one, because " + traced.Missing)
 		}
 	}
 	if b.flags.json {

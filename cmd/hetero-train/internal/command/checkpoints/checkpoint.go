@@ -7,13 +7,13 @@ import (
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/signals"
 )
 
-const checkpointLong = `Look into checkpoints, verify them, and move weights in and out.
+const checkpointLong = `Inspect and verify checkpoints, and export and import weights.
 
-PATH is a checkpoint's folder, a file that names one (checkpoints/latest, checkpoints/best), a folder of checkpoints or a run's folder,
-of which the newest sound one is taken; inspect and verify also take a .safetensors file.
+PATH is a checkpoint's folder, a file that names one (checkpoints/latest, checkpoints/best), a folder of checkpoints, or a run's
+folder, of which the newest undamaged checkpoint is used. inspect and verify also accept a .safetensors file.
 
-Exit codes: 0 done; 2 bad flags, no checkpoint there, or another model; 3 damaged, incomplete, hostile, or a value that is not finite;
-7 a file cannot be read or written.`
+Exit codes: 0 done; 2 bad flags, no checkpoint, or another model; 3 damaged, incomplete or malicious file, or a value that is not
+finite; 7 a file cannot be read or written.`
 
 // New is the command that inspects, verifies, exports and imports checkpoints.
 func New(a *cli.App) *cobra.Command {

@@ -22,10 +22,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const exportLong = `Write the weights of a checkpoint as one .safetensors file under the names of the ecosystem: those of torchvision for ResNets, with the
-counters of batches (num_batches_tracked) that torch keeps beside batch normalisation. torch loads it with load_state_dict(strict=True).
+const exportLong = `Write the weights of a checkpoint as one .safetensors file with the usual names: those of torchvision for ResNets, including torch's
+counters of batches (num_batches_tracked) of batch normalisation. torch loads the file with load_state_dict(strict=True).
 
-A value that is not finite, or too large for the element type, is an error: nothing is written then.`
+A value that is not finite, or too large for the element type, is an error, and no file is written.`
 
 const exportExample = `  hetero-train checkpoint export experiments/run --output resnet50.safetensors
   hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
@@ -45,7 +45,7 @@ func newCheckpointExport(a *cli.App) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`FILE` (.safetensors) to write")
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
-	flags.BoolVar(&f.ema, "ema", false, "the averaged weights and statistics (ema.decay) in the place of the last ones")
+	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics (ema.decay) instead of the last ones")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	return cli.OnePath(cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
 }
@@ -66,7 +66,7 @@ func (f *exportFlags) run(ctx context.Context, a *cli.App, path string) error {
 	read := c.Model.ReadInto
 	if f.ema {
 		if read = c.ReadAverage; !c.Averaged() {
-			return exit.Usagef("checkpoint export: --ema: %s holds no averages: its run had ema.decay = 0", c.Path)
+			return exit.Usagef("checkpoint export: --ema: %s has no averages: its run had ema.decay = 0", c.Path)
 		}
 	}
 	tensors, err := exported(c.Model, read, to, c.State.Step)
@@ -92,9 +92,9 @@ func checkOutput(path string, force bool) error {
 	info, err := os.Stat(path)
 	switch {
 	case err == nil && !info.Mode().IsRegular():
-		return fmt.Errorf("%s is no regular file", path)
+		return fmt.Errorf("%s is not a regular file", path)
 	case err == nil && !force:
-		return fmt.Errorf("%s exists: --force replaces it", path)
+		return fmt.Errorf("%s exists: replace it with --force", path)
 	case err != nil && !errors.Is(err, os.ErrNotExist):
 		return err
 	}

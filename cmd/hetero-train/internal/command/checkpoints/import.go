@@ -25,14 +25,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const importLong = `Make weights of another program fit a model of this one.
+const importLong = `Convert the weights of another program to a model of this program.
 
-FILE is a .safetensors file. Names are compared with those of the model that -c, --model or --set describe, which are torchvision's for
-ResNets; prefixes that wrappers put before all names (module., _orig_mod., model., state_dict.) and counters of batches are left out, other names
-are changed by --rename. Weights become f32. What still differs is listed, with exit code 2; a value that is not finite is refused with 3.
+FILE is a .safetensors file. Its names are compared with those of the model of -c, --model or --set, which are torchvision's for
+ResNets. Prefixes of wrappers (module., _orig_mod., model., state_dict.) and counters of batches are ignored; --rename changes
+other names. Weights become f32. Remaining differences are listed, with exit code 2. A value that is not finite is refused with
+exit code 3.
 
-Where --output ends in .safetensors, that file is written, for model.init_from. Else a folder is made that holds a checkpoint of step 0,
-for --resume and for every command that takes a checkpoint.`
+If --output ends in .safetensors, that file is written, for model.init_from. Otherwise the output is a folder with a checkpoint of
+step 0, for --resume and for every command that accepts a checkpoint.`
 
 const importExample = `  hetero-train checkpoint import theirs.safetensors --model resnet50 --output resnet50.safetensors
   hetero-train checkpoint import theirs.safetensors -c configs/resnet50.toml --output imported
@@ -47,13 +48,13 @@ type importFlags struct {
 
 func newCheckpointImport(a *cli.App) *cobra.Command {
 	f := new(importFlags)
-	cmd := &cobra.Command{Use: "import FILE", Short: "Make weights of another program fit a model", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
+	cmd := &cobra.Command{Use: "import FILE", Short: "Convert the weights of another program to a model", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or a folder for a checkpoint")
 	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the network, instead of a file given with -c")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "outputs of the classifier; by default as many as the file has")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "outputs of the classifier; default: those of the file")
 	flags.StringVar(&f.head, "head", weights.HeadAuto, "the classifier: `auto|keep|new`, as model.init_head")
-	flags.StringArrayVar(&f.renames, "rename", nil, "`PATTERN=REPLACEMENT`, a regular expression and what replaces it in names ($1: its first group); repeatable, in order")
+	flags.StringArrayVar(&f.renames, "rename", nil, "`PATTERN=REPLACEMENT`, a regular expression and its replacement in names ($1: its first group); repeatable, applied in order")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))
@@ -63,7 +64,7 @@ func newCheckpointImport(a *cli.App) *cobra.Command {
 
 func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if a.File == "" && len(a.Overrides) == 0 {
-		return exit.Usagef("checkpoint import: which model is it? want -c FILE or --model NAME")
+		return exit.Usagef("checkpoint import: got no model, want -c FILE or --model NAME")
 	}
 	options, err := f.check()
 	if err != nil {
@@ -76,7 +77,7 @@ func (f *importFlags) run(ctx context.Context, a *cli.App, path string) error {
 	if info, err := os.Stat(path); err != nil {
 		return exit.Usagef("checkpoint import: there is no file %s: %w", path, err)
 	} else if !info.Mode().IsRegular() {
-		return exit.Usagef("checkpoint import: %s is no regular file, want a .safetensors file", path)
+		return exit.Usagef("checkpoint import: %s is not a regular file, want a .safetensors file", path)
 	}
 	file, err := checkpoint.OpenFile(path)
 	if err != nil {
@@ -176,7 +177,7 @@ func (f *importFlags) tell(a *cli.App, net parts.Network, fit *weights.Fit) {
 		fmt.Fprintf(a.Env.Stdout, "%s\n", note)
 	}
 	if len(fresh) > 0 {
-		a.Warn(fmt.Errorf("the classifier (%s) is not taken over: %s; it starts with random weights", strings.Join(fresh, ", "), why))
+		a.Warn(fmt.Errorf("the classifier (%s) is not imported: %s; it starts with random weights", strings.Join(fresh, ", "), why))
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const inspectLong = `Show what a checkpoint or a .safetensors file holds: who wrote it, how far the run had come, model, optimizer, and every tensor with its
+const inspectLong = `Show the contents of a checkpoint or a .safetensors file: who wrote it, how far the run had come, model, optimizer, and every tensor with its
 type, shape and bytes. Every byte of a checkpoint is compared with its hash on the way.`
 
 const inspectExample = `  hetero-train checkpoint inspect experiments/run
@@ -28,8 +28,8 @@ const inspectExample = `  hetero-train checkpoint inspect experiments/run
 
 func newCheckpointInspect(a *cli.App) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show what a checkpoint or a .safetensors file holds", Long: inspectLong, Example: inspectExample}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "everything as one JSON object, the resolved configuration of the run included")
+	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show the contents of a checkpoint or a .safetensors file", Long: inspectLong, Example: inspectExample}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object, including the resolved configuration of the run")
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 
@@ -92,7 +92,7 @@ func inspect(a *cli.App, path string) (*Inspection, error) {
 	defer c.Close()
 	out := &Inspection{Path: c.Path, State: &c.State, Files: []fileSummary{summarize(c.Model), summarize(c.Optimizer)}}
 	if cfg, err := config.Parse(c.Path, []byte(c.State.Config), a.Env.Catalog); err != nil {
-		a.Warn(fmt.Errorf("the settings that the checkpoint was made with cannot be read: %w", err))
+		a.Warn(fmt.Errorf("the settings of the checkpoint cannot be read: %w", err))
 	} else {
 		out.Model = &modelSummary{Name: cfg.Model.Name, Classes: classesOf(c.Model, cfg)}
 	}

@@ -20,9 +20,9 @@ import (
 
 const verifyLong = `Read every byte of a checkpoint, of all checkpoints of a run, or of a .safetensors file.
 
-Compared are sizes and SHA-256 of the files and CRC-32C of each tensor with the manifest, the headers with the data, and every number is
-looked at: one that is not finite is a fault. What is wrong is listed with its place; the command then exits with 3 and names the first.
-Of a .safetensors file without a checkpoint around it there are no sums to compare with.`
+The command compares sizes and SHA-256 of the files and CRC-32C of each tensor with the manifest, and the headers with the data.
+A number that is not finite is a fault. Faults are listed with their places; the command then exits with 3 and names the first one.
+A .safetensors file outside a checkpoint has no checksums to compare with.`
 
 const verifyExample = `  hetero-train checkpoint verify experiments/run                      all its checkpoints
   hetero-train checkpoint verify experiments/run/checkpoints/latest   one
@@ -30,7 +30,7 @@ const verifyExample = `  hetero-train checkpoint verify experiments/run         
 
 func newCheckpointVerify(a *cli.App) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "verify PATH", Short: "Compare every hash and look at every number", Long: verifyLong, Example: verifyExample}
+	cmd := &cobra.Command{Use: "verify PATH", Short: "Check every hash and every number", Long: verifyLong, Example: verifyExample}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object")
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
 }

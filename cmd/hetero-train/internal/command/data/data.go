@@ -25,8 +25,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-const dataLong = `Look at data before training on it. PATH stands for data.path; without --dataset it is told from what lies there whether it is
-shards (webdataset) or class folders (images). Without PATH the data set is that of -c FILE and --set.`
+const dataLong = `Inspect data before training. PATH replaces data.path. Without --dataset the files at PATH decide between shards (webdataset) and
+class folders (images). Without PATH the data set is that of -c FILE and --set.`
 
 // New is the command that downloads, inspects, verifies and repacks data sets.
 func New(a *cli.App) *cobra.Command {
@@ -106,10 +106,10 @@ func newDataDownload(a *cli.App) *cobra.Command {
 	variants := map[string]cifar.Variant{"cifar10": cifar.Ten, "cifar100": cifar.Hundred}
 	cmd := &cobra.Command{
 		Use:   "download cifar10|cifar100",
-		Short: "Download a known data set, or go on with it, and check its SHA-256",
-		Long: `Download the official archive of a data set into the cache folder (data.cache_dir), where training finds it. A download that was
-interrupted goes on where it stopped; a file whose SHA-256 is not the official one is never kept. ImageNet cannot be downloaded without an
-account: see docs/data.md.`,
+		Short: "Download a known data set, or resume its download, and check its SHA-256",
+		Long: `Download the official archive of a data set into the cache folder (data.cache_dir), where training finds it. An interrupted download
+is resumed. A file whose SHA-256 is not the official one is never kept. ImageNet needs an account, so it cannot be downloaded:
+see docs/data.md.`,
 		Example: `  hetero-train data download cifar10
   hetero-train data download cifar100 --set data.cache_dir=/data/cache`,
 		Args:      cli.Exactly("cifar10 or cifar100"),
@@ -145,9 +145,9 @@ account: see docs/data.md.`,
 func newDataRepack(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "repack SHARD OUT.tar.zst",
-		Short: "Store a shard as a zstd file of many frames, which can be read at random",
-		Long: `Write the tar in SHARD (plain, gzip or zstd) anew, byte for byte, as zstd frames of about 1 MiB. Plain zstd makes one frame of a whole
-file, of which no sample can be read without decompressing all before it. Any zstd tool reads the result.`,
+		Short: "Repack a shard as a zstd file of many frames, for random access",
+		Long: `Rewrite the tar in SHARD (plain, gzip or zstd), byte for byte, as zstd frames of about 1 MiB. Plain zstd makes a single frame of a
+whole file, so a sample can be read only after decompressing all data before it. Any zstd tool reads the result.`,
 		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {

@@ -59,8 +59,8 @@ func newDataInspect(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [PATH]",
 		Short: "Show format, samples, classes and sizes of a data set",
-		Long: `Show what a data set holds: parts, samples, classes and how even they are, and of some samples (--look), chosen at random but always the
-same, what their headers say: sizes, formats, colours, EXIF orientations. verify reads all samples in full.`,
+		Long: `Show the contents of a data set: parts, samples, classes and their balance. From the headers of some samples (--look), a random but
+fixed choice, show sizes, formats, colours and EXIF orientations. verify reads all samples in full.`,
 		Example: `  hetero-train data inspect /data/flowers
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
   hetero-train data inspect --dataset cifar10`,
@@ -215,7 +215,7 @@ func showInspected(w io.Writer, in Inspected) error {
 		counts := slices.Sorted(maps.Values(p.ByClass))
 		fmt.Fprintf(w, "\n%s: %d samples, %d to %d a class, median %d\n", p.Part, p.Samples, counts[0], counts[len(counts)-1], counts[len(counts)/2])
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "  of %d looked at\tleast\tmedian\tlargest\n", p.Looked)
+		fmt.Fprintf(t, "  of %d headers\tleast\tmedian\tlargest\n", p.Looked)
 		for _, row := range []struct {
 			name string
 			s    Spread

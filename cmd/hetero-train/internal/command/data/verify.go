@@ -37,9 +37,9 @@ func newDataVerify(a *cli.App) *cobra.Command {
 	f := new(dataFlags)
 	cmd := &cobra.Command{
 		Use:   "verify [PATH]",
-		Short: "Read and decode every sample, list those that cannot be read",
-		Long: `Read and decode every sample of both parts at full size, and list each that cannot be, with its place: the samples that training would
-stop at, or replace with data.corrupt = "skip". Exit code 3 if there are any.`,
+		Short: "Read and decode every sample, and list unreadable ones",
+		Long: `Read and decode every sample of both parts at full size, and list each unreadable sample with its place. Training would stop at these
+samples, or replace them with data.corrupt = "skip". Exit code 3 if there are any.`,
 		Example: `  hetero-train data verify /data/imagenet
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {

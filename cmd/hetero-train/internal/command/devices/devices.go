@@ -18,9 +18,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-const devicesLong = `Show what there is to train on: this machine's CPUs and memory, as far as this process may use them, its GPUs, and the devices that the
-program can open on them, with the precisions each computes in. "auto" is what device.kind = "auto" and train.precision = "auto" mean here. GPUs
-are not opened for it: jobs on them go on undisturbed.`
+const devicesLong = `Show the devices for training: this machine's CPUs and memory within the limits of this process, its GPUs, and the devices that the
+program can open, with their precisions. "auto" shows the result of device.kind = "auto" and train.precision = "auto" on this
+machine. The command does not open GPUs, so it does not disturb jobs on them.`
 
 // DeviceReport is what the command shows.
 type DeviceReport struct {

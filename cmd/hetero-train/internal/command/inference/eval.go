@@ -21,14 +21,16 @@ import (
 
 const evalLong = `Evaluate a trained model: loss, top-1 and top-5 on the samples that were held out of training, and images per second.
 
-What is evaluated is the newest valid checkpoint of a run's folder, one checkpoint's folder, or with -c FILE the run that the file describes. The
-model is rebuilt from the settings that the checkpoint holds; --set and flags change them, as data.path where the data now lie elsewhere. With a
-checkpoint and -c FILE the file's settings are taken instead. With the same device, precision and batch the figures are those of the training, to the bit:
-with --ema where it averaged weights (ema.decay) and evaluated the averages (ema.evaluate), as it also did to choose the best checkpoint.`
+The argument is a run's folder (its newest valid checkpoint) or one checkpoint's folder; with -c FILE alone it is the run of the
+file. The model is rebuilt from the settings in the checkpoint. --set and flags change them, for example data.path if the data have
+moved. With a checkpoint and -c FILE the file's settings are used instead.
+
+With the same device, precision and batch the figures equal those of the training, bit for bit. If the training averaged weights
+(ema.decay) and evaluated the averages (ema.evaluate), which also chose the best checkpoint, add --ema.`
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json
-  hetero-train eval experiments/resnet50 --ema                 of the averages of the weights
+  hetero-train eval experiments/resnet50 --ema                 evaluates the averages of the weights
   hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
   hetero-train eval -c configs/resnet50.toml --split train
   hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
@@ -39,7 +41,7 @@ func NewEval(a *cli.App) *cobra.Command {
 	var split string
 	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a checkpoint: loss, top-1, top-5", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&split, "split", "val", "`val|train`: samples that were held out, or trained on (without augmentation)")
+	cmd.Flags().StringVar(&split, "split", "val", "`val|train`: evaluate the held-out samples, or the training samples (without augmentation)")
 	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions([]string{"val", "train"}, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if split != "val" && split != "train" {
@@ -51,7 +53,7 @@ func NewEval(a *cli.App) *cobra.Command {
 		}
 		defer m.CloseAll()
 		if m.checkpoint.Averaged() && m.Cfg.EMA.Evaluate && !m.averaged {
-			m.Opts.Log.Warn("the training evaluated the averages of the weights, and chose its best checkpoint by them: these figures are of the weights, --ema gives the training's own", "checkpoint", m.checkpoint.Path)
+			m.Opts.Log.Warn("these figures are those of the weights: the training evaluated the averages and chose its best checkpoint by them; --ema evaluates the averages", "checkpoint", m.checkpoint.Path)
 		}
 		r, err := m.evaluate(cmd.Context(), f, split)
 		if err != nil {
@@ -92,7 +94,7 @@ type EvalReport struct {
 // evaluate runs all samples of a split.
 func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r EvalReport, err error) {
 	if m.noData {
-		return r, exit.Usagef("eval: %s was imported and names no data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
+		return r, exit.Usagef("eval: %s was imported and does not record its data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
 	}
 	if m.Data, err = parts.OpenData(ctx, m.Cfg, m.Cfg.Data.CorruptLimit, m.Opts.Log); err != nil {
 		return r, err
@@ -103,7 +105,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		set = m.Data.Train
 	}
 	if set == nil {
-		return r, exit.Usagef("the data set %s holds nothing out: set data.val_fraction, or use --split train", m.Data.Name)
+		return r, exit.Usagef("the data set %s has no held-out samples: set data.val_fraction, or use --split train", m.Data.Name)
 	}
 	if err := m.checkClasses(set); err != nil {
 		return r, err

@@ -43,7 +43,7 @@ func TestSettingsComeFromWhereTheyCanBeRead(t *testing.T) {
 		{"in the checkpoint", small, "[model]\nname = \"resnet18\"\n", "", "simple_cnn"},
 		{"those of another version", later, small, "", "simple_cnn"},
 		{"none in the checkpoint", "", small, "", "simple_cnn"},
-		{"nowhere", "", "", "", "holds no settings"},
+		{"nowhere", "", "", "", "has no settings"},
 		{"unreadable", later, "", "", "give the settings with -c FILE"},
 		{"unreadable, but a file is given", later, "", "[model]\nname = \"resnet18\"\n", "resnet18"},
 	} {

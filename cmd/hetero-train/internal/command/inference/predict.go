@@ -26,11 +26,11 @@ import (
 
 const predictLong = `Classify images with a trained model: print the most likely classes with their probabilities.
 
-IMAGE is a JPEG or PNG file, a folder (of which all images are taken, also in folders below), or - for the contents of one image on standard input.
-Images are cropped and normalised as for evaluation. One that cannot be read is told on standard error and passed over; the exit code is then 3.
+IMAGE is a JPEG or PNG file, a folder (with all its images and subfolders), or - for one image on standard input. Images are cropped
+and normalised as for evaluation. Unreadable images are reported on standard error and skipped; the exit code is then 3.
 
-The checkpoint is chosen as for eval. Names of classes are those of the data set that was trained on; checkpoints that hold none, as
-older ones, give numbers unless --class-names names a file with one name a line.`
+The checkpoint is chosen as for eval. Class names are those of the training's data set. Checkpoints without names, from older
+versions, print numbers unless --class-names names a file with one name per line.`
 
 const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
   hetero-train predict experiments/resnet50 photos/ --top 1
@@ -56,7 +56,7 @@ func NewPredict(a *cli.App) *cobra.Command {
 		}}
 	f.add(cmd, a)
 	cmd.Flags().IntVar(&f.top, "top", 5, "classes to show")
-	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with a name for each class, one a line")
+	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {
 			return exit.Usagef("--top: got %d, want at least 1", f.top)
@@ -231,7 +231,7 @@ func imagesOf(ctx context.Context, stdin io.Reader, args []string) ([]images.Inp
 				return nil, exit.With(exit.Data, err)
 			}
 			if len(names) == 0 {
-				return nil, exit.Usagef("predict: folder %s holds no .jpg, .jpeg or .png files", arg)
+				return nil, exit.Usagef("predict: folder %s has no .jpg, .jpeg or .png files", arg)
 			}
 			for _, name := range names {
 				inputs = append(inputs, images.Input{Name: name})

@@ -40,8 +40,8 @@ type savedFlags struct {
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.best, "best", false, "the run's best checkpoint so far, not its newest")
 	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
-	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: as many as a micro-batch of the training had")
-	cmd.Flags().BoolVar(&f.json, "json", false, "JSON, one object a line, on standard output")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: a micro-batch of the training")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object per line")
 	for _, k := range []struct{ flag, key, kind, usage string }{
 		{"device", "device.kind", "string", "device to compute on"},
 		{"threads", "device.threads", "int", "threads of a CPU device"},
@@ -103,14 +103,14 @@ func openSaved(a *cli.App, path string, f *savedFlags) (_ *savedModel, err error
 	}
 	j.Later(m.checkpoint.Close)
 	if m.averaged = f.ema; f.ema && !m.checkpoint.Averaged() {
-		return nil, exit.Usagef("--ema: %s holds no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
+		return nil, exit.Usagef("--ema: %s has no averages of the weights: it was trained without ema.decay", m.checkpoint.Path)
 	}
 	if j.Cfg, err = savedSettings(a, m.checkpoint, j.Opts.Log); err != nil {
 		return nil, err
 	}
 	if raw, ok := m.checkpoint.State.Extra[assembly.DataKey]; ok {
 		if err := json.Unmarshal(raw, &m.trained); err != nil {
-			return nil, exit.With(exit.Data, fmt.Errorf("%s: what it was trained on: %w", m.checkpoint.Path, err))
+			return nil, exit.With(exit.Data, fmt.Errorf("%s: its training data: %w", m.checkpoint.Path, err))
 		}
 	}
 	if _, known := m.checkpoint.State.Extra[assembly.DataKey]; !known && m.checkpoint.State.Step == 0 {
@@ -161,7 +161,7 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 	if text != "" && text != c.State.Config {
 		cfg, err := config.Parse("the run's configs/resolved.toml", []byte(text), a.Env.Catalog, a.Overrides...)
 		if err == nil {
-			log.Warn("the checkpoint's own settings cannot be read: those of its run are taken", "error", errors.Join(faults...))
+			log.Warn("the checkpoint's own settings cannot be read: using those of its run", "error", errors.Join(faults...))
 			return cfg, nil
 		}
 		if readable(a, text) {
@@ -170,9 +170,9 @@ func savedSettings(a *cli.App, c *checkpoint.Checkpoint, log *slog.Logger) (*con
 		faults = append(faults, err)
 	}
 	if len(faults) == 0 {
-		return nil, exit.Usagef("%s holds no settings, and there is no run around it that does: its model is not known%s", c.Path, advice)
+		return nil, exit.Usagef("%s has no settings, and it is not in a run's folder: its model is unknown%s", c.Path, advice)
 	}
-	return nil, exit.With(exit.Usage, fmt.Errorf("%s: the settings that it was made with cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
+	return nil, exit.With(exit.Usage, fmt.Errorf("%s: its settings cannot be read%s:\n%w", c.Path, advice, errors.Join(faults...)))
 }
 
 // readable reports whether settings are sound by themselves, without what was typed.
@@ -188,7 +188,7 @@ func typedWrong(a *cli.App, err error) error {
 		for _, o := range a.Overrides {
 			typed = append(typed, o.Origin)
 		}
-		err = fmt.Errorf("the checkpoint's settings do not go with %s:\n%w", strings.Join(typed, ", "), err)
+		err = fmt.Errorf("the checkpoint's settings do not fit %s:\n%w", strings.Join(typed, ", "), err)
 	}
 	return exit.With(exit.Usage, err)
 }
@@ -206,7 +206,7 @@ func (m *savedModel) countClasses() (int, error) {
 			return t.Shape[0], nil
 		}
 	}
-	return 0, exit.Usagef("%s: the number of classes is not known: set it with --set model.num_classes=N", m.checkpoint.Path)
+	return 0, exit.Usagef("%s: the number of classes is unknown: set it with --set model.num_classes=N", m.checkpoint.Path)
 }
 
 // class names a label.
@@ -231,7 +231,7 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 		return err
 	}
 	if info := m.Device.Info(); info.Modelled {
-		return exit.Usagef("device %s computes nothing: every result would be zero", info.Name)
+		return exit.Usagef("device %s does not compute: every result would be zero", info.Name)
 	}
 	before, err := compute.TypesOf(&m.checkpoint.State)
 	if err != nil {
@@ -263,18 +263,18 @@ func (m *savedModel) open(ctx context.Context, n int, own data.Normalization) er
 func (m *savedModel) checkClasses(set data.Dataset) error {
 	have, want := set.Classes(), m.trained.Classes
 	if len(have) > m.classes {
-		return exit.Usagef("the data set has %d classes, the model of %s knows %d", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, the model of %s has %d", len(have), m.checkpoint.Path, m.classes)
 	}
 	if m.imported && want == nil && len(have) > 0 && len(have) != m.classes {
-		return exit.Usagef("the data set has %d classes, the imported model of %s %d outputs: their numbers would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
+		return exit.Usagef("the data set has %d classes, the imported model of %s has %d outputs: labels would be compared with the wrong classes", len(have), m.checkpoint.Path, m.classes)
 	}
 	if want == nil || slices.Equal(have, want) {
 		return nil
 	}
 	for i, name := range have {
 		if i >= len(want) || name != want[i] {
-			return exit.Usagef("the data set's classes are others than those trained on: class %d is %q, it was %q: their numbers would be compared with the wrong names", i, name, m.class(i))
+			return exit.Usagef("the classes of the data set differ from those of the training: class %d is %q, it was %q: labels would be compared with the wrong names", i, name, m.class(i))
 		}
 	}
-	return exit.Usagef("the data set has the first %d of the %d classes trained on", len(have), len(want))
+	return exit.Usagef("the data set has the first %d of the %d classes of the training", len(have), len(want))
 }

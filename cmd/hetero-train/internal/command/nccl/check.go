@@ -23,9 +23,9 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-const ncclCheckLong = `Join all ranks by NCCL and measure: versions and GPUs of every rank, all-reduce over all of them by size, and between every pair of up to 16
-ranks (of more: between neighbours) the latency of an all-reduce of one number and the bandwidth of one of 32 MiB. A rank is called slow
-where even its best link has less than 70 % of what the best link of the median rank has.`
+const ncclCheckLong = `Connect all ranks by NCCL and measure: versions and GPUs of every rank, all-reduce over all ranks by size, and the latency of an
+all-reduce of one number and the bandwidth of one of 32 MiB between every pair of up to 16 ranks (beyond 16: between neighbours).
+A rank is slow if its best link has less than 70 % of the bandwidth of the median rank's best link.`
 
 // rankNCCL is what a rank of nccl check tells.
 type rankNCCL struct {
@@ -51,7 +51,7 @@ type ncclFound struct {
 func newNCCLCheck(a *cli.App) *cobra.Command {
 	var asJSON bool
 	place := new(cli.PlaceFlags)
-	cmd := &cobra.Command{Use: "check", Short: "Versions, GPUs, and what is between every pair of ranks", Long: ncclCheckLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the connection of every pair of ranks", Long: ncclCheckLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the tables")
 	cli.AddPlaceFlags(place, cmd, a)
@@ -129,7 +129,7 @@ func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err e
 	all = make([]rankNCCL, len(words))
 	for rank, w := range words {
 		if err := json.Unmarshal(w, &all[rank]); err != nil {
-			return nil, fmt.Errorf("what rank %d tells: %w", rank, err)
+			return nil, fmt.Errorf("data of rank %d: %w", rank, err)
 		}
 	}
 	return all, nil

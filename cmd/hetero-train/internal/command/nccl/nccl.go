@@ -22,12 +22,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 )
 
-const ncclLong = `What NCCL, which carries gradients between NVIDIA GPUs, does on these machines.
+const ncclLong = `Check and tune NCCL, which transports gradients between NVIDIA GPUs, on these machines.
 
-  nccl check   versions, GPUs, bandwidth and latency between every pair of ranks, and who is slow
+  nccl check   versions, GPUs, bandwidth and latency between every pair of ranks, and slow ranks
   nccl tune    all-reduce by size, algorithm, protocol and channels; writes the best as a [nccl] table
 
-Ranks are started as for training: by --nproc-per-node, or by a launcher's environment variables on every machine.`
+Ranks start as for training: by --nproc-per-node, or by a launcher's environment variables on every machine.`
 
 // New is the command that checks and tunes NCCL.
 func New(a *cli.App) *cobra.Command {

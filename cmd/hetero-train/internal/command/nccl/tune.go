@@ -18,14 +18,14 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-const ncclTuneLong = `Time all-reduce over all ranks by size, algorithm, protocol and channels, a communicator of its own for each combination, and write into
---output-dir
+const ncclTuneLong = `Time all-reduce over all ranks by size, algorithm, protocol and channels, with a separate communicator for each combination, and
+write into --output-dir:
 
-  nccl.toml        the combination with the least time for gradient buckets of 1 to 32 MiB, as a [nccl] table to be copied into a configuration;
-                   without algorithm and protocol where NCCL's own choice is as fast within 3 %
-  nccl_tuner.csv   the fastest of each size, for NCCL's example tuner plugin, which this program does not load
+  nccl.toml        the fastest combination for gradient buckets of 1 to 32 MiB, as a [nccl] table to copy into a configuration;
+                   without algorithm and protocol if NCCL's own choice is as fast within 3 %
+  nccl_tuner.csv   the fastest combination of each size, for NCCL's example tuner plugin, which this program does not load
 
-What NCCL cannot do on these GPUs is left out, with its reason at --log-level debug.`
+Combinations that NCCL does not support on these GPUs are skipped, with the reason at --log-level debug.`
 
 // tuned is what nccl tune finds.
 type tuned struct {
@@ -40,10 +40,10 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 	var asJSON, quick bool
 	var folder string
 	flags := new(cli.PlaceFlags)
-	cmd := &cobra.Command{Use: "tune", Short: "The fastest algorithm, protocol and channels by size", Long: ncclTuneLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest algorithm, protocol and channels by size", Long: ncclTuneLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl tune --nproc-per-node 8 --output-dir tuned\n  hetero-train nccl tune --nproc-per-node 8 --quick --json"}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the table")
-	cmd.Flags().BoolVar(&quick, "quick", false, "NCCL's own number of channels alone")
+	cmd.Flags().BoolVar(&quick, "quick", false, "only NCCL's default number of channels")
 	cmd.Flags().StringVar(&folder, "output-dir", ".", "`DIR` for the two files")
 	cli.AddPlaceFlags(flags, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -26,12 +26,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const planLong = `Estimate the compute and device memory of a training, without training: parameters, arithmetic of a step, bytes by what they are
-for and by the samples of a micro-batch, and the largest micro-batch that fits. Figures are exact: kernels are chosen, and every tensor gets its place, as for
-training. Data are not read, but where only they tell the number of classes (data set images without model.num_classes).
+const planLong = `Estimate the compute and device memory of a training, without training: parameters, arithmetic of a step, bytes by purpose and by
+samples of a micro-batch, and the largest micro-batch that fits. The figures are exact, because kernels are chosen and every tensor
+is placed as for training. Data are read only if nothing else gives the number of classes (data set images without
+model.num_classes).
 
-With several ranks (parallel.ranks, --nproc-per-node, balance.fixed_shares) there is a line for each different share of a micro-batch.
---memory asks for a device of another size: 8GiB, 80GB, 512MiB. All ranks are taken to have this machine's kind of device.`
+With several ranks (parallel.ranks, --nproc-per-node, balance.fixed_shares) the output has one line for each different share of a
+micro-batch. --memory plans for a device of another size: 8GiB, 80GB, 512MiB. All ranks are assumed to have this machine's kind of
+device.`
 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
@@ -49,8 +51,8 @@ type planFlags struct {
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
 	cmd := &cobra.Command{Use: "plan", Short: "Estimate the compute and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
-	cmd.Flags().StringVar(&f.memory, "memory", "", "`SIZE` of a device that is asked about; otherwise what this machine's has")
-	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; otherwise powers of two around the configured ones")
+	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: that of this machine's device")
+	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
 	for _, k := range []struct{ flag, key, kind, usage string }{
 		{"device", "device.kind", "string", "device to plan for"},
@@ -104,7 +106,7 @@ type rankPlan struct {
 // estimate makes the plans of a configuration on a device without memory.
 func estimate(ctx context.Context, a *cli.App, f *planFlags) error {
 	if a.File == "" && len(a.Overrides) == 0 {
-		return exit.Usagef("plan: got no configuration, want -c FILE, or --set model.name=… and the like")
+		return exit.Usagef("plan: got no configuration, want -c FILE, or settings such as --set model.name=…")
 	}
 	cfg, err := a.Load()
 	if err != nil {
@@ -309,7 +311,7 @@ func (r PlanReport) write(w io.Writer) error {
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))
 	if len(r.Table) > 0 {
 		f := r.Table[0]
-		fmt.Fprintf(w, "whatever the samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
+		fmt.Fprintf(w, "for any number of samples: %.1f MiB: weights %.1f, gradients %.1f, moments %.1f, statistics %.1f, averages %.1f, norms %.1f, other %.1f\n\n", show.MiB(f.Fixed()), show.MiB(f.Weights), show.MiB(f.Gradients), show.MiB(f.Moments), show.MiB(f.Statistics),
 			show.MiB(f.Averages), show.MiB(f.Norms), show.MiB(f.Other))
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -342,7 +344,7 @@ func (r PlanReport) write(w io.Writer) error {
 		}
 	}
 	if r.ReservedFor > 0 {
-		fmt.Fprintf(w, "reserved on each rank, since shares may change: room for %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
+		fmt.Fprintf(w, "reserved on each rank for changes of shares: %d samples, %.1f MiB\n", r.ReservedFor, show.MiB(r.Reserved))
 	}
 	_, err := fmt.Fprintf(w, "largest micro-batch of a rank within %.2f GiB (%s, %s): %d samples\n", show.GiB(r.MemoryBytes), r.Device, r.DeviceModel, r.LargestFit)
 	return err

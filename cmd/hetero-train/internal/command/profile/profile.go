@@ -12,15 +12,16 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const profileLong = `Find the hardware of every rank and measure what it can do: matrix products, memory, copies between host and device, disk, and, with
-several ranks, the network between them and their all-reduce. It takes under 60 s, with --quick under 10 s, once all ranks are there.
+const profileLong = `Find and measure the hardware of every rank: matrix products, memory, copies between host and device, disk, and with several ranks
+the network between them and their all-reduce. It takes less than 60 s, with --quick less than 10 s, after all ranks have joined.
 
-Several ranks are started as for training: by --nproc-per-node, or by a launcher's environment variables on every machine. Rank 0 puts all
-together and writes gpu_profiles.json and system_profile.json into <output_dir>/<experiment>/configs, or into the folder of --output-dir.
+Several ranks start as for training: by --nproc-per-node, or by a launcher's environment variables on every machine. Rank 0 merges
+the results and writes gpu_profiles.json and system_profile.json into <output_dir>/<experiment>/configs, or into --output-dir.
 
-The compute score of a rank is (TFLOP/s of the training's type)^a * (memory GB/s / 10)^b with a + b = 1; b is the share of a step that is bound by
-memory: that of the model where -c names one (not with --quick), else 0.7. Ranks of one machine take turns, ranks of the same device type have one score.
-With a model, the profile also times its training steps and prints how well the scores predict them.`
+The compute score of a rank is (TFLOP/s of the training's type)^a * (memory GB/s / 10)^b with a + b = 1. b is the memory-bound
+fraction of a step: that of the model of -c (not with --quick), else 0.7. Ranks of one machine are measured in turns, and ranks of
+the same device type have one score. With a model, the profile also times its training steps and prints how well the scores
+predict them.`
 
 const profileExample = `  hetero-train profile
   hetero-train profile --quick --json
@@ -38,9 +39,9 @@ type profileFlags struct {
 func New(a *cli.App) *cobra.Command {
 	f := new(profileFlags)
 	cmd := &cobra.Command{Use: "profile", Short: "Find and measure the hardware", Long: profileLong, Example: profileExample, Args: cli.NoArguments}
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "under 10 s: rougher figures")
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "less accurate figures in less than 10 s")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output instead of the table")
-	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`DIR` for the two files; otherwise the experiment's folder configs")
+	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`DIR` for the two files; default: the experiment's folder configs")
 	cli.AddPlaceFlags(&f.place, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {

@@ -85,7 +85,7 @@ func (p *profiling) run(ctx context.Context) error {
 		return err
 	}
 	if info := j.Device.Info(); info.Modelled {
-		return exit.Usagef("profile: device %s computes nothing, so there is nothing to measure", info.Name)
+		return exit.Usagef("profile: device %s does not compute, so it cannot be measured", info.Name)
 	}
 	if j.Opts.Place.WorldSize > 1 {
 		quick := fmt.Sprintf("quick %v, model %q", p.flags.quick, p.model)
@@ -128,7 +128,7 @@ func (p *profiling) run(ctx context.Context) error {
 func (p *profiling) find() (err error) {
 	j := p.job
 	if p.host, err = system.Detect(); err != nil {
-		j.Opts.Log.Warn("profile: this machine does not tell everything", "error", err)
+		j.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
 	}
 	p.gpus = hardware.Open()
 	for _, g := range p.gpus.All() {
@@ -151,7 +151,7 @@ func (p *profiling) find() (err error) {
 func (p *profiling) part(name string, skipped *[]string, do func() error) error {
 	err := error(nil)
 	if time.Now().After(p.deadline) {
-		err = fmt.Errorf("the %v of the whole profile are over", p.budget.limit)
+		err = fmt.Errorf("the time budget of the whole profile, %v, is used up", p.budget.limit)
 	} else {
 		p.job.Opts.Log.Info("measuring", "what", name)
 		err = do()
@@ -310,7 +310,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 		return err
 	}
 	if left == 0 {
-		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the %v of the whole profile are over", p.budget.limit))
+		p.report.Skipped = append(p.report.Skipped, fmt.Sprintf("links and all-reduce: the time budget of the whole profile, %v, is used up", p.budget.limit))
 		return nil
 	}
 	host, err := j.Team.OwnAddress()
@@ -371,7 +371,7 @@ func (p *profiling) conclude(ctx context.Context) error {
 		reports = make([]rankReport, len(words))
 		for rank, w := range words {
 			if err := json.Unmarshal(w, &reports[rank]); err != nil {
-				return fmt.Errorf("profile, as rank %d tells: %w", rank, err)
+				return fmt.Errorf("profile: rank %d: %w", rank, err)
 			}
 		}
 	}

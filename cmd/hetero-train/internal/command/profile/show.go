@@ -108,7 +108,7 @@ func showProfile(w io.Writer, ranks *profiles.Ranks, machines *profiles.System) 
 	if s.Model != "" {
 		of = "of " + s.Model
 	}
-	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step bound by memory: %s\n", s.ComputeShare, s.MemoryShare, 100*s.MemoryShare, of)
+	fmt.Fprintf(w, "score = TFLOP/s^%.2f * (memory GB/s / 10)^%.2f; %.0f %% of a step is memory-bound: %s\n", s.ComputeShare, s.MemoryShare, 100*s.MemoryShare, of)
 	if err := showPrediction(w, ranks); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func showPrediction(w io.Writer, ranks *profiles.Ranks) error {
 	p := ranks.Prediction
 	if p == nil {
 		if len(ranks.Ranks) > 1 {
-			fmt.Fprintln(w, "no training step was timed: with -c FILE or --model NAME, and without --quick, the profile says how well the scores predict step times")
+			fmt.Fprintln(w, "no training step was timed: with -c FILE or --model NAME, and without --quick, the profile checks the scores against step times")
 		}
 		return nil
 	}
@@ -191,7 +191,7 @@ func showLinks(w io.Writer, links []measure.Link) error {
 	}
 	fmt.Fprintln(w, "\nnetwork between ranks")
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "ranks\tlatency us\tthere MB/s\tback MB/s\t")
+	fmt.Fprintln(t, "ranks\tlatency us\tforth MB/s\tback MB/s\t")
 	for _, l := range links {
 		if l.Error != "" {
 			fmt.Fprintf(t, "%d-%d\t%s\t\t\t\n", l.A, l.B, l.Error)

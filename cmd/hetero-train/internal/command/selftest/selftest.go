@@ -23,24 +23,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-const selftestLong = `Hold this machine's devices, and the communication between ranks, to what the program relies on: the conformance suites that its own tests run, on
-your hardware. Every operation is compared with an oracle in plain Go, under each way to lay out memory; then streams, events, memory, wrong arguments;
-of communicators values, order, and what happens when ranks die.
+const selftestLong = `Test this machine's devices and the communication between ranks, with the conformance suites of the program's own tests.
+Every operation is compared with an oracle in plain Go, in every memory layout. Further suites cover streams, events, memory and
+wrong arguments, and for communicators values, order and lost ranks.
 
-One line a suite, and below it every failure in full; above, on which hardware and which version of which library it ran. Without --device the devices
-that "auto" can mean are checked, and all communicators. What is not there is passed over with the reason, unless HETERO_REQUIRE names it (a list as
-cuda,nccl): then it has failed, as has a check in it that is skipped.
+The output names the hardware and library versions, then has one line per suite, followed by its failures in full. Without --device
+the devices that "auto" can select and all communicators are tested. Missing parts are skipped with the reason. A part that
+HETERO_REQUIRE names (a list as cuda,nccl) fails if it is missing, or if one of its checks is skipped.
 
-Ranks of nccl are processes, each with a GPU of its own where there are four or more; else they share those that there are, which NCCL has from 2.30.3 on
-for tests, and before where they pass for several machines.
+Ranks of nccl are processes. With four or more GPUs each rank has its own; otherwise the ranks share GPUs. NCCL supports this for
+tests from 2.30.3 on; with earlier versions the ranks act as several machines.
 
 Exit codes: 0 all passed; 5 a communicator failed; 6 a device failed, or both.`
 
 const selftestExample = `  hetero-train selftest
-  hetero-train selftest --short                      without those that take seconds each
+  hetero-train selftest --short                      without checks that take seconds each
   hetero-train selftest --device cpu --run /values/conv2d
   hetero-train selftest --json result.json
-  HETERO_REQUIRE=cpu,shm hetero-train selftest       what is missing has failed
+  HETERO_REQUIRE=cpu,shm hetero-train selftest       a missing part fails
   HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
 
 // selftestFlags are those of selftest.
@@ -71,11 +71,11 @@ func New(a *cli.App) *cobra.Command {
 		names = append(names, p.name)
 	}
 	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "what to check, of "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&f.run, "run", "", "only checks whose names match `REGEXP`, one for each depth between slashes: cpu/values/conv2d")
+	cmd.Flags().StringVar(&f.run, "run", "", "only checks whose names match `REGEXP`, one per level between slashes: cpu/values/conv2d")
 	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; - is standard output, and the lines go to standard error")
-	cmd.Flags().BoolVar(&f.short, "short", false, "leave out checks that take seconds each")
-	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "how long a single check may take")
-	cmd.Flags().DurationVar(&f.time, "time", 0, "how long all may take: what has not begun by then, or does not end then, has failed; 0 is no bound")
+	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take seconds each")
+	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of a single check")
+	cmd.Flags().DurationVar(&f.time, "time", 0, "time limit of all checks: a check that has not started or ended by then fails; 0: no limit")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if f.limit <= 0 {
 			return exit.Usagef("--limit: got %s, want more than 0s", f.limit)
@@ -149,7 +149,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 	required := required(a.Env)
 	for _, name := range required {
 		if !slices.ContainsFunc(all, func(p proof) bool { return p.name == name }) {
-			return exit.Usagef("HETERO_REQUIRE: nothing proves %q, want of %s", name, namesOf(all))
+			return exit.Usagef("HETERO_REQUIRE: no check for %q, want of %s", name, namesOf(all))
 		}
 	}
 	r := SelfReport{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
@@ -167,7 +167,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		good := true
 		if why := p.missing(); why != nil {
 			good, r.Missing[p.name] = !must, strings.TrimPrefix(why.Error(), p.name+": ")
-			fmt.Fprintf(out, "%-10s not there: %s\n", p.name, r.Missing[p.name])
+			fmt.Fprintf(out, "%-10s missing: %s\n", p.name, r.Missing[p.name])
 		} else if result := p.prove(out, conformance.Options{Context: inTime, Match: match, Limit: f.limit, Short: f.short}, r.About); result != nil {
 			passed, wrong, skipped := result.Count()
 			r.Passed, r.Failed, r.Skipped, r.Suites = r.Passed+passed, r.Failed+wrong, r.Skipped+skipped, append(r.Suites, result)
@@ -178,7 +178,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 		}
 		if inTime.Err() != nil {
 			good, r.Late = false, append(r.Late, p.name)
-			fmt.Fprintf(out, "%-10s not over within %v (--time): some checks have not begun\n", p.name, f.time)
+			fmt.Fprintf(out, "%-10s not complete within %v (--time): some checks have not started\n", p.name, f.time)
 		}
 		switch {
 		case good:
@@ -206,7 +206,7 @@ func (r SelfReport) conclude(out io.Writer, failed, broken []string) error {
 	case len(broken) > 0:
 		return exit.With(exit.Communication, fmt.Errorf("selftest: failed: %s", strings.Join(broken, ", ")))
 	case r.Passed+r.Skipped == 0:
-		return exit.Usagef("selftest: nothing was checked: --device and --run leave nothing, or what they name is not there")
+		return exit.Usagef("selftest: no check ran: --device and --run select none, or their parts are missing")
 	}
 	return nil
 }

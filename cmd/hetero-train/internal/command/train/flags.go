@@ -59,7 +59,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
-	cmd.Flags().StringVar(&flags.Nodes, "nnodes", "", "`machines` of the run, each of which starts its own ranks")
+	cmd.Flags().StringVar(&flags.Nodes, "nnodes", "", "number of `machines` of the run, each of which starts its own ranks")
 	cmd.Flags().StringVar(&flags.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags

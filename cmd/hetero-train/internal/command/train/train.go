@@ -26,9 +26,9 @@ const trainExample = `  hetero-train train -c configs/resnet50.toml
 
 const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same.
 
-Each flag below stands for one key of the file and takes precedence over it, with two differences:
---batch-size counts for each rank (the key data.batch_size is the global batch: both are printed), and
---backend nccl falls back to gloo, with a warning, where there is no GPU.
+Each flag below corresponds to a key of the file and overrides it, with two differences:
+--batch-size counts samples of each rank (the key data.batch_size is the global batch; both are printed), and
+--backend nccl falls back to gloo, with a warning, if there is no GPU.
 Without -c the balancing policy is "none" unless --enable-load-balancing is given.`
 
 // New is the command that trains a model.
@@ -146,7 +146,7 @@ func policyFrom(cfg *config.Config) string {
 	origin := cfg.Origin("balance.policy")
 	switch {
 	case len(cfg.Balance.FixedShares) > 0:
-		return "balance.fixed_shares take its place"
+		return "balance.fixed_shares overrides it"
 	case origin == "":
 		return "default of a file"
 	case origin == "--enable-load-balancing":
@@ -163,13 +163,13 @@ func warnOfAddressLimit(log *slog.Logger) {
 	const ample = 4 << 30
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_AS, &limit); err == nil && limit.Cur < ample {
-		log.Warn("the address space is limited (ulimit -v): where that does not suffice the program dies with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
+		log.Warn("the address space is limited (ulimit -v): if it does not suffice, the program ends with \"cannot allocate memory\" and exit code 134; limit memory with a control group instead",
 			"limit_mib", limit.Cur>>20)
 	}
 }
 
 // AddResume adds --resume and --allow, which the root and train have alike.
 func AddResume(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "`KEY` that affects what is learnt and may differ from the run that is resumed, as optimizer.lr; repeatable")
-	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start afresh, or resume from the checkpoint PATH")
+	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "`KEY` that affects training results and may differ from the resumed run, for example optimizer.lr; repeatable")
+	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start a new run, or resume from the checkpoint PATH")
 }
