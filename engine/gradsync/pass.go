@@ -86,7 +86,7 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 		}
 	}
 	if len(exchanges) != len(s.points) {
-		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first plan plan plan", len(exchanges), len(s.points))
+		return fmt.Errorf("gradient sum: got a plan with %d exchanges, want the %d of the first plan", len(exchanges), len(s.points))
 	}
 	for i, e := range exchanges {
 		if e.Region = (device.Region{}); e != s.points[i].Exchange {
