@@ -19,8 +19,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const inspectLong = `Show the contents of a checkpoint or a .safetensors file: who wrote it, how far the run had come, model, optimizer, and every tensor with its
-type, shape and bytes. Every byte of a checkpoint is compared with its hash on the way.`
+const inspectLong = `Show the contents of a checkpoint or a .safetensors file: the program that wrote it, the progress of the run, model, optimizer, and
+every tensor with its type, shape and bytes. The command compares every byte of a checkpoint with its hash.`
 
 const inspectExample = `  hetero-train checkpoint inspect experiments/run
   hetero-train checkpoint inspect experiments/run/checkpoints/best --json
