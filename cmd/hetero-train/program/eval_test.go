@@ -39,7 +39,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 	dir, printed := trainSmall(t)
 	for _, path := range []string{dir, filepath.Join(dir, "checkpoints"), filepath.Join(dir, "checkpoints", "step-00000020"), filepath.Join(dir, "checkpoints", "latest")} {
 		o := execute([]string{"eval", path, "--json"})
-		var got inference.EvalReport
+		var got inference.Evaluation
 		if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 			t.Fatalf("%s: exit code %d, %v\n%s", path, o.code, err, o.stderr)
 		}
@@ -58,7 +58,7 @@ func TestEvalRepeatsTheRunsOwnEvaluation(t *testing.T) {
 
 func TestEvalOfAveragesRepeatsTheRunsOwn(t *testing.T) {
 	dir, printed := trainSmall(t, "ema.decay=0.9")
-	var got [5]inference.EvalReport
+	var got [5]inference.Evaluation
 	for i, args := range [][]string{{"--json"}, {"--json", "--ema"}, {"--json", "--best"}, {"--json", "--best", "--ema"}, {"--json", "--set", "ema.evaluate=false"}} {
 		o := execute(append([]string{"eval", dir}, args...))
 		if err := json.Unmarshal([]byte(o.stdout), &got[i]); err != nil || o.code != exit.Done {

@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
+	"github.com/hetero-train/hetero-train/cuda"
+	"github.com/hetero-train/hetero-train/nccl"
 )
 
 func TestNCCLCommandsWantAGPU(t *testing.T) {
-	if train.HasGPU() {
+	if cuda.Available() == nil && nccl.Available() == nil {
 		t.Skip("there is one")
 	}
 	p := buildProgram(t)

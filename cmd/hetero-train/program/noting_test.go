@@ -25,7 +25,7 @@ type benchTraced struct {
 	Trace struct {
 		Steps     int
 		Explained float64
-		GPU       *bench.GpuUse
+		GPU       *bench.GPUUse
 		Missing   string `json:"gpu_missing"`
 	}
 }
@@ -62,7 +62,7 @@ func TestATimelineOfAGPUShowsItsKernels(t *testing.T) {
 		t.Errorf("got host waits %+v, want the one at the end of each step", g.Waits)
 	}
 	for _, want := range []string{"apply<float, 4>", "copy"} {
-		if !slices.ContainsFunc(g.Kernels, func(k bench.GpuKernel) bool { return k.Name == want && k.Count > 0 }) {
+		if !slices.ContainsFunc(g.Kernels, func(k bench.GPUKernel) bool { return k.Name == want && k.Count > 0 }) {
 			t.Errorf("got kernels %+v, want %s among them", g.Kernels, want)
 		}
 	}

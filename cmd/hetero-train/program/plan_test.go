@@ -10,10 +10,10 @@ import (
 )
 
 // planned runs plan --json on the reference device.
-func planned(t *testing.T, args ...string) plan.PlanReport {
+func planned(t *testing.T, args ...string) plan.Report {
 	t.Helper()
 	o := execute(append([]string{"plan", "-c", writeFile(t, smallRun), "--json"}, args...))
-	var r plan.PlanReport
+	var r plan.Report
 	if err := json.Unmarshal([]byte(o.stdout), &r); err != nil || o.code != exit.Done {
 		t.Fatalf("%q: exit code %d, %v\n%s", args, o.code, err, o.stderr)
 	}

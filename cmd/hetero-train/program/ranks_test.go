@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/process"
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 	"github.com/hetero-train/hetero-train/engine/collective/gloo"
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
@@ -249,7 +248,7 @@ func TestALostRankIsNamed(t *testing.T) {
 			}
 			ranks[c.victim].Process.Kill()
 			ranks[c.victim].Wait()
-			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), process.Waiting) {
+			if c.signal == syscall.SIGSTOP && !strings.Contains(messages[0].String(), "waits in operation") {
 				t.Errorf("nobody said where the ranks were:\n%s", messages[0].String())
 			}
 			found, skipped, err := checkpoint.Latest(checkpoints)

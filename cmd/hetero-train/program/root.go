@@ -88,7 +88,17 @@ func newRoot(a *cli.App) *cobra.Command {
 	flags.StringVar(&a.LogLevel, "log-level", "info", "lowest level of messages to show: `debug|info|warn|error`")
 	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "format of messages, `text|json`; json: standard error has one JSON object per line, including progress")
 	train.AddResume(root, a)
-	root.AddCommand(
+	root.AddCommand(families(a)...)
+	root.CompletionOptions.DisableDefaultCmd = true
+	addCompletions(root, a.Env.Catalog)
+	addExamples(root)
+	rename(root, root.Name())
+	return root
+}
+
+// families are the commands below the root. A new command is a package and a line here.
+func families(a *cli.App) []*cobra.Command {
+	return []*cobra.Command{
 		train.New(a),
 		profile.New(a),
 		balance.New(a),
@@ -107,12 +117,7 @@ func newRoot(a *cli.App) *cobra.Command {
 		cli.WithoutConfig(signals.Tidied(selftest.New(a)), "the checks do not depend on them"),
 		cli.WithoutConfig(newVersion(), "the version does not depend on them"),
 		newCompletion(),
-	)
-	root.CompletionOptions.DisableDefaultCmd = true
-	addCompletions(root, a.Env.Catalog)
-	addExamples(root)
-	rename(root, root.Name())
-	return root
+	}
 }
 
 // addExamples gives commands that have none of their own those of the commands below them.

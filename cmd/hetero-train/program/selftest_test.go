@@ -23,7 +23,7 @@ func TestSelftestChecksADevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got selftest.SelfReport
+	var got selftest.Report
 	if err := json.Unmarshal(text, &got); err != nil || got.Passed < 50 || got.Failed != 0 || len(got.Suites) != 2 || got.Program != version.Text() {
 		t.Errorf("got %v, %d passed, %d failed, %d suites; want those that were shown", err, got.Passed, got.Failed, len(got.Suites))
 	}

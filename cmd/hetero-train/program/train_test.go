@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/command/train"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/logs"
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/parts"
@@ -123,16 +122,7 @@ func TestChangedMeaningsOfFlagsAreWarnedOf(t *testing.T) {
 	}
 }
 
-func TestBatchSizeForEachRankIsMultiplied(t *testing.T) {
-	for _, c := range []struct {
-		perRank string
-		ranks   int
-		want    string
-	}{{"32", 4, "128"}, {"32", 1, "32"}, {"-1", 2, "-2"}, {"many", 4, "many"}, {"99999999999", 4, "99999999999"}} {
-		if got := train.TimesRanks(c.perRank, c.ranks); got != c.want {
-			t.Errorf("%s for each of %d ranks: got %s, want %s", c.perRank, c.ranks, got, c.want)
-		}
-	}
+func TestABatchSizeForEachRankIsRefusedUnderItsFlag(t *testing.T) {
 	// What a user who typed a wrong one reads.
 	if o := execute([]string{"train", "--batch-size", "0"}); !strings.Contains(o.stderr, "--batch-size: data.batch_size: too small (got 0") {
 		t.Errorf("got %s", o.stderr)

@@ -49,7 +49,7 @@ func TestVersionSaysWhatIsMissingAndWhy(t *testing.T) {
 func TestDevicesNeedNoLibrary(t *testing.T) {
 	t.Setenv("HETERO_LIB_DIR", t.TempDir())
 	o := execute([]string{"devices", "--json"})
-	var got devices.DeviceReport
+	var got devices.Report
 	if err := json.Unmarshal([]byte(o.stdout), &got); err != nil || o.code != exit.Done {
 		t.Fatalf("got exit code %d, %v", o.code, err)
 	}

@@ -30,7 +30,7 @@ type offer struct {
 
 // Exchange is how the ranks reach each other: all of them choose alike.
 type Exchange struct {
-	Job    *compute.Rank
+	Rank   *compute.Rank
 	Hosts  [][]int // ranks of each machine
 	Shared bool    // memory, within each machine
 	offers []offer
@@ -73,7 +73,7 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := &Exchange{Job: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", offers: make([]offer, len(words))}
+	x := &Exchange{Rank: j, Hosts: t.Hosts(), Shared: j.Cfg.Parallel.SharedMemory != "off", offers: make([]offer, len(words))}
 	if x.staged, err = staged.Needs(j.Device); err != nil {
 		return nil, err
 	}
@@ -98,8 +98,8 @@ func Agree(ctx context.Context, j *compute.Rank) (*Exchange, error) {
 
 // Open joins all ranks; addresses from number at on are this group's.
 func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.Communicator, err error) {
-	limit := session.Seconds(x.Job.Cfg.Parallel.TimeoutSeconds)
-	place := x.Job.Team.Place
+	limit := session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
+	place := x.Rank.Team.Place
 	inOrder := slices.IsSorted(slices.Concat(x.Hosts...)) // what gathers within hosts need
 	switch {
 	case x.Shared && len(x.Hosts) == 1:
@@ -107,7 +107,7 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 	case x.Shared && len(x.Hosts) < place.WorldSize && inOrder:
 		c, err = x.both(ctx, name, at, limit)
 	default:
-		c, err = x.Network(ctx, x.Job.Team.Group, name, place.Rank, place.WorldSize, limit, exit.LostRank)
+		c, err = x.Network(ctx, x.Rank.Team.Group, name, place.Rank, place.WorldSize, limit, exit.LostRank)
 	}
 	if err != nil {
 		return nil, err
@@ -120,13 +120,13 @@ func (x *Exchange) Open(ctx context.Context, name string, at int) (c collective.
 			return nil, err
 		}
 	}
-	x.Job.Later(c.Close)
+	x.Rank.Later(c.Close)
 	return c, nil
 }
 
 // both shares memory within each machine; the first ranks of the machines speak for them in the network.
 func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Duration) (_ collective.Communicator, err error) {
-	place := x.Job.Team.Place
+	place := x.Rank.Team.Place
 	host, number := hosts.HostOf(x.Hosts, place.Rank)
 	within, between, spread := hosts.Timeouts(limit)
 	o := hosts.Options{Rank: place.Rank, Size: place.WorldSize, Hosts: x.Hosts, RankOf: exit.LostRank}
@@ -150,7 +150,7 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 			host, _ := hosts.HostOf(x.Hosts, exit.LostRank(err))
 			return host
 		}
-		if o.Between, err = x.Network(ctx, x.Job.Team.Group, name, host, len(x.Hosts), between, hostOf); err != nil {
+		if o.Between, err = x.Network(ctx, x.Rank.Team.Group, name, host, len(x.Hosts), between, hostOf); err != nil {
 			return nil, err
 		}
 	}
@@ -159,7 +159,7 @@ func (x *Exchange) both(ctx context.Context, name string, at int, limit time.Dur
 
 // memory joins the ranks of this machine, of which this is the number-th.
 func (x *Exchange) memory(ctx context.Context, number, at int, limit time.Duration) (collective.Communicator, error) {
-	host, _ := hosts.HostOf(x.Hosts, x.Job.Team.Place.Rank)
+	host, _ := hosts.HostOf(x.Hosts, x.Rank.Team.Place.Rank)
 	ranks := x.Hosts[host]
 	return InMemory(ctx, number, len(ranks), x.offers[ranks[0]].Shared[at], limit)
 }
@@ -175,7 +175,7 @@ func InMemory(ctx context.Context, rank, size int, address string, limit time.Du
 
 // Network joins ranks of several machines.
 func (x *Exchange) Network(ctx context.Context, control gloo.Control, name string, rank, size int, limit time.Duration, rankOf func(error) int) (collective.Communicator, error) {
-	own, err := x.Job.Team.OwnAddress()
+	own, err := x.Rank.Team.OwnAddress()
 	if err != nil {
 		return nil, err
 	}

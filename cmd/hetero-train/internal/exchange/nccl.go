@@ -74,7 +74,7 @@ func WantNCCL(j *compute.Rank) error {
 
 // OverNCCL puts NCCL beside a communicator of the host, which it owns.
 func (x *Exchange) OverNCCL(ctx context.Context, control collective.Communicator) (collective.Communicator, error) {
-	j := x.Job
+	j := x.Rank
 	host := j.Team.Group.Members()[j.Opts.Place.Rank].Host
 	c, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: j.Device, Timeout: session.Seconds(j.Cfg.Parallel.TimeoutSeconds),
 		MinCTAs: j.Cfg.NCCL.MinCTAs, MaxCTAs: j.Cfg.NCCL.MaxCTAs, ShareGPU: j.Cfg.Device.ShareGPU, Host: host})
@@ -92,7 +92,7 @@ func (x *Exchange) BehindDevice(c collective.Communicator) (collective.Communica
 	if !x.staged {
 		return c, nil
 	}
-	s, err := staged.New(c, x.Job.Device)
+	s, err := staged.New(c, x.Rank.Device)
 	if err != nil {
 		return nil, err
 	}

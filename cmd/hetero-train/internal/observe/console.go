@@ -59,7 +59,7 @@ func (o observers) Warn(err error) {
 // Console shows a run: to people a line every few steps, and on a terminal a bar with the time that is left; to machines a record in place of each line.
 // Rank 0 has one, and the first rank of every other machine.
 type Console struct {
-	job       *assembly.Run
+	run       *assembly.Run
 	records   *slog.Logger // takes a record in place of each line on the screen; nil: there are lines
 	savesSaid int64        // SIGUSR1s that were answered
 	out       io.Writer    // stdout, or above the bar, and the log file
@@ -85,7 +85,7 @@ type Console struct {
 // NewConsole shows the run on standard output and in the log file.
 func NewConsole(j *assembly.Run, log io.Writer) *Console {
 	log = logs.NewStream(log)
-	c := &Console{job: j, log: log, interval: int64(j.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(j.Device, j.Precision).PerSecond}
+	c := &Console{run: j, log: log, interval: int64(j.Cfg.Train.LogInterval), peak: devices.MeasuredPeak(j.Device, j.Precision).PerSecond}
 	if j.Opts.Json {
 		c.records, c.out, c.steps = j.Opts.OnScreen, log, log
 		return c
@@ -105,7 +105,7 @@ func NewConsole(j *assembly.Run, log io.Writer) *Console {
 
 // plain lets lines go to standard output and the log file.
 func (c *Console) plain() {
-	stdout := c.job.Opts.Env.Stdout
+	stdout := c.run.Opts.Env.Stdout
 	c.out = io.MultiWriter(stdout, c.log)
 	c.steps = io.MultiWriter(logs.ProgressOf(stdout), c.log)
 }
@@ -143,7 +143,7 @@ func (c *Console) StepDone(r *train.StepRecord) {
 		return
 	}
 	c.sayTo(c.steps, c.line(r, left), "step", c.stepRecord(r, left)...)
-	LogBatch(c.job, r)
+	LogBatch(c.run, r)
 	c.samples, c.busy, c.count = 0, 0, 0
 }
 
@@ -153,8 +153,8 @@ func (c *Console) timeLeft(step, total int64) time.Duration {
 		return 0
 	}
 	evaluations := int64(0)
-	if c.job.Data.Eval != nil {
-		evaluations = evaluationsLeft(step, total, c.job.StepsPer*int64(c.job.Cfg.Train.EvalInterval))
+	if c.run.Data.Eval != nil {
+		evaluations = evaluationsLeft(step, total, c.run.StepsPer*int64(c.run.Cfg.Train.EvalInterval))
 	}
 	return c.eta.left(total-step, evaluations)
 }
@@ -190,16 +190,16 @@ func (c *Console) Saving() {}
 
 // Saved implements train.Observer.
 func (c *Console) Saved(s checkpoint.Saved, took time.Duration) {
-	say := c.job.Opts.Log.Debug
-	if asked := c.job.Agreed.Load(); asked > c.savesSaid {
-		say, c.savesSaid = c.job.Opts.Log.Info, asked
+	say := c.run.Opts.Log.Debug
+	if asked := c.run.Agreed.Load(); asked > c.savesSaid {
+		say, c.savesSaid = c.run.Opts.Log.Info, asked
 	}
 	say("saved", "checkpoint", s.Path, "megabytes", s.Bytes>>20, "took", took)
 }
 
 // Warn implements train.Observer.
 func (c *Console) Warn(err error) {
-	c.job.Opts.Log.Warn(err.Error())
+	c.run.Opts.Log.Warn(err.Error())
 }
 
 // Close takes the bar away. Lines go on without it.
@@ -211,7 +211,7 @@ func (c *Console) Close() {
 		c.bar.Abort(false)
 	}
 	c.bars.Wait()
-	c.job.Opts.Screen.To(logs.Below(c.job.Opts.Env.Stderr))
+	c.run.Opts.Screen.To(logs.Below(c.run.Opts.Env.Stderr))
 	c.plain()
 	c.bars, c.bar = nil, nil
 }

@@ -22,7 +22,7 @@ import (
 
 // Begin says what will run.
 func (c *Console) Begin(resume *checkpoint.State) {
-	j := c.job
+	j := c.run
 	if !j.Team.Leads() {
 		c.sayJoined()
 	}
@@ -49,7 +49,7 @@ func (c *Console) Begin(resume *checkpoint.State) {
 
 // sayJoined says on another terminal than rank 0's which part of the run is there, and where the rest is to be read.
 func (c *Console) sayJoined() {
-	t := c.job.Team
+	t := c.run.Team
 	here, host := []int{}, t.Group.Members()[t.Place.Rank].Host
 	for _, m := range t.Group.Members() {
 		if m.Host == host && m.Rank >= t.Place.Rank {
@@ -67,7 +67,7 @@ func (c *Console) sayJoined() {
 }
 
 func (c *Console) sayDevice() {
-	j := c.job
+	j := c.run
 	info := j.Device.Info()
 	threads := fmt.Sprintf("%d threads", info.Threads)
 	attrs := []any{"device", info.Name, "name", info.Model, "isa", info.ISA, "threads", info.Threads, "memory_bytes", info.MemoryBytes}
@@ -84,7 +84,7 @@ func (c *Console) sayDevice() {
 }
 
 func (c *Console) sayModel(resume *checkpoint.State) {
-	j, r, here := c.job, c.job.Replica, ""
+	j, r, here := c.run, c.run.Replica, ""
 	if j.Team != nil {
 		here = " on this rank"
 	}
@@ -101,7 +101,7 @@ func (c *Console) sayModel(resume *checkpoint.State) {
 }
 
 func (c *Console) sayData() {
-	j, cfg := c.job, c.job.Cfg
+	j, cfg := c.run, c.run.Cfg
 	evaluated := 0
 	line := fmt.Sprintf("data %s: %d training", j.Data.Name, j.Data.Train.Len())
 	if j.Data.Eval != nil {
@@ -152,10 +152,10 @@ func (c *Console) peakFraction(step time.Duration) (fraction float64, known bool
 	if c.peak == 0 {
 		return 0, false
 	}
-	reached := float64(c.job.Replica.FLOPs()) / step.Seconds()
+	reached := float64(c.run.Replica.FLOPs()) / step.Seconds()
 	fraction, known = devices.FractionOfPeak(reached, device.Reached{PerSecond: c.peak})
 	if !known {
-		c.job.Opts.Log.Warn("the fraction of the peak is hidden: steps are faster than the measured peak of the device, probably because other processes used it at the start of the run",
+		c.run.Opts.Log.Warn("the fraction of the peak is hidden: steps are faster than the measured peak of the device, probably because other processes used it at the start of the run",
 			"reached_gflops", math.Round(reached/1e9), "peak_gflops", math.Round(c.peak/1e9))
 		c.peak = 0
 	}
@@ -196,13 +196,13 @@ func (c *Console) End(r train.Result, err error) {
 	}
 	how, message := "done", "done"
 	if r.OutOfTime {
-		how, message = "out of time (train.max_seconds): saved, the run "+c.job.WayOn(r.Steps), "out of time"
+		how, message = "out of time (train.max_seconds): saved, the run "+c.run.WayOn(r.Steps), "out of time"
 	}
 	if r.GaveUp != "" {
 		how, message = "stopped early ("+r.GaveUp+"): saved", "stopped early"
 	}
-	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.job.Data.Name, r.LastLoss)
-	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.job.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
+	line := fmt.Sprintf("%s: %d steps, %.2f epochs on %s | final training loss %.4f", how, r.Steps, r.Epochs, c.run.Data.Name, r.LastLoss)
+	attrs := []any{"steps", r.Steps, "epochs", r.Epochs, "dataset", c.run.Data.Name, "final_train_loss", show.Number(r.LastLoss)}
 	if r.LastEval != nil {
 		line += fmt.Sprintf(" | top-1 %.2f %%", 100*r.LastEval.Top1)
 		attrs = append(attrs, "top1", show.Number(r.LastEval.Top1))
@@ -219,16 +219,16 @@ func (c *Console) End(r train.Result, err error) {
 		line += fmt.Sprintf(" | %.0f img/s", show.PerSecond(r.Samples, r.TrainTime))
 		attrs = append(attrs, "images_per_sec", show.Number(show.PerSecond(r.Samples, r.TrainTime)))
 	}
-	if c.job.Folder != nil { // the folder is rank 0's
-		line += " | " + c.job.Folder.Dir
-		attrs = append(attrs, "folder", c.job.Folder.Dir)
+	if c.run.Folder != nil { // the folder is rank 0's
+		line += " | " + c.run.Folder.Dir
+		attrs = append(attrs, "folder", c.run.Folder.Dir)
 	}
 	c.Say(line, message, attrs...)
 }
 
 // note says what a reader of the figures must know. What the run trains on instead of the configured data was said when the data were opened.
 func (c *Console) note() {
-	for _, note := range c.job.Lab.Notes {
+	for _, note := range c.run.Lab.Notes {
 		c.Say("NOTE "+note, "note", "text", note)
 	}
 }

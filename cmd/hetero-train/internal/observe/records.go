@@ -19,7 +19,7 @@ import (
 // Records is the observer that writes the metrics files of all ranks. Those of the others hold what they reported: communication and
 // optimizer are of the step before (package profiler/runtime).
 type Records struct {
-	job      *assembly.Run
+	run      *assembly.Run
 	writers  []*runtime.Writer // one a rank; none where profile.enabled is false
 	interval int64
 	record   runtime.Record
@@ -27,7 +27,7 @@ type Records struct {
 
 // OpenRecords opens the metrics files and drops what lies beyond the checkpoint that the run goes on from.
 func OpenRecords(j *assembly.Run, resume *checkpoint.State) (*Records, error) {
-	o := &Records{job: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: show.NaN, Power: show.NaN}}
+	o := &Records{run: j, interval: int64(j.Cfg.Profile.Interval), record: runtime.Record{LossScale: 1, Temperature: show.NaN, Power: show.NaN}}
 	if !j.Cfg.Profile.Enabled {
 		return o, nil
 	}
@@ -102,7 +102,7 @@ func (o *Records) StepDone(r *train.StepRecord) {
 func (o *Records) each(do func(*runtime.Writer) error) {
 	for _, w := range o.writers {
 		if err := do(w); err != nil {
-			o.job.Opts.LogOf(logs.ComponentProfiler).Warn("metrics", "error", err)
+			o.run.Opts.LogOf(logs.ComponentProfiler).Warn("metrics", "error", err)
 		}
 	}
 }

@@ -33,7 +33,7 @@ const mostSummedUp = 512 << 20
 
 // SumUp writes the summary of the run and shows its results. The run itself is safe: what goes wrong here is a warning.
 func (o *Records) SumUp(screen *Console, r train.Result) {
-	j := o.job
+	j := o.run
 	warn := func(err error) {
 		if err != nil {
 			j.Opts.LogOf(logs.ComponentProfiler).Warn("the run has no summary", "error", err)
@@ -97,9 +97,9 @@ type Row struct{ Name, Value string }
 
 // results are what the process itself knows of the run.
 func (c *Console) results(r train.Result) []Row {
-	trainedOn := c.job.Data.Name
-	if c.job.Data.Note != "" {
-		trainedOn += " instead of " + c.job.Cfg.Data.Dataset
+	trainedOn := c.run.Data.Name
+	if c.run.Data.Note != "" {
+		trainedOn += " instead of " + c.run.Cfg.Data.Dataset
 	}
 	rows := []Row{{"data", trainedOn}, {"final training loss", fmt.Sprintf("%.4f after %d steps, %.2f epochs", r.LastLoss, r.Steps, r.Epochs)}}
 	eval := func(e *train.Evaluation) string {
@@ -118,14 +118,14 @@ func (c *Console) results(r train.Result) []Row {
 	if r.Skipped > 0 || r.RollBacks > 0 {
 		rows = append(rows, Row{"skipped", fmt.Sprintf("%d steps whose gradient was not finite, %d returns to a checkpoint", r.Skipped, r.RollBacks)})
 	}
-	whole := time.Since(c.job.Started)
+	whole := time.Since(c.run.Started)
 	rows = append(rows, Row{"time", fmt.Sprintf("%s training of %s in this process", show.Duration(r.TrainTime), show.Duration(whole))},
 		Row{"speed", fmt.Sprintf("%.0f img/s in this process", show.PerSecond(r.Samples, r.TrainTime))})
 	if c.peak > 0 && r.TrainTime > 0 {
-		flops := float64(c.job.Replica.FLOPs())
-		steps := float64(r.Samples) / float64(c.job.Cfg.Data.BatchSize)
+		flops := float64(c.run.Replica.FLOPs())
+		steps := float64(r.Samples) / float64(c.run.Cfg.Data.BatchSize)
 		what := "share of peak"
-		if c.job.Team != nil {
+		if c.run.Team != nil {
 			what += ", rank 0"
 		}
 		rows = append(rows, Row{what, fmt.Sprintf("%.1f %% of %.0f GFLOP/s", 100*flops*steps/r.TrainTime.Seconds()/c.peak, c.peak/1e9)})

@@ -30,8 +30,8 @@ func TestTablesFitOneRankAndSeveral(t *testing.T) {
 	if got := SummaryRows(nil); got != nil {
 		t.Errorf("without records: got %v", got)
 	}
-	c := &Console{job: assembly.New(nil, session.Options{})}
-	c.job.Data = &parts.Opened{Name: "synthetic_image"}
+	c := &Console{run: assembly.New(nil, session.Options{})}
+	c.run.Data = &parts.Opened{Name: "synthetic_image"}
 	if got := c.results(train.Result{LastLoss: 2, Steps: 3}); got[0].Value != "synthetic_image" || got[1].Value != "2.0000 after 3 steps, 0.00 epochs" {
 		t.Errorf("got %v", got)
 	}

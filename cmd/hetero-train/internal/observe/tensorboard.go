@@ -27,7 +27,7 @@ const mostCharts = 64
 // board is the observer that writes TensorBoard's event files. Loss, accuracy, norm and rate are those of the step; times and throughput are
 // means since the point before.
 type board struct {
-	job      *assembly.Run
+	run      *assembly.Run
 	out      *trace.Board
 	interval int64
 	values   []trace.Scalar // of a step, in place
@@ -43,7 +43,7 @@ type rankCharts struct{ share, own, utilization, memory string }
 
 // openBoard begins the event files of this process. What an earlier one wrote beyond the checkpoint is dropped.
 func openBoard(j *assembly.Run, resume *checkpoint.State) (*board, error) {
-	o := &board{job: j, interval: int64(j.Cfg.Profile.TensorBoardInterval)}
+	o := &board{run: j, interval: int64(j.Cfg.Profile.TensorBoardInterval)}
 	kept := int64(0)
 	if resume != nil {
 		kept = resume.Step
@@ -174,7 +174,7 @@ func (o *board) EvalDone(e train.Evaluation) {
 func (o *board) RolledBack(step int64) {
 	o.steps, o.samples, o.times = 0, 0, train.StepTimes{}
 	if err := o.out.Restart(step); err != nil {
-		o.job.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events", "error", err)
+		o.run.Opts.LogOf(logs.ComponentProfiler).Warn("TensorBoard events", "error", err)
 	}
 }
 

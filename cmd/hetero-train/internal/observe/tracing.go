@@ -31,7 +31,7 @@ const (
 
 // Tracing records a window of steps on every rank and writes the timeline of all on rank 0.
 type Tracing struct {
-	job        *assembly.Run
+	run        *assembly.Run
 	first, end int64 // steps
 	rec        *timeline.Recorder
 	notes      *Noting // of the device itself; nil: there are none
@@ -45,7 +45,7 @@ func NewTracing(j *assembly.Run) *Tracing {
 	if p.TraceStep == 0 {
 		return nil
 	}
-	return &Tracing{job: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
+	return &Tracing{run: j, first: int64(p.TraceStep), end: int64(p.TraceStep) + int64(p.TraceSteps)}
 }
 
 // Before begins and ends the window. All ranks come to it Before the same steps.
@@ -57,8 +57,8 @@ func (t *Tracing) Before(step int64) {
 	case t.rec == nil && step >= t.first && step < t.end:
 		t.prepare()
 		t.rec = t.notes.Recorder(step)
-		if err := t.job.Replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
-			t.job.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+		if err := t.run.Replica.Trace(t.rec); err != nil { // the window ends all the same: the other ranks gather then
+			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	case t.rec != nil && step >= t.end:
 		t.finish(true)
@@ -72,8 +72,8 @@ func (t *Tracing) prepare() {
 	}
 	t.ready = true
 	var why error
-	if t.notes, why = StartNoting(t.job.Device); why != nil {
-		t.job.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times launches one by one", "error", why)
+	if t.notes, why = StartNoting(t.run.Device); why != nil {
+		t.run.Opts.LogOf(logs.ComponentProfiler).Warn("the timeline times launches one by one", "error", why)
 	}
 }
 
@@ -85,7 +85,7 @@ func (t *Tracing) Over(err error) {
 		t.finish(err == nil)
 	default:
 		if err := t.notes.Leave(); err != nil {
-			t.job.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
+			t.run.Opts.LogOf(logs.ComponentProfiler).Warn(err.Error())
 		}
 	}
 }
@@ -93,8 +93,8 @@ func (t *Tracing) Over(err error) {
 // finish writes the timeline. Training does not depend on it.
 func (t *Tracing) finish(together bool) {
 	t.done = true
-	log := t.job.Opts.LogOf(logs.ComponentProfiler)
-	if err := t.job.Replica.Trace(nil); err != nil {
+	log := t.run.Opts.LogOf(logs.ComponentProfiler)
+	if err := t.run.Replica.Trace(nil); err != nil {
 		log.Warn(err.Error())
 	}
 	if lost, err := t.notes.Finish(t.rec); err != nil {
@@ -103,8 +103,8 @@ func (t *Tracing) finish(together bool) {
 		log.Warn("the timeline lacks a part of the device's activity", "lost_records", lost)
 	}
 	ranks, err := t.gather(together)
-	if err == nil && t.job.Team.Leads() {
-		path := filepath.Join(t.job.Folder.LogDir(), TraceFile)
+	if err == nil && t.run.Team.Leads() {
+		path := filepath.Join(t.run.Folder.LogDir(), TraceFile)
 		if err = WriteTrace(path, ranks); err == nil {
 			all := Explained(ranks)
 			log.Info("timeline written", "file", path, "steps", all.Steps, "ranks", len(ranks), "explained_percent", percent(all.Mean), "at_least_percent", percent(all.Least))
@@ -121,7 +121,7 @@ func percent(share float64) float64 { return math.Round(1e4*share) / 100 }
 
 // gather is the timelines of all ranks that have one, on rank 0.
 func (t *Tracing) gather(together bool) ([]trace.Rank, error) {
-	j := t.job
+	j := t.run
 	own := trace.Rank{Name: j.Device.Info().Name + ", " + j.Device.Info().Model, Spans: t.rec.Spans()}
 	if j.Team == nil || !together {
 		return []trace.Rank{own}, nil

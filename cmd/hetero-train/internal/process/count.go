@@ -19,7 +19,7 @@ import (
 
 // Place is findPlace. Where each node knows only its own number of ranks, the nodes count them first, once per process.
 func Place(ctx context.Context, a *cli.App, cfg *config.Config, flags cli.PlaceFlags) (discovery.Place, error) {
-	place, err := FindPlace(cfg, flags, a.Overrides, a.Env.Environ)
+	place, err := findPlace(cfg, flags, a.Overrides, a.Env.Environ)
 	if err != nil || !place.Uncounted {
 		return place, err
 	}

@@ -30,8 +30,8 @@ import (
 // CompareSteps is how often ranks compare hashes of their parameters, in steps: a pass over the weights each time.
 const CompareSteps = 100
 
-// FindPlace tells which rank of how many this process is, or that it starts those of its machine.
-func FindPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
+// findPlace tells which rank of how many this process is, or that it starts those of its machine.
+func findPlace(cfg *config.Config, flags cli.PlaceFlags, overrides []config.Override, environ []string) (discovery.Place, error) {
 	env := session.Environment{Environ: environ}
 	if _, set := env.Lookup(session.SupervisedVariable); set { // its flags are the supervisor's, which has told it everything else
 		place, err := discovery.Find(discovery.Options{}, environ)

@@ -29,15 +29,15 @@ func (t *Team) Position() string {
 	return strings.Join(texts, "; ")
 }
 
-// Waiting is in the position of a rank that is blocked in an operation.
-const Waiting = "waits in operation"
+// waiting is in the position of a rank that is blocked in an operation.
+const waiting = "waits in operation"
 
 func describe(p collective.Progress) string {
 	switch {
 	case p.Entered == 0:
 		return "no operation yet"
 	case p.Entered > p.Finished:
-		return fmt.Sprintf("%s %d, %s", Waiting, p.Entered, p.Last)
+		return fmt.Sprintf("%s %d, %s", waiting, p.Entered, p.Last)
 	}
 	return fmt.Sprintf("has finished operation %d, %s", p.Finished, p.Last)
 }
@@ -79,7 +79,7 @@ func (t *Team) Watch(ctx context.Context, limit time.Duration, log *slog.Logger)
 		if err != nil {
 			return
 		}
-		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, Waiting) })
+		first := slices.IndexFunc(where, func(text string) bool { return strings.Contains(text, waiting) })
 		if first != t.Place.Rank {
 			continue // the first of those that wait says it
 		}

@@ -25,7 +25,7 @@ import (
 // Balancer divides the batch among the ranks of a run. Every rank has the same policy, feeds it the same reports, and so comes to the
 // same shares without a word; rank 0 tells of it. It is the run's train.Splitter.
 type Balancer struct {
-	job     *assembly.Run
+	run     *assembly.Run
 	cfg     *config.Config
 	known   []knownRank     // what each rank said of itself
 	scores  []float64       // compute scores of a profile; nil: there is none
@@ -64,7 +64,7 @@ type knownRank struct {
 
 // New learns what every rank knows. All ranks call it.
 func New(ctx context.Context, j *assembly.Run) (*Balancer, error) {
-	b := &Balancer{job: j, cfg: j.Cfg}
+	b := &Balancer{run: j, cfg: j.Cfg}
 	self := j.DescribeItself()
 	own := knownRank{Kind: j.Device.Info().Kind, Device: self.DeviceType, Fingerprint: self.Fingerprint, MemoryBytes: self.MemoryBytes, AtStart: j.Cfg.Profile.AtStart}
 	if j.Cfg.Profile.GPUProfiles == "" && own.AtStart != "off" {
@@ -110,7 +110,7 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 	if b.missing = missing; p != nil {
 		b.scores = p.Scores()
 	}
-	if b.job.Team.Leads() {
+	if b.run.Team.Leads() {
 		b.profile = p
 	}
 	return nil
@@ -118,7 +118,7 @@ func (b *Balancer) gatherScores(ctx context.Context) error {
 
 // givenScores are those of profile.gpu_profiles.
 func (b *Balancer) givenScores(ctx context.Context) error {
-	return b.job.Team.Tell(ctx, "compute scores", &b.scores, func() error {
+	return b.run.Team.Tell(ctx, "compute scores", &b.scores, func() error {
 		path := b.cfg.Profile.GPUProfiles
 		if path == "" {
 			return nil
@@ -137,7 +137,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 			return nil
 		}
 		for rank, r := range ranks {
-			if got, want := r.Measured.DType, b.job.Types[rank].Type; got != "" && got != want {
+			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
 				b.log().Warn("profile.gpu_profiles was measured in another precision than that of a rank: the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
@@ -174,16 +174,16 @@ func (b *Balancer) key(device string) string {
 		}
 	}
 	c := b.cfg
-	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.job.Precision, c.Data.ImageSize,
+	return fmt.Sprintf("%s; %s; %v, images of %d pixels, %d micro-batches; %s, %d data workers, %s", device, strings.Join(model, " "), b.run.Precision, c.Data.ImageSize,
 		c.Train.GradAccumulation, c.Data.Dataset, c.Data.Workers, c.Optimizer.Name)
 }
 
 // log is where the load balancer's messages go.
-func (b *Balancer) log() *slog.Logger { return b.job.Opts.LogOf(logs.ComponentBalancer) }
+func (b *Balancer) log() *slog.Logger { return b.run.Opts.LogOf(logs.ComponentBalancer) }
 
 // sayRanks tells on rank 0 who is there.
 func (b *Balancer) sayRanks() {
-	if !b.job.Team.Leads() {
+	if !b.run.Team.Leads() {
 		return
 	}
 	log := b.log()
@@ -204,7 +204,7 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 	b.options.Limits = limits
 	b.know()
 	var err error
-	if b.Policy, err = parts.MakePolicy(b.job.Opts.Env.Catalog, &b.job.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
+	if b.Policy, err = parts.MakePolicy(b.run.Opts.Env.Catalog, &b.run.Cfg.Balance, c.Balance.Policy, b.options); err != nil {
 		return nil, exit.Usagef("balance: %w", err)
 	}
 	ranks := len(b.known)
@@ -219,11 +219,11 @@ func (b *Balancer) Divide(limits []int) ([]int, error) {
 		types[rank] = k.Device
 	}
 	b.detector.SetTypes(types)
-	if j := b.job; j.Opts.Contest != nil {
+	if j := b.run; j.Opts.Contest != nil {
 		b.Contest = newContest(j.Opts.Contest, b)
 	}
 	shares := b.Policy.Start()
-	if b.job.Team.Leads() {
+	if b.run.Team.Leads() {
 		b.sayShares(shares)
 	}
 	return shares, nil
@@ -391,7 +391,7 @@ func (b *Balancer) keepCurve(end bool) {
 	if b.cache == nil || !ok || b.decisions < ripe || !end && time.Since(b.stored) < interval {
 		return
 	}
-	rank := b.job.Team.Place.Rank
+	rank := b.run.Team.Place.Rank
 	b.stored = time.Now()
 	if c := l.Curves()[rank]; len(c) > 0 {
 		if err := b.cache.Store(b.key(b.known[rank].Device), c); err != nil {

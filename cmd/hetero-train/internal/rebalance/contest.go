@@ -221,7 +221,7 @@ func (c *contest) compete() {
 				own.Scores = c.balancing.options.Scores // blind, but for a profile
 			}
 			var err error
-			if p.policy, err = parts.MakePolicy(c.balancing.job.Opts.Env.Catalog, &c.balancing.job.Cfg.Balance, name, own); err != nil {
+			if p.policy, err = parts.MakePolicy(c.balancing.run.Opts.Env.Catalog, &c.balancing.run.Cfg.Balance, name, own); err != nil {
 				panic(err) // one was made with the same options
 			}
 			p.shares = p.policy.Start()

@@ -81,7 +81,7 @@ func (b *Balancer) ReportTo(screen *observe.Console, resume *checkpoint.State) e
 	if resume != nil {
 		kept = resume.Step
 	}
-	j := b.job
+	j := b.run
 	r := &balanceReport{balancing: b, console: screen, dir: j.Folder.LogDir(), health: make([]balancer.Kind, len(b.known))}
 	var err error
 	if r.lines, err = observe.OpenLines("decisions of the balancer", filepath.Join(r.dir, DecisionsFile), kept, j.Opts.LogOf(logs.ComponentBalancer)); err != nil {

@@ -68,7 +68,7 @@ func (b *Balancer) startProfile(ctx context.Context) (p *profiles.Ranks, missing
 		return nil, err.Error(), nil
 	}
 	p.Seal()
-	own := p.Ranks[b.job.Opts.Place.Rank]
+	own := p.Ranks[b.run.Opts.Place.Rank]
 	if b.figures != nil && !b.known[own.Rank].Profile.Measured.TFLOPS.Known() {
 		if err := b.figures.Store(figuresKey(&own), &own.Measured); err != nil {
 			b.log().Warn("the figures of this device are not cached: the next training measures again", "error", err)
@@ -85,7 +85,7 @@ type typeFigures struct {
 
 // measureTypes has ranks measure their types of device, and adds what they found to known.
 func (b *Balancer) measureTypes(ctx context.Context, measures []int, known map[string]profiles.Measured) (missing string, err error) {
-	j, began := b.job, time.Now()
+	j, began := b.run, time.Now()
 	t := compute.TurnsOf(j.Team.Group.Members(), measures, j.Opts.Place.Rank)
 	slice := (startLimit - startPrepare) / time.Duration(t.Count*startRounds)
 	if slice < leastSlice {
@@ -183,7 +183,7 @@ type keptScore struct {
 
 // sayKept tells, on rank 0, of each type of device whose figures are those of an earlier run.
 func (b *Balancer) sayKept() {
-	if !b.job.Team.Leads() {
+	if !b.run.Team.Leads() {
 		return
 	}
 	said := map[string]bool{}
@@ -213,10 +213,10 @@ func ageText(age time.Duration) string {
 
 // SaveProfile leaves the ranks' scores in the experiment's folder.
 func (b *Balancer) SaveProfile() {
-	if b == nil || b.profile == nil || b.job.Folder == nil {
+	if b == nil || b.profile == nil || b.run.Folder == nil {
 		return
 	}
-	e := b.job.Cfg.Experiment
+	e := b.run.Cfg.Experiment
 	if err := profiles.SaveRanks(filepath.Join(e.OutputDir, e.Name, "configs"), b.profile); err != nil {
 		b.log().Warn("the compute scores are not written", "error", err)
 	}

@@ -61,12 +61,12 @@ func (j *training) follow(ctx context.Context) error {
 }
 
 // follower is the observer of a rank that shows nothing of the run but its warnings.
-type follower struct{ job *assembly.Run }
+type follower struct{ run *assembly.Run }
 
 // StepDone implements train.Observer.
 func (f follower) StepDone(r *train.StepRecord) {
-	if interval := int64(f.job.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
-		observe.LogBatch(f.job, r)
+	if interval := int64(f.run.Cfg.Train.LogInterval); r.Step%interval == 0 || r.Step == r.Total || r.Step == 1 {
+		observe.LogBatch(f.run, r)
 	}
 }
 
@@ -74,4 +74,4 @@ func (follower) EvalDone(train.Evaluation)             {}
 func (follower) RolledBack(int64)                      {}
 func (follower) Saving()                               {}
 func (follower) Saved(checkpoint.Saved, time.Duration) {}
-func (f follower) Warn(err error)                      { f.job.Opts.Log.Warn(err.Error()) }
+func (f follower) Warn(err error)                      { f.run.Opts.Log.Warn(err.Error()) }

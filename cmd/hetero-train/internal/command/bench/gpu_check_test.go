@@ -17,8 +17,8 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 			t.Skip(err)
 		}
 	}
-	used := func(change func(*GpuUse)) *tracedSteps {
-		g := &GpuUse{Steps: 5, Kernels: []GpuKernel{{Name: "adamw", Count: 1}}, Waits: []gpuWait{{Call: "cudaStreamSynchronize", Count: 1}}}
+	used := func(change func(*GPUUse)) *tracedSteps {
+		g := &GPUUse{Steps: 5, Kernels: []GPUKernel{{Name: "adamw", Count: 1}}, Waits: []gpuWait{{Call: "cudaStreamSynchronize", Count: 1}}}
 		change(g)
 		return &tracedSteps{Steps: 5, GPU: g}
 	}
@@ -28,16 +28,16 @@ func TestGPUCheckJudgesATimeline(t *testing.T) {
 		code  int
 		said  string
 	}{
-		{"sound", used(func(*GpuUse) {}), 0, "passed"},
+		{"sound", used(func(*GPUUse) {}), 0, "passed"},
 		{"no CUPTI", &tracedSteps{Missing: "there is no libcupti.so.13"}, 0, "skipped: there is no libcupti.so.13"},
 		{"nothing of a GPU", &tracedSteps{Steps: 5}, 1, "no kernel of a GPU"},
-		{"no kernels", used(func(g *GpuUse) { g.Kernels = []GpuKernel{} }), 1, "no kernel of a GPU"},
+		{"no kernels", used(func(g *GPUUse) { g.Kernels = []GPUKernel{} }), 1, "no kernel of a GPU"},
 		{"no timeline", nil, 1, "NoneType"},
-		{"records lost", used(func(g *GpuUse) { g.Lost = 3 }), 1, "3 records were lost"},
-		{"no calls", used(func(g *GpuUse) { g.Waits = []gpuWait{} }), 1, "got [], want the one"},
-		{"waits twice", used(func(g *GpuUse) { g.Waits[0].Count = 2 }), 1, "('cudaStreamSynchronize', 2, 0)"},
-		{"waits with more to do", used(func(g *GpuUse) { g.Waits[0].Within = 0.2 }), 1, "('cudaStreamSynchronize', 1, 0.2)"},
-		{"waits for memory", used(func(g *GpuUse) { g.Waits = append(g.Waits, gpuWait{Call: "cudaFree", Count: 0.2}) }), 1, "('cudaFree', 0.2, 0)"},
+		{"records lost", used(func(g *GPUUse) { g.Lost = 3 }), 1, "3 records were lost"},
+		{"no calls", used(func(g *GPUUse) { g.Waits = []gpuWait{} }), 1, "got [], want the one"},
+		{"waits twice", used(func(g *GPUUse) { g.Waits[0].Count = 2 }), 1, "('cudaStreamSynchronize', 2, 0)"},
+		{"waits with more to do", used(func(g *GPUUse) { g.Waits[0].Within = 0.2 }), 1, "('cudaStreamSynchronize', 1, 0.2)"},
+		{"waits for memory", used(func(g *GPUUse) { g.Waits = append(g.Waits, gpuWait{Call: "cudaFree", Count: 0.2}) }), 1, "('cudaFree', 0.2, 0)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			told, err := json.Marshal(map[string]any{"trace": c.trace})

@@ -15,8 +15,8 @@ const (
 	mostKernels = 10
 )
 
-// GpuUse is how a GPU was used over steps, for JSON.
-type GpuUse struct {
+// GPUUse is how a GPU was used over steps, for JSON.
+type GPUUse struct {
 	Steps     int         `json:"steps"`
 	Seconds   float64     `json:"step_seconds"` // the mean, from the first one's beginning to the last one's end
 	Busy      float64     `json:"busy_share"`
@@ -27,7 +27,7 @@ type GpuUse struct {
 	ShortTime float64     `json:"short_gap_share"`  // in shorter ones
 	Limit     float64     `json:"gap_limit_seconds"`
 	Longest   []gpuGap    `json:"longest_gaps"`
-	Kernels   []GpuKernel `json:"kernels"`
+	Kernels   []GPUKernel `json:"kernels"`
 	Waits     []gpuWait   `json:"host_waits"`
 	Lost      int64       `json:"lost_records"`
 }
@@ -40,7 +40,7 @@ type gpuGap struct {
 	Between bool    `json:"between_steps"`
 }
 
-type GpuKernel struct {
+type GPUKernel struct {
 	Name    string  `json:"name"`
 	Op      string  `json:"op,omitempty"`
 	Count   float64 `json:"per_step"`
@@ -56,7 +56,7 @@ type gpuWait struct {
 }
 
 // gpuUseOf is nil where there is none.
-func gpuUseOf(spans []timeline.Span, lost int64) *GpuUse {
+func gpuUseOf(spans []timeline.Span, lost int64) *GPUUse {
 	u := timeline.UseOf(spans)
 	if u == nil {
 		return nil
@@ -64,8 +64,8 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GpuUse {
 	steps := float64(u.Steps)
 	share := func(ns int64) float64 { return float64(ns) / float64(u.Window) }
 	each := func(ns int64) float64 { return float64(ns) / 1e9 / steps }
-	g := &GpuUse{Steps: u.Steps, Seconds: each(u.Window), Busy: share(u.Busy), Copies: share(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
-		Longest: []gpuGap{}, Kernels: []GpuKernel{}, Waits: []gpuWait{}}
+	g := &GPUUse{Steps: u.Steps, Seconds: each(u.Window), Busy: share(u.Busy), Copies: share(u.Copies), Limit: shortestGap.Seconds(), Lost: lost,
+		Longest: []gpuGap{}, Kernels: []GPUKernel{}, Waits: []gpuWait{}}
 	for _, gap := range u.Gaps {
 		if gap.Took < int64(shortestGap) {
 			g.ShortTime += share(gap.Took)
@@ -81,7 +81,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GpuUse {
 		}
 	}
 	for _, k := range u.Code[:min(mostKernels, len(u.Code))] {
-		g.Kernels = append(g.Kernels, GpuKernel{k.Name, k.Op, float64(k.Count) / steps, each(k.Took), share(k.Took)})
+		g.Kernels = append(g.Kernels, GPUKernel{k.Name, k.Op, float64(k.Count) / steps, each(k.Took), share(k.Took)})
 	}
 	for _, w := range u.Host {
 		g.Waits = append(g.Waits, gpuWait{w.Name, float64(w.Count) / steps, float64(w.Within) / steps, each(w.Took)})
@@ -90,7 +90,7 @@ func gpuUseOf(spans []timeline.Span, lost int64) *GpuUse {
 }
 
 // String is what people read of it.
-func (g *GpuUse) String() string {
+func (g *GPUUse) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "GPU busy %.2f %% of the time (only copying %.2f %%), %.1f idle times of %v or more a step, %.1f of them within it: %.2f %%; shorter ones %.2f %%\n",
 		100*g.Busy, 100*g.Copies, g.Gaps, shortestGap, g.Within, 100*g.GapTime, 100*g.ShortTime)

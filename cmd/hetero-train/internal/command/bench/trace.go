@@ -29,7 +29,7 @@ type tracedSteps struct {
 	Untraced  float64 `json:"untraced_step_seconds_median"` // of steps before and behind them
 	Overhead  float64 `json:"overhead"`                     // Seconds / Untraced - 1
 
-	GPU     *GpuUse `json:"gpu,omitempty"`         // where the device notes what it does itself
+	GPU     *GPUUse `json:"gpu,omitempty"`         // where the device notes what it does itself
 	Missing string  `json:"gpu_missing,omitempty"` // why it does not: steps were timed launch by launch instead
 }
 

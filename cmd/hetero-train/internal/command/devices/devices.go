@@ -22,8 +22,8 @@ const devicesLong = `Show the devices for training: this machine's CPUs and memo
 program can open, with their precisions. "auto" shows the result of device.kind = "auto" and train.precision = "auto" on this
 machine. The command does not open GPUs, so it does not disturb jobs on them.`
 
-// DeviceReport is what the command shows.
-type DeviceReport struct {
+// Report is what the command shows.
+type Report struct {
 	Program string         `json:"program"`
 	Host    hostReport     `json:"host"`
 	GPUs    []hardware.GPU `json:"gpus"`
@@ -89,8 +89,8 @@ func New(a *cli.App) *cobra.Command {
 }
 
 // findDevices describes each device.
-func findDevices() DeviceReport {
-	r := DeviceReport{Program: version.Text(), GPUs: []hardware.GPU{}}
+func findDevices() Report {
+	r := Report{Program: version.Text(), GPUs: []hardware.GPU{}}
 	host, err := system.Detect()
 	if err != nil {
 		r.Notes = append(r.Notes, err.Error())
@@ -157,7 +157,7 @@ func describeDevice(d device.Driver, index int, host system.Host) deviceChoice {
 	return choice
 }
 
-func (r DeviceReport) write(w io.Writer) error {
+func (r Report) write(w io.Writer) error {
 	h := r.Host
 	fmt.Fprintf(w, "host %s: Linux %s", show.OrDash(h.Name), show.OrDash(h.Kernel))
 	if h.Container != "" {

@@ -67,8 +67,8 @@ func NewEval(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// EvalReport is the result of an evaluation.
-type EvalReport struct {
+// Evaluation is the result of an evaluation.
+type Evaluation struct {
 	Program    string            `json:"program"`
 	Checkpoint string            `json:"checkpoint"`
 	Step       int64             `json:"step"`
@@ -92,7 +92,7 @@ type EvalReport struct {
 }
 
 // evaluate runs all samples of a split.
-func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r EvalReport, err error) {
+func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) (r Evaluation, err error) {
 	if m.noData {
 		return r, exit.Usagef("eval: %s was imported and does not record its data: want -c FILE, or --set data.dataset=NAME and, for images, --set data.path=DIR", m.checkpoint.Path)
 	}
@@ -123,7 +123,7 @@ func (m *savedModel) evaluate(ctx context.Context, f *savedFlags, split string) 
 		return r, err
 	}
 	s, count := m.checkpoint.State, float64(sums.Samples)
-	return EvalReport{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
+	return Evaluation{Program: version.Text(), Checkpoint: m.checkpoint.Path, Step: s.Step, Epoch: s.Epoch, Model: m.Cfg.Model.Name, Parameters: m.predictor.ParamCount(),
 		Dataset: m.Data.Name, Split: split, Averaged: m.averaged, Note: m.Data.Note, Samples: sums.Samples, Classes: m.classes, Loss: experiment.Number(sums.Loss / count),
 		Top1: float64(sums.Top1) / count, Top5: float64(sums.Top5) / count, Seconds: took.Seconds(), PerSecond: show.PerSecond(int64(sums.Samples), took),
 		Device: m.Device.Info().Name, Precision: m.Precision.String(), BatchSize: n}, nil
@@ -153,7 +153,7 @@ func (m *savedModel) score(ctx context.Context, o data.Options) (all train.Sums,
 	}
 }
 
-func (r EvalReport) write(w io.Writer) error {
+func (r Evaluation) write(w io.Writer) error {
 	fmt.Fprintf(w, "%s: step %d, epoch %d | %s, %.2f million parameters, %d classes\n", r.Checkpoint, r.Step, r.Epoch, r.Model, float64(r.Parameters)/1e6, r.Classes)
 	weights := ""
 	if r.Averaged {

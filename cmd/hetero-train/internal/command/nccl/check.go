@@ -58,7 +58,7 @@ func newNCCLCheck(a *cli.App) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withNCCL(cmd.Context(), a, "nccl check", place, func(ctx context.Context, x *exchange.Exchange) error {
 			found, err := checkNCCLOf(ctx, x)
-			if err != nil || !x.Job.Team.Leads() {
+			if err != nil || !x.Rank.Team.Leads() {
 				return err
 			}
 			if asJSON {
@@ -75,7 +75,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 	if found.Ranks, err = introduce(ctx, x); err != nil {
 		return found, err
 	}
-	t, log := x.Job.Team, x.Job.Opts.Log
+	t, log := x.Rank.Team, x.Rank.Opts.Log
 	log.Info("measuring", "what", "all-reduce over all ranks")
 	everyone := make([]int, t.Place.WorldSize)
 	for i := range everyone {
@@ -106,7 +106,7 @@ func checkNCCLOf(ctx context.Context, x *exchange.Exchange) (found ncclFound, er
 
 // introduce gathers what every rank is.
 func introduce(ctx context.Context, x *exchange.Exchange) (all []rankNCCL, err error) {
-	j := x.Job
+	j := x.Rank
 	info := j.Device.Info()
 	own := rankNCCL{Rank: j.Opts.Place.Rank, Host: j.Team.Group.Members()[j.Opts.Place.Rank].Host, Device: info.Name, Model: info.Model, NCCL: exchange.LoadedNCCL()}
 	gpus := hardware.Open()
@@ -142,7 +142,7 @@ func curve(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
-	return measure.AllReduce(ctx, x.Job.Team.Group, comm, x.Job.Device.Alloc, oneMeasurement, nil)
+	return measure.AllReduce(ctx, x.Rank.Team.Group, comm, x.Rank.Device.Alloc, oneMeasurement, nil)
 }
 
 const (
@@ -152,7 +152,7 @@ const (
 
 // pair measures what is between two ranks; the others have nothing to do.
 func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err error) {
-	if own := x.Job.Opts.Place.Rank; own != p[0] && own != p[1] {
+	if own := x.Rank.Opts.Place.Rank; own != p[0] && own != p[1] {
 		return nil, nil
 	}
 	comm, err := among(ctx, x, fmt.Sprintf("pair %d-%d", p[0], p[1]), p[:])
@@ -160,7 +160,7 @@ func pair(ctx context.Context, x *exchange.Exchange, p [2]int) (word []byte, err
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, comm.Close()) }()
-	memory, err := x.Job.Device.Alloc(pairBytes)
+	memory, err := x.Rank.Device.Alloc(pairBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -80,8 +80,8 @@ func among(ctx context.Context, x *exchange.Exchange, name string, ranks []int) 
 
 // hostAmong joins them by what the host has.
 func hostAmong(ctx context.Context, x *exchange.Exchange, name string, ranks []int) (collective.Communicator, error) {
-	t := x.Job.Team
-	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Job.Cfg.Parallel.TimeoutSeconds)
+	t := x.Rank.Team
+	own, limit := slices.Index(ranks, t.Place.Rank), session.Seconds(x.Rank.Cfg.Parallel.TimeoutSeconds)
 	if x.Shared && oneHost(x, ranks) {
 		key := "nccl/" + name
 		if own == 0 {

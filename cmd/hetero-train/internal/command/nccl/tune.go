@@ -52,11 +52,11 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 		}
 		return withNCCL(cmd.Context(), a, "nccl tune", flags, func(ctx context.Context, x *exchange.Exchange) error {
 			trials, err := tune(ctx, x, quick)
-			if err != nil || !x.Job.Team.Leads() {
+			if err != nil || !x.Rank.Team.Leads() {
 				return err
 			}
 			found := sumUp(trials)
-			if err := found.save(folder, len(x.Hosts), x.Job.Opts.Place.WorldSize); err != nil {
+			if err := found.save(folder, len(x.Hosts), x.Rank.Opts.Place.WorldSize); err != nil {
 				return exit.With(exit.FolderCode(err), err)
 			}
 			if asJSON {
@@ -74,32 +74,32 @@ func tune(ctx context.Context, x *exchange.Exchange, quick bool) (trials []nccl.
 	if quick {
 		channels = channels[:1]
 	}
-	everyone := make([]int, x.Job.Team.Place.WorldSize)
+	everyone := make([]int, x.Rank.Team.Place.WorldSize)
 	for i := range everyone {
 		everyone[i] = i
 	}
 	defer withVariables(nccl.Combination{}.Variables()) //nolint:errcheck // the program ends
-	own := x.Job.Cfg.NCCL
+	own := x.Rank.Cfg.NCCL
 	for i, c := range nccl.Combinations(channels) {
 		if err := withVariables(c.Variables()); err != nil {
 			return nil, err
 		}
-		x.Job.Cfg.NCCL = own
+		x.Rank.Cfg.NCCL = own
 		if c.Channels > 0 {
-			x.Job.Cfg.NCCL.MinCTAs, x.Job.Cfg.NCCL.MaxCTAs = c.Channels, c.Channels
+			x.Rank.Cfg.NCCL.MinCTAs, x.Rank.Cfg.NCCL.MaxCTAs = c.Channels, c.Channels
 		}
-		x.Job.Opts.Log.Info("measuring", "what", c)
+		x.Rank.Opts.Log.Info("measuring", "what", c)
 		list, err := curve(ctx, x, fmt.Sprintf("tune %d", i), everyone)
-		if lost := x.Job.Team.Group.Err(); lost != nil {
+		if lost := x.Rank.Team.Group.Err(); lost != nil {
 			return nil, lost
 		}
 		if err != nil {
 			if i == 0 { // NCCL's own choice
 				return nil, err
 			}
-			x.Job.Opts.Log.Debug("left out", "what", c, "because", err)
+			x.Rank.Opts.Log.Debug("left out", "what", c, "because", err)
 		}
-		if err := x.Job.Team.Group.Barrier(ctx, fmt.Sprintf("nccl tune %d", i)); err != nil {
+		if err := x.Rank.Team.Group.Barrier(ctx, fmt.Sprintf("nccl tune %d", i)); err != nil {
 			return nil, err
 		}
 		for _, s := range list {

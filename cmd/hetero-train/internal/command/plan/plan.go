@@ -67,8 +67,8 @@ func New(a *cli.App) *cobra.Command {
 	return cmd
 }
 
-// PlanReport is what the command says.
-type PlanReport struct {
+// Report is what the command says.
+type Report struct {
 	Program       string            `json:"program"`
 	Model         string            `json:"model"`
 	Parameters    int64             `json:"parameters"`
@@ -227,10 +227,10 @@ func (p *planning) replica(rank int) (*train.Replica, error) {
 const gradsyncBucket = 25 << 20
 
 // report plans for the samples of every rank, and for those of the table.
-func (p *planning) report(samples []int) (r PlanReport, err error) {
+func (p *planning) report(samples []int) (r Report, err error) {
 	c, info := p.Cfg, p.Device.Info()
 	micro := c.Data.BatchSize / c.Train.GradAccumulation
-	r = PlanReport{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
+	r = Report{Program: version.Text(), Model: c.Model.Name, Classes: len(p.Data.Train.Classes()), ImageSize: c.Data.ImageSize, Precision: p.Precision.String(),
 		Device: info.Name, DeviceModel: info.Model, MemoryBytes: p.memory, Optimizer: c.Optimizer.Name, BatchSize: c.Data.BatchSize, Accumulation: c.Train.GradAccumulation,
 		MicroBatch: micro, Table: []train.Footprint{}}
 	first := slices.Index(p.shares, slices.Max(p.shares)) // the rank whose table is shown
@@ -305,7 +305,7 @@ func (p *planning) usualSamples(share, largest int) []int {
 	return slices.Compact(list)
 }
 
-func (r PlanReport) write(w io.Writer) error {
+func (r Report) write(w io.Writer) error {
 	fmt.Fprintf(w, "model %s: %.2f million parameters, %d classes, images of %dx%d, %s, %s\n", r.Model, float64(r.Parameters)/1e6, r.Classes, r.ImageSize, r.ImageSize, r.Precision, r.Optimizer)
 	fmt.Fprintf(w, "step: %d samples (micro-batches: %d of %d; ranks: %d), %s: forward %s, backward %s; %s a sample\n", r.BatchSize, r.Accumulation, r.MicroBatch, len(r.Ranks),
 		flops(r.StepFLOPs), flops(r.ForwardFLOPs), flops(r.BackwardFLOPs), flops(r.StepFLOPs/int64(r.BatchSize)))

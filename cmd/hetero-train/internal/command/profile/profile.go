@@ -55,7 +55,7 @@ func New(a *cli.App) *cobra.Command {
 // profileRanks measures, or starts the ranks that do.
 func profileRanks(ctx context.Context, a *cli.App, f *profileFlags) error {
 	return compute.OnRanks(ctx, a, &f.place, func(ctx context.Context, j *compute.Rank) error {
-		return (&profiling{flags: f, job: j, model: modelToProfile(a, j.Cfg)}).run(ctx)
+		return (&profiling{flags: f, rank: j, model: modelToProfile(a, j.Cfg)}).run(ctx)
 	})
 }
 
@@ -76,6 +76,6 @@ func (p *profiling) folder() string {
 	if p.flags.folder != "" {
 		return p.flags.folder
 	}
-	e := p.job.Cfg.Experiment
+	e := p.rank.Cfg.Experiment
 	return filepath.Join(e.OutputDir, e.Name, "configs")
 }

@@ -52,7 +52,7 @@ var (
 // profiling is one rank that is measured.
 type profiling struct {
 	flags *profileFlags
-	job   *compute.Rank
+	rank  *compute.Rank
 	model string // of which the score depends, "" = none
 
 	budget   profileBudget
@@ -80,7 +80,7 @@ func (p *profiling) run(ctx context.Context) error {
 	if p.flags.quick {
 		p.budget = quickBudget
 	}
-	j := p.job
+	j := p.rank
 	if err := j.OpenDevice(ctx); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (p *profiling) run(ctx context.Context) error {
 
 // find describes the host and the rank's device.
 func (p *profiling) find() (err error) {
-	j := p.job
+	j := p.rank
 	if p.host, err = system.Detect(); err != nil {
 		j.Opts.Log.Warn("profile: some properties of this machine are unknown", "error", err)
 	}
@@ -153,7 +153,7 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 	if time.Now().After(p.deadline) {
 		err = fmt.Errorf("the time budget of the whole profile, %v, is used up", p.budget.limit)
 	} else {
-		p.job.Opts.Log.Info("measuring", "what", name)
+		p.rank.Opts.Log.Info("measuring", "what", name)
 		err = do()
 	}
 	if err != nil {
@@ -164,7 +164,7 @@ func (p *profiling) part(name string, skipped *[]string, do func() error) error 
 
 // measureDevice measures what the score needs, which must succeed, and what it does not.
 func (p *profiling) measureDevice(ctx context.Context) error {
-	j, r := p.job, &p.report.Rank
+	j, r := p.rank, &p.report.Rank
 	if err := p.part("matrix products and memory bandwidth, in turns", new([]string), func() error { return p.measureScore(ctx) }); err != nil {
 		return err
 	}
@@ -200,7 +200,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 	})
 	if p.model != "" && p.budget.model > 0 && time.Until(p.deadline) > p.budget.model {
 		_ = p.part("operations of "+p.model, &r.Skipped, func() (err error) { // likewise
-			p.report.MemoryShare, p.report.PerSample, err = profileModel(ctx, p.job, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
+			p.report.MemoryShare, p.report.PerSample, err = profileModel(ctx, p.rank, float64(r.Measured.TFLOPS), float64(r.Measured.Memory.Copy))
 			return err
 		})
 	}
@@ -209,7 +209,7 @@ func (p *profiling) measureDevice(ctx context.Context) error {
 
 // measureScore measures what the compute score needs, in turns with the other ranks of the machine.
 func (p *profiling) measureScore(ctx context.Context) (err error) {
-	j, r, b := p.job, &p.report.Rank, &p.budget
+	j, r, b := p.rank, &p.report.Rank, &p.budget
 	speed, err := measure.OpenSpeed(ctx, j.Device, measure.SpeedOptions{DType: j.Precision, CPUs: j.ClockCPUs(r.Device.CPUs), TensorBytes: compute.TensorBytes(j.Device.Info(), 0)})
 	if err != nil {
 		return err
@@ -238,7 +238,7 @@ func (p *profiling) measureScore(ctx context.Context) (err error) {
 
 // leadsHost reports whether this is the first rank of its machine.
 func (p *profiling) leadsHost() bool {
-	t := p.job.Team
+	t := p.rank.Team
 	if t == nil {
 		return true
 	}
@@ -293,15 +293,15 @@ func (p *profiling) diskFolder() (string, error) {
 
 // together waits until all ranks are here.
 func (p *profiling) together(ctx context.Context, name string) error {
-	if p.job.Team == nil {
+	if p.rank.Team == nil {
 		return nil
 	}
-	return p.job.Team.Group.Barrier(ctx, "profile: "+name)
+	return p.rank.Team.Group.Barrier(ctx, "profile: "+name)
 }
 
 // measureRanks measures what is between the ranks. All of them do the same: the one with the least time left decides what is left out.
 func (p *profiling) measureRanks(ctx context.Context) error {
-	j := p.job
+	j := p.rank
 	if j.Team == nil {
 		return nil
 	}
@@ -341,7 +341,7 @@ func (p *profiling) measureRanks(ctx context.Context) error {
 // leastLeft is the least time that any rank has left.
 func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 	own := binary.LittleEndian.AppendUint64(nil, uint64(max(time.Until(p.deadline), 0)))
-	words, err := p.job.Team.Group.Gather(ctx, "profile: time left", own)
+	words, err := p.rank.Team.Group.Gather(ctx, "profile: time left", own)
 	if err != nil {
 		return 0, err
 	}
@@ -358,7 +358,7 @@ func (p *profiling) leastLeft(ctx context.Context) (time.Duration, error) {
 // conclude brings all reports to rank 0, which writes and shows them; the others learn whether it could.
 func (p *profiling) conclude(ctx context.Context) error {
 	reports := []rankReport{p.report}
-	t := p.job.Team
+	t := p.rank.Team
 	if t != nil {
 		word, err := json.Marshal(p.report)
 		if err != nil {

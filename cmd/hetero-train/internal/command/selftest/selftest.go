@@ -118,8 +118,8 @@ func (f *selftestFlags) chosen(p proof) bool {
 	return slices.Contains(f.devices, p.name) || slices.Contains(f.devices, "all") || automatic && slices.Contains(f.devices, "auto")
 }
 
-// SelfReport is the content of the file.
-type SelfReport struct {
+// Report is the content of the file.
+type Report struct {
 	Program string                `json:"program"`
 	Started time.Time             `json:"started"`
 	Seconds float64               `json:"seconds"`
@@ -152,7 +152,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 			return exit.Usagef("HETERO_REQUIRE: no check for %q, want of %s", name, namesOf(all))
 		}
 	}
-	r := SelfReport{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
+	r := Report{Program: version.Text(), Started: time.Now(), About: map[string]string{}, Missing: map[string]string{}, Suites: []*conformance.Result{}}
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if f.time > 0 {
 		inTime, cancel = context.WithTimeout(ctx, f.time)
@@ -198,7 +198,7 @@ func checkAll(ctx context.Context, a *cli.App, f *selftestFlags, all []proof) er
 }
 
 // conclude says how it went, on the last line.
-func (r SelfReport) conclude(out io.Writer, failed, broken []string) error {
+func (r Report) conclude(out io.Writer, failed, broken []string) error {
 	fmt.Fprintf(out, "%d checks passed, %d failed, %d skipped in %.1f s\n", r.Passed, r.Failed, r.Skipped, r.Seconds)
 	switch {
 	case len(failed) > 0:
@@ -261,7 +261,7 @@ func showFailures(out io.Writer, path []string, r *conformance.Result) {
 }
 
 // writeReport writes r to a file, or to stdout for "-".
-func writeReport(stdout io.Writer, file string, r SelfReport) error {
+func writeReport(stdout io.Writer, file string, r Report) error {
 	if file == "-" {
 		return show.JSON(stdout, r)
 	}

@@ -73,14 +73,14 @@ func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []confi
 	}
 	overrides, warnings = f.policy(a.File, overrides)
 	for i, o := range overrides {
-		if o.Origin == "--backend" && o.Value == "nccl" && !HasGPU() {
+		if o.Origin == "--backend" && o.Value == "nccl" && !hasGPU() {
 			overrides[i].Value = "gloo"
 			warnings = append(warnings, "--backend nccl: no GPU found, using gloo")
 		}
 	}
 	for i, o := range overrides {
 		if o.Origin == "--batch-size" {
-			overrides[i].Value = TimesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
+			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
 		}
 	}
 	return overrides, warnings, nil
@@ -105,8 +105,8 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 	return overrides, nil
 }
 
-// HasGPU tells whether NCCL has a GPU to work for.
-func HasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
+// hasGPU tells whether NCCL has a GPU to work for.
+func hasGPU() bool { return cuda.Available() == nil && nccl.Available() == nil }
 
 // configuredRanks is how many ranks the run has, as far as the configuration and the environment are sound; what is not is
 // reported when the configuration is loaded with the batch size. What has to match the global batch is left out, since that is what is sought.
@@ -124,8 +124,8 @@ func (f *trainFlags) configuredRanks(ctx context.Context, a *cli.App, overrides 
 	return place.WorldSize
 }
 
-// TimesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
-func TimesRanks(perRank string, ranks int) string {
+// timesRanks multiplies a batch size for each rank; what is no number is left for the configuration to refuse.
+func timesRanks(perRank string, ranks int) string {
 	n, err := strconv.Atoi(perRank)
 	if err != nil || n > math.MaxInt32 {
 		return perRank
