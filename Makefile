@@ -154,8 +154,8 @@ install: ## Copy what make built to PREFIX (/usr/local), below DESTDIR if that i
 	@install -m 644 configs/*.toml configs/README.md '$(INSTALL_TO)/share/hetero-train/configs/'
 	@install -m 755 scripts/lab.sh '$(INSTALL_TO)/share/hetero-train/scripts/'
 	@install -m 644 scripts/weather/*.txt '$(INSTALL_TO)/share/hetero-train/scripts/weather/'
-	@install -m 644 LICENSE README.md docs/*.md '$(INSTALL_TO)/share/doc/hetero-train/'
-	@install -m 644 third_party/README.md '$(INSTALL_TO)/share/doc/hetero-train/third_party.md'
+	@for file in LICENSE *.md configs/README.md third_party/README.md $$(find docs -name '*.md'); do \
+		install -D -m 644 "$$file" '$(INSTALL_TO)/share/doc/hetero-train/'"$$file"; done
 	@./hetero-train completion bash >'$(INSTALL_TO)/share/bash-completion/completions/hetero-train'
 	@./hetero-train completion zsh >'$(INSTALL_TO)/share/zsh/site-functions/_hetero-train'
 	@./hetero-train completion fish >'$(INSTALL_TO)/share/fish/vendor_completions.d/hetero-train.fish'
