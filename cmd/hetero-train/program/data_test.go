@@ -181,7 +181,7 @@ func TestARepackThatCannotBeWrittenIsExitCode7(t *testing.T) {
 	if err := errors.Join(w.WriteHeader(&tar.Header{Name: "noise", Mode: 0o644, Size: int64(len(noise))}), writeAll(w, noise), w.Close(), os.WriteFile(in, b.Bytes(), 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO || !strings.Contains(o.stderr, "no space left on device; make room") {
+	if o := execute([]string{"data", "repack", in, filepath.Join(dir, "out.tar.zst")}); o.code != exit.IO || !strings.Contains(o.stderr, "no space left on device; free space") {
 		t.Errorf("got exit code %d and %s, want %d", o.code, o.stderr, exit.IO)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
