@@ -21,7 +21,6 @@
 #include <atomic>
 #include <climits>
 
-
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -36,9 +35,11 @@ namespace {
 using Body = void (*)(void *);
 
 constexpr int kMostThreads = 4096;
-constexpr int64_t kWindow = 100'000'000; // ns of regions between two judgements: long against a time slice of the scheduler
-constexpr int64_t kShortRegion = 50'000; // ns: shorter ones are not measured, since asking for the CPU time takes 0.3 us
-constexpr int64_t kNap = 100'000'000;    // ns until a thread that was not called looks whether it is needed after all
+constexpr int64_t kWindow =
+    100'000'000; // ns of regions between two judgements: long against a time slice of the scheduler
+constexpr int64_t kShortRegion =
+    50'000;                           // ns: shorter ones are not measured, since asking for the CPU time takes 0.3 us
+constexpr int64_t kNap = 100'000'000; // ns until a thread that was not called looks whether it is needed after all
 
 int64_t clock_ns(clockid_t c) {
   timespec t{};
@@ -293,15 +294,15 @@ private:
   bool measured_ = false;
   std::atomic<bool> counts_{false}; // towards the window
   uint64_t number_ = 0;
-  int64_t began_ = 0, own_began_ = 0;            // ns
-  int64_t last_region_ = 0;                      // ns
-  int64_t window_ns_ = 0, work_ns_ = 0;          // of regions since the last judgement
-  std::unique_ptr<Claim[]> claims_;              // of parts
+  int64_t began_ = 0, own_began_ = 0;   // ns
+  int64_t last_region_ = 0;             // ns
+  int64_t window_ns_ = 0, work_ns_ = 0; // of regions since the last judgement
+  std::unique_ptr<Claim[]> claims_;     // of parts
   alignas(64) std::atomic<uint64_t> word_{1};
-  std::atomic<int> unclaimed_{0};                // parts; may lag behind claims_
-  alignas(64) std::atomic<uint32_t> left_{0};    // parts that are not finished
-  std::atomic<bool> waiting_{false};             // the caller sleeps until left_ is 0
-  std::atomic<int64_t> region_work_ns_{0};       // CPU time of the region's parts
+  std::atomic<int> unclaimed_{0};             // parts; may lag behind claims_
+  alignas(64) std::atomic<uint32_t> left_{0}; // parts that are not finished
+  std::atomic<bool> waiting_{false};          // the caller sleeps until left_ is 0
+  std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts
   alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
   std::atomic<uint32_t> arrived_{0}, round_{0};
 };
@@ -335,7 +336,8 @@ void use_team(int n) {
   if (wanted == n && (n == 1 || (own && own->size() == n))) return;
   void *used = dlsym(RTLD_DEFAULT, "GOMP_parallel_start");
   if (used != reinterpret_cast<void *>(&GOMP_parallel_start))
-    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads in addition to ours");
+    throw Unavailable("another OpenMP library is in the global scope of this process: oneDNN would use its threads in "
+                      "addition to ours");
   if (n > 1 && (!own || own->size() != n)) {
     own.reset();
     wanted = 1;
@@ -445,7 +447,8 @@ void use_team(int n) {
   }
   if (have_affinity) sched_setaffinity(0, sizeof affinity, &affinity);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (got != n) throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(n));
+  if (got != n)
+    throw std::runtime_error("got a team of " + std::to_string(got) + " threads, want " + std::to_string(n));
   team = n;
 }
 

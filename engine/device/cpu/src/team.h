@@ -52,7 +52,9 @@ class Crew {
 public:
   explicit Crew(int size) : size_(size), active_(size) {}
   int active() const { return active_; }
-  bool contended() const { return contended_; } // others use the CPUs too: a thread that spins takes time from them and from its own team
+  bool contended() const {
+    return contended_;
+  } // others use the CPUs too: a thread that spins takes time from them and from its own team
   // A window of regions ended at `now` seconds. It lasted `window` seconds, in which all threads together worked for `work` seconds of
   // CPU time.
   void judge(double now, double window, double work);
@@ -71,10 +73,10 @@ private:
   int left_ = 0;             // windows of the contest
   bool contended_ = false;
   Share with_more_, with_fewer_;
-  Share recent_;       // outside of a contest
-  bool down_ = false;  // the last contest was against fewer
-  double next_ = 0;    // seconds: no contest earlier
-  double pause_ = 0;   // between contests
+  Share recent_;      // outside of a contest
+  bool down_ = false; // the last contest was against fewer
+  double next_ = 0;   // seconds: no contest earlier
+  double pause_ = 0;  // between contests
 };
 
 } // namespace hetero

@@ -10,8 +10,6 @@ namespace gloo {
 
 template <class T> class NonOwningPtr;
 
-template <class T> class WeakNonOwningPtr {
-  std::weak_ptr<T> pointer_;
-};
+template <class T> class WeakNonOwningPtr { std::weak_ptr<T> pointer_; };
 
 } // namespace gloo
