@@ -13,8 +13,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Fingerprint is what all ranks must agree in, one fact a line: parameters, statistics, buckets and the exchanges of p, which is any
-// plan of the model. Callers put facts of their own before it (version, settings) and hand all to Compare.
+// Fingerprint returns the facts that must be equal on all ranks, one per line: parameters, statistics, buckets, and the
+// exchanges of p, which is any plan of the model. Callers put their own facts (version, settings) before these lines
+// and pass all to Compare.
 func (s *Sync) Fingerprint(p *plan.Plan) []string {
 	var lines []string
 	add := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
@@ -39,7 +40,7 @@ func (s *Sync) Fingerprint(p *plan.Plan) []string {
 
 var passes = [...]string{graph.Forward: "forward", graph.Backward: "backward"}
 
-// parameters are the places and layouts of a model's parameters, one a line.
+// parameters returns the offsets and layouts of a model's parameters, one per line.
 func parameters(dev device.Device, params *plan.Params) []string {
 	lines := make([]string, len(params.Params))
 	for i, info := range params.Params {
@@ -49,7 +50,7 @@ func parameters(dev device.Device, params *plan.Params) []string {
 	return lines
 }
 
-// layout is a name that means the same on all devices of a kind: a private layout's number means nothing elsewhere.
+// layout returns a name that is comparable between devices of one kind. The number of a private layout is not.
 func layout(dev device.Device, l device.Layout) string {
 	if l == device.Plain {
 		return "plain"
@@ -60,8 +61,8 @@ func layout(dev device.Device, l device.Layout) string {
 	return fmt.Sprintf("layout %d of %s", l, dev.Info().Kind)
 }
 
-// SameLayouts reports, to every rank alike, whether the ranks' first plans put parameters in the same places and layouts. If not, all of
-// them make their first plan anew by plan.CompilePlain.
+// SameLayouts reports whether the first plans of all ranks put parameters at the same offsets in the same layouts. The
+// result is equal on all ranks. If it is false, every rank must make its first plan with plan.CompilePlain.
 func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.Device, params *plan.Params) (bool, error) {
 	text := strings.Join(parameters(dev, params), "\n")
 	sums, err := gather(ctx, comm, dev, "layouts", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))
@@ -76,18 +77,18 @@ func SameLayouts(ctx context.Context, comm collective.Communicator, dev device.D
 	return true, nil
 }
 
-// DifferenceError: ranks do not do the same. Every rank gets the same one.
+// DifferenceError reports ranks with different facts. Every rank gets the same error.
 type DifferenceError struct {
 	Ranks []RankDifference // ascending
 }
 
-// RankDifference is where a rank is not like rank 0.
+// RankDifference describes how a rank differs from rank 0.
 type RankDifference struct {
 	Rank  int
 	Line  int    // from 1
-	Got   string // "" where it has no such line
+	Got   string // "" if the rank lacks this line
 	Want  string // rank 0's
-	Lines int    // how many lines differ
+	Lines int    // number of lines that differ
 }
 
 func (e *DifferenceError) Error() string {
@@ -116,8 +117,8 @@ func orNothing(line string) string {
 	return line
 }
 
-// Compare answers a DifferenceError on every rank unless all ranks come with the same lines. All ranks call it; comm must take
-// host memory of dev.
+// Compare returns a DifferenceError on every rank unless all ranks pass the same lines. All ranks call it. comm must
+// accept host memory of dev.
 func Compare(ctx context.Context, comm collective.Communicator, dev device.Device, lines []string) error {
 	text := strings.Join(lines, "\n")
 	sums, err := gather(ctx, comm, dev, "fingerprint", binary.LittleEndian.AppendUint64(nil, hashBytes([]byte(text))))
@@ -146,7 +147,7 @@ func Compare(ctx context.Context, comm collective.Communicator, dev device.Devic
 	return e
 }
 
-// difference is the first of the lines that differ, and how many do.
+// difference returns the first line that differs, and the number of such lines.
 func difference(got, want []string) (d RankDifference) {
 	at := func(list []string, i int) string {
 		if i < len(list) {
@@ -166,7 +167,7 @@ func difference(got, want []string) (d RankDifference) {
 	return d
 }
 
-// gather gives every rank the bytes of each, as many on all ranks.
+// gather returns the concatenated bytes of all ranks, which pass equal lengths.
 func gather(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
 	counts := make([]int64, comm.Size())
 	for i := range counts {
@@ -175,7 +176,7 @@ func gather(ctx context.Context, comm collective.Communicator, dev device.Device
 	return gatherParts(ctx, comm, dev, name, part, counts)
 }
 
-// gatherUnequal is gather where each rank has another number of bytes.
+// gatherUnequal is gather for different lengths.
 func gatherUnequal(ctx context.Context, comm collective.Communicator, dev device.Device, name string, part []byte) ([][]byte, error) {
 	lengths, err := gather(ctx, comm, dev, name+" length", binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
 	if err != nil {
@@ -210,7 +211,7 @@ func gatherParts(ctx context.Context, comm collective.Communicator, dev device.D
 	}
 	if err != nil {
 		comm.Abort(err)
-		_ = comm.Sync(context.Background()) // until nobody uses the memory; its error is the one that there was
+		_ = comm.Sync(context.Background()) // until the memory is unused; err already holds the first error
 		return nil, err
 	}
 	out := make([][]byte, len(counts))

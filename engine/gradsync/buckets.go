@@ -9,11 +9,11 @@ import (
 
 // Bucket is a range of the flat gradient buffer that one all-reduce sums.
 type Bucket struct {
-	Offset, Bytes int64    // padding between parameters included: it is zero on every rank
-	Params        []string // in the order in which backward finishes them
+	Offset, Bytes int64    // includes padding between parameters, which is zero on every rank
+	Params        []string // in the order in which the backward pass completes their gradients
 }
 
-// ends are where buckets may end: behind each parameter that has a gradient.
+// ends returns the possible ends of buckets: the end of each parameter that has a gradient.
 func ends(p *plan.Params) []int64 {
 	out := make([]int64, p.Trained)
 	for i := range out {
@@ -26,9 +26,9 @@ func ends(p *plan.Params) []int64 {
 	return out
 }
 
-// ByCap ends a bucket where the next parameter would make it larger than capBytes; the first one where it would become larger than firstBytes,
-// so that communication starts early. A parameter that is larger has a bucket of its own. The answer is the ends of buckets, in bytes from the
-// start of the gradient buffer.
+// ByCap ends a bucket where the next parameter would make it larger than capBytes. The first bucket is limited to
+// firstBytes, so that communication starts early. A larger parameter has its own bucket. ByCap returns the ends of
+// buckets in bytes from the start of the gradient buffer.
 func ByCap(p *plan.Params, firstBytes, capBytes int64) []int64 {
 	var out []int64
 	begin, limit, last := int64(0), min(firstBytes, capBytes), int64(0)
@@ -45,20 +45,24 @@ func ByCap(p *plan.Params, firstBytes, capBytes int64) []int64 {
 	return out
 }
 
-// Link is what an all-reduce costs.
+// Link is the cost model of an all-reduce.
 type Link struct {
-	LatencySeconds float64 // of an all-reduce of nothing
-	BytesPerSecond float64 // of a large one: bytes of the buffer, whatever crosses the wire for it
+	LatencySeconds float64 // of an empty all-reduce
+	BytesPerSecond float64 // of a large all-reduce: bytes of the buffer, not of the wire
 }
 
-// Choose finds the ends of buckets with which the last all-reduce ends first. Gradient i, ending at ends[i], is ready readySeconds[i] after
-// the backward pass began, ascending; a bucket's all-reduce starts when its last gradient is ready and the one before is over, and takes link's time.
-// Of equally good choices it takes the one with the fewest buckets. The time is quadratic in the number of gradients.
+// Choose finds the ends of buckets with which the last all-reduce ends first.
+//
+//	ends[i]          end of gradient i in bytes, ascending
+//	readySeconds[i]  time from the start of the backward pass to gradient i, ascending
+//
+// An all-reduce starts when the last gradient of its bucket is ready and the previous all-reduce has ended. link gives
+// its time. Among equal results Choose prefers the fewest buckets. It takes time quadratic in the number of gradients.
 func Choose(ends []int64, readySeconds []float64, link Link) []int64 {
 	n := len(ends)
-	over := make([]float64, n+1) // when the all-reduces of the first i gradients are over at the earliest
-	count := make([]int, n+1)    // with how many buckets
-	from := make([]int, n+1)     // where the last of them starts
+	over := make([]float64, n+1) // earliest end of the all-reduces of the first i gradients
+	count := make([]int, n+1)    // number of buckets with that end
+	from := make([]int, n+1)     // start of the last bucket
 	for i := 1; i <= n; i++ {
 		for j := range i {
 			begin := int64(0)
@@ -79,7 +83,7 @@ func Choose(ends []int64, readySeconds []float64, link Link) []int64 {
 	return out
 }
 
-// buckets are the ranges between ends.
+// buckets returns the ranges between ends.
 func buckets(p *plan.Params, ends []int64) []Bucket {
 	var out []Bucket
 	begin, at := int64(0), 0
@@ -94,7 +98,7 @@ func buckets(p *plan.Params, ends []int64) []Bucket {
 	return out
 }
 
-// checkEnds wants ascending ends of parameters that together cover every gradient.
+// checkEnds returns an error unless got are ascending ends of parameters that cover all gradients.
 func checkEnds(p *plan.Params, got []int64) error {
 	possible := ends(p)
 	for i, end := range got {

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hasher is a 64-bit hash of a stream of bytes, for finding replicas that differ, not for keeping anybody out. Four lanes take
-// 8 bytes each in turn; every step is a bijection of a lane, so a single difference always shows.
+// hasher is a 64-bit hash of a stream of bytes. It finds replicas that differ; it is not cryptographic. Four lanes take
+// 8 bytes each in turn. Every step is a bijection of a lane, so a single difference always changes the hash.
 type hasher struct {
 	lanes [4]uint64
 	bytes uint64
@@ -30,7 +30,7 @@ func newHasher() hasher {
 	return hasher{lanes: [4]uint64{factorA, factorB, factorC, ^uint64(factorA)}}
 }
 
-// block is the bytes that write takes in one go; only the last write of a stream may have others left over.
+// block is the number of bytes per round of write. Only the last write of a stream may have a remainder.
 const block = 32
 
 func (h *hasher) write(b []byte) {
@@ -72,11 +72,11 @@ func hashBytes(b []byte) uint64 {
 	return h.sum()
 }
 
-// hashChunk is how much of device memory that the host cannot see is copied at a time, in bytes.
+// hashChunk is the size of copies of device memory that the host cannot access, in bytes.
 const hashChunk = 1 << 20
 
-// Hash is a hash of the parameters, of the running statistics and of what else ranks have in common, padding included, in one pass over their memory.
-// Ranks whose replicas are equal have equal hashes. It waits for the stream.
+// Hash returns a hash of the parameters, the running statistics and the regions in also, including padding. Ranks with
+// equal replicas have equal hashes. It waits for the stream.
 func (s *Sync) Hash(stream device.Stream, also ...device.Region) (uint64, error) {
 	if err := stream.Sync(); err != nil {
 		return 0, fmt.Errorf("hash of parameters: %w", err)
@@ -115,9 +115,9 @@ func (s *Sync) hashRegion(h *hasher, stream device.Stream, r device.Region) (err
 	return nil
 }
 
-// ReplicaError: parameters or running statistics are not the same on all ranks. Every rank gets the same one.
+// ReplicaError reports that parameters or running statistics differ between ranks. Every rank gets the same error.
 type ReplicaError struct {
-	Odd    []int    // the ranks that do not hold what most hold, ascending; of two halves, the one without rank 0
+	Odd    []int    // ranks that differ from the majority, ascending; of two halves, the one without rank 0
 	Hashes []uint64 // by rank
 }
 
@@ -147,7 +147,8 @@ func (e *ReplicaError) isOdd(rank int) bool {
 	return false
 }
 
-// Replicas compares the hashes of all ranks, which all call it with their own, and answers a ReplicaError that names the odd ones.
+// Replicas compares the hashes of all ranks, and returns a ReplicaError with the odd ranks if they differ. All ranks
+// call it.
 func Replicas(ctx context.Context, comm collective.Communicator, dev device.Device, hash uint64) error {
 	parts, err := gather(ctx, comm, dev, "parameter hash", binary.LittleEndian.AppendUint64(nil, hash))
 	if err != nil {
@@ -159,7 +160,7 @@ func Replicas(ctx context.Context, comm collective.Communicator, dev device.Devi
 		count[hashes[i]]++
 	}
 	most := hashes[0]
-	for _, h := range hashes { // in the order of ranks: all ranks must find the same
+	for _, h := range hashes { // in the order of ranks, so that all ranks get the same result
 		if count[h] > count[most] {
 			most = h
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// SamplesInput is the graph input (ranks) i32 that nn.Net.Sync reads, where a graph has it; passes write it.
+// SamplesInput is the name of the graph input (ranks) i32 that nn.Net.Sync reads. Passes write it if the graph has it.
 const SamplesInput = "samples"
 
-// Pass is a plan that works together with other ranks.
+// Pass is a plan that is joined to other ranks.
 type Pass struct {
 	sync     *Sync
 	plan     *plan.Plan
 	forward  []collective.Op
 	backward []collective.Op
-	samples  device.Region // of the plan's input; without a buffer where it has none
+	samples  device.Region // of the plan's input; no buffer if the plan lacks it
 }
 
-// Bind makes a plan of the model runnable in arena, joined to the other ranks. It stays bound until it is closed or bound
-// again. All plans of a Sync must have the same exchanges.
+// Bind makes a plan of the model runnable in arena, joined to the other ranks. The plan stays bound until it is closed
+// or bound again. All plans of a Sync must have the same exchanges.
 func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 	if err := s.takePoints(p); err != nil {
 		return nil, err
@@ -62,7 +62,8 @@ func (s *Sync) Bind(p *plan.Plan, arena device.Region) (*Pass, error) {
 	return pass, nil
 }
 
-// takePoints makes the events of the first plan's exchanges and compares those of others with it.
+// takePoints creates the events for the exchanges of the first plan, and checks that later plans have the same
+// exchanges.
 func (s *Sync) takePoints(p *plan.Plan) error {
 	exchanges := p.Exchanges()
 	if len(exchanges) > 0 && s.opts.Stats == nil {
@@ -96,7 +97,7 @@ func (s *Sync) takePoints(p *plan.Plan) error {
 	return nil
 }
 
-// op is what the communicator does at the point, in a plan's memory.
+// op returns the communicator's operation at the point, in the memory of a plan.
 func (pt *point) op(e plan.Exchange, ranks int) collective.Op {
 	after, done := timed(pt.ready, pt.done, pt.span)
 	if e.Sum {
@@ -109,7 +110,7 @@ func (pt *point) op(e plan.Exchange, ranks int) collective.Op {
 	return collective.AllGather{Name: e.Name, Buffer: e.Region, DType: e.DType, Counts: counts, After: after, Done: done}
 }
 
-// Forward runs the forward pass; the exchanges of batch normalisation happen within.
+// Forward runs the forward pass, including the exchanges of batch normalisation.
 func (p *Pass) Forward(stream device.Stream) error {
 	p.sync.watch(stream)
 	err := p.sync.sendShares(stream, p.samples)
@@ -122,8 +123,8 @@ func (p *Pass) Forward(stream device.Stream) error {
 	return p.sync.after(err)
 }
 
-// Backward runs the backward pass. With last, which the last micro-batch of a step has, the sums over ranks begin under way:
-// Finish waits for them.
+// Backward runs the backward pass. With last, which the caller sets for the last micro-batch of a step, the sums over
+// ranks start during the pass. Finish waits for them.
 func (p *Pass) Backward(stream device.Stream, last bool) error {
 	s := p.sync
 	err := s.meet(stream, p.backward, len(p.forward))
@@ -144,8 +145,8 @@ func (p *Pass) Backward(stream device.Stream, last bool) error {
 	return s.after(err)
 }
 
-// RunTimed runs prepare, forward and backward with the exchanges within, and adds up times as plan.Plan.RunTimed does. Nothing is
-// summed over ranks. All ranks call it.
+// RunTimed runs prepare, forward and backward, including exchanges, and adds times as plan.Plan.RunTimed does. It does
+// not sum gradients over ranks. All ranks call it.
 func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	s := p.sync
 	err := s.sendShares(stream, p.samples)
@@ -162,7 +163,7 @@ func (p *Pass) RunTimed(stream device.Stream, elapsed []time.Duration) error {
 	return s.after(err)
 }
 
-// watch notes, before the first pass of a step, how long its stream has stood still.
+// watch records, before the first pass of a step, how long the stream has been blocked so far.
 func (s *Sync) watch(stream device.Stream) {
 	if w, ok := stream.(device.WaitingStream); ok && s.stream == nil {
 		s.stream = w
@@ -170,8 +171,9 @@ func (s *Sync) watch(stream device.Stream) {
 	}
 }
 
-// meet enqueues the exchanges of one pass; first is the position of the first among all. The same pass of the micro-batch before may still
-// be under way on a device that runs behind: its events are taken back only when it is over.
+// meet enqueues the exchanges of one pass. first is the position of its first exchange among all. On an asynchronous
+// device the same pass of the previous micro-batch may still run; meet resets its events only after that pass has
+// ended.
 func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error {
 	if len(ops) > 0 && s.met[first] {
 		if err := s.settle(stream); err != nil {
@@ -194,13 +196,13 @@ func (s *Sync) meet(stream device.Stream, ops []collective.Op, first int) error 
 	return nil
 }
 
-// settle waits for the stream: no pass is under way then.
+// settle waits until the stream has finished all passes.
 func (s *Sync) settle(stream device.Stream) error {
 	clear(s.met)
 	return stream.Sync()
 }
 
-// begin enqueues the all-reduces of a step. In Sequential mode what they wait for is complete already.
+// begin enqueues the all-reduces of a step. In Sequential mode their input events are already complete.
 func (s *Sync) begin() error {
 	for _, r := range s.runs {
 		r.span.reset()
@@ -220,7 +222,7 @@ func (s *Sync) begin() error {
 	return nil
 }
 
-// after is what a pass answers: its own failure, which the other ranks are told, or that of the communicators.
+// after returns the pass's error and aborts the other ranks, or returns the error of the communicators.
 func (s *Sync) after(err error) error {
 	if err == nil && s.opts.Stats != nil {
 		err = s.opts.Stats.Err()

@@ -12,10 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// weightAt is where the weight is in host memory, behind the samples of each rank.
+// weightAt returns the offset of the weight in host memory, after the samples of each rank.
 func (s *Sync) weightAt() int64 { return (int64(4*s.size) + 63) / 64 * 64 }
 
-// SetShares says how many samples of each global micro-batch every rank has, from the next Forward on. All ranks must say the same.
+// SetShares sets the samples of each global micro-batch for every rank, from the next Forward on. All ranks must pass
+// the same shares.
 func (s *Sync) SetShares(samples []int) error {
 	if len(samples) != s.size {
 		return fmt.Errorf("gradient sum: shares: got %d, want one for each of %d ranks", len(samples), s.size)
@@ -43,7 +44,8 @@ func (s *Sync) SetShares(samples []int) error {
 	return nil
 }
 
-// parts is what a rank's running statistics count for: its samples, or its groups of them, which count alike.
+// parts returns the weight of a rank's running statistics: its samples, or its groups of samples, which all weigh the
+// same.
 func (s *Sync) parts(samples int) int {
 	if g := s.opts.GhostGroup; g > 0 {
 		return (samples + g - 1) / g
@@ -51,7 +53,8 @@ func (s *Sync) parts(samples int) int {
 	return samples
 }
 
-// sendShares brings to the device what depends on the shares. Inputs share memory with other plans', so they are written for each run.
+// sendShares copies the values that depend on the shares to the device. Inputs may share memory with other plans'
+// inputs, so each run writes them.
 func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 	if to.Buffer != nil {
 		if err := stream.Copy(to, device.Region{Buffer: s.host, Bytes: to.Bytes}); err != nil {
@@ -66,9 +69,10 @@ func (s *Sync) sendShares(stream device.Stream, to device.Region) error {
 	return stream.Copy(device.Region{Buffer: s.weight, Bytes: size}, device.Region{Buffer: s.host, Offset: s.weightAt(), Bytes: size})
 }
 
-// Finish waits for the sums of a step, which the last Backward began, and brings them to where the optimizer reads them. The answer
-// has no error only if every rank's part is in them. behind is what goes over the gradients' communicator right after the last bucket,
-// and is complete with the sums: so ranks tell each other about a step without meeting once more.
+// Finish waits for the sums that the last Backward started, and moves them to the buffer that the optimizer reads. It
+// returns nil only if the sums contain every rank's part. The operations in behind run on the gradients' communicator
+// right after the last bucket and are complete with the sums. Ranks can so exchange reports about a step without a
+// second synchronization.
 func (s *Sync) Finish(ctx context.Context, stream device.Stream, behind ...collective.Op) (Times, error) {
 	times, err := s.finishStep(ctx, stream, behind)
 	if err != nil {

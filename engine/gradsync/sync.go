@@ -12,28 +12,29 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Sizes of buckets where Options say none, in bytes: what PyTorch's DistributedDataParallel uses.
+// Default sizes of buckets in bytes, as in PyTorch's DistributedDataParallel.
 const (
 	DefaultCapBytes   = 25 << 20
 	DefaultFirstBytes = 1 << 20
 )
 
-// Options say how gradients are summed.
+// Options configure the sum of gradients.
 type Options struct {
-	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes, nil where plans have none; it may be
-	// Grads too, but then no bucket starts before the last exchange of the backward pass.
+	// Grads carries the buckets. Stats carries the exchanges of batch normalisation within the passes; nil if plans
+	// have none. Stats may equal Grads, but then no bucket starts before the last exchange of the backward pass.
 	Grads, Stats collective.Communicator
 
-	// Ends are where buckets end, ascending, in bytes of the gradient buffer, at ends of parameters; nil: ByCap of
-	// FirstBytes and CapBytes, whose 0 is the default.
+	// Ends are the ends of buckets, ascending, in bytes of the gradient buffer, at ends of parameters. nil means ByCap
+	// with FirstBytes and CapBytes, where 0 means the default.
 	Ends                 []int64
 	FirstBytes, CapBytes int64
 
-	Wire       tensor.DType // element type in transit: bf16, or tensor.Invalid for that of the gradients
-	Sequential bool         // no overlap: buckets are sent after the backward pass, to see what overlap is worth
+	Wire       tensor.DType // element type in transit: bf16, or tensor.Invalid for the type of the gradients
+	Sequential bool         // no overlap: buckets are sent after the backward pass, to measure the benefit of overlap
 
-	// AverageStates: ranks move running statistics by their own samples, and average them once a step by their shares. For batch
-	// normalisation over a rank's own samples, or over groups of GhostGroup of them.
+	// AverageStates: each rank updates running statistics from its own samples, and an all-reduce averages them once
+	// per step, weighted by the shares. For batch normalisation over a rank's own samples, or over groups of GhostGroup
+	// samples.
 	AverageStates bool
 	GhostGroup    int
 }
@@ -45,36 +46,36 @@ type Sync struct {
 	cache  *plan.Cache
 	state  *plan.State
 	into   device.Buffer
-	size   int // ranks
+	size   int // number of ranks
 	runs   []*reduction
 	bucket []Bucket
 	points []point // one for each exchange of the plans
-	met    []bool  // of each point: by a pass that the stream was not waited for since; the training goroutine's
+	met    []bool  // for each point: used by a pass since the last wait for the stream; accessed by the training goroutine only
 
-	wire       device.Buffer // of gradients, nil where they are sent as they are
+	wire       device.Buffer // of gradients; nil if they are sent in their own type
 	statesWire device.Buffer
-	weight     device.Buffer // (1): this rank's part of averaged states
+	weight     device.Buffer // (1): this rank's weight in averaged states
 	workspace  int64         // bytes, of kernels
 	host       device.Buffer // samples (size) i32, then the weight
-	stale      bool          // weight is not what host says
+	stale      bool          // the device's copy of the weight is older than host
 
-	hashing device.Buffer // host memory for Hash, where it cannot see the device's
+	hashing device.Buffer // host memory for Hash, if the host cannot access the device's
 
-	tail, finish device.Program // what Sequential runs before the all-reduces; what follows them
+	tail, finish device.Program // tail runs before the all-reduces in Sequential mode; finish runs after them
 	backwardEnd  device.Event
-	modelled     bool          // device time
-	exchanged    time.Duration // in the passes of this step, but for those that points still hold
+	modelled     bool          // the device models time
+	exchanged    time.Duration // time in the passes of this step, without the times that points still hold
 
-	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // of operations between ranks; nil: nobody watches
+	watcher func(gradients bool, name string, begun, ended time.Time, bytes int64) // called for each operation between ranks; nil: no watcher
 
-	stream       device.WaitingStream // of the step's passes; nil before them, or where it does not tell
-	waitedBefore time.Duration        // by it, before them
+	stream       device.WaitingStream // of the step's passes; nil before them, or if the stream does not measure waiting
+	waitedBefore time.Duration        // the stream's waiting time before the passes
 	closer       []func() error
 }
 
-// reduction is one all-reduce of a step and the steps that go before and behind it.
+// reduction is one all-reduce of a step with the steps that run before and after it.
 type reduction struct {
-	after          int64 // bytes of gradients that it waits for
+	after          int64 // bytes of gradients that must be final before it starts
 	before, behind []device.Step
 	ready, reduced device.Event
 	op             collective.Op
@@ -82,15 +83,16 @@ type reduction struct {
 	bytes          int64
 }
 
-// point is where plans exchange values. Its events serve all plans.
+// point is a point of the passes at which ranks exchange values. All plans use its events.
 type point struct {
 	plan.Exchange
 	ready, done device.Event
 	span        *span
 }
 
-// New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads itself, or the caller's sum of
-// several micro-batches of that size. All ranks must use the same layout of parameters and the same options; Compare makes sure.
+// New prepares the sum of state.Grads into the buffer that the optimizer reads: state.Grads, or the caller's sum of
+// several micro-batches, of the same size. All ranks must use the same layout of parameters and the same options;
+// Compare checks this.
 func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_ *Sync, err error) {
 	s := &Sync{opts: o, dev: cache.Device, cache: cache, state: state, into: into, size: o.Grads.Size(), modelled: cache.Device.Info().Modelled}
 	defer func() {
@@ -117,7 +119,7 @@ func New(cache *plan.Cache, state *plan.State, into device.Buffer, o Options) (_
 	return s, s.programs()
 }
 
-// takeBuckets settles the options that have defaults.
+// takeBuckets applies defaults and computes the buckets.
 func (s *Sync) takeBuckets() error {
 	params, o := s.state.Params, &s.opts
 	if o.Wire == tensor.Invalid {
@@ -171,7 +173,7 @@ func (s *Sync) allocate() (err error) {
 	return err
 }
 
-// event makes an event that Close closes.
+// event creates an event that Close frees.
 func (s *Sync) event() (device.Event, error) {
 	e, err := s.dev.NewEvent()
 	if err == nil {
@@ -215,7 +217,7 @@ func (s *Sync) reduce(name string, b Bucket) error {
 	return s.add(r, collective.AllReduce{Name: name, Buffer: sum, DType: s.opts.Wire})
 }
 
-// averageStates adds the all-reduce of running statistics: this rank's by its weight, before the backward pass.
+// averageStates adds the all-reduce of running statistics: this rank's times its weight, before the backward pass.
 func (s *Sync) averageStates() error {
 	params := s.state.Params
 	spec := device.Spec(params.DType, int(params.MovingBytes/params.DType.Size()))
@@ -235,7 +237,7 @@ func (s *Sync) averageStates() error {
 		collective.AllReduce{Name: "running statistics", Buffer: there, DType: params.DType})
 }
 
-// add completes a reduction with its events.
+// add creates the events of a reduction and appends it.
 func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	if r.ready, err = s.event(); err != nil {
 		return err
@@ -254,7 +256,8 @@ func (s *Sync) add(r *reduction, op collective.AllReduce) (err error) {
 	return nil
 }
 
-// launch is a step of one kernel with one output; where both lie in one place, the device must be able to work in place.
+// launch returns a step of one kernel with one output. If input and output are in the same memory, the kernel must be
+// able to run in place.
 func (s *Sync) launch(name string, op device.Op, in []device.TensorSpec, out device.TensorSpec, inAt []device.Region, outAt device.Region) (device.Step, error) {
 	k, err := s.cache.Compile(op, in, []device.TensorSpec{out})
 	if err != nil {
@@ -285,7 +288,7 @@ func canWorkInPlace(k device.Kernel) bool {
 	return false
 }
 
-// programs makes what runs outside the passes.
+// programs compiles the programs that run outside the passes.
 func (s *Sync) programs() (err error) {
 	var tail, finish []device.Step
 	for _, r := range s.runs {
@@ -307,12 +310,12 @@ func (s *Sync) programs() (err error) {
 	return nil
 }
 
-// Watch tells of every operation between ranks when it is over, on the goroutine that trains; nil: of none any more.
+// Watch calls f after every operation between ranks has ended, on the goroutine that trains; nil stops the calls.
 func (s *Sync) Watch(f func(gradients bool, name string, begun, ended time.Time, bytes int64)) {
 	s.watcher = f
 }
 
-// Bytes is the device memory that the Sync has taken.
+// Bytes returns the device memory that the Sync has allocated.
 func (s *Sync) Bytes() int64 {
 	n := s.workspace
 	for _, b := range []device.Buffer{s.wire, s.statesWire, s.weight} {
@@ -323,11 +326,12 @@ func (s *Sync) Bytes() int64 {
 	return n
 }
 
-// Buckets are the ranges of the gradient buffer that are summed one by one, in order.
+// Buckets returns the ranges of the gradient buffer, in the order of their all-reduces.
 func (s *Sync) Buckets() []Bucket { return s.bucket }
 
-// fail ends both communicators and says why a step failed. If they failed by themselves, that is the error that names who
-// began it: ranks that hear of a failure pass it on, so the one that came the shortest way is the first.
+// fail aborts both communicators and returns the cause of a failed step. If a communicator had already failed, fail
+// prefers the error nearest to the cause: ranks forward failures, so the error with the fewest hops names the rank that
+// failed.
 func (s *Sync) fail(err error) error {
 	for _, c := range s.communicators() {
 		if first := c.Err(); first != nil && (hops(err) > hops(first) || hops(err) == 0 && errors.Is(err, first)) {
@@ -347,7 +351,7 @@ func (s *Sync) communicators() []collective.Communicator {
 	return []collective.Communicator{s.opts.Grads, s.opts.Stats}
 }
 
-// hops is over how many ranks the news of a failure came, 0 for a failure of this rank's own.
+// hops returns the number of ranks that forwarded a failure; 0 for a failure of this rank.
 func hops(err error) (n int) {
 	for peer := (*collective.PeerError)(nil); errors.As(err, &peer); n++ {
 		err = peer.Cause
@@ -355,16 +359,17 @@ func hops(err error) (n int) {
 	return n
 }
 
-// letGo is far longer than a thread takes between two instructions on a loaded machine.
+// letGo is much longer than the time between two instructions of a thread on a loaded machine.
 const letGo = 2 * time.Second
 
-// Close frees events, programs and memory. Close the plans before, or bind them to something else.
+// Close frees events, programs and memory. The caller first closes the plans or binds them without this Sync.
 func (s *Sync) Close() error {
-	// An operation's last event is complete a moment before its thread lets go of it. What cannot end is not waited for: it has failed.
+	// A thread may still use an operation for a moment after its last event is complete. The timeout covers operations
+	// that cannot end because they have failed.
 	ctx, cancel := context.WithTimeout(context.Background(), letGo)
 	defer cancel()
 	for _, c := range s.communicators() {
-		_ = c.Sync(ctx) // why a communicator ended was said before
+		_ = c.Sync(ctx) // the first failure of the communicator was reported before
 	}
 	var errs []error
 	for i := len(s.closer) - 1; i >= 0; i-- {

@@ -8,27 +8,29 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Times are where the communication of one optimizer step went, on this rank.
+// Times are the times of communication in one optimizer step on this rank.
 type Times struct {
-	// Busy is the time of all-reduces of gradients, from when their bucket was ready and its turn had come: transfer, reduction and waiting for
-	// slower ranks.
+	// Busy is the time of the all-reduces of gradients: transfer, reduction and waiting for slower ranks. Each is timed
+	// from when its bucket is ready and the previous all-reduce has ended.
 	Busy time.Duration
-	// Exposed is what of it the training goroutine waited for in Finish, after the backward pass; the rest was Hidden behind it.
+	// Exposed is the part of Busy that the training goroutine waited for in Finish, after the backward pass. Hidden is
+	// the rest.
 	Exposed, Hidden time.Duration
-	// Exchanges is how long the passes of all micro-batches stood still for exchanges of batch normalisation: their transfer as far as nothing was to be
-	// done meanwhile, and waiting for slower ranks. 0 where time is modelled. On a device that does not tell it is the whole time of the exchanges.
+	// Exchanges is the time that the passes of all micro-batches were blocked on exchanges of batch normalisation:
+	// waiting for slower ranks, and transfer without other work to do. If time is modelled, Exchanges is 0. If the
+	// device does not measure waiting, it is the whole time of the exchanges.
 	Exchanges time.Duration
 
-	Bytes   int64 // of the buffers that were summed, in the type that they have on the wire
+	Bytes   int64 // of the summed buffers, in their type on the wire
 	Buckets int
 }
 
-// times adds up a step. On a device that models time all of it is modelled.
+// times computes the times of a step. On a device that models time all values are modelled.
 func (s *Sync) times(waited time.Duration) Times {
 	t := Times{Exposed: waited}
 	if end, ok := s.backwardEnd.(device.ClockedEvent); ok && s.modelled {
 		t.Exposed = 0
-		over := time.Duration(0) // the all-reduce before
+		over := time.Duration(0) // end of the previous all-reduce
 		for _, r := range s.runs {
 			begun := max(over, r.ready.(device.ClockedEvent).CompletedAt())
 			over = r.reduced.(device.ClockedEvent).CompletedAt()
@@ -50,8 +52,8 @@ func (s *Sync) times(waited time.Duration) Times {
 	return t
 }
 
-// Exchanges is the time of exchanges in the passes that have ended since the last Finish: Times.Exchanges, as soon as the last
-// backward pass is over.
+// Exchanges returns the time of exchanges in the passes since the last Finish. It equals Times.Exchanges once the last
+// backward pass has ended.
 func (s *Sync) Exchanges() time.Duration {
 	for i := range s.points {
 		s.takeSpan(&s.points[i])
@@ -67,32 +69,32 @@ func (s *Sync) Exchanges() time.Duration {
 	return s.exchanged
 }
 
-// takeSpan ends a point's exchange: the next may begin.
+// takeSpan reads and resets the span of a point's exchange, so that the next exchange may begin.
 func (s *Sync) takeSpan(p *point) {
 	s.tell(false, p.Name, p.span, int64(p.Elements)*p.DType.Size())
 	s.exchanged += p.span.take()
 }
 
-// tell the watcher of an operation that has run.
+// tell passes an operation that has run to the watcher.
 func (s *Sync) tell(gradients bool, name string, sp *span, bytes int64) {
 	if s.watcher != nil && sp.took() > 0 {
 		s.watcher(gradients, name, epoch.Add(time.Duration(sp.begun.Load())), epoch.Add(time.Duration(sp.ended.Load())), bytes)
 	}
 }
 
-// takeExchanges is Exchanges, which begin again at 0.
+// takeExchanges returns Exchanges and resets it to 0.
 func (s *Sync) takeExchanges() time.Duration {
 	t := s.Exchanges()
 	s.exchanged, s.stream = 0, nil
 	return t
 }
 
-// epoch is when the clock of spans began.
+// epoch is the zero of the clock of spans.
 var epoch = time.Now()
 
 func now() int64 { return int64(time.Since(epoch)) }
 
-// span notes when an operation of a communicator begins and ends, by standing in for its events.
+// span records when an operation of a communicator begins and ends, by wrapping its events.
 type span struct {
 	begun, ended atomic.Int64 // now(); 0: not yet
 }
@@ -102,7 +104,7 @@ func (s *span) reset() {
 	s.ended.Store(0)
 }
 
-// took is 0 for an operation that has not run.
+// took returns the operation's duration, 0 if it has not run.
 func (s *span) took() time.Duration {
 	begun, ended := s.begun.Load(), s.ended.Load()
 	if begun == 0 || ended < begun {
@@ -111,14 +113,14 @@ func (s *span) took() time.Duration {
 	return time.Duration(ended - begun)
 }
 
-// take is took, once: the span begins again.
+// take returns took and resets the span.
 func (s *span) take() time.Duration {
 	t := s.took()
 	s.reset()
 	return t
 }
 
-// start is an event that notes when the communicator, whose turn it is, finds it complete.
+// start is an event that records when the communicator finds it complete at the operation's turn.
 type start struct {
 	device.Event
 	span *span
@@ -140,10 +142,10 @@ func (e start) Done() bool {
 	return done
 }
 
-// Unwrap is the device's own event.
+// Unwrap returns the device's event.
 func (e start) Unwrap() device.Event { return e.Event }
 
-// end is an event that notes when it is completed.
+// end is an event that records when it is completed.
 type end struct {
 	device.Event
 	span *span
@@ -154,10 +156,11 @@ func (e end) Complete() error {
 	return e.Event.Complete()
 }
 
-// Unwrap is the device's own event.
+// Unwrap returns the device's event.
 func (e end) Unwrap() device.Event { return e.Event }
 
-// The events of a device that models time stay such events; what they note is real time, too.
+// Wrappers of the events of a device that models time implement the same optional interfaces. They record real time,
+// too.
 type (
 	clockedStart struct {
 		start
@@ -177,7 +180,7 @@ func (e clockedEnd) CompleteAt(at time.Duration) (err error) {
 	return e.clock.CompleteAt(at)
 }
 
-// timed wraps the events of an operation for its communicator; programs use the events themselves.
+// timed wraps the events of an operation for its communicator. Programs use the events without wrappers.
 func timed(after, done device.Event, s *span) (device.Event, device.Event) {
 	a, d := start{after, s}, end{done, s}
 	clockedAfter, ok := after.(device.ClockedEvent)

@@ -14,23 +14,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What MeasureLink times: a buffer whose transfer takes no time, and one whose latency does not matter, each so many times.
+// MeasureLink times two buffers: one whose transfer takes no time, and one whose latency does not matter, with this
+// many repetitions each.
 const (
 	smallBytes, largeBytes = 4 << 10, 8 << 20
 	smallRounds            = 20
 	largeRounds            = 5
 )
 
-// Tuning is what Tune measured and chose.
+// Tuning is the measurement and the choice of Tune.
 type Tuning struct {
 	Ends         []int64 // of buckets, for Options
-	Link         Link    // of bytes of gradients
+	Link         Link    // in bytes of gradients
 	ReadySeconds []float64
 }
 
-// Tune chooses the ends of buckets by measurement. elapsed are the times of the launches of p, as Plan.RunTimed gives them for a few typical
-// passes (their mean); nil on a rank whose share is 0. All ranks call it and get the same answer: the slowest rank's times count. grads
-// is device memory that may be overwritten, the more the better up to 8 MB; wire the type in transit.
+// Tune chooses the ends of buckets by measurement. elapsed are the mean launch times of a few typical passes of p from
+// Plan.RunTimed; nil on a rank whose share is 0. All ranks call Tune and get the same result, because it uses the
+// slowest rank's times. grads is device memory that Tune overwrites; more is better, up to 8 MB. wire is the type in
+// transit.
 func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, p *plan.Plan, elapsed []time.Duration, grads device.Buffer, wire tensor.DType) (Tuning, error) {
 	params := p.Params()
 	link, err := MeasureLink(ctx, comm, dev, grads)
@@ -52,14 +54,15 @@ func Tune(ctx context.Context, comm collective.Communicator, dev device.Device, 
 	return Tuning{Ends: Choose(ends(params), ready, link), Link: link, ReadySeconds: ready}, nil
 }
 
-// MeasureLink times all-reduces while nothing else runs, by the slowest rank. scratch is device memory that may be overwritten.
+// MeasureLink times all-reduces while nothing else runs, and returns the cost on the slowest rank. It overwrites
+// scratch, which is device memory.
 func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.Device, scratch device.Buffer) (Link, error) {
 	large := min(largeBytes, scratch.Bytes()/64*64)
 	if large == 0 {
 		return Link{}, fmt.Errorf("measuring all-reduces: got %d bytes of memory, want at least 64", scratch.Bytes())
 	}
 	if mem := scratch.Host(); mem != nil {
-		clear(mem[:large]) // no time is lost on values that are not numbers
+		clear(mem[:large]) // arithmetic on NaN or denormal values could be slow
 	}
 	seconds := make([]float64, 2)
 	for i, m := range []struct {
@@ -82,7 +85,7 @@ func MeasureLink(ctx context.Context, comm collective.Communicator, dev device.D
 	return Link{LatencySeconds: latency, BytesPerSecond: float64(large) / transfer}, nil
 }
 
-// largest is each value of the rank where it is largest.
+// largest returns the maximum of each value over all ranks.
 func largest(ctx context.Context, comm collective.Communicator, dev device.Device, name string, values []float64) ([]float64, error) {
 	var part []byte
 	for _, v := range values {

@@ -6,23 +6,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Ranks is the position of one rank among those that run the same graph, each on samples of its own.
+// Ranks describes one rank's position among the ranks that run the same graph, each on its own samples.
 type Ranks struct {
 	Rank, Count int
-	// Samples (Count) i32 is how many samples of the micro-batch each rank has; the host writes it before each run.
+	// Samples (Count) i32 is the number of samples of the micro-batch for each rank. The host writes it before each
+	// run.
 	Samples *Value
-	// Total is the samples of all ranks together, the same in every run.
+	// Total is the number of samples of all ranks together, the same in every run.
 	Total int
 }
 
-// AllGather gives every rank what each rank has. It is no device op: the planner makes a point of the pass at which ranks
-// exchange values ([plan.Exchange]).
+// AllGather copies the values of every rank to all ranks. It is no device op: the planner turns it into a point of the
+// pass at which ranks exchange values ([plan.Exchange]).
 //
 //	in   k values of one shape and type
-//	out  all (Ranks, k, elements of a value): row r is what rank r brought
+//	out  all (Ranks, k, elements of a value): row r holds the values of rank r
 type AllGather struct{ Rank, Ranks int }
 
-// AllReduce adds up values over ranks, in the order of ranks, so that every rank gets the same bits. It is no device op either.
+// AllReduce sums values over ranks, in the order of ranks, so that every rank gets the same bits. It is no device op
+// either.
 //
 //	in   k values of one shape and type
 //	out  k sums
@@ -57,7 +59,7 @@ func (op AllReduce) Infer(in []device.TensorSpec) ([]device.TensorSpec, error) {
 	return out, nil
 }
 
-// alike wants one or more values of one shape and type.
+// alike returns an error unless in holds at least one value, and all have the same shape and type.
 func alike(op device.Op, in []device.TensorSpec) error {
 	if len(in) == 0 {
 		return fmt.Errorf("%s: got no values, want at least 1", op.Kind())
@@ -70,7 +72,7 @@ func alike(op device.Op, in []device.TensorSpec) error {
 	return nil
 }
 
-// merged are the statistics of all ranks' samples.
+// merged returns the mean and variance of all ranks' samples.
 func (r *Ranks) merged(g *Graph, name string, mean, variance *Value) (*Value, *Value) {
 	all := g.one(name+" gather", AllGather{Rank: r.Rank, Ranks: r.Count}, mean, variance) // (R, 2, C)
 	st := g.Apply(name+" merge", device.BatchNormMerge{}, all, r.Samples)

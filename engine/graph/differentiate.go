@@ -8,13 +8,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rule appends the nodes that compute the gradients of a node's inputs. d[i] is the list of contributions to the
-// gradient of output i, empty if nothing depends on it; need(i) says whether input i wants one. It returns
-// one gradient an input, nil where there is none.
+// rule appends the nodes that compute the gradients of a node's inputs. d[i] lists the contributions to the gradient of
+// output i, empty if the loss does not depend on it. need(i) reports whether input i needs a gradient. rule returns one
+// gradient per input, nil for inputs without one.
 type rule func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value
 
-// Differentiate appends the gradient of sum(loss)·scale with regard to every parameter that is not frozen: loss is the per-sample loss of
-// SoftmaxCrossEntropy, scale a value of shape (1) that is read at each run (1/global count, times the loss scale).
+// Differentiate appends the gradient of sum(loss)·scale for every parameter that is not frozen. loss (N) is the
+// per-sample loss of SoftmaxCrossEntropy. scale (1) is read at each run: 1/global count, times the loss scale.
 func (g *Graph) Differentiate(loss, scale *Value) {
 	if loss.Node == nil {
 		fail(loss.Name, "differentiate: the loss is not computed")
@@ -26,12 +26,12 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 	defer func() { g.phase = Forward }()
 	active, first := g.dependOnParams(), g.firstReaders()
 	contributions := map[*Value][]*Value{loss: {scale}}
-	nodes := g.Nodes // rules append to g.Nodes; the forward ones are fixed here
+	nodes := g.Nodes // rules append to g.Nodes; only the forward nodes are visited
 	for i := len(nodes) - 1; i >= 0; i-- {
 		n := nodes[i]
 		g.contribute(n, contributions, active)
 		for _, in := range n.In {
-			if at, ok := first[in]; ok && at == i { // no node before this one can contribute to the parameter any more
+			if at, ok := first[in]; ok && at == i { // no earlier node can contribute to the parameter
 				g.finish(in, contributions[in])
 				delete(first, in)
 			}
@@ -40,8 +40,9 @@ func (g *Graph) Differentiate(loss, scale *Value) {
 	g.orderGradients()
 }
 
-// orderGradients lists the gradients as the readers of their parameters come in the backward pass, whether a reader takes the parameter or its copy
-// in the compute type: the order is the same in all compute types. Operands of one node keep their order.
+// orderGradients lists the gradients in the order in which the backward pass visits the readers of their parameters. A
+// reader of a copy in the compute type counts as a reader of the parameter, so the order is the same in all compute
+// types. Operands of one node keep their order.
 func (g *Graph) orderGradients() {
 	type use struct{ node, operand int }
 	first := map[*Value]use{}
@@ -69,7 +70,8 @@ func isCopyOfParam(n *Node) bool {
 	return n.Op.Kind() == (device.Reorder{}).Kind() && n.In[0].Role == Param
 }
 
-// contribute appends the gradient of n, if the loss depends on n, and notes what it contributes to the gradients of n's inputs.
+// contribute appends the gradient of n, if the loss depends on n, and records its contributions to the gradients of n's
+// inputs.
 func (g *Graph) contribute(n *Node, contributions map[*Value][]*Value, active map[*Value]bool) {
 	d, reached := make([][]*Value, len(n.Out)), false
 	for j, out := range n.Out {
@@ -105,7 +107,7 @@ func (g *Graph) finish(p *Value, contributions []*Value) {
 	}
 }
 
-// firstReaders is, for each parameter that is read, the position of the first node that reads it.
+// firstReaders returns the position of the first node that reads each parameter.
 func (g *Graph) firstReaders() map[*Value]int {
 	first := map[*Value]int{}
 	for i, n := range g.Nodes {
@@ -118,7 +120,7 @@ func (g *Graph) firstReaders() map[*Value]int {
 	return first
 }
 
-// dependOnParams is the set of values through which a loss depends on a parameter.
+// dependOnParams returns the values through which a loss depends on a parameter.
 func (g *Graph) dependOnParams() map[*Value]bool {
 	active := map[*Value]bool{}
 	for _, p := range g.Params {
@@ -137,8 +139,9 @@ func (g *Graph) dependOnParams() map[*Value]bool {
 	return active
 }
 
-// sum adds contributions to the gradient of value of; nil for none. Where they differ in type (a bf16 copy of a parameter has
-// f32 gradients as a weight and bf16 ones as an operand of something else) the sum is of the wider one.
+// sum adds contributions to the gradient of value of; it returns nil for none. If they differ in type, the sum has the
+// wider type. For example, a bf16 copy of a parameter has f32 gradients as a weight and bf16 ones as an operand of
+// another op.
 func (g *Graph) sum(name string, of *Value, ds []*Value) *Value {
 	if len(ds) == 0 {
 		return nil

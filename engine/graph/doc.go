@@ -1,8 +1,7 @@
-// Package graph says what to compute: values, the nodes that make them, parameters, and the gradients.
+// Package graph describes a computation: values, the nodes that compute them, parameters, and gradients.
 //
-// A [Graph] is built once for a model and a batch size, forward first, then [Graph.Differentiate]
-// appends the backward pass. It holds no memory and knows no device; package plan turns it into
-// launches.
+// A [Graph] is built once for a model and a batch size. The forward pass comes first; then [Graph.Differentiate]
+// appends the backward pass. A graph holds no memory and knows no device. Package plan compiles it to launches.
 //
 //	g, err := graph.Build(func(g *graph.Graph) {
 //		x := g.Input("x", tensor.F32, 8, 3, 32, 32)
@@ -15,23 +14,24 @@
 //
 // # Errors
 //
-// A shape that does not fit makes the method panic with a [BuildError], which names the node; [Build]
-// returns it as an error. So a model is written without error checks and a bad setting (an image too
-// small for the network) still ends in a message.
+// If shapes do not match, the method panics with a [BuildError], which names the node, and [Build] returns it as an
+// error. A model therefore needs no error checks, and a bad setting (an image too small for the network) still gives an
+// error message.
 //
 // # Gradients
 //
-// Reverse mode: nodes are visited from last to first, and each op's rule (gradients.go) appends the
-// nodes that compute the gradients of its inputs. A value that several nodes read collects several
-// contributions; rules of fused ops take two at once, others get their sum. Only values that depend on
-// a parameter get a gradient. Gradients of parameters are f32 (f64 in f64 graphs) whatever the
-// activations are, and lie, like a value's gradient everywhere, in the layout of the value itself
-// ([Value.Follows]).
+// Differentiate uses reverse mode. It visits nodes from last to first, and each op's rule (gradients.go) appends the
+// nodes that compute the gradients of its inputs. A value that several nodes read has several contributions. Rules of
+// fused ops accept two contributions; other rules get their sum. Only values that depend on a parameter get a gradient.
+//
+// Gradients of parameters are f32 (f64 in f64 graphs) for any type of activations. A gradient has the layout of its
+// value ([Value.Follows]).
 //
 // # Several ranks
 //
-// Ranks run the same graph on unlike numbers of samples. What they must exchange within a pass are nodes: [AllGather] and
-// [AllReduce], which layers that take statistics over all ranks' samples append ([BatchNorm].Sync). Their order is the graph's,
-// so every rank meets the same exchanges in the same order, whatever its share. Gradients of parameters are those of the rank's own
-// samples; they are summed over ranks after the backward pass has written them.
+// Ranks run the same graph on different numbers of samples. Exchanges within a pass are nodes, [AllGather] and
+// [AllReduce]. Layers that compute statistics over all ranks' samples append them ([BatchNorm].Sync). Their order is
+// that of the graph, so every rank runs the same exchanges in the same order, regardless of its share. Gradients of
+// parameters are sums over the rank's own samples; an all-reduce sums them over ranks after the backward pass has
+// written them.
 package graph

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// rules maps an op's kind to its gradient. An op that is missing here cannot stand between a parameter and the loss.
+// rules maps the kind of an op to its gradient. An op without a rule cannot be between a parameter and the loss.
 var rules map[string]rule
 
 func init() { // in init because the rules use functions that use rules
@@ -34,7 +34,7 @@ func init() { // in init because the rules use functions that use rules
 	}
 }
 
-// Gradients of weights come before those of sources: communication can start on them while backward goes on.
+// Gradients of weights come before those of sources, so that their all-reduce can start during the backward pass.
 
 func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.Conv2D)
@@ -56,7 +56,7 @@ func convGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value
 
 func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	x, w, diff := n.In[0], n.In[1], g.sum(n.Name, n.Out[0], d[0])
-	if diff.DType != x.DType { // a result of another type than the source: back to the type that the products are computed in
+	if diff.DType != x.DType { // the result has another type than the source: convert back to the type of the products
 		diff = g.Cast(n.Name+" diff cast", diff, x.DType)
 	}
 	out := make([]*Value, len(n.In))
@@ -74,8 +74,9 @@ func linearGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 	return out
 }
 
-// batchNormGradient covers the statistics too: BatchNormStats needs no rule of its own, nor does what merges those of several
-// ranks. Gradients of gamma and beta are those of this rank's samples, like every parameter's; the gradient of x takes the sums of all.
+// batchNormGradient includes the gradients through the statistics, so BatchNormStats and the nodes that merge
+// statistics of several ranks need no rule. Gradients of gamma and beta are sums over this rank's samples, as for every
+// parameter. The gradient of x needs the sums over all ranks.
 func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Value {
 	op := n.Op.(device.BatchNormApply)
 	x, mean, variance, gamma, beta := n.In[0], n.In[1], n.In[2], n.In[3], n.In[4]
@@ -112,7 +113,7 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	if need(0) {
 		apply := device.BatchNormDiffApply{Group: op.Group, Eps: op.Eps, ReLU: !masked}
 		var sums []*Value
-		if still { // nothing comes back through them
+		if still { // no gradient flows through constant statistics
 			zero := g.one(n.Name+" diff sums", device.Fill{DType: mean.DType, Shape: mean.Shape.Clone()})
 			sums = []*Value{zero, zero}
 		} else {
@@ -127,7 +128,7 @@ func batchNormGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*
 	return out
 }
 
-// perChannel makes (C) of partial sums (G, C).
+// perChannel sums partial sums (G, C) to (C).
 func (g *Graph) perChannel(name string, v *Value) *Value {
 	if v.Shape[0] == 1 {
 		return g.Reshape(name, v, v.Shape[1])
@@ -159,7 +160,7 @@ func unaryGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	f := n.Op.(device.Unary).Func
 	src := n.In[0]
 	if f == device.ReLU {
-		src = n.Out[0] // kept anyway, so that the source need not be
+		src = n.Out[0] // already kept, so the source need not be
 	}
 	return []*Value{g.one(n.Name+" diff", device.UnaryDiff{Func: f}, g.sum(n.Name, n.Out[0], d[0]), src)}
 }
@@ -199,7 +200,7 @@ func binaryGradient(g *Graph, n *Node, d [][]*Value, need func(int) bool) []*Val
 	return out
 }
 
-// unbroadcast sums v over the dimensions along which an operand of the given shape was repeated.
+// unbroadcast sums v over the dimensions in which an operand of the given shape was broadcast.
 func (g *Graph) unbroadcast(name string, v *Value, shape tensor.Shape) *Value {
 	var axes []int
 	lead := len(v.Shape) - len(shape)
@@ -231,7 +232,7 @@ func dropoutGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value
 
 func castGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	diff := g.sum(n.Name, n.Out[0], d[0])
-	if diff.DType == n.In[0].DType { // weight gradients come in the parameter's type
+	if diff.DType == n.In[0].DType { // weight gradients have the parameter's type
 		return []*Value{diff}
 	}
 	return []*Value{g.Cast(n.Name+" diff", diff, n.In[0].DType)}
@@ -290,13 +291,13 @@ func broadcastGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Val
 	return []*Value{g.Reduce(n.Name+" diff", device.Sum, g.sum(n.Name, n.Out[0], d[0]), n.Op.(device.Broadcast).Axes...)}
 }
 
-// lossGradient takes the seed of Differentiate, the factor of every sample's loss, as its one contribution.
+// lossGradient has one contribution: the scale of Differentiate, which is the factor of every sample's loss.
 func lossGradient(g *Graph, n *Node, d [][]*Value, _ func(int) bool) []*Value {
 	op := n.Op.(device.SoftmaxCrossEntropy)
 	if len(d[0]) != 1 || !d[0][0].Shape.Equal(tensor.Shape{1}) {
 		fail(n.Name, "differentiate: got %d contributions, want the factor of shape (1) alone", len(d[0]))
 	}
-	in := append([]*Value{n.In[0], n.In[1], n.Out[2], d[0][0]}, n.In[2:]...) // of mixed samples: second labels, shares
+	in := append([]*Value{n.In[0], n.In[1], n.Out[2], d[0][0]}, n.In[2:]...) // of mixed samples: second labels, lambdas
 	grads := make([]*Value, len(n.In))
 	grads[0] = g.one(n.Name+" diff", device.SoftmaxCrossEntropyDiff{LabelSmoothing: op.LabelSmoothing, Mixed: op.Mixed}, in...)
 	return grads

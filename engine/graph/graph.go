@@ -8,15 +8,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Role says where a value comes from.
+// Role is the origin of a value.
 type Role uint8
 
 // The roles.
 const (
-	Computed Role = iota // by a node
+	Computed Role = iota // computed by a node
 	Input                // written by the host before a run
 	Param                // trained
-	State                // kept from step to step, updated in place by a node: running statistics
+	State                // kept between steps and updated in place by a node: running statistics
 )
 
 // Phase is the part of a step that a node belongs to.
@@ -30,22 +30,22 @@ const (
 
 // Value is one tensor of a graph.
 type Value struct {
-	Name  string // of inputs, parameters, states; of the producing node otherwise
+	Name  string // of inputs, parameters and states; else that of the node
 	Shape tensor.Shape
 	DType tensor.DType
 	Role  Role
 	Init  Init // of parameters and states
-	// Frozen: of a parameter, it gets no gradient; of a state, no node updates it.
+	// Frozen: a frozen parameter gets no gradient; no node updates a frozen state.
 	Frozen bool
-	// Layer counts the layers of the model before a parameter: see Graph.NextLayer.
+	// Layer is the number of layers of the model before a parameter: see Graph.NextLayer.
 	Layer int
-	Node  *Node // that computes it, nil for inputs, parameters and states
+	Node  *Node // that computes the value; nil for inputs, parameters and states
 	Index int   // among the node's outputs
-	// Follows is the value whose layout in memory this one shall have: of a gradient, the value it belongs to.
+	// Follows is the value whose memory layout this one uses: for a gradient, the value that it belongs to.
 	Follows *Value
 }
 
-// Spec is the plain device spec of v.
+// Spec returns the device spec of v in plain layout.
 func (v *Value) Spec() device.TensorSpec {
 	return device.TensorSpec{Shape: v.Shape, DType: v.DType}
 }
@@ -66,7 +66,7 @@ type Node struct {
 	Phase Phase
 }
 
-// Gradient pairs a parameter with the value that is its gradient.
+// Gradient pairs a parameter with its gradient.
 type Gradient struct{ Param, Value *Value }
 
 // Output is a value that the host reads, by name.
@@ -75,25 +75,25 @@ type Output struct {
 	Value *Value
 }
 
-// Graph is a computation. Nodes are in an order in which they can run.
+// Graph is a computation. Nodes are in a valid order of execution.
 type Graph struct {
 	Nodes     []*Node
 	Inputs    []*Value
 	Params    []*Value // in the order of the model
-	States    []*Value // those that nodes update first, then the frozen ones
+	States    []*Value // states that nodes update, then frozen states
 	Outputs   []Output
-	Gradients []Gradient // in the order in which backward finishes them
+	Gradients []Gradient // in the order in which the backward pass completes them
 
 	paramType tensor.DType
 	phase     Phase
 	cast      map[*Value]*Value // parameter -> its copy in the compute type
-	synced    map[*Value]*Ranks // mean of several ranks' samples -> the ranks
+	synced    map[*Value]*Ranks // mean over several ranks' samples -> the ranks
 	names     map[string]bool   // of parameters and states
 	frozen    func(name string, layer int) bool
 	layer     int
 }
 
-// BuildError says which node of a graph cannot be built.
+// BuildError names the node of a graph that cannot be built, and the cause.
 type BuildError struct {
 	Node string
 	Err  error
@@ -101,7 +101,7 @@ type BuildError struct {
 
 func (e *BuildError) Error() string { return fmt.Sprintf("graph: %s: %v", e.Node, e.Err) }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *BuildError) Unwrap() error { return e.Err }
 
 // Build runs f on an empty graph and returns its BuildError, if any.
@@ -120,20 +120,20 @@ func Build(f func(g *Graph)) (g *Graph, err error) {
 	return g, nil
 }
 
-// UseF64 makes parameters and states declared from here on f64: for runs on the reference device that serve as truth.
+// UseF64 makes later parameters and states f64, for runs on the reference device that serve as ground truth.
 func (g *Graph) UseF64() { g.paramType = tensor.F64 }
 
-// Freeze keeps the parameters declared from here on for which held says so from being trained: layer is Value.Layer.
+// Freeze freezes the later parameters for which held returns true; layer is Value.Layer.
 func (g *Graph) Freeze(held func(name string, layer int) bool) { g.frozen = held }
 
-// NextLayer says that the parameters declared from here on belong to the next layer of the model, counted from 0: what
-// learning rates by depth and freezing by depth go by. A model begins with its first layer.
+// NextLayer starts the next layer of the model: later parameters belong to it. Layers are counted from 0, and learning
+// rates and freezing by depth use the count. A model starts in layer 0.
 func (g *Graph) NextLayer() { g.layer++ }
 
-// ParamType is the element type of parameters and states.
+// ParamType returns the element type of parameters and states.
 func (g *Graph) ParamType() tensor.DType { return g.paramType }
 
-// fail ends the building of a graph.
+// fail panics with a BuildError.
 func fail(node, format string, args ...any) {
 	panic(&BuildError{Node: node, Err: fmt.Errorf(format, args...)})
 }
@@ -148,7 +148,7 @@ func (g *Graph) Input(name string, dt tensor.DType, shape ...int) *Value {
 	return v
 }
 
-// Param declares a trained parameter. Names are unique and are those in checkpoints.
+// Param declares a trained parameter. Names are unique; checkpoints use them.
 func (g *Graph) Param(name string, init Init, shape ...int) *Value {
 	v := g.named(name, Param, init, shape)
 	v.Layer = g.layer
@@ -168,7 +168,7 @@ func (g *Graph) State(name string, init Init, shape ...int) *Value {
 	return v
 }
 
-// FrozenState declares a value that is kept like a state, and that no node updates.
+// FrozenState declares a value that is kept like a state but never updated.
 func (g *Graph) FrozenState(name string, init Init, shape ...int) *Value {
 	v := g.named(name, State, init, shape)
 	v.Frozen = true
@@ -194,7 +194,7 @@ func (g *Graph) declare(name string, role Role, dt tensor.DType, shape []int) *V
 	return &Value{Name: name, Shape: s, DType: dt, Role: role}
 }
 
-// Output names a computed value, or an input, that the host reads after a run. Names are unique among outputs.
+// Output declares that the host reads a computed value, or an input, after a run. Names are unique among outputs.
 func (g *Graph) Output(name string, v *Value) {
 	if slices.ContainsFunc(g.Outputs, func(o Output) bool { return o.Name == name }) {
 		fail(name, "two outputs have this name")
@@ -221,7 +221,7 @@ func (g *Graph) one(name string, op device.Op, in ...*Value) *Value {
 	return g.Apply(name, op, in...)[0]
 }
 
-// NewNode makes a node, outputs inferred, that belongs to no graph: the planner's decompositions use it.
+// NewNode creates a node that belongs to no graph and infers its outputs. The planner's decompositions use it.
 func NewNode(name string, op device.Op, in ...*Value) (*Node, error) {
 	specs := make([]device.TensorSpec, len(in))
 	for i, v := range in {
@@ -241,7 +241,7 @@ func NewNode(name string, op device.Op, in ...*Value) (*Node, error) {
 	return n, nil
 }
 
-// ParamCount is the number of trained elements.
+// ParamCount returns the number of trained elements.
 func (g *Graph) ParamCount() int64 {
 	var n int64
 	for _, p := range g.Params {
@@ -250,7 +250,7 @@ func (g *Graph) ParamCount() int64 {
 	return n
 }
 
-// FLOPs is the nominal arithmetic of one run: forward, and backward where there is one.
+// FLOPs returns the nominal arithmetic of one run: forward, and backward if the graph has it.
 func (g *Graph) FLOPs() int64 {
 	var total int64
 	for _, n := range g.Nodes {

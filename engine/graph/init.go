@@ -12,19 +12,19 @@ const (
 	Interval                 // uniform in [A, B)
 )
 
-// Init says how a parameter or state starts.
+// Init is the distribution of a parameter's or state's initial values.
 type Init struct {
 	Kind InitKind
 	A, B float64
 }
 
-// Const sets every element to v.
+// Const returns an Init that sets every element to v.
 func Const(v float64) Init { return Init{Kind: Constant, A: v} }
 
-// Normal draws from a normal distribution around 0.
+// Normal returns an Init that draws from a normal distribution with mean 0.
 func Normal(std float64) Init { return Init{Kind: Gaussian, B: std} }
 
-// Uniform draws from [-bound, bound).
+// Uniform returns an Init that draws from [-bound, bound).
 func Uniform(bound float64) Init { return Init{Kind: Interval, A: -bound, B: bound} }
 
 func (i Init) String() string {

@@ -5,13 +5,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// The ops that layers are written with. name is the node's, for errors and traces. Types of package device
-// that layers need have names here, so that package nn knows this package alone.
+// Ops for layers. name is the node's name in errors and traces. Types of package device that layers need have names
+// here, so that package nn imports only this package.
 
 // Window is the stride, padding and dilation of convolutions and poolings.
 type Window = device.Window
 
-// The element-wise functions that layers use.
+// Element-wise functions for layers.
 const (
 	ReLU = device.ReLU
 	GELU = device.GELU
@@ -24,7 +24,8 @@ func (g *Graph) Conv2D(name string, x, w, bias *Value, win Window, groups int) *
 	return g.weighted(name, device.Conv2D{Window: win, Groups: groups}, x, w, bias)
 }
 
-// Linear is x (N, I) · wᵀ (O, I) + bias (O); bias may be nil. The result has type to, or x's if to is tensor.Invalid.
+// Linear computes x (N, I) · wᵀ (O, I) + bias (O); bias may be nil. The result has type to, or x's type if to is
+// tensor.Invalid.
 func (g *Graph) Linear(name string, x, w, bias *Value, to tensor.DType) *Value {
 	return g.weighted(name, device.Linear{To: to}, x, w, bias)
 }
@@ -37,7 +38,7 @@ func (g *Graph) weighted(name string, op device.Op, x, w, bias *Value) *Value {
 	return g.one(name, op, in...)
 }
 
-// as is parameter w in the compute type, cast once for all its readers.
+// as returns parameter w in the compute type, with one cast for all readers.
 func (g *Graph) as(w *Value, dt tensor.DType) *Value {
 	if w.DType == dt {
 		return w
@@ -48,17 +49,17 @@ func (g *Graph) as(w *Value, dt tensor.DType) *Value {
 	return g.cast[w]
 }
 
-// BatchNorm holds the values of one batch normalisation layer, each (C).
+// BatchNorm holds the values of one batch normalisation layer, each of shape (C).
 type BatchNorm struct {
 	Gamma, Beta             *Value
 	RunningMean, RunningVar *Value
-	Group                   int // samples of a statistics group, 0 = whole batch
+	Group                   int // samples of a statistics group; 0: whole batch
 	Eps, Momentum           float64
 	ReLU                    bool
 	Residual                *Value // added before ReLU; may be nil
-	UseRunning              bool   // evaluation: normalise with the running statistics and leave them alone
-	// Sync takes the statistics over the samples of all ranks, which then exchange them in both passes; Group must be 0.
-	// nil: over those of this rank.
+	UseRunning              bool   // evaluation: normalise with the running statistics without updating them
+	// Sync computes the statistics over the samples of all ranks, which exchange them in both passes; Group must be 0.
+	// nil uses this rank's samples.
 	Sync *Ranks
 }
 
@@ -89,38 +90,38 @@ func (g *Graph) BatchNorm(name string, x *Value, bn BatchNorm) *Value {
 	return g.Apply(name, op, in...)[0]
 }
 
-// MaxPool2D takes window maxima; train keeps what the gradient needs.
+// MaxPool2D computes window maxima; train keeps the values that the gradient needs.
 func (g *Graph) MaxPool2D(name string, x *Value, kernel [2]int, win Window, train bool) *Value {
 	return g.Apply(name, device.MaxPool2D{Window: win, Kernel: kernel, Train: train}, x)[0]
 }
 
-// AvgPool2D takes window means; countPadding divides by the whole window also at the edges.
+// AvgPool2D computes window means; countPadding divides by the whole window at the edges, too.
 func (g *Graph) AvgPool2D(name string, x *Value, kernel [2]int, win Window, countPadding bool) *Value {
 	return g.one(name, device.AvgPool2D{Window: win, Kernel: kernel, CountPadding: countPadding}, x)
 }
 
-// GlobalAvgPool makes (N, C) of (N, C, H, W).
+// GlobalAvgPool averages (N, C, H, W) to (N, C).
 func (g *Graph) GlobalAvgPool(name string, x *Value) *Value {
 	return g.one(name, device.GlobalAvgPool{}, x)
 }
 
-// Unary applies a function to each element.
+// Unary applies f to each element.
 func (g *Graph) Unary(name string, f device.UnaryFunc, x *Value) *Value {
 	return g.one(name, device.Unary{Func: f}, x)
 }
 
-// Binary combines a with b, b repeated to a's shape where needed.
+// Binary combines a with b. b is broadcast to a's shape.
 func (g *Graph) Binary(name string, f device.BinaryFunc, a, b *Value) *Value {
 	return g.one(name, device.Binary{Func: f}, a, b)
 }
 
-// Full is a value whose elements are all the same.
+// Full returns a value whose elements all equal value.
 func (g *Graph) Full(name string, dt tensor.DType, value float64, shape ...int) *Value {
 	return g.one(name, device.Fill{DType: dt, Shape: shape, Value: value})
 }
 
-// Dropout zeroes elements of x (N, …) with probability p; ids (N) i64 are the sample ids, key (2) u32 the
-// step's key, stream tells the layers of a model apart.
+// Dropout zeroes elements of x (N, …) with probability p. ids (N) i64 are the sample ids, key (2) u32 is the step's
+// key, and stream is a different number for each layer of a model.
 func (g *Graph) Dropout(name string, x, ids, key *Value, p float64, stream uint32) *Value {
 	return g.one(name, device.Dropout{P: p, Stream: stream}, x, ids, key)
 }
@@ -130,7 +131,7 @@ func (g *Graph) Cast(name string, x *Value, to tensor.DType) *Value {
 	return g.one(name, device.Reorder{To: to}, x)
 }
 
-// Reshape reads x in another shape.
+// Reshape returns x in another shape with as many elements.
 func (g *Graph) Reshape(name string, x *Value, shape ...int) *Value {
 	return g.one(name, device.Reshape{Shape: shape}, x)
 }
@@ -140,33 +141,33 @@ func (g *Graph) Transpose(name string, x *Value, perm ...int) *Value {
 	return g.one(name, device.Transpose{Perm: perm}, x)
 }
 
-// Concat joins values along a dimension.
+// Concat concatenates values along a dimension.
 func (g *Graph) Concat(name string, axis int, xs ...*Value) *Value {
 	return g.one(name, device.Concat{Axis: axis}, xs...)
 }
 
-// Slice takes [start, start+size) of a dimension.
+// Slice returns the range [start, start+size) of a dimension.
 func (g *Graph) Slice(name string, x *Value, axis, start, size int) *Value {
 	return g.one(name, device.Slice{Axis: axis, Start: start, Size: size}, x)
 }
 
-// Reduce folds dimensions away.
+// Reduce reduces the given dimensions with f.
 func (g *Graph) Reduce(name string, f device.ReduceFunc, x *Value, axes ...int) *Value {
 	return g.one(name, device.Reduce{Func: f, Axes: axes}, x)
 }
 
-// ImageNormalize makes (N, C, H, W) network input of bytes (N, H, W, C): (x/255 - mean)/std for each channel.
+// ImageNormalize converts bytes (N, H, W, C) to network input (N, C, H, W): (x/255 - mean)/std for each channel.
 func (g *Graph) ImageNormalize(name string, x *Value, mean, std []float32, to tensor.DType) *Value {
 	return g.one(name, device.ImageNormalize{Mean: mean, Std: std, To: to}, x)
 }
 
-// SoftmaxCrossEntropy is the loss (N) of each sample and the rank (N) of its label among the classes.
+// SoftmaxCrossEntropy returns the loss (N) of each sample and the top-k position (N) of its label among the classes.
 func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothing float64) (loss, rank *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing}, logits, labels)
 	return out[0], out[1]
 }
 
-// MixedSoftmaxCrossEntropy is that of samples with two labels, of which the first counts share (N), the second 1-share.
+// MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels, weighted by lambda (N) and 1-lambda.
 func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, share *Value, smoothing float64) (loss, rank *Value) {
 	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, share)
 	return out[0], out[1]

@@ -6,27 +6,27 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Ops of package device are known to this package, to the planner and to the devices. An op from outside brings what they
-// know of those: it implements the interfaces below, and device.Computer if it has a kernel in Go.
+// This package, the planner and the devices know the ops of package device. An op from outside the module implements
+// the interfaces below instead, and device.Computer if it has a kernel in Go.
 
-// Differentiable is implemented by ops from outside package device that bring their gradient.
+// Differentiable is implemented by ops from outside package device that define their gradient.
 type Differentiable interface {
 	device.Op
-	// Gradient appends the nodes that compute the gradients of n's inputs. diff[j] is the gradient of output j, nil where the
-	// loss does not depend on it; need(i) reports whether input i wants a gradient. It returns one gradient for each input, of
-	// the input's shape, nil where there is none.
+	// Gradient appends the nodes that compute the gradients of n's inputs. diff[j] is the gradient of output j, nil if
+	// the loss does not depend on it. need(i) reports whether input i needs a gradient. Gradient returns one gradient
+	// per input, of the input's shape, or nil.
 	Gradient(g *Graph, n *Node, diff []*Value, need func(i int) bool) []*Value
 }
 
-// Decomposable is implemented by ops from outside package device that are computed by others wherever a device has no
-// kernel for them.
+// Decomposable is implemented by ops from outside package device that other ops can compute on devices without a
+// kernel.
 type Decomposable interface {
 	device.Op
 	// Decompose appends the nodes that compute the op for the inputs in, and returns the op's outputs.
 	Decompose(g *Graph, in []*Value) []*Value
 }
 
-// ruleOf is the gradient that an op brings.
+// ruleOf returns the gradient rule of op.
 func ruleOf(op Differentiable) rule {
 	return func(g *Graph, n *Node, d [][]*Value, need func(i int) bool) []*Value {
 		diffs := make([]*Value, len(d))
@@ -46,7 +46,7 @@ func ruleOf(op Differentiable) rule {
 	}
 }
 
-// Decompose returns the nodes that stand for n and the values of n's outputs that they compute. The nodes belong to no graph.
+// Decompose returns nodes that replace n, and their values for n's outputs. The nodes belong to no graph.
 func Decompose(op Decomposable, n *Node) (nodes []*Node, outs []*Value, err error) {
 	g, err := Build(func(g *Graph) { outs = op.Decompose(g, n.In) })
 	if err != nil {

@@ -9,59 +9,59 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weather"
 )
 
-// Options are what an Applier needs.
+// Options configure an Applier.
 type Options struct {
 	Place   Place
 	Weather *weather.Weather
 	Rank    int
-	Device  device.Device // slowed down where there is no quota to change; may be no device.Slowable
-	// Neighbour is the command of a busy process, see StartNeighbour.
+	Device  device.Device // slowed down if there is no quota to change; need not be a device.Slowable
+	// Neighbour is the command of a noisy neighbour, see StartNeighbour.
 	Neighbour []string
-	// Warn is told what went wrong while the run goes on.
+	// Warn receives errors that do not end the run.
 	Warn func(error)
 
-	runCommand func(command ...string) error // tests put their own in its place
+	runCommand func(command ...string) error // tests replace it
 }
 
-// Applier brings one rank into its conditions. Its methods belong to one goroutine.
+// Applier applies the conditions of a scenario to one rank. One goroutine uses it.
 type Applier struct {
 	opts       Options
 	now        weather.Conditions
 	means      Means
 	quota      *quota          // nil: speed is simulated, or has no effect
-	slow       device.Slowable // nil: likewise
+	slow       device.Slowable // nil: the device cannot be slowed down, or a quota is used
 	link       *link           // nil: links have no effect
 	neighbours []*Neighbour
-	lost       bool // neighbours that ended by themselves were told of
+	lost       bool // neighbours that exited on their own were reported
 }
 
-// Means say how this process changes each thing.
+// Means describe how this process changes each condition.
 type Means struct {
 	Speed     Mean `json:"speed"`
 	Neighbour Mean `json:"neighbour"`
 	Link      Mean `json:"link"`
 }
 
-// Mean is one of them.
+// Mean describes how one condition is changed.
 type Mean struct {
 	Kind Kind   `json:"kind"`
-	How  string `json:"how"` // or why not
+	How  string `json:"how"` // or the reason why it has no effect
 }
 
-// Kind is how much a mean is worth.
+// Kind is how realistic a mean is.
 type Kind string
 
-// The kinds.
+// Kinds of means.
 const (
 	Real      Kind = "real"
 	Simulated Kind = "simulated"
 	NoEffect  Kind = "no effect"
 )
 
-// String is "simulated: the device idles".
+// String returns a text such as "simulated: the device idles".
 func (m Mean) String() string { return string(m.Kind) + ": " + m.How }
 
-// Open finds out by which means the rank can be brought into its conditions. It changes nothing that lasts.
+// Open determines the means for this rank. It makes no permanent change.
 func Open(o Options) *Applier {
 	if o.runCommand == nil {
 		o.runCommand = runCommand
@@ -72,7 +72,7 @@ func Open(o Options) *Applier {
 	if o.Place.Group != "" {
 		a.means.Neighbour.How += ", in its control group"
 	}
-	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // or leave the network alone
+	if a.opts.mentions(func(l *weather.Line) bool { return l.BitsPerSecond > 0 }) { // otherwise do not touch the network
 		var err error
 		if a.link, err = openLink(o.Place, o.runCommand); err != nil {
 			a.link, a.means.Link = nil, Mean{NoEffect, err.Error()}
@@ -83,7 +83,7 @@ func Open(o Options) *Applier {
 	return a
 }
 
-// mentions reports whether some line about this rank is of a kind.
+// mentions reports whether a line about this rank satisfies kind.
 func (o *Options) mentions(kind func(*weather.Line) bool) bool {
 	for i := range o.Weather.Lines {
 		if l := &o.Weather.Lines[i]; kind(l) && l.About(o.Rank) {
@@ -116,10 +116,10 @@ func (a *Applier) openSpeed() {
 	a.means.Speed = Mean{NoEffect, why}
 }
 
-// Means are by which the rank is changed.
+// Means returns the means by which the rank is changed.
 func (a *Applier) Means() Means { return a.means }
 
-// Missing names what the weather wants of this rank and what has no effect here.
+// Missing returns an error for each condition that the scenario requests for this rank and that has no effect here.
 func (a *Applier) Missing() []error {
 	var missing []error
 	for _, part := range []struct {
@@ -137,8 +137,7 @@ func (a *Applier) Missing() []error {
 	return missing
 }
 
-// Before brings the rank into the conditions of a step that is about to begin. It does nothing where they are those of the last
-// step.
+// Before applies the conditions of the next step. It does nothing if they equal those of the previous step.
 func (a *Applier) Before(step int64) {
 	want := a.opts.Weather.At(step, a.opts.Rank)
 	a.watch()
@@ -169,7 +168,7 @@ func (a *Applier) setSpeed(speed float64) error {
 	case a.slow != nil:
 		return a.slow.SetSlowdown(min(a.opts.Place.Slowdown/speed, maxSlowdown))
 	}
-	return nil // Missing has said it
+	return nil // Missing has reported it
 }
 
 func (a *Applier) setNeighbours(n int) error {
@@ -188,7 +187,7 @@ func (a *Applier) setNeighbours(n int) error {
 	return nil
 }
 
-// watch tells once of neighbours that ended by themselves.
+// watch reports, once, neighbours that exited on their own.
 func (a *Applier) watch() {
 	for _, n := range a.neighbours {
 		if ended, err := n.Ended(); ended && !a.lost {
@@ -201,14 +200,14 @@ func (a *Applier) watch() {
 func (a *Applier) setLink(bitsPerSecond int64) error {
 	switch {
 	case a.link == nil:
-		return nil // Missing has said it
+		return nil // Missing has reported it
 	case bitsPerSecond == 0:
 		return a.link.close()
 	}
 	return a.link.set(bitsPerSecond)
 }
 
-// Close leaves everything as it was found.
+// Close restores the original conditions.
 func (a *Applier) Close() error {
 	faults := []error{a.setNeighbours(0)}
 	if a.quota != nil {
@@ -224,7 +223,8 @@ func (a *Applier) Close() error {
 	return errors.Join(faults...)
 }
 
-// Describe is a rank's conditions with how real they are: "speed 0.5 (simulated), 1 neighbour (real), link 10 Mbit/s (no effect)".
+// Describe returns a rank's conditions with their kinds: "speed 0.5 (simulated), 1 neighbour (real), link 10 Mbit/s (no
+// effect)".
 func (m Means) Describe(c weather.Conditions) string {
 	if c.Alike(weather.Fair) {
 		return "as usual"

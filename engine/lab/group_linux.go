@@ -2,5 +2,6 @@ package lab
 
 import "syscall"
 
-// ownGroup keeps Ctrl-C on the terminal for the rank, which then stops its neighbours.
+// ownGroup returns attributes that put a neighbour into its own process group. Ctrl-C then reaches only the rank, which
+// stops its neighbours.
 func ownGroup() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// Neighbour is a busy process beside the rank.
+// Neighbour is a noisy neighbour: a busy process on the CPUs of the rank.
 type Neighbour struct {
 	cmd   *exec.Cmd
-	alive io.Closer // its standard input: it ends when this closes, also when this process dies
+	alive io.Closer // its standard input: it exits when this closes, even if this process crashes
 	ended chan struct{}
-	err   error // why it ended, valid after ended
+	err   error // reason of its exit, valid after ended
 
 	stopping sync.Once
 }
 
-// StartNeighbour starts command, a program that does what [Burn] does with its standard input. It runs in this process's control
-// group and on the CPUs of the calling thread.
+// StartNeighbour starts command, a program that runs [Burn] on its standard input. The process is in this process's
+// control group and on the CPUs of the calling thread.
 func StartNeighbour(command []string) (*Neighbour, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.SysProcAttr = ownGroup()
@@ -38,7 +38,7 @@ func StartNeighbour(command []string) (*Neighbour, error) {
 	return n, nil
 }
 
-// Ended reports whether it is gone, and why, without waiting.
+// Ended reports without waiting whether the process has exited, and why.
 func (n *Neighbour) Ended() (bool, error) {
 	select {
 	case <-n.ended:
@@ -48,11 +48,11 @@ func (n *Neighbour) Ended() (bool, error) {
 	}
 }
 
-// Stop ends it and waits until it is gone.
+// Stop kills the process and waits until it has exited.
 func (n *Neighbour) Stop() {
 	n.stopping.Do(func() {
 		n.alive.Close()
-		n.cmd.Process.Kill() // a group without CPU time left would take its time to notice
+		n.cmd.Process.Kill() // a group without CPU time left would react late to the closed input
 		<-n.ended
 	})
 }
@@ -72,7 +72,7 @@ func Burn(input io.Reader) error {
 		}
 		select {
 		case err := <-ended:
-			if x == 0 { // never: the loop's result is used, so that it is not left out
+			if x == 0 { // never true; it uses the loop's result, so that the compiler keeps the loop
 				return os.ErrInvalid
 			}
 			return err

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// The environment variables of a rank in the lab.
+// Environment variables of a rank in the testbed.
 const (
 	GroupVariable     = "HETERO_LAB_CGROUP"
 	CPUsVariable      = "HETERO_LAB_CPUS"
@@ -16,21 +16,21 @@ const (
 	LinkVariable      = "HETERO_LAB_LINK"
 )
 
-const maxSlowdown = 1000 // that of device.Slowable on the CPU
+const maxSlowdown = 1000 // limit of device.Slowable on the CPU
 
-// Place is what was set up for one rank.
+// Place is the testbed's setup for one rank.
 type Place struct {
-	Group     string  // folder of its CPU control group; "": it has none
-	CPUs      float64 // its quota; 0: not said
-	Slowdown  float64 // of its device, simulated; 1: none
-	Interface string  // network interface of its own; "": it has none
-	Link      string  // rate of that interface, as tc writes it; "": not limited
+	Group     string  // folder of its CPU control group; "": none
+	CPUs      float64 // its quota; 0: unknown
+	Slowdown  float64 // slowdown factor of its device, simulated; 1: none
+	Interface string  // its own network interface; "": none
+	Link      string  // rate of that interface in tc's syntax; "": no limit
 }
 
 var rate = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?[kmgt]?bit$`)
 
-// Find reads the environment; lookup is os.LookupEnv. Outside the lab the place is one without anything. A variable that is
-// set to nothing counts as not set.
+// Find reads the environment; lookup is os.LookupEnv. Outside the testbed it returns a Place without settings. An empty
+// variable counts as unset.
 func Find(lookup func(name string) (string, bool)) (Place, error) {
 	p := Place{Slowdown: 1}
 	text := func(name string) string {

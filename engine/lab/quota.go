@@ -10,7 +10,7 @@ import (
 
 // The kernel's bounds: a quota of at least 1 ms of CPU time in a period of 1 ms to 1 s.
 const (
-	periodMicros   = 10_000 // short, so that a rank stops for milliseconds, not for a tenth of a second
+	periodMicros   = 10_000 // short, so that a rank pauses for milliseconds, not for a tenth of a second
 	minQuotaMicros = 1_000
 	maxPeriod      = 1_000_000
 )
@@ -19,9 +19,9 @@ const (
 type quota struct {
 	folder  string
 	v2      bool
-	cpus    float64           // as it was found
-	restore map[string]string // files as they were found, by name
-	order   []string          // in which they are written
+	cpus    float64           // original quota
+	restore map[string]string // original contents of the files, by name
+	order   []string          // order in which the files are written
 }
 
 const (
@@ -30,7 +30,7 @@ const (
 	fileV1Quota  = "cpu.cfs_quota_us"
 )
 
-// openQuota reads a group's quota and finds out whether it can be changed, by writing what is there.
+// openQuota reads a group's quota and checks that it can be changed, by writing the present values.
 func openQuota(folder string) (*quota, error) {
 	q := &quota{folder: folder, restore: map[string]string{}, order: []string{fileV1Period, fileV1Quota}}
 	if _, err := os.Stat(filepath.Join(folder, fileV2)); err == nil {
@@ -56,19 +56,19 @@ func openQuota(folder string) (*quota, error) {
 	return q, q.close()
 }
 
-// set limits the group to so many CPUs.
+// set limits the group to the given number of CPUs.
 func (q *quota) set(cpus float64) error {
 	micros, period := quotaOf(cpus)
 	texts := map[string]string{fileV2: fmt.Sprintf("%d %d", micros, period), fileV1Period: strconv.FormatInt(period, 10), fileV1Quota: strconv.FormatInt(micros, 10)}
 	return q.write(texts)
 }
 
-// close gives the group the quota that it had.
+// close restores the original quota.
 func (q *quota) close() error { return q.write(q.restore) }
 
 func (q *quota) write(texts map[string]string) error {
 	for _, name := range q.order {
-		f, err := os.OpenFile(filepath.Join(q.folder, name), os.O_WRONLY|os.O_TRUNC, 0) // never makes a file where there is none
+		f, err := os.OpenFile(filepath.Join(q.folder, name), os.O_WRONLY|os.O_TRUNC, 0) // never creates the file
 		if err != nil {
 			return fmt.Errorf("control group: %w", err)
 		}
@@ -83,8 +83,8 @@ func (q *quota) write(texts map[string]string) error {
 	return nil
 }
 
-// quotaOf is a number of CPUs as CPU time and period, in microseconds. Small ones take a longer period, the kernel having a
-// least time.
+// quotaOf converts a number of CPUs to CPU time and period, in microseconds. Small numbers use a longer period, because
+// the kernel has a minimum CPU time.
 func quotaOf(cpus float64) (micros, period int64) {
 	period = periodMicros
 	if cpus*periodMicros < minQuotaMicros {

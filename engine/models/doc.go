@@ -1,5 +1,6 @@
-// Package models is what the trainer knows of a model: a name and a function from images to logits.
+// Package models defines a model for the trainer: a name and a function from images to logits.
 //
-// Adding a model is one folder with one file, the model on one page, and its name and keys in the list of models
-// in cmd/hetero-train/internal/parts/catalog.go. Parameter names are those of the ecosystem (torchvision), so that weights go in and out.
+// A model is one folder with one file that holds the network on one page. Its name and its keys are a line in
+// cmd/hetero-train/internal/parts/catalog.go. Parameter names are those of torchvision, so that weights can be
+// exchanged.
 package models

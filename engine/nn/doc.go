@@ -1,18 +1,23 @@
-// Package nn has the layers that models are written with.
+// Package nn provides the layers of models.
 //
-// A [Net] carries what all layers of one graph share: the graph, whether it trains, the compute type,
-// how batches are normalised. Layers are its methods; they declare their parameters under the names that
+// A [Net] holds the properties that all layers of one graph use: the graph, training or evaluation, the compute type,
+// and the mode of batch normalisation. Layers are its methods. They declare their parameters under the names that
 // checkpoints use (torchvision's: "layer1.0.conv1.weight") and append their nodes.
 //
 //	net := nn.Net{Graph: g, Training: true, Compute: tensor.BF16}
 //	x = net.Conv2D("conv1", x, nn.Conv{Out: 64, Kernel: 7, Stride: 2, Padding: 3})
 //	x = net.BatchNorm("bn1", x, nn.Norm{ReLU: true})
 //
-// Where several ranks share a batch, BatchNorm takes its statistics over the rank's own samples (the result depends on the split),
-// over groups of a fixed size (GhostGroup; it does not, if shares are multiples of the group), or over the samples of all ranks
-// (Sync; it does not, and the ranks exchange two vectors a layer in each pass).
+// With several ranks, BatchNorm computes its statistics over one of
 //
-// [Freeze] says which parameters are not trained, by name or by layer, as graph.Graph.Freeze wants it; Net.NextLayer counts the layers.
+//   - the rank's own samples (the default): the result depends on the shares
+//   - groups of fixed size (GhostGroup): the result does not depend on shares that are multiples of the group
+//   - the samples of all ranks (Sync): the result does not depend on the shares; ranks exchange two vectors per layer
+//     in each pass
 //
-// Errors are those of package graph: a shape that does not fit ends the building of the graph.
+// [Freeze] selects parameters that are not trained, by name or by layer, for graph.Graph.Freeze. Net.NextLayer counts
+// the layers.
+//
+// Errors are those of package graph: a shape that does not match ends the building of the graph with a
+// graph.BuildError.
 package nn

@@ -10,21 +10,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// Freeze says which parameters are not trained. The zero value freezes none.
+// Freeze selects the parameters that are not trained. The zero value selects none.
 type Freeze struct {
-	// Patterns name parameters, or the modules that hold them: "conv1" and "layer1" are all that is within, "layer1.*.bn?" two kinds of
-	// layers, "*.bias" all biases. "*", "?" and "[ab]" are as in path.Match; dots are no separators.
+	// Patterns match parameters, or the modules that hold them. "conv1" and "layer1" match all parameters within,
+	// "layer1.*.bn?" two kinds of layers, "*.bias" all biases. "*", "?" and "[ab]" work as in path.Match; dots are no
+	// separators.
 	Patterns []string
-	// Layers freezes the first so many layers of the model, as Graph.NextLayer counts them.
+	// Layers is the number of layers to freeze from the start of the model, as Graph.NextLayer counts them.
 	Layers int
 }
 
-// Holds reports whether the parameter of this name in this layer is frozen.
+// Holds reports whether Freeze selects the parameter name in the given layer.
 func (f Freeze) Holds(name string, layer int) bool {
 	return layer < f.Layers || slices.ContainsFunc(f.Patterns, func(p string) bool { return within(p, name) })
 }
 
-// within reports whether pattern matches name, or a module that holds it.
+// within reports whether pattern matches name, or a module that holds the parameter.
 func within(pattern, name string) bool {
 	for at := len(name); at > 0; at = strings.LastIndexByte(name[:at], '.') {
 		if matched, _ := path.Match(pattern, name[:at]); matched {
@@ -34,21 +35,21 @@ func within(pattern, name string) bool {
 	return false
 }
 
-// FreezeError: what shall be frozen cannot be.
+// FreezeError reports parameters that cannot be frozen.
 type FreezeError struct {
 	Err error
-	// Unmatched is a pattern that freezes nothing, most likely a name that the model does not have: Names are those of its parameters and of
-	// the modules that hold them, in the order of the model.
+	// Unmatched is a pattern without a match, probably a wrong name. Names are the names of the model's parameters and
+	// of the modules that hold them, in the order of the model.
 	Unmatched string
 	Names     []string
 }
 
 func (e *FreezeError) Error() string { return "freeze: " + e.Err.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *FreezeError) Unwrap() error { return e.Err }
 
-// Check reports patterns that freeze nothing or are none, and a model that is frozen as a whole: a *FreezeError.
+// Check returns a *FreezeError for invalid patterns, patterns without a match, and a model that is frozen completely.
 func (f Freeze) Check(g *graph.Graph) error {
 	for _, p := range f.Patterns {
 		if _, err := path.Match(p, ""); err != nil {
@@ -71,7 +72,7 @@ func (f Freeze) Check(g *graph.Graph) error {
 	return nil
 }
 
-// modules are the names of parameters and of what holds them.
+// modules returns the names of parameters and of the modules that hold them.
 func modules(g *graph.Graph) []string {
 	var names []string
 	for _, v := range g.Params {

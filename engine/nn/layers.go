@@ -8,32 +8,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// BatchNorm statistics: what torchvision's networks use.
+// BatchNorm constants of torchvision's networks.
 const (
 	batchNormEps      = 1e-5
 	batchNormMomentum = 0.1
 )
 
-// Net is what the layers of one graph share.
+// Net holds the properties that the layers of one graph use.
 type Net struct {
 	Graph    *graph.Graph
 	Training bool
 	Compute  tensor.DType // of activations: f32, bf16, f64
-	// GhostGroup is the samples of a BatchNorm statistics group; 0 = the whole batch.
+	// GhostGroup is the number of samples of a BatchNorm statistics group; 0: the whole batch.
 	GhostGroup int
-	// Sync takes the batch statistics of training over the samples of all ranks, GhostGroup being 0; nil = over this rank's own.
+	// Sync computes the batch statistics of training over the samples of all ranks; GhostGroup must be 0. nil: this
+	// rank's samples.
 	Sync *graph.Ranks
 
-	// IDs (N) i64 and Key (2) u32 tell dropout which samples and which step it sees; needed only with dropout.
+	// IDs (N) i64 are the sample ids and Key (2) u32 the step's key. Only dropout needs them.
 	IDs, Key *graph.Value
 
-	// Head is the layer whose outputs are the classes; Logits sets it.
+	// Head is the layer whose outputs are the logits; Logits sets it.
 	Head string
 
 	dropouts uint32
 }
 
-// channels is the extent of dimension 1 of x (N, C, …), by which parameters are declared.
+// channels returns the extent of dimension 1 of x (N, C, …), which gives the shape of parameters.
 func channels(name string, x *graph.Value) int {
 	if len(x.Shape) < 2 {
 		panic(&graph.BuildError{Node: name, Err: fmt.Errorf("x: got %d dimensions %v, want at least 2", len(x.Shape), x.Shape)})
@@ -41,13 +42,13 @@ func channels(name string, x *graph.Value) int {
 	return x.Shape[1]
 }
 
-// Conv describes a square convolution. The zero value of Stride, Dilation and Groups means 1.
+// Conv describes a square convolution. A zero Stride, Dilation or Groups means 1.
 type Conv struct {
 	Out, Kernel, Stride, Padding, Dilation, Groups int
 	Bias                                           bool
 }
 
-// Conv2D convolves x (N, C, H, W). Weights start as Kaiming normal, fan out, for ReLU; biases as 0.
+// Conv2D convolves x (N, C, H, W). Initial weights are Kaiming normal (fan out, for ReLU), initial biases 0.
 func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 	stride, dilation, groups := max(c.Stride, 1), max(c.Dilation, 1), max(c.Groups, 1)
 	in := channels(name, x)
@@ -65,11 +66,11 @@ func (n *Net) Conv2D(name string, x *graph.Value, c Conv) *graph.Value {
 type Norm struct {
 	ReLU     bool
 	Residual *graph.Value // added before ReLU; may be nil
-	ZeroInit bool         // gamma starts as 0: the residual branch starts silent
+	ZeroInit bool         // initial gamma is 0, so the residual branch starts with output 0
 }
 
-// BatchNorm normalises x (N, C, H, W) over samples and pixels. Where weight and bias are both frozen it takes the running statistics, in
-// training too, and leaves them as they are.
+// BatchNorm normalises x (N, C, H, W) over samples and pixels. If weight and bias are both frozen, it uses the running
+// statistics in training, too, and does not update them.
 func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	c, one := channels(name, x), 1.0
 	if o.ZeroInit {
@@ -95,7 +96,8 @@ func (n *Net) BatchNorm(name string, x *graph.Value, o Norm) *graph.Value {
 	})
 }
 
-// Linear maps x (N, I) to (N, out), of type to (the compute type if tensor.Invalid). Weights and bias start uniform in ±1/sqrt(I).
+// Linear maps x (N, I) to (N, out) of type to, or of the compute type if to is tensor.Invalid. Initial weights and bias
+// are uniform in ±1/sqrt(I).
 func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *graph.Value {
 	in := channels(name, x)
 	bound := 1 / math.Sqrt(float64(in))
@@ -104,10 +106,11 @@ func (n *Net) Linear(name string, x *graph.Value, out int, to tensor.DType) *gra
 	return n.Graph.Linear(name, x, w, b, to)
 }
 
-// NextLayer says that what follows is the next layer of the model: see graph.Graph.NextLayer.
+// NextLayer starts the next layer of the model: see graph.Graph.NextLayer.
 func (n *Net) NextLayer() { n.Graph.NextLayer() }
 
-// Logits is the last layer of a classifier: Linear whose result is f32 (f64 in f64 nets), so that the loss sees full precision.
+// Logits is the last layer of a classifier: a Linear with an f32 result (f64 in f64 nets), so that the loss has full
+// precision.
 func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {
 	to := tensor.F32
 	if n.Compute == tensor.F64 {
@@ -117,19 +120,20 @@ func (n *Net) Logits(name string, x *graph.Value, classes int) *graph.Value {
 	return n.Linear(name, x, classes, to)
 }
 
-// MaxPool2D takes the largest value of each square window.
+// MaxPool2D computes the maximum of each square window.
 func (n *Net) MaxPool2D(name string, x *graph.Value, kernel, stride, padding int) *graph.Value {
 	win := graph.Window{Stride: [2]int{stride, stride}, Padding: [2]int{padding, padding}, Dilation: [2]int{1, 1}}
 	return n.Graph.MaxPool2D(name, x, [2]int{kernel, kernel}, win, n.Training)
 }
 
-// GlobalAvgPool makes (N, C) of (N, C, H, W).
+// GlobalAvgPool averages (N, C, H, W) to (N, C).
 func (n *Net) GlobalAvgPool(name string, x *graph.Value) *graph.Value {
 	return n.Graph.GlobalAvgPool(name, x)
 }
 
-// StochasticDepth is torchvision's in mode "row": while training it makes branch x (N, C, H, W) of a residual block zero for samples, with
-// probability p, and 1/(1-p) times as large for the others. Which ones depends on the sample and the epoch, as for Dropout.
+// StochasticDepth is torchvision's in mode "row". In training it zeroes branch x (N, C, H, W) of a residual block for a
+// sample with probability p, and scales it by 1/(1-p) for the other samples. The choice depends on the sample and the
+// epoch, as for Dropout.
 func (n *Net) StochasticDepth(name string, x *graph.Value, p float64) *graph.Value {
 	if !n.Training || p == 0 {
 		return x

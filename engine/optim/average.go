@@ -11,16 +11,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// AverageOptions say how the weights of a run are averaged.
+// AverageOptions configure the averages of weights.
 type AverageOptions struct {
-	Decay    float64 // how much of the averages is kept at an update; 0 = there are none
-	Warmup   bool    // update n keeps at most 1 - n^(-2/3), as timm does, so that averages follow a young model
-	Interval int     // optimizer steps between two updates
+	Decay    float64 // weight of the old averages at an update; 0: no averages
+	Warmup   bool    // update n keeps at most 1 - n^(-2/3), as in timm, so that early averages follow the model
+	Interval int     // optimizer steps between updates
 }
 
-// Weight is what the model's weights count for in update n, counted from 1. The first copies them, as timm's.
+// Weight returns the weight of the model's values in update n, counted from 1. The first update copies them, as in
+// timm.
 //
-// Ranks compute it each for itself: nothing but +, -, *, / and conversions that keep a compiler from fusing them, as in [Schedule.Rate].
+// Each rank computes it. The result must have the same bits on all, so it uses only +, -, *, / and conversions that
+// prevent a fused multiply-add, as [Schedule.Rate] does.
 func (o AverageOptions) Weight(n int) float64 {
 	if n <= 1 {
 		return 1
@@ -33,7 +35,7 @@ func (o AverageOptions) Weight(n int) float64 {
 	return rest
 }
 
-// cubeRoot of x ≥ 1, by Newton's steps from above, which fall until they have arrived.
+// cubeRoot returns the cube root of x ≥ 1 by Newton's method from above. Its steps decrease until they converge.
 func cubeRoot(x float64) float64 {
 	y := x
 	for {
@@ -45,19 +47,20 @@ func cubeRoot(x float64) float64 {
 	}
 }
 
-// Average keeps exponential moving averages of a state's trained parameters and of its statistics. One goroutine at a time.
+// Average keeps exponential moving averages of a state's trained parameters and of its statistics. One goroutine at a
+// time uses it.
 type Average struct {
 	opts    AverageOptions
 	state   *plan.State
-	control device.Region // of the optimizer: a step that it refused leaves the averages as they are
+	control device.Region // of the optimizer: a step that it skipped leaves the averages unchanged
 
-	values, states device.Buffer // beside the state's, as far as those are trained and updated
+	values, states device.Buffer // averages of the state's trained and updated parts
 	spare          device.Buffer // as large as states
 	weight         device.Buffer // f32; held.host is its host twin
 	held
 }
 
-// NewAverage makes averages of the state that opt updates. They begin with Reset.
+// NewAverage allocates averages of the state that opt updates. Reset sets their first values.
 func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Average, err error) {
 	state := opt.state
 	a := &Average{opts: opts, state: state, control: device.Region{Buffer: opt.scalars, Offset: controlAt, Bytes: controlSpec.Size()}}
@@ -87,7 +90,7 @@ func NewAverage(cache *plan.Cache, opt *Optimizer, opts AverageOptions) (_ *Aver
 
 var weightSpec, controlSpec = device.Spec(tensor.F32, 1), device.Spec(tensor.F32, 3)
 
-// build makes the program of one update.
+// build compiles the program of one update.
 func (a *Average) build(cache *plan.Cache) error {
 	var steps []device.Step
 	dt := a.state.Params.DType
@@ -117,18 +120,19 @@ func (a *Average) build(cache *plan.Cache) error {
 	return err
 }
 
-// averaged pairs memory of the model with its average, and with memory in which nobody minds what is left there.
+// averaged pairs memory of the model with its average, and with scratch memory of the same size.
 type averaged struct{ model, average, spare device.Region }
 
 func (a *Average) regions() [2]averaged {
 	p := a.state.Params
 	part := func(b device.Buffer, bytes int64) device.Region { return device.Region{Buffer: b, Bytes: bytes} }
-	// Gradients are written anew by the next step, and have their padding where the values have it: zero in both.
+	// The next step overwrites gradients, and their padding is zero like that of the values, so their memory can serve
+	// as scratch.
 	return [2]averaged{{part(a.state.Values, p.TrainBytes), part(a.values, p.TrainBytes), part(a.state.Grads, p.TrainBytes)},
 		{part(a.state.States, p.MovingBytes), part(a.states, p.MovingBytes), part(a.spare, p.MovingBytes)}}
 }
 
-// Step enqueues what follows the optimizer's step, the steps-th: an update, where one is due. Wait for the stream before the next Step.
+// Step enqueues the update after the steps-th optimizer step, if one is due. Wait for the stream before the next Step.
 func (a *Average) Step(s device.Stream, steps int) error {
 	if steps%a.opts.Interval != 0 {
 		return nil
@@ -143,13 +147,13 @@ func (a *Average) Step(s device.Stream, steps int) error {
 	return nil
 }
 
-// Reset makes the averages what the model is now.
+// Reset sets the averages to the model's present values.
 func (a *Average) Reset(s device.Stream) error {
 	return a.each(s, func(r averaged) error { return s.Copy(r.average, r.model) })
 }
 
-// Exchange puts the averages in the model's place and the model's weights and statistics in theirs. A second Exchange undoes it. It takes the memory of
-// the gradients, so call it between steps.
+// Exchange swaps the averages with the model's weights and statistics. A second Exchange swaps them back. It overwrites
+// the memory of the gradients, so call it between steps.
 func (a *Average) Exchange(s device.Stream) error {
 	return a.each(s, func(r averaged) error {
 		return errors.Join(s.Copy(r.spare, r.model), s.Copy(r.model, r.average), s.Copy(r.average, r.spare))
@@ -168,8 +172,8 @@ func (a *Average) each(s device.Stream, do func(averaged) error) error {
 	return s.Sync()
 }
 
-// Values are the averages of the trained parameters, laid out as the state's values.
+// Values returns the averages of the trained parameters, in the layout of the state's values.
 func (a *Average) Values() device.Region { return a.regions()[0].average }
 
-// States are those of the statistics that are updated.
+// States returns the averages of the updated statistics.
 func (a *Average) States() device.Region { return a.regions()[1].average }

@@ -6,14 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// held is what lasts as long as a part of an update: its program and its memory.
+// held owns the program and the memory of a part of an update.
 type held struct {
 	program device.Program
 	memory  []device.Buffer
-	host    device.Buffer // one of memory, and no device memory
+	host    device.Buffer // one of memory; host memory
 }
 
-// Bytes is the device memory.
+// Bytes returns the bytes of device memory.
 func (h *held) Bytes() (n int64) {
 	for _, b := range h.memory {
 		if b != h.host {

@@ -5,20 +5,21 @@ import (
 	"math"
 )
 
-// LossScale is the factor of the loss in types whose small numbers are few: gradients of f16 below 2^-24 would be zero. It is a power of two, so
-// that undoing it changes no bit: halved whenever a gradient was not finite, doubled after many steps that all were.
+// LossScale is the factor of the loss for compute types with a small range: gradients of f16 below 2^-24 would be zero.
+// It is a power of two, so unscaling is exact. It is halved after each gradient that is not finite, and doubled after
+// many steps with finite gradients.
 type LossScale struct {
 	Scale     float64
-	GoodSteps int64 // since it last changed
+	GoodSteps int64 // steps since the last change
 }
 
 const (
 	firstScale  = 1 << 16
-	mostScale   = 1 << 24 // beyond it sums in f32 lose more than f16 gains
+	mostScale   = 1 << 24 // above it sums in f32 lose more than f16 gains
 	growthSteps = 2000
 )
 
-// NewLossScale is where a run begins.
+// NewLossScale returns the initial loss scale of a run.
 func NewLossScale() *LossScale { return &LossScale{Scale: firstScale} }
 
 // Set continues from a checkpoint.
@@ -30,8 +31,8 @@ func (l *LossScale) Set(scale float64, goodSteps int64) error {
 	return nil
 }
 
-// Update takes note of a step, and reports whether the scale was lowered: then the step was skipped for being scaled too far, and the next may be
-// fine. A gradient that is not finite without a scale is a fault.
+// Update records a step, and reports whether it lowered the scale. The step was then skipped because the scale was too
+// large, and the next step may succeed. At scale 1 a gradient that is not finite is a fault of the training.
 func (l *LossScale) Update(finite bool) (lowered bool) {
 	switch {
 	case !finite && l.Scale > 1:

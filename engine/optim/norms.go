@@ -19,18 +19,19 @@ type ParamNorms struct {
 	Update   float64 // of the difference that the step made
 }
 
-// Norms measures single parameters in the steps that ask for it: in others it costs nothing but its memory, a copy of the trained parameters.
+// Norms measures single parameters in selected steps. It always holds a copy of the trained parameters; other steps
+// take no extra time.
 type Norms struct {
 	state    *plan.State
 	all      []ParamNorms
 	chunks   []int         // partial sums of each parameter
 	stride   int64         // bytes of the partial sums of all parameters, of one kind
-	before   device.Buffer // values as they were, then what the step changed
-	partials device.Buffer // f64: of gradients, of values, of updates; those of a parameter start on a cache line
+	before   device.Buffer // values before the step, then their differences
+	partials device.Buffer // f64: of gradients, of values, of updates; each parameter starts on a cache line
 	held
 }
 
-// NewNorms measures the steps of the optimizer that updates state from grads.
+// NewNorms prepares norms for the optimizer that updates state from grads.
 func NewNorms(cache *plan.Cache, state *plan.State, grads device.Buffer) (_ *Norms, err error) {
 	n := &Norms{state: state}
 	defer func() {
@@ -41,7 +42,7 @@ func NewNorms(cache *plan.Cache, state *plan.State, grads device.Buffer) (_ *Nor
 	const line = 64 / 8 // partial sums on a cache line
 	for _, p := range state.Params.Params {
 		if p.Frozen {
-			break // so are all that follow
+			break // all later parameters are frozen, too
 		}
 		chunks := (int(p.Spec.Size()/p.Spec.DType.Size()) + normChunk - 1) / normChunk
 		n.all, n.chunks = append(n.all, ParamNorms{Name: p.Name}), append(n.chunks, chunks)
@@ -69,7 +70,7 @@ func (n *Norms) flat(bytes int64) (device.Buffer, error) {
 	return b, nil
 }
 
-// build makes what runs behind the update.
+// build compiles the program that runs after the update.
 func (n *Norms) build(cache *plan.Cache, grads device.Buffer) error {
 	params := n.state.Params
 	whole := device.Spec(params.DType, params.TrainElements())
@@ -97,13 +98,13 @@ func (n *Norms) build(cache *plan.Cache, grads device.Buffer) error {
 	return err
 }
 
-// Before enqueues what has to be done before the optimizer's step.
+// Before enqueues the copy of the values before the optimizer's step.
 func (n *Norms) Before(s device.Stream) error {
 	bytes := n.state.Params.TrainBytes
 	return s.Copy(device.Region{Buffer: n.before, Bytes: bytes}, device.Region{Buffer: n.state.Values, Bytes: bytes})
 }
 
-// After enqueues what has to be done behind it.
+// After enqueues the norms after the optimizer's step.
 func (n *Norms) After(s device.Stream) error {
 	if err := s.Run(n.program); err != nil {
 		return fmt.Errorf("norms of parameters: %w", err)
@@ -111,7 +112,8 @@ func (n *Norms) After(s device.Stream) error {
 	return s.Copy(device.Region{Buffer: n.host, Bytes: 3 * n.stride}, device.Region{Buffer: n.partials, Bytes: 3 * n.stride})
 }
 
-// Result is the norms, in the order of the flat buffer, once the stream is done; valid until the next After. unscale undoes the loss scale.
+// Result returns the norms, in the order of the flat buffer, after the stream is done; valid until the next After.
+// unscale undoes the loss scale.
 func (n *Norms) Result(unscale float64) []ParamNorms {
 	mem, at := n.host.Host(), int64(0)
 	for i, chunks := range n.chunks {

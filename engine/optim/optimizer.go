@@ -11,10 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// normChunk is the elements of one partial sum of the gradient norm: fixed, so that the norm's bits do not depend on threads.
+// normChunk is the number of elements of one partial sum of the gradient norm. It is fixed, so that the norm's bits do
+// not depend on threads.
 const normChunk = 1 << 14
 
-// Options choose and tune the update rule.
+// Options select and configure the update rule.
 type Options struct {
 	Name        string // sgd, adamw
 	Momentum    float64
@@ -23,33 +24,34 @@ type Options struct {
 	Beta1       float64
 	Beta2       float64
 	Eps         float64
-	ClipNorm    float64 // largest gradient norm, 0 = no clipping
-	// LayerDecay scales the learning rate of each layer by LayerDecay^(layers behind it): the last layer has all of it. 0 = 1.
+	ClipNorm    float64 // largest gradient norm; 0: no clipping
+	// LayerDecay scales the learning rate of each layer by LayerDecay^(number of later layers). The last layer has the
+	// full rate. 0 means 1.
 	LayerDecay float64
-	// Decays reports whether weight decay applies to a parameter of this name and shape; nil = to all.
+	// Decays reports whether weight decay applies to a parameter with this name and shape; nil: to all.
 	Decays func(name string, shape tensor.Shape) bool
 }
 
-// Moment is optimizer state that checkpoints keep: a flat buffer beside the parameters.
+// Moment is optimizer state that checkpoints keep: a flat buffer with the layout of the parameters.
 type Moment struct {
 	Name string // "momentum", "exp_avg", "exp_avg_sq"
 	Flat device.Buffer
 }
 
-// Optimizer updates the values of a state from its gradients. One goroutine at a time.
+// Optimizer updates the values of a state from its gradients. One goroutine at a time uses it.
 type Optimizer struct {
 	opts    Options
 	state   *plan.State
 	moments []Moment
 	steps   int // updates done, for Adam's bias correction
 
-	modelled bool // the device computes nothing, so nothing can be wrong with its gradients
+	modelled bool // the device computes no values, so gradients count as finite
 
 	scalars device.Buffer // device: hyper f32 (4), unscale f32 (1), control f32 (3), partial sums f64
-	held                  // its host is the twin of hyper, unscale and control
+	held                  // its host memory mirrors hyper, unscale and control
 }
 
-// The places of scalars, in bytes; control and partial sums start on a cache line of their own.
+// Offsets in scalars, in bytes. control and the partial sums each start on a cache line.
 const (
 	hyperAt   = 0
 	unscaleAt = 16
@@ -57,7 +59,7 @@ const (
 	partialAt = 128
 )
 
-// New makes an optimizer for state, with zeroed moments. grads is the flat buffer it reads, usually state.Grads.
+// New creates an optimizer for state with zeroed moments. It reads grads, a flat buffer that is usually state.Grads.
 func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options) (_ *Optimizer, err error) {
 	o := &Optimizer{opts: opts, state: state, modelled: cache.Device.Info().Modelled}
 	defer func() {
@@ -83,7 +85,7 @@ func New(cache *plan.Cache, state *plan.State, grads device.Buffer, opts Options
 	return o, nil
 }
 
-// rule is the op and the names of its moments.
+// rule returns the op and the names of its moments.
 func (o *Optimizer) rule() (device.Op, []string, error) {
 	segments := o.segments()
 	switch o.opts.Name {
@@ -100,7 +102,7 @@ func (o *Optimizer) rule() (device.Op, []string, error) {
 	return nil, nil, errors.New("unknown name, want sgd or adamw")
 }
 
-// segments are the trained parameters, neighbours of equal factors joined.
+// segments returns the trained parameters; neighbours with equal factors are one segment.
 func (o *Optimizer) segments() []device.Segment {
 	var out []device.Segment
 	size := o.state.Params.DType.Size()
@@ -110,7 +112,7 @@ func (o *Optimizer) segments() []device.Segment {
 	}
 	for i, p := range o.state.Params.Params {
 		if p.Frozen {
-			break // so are all that follow
+			break // all later parameters are frozen, too
 		}
 		end := o.state.Params.Bytes
 		if i+1 < len(o.state.Params.Params) {
@@ -132,7 +134,7 @@ func (o *Optimizer) segments() []device.Segment {
 	return out
 }
 
-// build allocates the scalars and makes the program.
+// build allocates the scalars and compiles the program.
 func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.Op) (err error) {
 	dev, n := cache.Device, o.state.Params.TrainElements()
 	flat := device.Spec(o.state.Params.DType, n)
@@ -187,13 +189,13 @@ func (o *Optimizer) build(cache *plan.Cache, grads device.Buffer, update device.
 	return err
 }
 
-// Step enqueues one update at the given learning rate; unscale undoes the loss scale (1 without one). Wait for the
-// stream before the next Step: the host memory of the scalars is used again.
+// Step enqueues one update at the given learning rate. unscale undoes the loss scale (1 without one). Wait for the
+// stream before the next Step, which overwrites the host memory of the scalars.
 func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	o.steps++
 	hyper := [4]float64{rate}
 	if o.opts.Name == "adamw" {
-		// Of the betas that the kernel has: 0.999 in f32 is 1e-8 larger, which would make the first updates wrong by 6e-6.
+		// Use the kernel's betas: 0.999 in f32 is 1e-8 larger, which would make the first updates wrong by 6e-6.
 		beta1, beta2, t := float64(float32(o.opts.Beta1)), float64(float32(o.opts.Beta2)), float64(o.steps)
 		hyper[1] = rate / (1 - math.Pow(beta1, t))
 		hyper[2] = math.Sqrt(1 - math.Pow(beta2, t))
@@ -216,8 +218,8 @@ func (o *Optimizer) Step(s device.Stream, rate, unscale float64) error {
 	return nil
 }
 
-// Result is the gradient norm of the last step, before clipping, and whether it was finite. If it was not,
-// nothing was updated and the step does not count. Wait for the stream first, and call it once a step.
+// Result returns the gradient norm of the last step, before clipping, and whether it was finite. If it was not, the
+// step changed nothing and does not count. Wait for the stream first, and call Result once per step.
 func (o *Optimizer) Result() (norm float64, ok bool) {
 	mem := o.host.Host()[controlAt:]
 	norm = float64(math.Float32frombits(binary.LittleEndian.Uint32(mem)))
@@ -228,11 +230,11 @@ func (o *Optimizer) Result() (norm float64, ok bool) {
 	return norm, ok
 }
 
-// Moments are the buffers that checkpoints keep.
+// Moments returns the buffers that checkpoints keep.
 func (o *Optimizer) Moments() []Moment { return o.moments }
 
-// Steps is the number of updates done; checkpoints keep it.
+// Steps returns the number of updates done; checkpoints keep it.
 func (o *Optimizer) Steps() int { return o.steps }
 
-// SetSteps continues from a checkpoint.
+// SetSteps sets the number of updates done, from a checkpoint.
 func (o *Optimizer) SetSteps(n int) { o.steps = n }

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Schedule says how the learning rate changes over the steps of a run: a linear warm-up, then a curve.
+// Schedule describes the learning rate over the steps of a run: a linear warm-up, then a curve.
 type Schedule struct {
 	Name       string // constant, step, multistep, cosine, linear
 	Base       float64
@@ -15,10 +15,10 @@ type Schedule struct {
 	Total      int     // steps of the run, > 0 for cosine and linear
 	StepSize   int     // step: Base·Gamma^(number of whole StepSize passed)
 	Gamma      float64
-	Milestones []int // multistep, ascending, in steps from the start of the run, warm-up included: times Gamma at each
+	Milestones []int // multistep: ascending, in steps from the start of the run including warm-up; factor Gamma at each
 }
 
-// Check reports what is missing or wrong for the named curve.
+// Check returns an error for missing or invalid settings of the named curve.
 func (s Schedule) Check() error {
 	if s.Warmup < 0 {
 		return fmt.Errorf("schedule %s: warm-up: got %d steps, want at least 0", s.Name, s.Warmup)
@@ -42,9 +42,9 @@ func (s Schedule) Check() error {
 	return nil
 }
 
-// Rate is the learning rate of step, counted from 0. Curves other than multistep begin when the warm-up is over.
+// Rate returns the learning rate of step, counted from 0. All curves except multistep begin after the warm-up.
 //
-// Ranks compute it each for itself and must agree to the last bit, also where their processors differ: arm64 fuses a
+// Each rank computes it, and the ranks must agree to the last bit even if their processors differ. arm64 fuses a
 // product and a sum unless a conversion rounds between them, and math.Cos and math.Pow differ between architectures.
 func (s Schedule) Rate(step int) float64 {
 	if step < s.Warmup {
@@ -70,7 +70,7 @@ func (s Schedule) Rate(step int) float64 {
 	return s.Base
 }
 
-// progress is the share of the curve that has passed, 0…1.
+// progress returns the fraction of the curve that has passed, 0…1.
 func (s Schedule) progress(step int) float64 {
 	length := s.Total - s.Warmup
 	if length <= 0 {
@@ -79,7 +79,7 @@ func (s Schedule) progress(step int) float64 {
 	return min(1, float64(step-s.Warmup)/float64(length))
 }
 
-// halfWave is (1 + cos(π·p)) / 2 for 0 ≤ p ≤ 1, exact at both ends.
+// halfWave returns (1 + cos(π·p)) / 2 for 0 ≤ p ≤ 1, exact at both ends.
 func halfWave(p float64) float64 {
 	if p > 0.5 {
 		return 1 - halfWave(1-p)
@@ -87,13 +87,13 @@ func halfWave(p float64) float64 {
 	square := math.Pi * p
 	square *= square
 	sum := 1.0
-	for n := 22; n > 0; n -= 2 { // Taylor: what is left out is below 1e-19
+	for n := 22; n > 0; n -= 2 { // Taylor series with a remainder below 1e-19
 		sum = 1 - float64(square*sum)/float64(n*(n-1))
 	}
 	return (1 + sum) / 2
 }
 
-// power is x^n for n ≥ 0, of products alone.
+// power returns x^n for n ≥ 0, using only products.
 func power(x float64, n int) float64 {
 	product := 1.0
 	for ; n > 0; n >>= 1 {

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// finish decides what shares memory and where everything lies.
+// finish decides which tensors share memory, and assigns their offsets.
 func (c *compiler) finish(params *Params) *Plan {
 	all := slices.Concat(c.prepare, c.step)
 	c.lifetimes(all)
@@ -25,7 +25,7 @@ func (c *compiler) finish(params *Params) *Plan {
 			tensors = append(tensors, l.workspace)
 		}
 	}
-	for _, in := range c.inputs() { // an input that no launch reads still has its place, so that the host may write it
+	for _, in := range c.inputs() { // an input without readers still has memory, so that the host may write it
 		if s := c.versions[in][0].mem.root(); !seen[s] {
 			tensors = append(tensors, s)
 		}
@@ -49,7 +49,7 @@ func (c *compiler) finish(params *Params) *Plan {
 	return p
 }
 
-// inputs are the plan's: without samples, those alone that it reads.
+// inputs returns the plan's inputs. A plan without samples has only those that it reads.
 func (c *compiler) inputs() []*graph.Value {
 	if !c.idle {
 		return c.g.Inputs
@@ -63,7 +63,7 @@ func (c *compiler) inputs() []*graph.Value {
 	return used
 }
 
-// outputs are the plan's: without samples there are none.
+// outputs returns the plan's outputs. A plan without samples has none.
 func (c *compiler) outputs() []graph.Output {
 	if c.idle {
 		return nil
@@ -71,7 +71,7 @@ func (c *compiler) outputs() []graph.Output {
 	return c.g.Outputs
 }
 
-// lifetimes sets, for each storage, the launches between which it holds something.
+// lifetimes sets the first and last launch during which each storage holds data.
 func (c *compiler) lifetimes(all []*launch) {
 	seen := map[*storage]bool{}
 	touch := func(s *storage, at int) {
@@ -102,24 +102,24 @@ func (c *compiler) lifetimes(all []*launch) {
 	for _, o := range c.outputs() {
 		keep(c.versions[o.Value][0])
 	}
-	for _, in := range c.inputs() { // what is written once holds for every run until it is written again
+	for _, in := range c.inputs() { // an input keeps its value for all runs until the host overwrites it
 		v := c.versions[in][0]
 		touch(v.mem, 0)
 		keep(v)
 	}
-	for _, l := range c.prepare { // copies of parameters serve every micro-batch
+	for _, l := range c.prepare { // all micro-batches use the copies of parameters
 		keep(l.out[0])
 	}
 }
 
-// shareInPlace lets an output take over the memory of an input that nobody reads later.
+// shareInPlace lets an output reuse the memory of an input that no later launch reads.
 func (c *compiler) shareInPlace(all []*launch) {
 	for i, l := range all {
 		if l.kernel == nil {
 			continue
 		}
 		pairs := l.kernel.InPlace()
-		taken := map[*storage]bool{} // by another output of this launch
+		taken := map[*storage]bool{} // used by another output of this launch
 		for _, a := range pairs {
 			from, to := l.in[a.In].mem.root(), l.out[a.Out].mem.root()
 			if from == to || from.place != inArena || to.place != inArena || from.pinned || to.pinned ||
@@ -133,7 +133,7 @@ func (c *compiler) shareInPlace(all []*launch) {
 	}
 }
 
-// readsBeside reports whether l also reads mem as an operand that the output of a may not overwrite.
+// readsBeside reports whether l also reads mem as an operand that output a may not overwrite.
 func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias) bool {
 	for i, in := range l.in {
 		if in.mem.root() == mem && !slices.Contains(pairs, device.Alias{Out: a.Out, In: i}) {
@@ -143,8 +143,8 @@ func (l *launch) readsBeside(mem *storage, a device.Alias, pairs []device.Alias)
 	return false
 }
 
-// assign places tensors that are alive at the same time beside each other, the largest first, each at the
-// tightest gap that holds it, and returns the bytes needed.
+// assign gives tensors that are alive at the same time disjoint ranges, and returns the bytes needed. It places the
+// largest tensor first, each into the smallest gap that holds it.
 func assign(tensors []*storage) int64 {
 	order := slices.Clone(tensors)
 	slices.SortStableFunc(order, func(a, b *storage) int {
@@ -156,7 +156,7 @@ func assign(tensors []*storage) int64 {
 		}
 		return a.first - b.first
 	})
-	var placed []*storage // by offset
+	var placed []*storage // sorted by offset
 	total := int64(0)
 	for _, t := range order {
 		t.offset = bestGap(placed, t)
@@ -172,7 +172,8 @@ func assign(tensors []*storage) int64 {
 	return total
 }
 
-// bestGap is the offset of the smallest gap, among tensors alive together with t, that holds it; behind them all if there is none.
+// bestGap returns the offset of the smallest gap for t between tensors that are alive at the same time, or their end if
+// no gap is large enough.
 func bestGap(placed []*storage, t *storage) int64 {
 	need, end := alignUp(t.bytes), int64(0)
 	best, bestSize := int64(-1), int64(0)

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Cache holds compiled kernels: a network repeats the same op on the same shapes, and plans for other batch sizes
-// share what does not depend on them. It may be used by several goroutines, one compiling at a time.
+// Cache holds compiled kernels. A network repeats the same op on the same shapes, and plans for other batch sizes reuse
+// kernels that do not depend on the batch size. Several goroutines may use a cache; one compiles at a time.
 type Cache struct {
 	Device  device.Device
 	mu      sync.Mutex
@@ -18,9 +18,9 @@ type Cache struct {
 
 type compiled struct {
 	kernel device.Kernel
-	err    error // ErrUnsupported is remembered too
-	plans  int   // that use it
-	stays  bool  // until Close: somebody uses it who is no plan
+	err    error // ErrUnsupported is cached, too
+	plans  int   // number of plans that use it
+	stays  bool  // kept until Close: a user that is not a plan requested it
 }
 
 // NewCache returns an empty cache for dev.
@@ -28,7 +28,8 @@ func NewCache(dev device.Device) *Cache {
 	return &Cache{Device: dev, kernels: map[string]*compiled{}}
 }
 
-// Compile is Device.Compile, once for each request. The kernel belongs to the cache, which keeps it until Close.
+// Compile returns the kernel of a request, compiled by Device.Compile at the first request. The cache owns it until
+// Close.
 func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -40,7 +41,7 @@ func (c *Cache) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return have.kernel, have.err
 }
 
-// compile is the entry of a request; the lock is held. An error is one that is not remembered.
+// compile returns the entry of a request. The caller holds the lock. The error is one that is not cached.
 func (c *Cache) compile(key string, op device.Op, in, out []device.TensorSpec) (*compiled, error) {
 	if have := c.kernels[key]; have != nil {
 		return have, nil
@@ -57,7 +58,7 @@ func (c *Cache) compile(key string, op device.Op, in, out []device.TensorSpec) (
 	return have, nil
 }
 
-// lease is the kernels that a plan has asked for.
+// lease holds the kernels that a plan uses.
 type lease struct {
 	cache *Cache
 	keys  map[string]bool
@@ -65,7 +66,7 @@ type lease struct {
 
 func newLease(c *Cache) *lease { return &lease{cache: c, keys: map[string]bool{}} }
 
-// Compile is Cache.Compile for as long as the plan is there.
+// Compile is Cache.Compile for a kernel that the plan holds until end.
 func (l *lease) Compile(op device.Op, in, out []device.TensorSpec) (device.Kernel, error) {
 	c, key := l.cache, cacheKey(op, in, out)
 	c.mu.Lock()
@@ -81,7 +82,7 @@ func (l *lease) Compile(op device.Op, in, out []device.TensorSpec) (device.Kerne
 	return have.kernel, have.err
 }
 
-// end frees the kernels that nobody else uses.
+// end frees the kernels that have no other users.
 func (l *lease) end() error {
 	c := l.cache
 	c.mu.Lock()
@@ -108,7 +109,7 @@ func cacheKey(op device.Op, in, out []device.TensorSpec) string {
 	return fmt.Sprintf("%s %+v %+v %+v", op.Kind(), op, request(in), request(out))
 }
 
-// request is what distinguishes specs in a cache key.
+// request returns the properties of specs for a cache key.
 func request(specs []device.TensorSpec) []string {
 	keys := make([]string, len(specs))
 	for i, s := range specs {
@@ -117,14 +118,14 @@ func request(specs []device.TensorSpec) []string {
 	return keys
 }
 
-// Len is the number of kernels held.
+// Len returns the number of kernels in the cache.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.kernels)
 }
 
-// Close frees all kernels. Plans that use them must be closed before.
+// Close frees all kernels. The caller closes the plans that use them first.
 func (c *Cache) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

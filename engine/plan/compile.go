@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// place says where a tensor's memory is.
+// place is the buffer that contains a tensor.
 type place uint8
 
 const (
@@ -18,17 +18,17 @@ const (
 	inStates
 )
 
-// storage is the memory of one tensor, or of several that share it.
+// storage is the memory of one tensor, or of several tensors in the same memory.
 type storage struct {
 	place       place
 	bytes       int64
-	offset      int64 // in its place
-	first, last int   // launches between which it is alive
-	pinned      bool  // read or written from outside: never shared in place
+	offset      int64 // within its place
+	first, last int   // launches during which it is alive
+	pinned      bool  // read or written from outside the plan: never shared in place
 	shares      *storage
 }
 
-// root is the storage that s has been merged into.
+// root returns the storage that s has been merged into.
 func (s *storage) root() *storage {
 	for s.shares != nil {
 		s = s.shares
@@ -41,11 +41,11 @@ type version struct {
 	spec     device.TensorSpec
 	mem      *storage
 	at       int64   // bytes from the start of mem
-	producer *launch // nil for what the host or the optimizer writes
+	producer *launch // nil if the host or the optimizer writes it
 	readers  int
 }
 
-// launch is a kernel to run, with its operands, or an exchange with other ranks.
+// launch is a kernel with its operands, or an exchange with other ranks.
 type launch struct {
 	name      string
 	op        device.Op
@@ -55,7 +55,7 @@ type launch struct {
 	workspace *storage
 }
 
-// paramUse is a copy of a parameter that kernels want, to be resolved when the canonical layout is known.
+// paramUse is a copy of a parameter for kernels. It is resolved when the canonical layout is known.
 type paramUse struct {
 	param *graph.Value
 	*version
@@ -72,23 +72,26 @@ type compiler struct {
 	prepare  []*launch
 	step     []*launch
 	plain    map[*graph.Value]bool // values that the host reads
-	readers  map[*graph.Value]int  // live nodes, outputs and gradients that read a value
-	idle     bool                  // for a rank without samples
+	readers  map[*graph.Value]int  // number of live nodes, outputs and gradients that read a value
+	idle     bool                  // the rank has no samples
 
-	plainParams bool // canonical layouts are plain by decree
+	plainParams bool // all canonical layouts are plain: CompilePlain
 }
 
 func newCompiler(cache *Cache, g *graph.Graph, fixed *Params) *compiler {
 	return &compiler{cache: cache, kernels: newLease(cache), g: g, fixed: fixed, versions: map[*graph.Value][]*version{}, plain: map[*graph.Value]bool{}, readers: map[*graph.Value]int{}}
 }
 
-// Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which chooses it.
+// Compile plans g for the cache's device. fixed is the model's parameter layout, or nil for the first plan, which
+// chooses it. Its errors name the node; device.ErrUnsupported is in the chain if the device lacks the op and its
+// decomposition.
 func Compile(cache *Cache, g *graph.Graph, fixed *Params) (*Plan, error) {
 	return compile(newCompiler(cache, g, fixed))
 }
 
-// CompilePlain is Compile for a first plan that puts every parameter into plain layout, whatever the device would choose: ranks whose
-// devices choose unlike layouts need it, since gradients are summed as they lie. Gradients that kernels write otherwise are reordered.
+// CompilePlain is Compile for a first plan with plain layouts of all parameters, regardless of the device's choice.
+// Ranks whose devices choose different layouts need it, because the all-reduce sums raw buffers. The plan reorders
+// gradients that kernels write in other layouts.
 func CompilePlain(cache *Cache, g *graph.Graph) (*Plan, error) {
 	c := newCompiler(cache, g, nil)
 	c.plainParams = true
@@ -122,7 +125,7 @@ func compile(c *compiler) (_ *Plan, err error) {
 	return c.finish(params), nil
 }
 
-// giveUp frees the kernels of a plan that was not made.
+// giveUp frees the kernels of a plan whose compilation failed.
 func (c *compiler) giveUp(err *error) {
 	if *err != nil {
 		*err = errors.Join(*err, c.kernels.end())
@@ -136,7 +139,7 @@ func (c *compiler) compileNode(n *graph.Node) error {
 	return nil
 }
 
-// declare makes the versions of values that exist before the first launch.
+// declare creates the versions of values that exist before the first launch.
 func (c *compiler) declare() {
 	for _, in := range c.g.Inputs {
 		c.add(in, &version{spec: in.Spec(), mem: &storage{bytes: in.Spec().Size(), pinned: true}})
@@ -156,7 +159,7 @@ func (c *compiler) add(v *graph.Value, ver *version) {
 	c.versions[v] = append(c.versions[v], ver)
 }
 
-// live is the nodes that outputs, gradients or states depend on, in order. It counts the readers of values.
+// live returns the nodes that outputs, gradients or states depend on, in order. It counts the readers of values.
 func (c *compiler) live() []*graph.Node {
 	for _, o := range c.g.Outputs {
 		c.readers[o.Value]++
@@ -188,7 +191,7 @@ func (c *compiler) live() []*graph.Node {
 	return nodes
 }
 
-// paramOf is the parameter that v is, perhaps in another type; nil for other values.
+// paramOf returns the parameter that v is or converts; nil for other values.
 func paramOf(v *graph.Value) *graph.Value {
 	if v.Role == graph.Param {
 		return v
@@ -199,10 +202,10 @@ func paramOf(v *graph.Value) *graph.Value {
 	return nil
 }
 
-// node compiles one node and everything it needs.
+// node compiles one node and the reorders that it needs.
 func (c *compiler) node(n *graph.Node) error {
 	if len(n.Out) == 1 && paramOf(n.Out[0]) != nil {
-		return nil // a copy of a parameter: its readers say in which layout they want it
+		return nil // a copy of a parameter: its readers determine the layout
 	}
 	if _, ok := n.Op.(device.Reshape); ok && paramOf(n.In[0]) == nil {
 		return c.reshape(n)
@@ -242,7 +245,7 @@ func (c *compiler) decompose(n *graph.Node, cause error) error {
 	return nil
 }
 
-// request is the specs to compile n for: inputs where they lie, gradients in the layout of what they belong to.
+// request returns the specs for compiling n: inputs in their present layout, gradients in the layout of their values.
 func (c *compiler) request(n *graph.Node) (in, out []device.TensorSpec) {
 	for _, v := range n.In {
 		if paramOf(v) != nil {
@@ -269,7 +272,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	}
 	if p := paramOf(v.Follows); p != nil {
 		if c.fixed == nil || c.fixed.plain {
-			return device.Any // a reorder costs less than a kernel that is made to write what it would not
+			return device.Any // a reorder is cheaper than a kernel with an unnatural output layout
 		}
 		i, _ := c.fixed.Find(p.Name)
 		return c.fixed.Params[i].Spec.Layout
@@ -277,7 +280,7 @@ func (c *compiler) wantedLayout(v *graph.Value) device.Layout {
 	return c.versions[v.Follows][0].spec.Layout
 }
 
-// unpin frees layouts that were only wishes.
+// unpin makes requested but not required layouts of outputs free.
 func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.TensorSpec, changed bool) {
 	free = append(free, out...)
 	for i, v := range n.Out {
@@ -288,7 +291,7 @@ func (c *compiler) unpin(n *graph.Node, out []device.TensorSpec) (free []device.
 	return free, changed
 }
 
-// launch appends the kernel of n, and before it the reorders that its operands need.
+// launch appends the kernel of n, preceded by the reorders that its operands need.
 func (c *compiler) launch(n *graph.Node, k device.Kernel) error {
 	l := &launch{name: n.Name, op: n.Op, kernel: k, phase: n.Phase}
 	for i, want := range k.In() {
@@ -312,7 +315,7 @@ func (c *compiler) launch(n *graph.Node, k device.Kernel) error {
 	return nil
 }
 
-// operand is input i of n in the layout that the kernel wants.
+// operand returns input i of n in the layout that the kernel needs.
 func (c *compiler) operand(n *graph.Node, i int, want device.TensorSpec) (*version, error) {
 	v := n.In[i]
 	if p := paramOf(v); p != nil {
@@ -336,7 +339,8 @@ func (c *compiler) operand(n *graph.Node, i int, want device.TensorSpec) (*versi
 	return l.out[0], nil
 }
 
-// paramCopy is parameter p as a kernel wants it; who provides it is decided in resolveParams.
+// paramCopy returns parameter p in the layout and type that a kernel needs. resolveParams decides which launch writes
+// it.
 func (c *compiler) paramCopy(p *graph.Value, want device.TensorSpec) *version {
 	for _, u := range c.uses {
 		if u.param == p && u.spec.Same(want) {
@@ -348,7 +352,7 @@ func (c *compiler) paramCopy(p *graph.Value, want device.TensorSpec) *version {
 	return u.version
 }
 
-// retarget lets the producer of a plain tensor that nobody has read yet write the wanted layout itself, which saves a reorder.
+// retarget lets the producer of an unread plain tensor write the requested layout directly, which avoids a reorder.
 func (c *compiler) retarget(have *version, want device.TensorSpec) bool {
 	l := have.producer
 	if l == nil || have.readers > 0 || have.mem.pinned || have.spec.Layout != device.Plain || len(l.out) != 1 || want.DType != have.spec.DType {
@@ -385,7 +389,7 @@ func (c *compiler) reorder(name string, from *version, to device.TensorSpec, pha
 	return l, nil
 }
 
-// reshape lets the output share the plain memory of the input: no launch.
+// reshape lets the output share the plain memory of the input, without a launch.
 func (c *compiler) reshape(n *graph.Node) error {
 	want := n.In[0].Spec()
 	src, err := c.operand(n, 0, want)

@@ -7,13 +7,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// mustDecompose reports whether n reads saved state that was never made, because the op that saves it was itself decomposed.
+// mustDecompose reports whether n reads saved values that do not exist, because the op that saves them was decomposed.
 func mustDecompose(n *graph.Node, versions map[*graph.Value][]*version) bool {
 	op, ok := n.Op.(device.BatchNormDiffReduce)
 	return ok && op.ReLU && op.Add && len(versions[n.In[len(n.In)-1]]) == 0
 }
 
-// decompose writes a fused op as simpler ones, for devices without it. The last nodes' outputs are n's own values.
+// decompose replaces a fused op by simpler ones, for devices without it. The last nodes' outputs are the values of n.
 func decompose(n *graph.Node) ([]*graph.Node, error) {
 	d := &decomposition{of: n}
 	switch op := n.Op.(type) {
@@ -51,14 +51,14 @@ func decompose(n *graph.Node) ([]*graph.Node, error) {
 	return d.nodes, d.err
 }
 
-// decomposition collects the nodes that stand for one.
+// decomposition collects the nodes that replace one node.
 type decomposition struct {
 	of    *graph.Node
 	nodes []*graph.Node
 	err   error
 }
 
-// own writes an op as it says itself.
+// own decomposes an op from outside the module with its own method.
 func (d *decomposition) own(op graph.Decomposable) {
 	var outs []*graph.Value
 	if d.nodes, outs, d.err = graph.Decompose(op, d.of); d.err != nil {
@@ -86,7 +86,7 @@ func (d *decomposition) apply(op device.Op, in ...*graph.Value) []*graph.Value {
 	return n.Out
 }
 
-// result applies op and makes its output at position from the fused node's output at position to.
+// result applies op, and makes output from of the new node the value of output to of the fused node.
 func (d *decomposition) result(to int, op device.Op, from int, in ...*graph.Value) {
 	d.apply(op, in...)
 	if d.err == nil {
@@ -117,7 +117,7 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 		dz = d.apply(device.Binary{Func: device.Add}, in[5], in[6])[0]
 	}
 	if op.ReLU {
-		if op.Add { // the mask is the sign of what forward computed beside it
+		if op.Add { // the mask is the sign of the output of the forward pass
 			dz = d.unmask(dz, in[len(in)-1].Node.Out[0])
 		} else {
 			dz = d.unmask(dz, d.normalised(op.Group, op.Eps))
@@ -130,22 +130,23 @@ func (d *decomposition) batchNormDiffReduce(op device.BatchNormDiffReduce) {
 	}
 	last := d.nodes[len(d.nodes)-1]
 	last.Out[0], last.Out[1] = d.of.Out[0], d.of.Out[1]
-	if len(d.of.Out) == 3 { // the masked sum is an output: let the node that makes it make the fused node's value
+	if len(d.of.Out) == 3 { // the masked sum is an output, so its node writes the fused node's value
 		d.rename(dz, d.of.Out[2])
 	}
 }
 
-// normalised is the value before ReLU, computed anew from x and the statistics.
+// normalised recomputes the value before ReLU from x and the statistics.
 func (d *decomposition) normalised(group int, eps float64) *graph.Value {
 	return d.apply(device.BatchNormApply{Group: group, Eps: eps}, d.of.In[:5]...)[0]
 }
 
-// unmask is the gradient before ReLU; y has the sign pattern of its result.
+// unmask returns the gradient before ReLU. y has the signs of the result of ReLU.
 func (d *decomposition) unmask(diff, y *graph.Value) *graph.Value {
 	return d.apply(device.UnaryDiff{Func: device.ReLU}, diff, y)[0]
 }
 
-// rename replaces value from by to in all nodes. If no node of ours computes from, a copy of it becomes to.
+// rename replaces value from by to in all nodes. If no node of the decomposition computes from, a copy of from becomes
+// to.
 func (d *decomposition) rename(from, to *graph.Value) {
 	made := false
 	for _, n := range d.nodes {

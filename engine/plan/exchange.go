@@ -9,41 +9,43 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Exchange is a point of a pass at which ranks exchange values. All plans of a model have the same exchanges, in the same
-// order, whatever their number of samples.
+// Exchange is a point of a pass at which ranks exchange values. All plans of a model have the same exchanges in the
+// same order, regardless of their number of samples.
 type Exchange struct {
 	Name     string
 	Phase    graph.Phase
-	Sum      bool // over ranks, in place; false: every rank gets what each rank has
+	Sum      bool // over ranks, in place; false: all-gather
 	DType    tensor.DType
-	Elements int // that one rank brings
+	Elements int // number of elements from one rank
 	Ranks    int // of the gather, 0 for sums
-	// Region is where they lie while the plan is bound: of a sum Elements, of a gather Elements for each rank, in the order of ranks.
+	// Region is the memory of the values while the plan is bound: Elements for a sum, Elements per rank in the order of
+	// ranks for a gather.
 	Region device.Region
 }
 
 // Wiring joins a plan to the other ranks when it is bound.
 type Wiring struct {
-	// Ready and Done have an event for each of Plan.Exchanges: the plan records Ready when this rank's values are in place,
-	// and goes on to what needs the result when Done is complete.
+	// Ready and Done have one event per exchange of Plan.Exchanges. The plan records Ready when this rank's values are
+	// in place, and waits for Done before it reads the result.
 	Ready, Done []device.Event
-	// Gradients are steps that BackwardFinal runs besides, ascending by Bytes.
+	// Gradients are additional steps of BackwardFinal, ascending by Bytes.
 	Gradients []Insertion
 }
 
-// Insertion is steps that run as soon as the first Bytes of the flat gradient buffer are final: in a bucket's case, its
-// addition to earlier micro-batches, its conversion, the event that starts its all-reduce. 0 bytes: before the backward pass.
+// Insertion holds steps that run as soon as the first Bytes of the flat gradient buffer are final. For a bucket these
+// are its addition to earlier micro-batches, its conversion, and the event that starts its all-reduce. 0 bytes: before
+// the backward pass.
 type Insertion struct {
 	Bytes int64
 	Steps []device.Step
 }
 
-// exchange compiles a graph's AllGather or AllReduce. Its operands lie side by side in one piece of memory: who computes an
-// operand for the exchange alone writes it there, others are copied.
+// exchange compiles a graph's AllGather or AllReduce. Its operands are adjacent in one storage. A launch that computes
+// an operand for this exchange alone writes it there; other operands are copied.
 func (c *compiler) exchange(n *graph.Node) error {
 	l := &launch{name: n.Name, op: n.Op, phase: n.Phase}
 	mem := &storage{pinned: true}
-	var first, piece int64 // where this rank's values start, and the bytes of one
+	var first, piece int64 // offset of this rank's values, and the bytes of one value
 	if op, ok := n.Op.(graph.AllGather); ok {
 		s := n.Out[0].Spec()
 		mem.bytes = s.Size()
@@ -73,7 +75,7 @@ func (c *compiler) exchange(n *graph.Node) error {
 	return nil
 }
 
-// bring puts the operands of exchange l into mem, the i-th at first + i·piece.
+// bring writes the operands of exchange l into mem, the i-th at first + i·piece.
 func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece int64) error {
 	for i, v := range n.In {
 		have, err := c.operand(n, i, v.Spec())
@@ -98,7 +100,7 @@ func (c *compiler) bring(n *graph.Node, l *launch, mem *storage, first, piece in
 	return nil
 }
 
-// computedFor reports whether v is computed for one reader alone, which may say where.
+// computedFor reports whether v has a single reader, which may then choose its memory.
 func (c *compiler) computedFor(v *graph.Value, have *version) bool {
 	l := have.producer
 	if l == nil || l.kernel == nil || c.readers[v] != 1 || have.readers > 0 || have.mem.pinned || have.mem.place != inArena {
@@ -125,9 +127,9 @@ func isExchange(op device.Op) bool {
 	return false
 }
 
-// hideExchanges moves one costly launch that an exchange does not need, the last before it, behind it, so that the pass has something
-// to do before it waits: in the backward pass the weight gradient of the layer that comes after a normalisation. One is enough, and
-// what it reads must stay in memory no longer than that.
+// hideExchanges moves one costly launch that an exchange does not need from before the exchange to after it, so that
+// the pass has work before it waits. In the backward pass that is the weight gradient of the layer after a
+// normalisation. It moves only one launch, because the operands of a moved launch stay in memory longer.
 func (c *compiler) hideExchanges() {
 	begin := 0
 	for x, l := range c.step {
@@ -150,7 +152,7 @@ func (c *compiler) hideExchanges() {
 	}
 }
 
-// unneeded is, of the launches before exchange l, the last costly one that it does not depend on, with all behind that.
+// unneeded returns the last costly launch before exchange l that l does not depend on, with all launches after it.
 func (c *compiler) unneeded(l *launch, before []*launch) []*launch {
 	needed := map[*launch]bool{}
 	l.ancestors(needed)
@@ -179,7 +181,7 @@ func (l *launch) ancestors(into map[*launch]bool) {
 	}
 }
 
-// Exchanges are the points at which this plan meets other ranks, in order.
+// Exchanges returns the points at which this plan exchanges values with other ranks, in order.
 func (p *Plan) Exchanges() []Exchange {
 	var out []Exchange
 	for _, l := range p.points() {
@@ -199,7 +201,7 @@ func (p *Plan) Exchanges() []Exchange {
 	return out
 }
 
-// points are the launches that are exchanges.
+// points returns the launches that are exchanges.
 func (p *Plan) points() []*launch {
 	var out []*launch
 	for _, launches := range [][]*launch{p.forward, p.backward} {
@@ -212,8 +214,8 @@ func (p *Plan) points() []*launch {
 	return out
 }
 
-// gradientsFinal is the position in the backward pass of the last launch that writes to the first bytes of the gradient buffer, or
-// reads there what a sum over ranks would change; -1 if there is none.
+// gradientsFinal returns the position in the backward pass of the last launch that writes to the first bytes of the
+// gradient buffer, or reads values there that a sum over ranks would change; -1 if there is none.
 func (p *Plan) gradientsFinal(bytes int64) int {
 	last := -1
 	for i, l := range p.backward {
@@ -226,8 +228,8 @@ func (p *Plan) gradientsFinal(bytes int64) int {
 	return last
 }
 
-// GradientTimes is when the gradient of each trained parameter was final, counted from the start of the backward pass, by the
-// times of a run as RunTimed gives them. It never falls from one parameter to the next: a bucket waits for all before it.
+// GradientTimes returns the time from the start of the backward pass until the gradient of each trained parameter was
+// final, from the times of RunTimed. The times never decrease: a bucket waits for all earlier gradients.
 func (p *Plan) GradientTimes(elapsed []time.Duration) []time.Duration {
 	elapsed = elapsed[len(p.prepare)+len(p.forward):]
 	out := make([]time.Duration, p.params.Trained)

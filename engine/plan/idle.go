@@ -9,9 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// CompileIdle plans the pass of a rank whose share is 0 samples: it takes part in the exchanges of g, which is the graph for any
-// number of samples, keeps the statistics that come out of them, and its gradients are zero. fixed is the model's parameter
-// layout. Of g's inputs it has those alone that hold for all ranks, and no outputs.
+// CompileIdle plans the pass of a rank with a share of 0 samples. The rank takes part in the exchanges of g, keeps the
+// statistics that they produce, and its gradients are zero. g is the graph for any number of samples. fixed is the
+// model's parameter layout. The plan has only those inputs of g that are equal on all ranks, and no outputs.
 func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err error) {
 	if err := fixed.check(g); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func CompileIdle(cache *Cache, g *graph.Graph, fixed *Params) (_ *Plan, err erro
 	return c.finish(fixed), nil
 }
 
-// clearGradients makes zero gradients the first thing in the backward pass.
+// clearGradients zeroes the gradients at the start of the backward pass.
 func (c *compiler) clearGradients() error {
 	l, err := c.zeros("gradients of no samples", &storage{place: inGrads, bytes: c.fixed.Bytes, pinned: true}, graph.Backward)
 	if err != nil {
@@ -53,8 +53,8 @@ func (c *compiler) clearGradients() error {
 	return nil
 }
 
-// common is the live nodes that a rank without samples runs: exchanges, and what is computed from their results, states and
-// inputs that hold for all ranks.
+// common returns the live nodes that a rank without samples runs: exchanges, and nodes that read only their results,
+// states and inputs that are equal on all ranks.
 func (c *compiler) common() []*graph.Node {
 	var nodes []*graph.Node
 	shared := map[*graph.Value]bool{}
@@ -69,7 +69,7 @@ func (c *compiler) common() []*graph.Node {
 	return nodes
 }
 
-// fromShared reports whether n reads results of exchanges, and beside them inputs and states alone.
+// fromShared reports whether n reads results of exchanges, and otherwise only inputs and states.
 func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	any := false
 	for _, in := range n.In {
@@ -81,7 +81,7 @@ func fromShared(n *graph.Node, shared map[*graph.Value]bool) bool {
 	return any
 }
 
-// bringNothing lets a rank without samples take part: with zeros in a sum, with values that nobody reads in a gather.
+// bringNothing lets a rank without samples take part: with zeros in a sum, and with unused values in a gather.
 func (c *compiler) bringNothing(l *launch, mem *storage) error {
 	if _, gather := l.op.(graph.AllGather); gather {
 		return nil
@@ -95,7 +95,7 @@ func (c *compiler) bringNothing(l *launch, mem *storage) error {
 	return nil
 }
 
-// zeros is a launch that clears mem.
+// zeros returns a launch that clears mem.
 func (c *compiler) zeros(name string, mem *storage, phase graph.Phase) (*launch, error) {
 	spec := device.Spec(tensor.U8, int(mem.bytes))
 	op := device.Fill{DType: tensor.U8, Shape: spec.Shape}

@@ -8,45 +8,47 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// alignBytes keeps every tensor on its own cache line and vector boundary.
+// alignBytes aligns every tensor to a cache line and to the widest vector.
 const alignBytes = 64
 
 func alignUp(n int64) int64 { return (n + alignBytes - 1) / alignBytes * alignBytes }
 
-// ParamInfo is one parameter, or one state, and its place.
+// ParamInfo describes one parameter, or one state, and its offset.
 type ParamInfo struct {
 	Name   string
 	Init   graph.Init
 	Spec   device.TensorSpec // canonical: shape, type, layout, bytes
 	Offset int64             // bytes from the start of the flat buffer
-	Frozen bool              // a parameter that is not trained, a state that is not updated
-	Layer  int               // of a parameter: layers of the model before it
+	Frozen bool              // a parameter that is not trained, or a state that is not updated
+	Layer  int               // of a parameter: number of layers before it
 }
 
 // Params is the memory layout of a model's parameters and states, the same for all its plans.
 type Params struct {
-	Params []ParamInfo // in the order of the flat buffer: as backward finishes their gradients, the frozen ones last
-	// Trained is how many of them, the first ones, have a gradient; those of the others stay zero.
+	Params []ParamInfo // in the order of the flat buffer: as the backward pass completes their gradients, frozen ones last
+	// Trained is the number of parameters at the start of Params that have a trained gradient. Gradients of the others
+	// stay zero.
 	Trained int
 	Bytes   int64 // of the flat buffer of values
-	// TrainBytes is the part of it before the frozen parameters: gradients and moments are flat buffers of this size.
+	// TrainBytes is the size of the part before the frozen parameters. Flat buffers of gradients and moments have this
+	// size.
 	TrainBytes int64
-	States     []ParamInfo // running statistics, in a flat buffer of their own; the frozen ones last
-	// StateBytes is the size of the states' buffer, MovingBytes its part before the frozen ones.
+	States     []ParamInfo // running statistics, in another flat buffer; frozen ones last
+	// StateBytes is the size of the states' buffer, MovingBytes the size of its part before the frozen states.
 	StateBytes, MovingBytes int64
 	DType                   tensor.DType // of every parameter
 
 	index map[string]int
-	plain bool // by decree: CompilePlain
+	plain bool // made by CompilePlain
 }
 
-// Elements is the length of the flat buffer in elements, padding included.
+// Elements returns the length of the flat buffer in elements, including padding.
 func (p *Params) Elements() int { return int(p.Bytes / p.DType.Size()) }
 
-// TrainElements is the length of the flat buffers of gradients and moments in elements.
+// TrainElements returns the length of the flat buffers of gradients and moments in elements.
 func (p *Params) TrainElements() int { return int(p.TrainBytes / p.DType.Size()) }
 
-// Find is the position of a parameter by name.
+// Find returns the position of a parameter by name.
 func (p *Params) Find(name string) (int, bool) {
 	i, ok := p.index[name]
 	return i, ok
@@ -73,7 +75,7 @@ func newParams(g *graph.Graph, order []*graph.Value, spec func(*graph.Value) dev
 	return p
 }
 
-// check compares the parameters of a graph with a layout that was fixed before.
+// check compares the parameters of a graph with the fixed layout.
 func (p *Params) check(g *graph.Graph) error {
 	if len(g.Params) != len(p.Params) || len(g.States) != len(p.States) {
 		return fmt.Errorf("plan: graph has %d parameters and %d states, want the %d and %d of the model", len(g.Params), len(g.States), len(p.Params), len(p.States))

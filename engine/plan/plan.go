@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Plan is a graph made ready for one device.
+// Plan is a graph that is compiled for one device.
 type Plan struct {
 	cache      *Cache
 	kernels    *lease
@@ -26,8 +26,8 @@ type Plan struct {
 	prepare, forward, backward []*launch
 	bound                      bool
 	arena                      device.Region
-	programs                   [4]device.Program // by phase; nil where there is nothing to run
-	owners                     [3][]int          // launch that each step of a program belongs to; nil where they are the same
+	programs                   [4]device.Program // by phase; nil if a phase has no steps
+	owners                     [3][]int          // launch of each step of a program; nil if steps and launches are the same
 }
 
 // The programs of a plan.
@@ -35,22 +35,23 @@ const (
 	prepare = iota
 	forward
 	backward
-	backwardFinal // with the steps that were wired in; nil if there are none
+	backwardFinal // with the inserted steps; nil without them
 )
 
-// ArenaBytes is what Bind needs: activations, gradients of activations, copies of parameters, scratch, inputs and outputs.
+// ArenaBytes returns the memory that Bind needs: activations, their gradients, copies of parameters, scratch, inputs
+// and outputs.
 func (p *Plan) ArenaBytes() int64 { return p.arenaBytes }
 
-// Params is the layout of parameters and states that the plan works on.
+// Params returns the layout of the plan's parameters and states.
 func (p *Plan) Params() *Params { return p.params }
 
-// Bind makes the plan runnable in arena, with the model's parameters. A plan may be bound again, to other memory.
+// Bind makes the plan runnable in arena, with the model's parameters. A plan may be bound again to other memory.
 func (p *Plan) Bind(arena device.Region, state *State) error {
 	return p.BindWired(arena, state, Wiring{})
 }
 
-// BindWired is Bind for a plan that works together with other ranks. The events, and all that inserted steps refer to, must outlive
-// the binding.
+// BindWired is Bind for a plan that exchanges values with other ranks. The events, and everything that inserted steps
+// refer to, must outlive the binding.
 func (p *Plan) BindWired(arena device.Region, state *State, w Wiring) error {
 	if err := p.checkBinding(arena, state, w); err != nil {
 		return err
@@ -95,7 +96,7 @@ func (p *Plan) checkBinding(arena device.Region, state *State, w Wiring) error {
 	return w.check(p)
 }
 
-// program makes one of the plan's programs.
+// program compiles one of the plan's programs.
 func (p *Plan) program(i int, steps []device.Step) error {
 	if len(steps) == 0 {
 		return nil
@@ -108,16 +109,16 @@ func (p *Plan) program(i int, steps []device.Step) error {
 	return nil
 }
 
-// binder turns places into regions.
+// binder converts places to regions.
 type binder struct {
 	arena device.Region
 	state *State
 }
 
-// steps are what runs, and the launch that each step belongs to.
+// steps returns the steps of launches, and the launch of each step.
 func (b binder) steps(launches []*launch, events *pairs) (steps []device.Step, owners []int) {
 	add := func(s device.Step, owner int) { steps, owners = append(steps, s), append(owners, owner) }
-	under := map[*launch]device.Event{} // exchanges that have begun: when they are done
+	under := map[*launch]device.Event{} // pending exchanges and their Done events
 	began := map[*launch]int{}
 	for i, l := range launches {
 		if l.kernel == nil {
@@ -164,7 +165,7 @@ func (b binder) launch(l *launch) *device.Launch {
 	return s
 }
 
-// region is bytes of a storage, from its byte at on.
+// region returns bytes of a storage, starting at byte at.
 func (b binder) region(s *storage, at, bytes int64) device.Region {
 	s = s.root()
 	r := device.Region{Offset: s.offset + at, Bytes: bytes}
@@ -181,12 +182,12 @@ func (b binder) region(s *storage, at, bytes int64) device.Region {
 	return r
 }
 
-// Input is where the host writes an input, in plain layout. It stays as it is until it is written again.
+// Input returns the region where the host writes an input, in plain layout. The value stays until it is overwritten.
 func (p *Plan) Input(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("input", p.inputs, name)
 }
 
-// InputBytes is the size of an input on the device, 0 where there is none of that name. The plan need not be bound.
+// InputBytes returns the size of an input on the device, 0 if there is no such input. The plan need not be bound.
 func (p *Plan) InputBytes(name string) int64 {
 	if v := p.inputs[name]; v != nil {
 		return v.spec.Size()
@@ -194,7 +195,7 @@ func (p *Plan) InputBytes(name string) int64 {
 	return 0
 }
 
-// Output is where the host finds an output, in plain layout, after a run.
+// Output returns the region where the host reads an output, in plain layout, after a run.
 func (p *Plan) Output(name string) (device.Region, device.TensorSpec, error) {
 	return p.region("output", p.outputs, name)
 }
@@ -210,21 +211,21 @@ func (p *Plan) region(what string, of map[string]*version, name string) (device.
 	return binder{arena: p.arena}.region(v.mem, v.at, v.spec.Size()), v.spec, nil
 }
 
-// InputNames are the inputs, in the order of their declaration.
+// InputNames returns the names of the inputs, in the order of their declaration.
 func (p *Plan) InputNames() []string {
 	return slices.Clone(p.inputNames)
 }
 
-// Prepare makes the copies of parameters that kernels want. Run it after each change of parameters.
+// Prepare makes the copies of parameters that kernels need. Run it after each change of parameters.
 func (p *Plan) Prepare(s device.Stream) error { return p.run(s, prepare) }
 
 // Forward runs the forward pass: from inputs to outputs.
 func (p *Plan) Forward(s device.Stream) error { return p.run(s, forward) }
 
-// Backward runs the backward pass, after Forward: gradients are overwritten, not added to.
+// Backward runs the backward pass, after Forward. It overwrites gradients.
 func (p *Plan) Backward(s device.Stream) error { return p.run(s, backward) }
 
-// BackwardFinal is Backward with the steps that were wired in: for the last micro-batch of an optimizer step.
+// BackwardFinal is Backward with the inserted steps, for the last micro-batch of an optimizer step.
 func (p *Plan) BackwardFinal(s device.Stream) error {
 	if p.programs[backwardFinal] == nil {
 		return p.run(s, backward)
@@ -242,7 +243,7 @@ func (p *Plan) run(s device.Stream, i int) error {
 	return s.Run(p.programs[i])
 }
 
-// Close frees the programs; the kernels belong to the cache, the memory to the caller. The plan may be bound again.
+// Close frees the programs. The cache owns the kernels, and the caller the memory. The plan may be bound again.
 func (p *Plan) Close() error {
 	var errs []error
 	for i, prog := range p.programs {
@@ -255,10 +256,11 @@ func (p *Plan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Free is Close for good: kernels that no other plan uses are freed, too. A plan that is not freed leaves them to Cache.Close.
+// Free closes the plan for good, and frees kernels that no other plan uses. Cache.Close frees the kernels of other
+// plans.
 func (p *Plan) Free() error { return errors.Join(p.Close(), p.kernels.end()) }
 
-// LaunchInfo describes one launch to people and profilers.
+// LaunchInfo describes one launch for reports and profilers.
 type LaunchInfo struct {
 	Name  string
 	Op    device.Op
@@ -266,12 +268,12 @@ type LaunchInfo struct {
 	In    []device.TensorSpec
 	Out   []device.TensorSpec
 	FLOPs int64
-	Bytes int64 // every operand once
+	Bytes int64 // sum over all operands
 }
 
 var phaseNames = [3]string{"prepare", "forward", "backward"}
 
-// Launches lists what runs, in order.
+// Launches returns the launches in the order of execution.
 func (p *Plan) Launches() []LaunchInfo {
 	var infos []LaunchInfo
 	for i, launches := range [][]*launch{p.prepare, p.forward, p.backward} {
@@ -301,7 +303,7 @@ func (p *Plan) RunTimed(s device.Stream, elapsed []time.Duration) error {
 	return nil
 }
 
-// runTimed adds up the times of steps that belong to one launch: of an exchange, what the pass waits for it.
+// runTimed adds the times of all steps of a launch. The time of an exchange is the time that the pass waits for it.
 func (p *Plan) runTimed(s device.Stream, i int, elapsed []time.Duration) error {
 	owners := p.owners[i]
 	if owners == nil {
@@ -317,7 +319,7 @@ func (p *Plan) runTimed(s device.Stream, i int, elapsed []time.Duration) error {
 	return nil
 }
 
-// WriteTo writes the plan as a table: launches with layouts and places.
+// WriteTo writes the plan as a table of launches with layouts and places.
 func (p *Plan) WriteTo(w io.Writer) (int64, error) {
 	count := &countingWriter{w: w}
 	t := tabwriter.NewWriter(count, 0, 0, 2, ' ', 0)

@@ -8,7 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/graph"
 )
 
-// resolveParams fixes the canonical layouts, sends gradients to the gradient buffer and makes the copies that kernels want.
+// resolveParams fixes the canonical layouts, directs gradients to the gradient buffer, and adds the copies that kernels
+// need.
 func (c *compiler) resolveParams() (*Params, error) {
 	params := c.fixed
 	if params == nil {
@@ -31,7 +32,7 @@ func (c *compiler) resolveParams() (*Params, error) {
 		l.out[0] = grad
 		at := len(c.step)
 		if i := slices.Index(c.step, have.producer); i >= 0 {
-			at = i + 1 // at once: the gradient's all-reduce need not wait for the rest of the pass
+			at = i + 1 // immediately, so that the gradient's all-reduce need not wait for the rest of the pass
 		}
 		c.step = slices.Insert(c.step, at, l)
 	}
@@ -53,7 +54,8 @@ func (c *compiler) resolveParams() (*Params, error) {
 	return params, nil
 }
 
-// paramOrder is the parameters as backward finishes their gradients, then those without a gradient, then the frozen ones.
+// paramOrder returns parameters in the order in which the backward pass completes their gradients, then those without a
+// gradient, then the frozen ones.
 func (c *compiler) paramOrder() []*graph.Value {
 	var order []*graph.Value
 	seen := map[*graph.Value]bool{}
@@ -70,7 +72,7 @@ func (c *compiler) paramOrder() []*graph.Value {
 	return order
 }
 
-// canonical is the layout of a parameter's gradient, plain where it has none or is no plain kernel output.
+// canonical returns the layout of a parameter's gradient; plain if it has no gradient, or no kernel writes it directly.
 func (c *compiler) canonical(p *graph.Value) device.TensorSpec {
 	if c.plainParams {
 		return p.Spec()

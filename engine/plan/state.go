@@ -19,7 +19,8 @@ type State struct {
 	plain   device.Buffer // device memory for the largest tensor, plain
 }
 
-// NewState allocates the memory of a model, zeroed: params.Bytes, TrainBytes and StateBytes, and staging for the largest tensor.
+// NewState allocates the zeroed memory of a model: params.Bytes, TrainBytes and StateBytes, and staging for the largest
+// tensor.
 func NewState(cache *Cache, params *Params) (_ *State, err error) {
 	s := &State{Params: params, cache: cache}
 	defer func() {
@@ -50,12 +51,12 @@ func NewState(cache *Cache, params *Params) (_ *State, err error) {
 	return s, nil
 }
 
-// Bytes is the device memory of the state: values, gradients, statistics and staging.
+// Bytes returns the device memory of the state: values, gradients, statistics and staging.
 func (s *State) Bytes() int64 {
 	return s.Values.Bytes() + s.Grads.Bytes() + s.States.Bytes() + s.plain.Bytes()
 }
 
-// NewFlat allocates zeroed device memory, for optimizer moments and the like. The caller frees it.
+// NewFlat allocates zeroed device memory, such as optimizer moments. The caller frees it.
 func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
 	bytes = max(bytes, alignBytes)
 	buf, err := s.cache.Device.Alloc(bytes)
@@ -69,7 +70,7 @@ func (s *State) NewFlat(bytes int64) (device.Buffer, error) {
 	return buf, nil
 }
 
-// runOnce compiles, runs and waits for a single op.
+// runOnce compiles and runs a single op, and waits for it.
 func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt []device.Region) error {
 	k, err := s.cache.Compile(op, in, out)
 	if err != nil {
@@ -91,7 +92,7 @@ func (s *State) runOnce(op device.Op, in, out []device.TensorSpec, inAt, outAt [
 	return errors.Join(s.stream.Run(prog), s.stream.Sync(), prog.Close())
 }
 
-// Read copies the tensor of info out of a flat buffer, in plain layout, to dst: Elements · Size bytes.
+// Read copies the tensor of info from a flat buffer to dst in plain layout: Elements · Size bytes.
 func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 	plain, err := s.stage(info, len(dst))
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *State) Read(flat device.Buffer, info ParamInfo, dst []byte) error {
 	return nil
 }
 
-// Write copies plain bytes into the tensor of info in a flat buffer; its padding becomes zero.
+// Write copies plain bytes to the tensor of info in a flat buffer, and zeroes its padding.
 func (s *State) Write(flat device.Buffer, info ParamInfo, src []byte) error {
 	plain, err := s.stage(info, len(src))
 	if err != nil {

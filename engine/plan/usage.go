@@ -1,16 +1,16 @@
 package plan
 
-// Usage is what lies in a plan's arena at the launch where most of it is in use, in bytes.
+// Usage describes the contents of a plan's arena, in bytes, at the launch with the largest use.
 type Usage struct {
 	At          string `json:"at"`          // the launch
-	Copies      int64  `json:"copies"`      // of parameters, in the layouts and types that kernels want
-	Inputs      int64  `json:"inputs"`      // and outputs that the host reads
-	Activations int64  `json:"activations"` // and their gradients
+	Copies      int64  `json:"copies"`      // of parameters, in the layouts and types that kernels need
+	Inputs      int64  `json:"inputs"`      // including outputs that the host reads
+	Activations int64  `json:"activations"` // including their gradients
 	Workspace   int64  `json:"workspace"`   // scratch of the kernel that runs
 	Gaps        int64  `json:"gaps"`        // between tensors that are not alive at the same time
 }
 
-// Usage tells what the arena holds at its fullest.
+// Usage returns the contents of the arena at its largest use.
 func (p *Plan) Usage() Usage { return p.usage }
 
 // classes of tensors in an arena.
@@ -22,7 +22,7 @@ const (
 	numClasses
 )
 
-// measureUsage finds the launch at which the tensors that are alive take most.
+// measureUsage finds the launch at which the tensors that are alive have the most bytes.
 func (c *compiler) measureUsage(p *Plan, all []*launch, tensors []*storage) {
 	class := map[*storage]int{}
 	for _, l := range c.prepare {

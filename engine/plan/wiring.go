@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// check wants an event pair for each exchange, and insertions in order.
+// check returns an error unless each exchange has a pair of events, and insertions are in order.
 func (w Wiring) check(p *Plan) error {
 	if n := len(p.points()); len(w.Ready) != n || len(w.Done) != n {
 		return fmt.Errorf("plan: got %d and %d events for exchanges between ranks, want %d of each", len(w.Ready), len(w.Done), n)
@@ -21,7 +21,7 @@ func (w Wiring) check(p *Plan) error {
 	return nil
 }
 
-// pairs hands out the events of exchanges in order.
+// pairs returns the events of exchanges in order.
 type pairs struct{ ready, done []device.Event }
 
 func (p *pairs) next() (ready, done device.Event) {
@@ -30,7 +30,7 @@ func (p *pairs) next() (ready, done device.Event) {
 	return ready, done
 }
 
-// insert puts the wired steps into those of the backward pass: each behind the launch that makes its gradients final.
+// insert adds the inserted steps to those of the backward pass, each after the launch that makes its gradients final.
 func (p *Plan) insert(steps []device.Step, owners []int, insertions []Insertion) []device.Step {
 	var out []device.Step
 	next := 0

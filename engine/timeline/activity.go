@@ -8,25 +8,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// NewNoted makes a Recorder for a device that notes its activities itself: programs run as they always do, and what the device noted comes at the end, by
-// AddActivities.
+// NewNoted creates a Recorder for a device that records its own activity. Programs run unchanged, and AddActivities
+// adds the device's records at the end. first is the number of the first step.
 func NewNoted(first int64) *Recorder {
 	r := New(first)
 	r.noted = true
 	return r
 }
 
-// Noted is whether the device notes what it does itself.
+// Noted reports whether the device records its own activity.
 func (r *Recorder) Noted() bool { return r.noted }
 
-// Begin notes when a step began whose parts are known only at its end.
+// Begin records the start of a step whose parts are known only at its end.
 func (r *Recorder) Begin(at time.Time) {
 	if r.begun.IsZero() {
 		r.begun = at
 	}
 }
 
-// AddActivities adds what a device did within the steps that were recorded.
+// AddActivities adds the device's activities within the recorded steps.
 func (r *Recorder) AddActivities(all device.Activities) error {
 	first, end := window(r.spans)
 	zero := r.at(all.Zero)
@@ -59,7 +59,7 @@ func (r *Recorder) AddActivities(all device.Activities) error {
 	return nil
 }
 
-// window is from the beginning of the first step to the end of the last one, 0, 0 without any.
+// window returns the start of the first step and the end of the last one; 0, 0 without steps.
 func window(spans []Span) (first, end int64) {
 	for i := range spans {
 		s := &spans[i]
@@ -74,43 +74,43 @@ func window(spans []Span) (first, end int64) {
 	return first, end
 }
 
-// Use is how a device was used over steps that followed one another, times in ns.
+// Use describes the use of a device over consecutive steps. Times are in ns.
 type Use struct {
 	Steps  int
-	Begin  int64 // of the first step
-	Window int64 // from then to the last one's end
-	Busy   int64 // of it, with a kernel, copy or fill under way
-	Copies int64 // of Busy, with no kernel under way
+	Begin  int64 // start of the first step
+	Window int64 // from Begin to the end of the last step
+	Busy   int64 // part of Window with a kernel, copy or fill running
+	Copies int64 // part of Busy without a running kernel
 
-	Gaps []Gap // between two things that the device did, nothing being under way, the longest first
+	Gaps []Gap // idle times, the longest first
 	Code []CodeTime
 	Host []HostWaits
 }
 
-// Gap is a time when the device did nothing.
+// Gap is an idle time of the device.
 type Gap struct {
 	Begin, Took   int64
-	After, Before string // what was done
-	Steps         bool   // a step ended, or another began, meanwhile
+	After, Before string // labels of the neighbouring activities
+	Steps         bool   // a step ended or began during the gap
 }
 
-// CodeTime is how long a kernel took, whatever else was done meanwhile.
+// CodeTime is the total time of a kernel, including time in which other activities ran.
 type CodeTime struct {
 	Name  string
-	Op    string // kind of the op that it was launched for, "" where that is not known
+	Op    string // kind of the op that launched it, "" if unknown
 	Count int
 	Took  int64
 }
 
-// HostWaits are calls that the host comes back from when the device has done something.
+// HostWaits counts calls that return only after the device has done some work.
 type HostWaits struct {
 	Name   string
 	Count  int
 	Took   int64
-	Within int // of Count, those behind which the same step gave the device more to do: the device may have been idle for them
+	Within int // those of Count after which the same step submitted more work: the device may have been idle during the call
 }
 
-// UseOf takes spans of Device and Calls apart. Nil: there are no steps, or the device noted nothing.
+// UseOf analyses spans of Device and Calls. It returns nil without steps or without records of the device.
 func UseOf(spans []Span) *Use {
 	first, end := window(spans)
 	var steps, work, calls []Span
@@ -137,9 +137,9 @@ func UseOf(spans []Span) *Use {
 	return u
 }
 
-// cover goes over what the device did, in order of beginning, as far as it lies in the window.
+// cover adds the device's activities within the window, in order of their start.
 func (u *Use) cover(work, steps []Span, first, end int64) {
-	at, kernels := first, first // ends of what was done, and of kernels, so far
+	at, kernels := first, first // ends of all activities, and of kernels, so far
 	last := ""
 	covered := int64(0) // by kernels
 	for _, s := range work {
@@ -163,14 +163,14 @@ func (u *Use) cover(work, steps []Span, first, end int64) {
 	slices.SortStableFunc(u.Gaps, func(a, b Gap) int { return cmp.Compare(b.Took, a.Took) })
 }
 
-// meets is whether a step begins or ends between two times.
+// meets reports whether a step begins or ends between two times.
 func meets(steps []Span, from, to int64) bool {
 	return slices.ContainsFunc(steps, func(s Span) bool {
 		return from <= s.Begin && s.Begin <= to || from <= s.End() && s.End() <= to
 	})
 }
 
-// label is the span by the layer and the kernel.
+// label returns the layer and the kernel of the span.
 func (s *Span) label() string {
 	if s.Code == "" || s.Code == s.Name {
 		return s.Name
@@ -178,7 +178,7 @@ func (s *Span) label() string {
 	return s.Name + " (" + s.Code + ")"
 }
 
-// codeTimes adds up kernels, and copies as such, as far as they lie in the window, the longest first.
+// codeTimes adds up the time of each kernel, and of copies, within the window, the longest first.
 func codeTimes(work []Span, first, end int64) []CodeTime {
 	at := map[string]int{}
 	var all []CodeTime

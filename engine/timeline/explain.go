@@ -5,15 +5,15 @@ import (
 	"slices"
 )
 
-// Explanation is where the time of a step went, as far as spans say.
+// Explanation divides the time of a step by the recorded spans.
 type Explanation struct {
 	Step  string
 	Total int64    // ns, measured around the whole step
-	Kinds [4]int64 // ns, by Kind; what lies within a launch, copy or wait of the stream counts for that alone
-	Gap   int64    // ns that no span of Stream or Host covers; where the device noted what it did, that none of Device covers
+	Kinds [4]int64 // ns, by Kind; time inside a launch, copy or wait of the stream counts only for that span
+	Gap   int64    // ns without a span of Stream or Host; without a span of Device if the device records its activity
 }
 
-// Explained is the share of the step that has a name, 0…1.
+// Explained returns the fraction of the step that spans cover, 0…1.
 func (e Explanation) Explained() float64 {
 	if e.Total == 0 {
 		return 0
@@ -21,7 +21,7 @@ func (e Explanation) Explained() float64 {
 	return 1 - float64(e.Gap)/float64(e.Total)
 }
 
-// Explain takes each step apart.
+// Explain returns the explanation of each step.
 func Explain(spans []Span) []Explanation {
 	var steps, leaves, noted []Span
 	for _, s := range spans {
@@ -34,10 +34,10 @@ func Explain(spans []Span) []Explanation {
 			noted = append(noted, s)
 		}
 	}
-	if len(noted) > 0 { // what the host waited for meanwhile explains nothing
+	if len(noted) > 0 { // device records replace the host's waiting
 		leaves = noted
 	}
-	// What contains another comes first.
+	// A span comes before the spans within it.
 	order := func(a, b Span) int { return cmp.Or(cmp.Compare(a.Begin, b.Begin), cmp.Compare(b.Took, a.Took)) }
 	slices.SortFunc(steps, order)
 	slices.SortStableFunc(leaves, order)
@@ -53,11 +53,12 @@ func Explain(spans []Span) []Explanation {
 	return out
 }
 
-// explain takes a step apart. What began before it, or ends behind it, counts as far as it lies within. Spans of one track follow one another; those of the stream may lie within one of the host.
+// explain divides the time of a step among its spans, clipped to the step. Spans of one track do not overlap; spans of
+// the stream may be inside one of the host.
 func explain(step Span, leaves []Span) Explanation {
 	e := Explanation{Step: step.Name, Total: step.Took, Gap: step.Took}
 	var host Span
-	stream, covered := step.Begin, step.Begin // their ends so far
+	stream, covered := step.Begin, step.Begin // ends of the spans so far
 	for _, s := range leaves {
 		if s.Begin >= step.End() {
 			break

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Track is what a span happened on.
+// Track is the resource on which a span happened.
 type Track uint8
 
 // The tracks.
@@ -17,12 +17,12 @@ const (
 	Steps      Track = iota // whole optimizer steps
 	Parts                   // of a step: data, forward, backward, communication, optimizer
 	Stream                  // of the device: launches, copies, and waiting within programs
-	Host                    // what the training thread did or waited for meanwhile
+	Host                    // work and waiting of the training thread
 	Gradients               // sums over ranks, on the communicator's thread
-	Statistics              // exchanges of batch normalisation, likewise
-	Device                  // what the device noted by itself: kernels, copies and fills, a lane a stream
-	Calls                   // of the device's library by the host, a lane a thread
-	Tracks                  // how many there are
+	Statistics              // exchanges of batch normalisation, on the communicator's thread
+	Device                  // recorded by the device: kernels, copies and fills, one lane per stream
+	Calls                   // of the device's library by the host, one lane per thread
+	Tracks                  // number of tracks
 )
 
 // String implements fmt.Stringer.
@@ -30,7 +30,7 @@ func (t Track) String() string {
 	return [...]string{"steps", "parts", "stream", "host", "gradients", "statistics", "gpu stream", "calls of thread"}[t]
 }
 
-// Kind is what a span of Stream, Host or Device was.
+// Kind is the kind of a span of Stream, Host or Device.
 type Kind uint8
 
 // The kinds.
@@ -44,14 +44,14 @@ const (
 // String implements fmt.Stringer.
 func (k Kind) String() string { return [...]string{"launch", "copy", "wait", "host"}[k] }
 
-// Span is something that took time.
+// Span is an interval of time.
 type Span struct {
 	Track Track
 	Kind  Kind
-	Lane  int // of Device and Calls: which stream or thread; those of one lane may overlap
+	Lane  int // of Device and Calls: stream or thread; spans of one lane may overlap
 	Name  string
-	Code  string // of Device: the kernel, as the device's library calls it
-	Part  string // of the step that it belongs to
+	Code  string // of Device: the kernel's name in the device's library
+	Part  string // part of the step
 	Op    string // kind of the kernel's op
 	Specs string // of a launch: operands in, "->", and out
 	Begin int64  // ns since 1970
@@ -60,7 +60,7 @@ type Span struct {
 	Bytes int64 // of all operands, of a copy, or on the wire
 }
 
-// End is when it was over, ns since 1970.
+// End returns the end of the span, in ns since 1970.
 func (s *Span) End() int64 { return s.Begin + s.Took }
 
 // Recorder collects spans.
@@ -69,21 +69,21 @@ type Recorder struct {
 	spans []Span
 	part  int // first span since the last part
 	next  int64
-	begun time.Time // of the step that is under way; zero: none is
-	noted bool      // the device notes what it does itself
+	begun time.Time // start of the current step; zero: no step
+	noted bool      // the device records its own activity
 
-	programs map[device.Program][]Span // of their steps, without times
+	programs map[device.Program][]Span // spans of their steps, without times
 }
 
-// New makes a Recorder whose first step has this number.
+// New creates a Recorder. first is the number of the first step.
 func New(first int64) *Recorder {
 	return &Recorder{epoch: time.Now(), next: first, programs: map[device.Program][]Span{}}
 }
 
-// Spans are those so far. They stay the Recorder's.
+// Spans returns the spans so far. The Recorder owns them.
 func (r *Recorder) Spans() []Span { return r.spans }
 
-// at is a time on the clock of spans.
+// at converts t to the clock of spans.
 func (r *Recorder) at(t time.Time) int64 { return r.epoch.UnixNano() + int64(t.Sub(r.epoch)) }
 
 func (r *Recorder) add(s Span, begun, ended time.Time) {
@@ -92,15 +92,15 @@ func (r *Recorder) add(s Span, begun, ended time.Time) {
 	r.spans = append(r.spans, s)
 }
 
-// Host notes what the training thread has done since begun.
+// Host records work of the training thread since begun.
 func (r *Recorder) Host(kind Kind, name string, begun time.Time) {
 	r.add(Span{Track: Host, Kind: kind, Name: name}, begun, time.Now())
 }
 
-// betweenSteps is the part of what is done in an evaluation, or for a checkpoint.
+// betweenSteps is the part of evaluations and checkpoints.
 const betweenSteps = "between steps"
 
-// Part ends a part of a step, to which all since the part before belongs, and before the first what began with it.
+// Part ends a part of a step. All spans since the previous part belong to it; the first part starts the step.
 func (r *Recorder) Part(name string, begun, ended time.Time) {
 	for i := r.part; i < len(r.spans); i++ {
 		s := &r.spans[i]
@@ -115,7 +115,7 @@ func (r *Recorder) Part(name string, begun, ended time.Time) {
 	r.part = len(r.spans)
 }
 
-// PartAt notes a part that the device timed.
+// PartAt records a part that the device timed.
 func (r *Recorder) PartAt(name string, begun time.Time, took time.Duration) {
 	r.add(Span{Track: Parts, Name: name, Part: name}, begun, begun.Add(took))
 	r.part = len(r.spans)
@@ -131,15 +131,15 @@ func (r *Recorder) Step() {
 	r.next++
 }
 
-// Exchange notes what a communicator did.
+// Exchange records an operation of a communicator.
 func (r *Recorder) Exchange(track Track, name string, begun, ended time.Time, bytes int64) {
 	r.add(Span{Track: track, Name: name, Bytes: bytes}, begun, ended)
 }
 
-// Stream is s, with everything that it does noted.
+// Stream returns a stream that runs on s and records its operations.
 func (r *Recorder) Stream(s device.Stream) device.Stream { return &stream{Stream: s, rec: r} }
 
-// stream stands in for a device's stream.
+// stream wraps a device's stream.
 type stream struct {
 	device.Stream
 	rec  *Recorder
@@ -180,10 +180,10 @@ func (s *stream) Run(p device.Program) error {
 	return nil
 }
 
-// recording is what a Recorder itself takes.
+// recording is the time that the Recorder needs for its own work.
 var recording = Span{Track: Stream, Kind: Work, Name: "note this timeline"}
 
-// describe remembers the steps of a program.
+// describe returns the steps of a program, and caches them.
 func (r *Recorder) describe(p device.Program) ([]Span, error) {
 	if steps, ok := r.programs[p]; ok {
 		return steps, nil
@@ -198,7 +198,7 @@ func (r *Recorder) describe(p device.Program) ([]Span, error) {
 		switch {
 		case info.Waits:
 			s.Kind, s.Name = Wait, "wait for other ranks"
-		case info.Op == nil: // an event: who waits for it is woken
+		case info.Op == nil: // an event: waiters continue
 			s.Kind, s.Name = Work, "wake the sender"
 		default:
 			s.Op, s.FLOPs, s.Bytes = info.Op.Kind(), device.FLOPs(info.Op, info.In, info.Out), device.MovedBytes(info.In, info.Out)
@@ -218,7 +218,7 @@ func specs(list []device.TensorSpec) string {
 	return strings.Join(texts, " ")
 }
 
-// noted does something on the stream.
+// noted runs do on the stream and records its span.
 func (s *stream) noted(kind Kind, name string, bytes int64, do func() error) error {
 	begun := time.Now()
 	err := do()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// waitingCalls are functions of CUDA, without what their versions are told apart by, that come back when the device has done something.
+// waitingCalls are CUDA functions, without version suffixes, that return only after the device has done some work.
 var waitingCalls = []string{
 	"cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize",
 	"cudaMemcpy", "cudaMemset", "cuMemcpy", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", "cuMemsetD8", "cuMemsetD32",
@@ -13,22 +13,23 @@ var waitingCalls = []string{
 	"cudaHostRegister", "cudaHostUnregister", "cuMemHostRegister", "cuMemHostUnregister",
 }
 
-// waits is whether a call of CUDA waits for the device: to the end of something, or for the whole of it, as memory does that is given out or taken back.
+// waits reports whether a CUDA call waits for the device. Allocating and freeing memory wait for the whole device.
 func waits(call string) bool {
 	call, _, _ = strings.Cut(call, "_") // "cudaStreamSynchronize_ptsz"
 	return slices.Contains(waitingCalls, call)
 }
 
-// gives is whether a call of CUDA gives the device something to do.
+// gives reports whether a CUDA call submits work to the device.
 func gives(call string) bool {
 	return strings.Contains(call, "Launch") || strings.HasSuffix(call, "Async") || strings.Contains(call, "Async_")
 }
 
-// hostWaits counts the calls that wait, those within others left out: the run-time library calls the driver. calls and steps are in order.
+// hostWaits counts the calls that wait, without nested calls: the run-time library calls the driver. calls and steps
+// are in order.
 func hostWaits(calls, steps []Span) (all []HostWaits) {
-	end := map[int]int64{} // of the last one that waits, by thread
+	end := map[int]int64{} // end of the last waiting call, by thread
 	for _, s := range steps {
-		given := int64(0) // when the step last gave the device something to do
+		given := int64(0) // when the step last submitted work
 		for _, c := range calls {
 			if gives(c.Name) && s.Begin <= c.Begin && c.Begin < s.End() {
 				given = c.Begin

@@ -8,21 +8,22 @@ import (
 	"slices"
 )
 
-// change is shares that the ranks go over to at the same step, once each of them has the plans for its own.
+// change is a change of shares that is in progress. All ranks switch at the same step, once each has plans for its
+// share.
 type change struct {
 	shares []int
 	hash   uint32       // of shares, never 0
-	own    *share       // this rank's plans, held; nil until they are there
-	coming chan planned // nil where they were there already
+	own    *share       // this rank's plans, held; nil until they are ready
+	coming chan planned // receives the plans; nil if they were ready at once
 }
 
-// planned is what became of a plan.
+// planned is the result of planning in the background.
 type planned struct {
 	share *share
 	err   error
 }
 
-// prepareShares begins to plan for this rank's part of shares, beside training.
+// prepareShares starts planning for this rank's share in the background, while training continues.
 func (r *Replica) prepareShares(samples []int) (*change, error) {
 	if err := r.checkShares(samples); err != nil {
 		return nil, err
@@ -34,14 +35,14 @@ func (r *Replica) prepareShares(samples []int) (*change, error) {
 	}
 	c.coming = make(chan planned, 1)
 	go func() {
-		runtime.LockOSThread() // for good: the thread ends here, and with it what a device keeps for a thread
+		runtime.LockOSThread() // never unlocked: the thread and the device's per-thread resources end with the goroutine
 		s, err := r.ready(n)
 		c.coming <- planned{s, err}
 	}()
 	return c, nil
 }
 
-// hashOf is the same for the same shares, and hardly ever for others.
+// hashOf hashes shares. Equal shares have equal hashes; different shares rarely do.
 func hashOf(shares []int) uint32 {
 	h := fnv.New32a()
 	for _, n := range shares {
@@ -50,12 +51,12 @@ func hashOf(shares []int) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// disagreement is of ranks whose splitters say something else.
+// disagreement is the error of ranks whose splitters return different shares.
 func disagreement(rank int) error {
 	return fmt.Errorf("rank %d and rank 0 decided on different shares, because their processors or builds compute different curves: set balance.fixed_shares, or balance.policy = \"none\"", rank)
 }
 
-// poll takes note of plans that are there. A rank that cannot plan for its share ends the run.
+// poll checks without blocking whether the plans are ready. A rank that cannot plan for its share ends the run.
 func (c *change) poll(rank int) error {
 	if c.own != nil {
 		return nil
@@ -71,7 +72,7 @@ func (c *change) poll(rank int) error {
 	return nil
 }
 
-// split asks the splitter for other shares, and goes over to them when all ranks have planned for theirs.
+// split asks the splitter for shares, and switches to them once all ranks have planned for them.
 func (r *run) split() error {
 	if r.Splitter == nil || r.peers() == nil {
 		return nil
@@ -91,16 +92,16 @@ func (r *run) split() error {
 	if err != nil {
 		return fmt.Errorf("shares %v after step %d: %w", shares, r.step, err)
 	}
-	r.change, r.asked.unready = c, true // until the ranks have said otherwise
+	r.change, r.asked.unready = c, true // until the ranks agree that all are ready
 	return nil
 }
 
-// goOver makes the shares that all ranks have plans for those of the step that follows.
+// goOver switches to the new shares, for which all ranks have plans. The next step uses them.
 func (r *run) goOver() error {
 	c := r.change
 	r.change = nil
 	defer r.Replica.shelf.release(c.own)
-	read := r.Replica.feed != nil && r.Replica.feed.staged // the batch of the next step, for the shares before
+	read := r.Replica.feed != nil && r.Replica.feed.staged // the next step's batch was staged for the old shares
 	err := errors.Join(r.Replica.forget(), r.Replica.SetShares(c.shares))
 	if read {
 		err = errors.Join(err, r.jump())

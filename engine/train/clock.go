@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// part is what the time of a step is spent on.
+// part is a category of the time of a step.
 type part int
 
 const (
@@ -21,7 +21,7 @@ const (
 
 var partNames = [...]string{"", "data", "forward", "backward", "communication", "optimizer"}
 
-// add adds to the time of a part.
+// add adds took to the time of part p.
 func (t *StepTimes) add(p part, took time.Duration) {
 	switch p {
 	case dataPart:
@@ -37,11 +37,11 @@ func (t *StepTimes) add(p part, took time.Duration) {
 	}
 }
 
-// clock tells the parts of a step apart. Where streams run behind the caller the device keeps time: a part ends at a mark, and the marks are read once the
-// stream has passed them.
+// clock measures the parts of a step. On devices whose streams run asynchronously the device keeps time: a mark in the
+// stream ends each part, and the clock reads the marks after the stream has passed them.
 type clock struct {
 	at    time.Time
-	rec   *timeline.Recorder // nil: nobody records
+	rec   *timeline.Recorder // nil: no recording
 	marks device.MarkingStream
 	laps  []part // between marks 0, 1, …
 }
@@ -50,7 +50,7 @@ type clock struct {
 func (r *Replica) startStep() error {
 	r.unread = r.unread[:0]
 	c := &r.clock
-	c.marks, _ = r.stream.(device.MarkingStream) // not while every launch is recorded: then it is waited for
+	c.marks, _ = r.stream.(device.MarkingStream) // nil while every launch is recorded: the host then waits for each
 	c.rec = r.recorder
 	err := c.restart()
 	if c.rec != nil && c.marks != nil {
@@ -67,11 +67,11 @@ func (c *clock) restart() error {
 	return c.marks.Mark(0)
 }
 
-// lap ends a part: the time since the last one ended is its.
+// lap ends part p, which began at the previous lap.
 func (r *Replica) lap(times *StepTimes, p part) error {
 	c := &r.clock
 	if c.marks != nil {
-		if len(c.laps) == device.MaxMarks-1 { // of very many micro-batches
+		if len(c.laps) == device.MaxMarks-1 { // only with very many micro-batches
 			if err := r.stream.Sync(); err != nil {
 				return err
 			}
@@ -91,7 +91,7 @@ func (r *Replica) lap(times *StepTimes, p part) error {
 	return nil
 }
 
-// read adds up the parts whose marks the stream has passed, and begins the next one.
+// read adds the times of the parts whose marks the stream has passed, and begins the next part.
 func (c *clock) read(times *StepTimes) error {
 	if c.marks == nil {
 		return nil
@@ -114,7 +114,7 @@ func (c *clock) read(times *StepTimes) error {
 	return c.restart()
 }
 
-// note tells who records of the parts, the last of which is over now.
+// note passes the parts, the last of which has just ended, to the recorder.
 func (c *clock) note(now time.Time) error {
 	n := len(c.laps)
 	before, err := c.marks.Between(0, n)

@@ -1,22 +1,34 @@
-// Package train is the loop: batches in, gradients, updates, evaluations, checkpoints.
+// Package train contains the training loop: it reads batches, computes gradients, updates parameters, evaluates, and
+// saves checkpoints.
 //
 //   - A [Replica] is one model on one device: plans, parameters, optimizer. Replica.Step is one optimizer step
 //     (step.go), Replica.Evaluate one batch of an evaluation.
-//   - [Run] drives a replica over data to the end of a run, saves and restores it, and tells an [Observer] what happens.
+//   - [Run] trains a replica on data until the run ends, saves and restores it, and reports events to an [Observer].
 //
-// What is random (initial values, order of samples, augmentation, dropout) is a function of the seed alone; a
-// run that is interrupted and resumed is bit-equal to one that is not.
+// All random values (initial values, order of samples, augmentation, dropout) are functions of the seed alone. A run
+// that is interrupted and resumed is bit-equal to one that is not.
 //
 // # Several ranks
 //
-// [Peers] join replicas. Each trains its share of every micro-batch; gradients are summed over ranks, and what ranks tell each other
-// about a step ([RankStep]) goes along, so that they meet once a step. NewReplica finds the most samples that fit into each rank's
-// memory (Replica.Limits) before Peers.Divide says who has how many. A [Splitter] changes that while training goes on: each rank plans for
-// its new share beside training, and all change at the same step. Plans of the last shares are kept.
+// [Peers] connects the replicas of a process group. Each rank trains its share of every micro-batch, and an all-reduce
+// sums the gradients. The ranks' reports about a step ([RankStep]) follow the gradients, so ranks synchronize once per
+// step. NewReplica finds the largest share that fits into each rank's memory (Replica.Limits); then Peers.Divide
+// chooses the shares. A [Splitter] changes the shares during training: each rank plans for its new share in the
+// background, and all ranks switch at the same step. A cache keeps the plans of recently used shares.
+//
+// # Duties of the caller
+//
+// One goroutine uses a replica at a time. The caller closes the replica before its device. Observers and callbacks run
+// on the training goroutine, so their time is part of the run.
 //
 // # Errors
 //
-// Run returns the error that ended the run: [ErrDiverged] in the chain when gradients stayed NaN or infinite,
-// a *data.Fault for the data, *checkpoint.IOError when the final save failed, device.ErrDevice for the
-// device. A cancelled context is no error: the step is finished, saved, and Result.Interrupted is set.
+// Run returns the error that ended the run. Its chain contains
+//
+//   - [ErrDiverged] if gradients stayed NaN or infinite
+//   - a *data.Fault if the data cannot be read
+//   - a *checkpoint.IOError if the final save failed
+//   - device.ErrDevice if the device failed
+//
+// A cancelled context is no error: Run finishes and saves the step, and sets Result.Interrupted.
 package train

@@ -7,14 +7,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// EarlyStop ends a run that no longer becomes better. The zero value never does.
+// EarlyStop ends a run whose evaluations no longer improve. The zero value never ends a run.
 type EarlyStop struct {
 	Metric   string  // of evaluations: "top1", "top5" or "loss"
-	Patience int     // evaluations in a row without an improvement that end the run; 0: never
-	MinDelta float64 // what is no more than this, in the metric's unit, is no improvement
+	Patience int     // number of consecutive evaluations without improvement that ends the run; 0: never
+	MinDelta float64 // smallest improvement that counts, in the metric's unit
 }
 
-// value of the metric, signed so that more is better.
+// value returns the metric, signed so that more is better.
 func (s EarlyStop) value(e Evaluation) float64 {
 	switch s.Metric {
 	case "loss":
@@ -25,15 +25,16 @@ func (s EarlyStop) value(e Evaluation) float64 {
 	return e.Top1
 }
 
-// stopping is how far a run is from being given up. Checkpoints keep it; all ranks have the same, since all see the same evaluations.
+// stopping is the state of early stopping. Checkpoints keep it. It is equal on all ranks, because all see the same
+// evaluations.
 type stopping struct {
 	Metric string           `json:"metric"`
 	Best   checkpoint.Float `json:"best"`  // signed as EarlyStop.value
 	Since  int              `json:"since"` // evaluations without an improvement
-	Any    bool             `json:"any"`   // there was an evaluation
+	Any    bool             `json:"any"`   // at least one evaluation was done
 }
 
-// note takes an evaluation into account. One of another metric than before begins anew.
+// note records an evaluation. If the metric has changed, the state starts again.
 func (s *stopping) note(o EarlyStop, e Evaluation) {
 	if o.Patience == 0 {
 		return
@@ -50,12 +51,12 @@ func (s *stopping) note(o EarlyStop, e Evaluation) {
 	}
 }
 
-// over reports whether the run is given up.
+// over reports whether early stopping ends the run.
 func (s *stopping) over(o EarlyStop) bool {
 	return o.Patience > 0 && s.Metric == o.Metric && s.Since >= o.Patience
 }
 
-// reason says why a run was given up.
+// reason describes why early stopping ended the run.
 func (s *stopping) reason(o EarlyStop) string {
 	return fmt.Sprintf("no improvement of %s over %.6g by more than %.6g in %d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
 }

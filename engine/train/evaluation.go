@@ -11,13 +11,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// evaluationDue reports whether this step is the end of an EvalInterval-th epoch or of the run.
+// evaluationDue reports whether this step ends the run or every EvalInterval-th epoch.
 func (r *run) evaluationDue() bool {
 	epochEnd := r.EvalInterval > 0 && r.position()%(r.epochSteps*int64(r.EvalInterval)) == 0
 	return r.Eval != nil && (epochEnd || r.end > 0 && r.step >= r.end)
 }
 
-// evaluateIfOwed evaluates where it is due. An evaluation that is interrupted stays owed: the resumed run begins with it.
+// evaluateIfOwed evaluates if an evaluation is due. An interrupted evaluation stays due: the resumed run starts with
+// it.
 func (r *run) evaluateIfOwed(ctx context.Context) error {
 	if !r.evalOwed {
 		return nil
@@ -25,7 +26,7 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	defer r.leaveOut()
 	e, err := r.evaluate(ctx)
 	if errors.Is(err, context.Canceled) {
-		r.savedStep = -1 // so that the debt is saved, too
+		r.savedStep = -1 // forces a save, which records that the evaluation is still due
 		return nil
 	}
 	if errors.Is(err, errUnreadable) {
@@ -52,10 +53,10 @@ func (r *run) evaluateIfOwed(ctx context.Context) error {
 	return nil
 }
 
-// evaluate runs all samples that are held out.
+// evaluate evaluates all held-out samples.
 func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 	started, whole := time.Now(), context.WithoutCancel(ctx)
-	one := ctx // a run of one rank leaves at once; ranks leave an evaluation together
+	one := ctx // a single rank stops at once; several ranks stop an evaluation together
 	if r.peers() != nil {
 		one = whole
 	}
@@ -65,7 +66,7 @@ func (r *run) evaluate(ctx context.Context) (_ Evaluation, err error) {
 			return Evaluation{}, err
 		}
 		defer func() {
-			if back := r.Replica.exchangeAverages(); back != nil { // not joined: an interruption would be answered with a save, of averages in the weights' place
+			if back := r.Replica.exchangeAverages(); back != nil { // ahead of err: a save would store averages as weights
 				err = fmt.Errorf("put the weights back in place of their averages: %w (the evaluation's own error: %v)", back, err)
 			}
 		}()

@@ -10,23 +10,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// feed brings micro-batches to a device whose streams run behind the caller: while it computes with one, the next is read, written to page-locked memory
-// and copied to the end of the arena, on a stream of its own. Within the computing stream it then goes to where the pass reads it.
+// feed prefetches micro-batches for a device whose streams run asynchronously. While the device computes with one
+// batch, feed reads the next into page-locked memory, and a second stream copies it to the end of the arena. The
+// computing stream then copies it to the inputs of the pass.
 type feed struct {
 	stream device.Stream
 	host   device.Buffer // laid out like the host twins of a pass's batch
-	ready  device.Event  // the batch lies in the arena
-	taken  device.Event  // and has gone on from there
+	ready  device.Event  // the batch is in the arena
+	taken  device.Event  // the computing stream has copied the batch out of the staging place
 
 	staged  bool
-	batches Batches // it came from, for pass
+	batches Batches // source of the staged batch, which is for pass
 	pass    *pass
-	at      device.Region // in the arena
+	at      device.Region // staging place in the arena
 	batch   batchFacts
-	err     error // why there is none
+	err     error // error of staging the batch
 }
 
-// batchFacts are what a step needs to know of its batch.
+// batchFacts are the counters of a batch that a step needs.
 type batchFacts struct{ n, epoch, replaced int }
 
 // patience is how long the host waits for a copy before it asks the device whether it still works.
@@ -51,7 +52,7 @@ func newFeed(dev device.Device, bytes int64) (_ *feed, err error) {
 	if f.taken, err = dev.NewEvent(); err != nil {
 		return nil, err
 	}
-	return f, f.taken.Complete() // nothing lies there yet
+	return f, f.taken.Complete() // the staging place is free
 }
 
 func (f *feed) close() error {
@@ -70,7 +71,7 @@ func (f *feed) close() error {
 	return errors.Join(errs...)
 }
 
-// wait blocks until e is complete, or the device has failed.
+// wait blocks until e is complete or the device has failed.
 func (f *feed) wait(e device.Event, stream device.Stream) error {
 	for {
 		err := e.WaitHost(patience)
@@ -83,8 +84,8 @@ func (f *feed) wait(e device.Event, stream device.Stream) error {
 	}
 }
 
-// stage reads the next batch for a pass whose staging place is at, and begins to copy it. An error is told to who takes the batch. computes is the stream
-// on which the last one was taken.
+// stage reads the next batch for p and starts its copy to the staging place at. take returns any error of stage.
+// computes is the stream that took the previous batch.
 func (f *feed) stage(ctx context.Context, batches Batches, p *pass, at device.Region, computes device.Stream) {
 	f.staged, f.batches, f.pass, f.at = true, batches, p, at
 	f.err = f.begin(ctx, computes)
@@ -110,7 +111,7 @@ func (f *feed) begin(ctx context.Context, computes device.Stream) error {
 	return errors.Join(err, f.stream.Record(f.ready))
 }
 
-// take has the stream copy the batch to where p reads it, staging it first where that has not been done.
+// take enqueues the copy of the batch to the inputs of p. It stages the batch first if stage was not called.
 func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Region, stream device.Stream) (batchFacts, error) {
 	if f.staged && (f.batches != batches || f.pass != p) {
 		if err := f.discard(); err != nil {
@@ -138,7 +139,7 @@ func (f *feed) take(ctx context.Context, batches Batches, p *pass, at device.Reg
 	return f.batch, stream.Record(f.taken)
 }
 
-// discard forgets the batch that is staged, if there is one: the next comes from another place.
+// discard drops the staged batch, if any, because the next batch comes from another position of the data.
 func (f *feed) discard() error {
 	if f == nil || !f.staged {
 		return nil

@@ -7,21 +7,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Footprint is what a number of samples of a micro-batch takes of this rank's device, in bytes, and what it computes.
+// Footprint is the device memory, in bytes, and the arithmetic of this rank for a number of samples of a micro-batch.
 type Footprint struct {
 	Samples int `json:"samples"`
 
-	// Whatever the samples.
+	// Bytes that do not depend on the number of samples.
 	Weights    int64 `json:"weights_bytes"`
 	Statistics int64 `json:"statistics_bytes"`
-	Gradients  int64 `json:"gradients_bytes"` // with the sum of micro-batches
+	Gradients  int64 `json:"gradients_bytes"` // includes the sum over micro-batches
 	Moments    int64 `json:"moments_bytes"`
 	Averages   int64 `json:"averages_bytes"` // of weights and statistics (ema.decay)
-	Norms      int64 `json:"norms_bytes"`    // the copy of the weights that norms of single parameters take
+	Norms      int64 `json:"norms_bytes"`    // the copy of the weights for norms of single parameters
 	Other      int64 `json:"other_bytes"`    // sums over ranks, staging, scratch of the optimizer
 
-	// What a pass needs, evaluation included: Arena, and what lies in it where most of it is in use. Gaps are all the rest of it: what evaluation needs
-	// beyond training is among them.
+	// Memory of a pass. Arena includes evaluation; the next fields are its contents at the moment of largest use. Gaps
+	// is the rest of the arena, including memory that only evaluation needs.
 	Arena int64      `json:"arena_bytes"`
 	Usage plan.Usage `json:"usage"`
 
@@ -30,15 +30,15 @@ type Footprint struct {
 	BackwardFLOPs int64 `json:"backward_flops"`
 }
 
-// Fixed is the bytes that do not depend on the samples.
+// Fixed returns the bytes that do not depend on the number of samples.
 func (f Footprint) Fixed() int64 {
 	return f.Weights + f.Statistics + f.Gradients + f.Moments + f.Averages + f.Norms + f.Other
 }
 
-// Bytes is all of it.
+// Bytes returns the total.
 func (f Footprint) Bytes() int64 { return f.Fixed() + f.Arena }
 
-// Footprint plans for n samples, in whole groups of batch normalisation, without memory for them.
+// Footprint plans for n samples, rounded to whole groups of batch normalisation, without allocating memory for them.
 func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
@@ -78,8 +78,8 @@ func (r *Replica) Footprint(n int) (f Footprint, err error) {
 	return f, s.free()
 }
 
-// LargestFit is the most samples of a micro-batch, in whole groups of batch normalisation, with which this rank stays within bytes; 0 if not even a
-// group does. Beyond most it does not look.
+// LargestFit returns the largest number of samples of a micro-batch, up to most and in whole groups of batch
+// normalisation, whose footprint is at most bytes. It returns 0 if not even one group fits.
 func (r *Replica) LargestFit(bytes int64, most int) (int, error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()

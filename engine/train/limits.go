@@ -11,11 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Limits are the most samples of a micro-batch that each rank can hold, nil for a replica that trains alone.
+// Limits returns the largest number of samples of a micro-batch that each rank can hold; nil for a single rank.
 func (r *Replica) Limits() []int { return r.limits }
 
-// settleShares finds out what each rank can hold, and with that how many samples it has at first. Parameters, moments and what sums
-// over ranks need are allocated already; all that is left may hold activations.
+// settleShares finds the largest share of each rank and chooses the first shares. Parameters, moments and buffers for
+// sums over ranks are already allocated; activations may use the remaining memory.
 func (r *Replica) settleShares() error {
 	p, micro := r.opts.Peers, r.opts.microBatch()
 	if p == nil {
@@ -47,7 +47,7 @@ func (r *Replica) settleShares() error {
 	return r.checkShares(p.Shares)
 }
 
-// most is the largest share that this rank may ever get, memory apart.
+// most returns the largest share that this rank may ever get, regardless of memory.
 func (p *Peers) most(micro int) int {
 	switch {
 	case p.MaxShare > 0 && p.Divide == nil:
@@ -60,7 +60,8 @@ func (p *Peers) most(micro int) int {
 	return micro
 }
 
-// memoryLeft is the bytes that activations may take, negative if there are not even enough for the rest; known is false where nobody says how many.
+// memoryLeft returns the bytes available for activations, negative if even the fixed part does not fit. known is false
+// if neither the device nor the options state a limit.
 func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	used, _ := r.dev.Memory()
 	total := r.opts.Peers.MemoryBytes
@@ -70,8 +71,8 @@ func (r *Replica) memoryLeft() (bytes int64, known bool) {
 	return total - used, total > 0
 }
 
-// limit is the largest share up to most whose activations fit into memory, found by planning: whole groups of batch normalisation,
-// unless it is most. Shares that ranks have from the start and cannot hold are a *MemoryError.
+// limit returns the largest share up to most whose activations fit into memory, found by planning. The result is most
+// or a multiple of a group of batch normalisation. limit returns a *MemoryError if the fixed first share does not fit.
 func (r *Replica) limit(most int) (int, error) {
 	free, known := r.memoryLeft()
 	p := r.opts.Peers
@@ -106,14 +107,14 @@ func (r *Replica) limit(most int) (int, error) {
 	return fit, nil
 }
 
-// largest is the largest number of samples below most, which need too much, that fits into free bytes. What plans need is close to
-// linear in their samples: each guess lies on the line through the two before.
+// largest returns the largest number of samples below most, which needs too much, that fits into free bytes. The bytes
+// of a plan are almost linear in its samples, so each guess is on the line through the previous two points.
 func (r *Replica) largest(most, unit int, need, free int64) (int, error) {
 	low, high := 0, (most+unit-1)/unit // in units; low fits, high does not
 	x0, y0, x1, y1 := 0.0, 0.0, float64(most), float64(need)
 	for tries := 0; high-low > 1; tries++ {
 		guess := (low + high) / 2
-		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // else they are not
+		if slope := (y1 - y0) / (x1 - x0); slope > 0 && tries < 6 { // else bisection
 			guess = int((x0 + (float64(free)-y0)/slope) / float64(unit))
 		}
 		guess = min(max(guess, low+1), high-1)
@@ -135,7 +136,7 @@ func (r *Replica) largest(most, unit int, need, free int64) (int, error) {
 	return low * unit, nil
 }
 
-// wholeGroup is what shares are multiples of: samples of a group of batch normalisation.
+// wholeGroup returns the unit of shares: the samples of a group of batch normalisation.
 func (o ReplicaOptions) wholeGroup() int {
 	if o.GhostGroup > 0 && !o.Peers.SyncNorm {
 		return o.GhostGroup
@@ -143,7 +144,7 @@ func (o ReplicaOptions) wholeGroup() int {
 	return 1
 }
 
-// gather is a number of each rank.
+// gather collects one number of each rank.
 func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	comm := r.opts.Peers.Grads
 	counts := make([]int64, comm.Size())
@@ -161,7 +162,7 @@ func (r *Replica) gather(ctx context.Context, own int) ([]int, error) {
 	}
 	if err != nil {
 		comm.Abort(err)
-		_ = comm.Sync(context.Background()) // until nobody uses the memory; its error is the one that there was
+		_ = comm.Sync(context.Background()) // until the memory is unused; err already holds the first error
 		return nil, errors.Join(err, host.Free())
 	}
 	all := make([]int, len(counts))

@@ -2,21 +2,21 @@ package train
 
 import "math"
 
-// Load is how a rank's device fares in a step, and what holds it back. NaN is what is not known, -1 of what is counted.
+// Load is the telemetry of a rank's device in a step. An unknown value is NaN, an unknown count -1.
 type Load struct {
-	UtilizationPercent float64 // share of the device's time, or of a CPU quota, in use
-	MemoryPercent      float64 // used, of what there is
+	UtilizationPercent float64 // of the device's time, or of a CPU quota, in use
+	MemoryPercent      float64 // used, of the total
 	TemperatureCelsius float64
 	PowerWatts         float64
 	ClockPercent       float64 // of the device's highest clock
-	StolenPercent      float64 // how much of the time in which this process wanted a CPU others had it
+	StolenPercent      float64 // CPU time that others used while this process wanted to run
 	PCIePercent        float64 // the link's generation times width, of their maxima
-	Throttle           uint8   // ThrottleThermal | …, 0: nothing
+	Throttle           uint8   // ThrottleThermal | …; 0: none
 	ECCErrors          int     // uncorrected
-	OtherProcesses     int     // that compute on the device
+	OtherProcesses     int     // other processes that compute on the device
 }
 
-// Why a device is slower than it could be, as bits of Load.Throttle.
+// Reasons why a device runs below its full speed, as bits of Load.Throttle.
 const (
 	ThrottleThermal  = 1 << iota // too hot
 	ThrottlePower                // at its power limit
@@ -24,14 +24,14 @@ const (
 	ThrottleQuota                // the CPU quota was used up
 )
 
-// UnknownLoad is the load of a machine that nobody watches.
+// UnknownLoad returns the load of a machine without telemetry.
 func UnknownLoad() Load {
 	nan := math.NaN()
 	return Load{UtilizationPercent: nan, MemoryPercent: nan, TemperatureCelsius: nan, PowerWatts: nan, ClockPercent: nan, StolenPercent: nan, PCIePercent: nan,
 		ECCErrors: -1, OtherProcesses: -1}
 }
 
-// loadRow is a Load on the wire.
+// loadRow is the wire format of a Load.
 type loadRow struct {
 	percents                  [7]float32 // in the order of Load's fields
 	eccErrors, otherProcesses int32

@@ -7,30 +7,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Observer is told what happens in a run, on the training goroutine: what it does counts as part of the run.
+// Observer receives the events of a run. Its methods run on the training goroutine, so their time is part of the run.
 type Observer interface {
-	// StepDone is called after each optimizer step. The record is valid during the call only.
+	// StepDone is called after each optimizer step. The record is valid only during the call.
 	StepDone(r *StepRecord)
 	EvalDone(e Evaluation)
-	// RolledBack is called when the run goes back to an earlier step: later steps come again.
+	// RolledBack is called when the run returns to an earlier step. The later steps will run again.
 	RolledBack(step int64)
-	// Saving is called before a checkpoint is written: what shall be as safe as the checkpoint is flushed here.
+	// Saving is called before a checkpoint is written. The observer flushes data that must be as safe as the
+	// checkpoint.
 	Saving()
 	Saved(s checkpoint.Saved, took time.Duration)
-	// Warn reports what went wrong without ending the run.
+	// Warn reports an error that does not end the run.
 	Warn(err error)
 }
 
-// StepRecord is one optimizer step as the run saw it: losses and counts are those of all ranks, times those of this one.
+// StepRecord describes one optimizer step. Losses and counts are those of all ranks, times those of this rank.
 type StepRecord struct {
 	StepResult
-	Ranks      []RankStep // each rank's part: this one's as it measured it, the others' as they reported it
-	Shares     []int      // samples of a micro-batch that each rank had; nil for a run of one rank
-	Changed    bool       // they are others than in the step before
-	Step       int64      // optimizer steps done, this one included
+	Ranks      []RankStep // each rank's part: this rank's as measured, the others' as reported
+	Shares     []int      // samples of a micro-batch for each rank; nil for a single rank
+	Changed    bool       // Shares differ from those of the previous step
+	Step       int64      // optimizer steps done, including this one
 	Total      int64      // steps of the run, 0 if unknown
 	Epoch      int        // from 0
-	EpochStep  int        // steps of this epoch done, this one included
+	EpochStep  int        // steps of this epoch done, including this one
 	EpochSteps int
 	Rate       float64 // learning rate
 	Skipped    int64   // steps skipped so far because of NaN or Inf
@@ -39,19 +40,19 @@ type StepRecord struct {
 	EpochReplaced int // samples of this epoch, over all ranks, that could not be read
 }
 
-// Evaluation is the outcome of one evaluation: means over all samples.
+// Evaluation is the result of one evaluation: means over all samples.
 type Evaluation struct {
 	Step       int64
 	Epoch      int
 	Samples    int
 	Loss       float64
-	Top1, Top5 float64 // shares, 0…1
+	Top1, Top5 float64 // fractions, 0…1
 	Best       bool    // the best so far
 	Averaged   bool    // of the averaged weights
 	Took       time.Duration
 }
 
-// evaluationJSON carries a loss that is not a number, which JSON's own numbers cannot.
+// evaluationJSON carries a loss that may be NaN or infinite, which JSON numbers cannot represent.
 type evaluationJSON struct {
 	Step     int64            `json:"step"`
 	Epoch    int              `json:"epoch"`
@@ -69,7 +70,7 @@ func (e Evaluation) MarshalJSON() ([]byte, error) {
 	return json.Marshal(evaluationJSON{e.Step, e.Epoch, e.Samples, checkpoint.Float(e.Loss), e.Top1, e.Top5, e.Best, e.Took, e.Averaged})
 }
 
-// UnmarshalJSON is its inverse.
+// UnmarshalJSON is the inverse of MarshalJSON.
 func (e *Evaluation) UnmarshalJSON(text []byte) error {
 	var w evaluationJSON
 	if err := json.Unmarshal(text, &w); err != nil {

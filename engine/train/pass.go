@@ -15,42 +15,42 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// ignored is the label of rows that are no samples: the loss leaves them out.
+// ignored is the label of padding rows, which the loss ignores.
 const ignored = -1
 
 // pass is a plan with the host memory of its inputs and outputs.
 type pass struct {
 	plan   *plan.Plan
-	joined *gradsync.Pass // the plan's passes where other ranks take part
-	idle   bool           // no samples: it only meets the others
+	joined *gradsync.Pass // the plan joined to other ranks; nil for a single rank
+	idle   bool           // no samples: it only takes part in exchanges between ranks
 
-	predicts bool // its graph gives logits
+	predicts bool // the graph outputs logits
 
 	slots       int // micro-batches whose results the host holds at a time
 	host        device.Buffer
-	batchBytes  int64 // of host, at its beginning: the inputs that a batch is
+	batchBytes  int64 // of host memory at its start: the inputs of a batch
 	resultBytes int64 // of a slot
 	inputs      map[string]transfer
-	results     []transfer // device to the first slot: loss, rank, and logits where they are asked for
+	results     []transfer // device to the first slot: loss, top-k position, and logits if requested
 	loss        transfer
 	rank        transfer
 	logits      transfer
 	n           int // samples of a full micro-batch
 }
 
-// transfer pairs a region on the device with its host twin.
+// transfer pairs a region of device memory with its host twin.
 type transfer struct {
 	dev, host device.Region
 	spec      device.TensorSpec
 }
 
-// twinUnit is what host twins start at multiples of: a cache line.
+// twinUnit is the alignment of host twins, in bytes: a cache line.
 const twinUnit = 64
 
-// in is the place of the host twin in memory that is laid out like the pass's.
+// in returns the host twin within host, a buffer with the layout of the pass's host memory.
 func (t transfer) in(host []byte) []byte { return host[t.host.Offset:][:t.host.Bytes] }
 
-// bind gives the plan its memory, joined to other ranks where sync is not nil, and lays out the host twins.
+// bind gives the plan its memory, joins it to other ranks if sync is not nil, and lays out the host twins.
 func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, sync *gradsync.Sync) (err error) {
 	if sync != nil {
 		p.joined, err = sync.Bind(p.plan, arena)
@@ -91,8 +91,8 @@ func (p *pass) bind(dev device.Device, arena device.Region, state *plan.State, s
 	return nil
 }
 
-// twins are the plan's inputs and outputs with the places of their host twins in a buffer, which takes total bytes: first what a batch is, at the end the
-// slots of results.
+// twins returns the plan's inputs and outputs with the positions of their host twins in a buffer of total bytes. The
+// inputs of a batch are first, the slots of results last.
 func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	all = map[string]transfer{}
 	add := func(name string, region device.Region, spec device.TensorSpec, err error) error {
@@ -105,7 +105,7 @@ func (p *pass) twins() (all map[string]transfer, total int64, err error) {
 	for _, ofBatch := range []bool{true, false} {
 		for _, name := range p.plan.InputNames() {
 			if name == gradsync.SamplesInput || slices.Contains(batchInputs[:], name) != ofBatch {
-				continue // gradsync writes its own
+				continue // gradsync writes this input
 			}
 			region, spec, err := p.plan.Input(name)
 			if err := add(name, region, spec, err); err != nil {
@@ -144,7 +144,7 @@ func (p *pass) forward(s device.Stream) error {
 	return p.plan.Forward(s)
 }
 
-// backward runs the backward pass; with last the sums over ranks begin within.
+// backward runs the backward pass. With last, the sums over ranks start during the pass.
 func (p *pass) backward(s device.Stream, last bool) error {
 	if p.joined != nil {
 		return p.joined.Backward(s, last)
@@ -162,10 +162,10 @@ func (p *pass) free() error {
 	return err
 }
 
-// batchInputs are the inputs that a batch is.
+// batchInputs are the graph inputs that a batch fills.
 var batchInputs = [...]string{"images", "labels", "ids", "second_labels", "share"}
 
-// load brings a batch to the device.
+// load copies a batch to the device.
 func (p *pass) load(s device.Stream, b *data.Batch) error {
 	if err := p.fill(b, p.host.Host()); err != nil || p.idle {
 		return err
@@ -173,8 +173,8 @@ func (p *pass) load(s device.Stream, b *data.Batch) error {
 	return p.send(s, batchInputs[:]...)
 }
 
-// fill writes a batch to host memory as this pass lays out the host twins of its inputs. One of fewer samples than the plan's is filled up with ignored
-// rows.
+// fill writes a batch to host, laid out like the host twins of the pass's inputs. Ignored rows pad a batch that has
+// fewer samples than the plan.
 func (p *pass) fill(b *data.Batch, host []byte) error {
 	if b.N > p.n {
 		return fmt.Errorf("replica: got a batch of %d samples, want at most %d", b.N, p.n)
@@ -200,8 +200,8 @@ func (p *pass) fill(b *data.Batch, host []byte) error {
 	return p.fillMixed(b, host)
 }
 
-// fillMixed writes what samples with two labels have beside the first. Rows that are no samples are left as they are: they are
-// ignored.
+// fillMixed writes the second labels and lambdas of mixed samples. Padding rows keep their old values, because the loss
+// ignores them.
 func (p *pass) fillMixed(b *data.Batch, host []byte) error {
 	second, ok := p.inputs["second_labels"]
 	if ok != (b.SecondLabels != nil) {
@@ -223,7 +223,7 @@ func (p *pass) fillMixed(b *data.Batch, host []byte) error {
 	return nil
 }
 
-// send copies inputs to the device; names that this pass lacks are passed over.
+// send copies inputs to the device; it skips names that this pass lacks.
 func (p *pass) send(s device.Stream, names ...string) error {
 	for _, name := range names {
 		if t, ok := p.inputs[name]; ok {
@@ -250,10 +250,10 @@ func (p *pass) setScale(s device.Stream, scale float64, key uint64) error {
 	return p.send(s, "scale", "key")
 }
 
-// roundUp is the next multiple of unit.
+// roundUp returns the smallest multiple of unit that is at least n.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }
 
-// fetch brings the results to a slot of the host; they are there after the stream's Sync.
+// fetch enqueues the copy of the results to a slot of host memory. They are valid after the stream's Sync.
 func (p *pass) fetch(s device.Stream, slot int) error {
 	for _, t := range p.results {
 		t.host.Offset += int64(slot) * p.resultBytes
@@ -282,7 +282,7 @@ func (p *pass) sums(n, slot int) Sums {
 		}
 		out.Loss += l
 		if math.IsNaN(l) {
-			continue // nothing was recognised: no score is above NaN, so the rank would be the best
+			continue // no logit is above a NaN, so a NaN sample would count as position 0, the best
 		}
 		if ranks[i] == 0 {
 			out.Top1++
@@ -294,13 +294,13 @@ func (p *pass) sums(n, slot int) Sums {
 	return out
 }
 
-// Sums are totals over samples: divide by Samples for means.
+// Sums are totals over samples. Divide by Samples for means.
 type Sums struct {
 	Samples, Top1, Top5 int
 	Loss                float64
 }
 
-// Add adds other samples.
+// Add adds the totals of other samples.
 func (s *Sums) Add(o Sums) {
 	s.Samples += o.Samples
 	s.Top1 += o.Top1

@@ -18,27 +18,30 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Peers joins the replicas of several ranks, one a rank, to one training. All ranks say the same but for what is their own end.
+// Peers connects the replicas of the ranks of one training. All fields except a rank's own resources are equal on all
+// ranks.
 type Peers struct {
-	// Grads carries gradients, reports and weights, Stats what passes exchange: two, so that it never queues behind a bucket.
+	// Grads carries gradients, reports and weights. Stats carries exchanges within passes, which so never queue behind
+	// a bucket.
 	Grads, Stats collective.Communicator
 
-	Shares []int // samples of a micro-batch that each rank has; they sum to it
-	// Divide says what Shares are at first, once it is known how many samples each rank can hold: the same on all ranks. nil: what they are already.
+	Shares []int // samples of a micro-batch for each rank; they sum to it
+	// Divide returns the first Shares from the largest share of each rank. It returns the same on all ranks. nil keeps
+	// Shares.
 	Divide func(limits []int) ([]int, error)
-	// MaxShare is the most that this rank will ever have, which sizes its memory. 0 is a whole micro-batch with Divide, else what it has in
-	// Shares. NewReplica lowers it to what fits into memory.
+	// MaxShare is the largest share that this rank will ever have; it determines the rank's memory. 0 means a whole
+	// micro-batch with Divide, and the rank's entry of Shares without. NewReplica lowers it to what fits into memory.
 	MaxShare    int
-	MemoryBytes int64 // of the device that this rank may use: other ranks may share it; 0 = all of it
+	MemoryBytes int64 // device memory that this rank may use, if ranks share the device; 0: all
 
-	SyncNorm bool // batch normalisation over all ranks' samples; else over a rank's own, or its groups
+	SyncNorm bool // batch normalisation over all ranks' samples; else over the rank's own samples or groups
 
-	Wire       tensor.DType // of gradients in transit: bf16, or Invalid for their own
-	CapBytes   int64        // of a bucket; 0 = chosen by measuring passes and all-reduces at the start
+	Wire       tensor.DType // of gradients in transit: bf16, or Invalid for their own type
+	CapBytes   int64        // of a bucket; 0: chosen by timing passes and all-reduces at the start
 	Sequential bool         // no overlap with the backward pass
 }
 
-// share is this rank's part of a micro-batch, which is all of it for a replica that trains alone.
+// share returns this rank's share of a micro-batch; a single rank has all of it.
 func (p *Peers) share(micro int) int {
 	if p == nil {
 		return micro
@@ -46,7 +49,7 @@ func (p *Peers) share(micro int) int {
 	return p.Shares[p.Grads.Rank()]
 }
 
-// shares are those in use, nil for a replica that trains alone.
+// shares returns the current shares, nil for a single rank.
 func (p *Peers) shares() []int {
 	if p == nil {
 		return nil
@@ -54,7 +57,7 @@ func (p *Peers) shares() []int {
 	return p.Shares
 }
 
-// reads is the same for a data.Loader.
+// reads returns this rank's share for a data.Loader.
 func (p *Peers) reads() data.Share {
 	s, rank := data.Share{}, p.Grads.Rank()
 	for _, n := range p.Shares[:rank] {
@@ -64,14 +67,14 @@ func (p *Peers) reads() data.Share {
 	return s
 }
 
-// Reads is the part of each batch that this rank's loaders read, and the most they ever will.
+// Reads returns the part of each batch that this rank's loaders read, and the largest part they will ever read.
 func (p *Peers) Reads() (share data.Share, most int) {
 	share = p.reads()
 	return share, max(p.MaxShare, share.Count, 1)
 }
 
-// check reports shares that are no division of a micro-batch, or that cut a group of samples of batch normalisation; only the
-// last group, which ends with the micro-batch, may be smaller.
+// check returns an error for shares that do not sum to a micro-batch, or that cut a group of samples of batch
+// normalisation. Only the last group, which ends with the micro-batch, may be smaller.
 func (p *Peers) check(shares []int, micro, group int) error {
 	if len(shares) != p.Grads.Size() {
 		return fmt.Errorf("replica: got %d shares, want one for each of %d ranks", len(shares), p.Grads.Size())
@@ -91,7 +94,8 @@ func (p *Peers) check(shares []int, micro, group int) error {
 	return nil
 }
 
-// statistics is what batch normalisation over all ranks' samples reads; nil where it takes those of one rank.
+// statistics returns the exchange for batch normalisation over all ranks' samples, nil if each rank uses its own
+// samples.
 func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 	if p == nil || !p.SyncNorm {
 		return nil
@@ -100,7 +104,7 @@ func (p *Peers) statistics(g *graph.Graph, micro int) *graph.Ranks {
 	return &graph.Ranks{Rank: p.Grads.Rank(), Count: size, Samples: g.Input(gradsync.SamplesInput, tensor.I32, size), Total: micro}
 }
 
-// Abort tells the other ranks why this one gives up.
+// Abort ends the run on the other ranks with this rank's cause.
 func (p *Peers) Abort(cause error) {
 	if p != nil {
 		p.Grads.Abort(cause)
@@ -108,15 +112,15 @@ func (p *Peers) Abort(cause error) {
 	}
 }
 
-// Drain waits until nothing of a failed communicator touches memory any more.
+// Drain waits until no operation of a failed communicator accesses memory.
 func (p *Peers) Drain() {
 	if p != nil {
-		p.Grads.Sync(context.Background()) // the failure is known
+		p.Grads.Sync(context.Background()) // returns the known failure
 		p.Stats.Sync(context.Background())
 	}
 }
 
-// openSync prepares the sums over ranks, in buckets that may change once there are plans to choose them by.
+// openSync prepares the sums over ranks. Its buckets may change once plans exist to choose them by.
 func (r *Replica) openSync(into device.Buffer) (err error) {
 	if r.opts.Peers == nil {
 		return nil
@@ -132,7 +136,7 @@ func (r *Replica) openSync(into device.Buffer) (err error) {
 	return nil
 }
 
-// tuneSync settles the buckets, and tells the sums of the shares.
+// tuneSync fixes the buckets and passes the shares to the sums.
 func (r *Replica) tuneSync(into device.Buffer) error {
 	p := r.opts.Peers
 	if p == nil {
@@ -153,14 +157,14 @@ func (r *Replica) tuneSync(into device.Buffer) error {
 	return r.sums.SetShares(p.Shares)
 }
 
-// newSync sums into a buffer, in buckets that end at ends, nil for those of CapBytes.
+// newSync creates a Sync into a buffer, with buckets that end at ends; nil ends buckets by CapBytes.
 func (r *Replica) newSync(into device.Buffer, ends []int64) (*gradsync.Sync, error) {
 	p := r.opts.Peers
 	return gradsync.New(r.cache, r.state, into, gradsync.Options{Grads: p.Grads, Stats: p.Stats, Ends: ends, CapBytes: p.CapBytes, Wire: p.Wire,
 		Sequential: p.Sequential, AverageStates: !p.SyncNorm, GhostGroup: r.opts.GhostGroup})
 }
 
-// chooseBuckets finds the ends of buckets with which the last all-reduce ends first, from the times of a few passes on memory as it is.
+// chooseBuckets times a few passes and returns the bucket ends with which the last all-reduce ends first.
 func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	const passes = 3
 	p := r.now.train
@@ -168,14 +172,14 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, p.plan.Close()) }() // its programs: it is bound again
+	defer func() { err = errors.Join(err, p.plan.Close()) }() // frees its programs: the plan is bound again later
 	if err := r.clearInputs(p.plan); err != nil {
 		return nil, err
 	}
 	elapsed := make([]time.Duration, len(p.plan.Launches()))
 	for i := range passes + 1 {
 		if i == 1 {
-			clear(elapsed) // the first pass touches memory for the first time
+			clear(elapsed) // the first pass also pays for page faults
 		}
 		if err := joined.RunTimed(r.stream, elapsed); err != nil {
 			return nil, err
@@ -191,7 +195,7 @@ func (r *Replica) chooseBuckets(sync *gradsync.Sync) (ends []int64, err error) {
 	return t.Ends, err
 }
 
-// clearInputs writes zeros into a bound plan's inputs: labels have to be sound.
+// clearInputs writes zeros to the inputs of a bound plan, because labels must be valid.
 func (r *Replica) clearInputs(p *plan.Plan) error {
 	for _, name := range p.InputNames() {
 		to, _, err := p.Input(name)
@@ -211,7 +215,7 @@ func (r *Replica) clearInputs(p *plan.Plan) error {
 	return nil
 }
 
-// agree makes sure that all ranks train the same model and sum the same buckets: a *gradsync.DifferenceError otherwise.
+// agree returns a *gradsync.DifferenceError unless all ranks train the same model and sum the same buckets.
 func (r *Replica) agree(ctx context.Context) error {
 	if r.sums == nil {
 		return nil
@@ -219,7 +223,7 @@ func (r *Replica) agree(ctx context.Context) error {
 	return gradsync.Compare(ctx, r.opts.Peers.Grads, r.dev, r.sums.Fingerprint(r.now.train.plan))
 }
 
-// checkReplicas makes sure that all ranks hold the same bits: a *gradsync.ReplicaError names the odd ones.
+// checkReplicas returns a *gradsync.ReplicaError, which names the odd ranks, unless all ranks hold the same bits.
 func (r *Replica) checkReplicas(ctx context.Context) error {
 	hash, err := r.sums.Hash(r.stream, r.averages()...)
 	if err != nil {
@@ -227,15 +231,17 @@ func (r *Replica) checkReplicas(ctx context.Context) error {
 	}
 	err = gradsync.Replicas(ctx, r.opts.Peers.Grads, r.dev, hash)
 	if errors.As(err, new(*gradsync.ReplicaError)) {
-		// No rank gives up before all know it: a rank that only learned of another's end would take its own state for sound.
+		// A barrier keeps every rank until all know the error. A rank that only saw another rank leave would save its
+		// own state as valid.
 		if waitErr := r.opts.Peers.Grads.Enqueue(collective.Barrier{Name: "replicas differ"}); waitErr == nil {
-			_ = r.opts.Peers.Grads.Sync(ctx) // the ranks end, however this does
+			_ = r.opts.Peers.Grads.Sync(ctx) // the run ends with or without an error of the barrier
 		}
 	}
 	return err
 }
 
-// spread gives every rank rank 0's parameters, statistics, moments, averages and, as the answer, state, which may be nil. Layouts are equal on all.
+// spread copies rank 0's parameters, statistics, moments and averages to every rank, and returns rank 0's state, which
+// may be nil. Layouts are equal on all ranks.
 func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpoint.State, error) {
 	p := r.opts.Peers
 	if p == nil {
@@ -278,7 +284,7 @@ func (r *Replica) spread(ctx context.Context, state *checkpoint.State) (*checkpo
 	return got, nil
 }
 
-// spreadBytes is rank 0's text on every rank.
+// spreadBytes returns rank 0's text on every rank.
 func (r *Replica) spreadBytes(ctx context.Context, text []byte) ([]byte, error) {
 	comm := r.opts.Peers.Grads
 	send := func(bytes []byte) ([]byte, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Predictor is a trained model on one device, for forward passes alone: it has neither gradients nor optimizer state. Its methods are
-// for one goroutine.
+// Predictor is a trained model on one device for forward passes only, without gradients and optimizer state. One
+// goroutine uses it at a time.
 type Predictor struct {
 	opts   ReplicaOptions
 	dev    device.Device
@@ -22,12 +22,12 @@ type Predictor struct {
 	stream device.Stream
 	arena  device.Buffer
 	pass   *pass
-	stale  bool // the weights have changed since the pass's copies of them were made
+	stale  bool // the weights have changed since the pass copied them
 	closer closer
 }
 
-// NewPredictor plans for batches of up to opts.BatchSize samples and allocates all memory. Of opts what concerns training has no effect. The weights
-// are zero until LoadWeights.
+// NewPredictor plans for batches of up to opts.BatchSize samples and allocates all memory. Options about training have
+// no effect. The weights are zero until LoadWeights.
 func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err error) {
 	opts.Accumulation, opts.Peers, opts.logits = 1, nil, true
 	p := &Predictor{opts: opts, dev: dev, pass: &pass{predicts: true}}
@@ -61,19 +61,20 @@ func NewPredictor(dev device.Device, opts ReplicaOptions) (_ *Predictor, err err
 		return nil, tooLarge(dev, opts.BatchSize, bytes, err)
 	}
 	p.closer.add(p.arena.Free)
-	p.closer.add(p.pass.free) // its programs go before the memory
+	p.closer.add(p.pass.free) // frees its programs before the memory
 	return p, p.pass.bind(dev, device.Whole(p.arena), p.state, nil)
 }
 
-// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences.
+// LoadWeights loads parameters and statistics from a safetensors file. Its error lists the differences if the file is
+// of another model.
 func (p *Predictor) LoadWeights(f *checkpoint.File) error { return p.load(f, f.ReadInto) }
 
-// LoadAverages sets them to the averages that a checkpoint holds beside its weights: see checkpoint.Checkpoint.Averaged.
+// LoadAverages loads the averages that a checkpoint holds next to its weights; see checkpoint.Checkpoint.Averaged.
 func (p *Predictor) LoadAverages(c *checkpoint.Checkpoint) error {
 	return p.load(c.Model, c.ReadAverage)
 }
 
-// load checks names and shapes by f and takes the values from read.
+// load checks names and shapes against f and reads the values through read.
 func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) error) error {
 	params := p.state.Params
 	var want []checkpoint.Info
@@ -103,7 +104,8 @@ func (p *Predictor) load(f *checkpoint.File, read func(name string, dst []byte) 
 	return nil
 }
 
-// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. Samples of label -1 are left out of the sums.
+// Run runs a batch of at most BatchSize samples, with running statistics and without dropout. The sums exclude samples
+// with label -1.
 func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	if p.stale {
 		if err := p.pass.plan.Prepare(p.stream); err != nil {
@@ -123,7 +125,7 @@ func (p *Predictor) Run(b *data.Batch) (Sums, error) {
 	return p.pass.sums(b.N, 0), nil
 }
 
-// Probabilities writes the softmax of sample i's logits in the last batch to out, one number for each class.
+// Probabilities writes the softmax of sample i's logits in the last batch to out, one number per class.
 func (p *Predictor) Probabilities(i int, out []float64) {
 	t := p.pass.logits
 	mem, classes := t.host.Host(), p.opts.Classes
@@ -147,7 +149,7 @@ func (p *Predictor) Probabilities(i int, out []float64) {
 	}
 }
 
-// ParamCount is the number of trained elements, padding left out.
+// ParamCount returns the number of trained elements, without padding.
 func (p *Predictor) ParamCount() int64 {
 	var n int64
 	for _, t := range p.state.Params.Params {

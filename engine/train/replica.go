@@ -20,33 +20,33 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// ReplicaOptions describe a classifier and how it is trained.
+// ReplicaOptions describe a classifier and its training.
 type ReplicaOptions struct {
 	Model          func(net *nn.Net, x *graph.Value, classes int) *graph.Value // from x (N, 3, H, W) to logits (N, classes)
 	Classes        int
 	ImageSize      int // height = width, pixels
 	Mean, Std      [3]float32
 	Compute        tensor.DType // of this rank's activations: F32, BF16, F16 with a loss scale (F64 on the reference device)
-	LossScale      bool         // scale the loss whatever Compute is: some rank computes in F16, and all ranks share one scale
-	GhostGroup     int          // samples of a BatchNorm group, 0 = the whole micro-batch
-	BatchSize      int          // global, samples of an optimizer step
-	Accumulation   int          // micro-batches of an optimizer step, divides BatchSize
+	LossScale      bool         // scale the loss for any Compute: if a rank computes in F16, all ranks use one scale
+	GhostGroup     int          // samples of a BatchNorm group; 0: the whole micro-batch
+	BatchSize      int          // global batch: samples of an optimizer step
+	Accumulation   int          // micro-batches of an optimizer step; divides BatchSize
 	LabelSmoothing float64
 	Freeze         nn.Freeze
 	Mixed          bool // training samples have second labels
 	Seed           uint64
 	Optimizer      optim.Options
-	Average        optim.AverageOptions // of the weights; a Decay of 0: there is none
-	Norms          bool                 // Options.NormsInterval measures single parameters
-	Peers          *Peers               // nil: this replica trains alone
+	Average        optim.AverageOptions // of the weights; Decay 0: no averages
+	Norms          bool                 // allows norms of single parameters, see Options.NormsInterval
+	Peers          *Peers               // nil: a single rank
 
-	logits bool // the pass gives them, too: for a Predictor
+	logits bool // the pass also outputs logits, for a Predictor
 }
 
-// microBatch is the samples of one forward and backward pass.
+// microBatch returns the samples of one forward and backward pass over all ranks.
 func (o ReplicaOptions) microBatch() int { return o.BatchSize / o.Accumulation }
 
-// Check reports whether the model can be built for these images, without a device.
+// Check returns an error if the model cannot be built for these images. It needs no device.
 func (o ReplicaOptions) Check() error {
 	g, err := o.graph(true, o.microBatch())
 	if err != nil {
@@ -55,48 +55,48 @@ func (o ReplicaOptions) Check() error {
 	return o.Freeze.Check(g)
 }
 
-// Replica is one model on one device. Its methods are for one goroutine, locked to its OS thread while it trains.
+// Replica is one model on one device. One goroutine, locked to its OS thread, uses it while it trains.
 type Replica struct {
 	opts   ReplicaOptions
 	dev    device.Device
 	cache  *plan.Cache
-	params *plan.Params // their layout
+	params *plan.Params // layout of the parameters
 	state  *plan.State
 	optim  *optim.Optimizer
 	mean   *optim.Average   // nil: no averages
-	norms  *optim.Norms     // nil: parameters are not measured
-	scale  *optim.LossScale // nil: there is none
-	stream device.Stream    // while recorder records, it stands in for plain
+	norms  *optim.Norms     // nil: no norms of single parameters
+	scale  *optim.LossScale // nil: no loss scale
+	stream device.Stream    // wraps plain while recorder records
 	arena  device.Buffer
-	feed   *feed  // nil where streams do not run behind the caller: batches go where they are read
-	now    *share // what is trained with
+	feed   *feed  // nil where streams run synchronously: batches are then read to where passes read them
+	now    *share // plans in use
 	clock  clock
-	spare  device.Buffer // running statistics as they were before the step that is under way; nil without peers
-	began  bool          // a step is under way, and spare holds what was before it
-	unread []int         // samples of the step's micro-batches whose results have not been read yet
+	spare  device.Buffer // running statistics before the current step; nil without peers
+	began  bool          // a step is in progress, and spare holds the statistics before it
+	unread []int         // samples of the step's micro-batches whose results are not read yet
 
-	recorder *timeline.Recorder // of what a step does; nil: nobody records
-	plain    device.Stream      // the device's own; nil before the first Trace
+	recorder *timeline.Recorder // records the launches of a step; nil: no recording
+	plain    device.Stream      // the device's own stream; nil before the first Trace
 
-	copied map[string]*bytes.Buffer // what the last checkpoint in mid-run was written from, by tensor
+	copied map[string]*bytes.Buffer // copies for the last checkpoint in mid-run, by tensor
 
-	planning sync.Mutex // one share is planned at a time
+	planning sync.Mutex // serialises planning
 	closed   bool
-	shelf    *shelf // what has been planned
+	shelf    *shelf // cache of plans
 
 	sums    *gradsync.Sync // over ranks; nil without peers
 	reports *reports
-	limits  []int // the most samples of a micro-batch for each rank
-	most    int   // for this one
+	limits  []int // the largest share of each rank, in samples of a micro-batch
+	most    int   // the largest share of this rank
 
-	// With accumulation, gradients of micro-batches are summed here.
+	// Sum of the gradients of micro-batches, with accumulation.
 	sum        device.Buffer
 	addProgram device.Program
 
 	closer closer
 }
 
-// closer frees in reverse order of acquisition.
+// closer frees resources in reverse order of acquisition.
 type closer []func() error
 
 func (c *closer) add(f func() error) { *c = append(*c, f) }
@@ -180,7 +180,7 @@ func (o ReplicaOptions) graph(training bool, n int) (*graph.Graph, error) {
 	})
 }
 
-// checkPeers reports ranks that cannot train together.
+// checkPeers returns an error for options with which ranks cannot train together.
 func (o ReplicaOptions) checkPeers() error {
 	p := o.Peers
 	switch {
@@ -189,12 +189,12 @@ func (o ReplicaOptions) checkPeers() error {
 	case p.Grads == nil || p.Stats == nil:
 		return errors.New("replica: peers need two communicators")
 	case p.Divide != nil:
-		return nil // its answer is checked
+		return nil // settleShares checks the shares that Divide returns
 	}
 	return p.check(p.Shares, o.microBatch(), o.GhostGroup)
 }
 
-// allocate takes all device memory that the replica will ever use.
+// allocate allocates all device memory that the replica will ever use.
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
@@ -251,7 +251,8 @@ func (r *Replica) allocate() (err error) {
 	return r.shelf.takeBound(r.now)
 }
 
-// allocateArena takes memory for the activations of the largest share. A device without memory of its own spends it only when it is used.
+// allocateArena allocates memory for the activations of the largest share. A device that uses host memory commits pages
+// only when they are touched.
 func (r *Replica) allocateArena() (err error) {
 	if r.now, err = r.planned(r.opts.Peers.share(r.opts.microBatch())); err != nil {
 		return err
@@ -275,14 +276,14 @@ func (r *Replica) allocateArena() (err error) {
 	return err
 }
 
-// MemoryError says that the activations of a micro-batch do not fit into the device.
+// MemoryError reports that the activations of a micro-batch do not fit into the device.
 type MemoryError struct {
 	Samples   int   // of a micro-batch
-	Fit       int   // about how many samples would fit, 0 if not even one
+	Fit       int   // estimated number of samples that fit, 0 if not even one
 	NeedBytes int64 // of activations
-	HeldBytes int64 // by parameters, optimizer state and what else is on the device already
-	FreeBytes int64 // of device memory beside that
-	Err       error // the device's own
+	HeldBytes int64 // by parameters, optimizer state and other allocations on the device
+	FreeBytes int64 // device memory that is left
+	Err       error // the device's error
 }
 
 func (e *MemoryError) Error() string {
@@ -291,10 +292,10 @@ func (e *MemoryError) Error() string {
 		float64(e.NeedBytes)/gib, float64(e.FreeBytes)/gib, float64(e.HeldBytes)/gib, e.Fit)
 }
 
-// Unwrap gives the device's error, device.ErrOutOfMemory in its chain.
+// Unwrap returns the device's error; its chain contains device.ErrOutOfMemory.
 func (e *MemoryError) Unwrap() error { return e.Err }
 
-// tooLarge explains why activations were not to be had.
+// tooLarge explains why the allocation of activations failed.
 func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return fmt.Errorf("replica: activations of %d bytes: %w", bytes, err)
@@ -309,7 +310,7 @@ func tooLarge(dev device.Device, samples int, bytes int64, err error) error {
 	return e
 }
 
-// allocateSum makes the buffer and the program that add up the gradients of micro-batches: sum += grads.
+// allocateSum allocates the buffer and the program that add up the gradients of micro-batches: sum += grads.
 func (r *Replica) allocateSum() (err error) {
 	params := r.state.Params
 	if r.sum, err = r.state.NewFlat(params.TrainBytes); err != nil {
@@ -337,7 +338,8 @@ func (r *Replica) allocateSum() (err error) {
 	return err
 }
 
-// PredictedBytes is the device memory that the plans said the replica needs. It equals what the device has handed out.
+// PredictedBytes returns the device memory that the replica needs by its plans. It equals the bytes that the device
+// allocated.
 func (r *Replica) PredictedBytes() int64 {
 	bytes := r.arena.Bytes() + r.state.Bytes() + r.optim.Bytes()
 	for _, b := range []device.Buffer{r.sum, r.spare} {
@@ -357,10 +359,10 @@ func (r *Replica) PredictedBytes() int64 {
 	return bytes
 }
 
-// ParamCount is the number of elements of parameters, padding left out.
+// ParamCount returns the number of elements of parameters, without padding.
 func (r *Replica) ParamCount() int64 { return r.count(func(plan.ParamInfo) bool { return true }) }
 
-// FrozenCount is how many of them are not trained.
+// FrozenCount returns the number of elements of frozen parameters.
 func (r *Replica) FrozenCount() int64 {
 	return r.count(func(p plan.ParamInfo) bool { return p.Frozen })
 }
@@ -374,13 +376,13 @@ func (r *Replica) count(of func(plan.ParamInfo) bool) (n int64) {
 	return n
 }
 
-// FLOPs is the nominal arithmetic of this rank's share of one optimizer step.
+// FLOPs returns the nominal arithmetic of this rank in one optimizer step.
 func (r *Replica) FLOPs() int64 { return r.now.flops }
 
-// Plan is the training plan, for reports.
+// Plan returns the training plan, for reports.
 func (r *Replica) Plan() *plan.Plan { return r.now.train.plan }
 
-// initialize sets parameters and statistics: functions of (seed, name, position).
+// initialize sets parameters and statistics, which are functions of (seed, name, position).
 func (r *Replica) initialize() error {
 	set := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {
@@ -393,7 +395,7 @@ func (r *Replica) initialize() error {
 	return errors.Join(set(r.state.Values, r.state.Params.Params), set(r.state.States, r.state.Params.States), r.resetAverages())
 }
 
-// initialValues draws a tensor in double precision and rounds it to its type, plain and little endian.
+// initialValues draws a tensor in double precision and rounds it to its type: plain layout, little endian.
 func initialValues(p plan.ParamInfo, seed uint64) []byte {
 	n := p.Spec.Shape.Elements()
 	s := random.New(seed, p.Name)
@@ -415,7 +417,7 @@ func initialValues(p plan.ParamInfo, seed uint64) []byte {
 	return out
 }
 
-// Close frees everything in reverse order, once no plan is being made.
+// Close waits until no plan is being made, then frees everything in reverse order.
 func (r *Replica) Close() error {
 	r.planning.Lock()
 	defer r.planning.Unlock()
@@ -423,8 +425,8 @@ func (r *Replica) Close() error {
 	return r.closer.close()
 }
 
-// RunTimed runs prepare, forward and backward on the batch that was loaded last and adds each launch's time to
-// elapsed, in the order of Plan().Launches(). Parameters are not updated.
+// RunTimed runs prepare, forward and backward on the last loaded batch and adds each launch's time to elapsed, in the
+// order of Plan().Launches(). It does not update parameters.
 func (r *Replica) RunTimed(elapsed []time.Duration) error {
 	return r.now.train.plan.RunTimed(r.stream, elapsed)
 }

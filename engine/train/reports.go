@@ -12,13 +12,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// RankStep is one rank's part of a step, as it reports it to the others. Reports travel right behind the gradients, so that ranks do not
-// meet once more, and say what is known by then: everything is of this step but Times.Communication, Hidden and Optimizer, which are
-// of the step that the rank ran before it (0 in its first). In the record of a step a rank's own part is of this step in everything.
+// RankStep is one rank's part of a step, as the rank reports it to the others. Reports follow the gradients, so ranks
+// need no second synchronization and report values known at that time. Times.Communication, Hidden and Optimizer are
+// therefore of the rank's previous step (0 in its first); all other values are of this step. In the record of a step a
+// rank's own part is entirely of this step.
 type RankStep struct {
 	Sums
 	Times   StepTimes
-	Other   time.Duration // what the rank did between the step before and this one (observer, splitter), evaluating and saving left out; no part of Times
+	Other   time.Duration // between the last step and this one, without evaluating and saving; not in Times
 	Buckets int
 	Bytes   int64 // of gradients that were summed over ranks
 	Load    Load
@@ -26,36 +27,36 @@ type RankStep struct {
 	Replaced int // samples that could not be read, see data.Skip
 }
 
-// Compute is the rank's own time from the end of one sum over ranks to its last gradient of the next: what it makes the others wait. Waiting for them
-// within, in batch normalisation over all samples, is left out.
+// Compute returns the rank's own time from the end of one sum over ranks to its last gradient of the next. The other
+// ranks wait for this time. It excludes waiting inside the passes, in batch normalisation over all samples.
 func (s RankStep) Compute() time.Duration {
 	t := s.Times
 	return t.Optimizer + s.Other + t.Data + t.Forward + t.Backward - t.Exchanges
 }
 
-// wish is what a rank wants the run to do after a step. What one wants, all do.
+// wish is an action that a rank requests after a step. A request of one rank applies to all.
 type wish struct {
 	stop, timeOver bool
 	save           bool   // a checkpoint of the step
-	unready        bool   // not to change shares yet: its plans are still being made
-	change         uint32 // hash of the shares that it goes over to, 0: none. Unlike the others it must be the same on all
+	unready        bool   // postpone a change of shares: this rank's plans are not ready
+	change         uint32 // hash of the new shares, 0: none. Unlike the other fields it must be equal on all ranks
 }
 
-// reports are an exchange of figures: every rank gets those of all, in one small all-gather.
+// reports exchanges figures: one small all-gather gives every rank the figures of all.
 type reports struct {
 	comm collective.Communicator
 	op   collective.Op
 	rank int
 	host device.Buffer
-	rows []reportRow // in host, one a rank
+	rows []reportRow // in host, one per rank
 	all  []RankStep
 }
 
-// reportRow is a report on the wire, in the byte order of the machine, as gradients are.
+// reportRow is the wire format of a report, in the byte order of the machine, as gradients are.
 type reportRow struct {
 	loss                                      float64
 	data, forward, backward, exchanges, other time.Duration // of this step
-	communication, hidden, optimizer          time.Duration // of the step before
+	communication, hidden, optimizer          time.Duration // of the previous step
 	samples, top1, top5, change               uint32
 	replaced                                  uint16
 	flags, throttle                           uint8
@@ -85,7 +86,7 @@ func newReports(dev device.Device, comm collective.Communicator) (*reports, erro
 		op: collective.AllGather{Name: "reports", Buffer: device.Whole(host), DType: tensor.U8, Counts: counts}}, nil
 }
 
-// exchange tells the others and waits for the slowest of them.
+// exchange sends this rank's report and waits for those of all ranks.
 func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]RankStep, wish, error) {
 	x.put(&own, want)
 	if err := x.comm.Enqueue(x.op); err != nil {
@@ -97,7 +98,7 @@ func (x *reports) exchange(ctx context.Context, own RankStep, want wish) ([]Rank
 	return x.read()
 }
 
-// put is this rank's report, for op to send.
+// put stores this rank's report, which op sends.
 func (x *reports) put(s *RankStep, w wish) {
 	t := &s.Times
 	x.rows[x.rank] = reportRow{loss: s.Loss, samples: uint32(s.Samples), top1: uint32(s.Top1), top5: uint32(s.Top5),
@@ -108,8 +109,9 @@ func (x *reports) put(s *RankStep, w wish) {
 		throttle: s.Load.Throttle, load: s.Load.row()}
 }
 
-// read is all ranks' reports, once op is complete, and what the ranks want together. It is valid until the next exchange. The error is that of ranks whose
-// splitters disagree, which would train something else than they should.
+// read returns all ranks' reports and their joint wish, once op is complete. The reports are valid until the next
+// exchange. read returns an error if the splitters of the ranks disagree, because training would continue with wrong
+// shares.
 func (x *reports) read() ([]RankStep, wish, error) {
 	flags := uint8(0)
 	for rank := range x.rows {

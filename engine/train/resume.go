@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// meet compares the ranks and brings all of them to where rank 0 resumes.
+// meet compares the ranks and brings all of them to the step at which rank 0 resumes.
 func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	if err := r.Replica.agree(ctx); err != nil {
 		return nil, err
@@ -18,7 +18,7 @@ func (r *run) meet(ctx context.Context) (*checkpoint.State, error) {
 	return r.Replica.spread(ctx, r.Options.Resume)
 }
 
-// begin starts at step 0, or where state was saved.
+// begin starts at step 0, or at the step at which state was saved.
 func (r *run) begin(state *checkpoint.State) error {
 	if state == nil {
 		r.settleEnd()
@@ -37,8 +37,8 @@ func (r *run) begin(state *checkpoint.State) error {
 	return nil
 }
 
-// restore takes over counters of a checkpoint. If the batch size has changed since, the run goes on behind the samples
-// that the epoch has had; those that do not fill a batch of the present size up to there are left out of this epoch.
+// restore restores the counters of a checkpoint. If the batch size has changed, the run continues after the samples
+// that the epoch has had. Samples before that point that do not fill a batch of the new size are skipped in this epoch.
 func (r *run) restore(s checkpoint.State) error {
 	r.step = s.Step
 	batch := int64(r.Replica.opts.BatchSize)
@@ -64,14 +64,14 @@ func (r *run) restore(s checkpoint.State) error {
 		r.result.LastLoss, r.result.LastEval, r.evalOwed, r.stopping = float64(last.Loss), last.Eval, last.EvalOwed, last.Stopping
 	}
 	r.settleEnd()
-	// Settings that changed since may have brought the run to the end of an epoch, or to its own.
+	// Changed settings may have moved the end of an epoch, or of the run, to this step.
 	if e := r.result.LastEval; r.evaluationDue() && (e == nil || e.Step != r.step) {
 		r.evalOwed = true
 	}
 	return nil
 }
 
-// settleEnd finds the step at which the run is done, and stretches the schedule to it.
+// settleEnd computes the step at which the run ends, and sets the schedule's length to it.
 func (r *run) settleEnd() {
 	if r.end = r.Steps; r.end == 0 && r.Epochs > 0 {
 		r.end = max(int64(r.Epochs)*r.epochSteps-r.skew, 1)
@@ -81,10 +81,10 @@ func (r *run) settleEnd() {
 	}
 }
 
-// loopKey is where a checkpoint keeps lastResults.
+// loopKey is the key of lastResults in a checkpoint.
 const loopKey = "train"
 
-// lastResults are what a resumed run shows if it has nothing left to do, and whether it owes an evaluation first.
+// lastResults are the results that a resumed run with no steps left reports, and whether an evaluation is due first.
 type lastResults struct {
 	Loss     checkpoint.Float `json:"loss"`
 	Eval     *Evaluation      `json:"eval"`
@@ -92,7 +92,7 @@ type lastResults struct {
 	Stopping stopping         `json:"early_stop"`
 }
 
-// Forget takes out of a checkpoint's state what evaluations said: of other data than the run goes on with, it means nothing.
+// Forget removes the results of evaluations from a checkpoint's state, because the run continues with other data.
 func Forget(state *checkpoint.State) error {
 	state.Best = nil
 	raw, ok := state.Extra[loopKey]
@@ -108,13 +108,13 @@ func Forget(state *checkpoint.State) error {
 	if err != nil {
 		return fmt.Errorf("state of the loop: %w", err)
 	}
-	state.Extra = maps.Clone(state.Extra) // the checkpoint's own stays
+	state.Extra = maps.Clone(state.Extra) // keeps the checkpoint's own map unchanged
 	state.Extra[loopKey] = text
 	return nil
 }
 
-// rollBack goes on from the newest checkpoint after too many steps without a finite gradient. The steps that follow see
-// the same samples again, so a fault that is in the data or the settings comes again and ends the run.
+// rollBack continues from the newest checkpoint after too many steps without a finite gradient. The repeated steps use
+// the same samples, so a fault of the data or the settings recurs and ends the run.
 func (r *run) rollBack(ctx context.Context) error {
 	if r.result.RollBacks >= int64(r.NaNRollbacks) {
 		return fmt.Errorf("%w: the gradient was not finite for %d steps up to step %d, after %d roll-backs; lower optimizer.lr, set train.clip_norm, or use train.precision = \"f32\"",
@@ -122,7 +122,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	}
 	defer r.leaveOut()
 	r.settleSave()
-	r.unsound = true // until state and weights are those of one step again
+	r.unsound = true // until state and weights belong to one step again
 	var state *checkpoint.State
 	if r.leads() {
 		var err error
@@ -146,7 +146,7 @@ func (r *run) rollBack(ctx context.Context) error {
 	return r.jump()
 }
 
-// loadNewest brings the newest sound checkpoint into the replica, and sets those of later steps aside.
+// loadNewest loads the newest valid checkpoint into the replica, and moves checkpoints of later steps aside.
 func (r *run) loadNewest() (*checkpoint.State, error) {
 	c, skipped, err := checkpoint.Latest(r.StoreDir)
 	for _, s := range skipped {

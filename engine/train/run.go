@@ -16,100 +16,104 @@ import (
 var (
 	// ErrDiverged ends a run whose gradients stay NaN or infinite.
 	ErrDiverged = errors.New("training diverged")
-	// ErrFinalSave ends a run that could not be saved at its end.
+	// ErrFinalSave ends a run whose final save failed.
 	ErrFinalSave = errors.New("the final save failed")
 
 	errUnreadable = errors.New("cannot be read")
 )
 
-// Options are what a run needs beside its replica. Zero intervals switch off what they time.
+// Options configure a run. A zero interval turns its action off.
 type Options struct {
 	Replica  *Replica
-	Train    *data.Loader // training batches; Run jumps to where the run starts
+	Train    *data.Loader // training batches; Run moves it to the first batch of the run
 	Eval     *data.Loader // nil: no evaluation
 	Store    *checkpoint.Store
 	StoreDir string // of Store
 	Observer Observer
 
-	Schedule     optim.Schedule // its Total is set by Run
-	Steps        int64          // optimizer steps of the whole run; 0: as many as Epochs have
+	Schedule     optim.Schedule // Run sets its Total
+	Steps        int64          // optimizer steps of the whole run; 0: the steps of Epochs
 	Epochs       int            // 0, with Steps 0: until MaxDuration
 	MaxDuration  time.Duration
 	EvalInterval int  // epochs
-	EvalAverage  bool // evaluations are of the averaged weights, where there are averages
+	EvalAverage  bool // evaluate the averaged weights, if there are averages
 
 	EarlyStop EarlyStop
-	// NormsInterval: each so many steps the record holds norms of single parameters, if the replica measures them; 0: never.
+	// NormsInterval is the number of steps between records with norms of single parameters, if the replica measures
+	// them; 0: never.
 	NormsInterval int64
 
-	SaveSteps    int64 // checkpoint each so many steps
+	SaveSteps    int64 // steps between checkpoints
 	SaveInterval time.Duration
-	// SaveRequests counts what asked for a checkpoint so far, on this rank: a signal. One rank that was asked has the run saved. nil: nothing does.
+	// SaveRequests returns the number of requests for a checkpoint (signals) on this rank so far. A request on one rank
+	// saves the run. nil: no requests.
 	SaveRequests func() int64
-	// SaveAgreed is told on every rank that a checkpoint is made because one of them was asked for it; may be nil.
+	// SaveAgreed is called on every rank when a checkpoint is made because of such a request; may be nil.
 	SaveAgreed func()
-	Beside     bool // checkpoints in mid-run are written while training goes on
+	Beside     bool // write checkpoints in mid-run in the background
 	KeepBest   bool
 
-	NaNPatience  int // skipped steps in a row before a roll-back
+	NaNPatience  int // consecutive skipped steps before a roll-back
 	NaNRollbacks int // roll-backs before ErrDiverged
 
-	// Splitter decides the shares of the ranks; nil: they stay as they are.
+	// Splitter decides the shares of the ranks; nil: shares are fixed.
 	Splitter Splitter
-	// Enough ends the run before the next step; it says the same on all ranks. nil: never.
+	// Enough ends the run before the next step when it returns true. It returns the same on all ranks. nil: never.
 	Enough func() bool
-	// BeforeStep is called before each optimizer step, counted from 1, on the training goroutine; its time is no part of the
-	// step's. May be nil.
+	// BeforeStep is called before each optimizer step, counted from 1, on the training goroutine. Its time is no part
+	// of the step's. May be nil.
 	BeforeStep func(step int64)
-	// CompareSteps is how often the ranks compare hashes of their parameters, in steps; 0: never.
+	// CompareSteps is the number of steps between comparisons of the ranks' parameter hashes; 0: never.
 	CompareSteps int64
-	// Load tells how the device fares, once a step; nil: nothing is known. It starts from UnknownLoad and must not wait for anything.
+	// Load returns the device's telemetry, once per step. It starts from UnknownLoad and must not block. nil: no
+	// telemetry.
 	Load func() Load
 
-	// MaxReplaced is how many samples of an epoch or of an evaluation, over all ranks, may be replaced because they cannot be read (data.Skip); more
-	// end the run with a *data.Fault, on all ranks after the same step, saved; resumed it ends at once. 0: any number.
+	// MaxReplaced is the largest number of samples of an epoch or an evaluation, over all ranks, that may be replaced
+	// because they cannot be read (data.Skip). More end the run with a *data.Fault, saved, on all ranks after the same
+	// step. Such a run ends at once when resumed. 0: no limit.
 	MaxReplaced int
 
-	// State of the checkpoint to go on from, already loaded into the replica; nil starts anew. With peers it is rank 0's that
-	// counts, state and weights alike.
+	// Resume is the state of the checkpoint to resume from, already loaded into the replica; nil starts a new run. With
+	// peers, rank 0's state and weights apply to all ranks.
 	Resume *checkpoint.State
-	// Foreign: Resume is another run's checkpoint, so that this run has none of its own yet.
+	// Foreign states that Resume is another run's checkpoint, so this run has no checkpoint of its own yet.
 	Foreign bool
-	// Leaving is called when the last step is done, before what the run holds is saved; possibly more than once. May be nil.
+	// Leaving is called after the last step and before the final save, possibly more than once. May be nil.
 	Leaving func()
-	// Template is the checkpoint state's part that Run does not know: program, configuration, seed.
+	// Template holds the fields of the checkpoint's state that Run does not know: program, configuration, seed.
 	Template checkpoint.State
 }
 
-// Splitter decides the shares of the ranks. It runs on every rank and answers the same on all.
+// Splitter decides the shares of the ranks. It runs on every rank and returns the same shares on all.
 type Splitter interface {
-	// Split is asked before every optimizer step for the samples of a micro-batch that each rank shall have, nil for no change. step is the steps
-	// done, ranks what the last one was like on each, in the same bits everywhere, as they reported it; nil before the first. It is valid during the
-	// call only.
+	// Split returns the samples of a micro-batch for each rank, or nil for no change. It is called before every
+	// optimizer step. step is the number of steps done. ranks are the ranks' reports of the last step, with equal bits
+	// on all ranks; nil before the first step. ranks is valid only during the call.
 	//
-	// While a change is under way the answer does not count, and settling is true: each rank plans for its new share beside training, and
-	// when all are ready, which may be some steps later, they change at the same step.
+	// settling is true while a change is in progress, and the result is then ignored. Each rank plans for its new share
+	// in the background. Some steps later, when all are ready, all switch at the same step.
 	Split(step int64, ranks []RankStep, settling bool) []int
 }
 
-// Result is how a run ended.
+// Result describes how a run ended.
 type Result struct {
 	Steps       int64
 	Epochs      float64
-	Interrupted bool    // the context was cancelled: saved, to be resumed
-	Survived    bool    // the error came from another rank, or from data: rank 0 has saved the last step that all ranks had done
-	OutOfTime   bool    // MaxDuration was reached: likewise
-	GaveUp      string  // why EarlyStop ended the run; "": it did not
+	Interrupted bool    // the context was cancelled; saved, can be resumed
+	Survived    bool    // another rank or the data failed; rank 0 saved the last complete step
+	OutOfTime   bool    // MaxDuration was reached; saved, can be resumed
+	GaveUp      string  // reason of EarlyStop; "": it did not end the run
 	LastLoss    float64 // mean over the global batch of the last step
 	LastEval    *Evaluation
 	Best        *checkpoint.Best
 	SamplesSeen int64         // over the whole run
-	Checkpoint  string        // path of the last one saved in this process, "" if none was
-	Samples     int64         // trained on in this process
-	TrainTime   time.Duration // of those steps, evaluation and saving left out
+	Checkpoint  string        // path of the last checkpoint saved by this process, "" if none
+	Samples     int64         // unreadable samples over the whole run and all ranks; repeated steps count once
+	TrainTime   time.Duration // of those steps, without evaluation and saving
 	Skipped     int64         // steps skipped for NaN or Inf, over the whole run
 	RollBacks   int64
-	Replaced    int64 // samples that could not be read, over the whole run and all ranks; a step that a roll-back repeats counts once
+	Replaced    int64 // unreadable samples over the whole run and all ranks; a step repeated after a roll-back counts once
 }
 
 // run is the state of Run.
@@ -117,36 +121,36 @@ type run struct {
 	Options
 	start       time.Time
 	step        int64
-	end         int64 // step at which the run is done, 0 if unknown
+	end         int64 // last step of the run, 0 if unknown
 	epochSteps  int64
-	skew        int64 // position in the epochs, counted in steps, minus step: not 0 once the batch size has changed
+	skew        int64 // position in the epochs, in steps, minus step; not 0 after a change of the batch size
 	seen        int64 // samples, over the whole run
 	lastSave    time.Time
 	savedStep   int64
-	saving      chan written // the save that is under way, nil if none is
-	nanRow      int          // skipped steps in a row
-	answered    int64        // of SaveRequests
+	saving      chan written // the save in progress, nil if none
+	nanRow      int          // consecutive skipped steps
+	answered    int64        // SaveRequests that were honoured
 	stopping    stopping
-	unsound     bool // the replica holds another step's state than step says
-	evalOwed    bool // the evaluation of this step is due, but not done
+	unsound     bool // the replica's state is not of this step
+	evalOwed    bool // this step's evaluation is due, but not done
 	asked       wish // what the ranks agreed on after the last step
 	alone       [1]RankStep
-	change      *change       // of shares that is under way; nil if none is
-	changed     bool          // with the step that follows
-	noted       string        // what the device has noted so far
+	change      *change       // change of shares in progress; nil if none
+	changed     bool          // the next step uses new shares
+	noted       string        // the device's notes so far
 	sinceChange int           // steps with these shares
-	before      StepTimes     // of this rank's last step
-	ended       time.Time     // when that step was, or what followed it and is no part of training
-	apart       time.Duration // since then, in BeforeStep
-	reported    []RankStep    // the last step's parts as the ranks reported them: the same on all
-	ranks       []RankStep    // this rank's in all its parts
-	replaced    int           // samples of this epoch that could not be read
+	before      StepTimes     // of this rank's previous step
+	ended       time.Time     // end of the previous step, or of later work that is no part of training
+	apart       time.Duration // time since ended that BeforeStep took
+	reported    []RankStep    // reports of the last step: equal on all ranks
+	ranks       []RankStep    // the same, with this rank's part complete
+	replaced    int           // unreadable samples of this epoch
 	result      Result
 	record      StepRecord
 }
 
-// Run trains to the end, or until ctx is cancelled on any rank. The result is valid, as far as the run got, with an error too. The other
-// ranks of a run that fails are told why.
+// Run trains to the end, or until ctx is cancelled on any rank. With an error the result is valid up to the last step.
+// A rank that fails sends its cause to the other ranks.
 func Run(ctx context.Context, o Options) (Result, error) {
 	runtime.LockOSThread() // an OpenMP team and a CUDA context belong to a thread
 	defer runtime.UnlockOSThread()
@@ -164,7 +168,7 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	}
 	r.leaving()
 	r.settleSave()
-	if err != nil && !errors.Is(err, errUnreadable) { // which all ranks know, and have left together
+	if err != nil && !errors.Is(err, errUnreadable) { // all ranks know that error and have left together
 		o.Replica.opts.Peers.Abort(err)
 		o.Replica.opts.Peers.Drain()
 		err = r.survive(err)
@@ -174,16 +178,16 @@ func Run(ctx context.Context, o Options) (Result, error) {
 	return r.result, err
 }
 
-// position is where the run stands in its epochs, in steps of the batch size that it has now.
+// position returns the run's position in its epochs, in steps of the present batch size.
 func (r *run) position() int64 { return r.step + r.skew }
 
-// jump goes to the batches of the step that follows.
+// jump moves the loader to the batches of the next step.
 func (r *run) jump() error {
 	return errors.Join(r.Replica.forget(), r.Train.JumpTo(r.position()*int64(r.Replica.opts.Accumulation)))
 }
 
 func (r *run) train(ctx context.Context) error {
-	whole := context.WithoutCancel(ctx) // for what is not cancelled: interrupting a run finishes the step
+	whole := context.WithoutCancel(ctx) // not cancelled, so that an interrupted run finishes its step
 	if err := r.jump(); err != nil {
 		return err
 	}
@@ -222,7 +226,7 @@ func (r *run) train(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if !wentBack { // else what is owed comes from the checkpoint
+		if !wentBack { // else the checkpoint says whether an evaluation is due
 			r.evalOwed = r.evaluationDue()
 		}
 		if err := r.evaluateIfOwed(ctx); err != nil {
@@ -236,7 +240,7 @@ func (r *run) train(ctx context.Context) error {
 	return r.leave(whole)
 }
 
-// leave saves what the ranks hold, once it is known to be the same.
+// leave saves the state, after the ranks have checked that it is equal on all.
 func (r *run) leave(ctx context.Context) error {
 	if r.peers() != nil {
 		if err := r.Replica.checkReplicas(ctx); err != nil {
@@ -247,14 +251,15 @@ func (r *run) leave(ctx context.Context) error {
 	return r.finalSave()
 }
 
-// leaving tells that the run is about to end.
+// leaving calls Options.Leaving.
 func (r *run) leaving() {
 	if r.Leaving != nil {
 		r.Leaving()
 	}
 }
 
-// leaveWith leaves with an error that all ranks have. None of them is gone before rank 0 has saved: that would end rank 0, too.
+// leaveWith ends the run with an error that all ranks have. No rank exits before rank 0 has saved, because a lost rank
+// would end rank 0, too.
 func (r *run) leaveWith(ctx context.Context, cause error) error {
 	err := errors.Join(cause, r.leave(ctx))
 	if r.peers() != nil {
@@ -263,7 +268,7 @@ func (r *run) leaveWith(ctx context.Context, cause error) error {
 	return err
 }
 
-// oneStep trains one step and deals with gradients that are not finite, in the end by going back to an earlier step.
+// oneStep trains one step. After too many steps without finite gradients it rolls back to an earlier step.
 func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	rate := r.Schedule.Rate(int(r.position()))
 	own, out, err := r.passes(ctx, whole, rate)
@@ -282,7 +287,7 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 		r.nanRow = 0
 	} else {
 		r.result.Skipped++
-		if !out.Lowered { // else the next step has a lower scale
+		if !out.Lowered { // else the next step uses a lower scale
 			r.nanRow++
 		}
 	}
@@ -307,7 +312,8 @@ func (r *run) oneStep(ctx, whole context.Context) (wentBack bool, err error) {
 	return false, nil
 }
 
-// tellNotes passes on what the device has noted of the programs for these shares: in the second step with them, when all have run.
+// tellNotes logs the device's notes about the programs for these shares in the second step with them, when all have
+// run.
 func (r *run) tellNotes() {
 	r.sinceChange++
 	d, ok := r.Replica.dev.(device.Noting)
@@ -320,7 +326,7 @@ func (r *run) tellNotes() {
 	}
 }
 
-// countReplaced adds up the samples that could not be read, over all ranks: the same on each.
+// countReplaced adds up the unreadable samples of all ranks; the sum is equal on each.
 func (r *run) countReplaced() {
 	if r.record.EpochStep == 1 {
 		r.replaced = 0
@@ -332,7 +338,7 @@ func (r *run) countReplaced() {
 	r.record.EpochReplaced = r.replaced
 }
 
-// tooManyReplaced is the error of an epoch with more unreadable samples than MaxReplaced.
+// tooManyReplaced returns the error of an epoch with more unreadable samples than MaxReplaced.
 func (r *run) tooManyReplaced() error {
 	if r.MaxReplaced == 0 || r.replaced <= r.MaxReplaced {
 		return nil
@@ -345,7 +351,7 @@ func (r *run) unreadable(n int, of string) error {
 		Advice: "hetero-train data verify lists them; a larger data.corrupt_limit continues the run"}
 }
 
-// passes trains one step on this rank's samples and sums over ranks.
+// passes trains one step on this rank's samples and sums the gradients over ranks.
 func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, out StepResult, err error) {
 	if !r.ended.IsZero() {
 		own.Other = max(time.Since(r.ended)-r.apart, 0)
@@ -368,7 +374,7 @@ func (r *run) passes(ctx, whole context.Context, rate float64) (own RankStep, ou
 	return own, out, err
 }
 
-// describe fills in this rank's part of a step, as far as it is known.
+// describe sets the fields of this rank's part of a step that are known.
 func (r *run) describe(own *RankStep, out *StepResult) {
 	own.Sums, own.Times, own.Load, own.Replaced = out.Sums, out.Times, UnknownLoad(), out.Replaced
 	if r.Load != nil {
@@ -376,5 +382,5 @@ func (r *run) describe(own *RankStep, out *StepResult) {
 	}
 }
 
-// leaveOut makes what was done up to now no part of RankStep.Other.
+// leaveOut excludes the time up to now from RankStep.Other.
 func (r *run) leaveOut() { r.ended, r.apart = time.Now(), 0 }

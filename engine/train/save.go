@@ -12,16 +12,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// saveWhenDue saves by steps, by time, or because it was asked for. A failure in mid-run (a full disk) is tried again at the next interval.
+// saveWhenDue saves by steps, by time, or on request. If a save in mid-run fails (full disk), the next interval tries
+// again.
 func (r *run) saveWhenDue(ctx context.Context) error {
 	bySteps := r.SaveSteps > 0 && r.step%r.SaveSteps == 0
 	byTime := r.SaveInterval > 0 && time.Since(r.lastSave) >= r.SaveInterval
 	want := r.wishes(ctx)
 	if !(bySteps || byTime || want.save) || r.savedStep == r.step || r.step == r.end || want.stop {
-		return nil // the end and an interruption are saved by finalSave
+		return nil // finalSave saves the end and an interruption
 	}
 	if r.nanRow > 0 {
-		return nil // not a state to go back to
+		return nil // a roll-back to this state would not help
 	}
 	r.answered = r.requests()
 	if want.save && r.SaveAgreed != nil {
@@ -31,7 +32,7 @@ func (r *run) saveWhenDue(ctx context.Context) error {
 	return r.saveBeside()
 }
 
-// requests is how often this rank was asked to save.
+// requests returns the number of requests to save on this rank.
 func (r *run) requests() int64 {
 	if r.SaveRequests == nil {
 		return 0
@@ -39,7 +40,7 @@ func (r *run) requests() int64 {
 	return r.SaveRequests()
 }
 
-// finalSave saves unless this very step is saved already.
+// finalSave saves unless this step is already saved.
 func (r *run) finalSave() error {
 	r.settleSave()
 	if r.savedStep == r.step {
@@ -51,7 +52,7 @@ func (r *run) finalSave() error {
 	return nil
 }
 
-// written is what became of a save.
+// written is the result of a save.
 type written struct {
 	step  int64
 	began time.Time
@@ -59,7 +60,7 @@ type written struct {
 	err   error
 }
 
-// save writes a checkpoint of this step and returns when it is safe.
+// save writes a checkpoint of this step and returns when it is on disk.
 func (r *run) save() error {
 	r.settleSave()
 	if !r.leads() {
@@ -72,13 +73,13 @@ func (r *run) save() error {
 	if err != nil {
 		return err
 	}
-	// Background: a save that has begun is finished, also while the run is being interrupted.
+	// context.Background: a save that has begun is finished even if the run is interrupted.
 	w.saved, w.err = r.Store.Save(context.Background(), snapshot)
 	return r.note(w)
 }
 
-// saveBeside copies the state to memory and writes it while training goes on. Where memory does not suffice for a copy it writes at
-// once. One save is under way at a time: a disk that is slower than the interval holds up training.
+// saveBeside copies the state to memory and writes it in the background. If memory does not suffice for a copy, it
+// writes before it returns. Only one save runs at a time, so a disk slower than the interval delays training.
 func (r *run) saveBeside() error {
 	if !r.Beside || !r.leads() || !r.Replica.canCopy() {
 		return r.save()
@@ -101,19 +102,19 @@ func (r *run) saveBeside() error {
 	return nil
 }
 
-// settleSave waits for the save that is under way, if there is one.
+// settleSave waits for the save in progress, if any.
 func (r *run) settleSave() {
 	if r.saving != nil {
 		r.saveEnded(<-r.saving)
 	}
 }
 
-// pollSave takes note of a save that has ended.
+// pollSave records the result of a save that has ended, without blocking.
 func (r *run) pollSave() {
 	select {
 	case w := <-r.saving:
 		r.saveEnded(w)
-	default: // none has, or none is under way
+	default: // no save has ended
 	}
 }
 
@@ -127,12 +128,12 @@ func (r *run) saveEnded(w written) {
 	}
 }
 
-// triedAgain says what becomes of a run that could not be saved in mid-run.
+// triedAgain adds to err that the next interval tries again.
 func triedAgain(err error) error {
 	return fmt.Errorf("%w; earlier checkpoints are unchanged, and the next one is tried at its interval", err)
 }
 
-// note tells of a save.
+// note records a save, and reports it to the observer.
 func (r *run) note(w written) error {
 	if w.err != nil {
 		return fmt.Errorf("checkpoint of step %d: %w", w.step, w.err)
@@ -145,7 +146,7 @@ func (r *run) note(w written) error {
 	return nil
 }
 
-// snapshot is the run as it stands.
+// snapshot returns the run's present state for a checkpoint.
 func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapshot, error) {
 	r.lastSave = time.Now()
 	r.Observer.Saving()
@@ -173,12 +174,12 @@ func (r *run) snapshot(model, optimizer []checkpoint.Tensor) (checkpoint.Snapsho
 	return checkpoint.Snapshot{State: state, Model: model, Optimizer: optimizer, Best: best}, nil
 }
 
-// saveUntouched saves before the run ends because its data failed, if the failed step has changed nothing yet: running
+// saveUntouched saves before a failure of the data ends the run, if the failed step has changed nothing yet. Running
 // statistics change with the first micro-batch.
 func (r *run) saveUntouched(cause error, failed StepResult) error {
 	var fault *data.Fault
 	if !errors.As(cause, &fault) || failed.Samples > 0 || r.step == 0 || r.peers() != nil {
-		return cause // with peers the others may be within the step already: the last checkpoint is what there is
+		return cause // with peers the other ranks may be in the step already, so the last checkpoint remains
 	}
 	if err := r.finalSave(); err != nil {
 		return errors.Join(cause, err)

@@ -11,18 +11,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// share is the plans for one number of samples of a micro-batch.
+// share holds the plans for one number of samples of a micro-batch.
 type share struct {
 	samples int
 	train   *pass
 	eval    *pass // nil without samples
 	flops   int64 // of one optimizer step on this rank
-	staging int64 // bytes behind the activations, for the next batch; 0 where batches are not staged
+	staging int64 // bytes after the activations for the next batch; 0 if batches are not staged
 
-	// The shelf's lock guards these.
+	// Guarded by the lock of the shelf.
 	bound bool  // ready to run
-	used  int64 // turn of the shelf in which it was last asked for
-	holds int   // by whom it is used, or will be: it stays
+	used  int64 // turn of the shelf at the last request
+	holds int   // number of holders; the plans stay cached while it is above 0
 }
 
 func (s *share) arenaBytes() int64 {
@@ -36,15 +36,15 @@ func (s *share) arenaBytes() int64 {
 	return roundUp(bytes, stagingUnit) + s.staging
 }
 
-// stagingUnit is what the staging place starts at a multiple of, so that copies from it go at full speed.
+// stagingUnit is the alignment of the staging place in bytes, with which copies reach full speed.
 const stagingUnit = 256
 
-// stagingAt is the staging place in the arena.
+// stagingAt returns the staging place in the arena.
 func (s *share) stagingAt(arena device.Buffer) device.Region {
 	return device.Region{Buffer: arena, Offset: s.arenaBytes() - s.staging, Bytes: s.staging}
 }
 
-// free frees the plans, their programs and the kernels that no other plan uses.
+// free frees the plans, their programs, and the kernels that no other plan uses.
 func (s *share) free() error {
 	err := s.train.free()
 	if s.eval != nil {
@@ -53,7 +53,8 @@ func (s *share) free() error {
 	return err
 }
 
-// PlanShare plans for a share of n samples, so that SetShares has it at once. It may run on another goroutine while the replica trains.
+// PlanShare plans for a share of n samples, so that SetShares need not wait for planning. It may run on another
+// goroutine while the replica trains.
 func (r *Replica) PlanShare(n int) error {
 	s, err := r.ready(n)
 	if s != nil {
@@ -62,7 +63,7 @@ func (r *Replica) PlanShare(n int) error {
 	return err
 }
 
-// ready is the plans for n samples, ready to run and held. Those that were not asked for for the longest time make room.
+// ready returns the plans for n samples, bound and held. It evicts the least recently used plans if the cache is full.
 func (r *Replica) ready(n int) (*share, error) {
 	r.planning.Lock()
 	defer r.planning.Unlock()
@@ -82,7 +83,7 @@ func (r *Replica) ready(n int) (*share, error) {
 	return s, r.shelf.takeBound(s)
 }
 
-// planned is the plans for n samples. The caller holds r.planning, or is NewReplica.
+// planned returns the plans for n samples. The caller holds r.planning, or is NewReplica.
 func (r *Replica) planned(n int) (*share, error) {
 	if s := r.shelf.find(n); s != nil {
 		return s, nil
@@ -95,7 +96,7 @@ func (r *Replica) planned(n int) (*share, error) {
 	return s, nil
 }
 
-// compile plans training and evaluation for n samples. Both use the same number, so they share one arena.
+// compile plans training and evaluation for n samples. Both use the same n, so they can use the same arena.
 func (r *Replica) compile(n int) (_ *share, err error) {
 	training, err := r.opts.graph(true, max(n, 1))
 	if err != nil {
@@ -126,8 +127,8 @@ func (r *Replica) compile(n int) (_ *share, err error) {
 	return s, nil
 }
 
-// chooseLayout decides how parameters lie in memory, by a plan that the caller frees. Ranks must agree, so with peers it comes from the
-// whole micro-batch, whatever share a rank has of it.
+// chooseLayout fixes the layout of parameters by a plan that the caller frees. Ranks must agree, so with peers the plan
+// is for the whole micro-batch, regardless of shares.
 func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	g, err := r.opts.graph(true, r.opts.microBatch())
 	if err != nil {
@@ -152,7 +153,7 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 	return first, nil
 }
 
-// bind makes a share's plans ready to run.
+// bind binds the plans to memory.
 func (r *Replica) bind(s *share) error {
 	if have, want := r.arena.Bytes(), s.arenaBytes(); want > have {
 		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, reserved are %d: raise Peers.MaxShare", s.samples, want, have)
@@ -168,8 +169,8 @@ func (r *Replica) bind(s *share) error {
 	return nil
 }
 
-// SetShares changes how many samples of each micro-batch every rank has, from the next Step on. All ranks say the same. Plans are
-// kept: it comes at once where this rank has had its number of samples lately, or where PlanShare has planned for it.
+// SetShares sets the samples of each micro-batch for every rank, from the next Step on. All ranks pass the same shares.
+// It plans only if the cache lacks this rank's share; PlanShare fills the cache.
 func (r *Replica) SetShares(samples []int) error {
 	if err := r.checkShares(samples); err != nil {
 		return err
@@ -188,7 +189,7 @@ func (r *Replica) SetShares(samples []int) error {
 	return nil
 }
 
-// ofShare is ready, without waiting for plans that are being made where it can.
+// ofShare is ready, but returns cached plans without waiting for plans in progress.
 func (r *Replica) ofShare(n int) (*share, error) {
 	if s := r.shelf.take(n); s != nil {
 		return s, nil
@@ -196,7 +197,7 @@ func (r *Replica) ofShare(n int) (*share, error) {
 	return r.ready(n)
 }
 
-// checkShares reports shares that the ranks cannot train with.
+// checkShares returns an error for shares that the ranks cannot train with.
 func (r *Replica) checkShares(samples []int) error {
 	p := r.opts.Peers
 	if p == nil {

@@ -5,27 +5,28 @@ import (
 	"sync"
 )
 
-// keptShares is how many shares' plans a replica keeps. A plan of a large network is some megabytes of kernels and programs.
+// keptShares is the capacity of the plan cache of a replica. The plans of a large network take some megabytes of
+// kernels and programs per share.
 const keptShares = 32
 
-// shelf is the plans of a replica, by samples. Its methods may be called from any goroutine.
+// shelf is the plan cache of a replica, by number of samples. Any goroutine may call its methods.
 type shelf struct {
 	mu     sync.Mutex
 	shares map[int]*share
-	turn   int64 // counts what is asked for
-	most   int   // shares that are kept where nobody holds more
+	turn   int64 // counts requests
+	most   int   // capacity; held plans may exceed it
 }
 
 func newShelf() *shelf { return &shelf{shares: map[int]*share{}, most: keptShares} }
 
-// find is the plans for n samples, nil if there are none.
+// find returns the plans for n samples, nil if there are none.
 func (f *shelf) find(n int) *share {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.shares[n]
 }
 
-// take is find for plans that are bound, and holds them.
+// take returns bound plans for n samples and holds them; nil if there are none.
 func (f *shelf) take(n int) *share {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -37,7 +38,7 @@ func (f *shelf) take(n int) *share {
 	return s
 }
 
-// hold keeps s until it is released; the lock is held.
+// hold keeps s cached until it is released. The caller holds the lock.
 func (f *shelf) hold(s *share) {
 	f.turn++
 	s.used = f.turn
@@ -56,7 +57,7 @@ func (f *shelf) add(s *share) {
 	f.shares[s.samples] = s
 }
 
-// takeBound holds s, which has been bound, and frees those beyond the most that were not asked for for the longest time.
+// takeBound holds s, which has been bound, and frees the least recently used plans beyond the capacity.
 func (f *shelf) takeBound(s *share) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -79,7 +80,7 @@ func (f *shelf) takeBound(s *share) error {
 	return errors.Join(errs...)
 }
 
-// drop frees s, which nobody holds.
+// drop frees s, which has no holders.
 func (f *shelf) drop(s *share) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -87,14 +88,14 @@ func (f *shelf) drop(s *share) error {
 	return s.free()
 }
 
-// len is how many shares are there.
+// len returns the number of cached shares.
 func (f *shelf) len() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.shares)
 }
 
-// close frees all.
+// close frees all plans.
 func (f *shelf) close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// Tensors are the replica's parameters and statistics, and its optimizer state, as checkpoints store them: plain
-// layout, under the names of the model. They are read from the device when they are written.
+// Tensors returns the parameters and statistics, and the optimizer state, as checkpoints store them: plain layout, with
+// the names of the model. A tensor's values are read from the device when the tensor is written.
 func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 	params := r.state.Params
 	for _, p := range params.Params {
@@ -40,7 +40,7 @@ func (r *Replica) Tensors() (model, optimizer []checkpoint.Tensor) {
 	return model, optimizer
 }
 
-// trained are the parameters that have moments.
+// trained returns the parameters that have moments.
 func (r *Replica) trained() []plan.ParamInfo {
 	params := r.state.Params.Params
 	for len(params) > 0 && params[len(params)-1].Frozen {
@@ -49,10 +49,10 @@ func (r *Replica) trained() []plan.ParamInfo {
 	return params
 }
 
-// canCopy reports whether memory suffices for a copy of what a checkpoint holds, with as much to spare.
+// canCopy reports whether memory suffices for two copies of a checkpoint's tensors; one of them remains as reserve.
 func (r *Replica) canCopy() bool {
 	if r.state.Values.Host() == nil {
-		return true // a device with memory of its own: the host's is for this
+		return true // activations are in device memory, so host memory is free
 	}
 	used, _ := r.dev.Memory()
 	params := r.state.Params
@@ -63,7 +63,7 @@ func (r *Replica) canCopy() bool {
 	return r.copied != nil || 2*bytes < r.dev.Info().MemoryBytes-used
 }
 
-// copies are Tensors in memory of their own, which the next call uses again.
+// copies returns Tensors as copies in host memory, which the next call overwrites.
 func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
 	if r.copied == nil {
 		r.copied = map[string]*bytes.Buffer{}
@@ -89,7 +89,7 @@ func (r *Replica) copies() (model, optimizer []checkpoint.Tensor, err error) {
 	return model, optimizer, nil
 }
 
-// momentName is a moment's name in a checkpoint: "fc.weight.momentum".
+// momentName returns a moment's name in a checkpoint, such as "fc.weight.momentum".
 func momentName(moment, param string) string { return param + "." + moment }
 
 func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) checkpoint.Tensor {
@@ -103,11 +103,12 @@ func (r *Replica) tensor(flat device.Buffer, p plan.ParamInfo, name string) chec
 	}}
 }
 
-// Load sets parameters, statistics and optimizer state from a checkpoint; nothing is changed if it is another model's.
+// Load sets parameters, statistics and optimizer state from a checkpoint. It changes nothing if the checkpoint is of
+// another model.
 func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 	model, optimizer := r.Tensors()
 	want, averaged := infos(optimizer), c.Averaged()
-	switch { // averages may come and go between runs
+	switch { // averages may be added or removed between runs
 	case !averaged:
 		want = slices.DeleteFunc(want, checkpoint.Info.IsAverage)
 	case r.mean == nil:
@@ -127,7 +128,7 @@ func (r *Replica) Load(c *checkpoint.Checkpoint) error {
 		}
 	}
 	if r.mean == nil || !averaged {
-		return nil // LoadWeights has begun averages anew
+		return nil // LoadWeights has reset the averages
 	}
 	return r.loadAverages(c.Optimizer)
 }
@@ -149,7 +150,7 @@ func (r *Replica) loadAverages(f *checkpoint.File) error {
 	return nil
 }
 
-// averages are the memory of the averaged weights and statistics; none where there are none.
+// averages returns the memory of the averaged weights and statistics; nil without averages.
 func (r *Replica) averages() []device.Region {
 	if r.mean == nil {
 		return nil
@@ -157,7 +158,7 @@ func (r *Replica) averages() []device.Region {
 	return []device.Region{r.mean.Values(), r.mean.States()}
 }
 
-// resetAverages begins with what the model is now.
+// resetAverages sets the averages to the model's present values.
 func (r *Replica) resetAverages() error {
 	if r.mean == nil {
 		return nil
@@ -165,10 +166,11 @@ func (r *Replica) resetAverages() error {
 	return r.mean.Reset(r.stream)
 }
 
-// exchangeAverages puts the averaged weights and statistics in the model's place, or takes them out again.
+// exchangeAverages swaps the model's weights and statistics with the averages. A second call swaps them back.
 func (r *Replica) exchangeAverages() error { return r.mean.Exchange(r.stream) }
 
-// LoadWeights sets parameters and statistics from a safetensors file and refuses another model's with the differences. Averages begin anew.
+// LoadWeights sets parameters and statistics from a safetensors file and resets the averages. Its error lists the
+// differences if the file is of another model.
 func (r *Replica) LoadWeights(f *checkpoint.File) error {
 	model, _ := r.Tensors()
 	if err := f.Check(infos(model)); err != nil {

@@ -14,45 +14,46 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Batches hands out the micro-batches of a run, one after the other.
+// Batches returns the micro-batches of a run in order.
 type Batches interface {
 	Next(ctx context.Context) (*data.Batch, error)
 }
 
-// StepTimes are where the time of a step went on one rank. Forward includes the working copies of the parameters;
-// Communication is what the rank waited for sums of gradients after its backward pass.
+// StepTimes are the parts of a step's time on one rank. Forward includes the working copies of the parameters.
+// Communication is the time that the rank waited for sums of gradients after its backward pass.
 type StepTimes struct {
 	Data, Forward, Backward, Communication, Optimizer time.Duration
 
-	Hidden    time.Duration // communication under the backward pass, no part of Total
-	Exchanges time.Duration // what the passes stood still for exchanges of batch normalisation, mostly waiting for slower ranks
+	Hidden    time.Duration // communication during the backward pass; not in Total
+	Exchanges time.Duration // blocked on exchanges of batch normalisation, mostly waiting for slower ranks
 }
 
-// Total is the whole step.
+// Total returns the time of the whole step.
 func (t StepTimes) Total() time.Duration {
 	return t.Data + t.Forward + t.Backward + t.Communication + t.Optimizer
 }
 
-// StepResult is what one optimizer step gave on this rank.
+// StepResult is the result of one optimizer step on this rank.
 type StepResult struct {
 	Sums                        // of this rank's samples
 	GradNorm float64            // of the gradient of the mean loss, before clipping
-	Updated  bool               // false: the norm was not finite and nothing was updated
-	Scale    float64            // of the loss; 1 without one
-	Lowered  bool               // not updated because of the scale, which is lower now
+	Updated  bool               // false: the norm was not finite, so nothing was updated
+	Scale    float64            // of the loss; 1 without a loss scale
+	Lowered  bool               // not updated because the loss scale was too high; it is lower now
 	Norms    []optim.ParamNorms // of single parameters, in a step that measures them; else nil
 	Times    StepTimes
-	Buckets  int   // sums of gradients over ranks
+	Buckets  int   // all-reduces of gradients
 	Bytes    int64 // that were summed
 	Replaced int   // samples that could not be read
 }
 
-// Step is one optimizer step at learning rate rate:
+// Step is one optimizer step at the given learning rate:
 //
 //	g = d/dw 1/B · sum over the B samples of the global batch of their losses; w = update(w, g)
 //
-// The global batch comes as Accumulation micro-batches whose gradients are summed; with peers batches are this rank's share of
-// each, and gradients are summed over all ranks, so that g is the same everywhere. It allocates nothing.
+// The global batch consists of Accumulation micro-batches, whose gradients are summed. With peers, batches returns this
+// rank's share of each micro-batch, and an all-reduce sums the gradients over all ranks, so g is equal on all. Step
+// allocates nothing.
 func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out StepResult, err error) {
 	if err := r.gradient(ctx, batches, &out); err != nil {
 		return out, err
@@ -63,8 +64,9 @@ func (r *Replica) Step(ctx context.Context, batches Batches, rate float64) (out 
 	return out, r.update(ctx, batches, rate, false, &out)
 }
 
-// Trace notes from the next step on what the replica does; nil ends that. Unless the device notes for itself (timeline.NewNoted), its programs are run launch by
-// launch, each timed. On a device that models time it is an error. Between steps only.
+// Trace records the replica's work from the next step on; nil stops recording. Unless the device records its own
+// activity (timeline.NewNoted), the replica runs and times each launch separately. Trace returns an error on a device
+// that models time. Call it only between steps.
 func (r *Replica) Trace(rec *timeline.Recorder) error {
 	if rec != nil && r.dev.Info().Modelled {
 		return fmt.Errorf("trace: device %s models time: its launches and the host have no common clock", r.dev.Info().Name)
@@ -90,7 +92,8 @@ func (r *Replica) Trace(rec *timeline.Recorder) error {
 	return nil
 }
 
-// gradient is the gradient of this rank's samples; its sum over ranks has begun. Without other ranks the device may still be at it.
+// gradient computes the gradient of this rank's samples and starts its sum over ranks. With a single rank the device
+// may still be computing when gradient returns.
 func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult) error {
 	if err := r.startStep(); err != nil {
 		return err
@@ -138,13 +141,13 @@ func (r *Replica) gradient(ctx context.Context, batches Batches, out *StepResult
 		return nil
 	}
 	err := r.settle(out)
-	// Passes stood no longer than they took. Where the device does not tell how long they stood the host's clock says how long exchanges took, and what ran
-	// beside one is in that.
+	// The passes cannot have been blocked for longer than they took. If the device does not report how long they were
+	// blocked, Exchanges is measured by the host and includes work that ran at the same time.
 	out.Times.Exchanges = min(r.sums.Exchanges(), out.Times.Forward+out.Times.Backward)
-	return err // none: the others are told how it went
+	return err // a single rank; with peers the other ranks receive the error below
 }
 
-// settle waits for all that was enqueued, and reads what came of it.
+// settle waits for all enqueued work and reads its results.
 func (r *Replica) settle(out *StepResult) error {
 	begun := time.Now()
 	if err := r.stream.Sync(); err != nil {
@@ -160,7 +163,7 @@ func (r *Replica) settle(out *StepResult) error {
 	return r.clock.read(&out.Times)
 }
 
-// nextBatch brings this rank's part of the next micro-batch to where the pass reads it.
+// nextBatch copies this rank's part of the next micro-batch to the inputs of the pass.
 func (r *Replica) nextBatch(ctx context.Context, batches Batches, out *StepResult) (epoch int, err error) {
 	var batch batchFacts
 	if pass := r.now.train; r.feed != nil {
@@ -191,7 +194,8 @@ func (r *Replica) loadBatch(ctx context.Context, batches Batches, p *pass) (batc
 	return batchFacts{batch.N, batch.Epoch, batch.Replaced}, err
 }
 
-// stageNext reads the next micro-batch while the device is busy with this one. What the device has to wait for it is time of data.
+// stageNext reads the next micro-batch while the device computes. The time that the device waits for it counts as data
+// time.
 func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTimes) error {
 	if r.feed == nil {
 		return nil
@@ -204,10 +208,10 @@ func (r *Replica) stageNext(ctx context.Context, batches Batches, times *StepTim
 	return r.lap(times, dataPart)
 }
 
-// forget drops what was read ahead: the next batch comes from another place in the data.
+// forget drops the prefetched batch, because the next one comes from another position of the data.
 func (r *Replica) forget() error { return r.feed.discard() }
 
-// sumOverRanks waits until the gradient is that of all ranks' samples. behind goes to the other ranks with it.
+// sumOverRanks waits until the gradient is the sum over all ranks. The operations in behind run after the last bucket.
 func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...collective.Op) error {
 	if r.sums == nil {
 		return nil
@@ -227,8 +231,8 @@ func (r *Replica) sumOverRanks(ctx context.Context, out *StepResult, behind ...c
 	return r.lap(&out.Times, communicationPart)
 }
 
-// update changes the parameters, and their averages where that is due. measure asks for norms of single parameters. The batch after this step's comes from
-// batches.
+// update updates the parameters, and their averages if due. measure requests norms of single parameters. The next
+// step's first batch comes from batches.
 func (r *Replica) update(ctx context.Context, batches Batches, rate float64, measure bool, out *StepResult) error {
 	if err := r.lap(&out.Times, noPart); err != nil {
 		return err
@@ -277,7 +281,7 @@ func (r *Replica) update(ctx context.Context, batches Batches, rate float64, mea
 	return nil
 }
 
-// lossScale is the factor of this step's gradients, a power of two.
+// lossScale returns the factor of this step's gradients, a power of two.
 func (r *Replica) lossScale() float64 {
 	if r.scale == nil {
 		return 1
@@ -285,8 +289,8 @@ func (r *Replica) lossScale() float64 {
 	return r.scale.Scale
 }
 
-// begin makes the working copies of the parameters and sets what holds for the whole step. Dropout depends on the
-// epoch and the sample, not on the step.
+// begin makes the working copies of the parameters and sets the values of the whole step. Dropout depends on the epoch
+// and the sample, not on the step.
 func (r *Replica) begin(epoch int) error {
 	key := random.New(r.opts.Seed, "dropout").Bits(uint64(epoch))
 	if err := r.now.train.setScale(r.stream, r.lossScale()/float64(r.opts.BatchSize), key); err != nil {
@@ -301,7 +305,7 @@ func (r *Replica) begin(epoch int) error {
 	return nil
 }
 
-// accumulate adds the gradients of one micro-batch to the sum. Those of the last one the sum over ranks adds itself.
+// accumulate adds the gradients of one micro-batch to the sum. The sum over ranks adds those of the last micro-batch.
 func (r *Replica) accumulate(micro int, last bool) error {
 	if r.sum == nil || r.sums != nil && last {
 		return nil
@@ -326,7 +330,7 @@ func (r *Replica) PrepareEvaluation() error {
 	return r.now.eval.plan.Prepare(r.stream)
 }
 
-// Evaluate runs one batch, of at most this rank's share of a micro-batch, with running statistics and without dropout.
+// Evaluate runs one batch of at most this rank's share of a micro-batch, with running statistics and without dropout.
 func (r *Replica) Evaluate(b *data.Batch) (Sums, error) {
 	if b.N == 0 {
 		return Sums{}, nil

@@ -9,10 +9,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Parameters, moments and averages change in Replica.update alone, which begins once every rank's part of the gradient is there. Running statistics change
-// in the forward pass: of a step that ends before its update they are what has to be put back.
+// Only Replica.update changes parameters, moments and averages. It starts after every rank's part of the gradient has
+// arrived. Running statistics change in the forward pass, so an unfinished step must restore them.
 
-// allocateSpare takes memory for the running statistics of the last step that is done. Without other ranks no step is left half done.
+// allocateSpare allocates memory for the running statistics of the last complete step. A single rank needs none,
+// because it finishes every step.
 func (r *Replica) allocateSpare() (err error) {
 	bytes := r.state.Params.MovingBytes
 	if r.opts.Peers == nil || bytes == 0 {
@@ -25,7 +26,7 @@ func (r *Replica) allocateSpare() (err error) {
 	return nil
 }
 
-// moving is the part of a buffer of running statistics that training changes.
+// moving returns the part of a buffer of running statistics that training changes.
 func (r *Replica) moving(b device.Buffer) device.Region {
 	return device.Region{Buffer: b, Bytes: r.state.Params.MovingBytes}
 }
@@ -42,8 +43,8 @@ func (r *Replica) keepStatistics() error {
 	return nil
 }
 
-// abandonStep brings the replica back to the last step that is done. The communicators have failed and were drained: no operation of the step waits for
-// another rank.
+// abandonStep restores the state of the last complete step. The communicators have failed and were drained, so no
+// operation of the step waits for another rank.
 func (r *Replica) abandonStep() error {
 	if err := r.stream.Sync(); err != nil {
 		return err
@@ -58,14 +59,14 @@ func (r *Replica) abandonStep() error {
 	return r.stream.Sync()
 }
 
-// survivable reports whether an error leaves this rank with the state of the last step that is done: another rank is gone, late or has given up, or this
-// rank's data cannot be read.
+// survivable reports whether this rank holds the state of the last complete step after err: another rank is lost, late
+// or has given up, or this rank's data cannot be read.
 func survivable(err error) bool {
 	return errors.As(err, new(*collective.PeerError)) || errors.As(err, new(*collective.TimeoutError)) || errors.As(err, new(*data.Fault))
 }
 
-// survive saves the last complete step on rank 0, after a run of several ranks has ended with an error. Every rank holds the same state,
-// so nothing is lost with the other ranks.
+// survive saves the last complete step on rank 0 after a run of several ranks has failed. Every rank holds the same
+// state, so the loss of other ranks loses nothing.
 func (r *run) survive(cause error) error {
 	if r.peers() == nil || !survivable(cause) || r.unsound || r.step == 0 {
 		return cause

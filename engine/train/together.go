@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// peers is nil for a run of one rank.
+// peers returns nil for a single rank.
 func (r *run) peers() *Peers { return r.Replica.opts.Peers }
 
-// rank is this one's number.
+// rank returns the number of this rank.
 func (r *run) rank() int {
 	if p := r.peers(); p != nil {
 		return p.Grads.Rank()
@@ -16,10 +16,10 @@ func (r *run) rank() int {
 	return 0
 }
 
-// leads reports whether this rank saves.
+// leads reports whether this rank saves checkpoints.
 func (r *run) leads() bool { return r.rank() == 0 }
 
-// own is what this rank wants by itself. Time is rank 0's affair. The error is that of plans for other shares.
+// own returns this rank's wish. Only rank 0 checks time limits. The error is that of planning for new shares.
 func (r *run) own(ctx context.Context) (wish, error) {
 	w := wish{stop: ctx.Err() != nil, timeOver: r.MaxDuration > 0 && r.leads() && time.Since(r.start) >= r.MaxDuration,
 		save: r.requests() > r.answered}
@@ -31,18 +31,19 @@ func (r *run) own(ctx context.Context) (wish, error) {
 	return w, err
 }
 
-// wishes are what ends the run before the next step. Ranks leave after the same step, so they do what they agreed on after the last.
+// wishes returns the reasons to end the run before the next step. Ranks must leave after the same step, so with peers
+// these are the wishes that the ranks agreed on after the last step.
 func (r *run) wishes(ctx context.Context) wish {
 	if r.peers() != nil {
 		return r.asked
 	}
-	w, _ := r.own(ctx) // without other ranks no shares change
+	w, _ := r.own(ctx) // a single rank never changes shares
 	return w
 }
 
-// sum sums the gradient over ranks. With it every rank learns of every other's part of the step, and of what it wants.
+// sum sums the gradient over ranks, and exchanges the ranks' reports and wishes.
 func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) error {
-	told := *own // what is not known yet is that of the step before
+	told := *own // values not known yet are those of the previous step
 	told.Times.Communication, told.Times.Hidden, told.Times.Optimizer = r.before.Communication, r.before.Hidden, r.before.Optimizer
 	want, err := r.own(ctx)
 	if err != nil {
@@ -54,22 +55,22 @@ func (r *run) sum(ctx, whole context.Context, own *RankStep, out *StepResult) er
 		return err
 	}
 	all, asked, err := x.read()
-	r.reported, r.asked = append(r.reported[:0], all...), asked // evaluations report in the same place
+	r.reported, r.asked = append(r.reported[:0], all...), asked // evaluations reuse the same memory
 	return err
 }
 
-// together is the parts of all ranks in a step that is done: this one's as it measured it, the others' as they reported them.
+// together returns the parts of all ranks in a complete step: this rank's as measured, the others' as reported.
 func (r *run) together(own RankStep, out *StepResult) []RankStep {
 	r.before, own.Times, own.Buckets, own.Bytes = out.Times, out.Times, out.Buckets, out.Bytes
 	r.ranks = append(r.ranks[:0], r.reported...)
 	for i := range r.ranks {
-		r.ranks[i].Buckets, r.ranks[i].Bytes = out.Buckets, out.Bytes // the same on all
+		r.ranks[i].Buckets, r.ranks[i].Bytes = out.Buckets, out.Bytes // equal on all ranks
 	}
 	r.ranks[r.rank()] = own
 	return r.ranks
 }
 
-// evaluated is all ranks' parts of a batch of an evaluation.
+// evaluated returns all ranks' parts of a batch of an evaluation.
 func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, error) {
 	if r.peers() == nil {
 		r.alone[0].Sums, r.alone[0].Replaced = own.Sums, own.Replaced
@@ -84,7 +85,7 @@ func (r *run) evaluated(ctx, whole context.Context, own RankStep) ([]RankStep, e
 	return all, err
 }
 
-// total adds up the samples of all ranks, in their order.
+// total adds up the sums of all ranks, in the order of ranks.
 func total(ranks []RankStep) (sum Sums) {
 	for _, rank := range ranks {
 		sum.Add(rank.Sums)

@@ -8,9 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/plan"
 )
 
-// FillWeights sets parameters and statistics to what read gives: it fills dst with the plain values of tensor t, little endian and in its
-// element type, or returns false to leave the tensor as it is.
-// Averages begin anew.
+// FillWeights sets parameters and statistics to the values that read returns. read fills dst with the plain values of
+// tensor t, little endian and in its element type, or returns false to leave the tensor unchanged. Averages are reset.
 func (r *Replica) FillWeights(read func(t checkpoint.Info, dst []byte) (bool, error)) error {
 	fill := func(flat device.Buffer, infos []plan.ParamInfo) error {
 		for _, p := range infos {

@@ -1,20 +1,22 @@
-// Package weather describes how the workers of a cluster change while they train: a small text that is replayed, the same each
-// time, so that two policies meet the same slow steps, busy neighbours and thin links.
+// Package weather defines scenarios: how the workers of a cluster change during training. A scenario is a small text
+// whose replay is the same each time, so two policies can be compared on the same slow steps, noisy neighbours and slow
+// links.
 //
 //	w, err := weather.Parse("half_speed.txt", text)
 //	c := w.At(step, rank)     // before each optimizer step, on each rank
-//	c.Speed                   // 0.5: half as fast as this rank usually is
+//	c.Speed                   // 0.5: half of this rank's usual speed
 //
-// The package only says what the conditions are. It has no clock and touches nothing: package lab brings a process into them.
+// The package only computes conditions. It has no clock and no side effects; package lab applies the conditions to a
+// process.
 //
 // # The text
 //
-// One statement a line; what follows a # is a comment. Words are separated by blanks.
+// One statement per line; a comment starts with #. Blanks separate words.
 //
 //	weather v1                                    # always the first statement
-//	seed 7                                        # of jitter; 0 where it is left out
+//	seed 7                                        # of jitter; default 0
 //	from 80 to 160 rank 2 speed 0.5               # steps 80 to 160, both included
-//	from 200 rank 0 speed 0.8 jitter 0.05         # from step 200 to the end, a factor of its own in each step
+//	from 200 rank 0 speed 0.8 jitter 0.05         # from step 200 to the end, another factor in each step
 //	from 100 to 150 rank 1 neighbour 1            # one busy thread takes CPU time from rank 1
 //	from 50 to 90 rank 3 link 10 mbit             # rank 3's network link carries 10 Mbit/s
 //	every 50 for 3 rank 0 speed 0.7               # steps 50 to 52, 100 to 102, …
@@ -27,15 +29,17 @@
 //	who    = "rank" rank { "," rank } | "all"
 //	what   = "speed" factor [ "jitter" sigma ] | "neighbour" threads | "link" rate ( "kbit" | "mbit" | "gbit" )
 //
-// Steps are optimizer steps, counted from 1 over the whole run, so a run that was stopped and goes on meets what lies ahead of
-// it. Without "from" a line holds from the first step on, one with "every N" from step N on. A speed is relative to what the
-// rank usually is, above 0 and at most 1. With jitter it is the median: the step's factor is lognormal, sigma the standard
-// deviation of its logarithm (0.05: about 5 %), and a function of seed, line, rank and step alone.
+// Steps are optimizer steps, counted from 1 over the whole run, so a resumed run continues the scenario. Without "from"
+// a line applies from the first step on; a line with "every N" applies from step N on.
 //
-// Lines that hold at the same time add up: speeds multiply, neighbours are counted together, of links the thinnest counts. The
-// product of speeds stays between [MinSpeed] and 1.
+// A speed is relative to the rank's usual speed, above 0 and at most 1. With jitter it is the median: the factor of a
+// step is lognormal, and sigma is the standard deviation of its logarithm (0.05: about 5 %). The factor is a function
+// of seed, line, rank and step alone.
+//
+// Lines that apply at the same time combine: speeds multiply, neighbours add up, and the slowest link applies. The
+// product of speeds is limited to [MinSpeed] … 1.
 //
 // # Errors
 //
-// Parse names file, line, what is wrong, what stands there and what should, for up to 20 lines at once.
+// Errors of Parse name file, line, fault, found text and expected text, for up to 20 lines at once.
 package weather

@@ -12,8 +12,8 @@ import (
 const (
 	header = "weather v1"
 
-	maxBytes  = 1 << 20 // of a text
-	maxFaults = 20      // told at once
+	maxBytes  = 1 << 20 // limit of a text
+	maxFaults = 20      // reported at once
 
 	maxStep       = 1 << 40
 	maxRank       = 1<<20 - 1
@@ -21,7 +21,7 @@ const (
 	maxJitter     = 1.0
 )
 
-// Fault is what is wrong with one line.
+// Fault describes a fault of one line.
 type Fault struct {
 	File    string
 	Line    int    // from 1
@@ -31,7 +31,7 @@ type Fault struct {
 // Error implements error.
 func (f *Fault) Error() string { return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Message) }
 
-// Parse reads a text. name is that of its file, for errors: each is a [*Fault], several are joined.
+// Parse parses a text. name is the file's name for errors. Each error is a [*Fault]; several are joined.
 func Parse(name string, text []byte) (*Weather, error) {
 	if len(text) > maxBytes {
 		return nil, &Fault{File: name, Line: 1, Message: fmt.Sprintf("got %d bytes, want at most %d", len(text), maxBytes)}
@@ -51,7 +51,7 @@ func Parse(name string, text []byte) (*Weather, error) {
 			continue
 		}
 		faults = append(faults, &Fault{File: name, Line: number, Message: err.Error()})
-		if !begun { // no weather at all
+		if !begun { // no statement at all
 			return nil, errors.Join(faults...)
 		}
 		if len(faults) == maxFaults {
@@ -67,7 +67,7 @@ func Parse(name string, text []byte) (*Weather, error) {
 	return w, nil
 }
 
-// statement is one line's words, read from left to right.
+// statement holds one line's words, which are read from left to right.
 type statement struct {
 	words []string
 	next  int
@@ -104,7 +104,7 @@ func (s *statement) parse(w *Weather, begun, seeded *bool, number int) error {
 	return nil
 }
 
-// when reads the steps at which the line holds.
+// when parses the steps at which the line applies.
 func (l *Line) when(s *statement) (err error) {
 	from := s.take("from")
 	if from {
@@ -134,7 +134,7 @@ func (l *Line) when(s *statement) (err error) {
 	return nil
 }
 
-// who reads the ranks that the line is about.
+// who parses the ranks of the line.
 func (l *Line) who(s *statement) error {
 	if s.take("all") {
 		return nil
@@ -165,7 +165,7 @@ func (l *Line) who(s *statement) error {
 	return nil
 }
 
-// what reads what the line does.
+// what parses the effect of the line.
 func (l *Line) what(s *statement) (err error) {
 	switch {
 	case s.take("speed"):
@@ -202,7 +202,7 @@ func (l *Line) link(s *statement) error {
 	return nil
 }
 
-// take reads a word if it is the next one.
+// take consumes word if it is the next one.
 func (s *statement) take(word string) bool {
 	if s.next < len(s.words) && s.words[s.next] == word {
 		s.next++
@@ -211,7 +211,7 @@ func (s *statement) take(word string) bool {
 	return false
 }
 
-// word reads the next word, "" at the end.
+// word consumes and returns the next word, "" at the end.
 func (s *statement) word() string {
 	if s.next == len(s.words) {
 		return ""
@@ -256,7 +256,7 @@ func (s *statement) unexpected(want string) error {
 	return fmt.Errorf("%sgot %s, want %s", after, quote(s.word()), want)
 }
 
-// quote shows a word of any length.
+// quote quotes a word, shortened if it is long.
 func quote(text string) string {
 	const most = 40
 	if text == "" {

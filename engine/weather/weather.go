@@ -7,43 +7,43 @@ import (
 	"strings"
 )
 
-// MinSpeed is the slowest that lines together make a rank: what is slower is as good as gone.
+// MinSpeed is the lower limit of the product of speeds; a slower rank would be as good as lost.
 const MinSpeed = 0.01
 
-// Weather is how a run's ranks change. The zero value changes nothing.
+// Weather is a scenario: the changes of a run's ranks. The zero value changes nothing.
 type Weather struct {
 	Seed  uint64
 	Lines []Line
 }
 
-// Line is one statement: a stretch of steps, some ranks, and one of speed, neighbours and link.
+// Line is one statement: a range of steps, ranks, and one effect (speed, neighbours or link).
 type Line struct {
-	Number int // in the text, from 1
+	Number int // line of the text, from 1
 
 	From, To   int64 // steps, both included; To 0: to the end
-	Every, For int64 // steps: of each Every from From on, the first For; Every 0: all
+	Every, For int64 // steps: the first For of each Every, starting at From; Every 0: all
 	Ranks      []int // ascending; nil: all
 
-	Speed         float64 // above 0 and at most 1; 0: the line is about something else
+	Speed         float64 // above 0 and at most 1; 0: the line has another effect
 	Jitter        float64 // standard deviation of the logarithm of each step's factor; 0: none
 	Neighbours    int     // busy threads
 	BitsPerSecond int64   // of the rank's network link
 }
 
-// Conditions are what one rank meets in one step.
+// Conditions are the conditions of one rank in one step.
 type Conditions struct {
-	Speed         float64 // this step's, relative to the rank's usual one
+	Speed         float64 // of this step, relative to the rank's usual speed
 	Median        float64 // the same without jitter
-	Jitter        bool    // Speed has some
+	Jitter        bool    // Speed includes jitter
 	Neighbours    int     // busy threads that take CPU time from the rank
-	BitsPerSecond int64   // of its network link; 0: as fast as it is
+	BitsPerSecond int64   // of its network link; 0: not limited
 }
 
-// Fair are the conditions that nothing changes.
+// Fair are unchanged conditions.
 var Fair = Conditions{Speed: 1, Median: 1}
 
-// At is what rank meets in the step-th optimizer step, counted from 1. It is a function of its arguments and w alone, and
-// allocates nothing.
+// At returns the conditions of rank in the step-th optimizer step, counted from 1. It is a function of its arguments
+// and w alone, and allocates nothing.
 func (w *Weather) At(step int64, rank int) Conditions {
 	c := Fair
 	for i := range w.Lines {
@@ -73,7 +73,7 @@ func (w *Weather) At(step int64, rank int) Conditions {
 
 func bounded(speed float64) float64 { return min(max(speed, MinSpeed), 1) }
 
-// covers reports whether the line holds for a rank in a step.
+// covers reports whether the line applies to rank in step.
 func (l *Line) covers(step int64, rank int) bool {
 	if step < l.From || l.To > 0 && step > l.To {
 		return false
@@ -84,10 +84,10 @@ func (l *Line) covers(step int64, rank int) bool {
 	return l.About(rank)
 }
 
-// About reports whether the line is about a rank, at some step.
+// About reports whether the line applies to the rank in any step.
 func (l *Line) About(rank int) bool { return l.Ranks == nil || slices.Contains(l.Ranks, rank) }
 
-// HighestRank is the highest rank that a line names, -1 if none does.
+// HighestRank returns the highest rank that a line names, -1 if none does.
 func (w *Weather) HighestRank() int {
 	highest := -1
 	for _, l := range w.Lines {
@@ -98,13 +98,13 @@ func (w *Weather) HighestRank() int {
 	return highest
 }
 
-// Alike reports whether two conditions differ in nothing but jitter.
+// Alike reports whether two conditions are equal except for jitter.
 func (c Conditions) Alike(o Conditions) bool {
 	c.Speed, o.Speed = 0, 0
 	return c == o
 }
 
-// Bandwidth is a rate for people: "10 Mbit/s".
+// Bandwidth formats a rate: "10 Mbit/s".
 func Bandwidth(bitsPerSecond int64) string {
 	v := float64(bitsPerSecond)
 	switch {
@@ -116,7 +116,7 @@ func Bandwidth(bitsPerSecond int64) string {
 	return fmt.Sprintf("%.4g kbit/s", v/1e3)
 }
 
-// String gives the weather as a text that Parse reads as the same, comments left out.
+// String returns a text that parses to the same scenario, without comments.
 func (w *Weather) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\nseed %d\n", header, w.Seed)
@@ -126,7 +126,7 @@ func (w *Weather) String() string {
 	return b.String()
 }
 
-// String is the line as it is written.
+// String returns the line in the syntax of the text.
 func (l *Line) String() string {
 	var words []string
 	add := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
@@ -156,7 +156,8 @@ func (l *Line) String() string {
 	return strings.Join(words, " ")
 }
 
-// normal is a value of the standard normal distribution (Box and Muller, 1958) that is a function of its arguments.
+// normal returns a value of the standard normal distribution (Box and Muller, 1958) that is a function of its
+// arguments.
 func normal(seed uint64, line, rank int, step int64) float64 {
 	h := mix(mix(mix(seed+1)^uint64(line)+1)^uint64(rank)+1) ^ uint64(step)
 	u := float64(mix(h+1)>>11+1) / (1 << 53) // in (0, 1]
@@ -164,7 +165,7 @@ func normal(seed uint64, line, rank int, step int64) float64 {
 	return math.Sqrt(-2*math.Log(u)) * math.Cos(2*math.Pi*v)
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) over a multiple of its increment.
+// mix is the finaliser of SplitMix64 (Steele, Lea and Flood, 2014) on a multiple of its increment.
 func mix(x uint64) uint64 {
 	x *= 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9

@@ -1,3 +1,3 @@
-// Package resnet is the ResNet family of He et al., "Deep Residual Learning for Image Recognition" (2015), as
-// torchvision builds it (v1.5: a bottleneck strides in its 3x3 convolution), with torchvision's parameter names.
+// Package resnet implements the ResNet family of He et al., "Deep Residual Learning for Image Recognition" (2015), as
+// in torchvision (v1.5: the 3x3 convolution of a bottleneck has the stride), with torchvision's parameter names.
 package resnet

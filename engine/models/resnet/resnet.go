@@ -8,13 +8,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Depth names a member of the family.
+// Depth describes a member of the family.
 type Depth struct {
 	Blocks     [4]int // in each stage
 	Bottleneck bool   // 1x1, 3x3, 1x1 with 4 times the channels, instead of 3x3, 3x3
 }
 
-// Family holds the depths by name.
+// Family maps names to depths.
 var Family = map[string]Depth{
 	"resnet18":  {Blocks: [4]int{2, 2, 2, 2}},
 	"resnet34":  {Blocks: [4]int{3, 4, 6, 3}},
@@ -23,14 +23,15 @@ var Family = map[string]Depth{
 	"resnet152": {Blocks: [4]int{3, 8, 36, 3}, Bottleneck: true},
 }
 
-// Options are the model's own settings.
+// Options are the settings of the model.
 type Options struct {
-	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution: 16 times the pixels in every stage.
+	// CIFARStem replaces the 7x7 stride-2 convolution and the max pooling by a 3x3 stride-1 convolution, which gives 16
+	// times the pixels in every stage.
 	CIFARStem bool
 	// ZeroInitResidual starts the last BatchNorm of each block at gamma 0.
 	ZeroInitResidual bool
-	// StochasticDepth is the probability with which training drops the residual branch of the last block for a sample; the first block's is 0,
-	// those between lie on a straight line.
+	// StochasticDepth is the probability with which training drops the residual branch of the last block for a sample.
+	// It is 0 for the first block and linear in between.
 	StochasticDepth float64
 }
 
@@ -71,7 +72,7 @@ func Build(d Depth, o Options) models.Classifier {
 	}
 }
 
-// basic is two 3x3 convolutions beside a shortcut.
+// basic is a block of two 3x3 convolutions with a shortcut.
 func basic(net *nn.Net, name string, x *graph.Value, channels, stride int, drop float64, o Options) *graph.Value {
 	y := net.Conv2D(name+".conv1", x, nn.Conv{Out: channels, Kernel: 3, Stride: stride, Padding: 1})
 	y = net.BatchNorm(name+".bn1", y, nn.Norm{ReLU: true})
@@ -89,7 +90,7 @@ func bottleneck(net *nn.Net, name string, x *graph.Value, channels, stride int, 
 	return residual(net, name, name+".bn3", y, shortcut(net, name, x, 4*channels, stride), drop, o)
 }
 
-// residual ends a block: the last normalisation of branch y, which may be dropped, the shortcut, ReLU.
+// residual ends a block: last normalisation of branch y, which may be dropped, plus the shortcut, then ReLU.
 func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop float64, o Options) *graph.Value {
 	if drop == 0 || !net.Training {
 		return net.BatchNorm(norm, y, nn.Norm{ReLU: true, Residual: shortcut, ZeroInit: o.ZeroInitResidual})
@@ -98,7 +99,7 @@ func residual(net *nn.Net, name, norm string, y, shortcut *graph.Value, drop flo
 	return net.Graph.Unary(name+".relu", graph.ReLU, net.Graph.Binary(name+".add", graph.Add, y, shortcut))
 }
 
-// shortcut is x itself, or its projection where the shape changes.
+// shortcut returns x, or its projection if the shape changes.
 func shortcut(net *nn.Net, name string, x *graph.Value, out, stride int) *graph.Value {
 	if stride == 1 && x.Shape[1] == out {
 		return x

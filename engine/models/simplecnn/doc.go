@@ -1,2 +1,2 @@
-// Package simplecnn is a small convolutional network for small images: the quick test of an installation.
+// Package simplecnn implements a small convolutional network for small images, for quick tests of an installation.
 package simplecnn

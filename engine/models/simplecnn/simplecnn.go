@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nn"
 )
 
-// Options are the model's own settings.
+// Options are the settings of the model.
 type Options struct {
 	Channels []int   // of each block; each block halves the image
 	Dropout  float64 // before the last layer

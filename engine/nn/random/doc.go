@@ -1,9 +1,10 @@
-// Package random makes parameters: a counter-based generator whose numbers are functions of (seed, name, index) alone.
+// Package random generates initial values of parameters with a counter-based generator. Its numbers are functions of
+// (seed, name, index) alone.
 //
-// Every parameter has a stream of its own, named as the parameter is ("layer1.0.conv1.weight"), and the element at
-// row-major position i takes the numbers of index i. So the values depend neither on the order in which parameters are
-// made, nor on threads, ranks or device, and another program can make them again: scripts/goldens.py does, which is
-// why no weights are committed for the runs that are compared with PyTorch.
+// Every parameter has its own stream, named like the parameter ("layer1.0.conv1.weight"). The element at row-major
+// position i uses the numbers of index i. The values therefore do not depend on the order of parameters, on threads,
+// ranks or the device. Another program can compute them: scripts/goldens.py does, so the comparison with PyTorch needs
+// no committed weights.
 //
 //	weight := random.New(seed, "layer1.0.conv1.weight")
 //	value := weight.Gaussian(i, 0, math.Sqrt(2/fanOut))
@@ -18,9 +19,9 @@
 //	Uniform(i)  (Bits(i)>>11)·2^-53, in [0, 1)
 //	Normal(i)   sqrt(-2·ln(1-Uniform(2i)))·cos(2π·Uniform(2i+1)): Box and Muller, f64
 //
-// Bits and Uniform are exact on every machine. Normal takes ln and cos from Go's library; another library may differ in
-// the last bit of the f64, which a value rounded to f32 shows about once in a hundred million.
+// Bits and Uniform are exact on every machine. Normal uses ln and cos of Go's library. Another library may differ in
+// the last bit of the f64, which changes a value rounded to f32 about once in a hundred million.
 //
-// SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. It is made
-// for simulation, never for secrets.
+// SplitMix64: G. Steele, D. Lea, C. Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014. It is for
+// simulation only, not for cryptography.
 package random

@@ -6,11 +6,11 @@ const (
 	gamma      = 0x9e3779b97f4a7c15 // 2^64 divided by the golden ratio, odd: the counter's step
 	fnvOffset  = 0xcbf29ce484222325
 	fnvPrime   = 0x100000001b3
-	uniformUlp = 1.0 / (1 << 53) // distance of neighbouring values of Uniform
+	uniformUlp = 1.0 / (1 << 53) // distance between neighbouring values of Uniform
 )
 
-// Stream is the sequence of random numbers that belongs to one (seed, name). It is a value without state: any index
-// may be asked for in any order, from several goroutines at once. The zero Stream is valid but belongs to no name.
+// Stream is the sequence of random numbers of one (seed, name). It has no state: several goroutines may read any index
+// in any order. The zero Stream is valid but belongs to no name.
 type Stream struct{ base uint64 }
 
 // New returns the stream of name under seed.
@@ -28,20 +28,20 @@ func (s Stream) Bits(i uint64) uint64 { return mix(s.base + (i+1)*gamma) }
 // Uniform returns the number of index i, uniform over the multiples of 2^-53 in [0, 1).
 func (s Stream) Uniform(i uint64) float64 { return float64(s.Bits(i)>>11) * uniformUlp }
 
-// Normal returns the number of index i, of mean 0 and standard deviation 1; it consumes Uniform(2i) and Uniform(2i+1).
+// Normal returns the number of index i, with mean 0 and standard deviation 1. It uses Uniform(2i) and Uniform(2i+1).
 // Its magnitude is at most sqrt(2·53·ln 2) = 8.6.
 func (s Stream) Normal(i uint64) float64 {
 	radius := math.Sqrt(-2 * math.Log(1-s.Uniform(2*i))) // 1 - Uniform is exact and never 0
 	return radius * math.Cos(2*math.Pi*s.Uniform(2*i+1))
 }
 
-// Between is lo + (hi-lo)·Uniform(i). Rounded to f32 it may reach hi itself.
+// Between returns lo + (hi-lo)·Uniform(i). Rounded to f32 it may equal hi.
 func (s Stream) Between(i uint64, lo, hi float64) float64 {
 	scaled := float64((hi - lo) * s.Uniform(i)) // the conversion forbids a fused multiply-add
 	return lo + scaled
 }
 
-// Gaussian is mean + std·Normal(i).
+// Gaussian returns mean + std·Normal(i).
 func (s Stream) Gaussian(i uint64, mean, std float64) float64 {
 	scaled := float64(std * s.Normal(i)) // the conversion forbids a fused multiply-add
 	return mean + scaled

@@ -14,28 +14,29 @@ import (
 )
 
 const (
-	// step is the distance of central differences. They err by step²/6 times the third derivative, about 1e-11 here, and by
-	// the rounding of the loss, 1e-16/step = 1e-11, times at most 1000 elements.
+	// step is the distance of central differences. Their error is step²/6 times the third derivative, about 1e-11 here,
+	// plus the rounding of the loss, 1e-16/step = 1e-11, times at most 1000 elements.
 	step = 1e-5
-	// tolerance of the largest gradient, which is of order 1. It has room for both errors; no mistake in a formula is as small.
+	// tolerance is relative to the largest gradient, which is of order 1. It exceeds both errors, and any mistake in a
+	// formula exceeds the tolerance.
 	tolerance = 1e-7
-	// least is the largest gradient of a check that tests something.
+	// least is the smallest maximum of the gradients with which a check is meaningful.
 	least = 1e-2
 	// seed of the parameters' values
 	seed = 7
 )
 
 // Gradients compares the gradients of all parameters that build declares with central finite differences, in f64 on the
-// reference device. build returns the value under test, of at least 2 elements; a softmax cross-entropy loss over its
-// elements is differentiated. Parameters start as they say ([graph.Uniform], for example). A kink of the function (ReLU at
-// 0) must not lie within 1e-5 of an operand's value.
+// reference device. build returns the value under test, of at least 2 elements; the loss is a softmax cross-entropy
+// over these elements. Parameters start with their initial values ([graph.Uniform], for example). No operand may be
+// within 1e-5 of a kink of the function (ReLU at 0).
 func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 	scale := 0.0
 	g, err := graph.Build(func(g *graph.Graph) {
 		g.UseF64()
 		y := build(g)
 		n := int(y.Shape.Elements())
-		scale = float64(n) // so that a gradient is of order 1 however many elements share the loss
+		scale = float64(n) // makes gradients of order 1 for any number of elements
 		loss, _ := g.SoftmaxCrossEntropy("loss of the check", g.Reshape("logits of the check", y, 1, n), g.Input("labels of the check", tensor.I32, 1), 0.1)
 		g.Output("loss of the check", loss)
 		g.Differentiate(loss, g.Input("scale of the check", tensor.F64, 1))
@@ -54,7 +55,7 @@ func Gradients(build func(g *graph.Graph) *graph.Value) (err error) {
 	return r.check()
 }
 
-// rig is a compiled graph with memory to run in.
+// rig is a compiled graph with its memory.
 type rig struct {
 	dev    *reference.Device
 	plan   *plan.Plan
@@ -102,14 +103,14 @@ func (r *rig) open(g *graph.Graph) (err error) {
 
 func (r *rig) close() error {
 	var errs []error
-	// The plan is closed before its arena and the state are freed, as it uses both.
+	// The plan is closed before its arena and the state, because it uses both.
 	for i := len(r.ends) - 1; i >= 0; i-- {
 		errs = append(errs, r.ends[i]())
 	}
 	return errors.Join(errs...)
 }
 
-// initial are the values of a parameter or state.
+// initial returns the initial values of a parameter or state.
 func initial(p plan.ParamInfo) []float64 {
 	v := make([]float64, p.Spec.Shape.Elements())
 	s := random.New(seed, p.Name)
@@ -126,7 +127,7 @@ func initial(p plan.ParamInfo) []float64 {
 	return v
 }
 
-// run computes the scaled loss, and the gradients if asked to.
+// run computes the scaled loss, and the gradients if backward is set.
 func (r *rig) run(backward bool) (loss float64, err error) {
 	for name, value := range map[string]float64{"labels of the check": 1, "scale of the check": r.scale} {
 		at, spec, err := r.plan.Input(name)
@@ -190,7 +191,7 @@ func (r *rig) check() error {
 	return nil
 }
 
-// compare checks the gradient of one parameter; nil is that of a frozen one.
+// compare checks the gradient of one parameter; grad is nil for a frozen one.
 func (r *rig) compare(p plan.ParamInfo, grad []float64, largest float64) error {
 	values, err := r.read(r.state.Values, p)
 	if err != nil {
