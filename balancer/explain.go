@@ -7,6 +7,9 @@ type Explanation struct {
 	Seconds float64 // of a whole step as measured; NaN: not measured
 	Oracle  float64 // of a whole step with the best shares, as the fitted curves say; NaN where the policy fits none
 	Lost    Lost
+	// OfOracle is the time of a step with the best shares divided by that with the shares in use, both as the fitted curves
+	// say: the noise of steps is no part of it. Its error is that of the curves.
+	OfOracle Fraction
 	// Imbalance is (max - min) / max of the ranks' own times, 0…1.
 	Imbalance float64
 	Ranks     []RankView
@@ -32,8 +35,8 @@ type RankView struct {
 	Utilization, Memory float64
 }
 
-// ShareOfOracle is the time of a step with the best shares as a share of the measured one, 0…1; NaN if unknown.
-func (e *Explanation) ShareOfOracle() float64 { return min(e.Oracle/e.Seconds, 1) }
+// ShareOfOracle is the value of OfOracle, 0…1; NaN if unknown.
+func (e *Explanation) ShareOfOracle() float64 { return e.OfOracle.Value }
 
 // Unexplained is the explanation of a policy that gives none: nothing is known.
 func Unexplained(ranks int) Explanation { return newWindow(ranks, 1).explain() }
@@ -41,7 +44,7 @@ func Unexplained(ranks int) Explanation { return newWindow(ranks, 1).explain() }
 // explain says what a window shows without curves.
 func (w *window) explain() Explanation {
 	nan := math.NaN()
-	e := Explanation{Seconds: w.seconds.or(nan), Oracle: nan, Imbalance: w.spread.or(0), Ranks: make([]RankView, len(w.compute)),
+	e := Explanation{Seconds: w.seconds.or(nan), Oracle: nan, OfOracle: unknownFraction(), Imbalance: w.spread.or(0), Ranks: make([]RankView, len(w.compute)),
 		Lost: Lost{Imbalance: nan, Communication: w.exposed.or(nan), Data: w.waits.or(nan), Noise: nan, Granularity: nan}}
 	for r := range e.Ranks {
 		e.Ranks[r] = RankView{Seconds: meanOf(w.compute[r]).or(nan), Fitted: nan, Error: nan, Data: w.data[r].or(nan), Utilization: w.use[r].or(nan), Memory: w.memory[r].or(nan)}

@@ -260,12 +260,29 @@ func (h *hybrid) account(d *Decision, best []int) {
 	whole := h.divisible(best)
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication
+	e.OfOracle = h.ofOracle(d, best, then)
 	e.Lost.Imbalance = now - then
 	if excess := e.Seconds - e.Oracle; excess < e.Lost.Imbalance { // curves expected a longer step than was measured
 		e.Lost.Imbalance = max(excess, 0)
 	}
 	e.Lost.Granularity = max(then-whole, 0)
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
+}
+
+// ofOracle is how near the shares in use are to the best ones, as far as the fits tell.
+func (h *hybrid) ofOracle(d *Decision, best []int, then float64) Fraction {
+	ranks := make([]prospect, len(h.ranks))
+	for r, f := range h.fits {
+		p := prospectOf(h.curves[r], d.Shares[r], best[r])
+		if f != nil && d.Shares[r] > 0 {
+			p.nowError = d.Ranks[r].Error
+		}
+		if p.bestError = p.nowError; f != nil && best[r] > 0 && best[r] != d.Shares[r] {
+			p.bestError = f.sigma(float64(best[r]))
+		}
+		ranks[r] = p
+	}
+	return ofOracle(ranks, nil, then, d.Lost.Communication)
 }
 
 // divisible is the slowest time if samples could be cut: the time in which the ranks that best feeds do the batch.

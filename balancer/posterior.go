@@ -118,6 +118,9 @@ func (h *posterior) early() bool {
 // learn takes the window into the ranks' speeds. What all ranks did alike is no rank's own: their curves follow it
 // slowly, or at once where it lasts.
 func (h *posterior) learn() {
+	if h.decisions == 0 {
+		h.poolNoise()
+	}
 	readings := make([]reading, len(h.ranks))
 	for r, e := range h.ranks {
 		readings[r] = e.read(h.window.shares[r], h.window.compute[r])
@@ -132,6 +135,28 @@ func (h *posterior) learn() {
 			e.update(&readings[r], offset, variance)
 		}
 		e.move(level, 0)
+	}
+}
+
+// poolNoise gives all ranks the noise that their first steps show together: the median rank's, so that a few disturbed
+// ranks count little. A rank's own few steps tell little of it, and one that is believed too sure keeps a wrong height.
+func (h *posterior) poolNoise() {
+	const medianOfMean = 0.7 // median of a variance of three normal steps, as a fraction of its mean
+	var variances []float64
+	for _, seconds := range h.window.compute {
+		if logs := logsOf(seconds); len(logs) > 1 {
+			mean, variance := meanOf(logs).or(0), 0.0
+			for _, l := range logs {
+				variance += square(l-mean) / float64(len(logs)-1)
+			}
+			variances = append(variances, variance/medianOfMean)
+		}
+	}
+	if n := float64(len(variances)); n > 0 {
+		noise := (priorWeight*square(priorNoise) + n*(firstSteps-1)*median(variances)) / (priorWeight + n*(firstSteps-1))
+		for _, e := range h.ranks {
+			e.noise = noise
+		}
 	}
 }
 
@@ -261,6 +286,37 @@ func (h *posterior) account(d *Decision, best []int) {
 	then = min(then, now)
 	e := &d.Explanation
 	e.Oracle = then + e.Lost.Communication
+	e.OfOracle = h.ofOracle(d, best, then)
 	e.Lost.Imbalance = max(min(now-then, e.Seconds-e.Oracle), 0)
 	e.Lost.Noise = max(e.Seconds-e.Oracle-e.Lost.Imbalance, 0)
+}
+
+// ofOracle is how near the shares in use are to the best ones, as far as the posterior tells.
+func (h *posterior) ofOracle(d *Decision, best []int, then float64) Fraction {
+	ranks := make([]prospect, len(h.ranks))
+	for r, s := range h.ranks {
+		p := prospectOf(h.mean[r], d.Shares[r], best[r])
+		if s.shape != nil && d.Shares[r] > 0 {
+			p.nowError = d.Ranks[r].Error
+		}
+		if p.bestError = p.nowError; s.shape != nil && best[r] > 0 && best[r] != d.Shares[r] {
+			p.bestError = s.shape.sigma(float64(best[r]))
+		}
+		ranks[r] = p
+	}
+	var list []unseen
+	give := gives(ranks)
+	for i := range tiles {
+		chance, part := 0.0, 0.0
+		for r, s := range h.ranks {
+			if best[r] > 0 && best[r] >= tiles[i].period && s.shape.misses(&tiles[i]) {
+				w := 1 / (ranks[r].slope * give)
+				chance, part = chance+w*s.shape.chances[i], part+w
+			}
+		}
+		if part > 0 {
+			list = append(list, unseen{chance / part, part})
+		}
+	}
+	return ofOracle(ranks, list, then, d.Lost.Communication)
 }

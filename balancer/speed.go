@@ -222,15 +222,20 @@ func (e *speed) forget() {
 	}
 }
 
+func logsOf(seconds []float64) []float64 {
+	logs := make([]float64, len(seconds))
+	for i, s := range seconds {
+		logs[i] = math.Log(s)
+	}
+	return logs
+}
+
 // read looks at the steps of a window: their times in order, s.
 func (e *speed) read(samples int, seconds []float64) reading {
 	if len(seconds) == 0 {
 		return reading{}
 	}
-	logs := make([]float64, len(seconds))
-	for i, s := range seconds {
-		logs[i] = math.Log(s)
-	}
+	logs := logsOf(seconds)
 	m := reading{samples: float64(samples), surprise: math.NaN()}
 	if slope := ramp(logs, e.noise); slope != 0 {
 		for i := range logs { // as of the last step
@@ -246,7 +251,7 @@ func (e *speed) read(samples int, seconds []float64) reading {
 	}
 	m.log, _ = robustMean(logs)
 	n := float64(len(logs))
-	if n > 2 {
+	if n > 2 && e.known { // the noise of the first window is that of all ranks
 		_, variance := robustMean(level(logs))
 		keep := min(e.weight, memoryWeight)
 		e.noise = (keep*e.noise + (n-1)*variance) / (keep + n - 2)

@@ -127,12 +127,17 @@ type candidate struct {
 	chance float64
 }
 
+// misses reports whether no share was measured that fills an aligned tile.
+func (f *shape) misses(t *tile) bool {
+	return f != nil && t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 })
+}
+
 // untested are shares near another one that would test hypotheses of aligned tiles, the best ones first, then the
 // nearest.
 func (f *shape) untested(near, limit, unit int) (best []candidate) {
 	var open []int
-	for h, t := range tiles {
-		if t.period > 0 && !t.rounds && !slices.ContainsFunc(f.cells, func(c place) bool { return t.feature(c.samples) != 0 }) {
+	for h := range tiles {
+		if f.misses(&tiles[h]) {
 			open = append(open, h)
 		}
 	}

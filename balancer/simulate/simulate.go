@@ -41,6 +41,15 @@ type Result struct {
 	History                  []Change `json:"history"`
 	// Track is the share of the oracle in each step.
 	Track []float64 `json:"-"`
+	// Windows are the decisions of a policy that estimates its share of the oracle.
+	Windows []Window `json:"-"`
+}
+
+// Window compares the share of the oracle that a policy estimates with the true one.
+type Window struct {
+	Step     int // after which it decided
+	Truth    float64
+	Estimate balancer.Fraction
 }
 
 // Change is one rebalance: shares that at least one step ran with.
@@ -94,6 +103,9 @@ func Run(o Options) (*Result, error) {
 		}
 		r.Track = append(r.Track, world.oracle/slices.Max(world.times))
 		d, ok := policy.Observe(&step)
+		if ok && !math.IsNaN(d.OfOracle.Value) {
+			r.Windows = append(r.Windows, Window{Step: s + 1, Truth: r.Track[s], Estimate: d.OfOracle})
+		}
 		if !ok || !d.Changed || s == o.Steps-1 { // no step would run with shares that are decided after the last one
 			continue
 		}

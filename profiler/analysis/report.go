@@ -168,7 +168,7 @@ The steady state of a run is what remains without %s. Curves of the loss show th
   Ranks without samples are left out.
 - Waiting: the share of the ranks' compute time that they would spend waiting for the slowest, 1 - mean / max of the same times. Straggler impact is high from 20 %% on, low below 10 %%.
 - Scaling efficiency: throughput / sum of what each rank reaches alone with the same batch.
-- Share of the oracle: time of the best possible split / time of the step, as the balancer estimates it at each decision on its measured curves, mean over decisions.
+- Share of the oracle: step time of the best possible split / that of the split in use, both without the noise of steps, as the balancer estimates it at each decision on its fitted curves, mean over decisions.
 
 Intervals are percentile bootstrap intervals with %d replicates (seed %d). A replicate draws as many runs as there are, with replacement, and from each as many blocks of %d consecutive steps as it has, with
 replacement; the estimate is made anew from them. Blocks keep the likeness of neighbouring steps, and drawing runs lets the difference between runs into the interval. Policies are drawn

@@ -206,6 +206,8 @@ type Decision struct {
 	Step          int64
 	ShareOfOracle float64            // 0…1
 	Lost          map[string]float64 // seconds of a step by cause
+
+	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval; NaN in records without one
 }
 
 // readDecisions reads logs/balance.jsonl, which may be absent.
@@ -215,15 +217,19 @@ func (r *Run) readDecisions(path string) error {
 		var line struct {
 			Step          *int64              `json:"step"`
 			ShareOfOracle *float64            `json:"share_of_oracle"`
+			Low           *float64            `json:"share_of_oracle_low"`
+			High          *float64            `json:"share_of_oracle_high"`
 			Lost          map[string]*float64 `json:"lost_seconds"`
 		}
 		if json.Unmarshal(text, &line) != nil || line.Step == nil {
 			damaged++
 			return nil
 		}
-		d := Decision{Step: *line.Step, ShareOfOracle: unknown, Lost: map[string]float64{}}
-		if line.ShareOfOracle != nil {
-			d.ShareOfOracle = *line.ShareOfOracle
+		d := Decision{Step: *line.Step, ShareOfOracle: unknown, ShareOfOracleLow: unknown, ShareOfOracleHigh: unknown, Lost: map[string]float64{}}
+		for to, from := range map[*float64]*float64{&d.ShareOfOracle: line.ShareOfOracle, &d.ShareOfOracleLow: line.Low, &d.ShareOfOracleHigh: line.High} {
+			if from != nil {
+				*to = *from
+			}
 		}
 		for cause, seconds := range line.Lost {
 			if seconds != nil {

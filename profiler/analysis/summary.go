@@ -50,9 +50,11 @@ type Summary struct {
 	MemoryUtilization   Number `json:"gpu_memory_utilization"` // peak used / total, of the fullest rank; of a CPU rank: of the memory that it may use
 	Utilization         Number `json:"gpu_utilization"`        // mean over ranks and steps; of a CPU rank: of its CPU quota
 	Imbalance           Number `json:"load_imbalance"`         // (max-min)/max of the ranks' own compute time, mean over steps
-	ShareOfOracle       Number `json:"share_of_oracle"`        // the balancer's last word
-	TrainingTime        Number `json:"training_time"`          // sum of all steps
-	Pauses              int    `json:"pauses"`                 // steps before which something else was done
+	ShareOfOracle       Number `json:"share_of_oracle"`        // the balancer's last estimate,
+	ShareOfOracleLow    Number `json:"share_of_oracle_low"`    // and its 90 % interval
+	ShareOfOracleHigh   Number `json:"share_of_oracle_high"`
+	TrainingTime        Number `json:"training_time"` // sum of all steps
+	Pauses              int    `json:"pauses"`        // steps before which something else was done
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null: no step could be judged
 
@@ -121,7 +123,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if logs == "" {
 		logs = LogDir(dir)
 	}
-	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), BusBandwidth: Number(unknown)}
+	s := &Summary{SchemaVersion: SummaryVersion, Run: filepath.Base(dir), FinalTrainLoss: Number(unknown), BestEval: Number(unknown), ShareOfOracle: Number(unknown), ShareOfOracleLow: Number(unknown), ShareOfOracleHigh: Number(unknown), BusBandwidth: Number(unknown)}
 	if abs, err := filepath.Abs(dir); err == nil {
 		s.Run = filepath.Base(abs)
 	}
@@ -161,7 +163,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	}
 	for _, d := range run.Decisions {
 		if !math.IsNaN(d.ShareOfOracle) && d.Step <= s.Steps {
-			s.ShareOfOracle = Number(d.ShareOfOracle)
+			s.ShareOfOracle, s.ShareOfOracleLow, s.ShareOfOracleHigh = Number(d.ShareOfOracle), Number(d.ShareOfOracleLow), Number(d.ShareOfOracleHigh)
 		}
 	}
 	return s, nil

@@ -150,7 +150,8 @@ func SummaryRows(s *analysis.Summary) []Row {
 			show.Figure("%.0f %%", 100*s.Overlap), show.Figure("%.2f", s.BusBandwidth/1e9))})
 		balance := "load imbalance " + show.Figure("%.1f %%", 100*s.Imbalance)
 		if !math.IsNaN(float64(s.ShareOfOracle)) {
-			balance = fmt.Sprintf("%.1f %% of the oracle (step time of the best possible split / own step time), %s", 100*float64(s.ShareOfOracle), balance)
+			balance = fmt.Sprintf("%.1f %% of the oracle (%s to %s; step time of the best possible split / that of this one, without noise), %s", 100*float64(s.ShareOfOracle),
+				show.Figure("%.1f", 100*s.ShareOfOracleLow), show.Figure("%.1f", 100*s.ShareOfOracleHigh), balance)
 		}
 		rows = append(rows, Row{"balance", balance})
 	}

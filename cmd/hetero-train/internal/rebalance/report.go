@@ -49,6 +49,8 @@ type DecisionLine struct {
 	StepSeconds   experiment.Number `json:"step_seconds"`
 	OracleSeconds experiment.Number `json:"oracle_step_seconds"`
 	ShareOfOracle experiment.Number `json:"share_of_oracle"`
+	ShareLow      experiment.Number `json:"share_of_oracle_low"` // ends of its 90 % interval
+	ShareHigh     experiment.Number `json:"share_of_oracle_high"`
 	Imbalance     experiment.Number `json:"imbalance"`
 	Lost          lostLine          `json:"lost_seconds"`
 	Ranks         []rankLine        `json:"ranks"`
@@ -120,7 +122,7 @@ func (r *balanceReport) show(d *balancer.Decision) {
 func (r *balanceReport) write(step int64, d *balancer.Decision, verdicts []balancer.Verdict) {
 	n := func(v float64) experiment.Number { return experiment.Number(v) }
 	line := DecisionLine{Step: step, Policy: r.balancing.cfg.Balance.Policy, Shares: d.Shares, Next: d.Next, Changed: d.Changed, Reason: d.Reason,
-		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), Imbalance: n(d.Imbalance),
+		StepSeconds: n(d.Seconds), OracleSeconds: n(d.Oracle), ShareOfOracle: n(d.ShareOfOracle()), ShareLow: n(d.OfOracle.Low), ShareHigh: n(d.OfOracle.High), Imbalance: n(d.Imbalance),
 		Lost: lostLine{n(d.Lost.Imbalance), n(d.Lost.Communication), n(d.Lost.Data), n(d.Lost.Noise), n(d.Lost.Granularity)}}
 	for rank, v := range d.Ranks {
 		waited, caused := r.waited(rank)
@@ -203,7 +205,8 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	accumulation := float64(b.cfg.Train.GradAccumulation)
 	fmt.Fprintf(&text, "[Load Balancer Status] step %d | %s | imbalance %s", r.last.Step, b.cfg.Balance.Policy, show.Figure("%.1f %%", 100*d.Imbalance))
 	if !math.IsNaN(d.Oracle) {
-		fmt.Fprintf(&text, " | %.1f %% of the oracle | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f", 100*d.ShareOfOracle(),
+		fmt.Fprintf(&text, " | %s of the oracle (%s to %s)", show.Figure("%.1f %%", 100*d.OfOracle.Value), show.Figure("%.1f", 100*d.OfOracle.Low), show.Figure("%.1f", 100*d.OfOracle.High))
+		fmt.Fprintf(&text, " | lost ms: imbalance %.1f, communication %.1f, data %.1f, noise %.1f, granularity %.1f",
 			1e3*d.Lost.Imbalance, 1e3*d.Lost.Communication, 1e3*d.Lost.Data, 1e3*d.Lost.Noise, 1e3*d.Lost.Granularity)
 	}
 	text.WriteByte('\n')
@@ -222,7 +225,7 @@ func (r *balanceReport) table(d *balancer.Decision) string {
 	fmt.Fprintf(&text, "Cluster Throughput: %s samples/s\n", show.Figure("%.0f", float64(total)*accumulation/d.Seconds))
 	if !math.IsNaN(d.Oracle) && !r.defined {
 		r.defined = true
-		text.WriteString("of the oracle: step time of the best possible split, by the fitted curves, divided by the actual step time\n")
+		text.WriteString("of the oracle: step time of the best possible split divided by that of the actual one, both by the fitted curves, without the noise of steps (90 % interval)\n")
 	}
 	return text.String()
 }

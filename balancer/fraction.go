@@ -1,0 +1,112 @@
+package balancer
+
+import (
+	"math"
+	"slices"
+)
+
+// Fraction is an estimate of a part of a whole, 0…1, with an interval that covers the truth in nine of ten windows if
+// the curves of the policy and their standard errors are right. NaN: unknown.
+type Fraction struct{ Value, Low, High float64 }
+
+// unknownFraction is that of a policy without curves.
+func unknownFraction() Fraction { return Fraction{math.NaN(), math.NaN(), math.NaN()} }
+
+// prospect is a rank as the fraction of the oracle sees it: two shares, the expected time of each, and its standard
+// error, s. A rank without samples takes no time.
+type prospect struct {
+	now, best           float64 // expected time of the share in use, and of the best one, s
+	nowError, bestError float64 // s
+	slope               float64 // of the expected time at the best share, s a sample
+}
+
+const (
+	scenarios  = 64    // draws from the posterior of all ranks
+	tail       = 3     // of the scenarios, below the interval and above it
+	quantiles  = 1024  // of the normal distribution that draws take
+	leastSlope = 0.001 // of a rank's time, for a whole share more: a flat curve would take in all that other ranks give back
+)
+
+// normals are quantiles of the normal distribution.
+var normals = func() (z [quantiles]float64) {
+	for i := range z {
+		z[i] = math.Sqrt2 * math.Erfinv((2*float64(i)+1)/quantiles-1)
+	}
+	return z
+}()
+
+// draws is a stream of normal numbers, the same in every run (splitmix64).
+type draws uint64
+
+func (d *draws) next() float64 {
+	*d += 0x9e3779b97f4a7c15
+	x := uint64(*d)
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return normals[(x^x>>31)%quantiles]
+}
+
+// unseen is what the measured shares cannot tell: ranks may be faster with shares that fill tiles, none of which was
+// measured.
+type unseen struct {
+	chance float64 // that it is so, and nothing else of the list
+	part   float64 // of the oracle that these ranks answer for
+}
+
+// ofOracle is the time of a step with the best shares, then, divided by that with the shares in use, both without the
+// noise of steps; exchanged is added to both, s. In each scenario every rank's curve is wrong by a draw. The slowest rank
+// then tells the time of the shares in use. The best shares follow the draw: ranks that are slower than expected give
+// samples to the others, to first order along the slopes of the curves. The value is the median of the scenarios, so that
+// what is possible but unlikely shows in the interval alone.
+func ofOracle(ranks []prospect, list []unseen, then, exchanged float64) Fraction {
+	parts := make([]float64, scenarios)
+	random := draws(0)
+	give := gives(ranks)
+	for i := range parts {
+		slowest, oracle := 0.0, then
+		for r := range ranks {
+			p := &ranks[r]
+			common := random.next()
+			slowest = max(slowest, p.now+p.nowError*common)
+			if p.best == 0 {
+				continue
+			}
+			off := min(p.nowError, p.bestError) * common
+			if p.bestError > p.nowError {
+				off += math.Sqrt(p.bestError*p.bestError-p.nowError*p.nowError) * random.next()
+			}
+			oracle += off / (p.slope * give)
+		}
+		one, faster := (float64(i)+0.5)/scenarios, math.Abs(alignedWeight+alignedSigma*random.next())
+		for _, u := range list {
+			if one -= u.chance; one < 0 {
+				oracle *= 1 - u.part*faster/(1+faster)
+				break
+			}
+		}
+		parts[i] = min(max((oracle+exchanged)/(slowest+exchanged), 0), 1)
+	}
+	slices.Sort(parts)
+	return Fraction{(parts[scenarios/2-1] + parts[scenarios/2]) / 2, parts[tail], parts[scenarios-1-tail]}
+}
+
+// gives is how many samples a second the ranks together take, to first order.
+func gives(ranks []prospect) (give float64) {
+	for i := range ranks {
+		if p := &ranks[i]; p.best > 0 {
+			give += 1 / p.slope
+		}
+	}
+	return give
+}
+
+// prospectOf fills in the expected times of two shares.
+func prospectOf(c Curve, now, best int) prospect {
+	const around = 1.25 // ratio
+	p := prospect{now: c.At(float64(now)), best: c.At(float64(best))}
+	if best > 0 {
+		low, high := float64(best)/around, float64(best)*around
+		p.slope = max((c.At(high)-c.At(low))/(high-low), leastSlope*p.best/float64(best), math.SmallestNonzeroFloat64)
+	}
+	return p
+}

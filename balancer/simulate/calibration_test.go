@@ -1,0 +1,87 @@
+package simulate_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/hetero-train/hetero-train/balancer"
+	"github.com/hetero-train/hetero-train/balancer/simulate"
+)
+
+// calibration is how well a policy knows its share of the oracle.
+type calibration struct{ windows, near, covered int }
+
+func (c *calibration) add(windows []simulate.Window) {
+	for _, w := range windows {
+		c.windows++
+		if math.Abs(w.Estimate.Value-w.Truth) <= 0.02 {
+			c.near++
+		}
+		if w.Truth >= w.Estimate.Low-1e-3 && w.Truth <= w.Estimate.High+1e-3 {
+			c.covered++
+		}
+	}
+}
+
+// percent is the windows within 2 points of the truth, and those whose interval covers the truth.
+func (c *calibration) percent() (near, covered float64) {
+	return 100 * float64(c.near) / float64(c.windows), 100 * float64(c.covered) / float64(c.windows)
+}
+
+// Equal seeds give equal windows, so the limits lie near what the policies reach. An interval covers the truth if it is
+// off by at most a thousandth: both ends may be 1.
+func TestPoliciesKnowTheirShareOfTheOracle(t *testing.T) {
+	seeds := 6
+	if *full {
+		seeds = 40
+	}
+	for _, policy := range []string{"hybrid", "posterior"} {
+		check := func(name string, noise, near, covered float64, cluster func(seed uint64) simulate.Options) {
+			t.Helper()
+			var c calibration
+			for seed := range uint64(seeds) {
+				o := cluster(seed)
+				o.Policy = policy
+				res, err := simulate.Run(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				c.add(res.Windows)
+			}
+			gotNear, gotCovered := c.percent()
+			t.Logf("| %s, noise %.0f %% | %s | %.0f %%, %.0f %% |", name, 100*noise, policy, gotNear, gotCovered)
+			if gotNear < near || gotCovered < covered {
+				t.Errorf("%s, %s, noise %v: got %.1f %% of %d windows within 2 points of the truth and %.1f %% of intervals that cover it, want at least %v and %v", policy, name, noise,
+					gotNear, c.windows, gotCovered, near, covered)
+			}
+		}
+		for f, family := range families {
+			for _, noise := range []float64{0.01, 0.05, 0.2} {
+				near, covered := 95.0, 90.0
+				switch {
+				case family.name == "stepped": // a share next to those that were measured may be a step lower, and no interval knows
+					near, covered = 75, 50
+				case noise > 0.1:
+					near, covered = 85, 85
+				}
+				check(family.name, noise, near, covered, func(seed uint64) simulate.Options {
+					r := rand.New(rand.NewPCG(seed, uint64(f)))
+					curves := make([]balancer.Curve, 2+r.IntN(7))
+					for i := range curves {
+						curves[i] = family.curve(r, 64*len(curves))
+					}
+					return simulate.Options{Total: 64 * len(curves), Curves: curves, Noise: noise, Steps: 400, Interval: 10, Seed: seed}
+				})
+			}
+		}
+		for _, alike := range []bool{true, false} {
+			near, covered := 60.0, 50.0
+			if policy == "hybrid" { // it knows no tiles
+				near, covered = 0, 0
+			}
+			check(fmt.Sprintf("zigzag, alike %v", alike), 0.05, near, covered, func(seed uint64) simulate.Options { return zigzag(policy, seed, alike, 0.05) })
+		}
+	}
+}
