@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// addressOf is where a region lies in the memory of a GPU; false for memory of the host.
+// addressOf returns the address of a region in GPU memory; false for host memory.
 func addressOf(r device.Region) (unsafe.Pointer, bool) {
 	b, ok := r.Buffer.(device.AddressedBuffer)
 	if !ok {

@@ -1,9 +1,9 @@
 package nccl
 
-// UnavailableError says why NCCL cannot be used.
+// UnavailableError is the reason why NCCL cannot be used.
 type UnavailableError string
 
-// ErrNotBuilt is the reason of a program that was built without cgo, or for another system than Linux.
+// ErrNotBuilt is the error of a program that was built without cgo, or for another system than Linux.
 const ErrNotBuilt UnavailableError = "this program was built without cgo or for another system than Linux"
 
 // Error returns the reason with the name of the backend.

@@ -15,13 +15,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Available is nil if NCCL can be used, else an [UnavailableError].
+// Available returns nil if NCCL can be used, otherwise an [UnavailableError].
 func Available() error {
 	_, _, err := Loaded()
 	return err
 }
 
-// Loaded is the version of NCCL and where it was found. The first call opens it: the environment is to be settled before ([Settings.Apply]).
+// Loaded returns the version of NCCL and the path of its library. The first call opens the library, so the environment
+// must be set before ([Settings.Apply]).
 func Loaded() (version Version, path string, err error) {
 	lib, err := openLibrary("")
 	if err != nil {
@@ -33,20 +34,20 @@ func Loaded() (version Version, path string, err error) {
 	return version, path, nil
 }
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	transport *transport
 }
 
-// connectTime is how long joining may take where the context has no deadline.
+// connectTime limits the time to join if the context has no deadline.
 const connectTime = 5 * time.Minute
 
-// controlOps is how many operations of Control joining takes.
+// controlOps is the number of operations of Control that joining uses.
 const controlOps = 3
 
-// Connect joins all ranks and returns when that is done. All ranks call it; it gives up when ctx ends or Control fails. The error is
-// ErrUnusable where these ranks cannot have such a communicator, the same on all of them.
+// Connect joins all ranks and returns when all have joined. All ranks must call it. It fails when ctx ends or Control
+// fails. It returns ErrUnusable, the same on all ranks, if these ranks cannot have an NCCL communicator.
 func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 	dev, err := c.check()
 	if err != nil {
@@ -59,9 +60,9 @@ func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 	e, err := join(ctx, c, dev)
 	if err != nil {
 		if failed := c.Control.Err(); failed != nil {
-			err = failed // which names who began it
+			err = failed // this error names the rank that failed first
 		}
-		if !errors.Is(err, ErrUnusable) { // which every rank finds for itself
+		if !errors.Is(err, ErrUnusable) { // every rank detects ErrUnusable on its own
 			c.Control.Abort(err)
 		}
 		return nil, errors.Join(fmt.Errorf("nccl: rank %d of %d: join: %w", rank, size, err), c.Control.Close())
@@ -72,7 +73,7 @@ func Connect(ctx context.Context, c Config) (_ *Communicator, err error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// join makes this rank's end.
+// join creates this rank's endpoint.
 func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, error) {
 	lib, own := c.introduce(dev)
 	all, err := meet(ctx, c.Control, own)
@@ -109,7 +110,7 @@ func join(ctx context.Context, c Config, dev device.AddressedDevice) (*end, erro
 	return e, nil
 }
 
-// introduce is what this rank tells the others.
+// introduce returns the message that describes this rank to the others.
 func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) {
 	own = hello{Host: c.Host, Share: c.ShareGPU}
 	lib, err := openLibrary(c.library)
@@ -128,7 +129,7 @@ func (c Config) introduce(dev device.AddressedDevice) (lib *library, own hello) 
 	return lib, own
 }
 
-// joinAll returns when all ranks have joined, and know that all have.
+// joinAll returns when all ranks have joined and know that all have joined.
 func (e *end) joinAll(ctx context.Context, control collective.Communicator) error {
 	limit := connectTime
 	if deadline, ok := ctx.Deadline(); ok {
@@ -155,8 +156,9 @@ func (e *end) joinAll(ctx context.Context, control collective.Communicator) erro
 	return perform(ctx, control, collective.Barrier{Name: "nccl joined"})
 }
 
-// connectEarly lets NCCL connect all peers when ranks join, unless the user wants otherwise. From 2.22 on it connects them in the first operation of a kind, which
-// allocates memory: a GPU may wait then until all its streams are idle, one of which stands until that operation is over.
+// connectEarly makes NCCL connect all peers when ranks join, unless the user set the variable. From 2.22 on NCCL
+// connects them in the first operation of a kind, and allocates memory there. An allocation may wait until all streams
+// of the GPU are idle, while one stream is blocked until that operation ends: a deadlock.
 func connectEarly() error {
 	const name = "NCCL_RUNTIME_CONNECT"
 	if os.Getenv(name) != "" {
@@ -165,8 +167,8 @@ func connectEarly() error {
 	return os.Setenv(name, "0")
 }
 
-// shareGPU lets NCCL put several ranks on one GPU. Before it could, ranks had to look as if they were on several machines: they then talk
-// through the network.
+// shareGPU lets NCCL put several ranks on one GPU. Older versions cannot, so the ranks must pretend to be on different
+// machines, and they communicate through the network.
 func shareGPU(v Version, rank int) error {
 	if v.Has(MultiRankGPU) {
 		return os.Setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1")

@@ -3,52 +3,62 @@
 //	control := …                                       // a communicator of the host: packages shm, gloo, hosts, behind staged
 //	comm, err := nccl.Connect(ctx, nccl.Config{Control: control, Device: gpu, Timeout: limit, MaxCTAs: 16})
 //
-// # Two ways for the data
+// # Two data paths
 //
-// Memory of the GPU goes through NCCL, on a stream of the communicator's own. Memory of the host goes through Control, and so does what NCCL
-// does not do as package collective promises: the largest and smallest of real numbers, where NCCL loses NaN. Parts of one size are NCCL's
-// own all-gather and reduce-scatter, parts of several sizes a group of broadcasts or reductions.
+// GPU memory is transferred by NCCL, on a stream of the communicator. Host memory is transferred by Control. Control
+// also performs the operations for which NCCL does not satisfy the contract of package collective: Max and Min of real
+// numbers, where NCCL loses NaN. If all parts have the same size, all-gather and reduce-scatter use NCCL's own
+// operations. Otherwise they use a group of broadcasts or reductions.
 //
-// Control also carries what NCCL knows nothing of. As soon as an operation is enqueued the ranks exchange what they are about to do, long
-// before its turn, so a mismatch is found before NCCL, which would hang or mix up memory, hears of it. Who died, gave up or closed, and why,
-// is told by Control; and NCCL's unique id, versions and GPUs are exchanged through it when ranks join.
+// Control also exchanges information that NCCL does not provide:
 //
-// # How an operation goes
+//   - As soon as an operation is enqueued, the ranks exchange its description. A mismatch is therefore found before
+//     NCCL starts; NCCL would hang or corrupt memory.
+//   - Control reports which rank died, aborted or closed, and the cause.
+//   - When ranks join, Control exchanges NCCL's unique id, versions and GPUs.
 //
-// The communicator's own OS thread waits for After, calls NCCL, asks CUDA and NCCL how the operation goes, and completes Done: programs
-// on the GPU wait for that without the host (package native's events are words in page-locked memory). No call blocks: the NCCL
-// communicator is made with blocking = 0. A program stays one graph launch; NCCL's kernels are launched beside it and not captured into it,
-// because a captured collective could neither be stopped nor given up when a rank dies, would tie every plan to one communicator, and
-// would make changing shares a matter of all ranks' graphs. For the same reason the stream does not wait for After by itself: a collective
-// behind a word that is never written could not be aborted. The price is the time in which the thread sees the word and launches, some
-// microseconds an operation, of which the bytes of a bucket hide all but the last.
+// # Course of an operation
 //
-// MaxCTAs bounds the multiprocessors that NCCL takes from the backward pass; its stream has the highest priority, so that what it takes it gets
-// at once.
+// The communicator's own OS thread waits for After, calls NCCL, polls CUDA and NCCL for the state of the operation, and
+// completes Done. Programs on the GPU wait for Done without the host: events of package native are words in page-locked
+// memory. No call blocks, because the NCCL communicator is created with blocking = 0.
+//
+// A program remains one graph launch; NCCL's kernels are launched separately and are not captured in the graph. A
+// captured collective could not be stopped when a rank dies, would tie every plan to one communicator, and would make a
+// change of shares require new graphs on all ranks. The stream does not wait for After on the GPU for a similar reason:
+// a collective behind a word that is never written could not be aborted. The cost is the time until the thread sees the
+// word and launches, some microseconds per operation. It is hidden by the transfer of the other buckets, except for the
+// last bucket.
+//
+// MaxCTAs limits the multiprocessors that NCCL takes from the backward pass. NCCL's stream has the highest priority, so
+// that its blocks start at once.
 //
 // # Same bits everywhere
 //
-// NCCL reduces in an order of its own (rings, trees, switches), the same on every run with the same ranks, GPUs, version and settings, and all
-// ranks receive the same bits. They are not those of the communicators of the host. Sums of bf16 may be rounded at every hop: who needs
-// one rounding sends f32.
+// NCCL reduces in an order of its own (rings, trees, switches). The order is the same in every run with the same ranks,
+// GPUs, version and settings, and all ranks receive the same bits. They differ from those of the host communicators.
+// NCCL may round sums of bf16 at every hop; use f32 for a single rounding.
 //
 // # Failure
 //
-// As package collective says. Whatever ends an operation early, ncclCommAbort takes it off the GPU before Done is completed.
-// A time-out within NCCL cannot name who is late; one before it, of a rank that did not enqueue, does. Without a time-out, an operation that hangs within
-// NCCL while all ranks live ends only when somebody aborts. NCCL has ten seconds to give up; then its threads and memory are left behind, and Close says so.
+// Failures follow package collective. If an operation ends early, ncclCommAbort removes it from the GPU before Done is
+// completed. A time-out before the call of NCCL names the ranks that did not enqueue; a time-out within NCCL cannot
+// name the late rank. Without a time-out, an operation that hangs within NCCL while all ranks live ends only when a
+// rank aborts. NCCL has ten seconds to abort; after that its threads and memory are leaked, and Close reports it.
 //
 // # Settings
 //
-// NCCL reads NCCL_* from the environment when it is opened. [Settings] is the list of those that are allowed: nothing that loads code or writes files.
+// NCCL reads NCCL_* from the environment when it is opened. [Settings] contains only permitted variables: none that
+// loads code or writes files.
 //
 // # The library
 //
-// libhetero_nccl.so is built where a CUDA toolkit and nccl.h are found, and looked for as package nativelib says; it opens libnccl.so.2 where
-// CUDA's other libraries are looked for (HETERO_CUDA_LIBS, toolkits, Python packages). [Available] tells why that cannot be done. shim/ holds a
-// fake NCCL for tests.
+// libhetero_nccl.so is built if a CUDA toolkit and nccl.h are found. Package nativelib describes the search for it. It
+// opens libnccl.so.2, which it searches like CUDA's other libraries (HETERO_CUDA_LIBS, toolkits, Python packages).
+// [Available] returns the reason if this fails. shim/ contains a fake NCCL for tests.
 //
 // # Trust
 //
-// NCCL's connections are neither authenticated nor encrypted: they belong into a network that only the job's hosts are on.
+// NCCL's connections are neither authenticated nor encrypted. Use them only in a network that contains only the hosts
+// of the job.
 package nccl

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Setting is one of NCCL's settings.
+// Setting is one NCCL variable.
 type Setting struct {
-	Name  string `json:"name"` // of the variable: "NCCL_ALGO"
+	Name  string `json:"name"` // name of the variable: "NCCL_ALGO"
 	Value string `json:"value"`
 	From  string `json:"from"` // "[nccl]" or "environment"
 }
 
-// Settings are those with which NCCL runs, by name.
+// Settings are the variables with which NCCL runs, sorted by name.
 type Settings []Setting
 
-// rule is what a variable may be: one of words, or a list of names, or text of a form, or a number.
+// rule describes the permitted values of a variable: one of words, a list of names, text of a form, or a number.
 type rule struct {
 	words    []string
-	fold     bool     // words in any case, where NCCL reads them so
-	list     []string // names that checkList takes
-	text     bool     // names of interfaces, adapters, subsystems
+	fold     bool     // ignore case, where NCCL does
+	list     []string // the names that checkList accepts
+	text     bool     // names of interfaces, adapters or subsystems
 	min, max int
 	since    Version
 }
@@ -35,7 +35,7 @@ var (
 	operations = []string{"Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"}
 )
 
-// allowed is the list of settings that are passed on. Nothing in it makes NCCL load code or write files.
+// allowed contains the variables that are passed on. None of them makes NCCL load code or write files.
 var allowed = map[string]rule{
 	"NCCL_DEBUG": {words: []string{"VERSION", "WARN", "INFO", "TRACE"}, fold: true}, "NCCL_DEBUG_SUBSYS": {text: true},
 	"NCCL_ALGO": {list: algorithms}, "NCCL_PROTO": {list: protocols},
@@ -56,9 +56,9 @@ var allowed = map[string]rule{
 	"NCCL_HOSTID":          {text: true}, "NCCL_MULTI_RANK_GPU_ENABLE": {words: onOff, since: MultiRankGPU},
 }
 
-// Settle joins what a configuration sets, as name and value, with the environment, whose variables hold as well: where both set one the
-// configuration wins. Variables that load code or write files are an error, others that are not on the list stay as they are and are told
-// as warnings. The errors name every faulty variable.
+// Settle combines the variables of a configuration (table, pairs of name and value) with those of the environment. If
+// both set a variable, the configuration wins. Variables that load code or write files are an error. Other unknown
+// variables of the environment stay in place, with a warning. The error names every faulty variable.
 func Settle(table [][2]string, environ []string) (s Settings, warnings []string, err error) {
 	var faults []string
 	for _, v := range table {
@@ -100,13 +100,13 @@ func Settle(table [][2]string, environ []string) (s Settings, warnings []string,
 	return s, warnings, nil
 }
 
-// refused says whether a variable names code to load or a file to write, by the words that NCCL uses for such.
+// refused reports whether a variable names code to load or a file to write, by the words in its name.
 func refused(name string) bool {
 	return strings.Contains(name, "PLUGIN") || strings.Contains(name, "_DUMP") ||
 		slices.ContainsFunc([]string{"_FILE", "_PATH", "_DIR", "_LIB"}, func(end string) bool { return strings.HasSuffix(name, end) })
 }
 
-// check says what is wrong with a value, "" if nothing is.
+// check returns the fault of a value, or "".
 func check(name, value string) string {
 	r, known := allowed[name]
 	n, notNumber := strconv.Atoi(value)
@@ -129,9 +129,10 @@ func check(name, value string) string {
 	return ""
 }
 
-// checkList says what is wrong with a choice of algorithms or protocols: names with commas between, ^ in front for all but these, and from
-// StrictChoice on further such lists behind a semicolon, for one operation each, as "Ring,Tree;allreduce:^Tree". NCCL itself takes no notice of
-// names that it does not know, or, from then on, fails as soon as it is used.
+// checkList returns the fault of a choice of algorithms or protocols, or "". A choice is a list of names separated by
+// commas; a leading ^ means all names but these. From StrictChoice on, further lists for one operation each may follow
+// after semicolons: "Ring,Tree;allreduce:^Tree". NCCL itself ignores unknown names or, from StrictChoice on, fails at
+// the first use.
 func checkList(value string, names []string) string {
 	for i, part := range strings.Split(value, ";") {
 		operation, list, forOne := strings.Cut(part, ":")
@@ -159,7 +160,7 @@ func among(words []string, value string, fold bool) bool {
 
 func printable(value string) string { return strconv.Quote(value[:min(len(value), 80)]) }
 
-// Apply sets the environment of this process. NCCL reads it when it is opened, so that comes later.
+// Apply sets the variables in the environment of this process. Call it before NCCL is opened, which reads them.
 func (s Settings) Apply() error {
 	for _, one := range s {
 		if err := os.Setenv(one.Name, one.Value); err != nil {
@@ -169,7 +170,7 @@ func (s Settings) Apply() error {
 	return nil
 }
 
-// TooNew are those that an NCCL is too old for: it takes no notice of them.
+// TooNew returns the settings that version v ignores because it is too old.
 func (s Settings) TooNew(v Version) (names []string) {
 	for _, one := range s {
 		if since := allowed[one.Name].since; !v.Has(since) {

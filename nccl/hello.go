@@ -11,20 +11,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// hello is what a rank tells the others before they join.
+// hello is the message that describes a rank to the others before they join.
 type hello struct {
 	Version Version `json:"version"`
-	Path    string  `json:"path"` // of NCCL
+	Path    string  `json:"path"` // path of NCCL's library
 	Host    string  `json:"host"`
-	GPU     string  `json:"gpu"`   // its PCI bus id
-	Share   bool    `json:"share"` // ShareGPU
+	GPU     string  `json:"gpu"`   // PCI bus id
+	Share   bool    `json:"share"` // Config.ShareGPU
 	Fault   string  `json:"fault"` // why this rank cannot join; "" = it can
 }
 
-// helloBytes is the room for one.
+// helloBytes is the maximum length of a hello.
 const helloBytes = 8 << 10
 
-// agree says why ranks cannot join: who cannot at all, whose NCCL is another one, who sits on another's GPU.
+// agree returns the reason why the ranks cannot join: a rank with a fault, a different NCCL, or two ranks on one GPU.
 func agree(all []hello) error {
 	for rank, h := range all {
 		if h.Fault != "" {
@@ -50,7 +50,7 @@ func agree(all []hello) error {
 	return nil
 }
 
-// meet gathers what all ranks say.
+// meet gathers the hellos of all ranks.
 func meet(ctx context.Context, control collective.Communicator, own hello) ([]hello, error) {
 	text, err := json.Marshal(own)
 	if err != nil {
@@ -82,7 +82,7 @@ func meet(ctx context.Context, control collective.Communicator, own hello) ([]he
 	return all, nil
 }
 
-// perform does one operation of the control communicator.
+// perform runs one operation of the control communicator.
 func perform(ctx context.Context, control collective.Communicator, op collective.Op) error {
 	if err := control.Enqueue(op); err != nil {
 		return err
@@ -90,7 +90,7 @@ func perform(ctx context.Context, control collective.Communicator, op collective
 	return control.Sync(ctx)
 }
 
-// memory is a buffer of the host.
+// memory is a buffer of host memory.
 type memory struct{ bytes []byte }
 
 func newMemory(bytes int) *memory { return &memory{make([]byte, bytes)} }

@@ -40,7 +40,7 @@ const idBytes = C.HETERO_NCCL_ID_BYTES
 // library is an opened libhetero_nccl.so; it stays open until the program ends.
 type library struct{ api *C.hetero_nccl_api }
 
-// openLibrary opens ours, "" for LibraryName.
+// openLibrary opens the library with the given name; "" = LibraryName.
 func openLibrary(name string) (*library, error) {
 	if name == "" {
 		name = LibraryName
@@ -52,12 +52,12 @@ func openLibrary(name string) (*library, error) {
 	return &library{(*C.hetero_nccl_api)(table)}, nil
 }
 
-// text is what C says, in memory that lasts as long as the call.
+// text is a buffer for messages from C, valid during a call.
 type text [C.HETERO_NCCL_TEXT]C.char
 
 func (t *text) err() error { return errors.New(C.GoString(&t[0])) }
 
-// facts opens NCCL itself, the first time.
+// facts returns the version and path of NCCL. The first call opens NCCL.
 func (l *library) facts() (version Version, path string, err error) {
 	var f C.hetero_nccl_facts
 	var why text
@@ -84,11 +84,11 @@ func (l *library) uniqueID(id []byte) error {
 	return nil
 }
 
-// end is one rank's end of an NCCL communicator.
+// end is one rank's endpoint of an NCCL communicator.
 type end struct {
 	api  *C.hetero_nccl_api
 	ptr  *C.hetero_nccl_comm
-	call *C.hetero_nccl_call // in C's memory: nothing is allocated on Go's heap for an operation
+	call *C.hetero_nccl_call // in C memory, so that an operation allocates nothing on the Go heap
 }
 
 func (l *library) create(rank, size, device, minCTAs, maxCTAs int, id []byte) (*end, error) {
@@ -133,15 +133,15 @@ func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duratio
 	return status(C.nccl_run(e.api, e.ptr, e.call, memory, (*C.int64_t)(unsafe.Pointer(unsafe.SliceData(counts)))))
 }
 
-// why is the reason of the last run that was not completed.
+// why returns the reason why the last run was not completed.
 func (e *end) why() string { return C.GoString(&e.call.text[0]) }
 
-// busy is how long the GPU took for the last run, 0 where it does not tell.
+// busy returns the time that the GPU spent on the last run, or 0 if unknown.
 func (e *end) busy() time.Duration { return time.Duration(e.call.busy_ns) }
 
 func (e *end) stop() { C.nccl_stop(e.api, e.ptr) }
 
-// close says what is left where NCCL or the GPU did not let go in time.
+// close frees the endpoint. Its error names the resources that NCCL or the GPU did not release in time.
 func (e *end) close(orderly bool) error {
 	flag := C.int32_t(0)
 	if orderly {

@@ -9,39 +9,40 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// LibraryName is the file that package nativelib looks for.
+// LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_nccl.so"
 
-// ErrUnusable: these ranks cannot have an NCCL communicator. The text says why and what to do.
+// ErrUnusable means that these ranks cannot have an NCCL communicator. The text gives the reason and a remedy.
 var ErrUnusable = errors.New("nccl cannot be used by these ranks")
 
-// Error is what NCCL failed with on this rank, in an operation that all ranks had agreed on.
+// Error reports a failure of NCCL on this rank, in an operation on which all ranks had agreed.
 type Error struct {
 	Rank int
-	Op   string // as collective.Describe says it
-	Why  string // in NCCL's words
+	Op   string // in the words of collective.Describe
+	Why  string // NCCL's message
 }
 
 func (e *Error) Error() string { return fmt.Sprintf("nccl: rank %d: %s: %s", e.Rank, e.Op, e.Why) }
 
-// Config describes a group as one of its ranks sees it.
+// Config describes a group from the view of one rank.
 type Config struct {
-	// Control is a communicator of the host for the same ranks, which belongs to the NCCL communicator from then on, also where Connect
-	// fails. It carries device memory as well (package staged). Its time-out is to be Timeout.
+	// Control is a communicator of the host for the same ranks, which must also transfer device memory (package
+	// staged). Its time-out must equal Timeout. Connect takes ownership of it, even if Connect fails.
 	Control collective.Communicator
 	// Device is this rank's GPU.
 	Device device.Device
-	// Timeout of an operation; 0 = none: one that hangs within NCCL while all ranks live never ends then, unless the communicator is aborted.
+	// Timeout limits an operation; 0 = none. Without a limit, an operation that hangs within NCCL while all ranks live
+	// ends only when the communicator is aborted.
 	Timeout time.Duration
-	// MinCTAs and MaxCTAs bound the thread blocks, and with them the multiprocessors, that an operation takes from the computation
-	// beside it; 0 = NCCL's choice.
+	// MinCTAs and MaxCTAs bound the number of thread blocks of an operation, and thereby the multiprocessors that it
+	// takes from concurrent computation; 0 = NCCL's choice.
 	MinCTAs, MaxCTAs int
-	// ShareGPU allows several ranks on one GPU: a test of the code, not of its speed.
+	// ShareGPU permits several ranks on one GPU, to test the code but not its speed.
 	ShareGPU bool
-	// Host names the machine, to tell whether two ranks are on one GPU.
+	// Host names the machine, to detect two ranks on one GPU.
 	Host string
 
-	library string // of tests, in place of LibraryName
+	library string // tests: replaces LibraryName
 	pretend func(*hello)
 }
 
@@ -62,12 +63,12 @@ func (c Config) check() (device.AddressedDevice, error) {
 	return dev, nil
 }
 
-// Version is NCCL's, for example 2.28.9, as ncclGetVersion codes it: 22809.
+// Version is a version of NCCL in the encoding of ncclGetVersion: 2.28.9 is 22809.
 type Version int
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v/10000, v/100%100, v%100) }
 
-// Versions from which NCCL can do something that this package, or its users, ask about.
+// Versions that introduced a feature on which this package or its users depend.
 const (
 	MaxCTAs      Version = 21700 // ncclConfig_t.maxCTAs
 	Profiler     Version = 22300 // profiler plugins
@@ -80,5 +81,5 @@ const (
 	MultiRankGPU Version = 23003 // NCCL_MULTI_RANK_GPU_ENABLE
 )
 
-// Has says whether a version has what came with another.
+// Has reports whether v is at least since.
 func (v Version) Has(since Version) bool { return v >= since }

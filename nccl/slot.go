@@ -11,23 +11,23 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// slot is an operation under way and what the control communicator does for it: a gather of what the ranks are about to do, or the operation
-// itself where NCCL cannot do it as the contract wants it. It is used again and again.
+// slot is an in-flight operation and its operation on the control communicator: a gather of the ranks' descriptions, or
+// the operation itself if NCCL cannot satisfy the contract. Slots are reused.
 type slot struct {
 	op     collective.Op
 	number uint64
 	sig    signature.Signature
-	byGPU  bool // NCCL does it
+	byGPU  bool // NCCL performs the operation
 	word   collective.Op
 
-	gather  collective.Op // of words
-	words   *memory       // one a rank
+	gather  collective.Op // gathers words
+	words   *memory       // one word per rank
 	rank    int
-	started *queue.Link // what word waits for, where it is the operation itself
-	agreed  *queue.Link // word is done
+	started *queue.Link // After event of word, if word is the operation itself
+	agreed  *queue.Link // Done event of word
 }
 
-// wordBytes is a signature as ranks exchange it.
+// wordBytes is the size of an encoded signature.
 const wordBytes = 48
 
 func newSlot(rank, size int) *slot {
@@ -40,7 +40,7 @@ func newSlot(rank, size int) *slot {
 	return s
 }
 
-// take makes it that of an operation.
+// take assigns the slot to an operation.
 func (s *slot) take(op collective.Op, number uint64) {
 	s.started.Clear()
 	s.agreed.Clear()
@@ -57,7 +57,7 @@ func (s *slot) take(op collective.Op, number uint64) {
 	s.word = moved(op, s.started, s.agreed)
 }
 
-// exact says whether NCCL does what the contract promises. It does not find the NaN among the largest and smallest real numbers.
+// exact reports whether NCCL satisfies the contract. Its Max and Min of real numbers lose NaN.
 func exact(sig signature.Signature) bool {
 	if sig.Reduce == collective.Sum {
 		return true
@@ -65,7 +65,7 @@ func exact(sig signature.Signature) bool {
 	return sig.DType == tensor.I32 || sig.DType == tensor.I64 || sig.DType == tensor.U8
 }
 
-// moved is op between other events.
+// moved returns op with other events.
 func moved(op collective.Op, after, done device.Event) collective.Op {
 	switch op := op.(type) {
 	case collective.AllReduce:
@@ -92,7 +92,7 @@ func (s *slot) encode() {
 	}
 }
 
-// differing is the first rank whose word is another, and what it is about to do; -1 if all are alike.
+// differing returns the first rank whose word differs, and its signature; -1 if all words are equal.
 func (s *slot) differing() (rank int, theirs signature.Signature) {
 	own := s.words.bytes[wordBytes*s.rank : wordBytes*(s.rank+1)]
 	for rank := range len(s.words.bytes) / wordBytes {
@@ -110,7 +110,7 @@ func (s *slot) differing() (rank int, theirs signature.Signature) {
 	return -1, theirs
 }
 
-// hashOf is FNV-1a of the counts, 0 without.
+// hashOf returns the FNV-1a hash of the counts, 0 without counts.
 func hashOf(counts []int64) uint64 {
 	if counts == nil {
 		return 0

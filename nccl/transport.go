@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// agreeSlice is how often a rank that waits for the others' words looks whether the communicator has failed.
+	// agreeSlice is the interval at which a rank that waits for the others' words checks whether the communicator has
+	// failed.
 	agreeSlice = 50 * time.Millisecond
-	// afterwards is how long a rank that learns from NCCL that another one is gone waits for the control communicator to say which.
+	// afterwards is how long a rank waits for the control communicator to name the lost rank, after NCCL has reported a
+	// loss.
 	afterwards = 2 * time.Second
 )
 
@@ -29,10 +31,11 @@ type transport struct {
 	background sync.WaitGroup
 	ended      chan struct{} // closed by Close
 
-	enqueuing sync.Mutex // the queue and Control get their operations in one order
+	enqueuing sync.Mutex // so that the queue and Control get their operations in one order
 	number    uint64
 
-	// mu is held for reading by whoever uses the end beside the communicator's thread, for writing to end that.
+	// Other threads than the communicator's hold mu for reading while they use the endpoint. Close holds it for
+	// writing.
 	mu     sync.RWMutex
 	end    *end
 	closed bool
@@ -46,13 +49,14 @@ func newTransport(c Config, e *end) *transport {
 	return &transport{config: c, control: c.Control, end: e, ended: make(chan struct{})}
 }
 
-// Enqueue implements collective.Communicator. The ranks agree on an operation as soon as all have enqueued it, long before its turn.
+// Enqueue implements collective.Communicator. The ranks agree on an operation as soon as all have enqueued it, long
+// before it runs.
 func (c *Communicator) Enqueue(op collective.Op) error {
 	t := c.transport
 	t.enqueuing.Lock()
 	defer t.enqueuing.Unlock()
 	if err := collective.Check(op, c.Size()); err != nil || c.Err() != nil || t.isClosed() {
-		return c.Queue.Enqueue(op) // which says so
+		return c.Queue.Enqueue(op) // returns the error
 	}
 	t.number++
 	s := t.begin(op)
@@ -104,7 +108,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		return 0, t.translate(err)
 	}
 	if !s.byGPU && s.sig.Elements > 0 {
-		return 0, nil // Control has done it
+		return 0, nil // Control has performed it
 	}
 	if rank, theirs := s.differing(); rank >= 0 {
 		return 0, &collective.MismatchError{Rank: rank, Number: number, Got: theirs.String(), Want: s.sig.String()}
@@ -115,7 +119,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	return 0, t.run(s)
 }
 
-// run lets NCCL do it.
+// run performs an operation with NCCL.
 func (t *transport) run(s *slot) error {
 	buffer, _, _ := s.op.Memory()
 	at, ok := addressOf(buffer)
@@ -130,7 +134,7 @@ func (t *transport) run(s *slot) error {
 		return &collective.TimeoutError{Op: collective.Describe(s.op), Number: s.number, Limit: t.config.Timeout}
 	case stopped:
 		if err := t.queue.Err(); err != nil {
-			return err // what stopped it
+			return err // the failure that stopped it
 		}
 	}
 	if result == lostGPU {
@@ -145,7 +149,7 @@ func (t *transport) run(s *slot) error {
 	return why
 }
 
-// first is the slot of an operation whose turn it is, nil if nobody has agreed on it.
+// first returns the slot of the next operation, or nil if there is none for it.
 func (t *transport) first(number uint64) *slot {
 	t.slots.Lock()
 	defer t.slots.Unlock()
@@ -160,7 +164,7 @@ func (t *transport) give(s *slot) {
 	t.slots.Lock()
 	defer t.slots.Unlock()
 	if t.queue.Err() != nil {
-		return // Control may still be at it
+		return // Control may still use the slot
 	}
 	if at := slices.Index(t.flying, s); at >= 0 {
 		t.flying = slices.Delete(t.flying, at, at+1)
@@ -168,9 +172,9 @@ func (t *transport) give(s *slot) {
 	t.free = append(t.free, s)
 }
 
-// translate is an error of the control communicator in operations of this one.
+// translate converts an error of the control communicator to the operation numbers of this one.
 func (t *transport) translate(err error) error {
-	switch e := err.(type) { //nolint:errorlint // one inside an abort's cause is another group's
+	switch e := err.(type) { // an error inside an abort's cause belongs to another group
 	case *collective.PeerError:
 		return &collective.PeerError{Rank: e.Rank, Cause: t.translate(e.Cause)}
 	case *collective.TimeoutError:
@@ -192,10 +196,10 @@ func (t *transport) translate(err error) error {
 	return err
 }
 
-// numbered is the number here of the control communicator's operation.
+// numbered converts an operation number of the control communicator to this one's.
 func (t *transport) numbered(control uint64) uint64 { return control - min(control, controlOps) }
 
-// look takes over the control communicator's failure.
+// look takes over a failure of the control communicator.
 func (t *transport) look() {
 	if err := t.control.Err(); err != nil {
 		t.queue.Fail(t.translate(err))
@@ -210,7 +214,7 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.end.stop()
-	t.control.Abort(err) // nothing happens where it has failed itself
+	t.control.Abort(err) // no effect if Control itself has failed
 }
 
 // Close implements queue.Transport.

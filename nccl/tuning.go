@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Combination is how NCCL may carry an operation. Empty and 0 leave the choice to NCCL.
+// Combination is a choice of algorithm, protocol and channels. "" and 0 leave the choice to NCCL.
 type Combination struct {
 	Algo     string `json:"algo"`
 	Proto    string `json:"proto"`
-	Channels int    `json:"channels"` // as the cap on thread blocks
+	Channels int    `json:"channels"` // limits the thread blocks
 }
 
 func (c Combination) String() string {
@@ -22,12 +22,13 @@ func (c Combination) String() string {
 	return strings.Join(words, ", ")
 }
 
-// Variables are a combination's settings, its channels apart; an empty one is taken back.
+// Variables returns the variables of a combination, except for its channels. A variable with an empty value must be
+// unset.
 func (c Combination) Variables() map[string]string {
 	return map[string]string{"NCCL_ALGO": c.Algo, "NCCL_PROTO": c.Proto}
 }
 
-// Combinations are those that are worth trying for all-reduce, NCCL's own choice first.
+// Combinations returns the combinations to try for all-reduce, NCCL's own choice first.
 func Combinations(channels []int) []Combination {
 	list := []Combination{{}}
 	for _, n := range channels {
@@ -44,15 +45,15 @@ func Combinations(channels []int) []Combination {
 	return list
 }
 
-// Trial is what one combination takes for one size.
+// Trial is the time of one combination for one size.
 type Trial struct {
 	Combination
 	Bytes     int64   `json:"bytes"`
-	Seconds   float64 `json:"seconds"` // of the slowest rank
+	Seconds   float64 `json:"seconds"` // time of the slowest rank
 	BusGBytes float64 `json:"bus_gbytes_per_second"`
 }
 
-// Fastest has the best trial of each size, ascending; the first listed of equal ones.
+// Fastest returns the fastest trial of each size, ascending by size. Of equal trials the first one wins.
 func Fastest(trials []Trial) (best []Trial) {
 	for _, t := range trials {
 		at := slices.IndexFunc(best, func(b Trial) bool { return b.Bytes == t.Bytes })
@@ -67,11 +68,12 @@ func Fastest(trials []Trial) (best []Trial) {
 	return best
 }
 
-// worthwhile is by how much a combination must beat NCCL's own choice to be worth forcing: less is noise.
+// worthwhile is the largest ratio to the time of NCCL's own choice at which a combination is recommended. Smaller gains
+// are noise.
 const worthwhile = 0.97
 
-// Recommend is the combination with the least time over the sizes of gradient buckets, from to to bytes, if it is worth forcing. The
-// zero combination is NCCL's own choice.
+// Recommend returns the combination with the least total time over the sizes from from to to, in bytes: the sizes of
+// gradient buckets. It returns the zero combination (NCCL's own choice) if the gain is too small.
 func Recommend(trials []Trial, from, to int64) (best Combination, gain float64) {
 	type sum struct {
 		seconds float64
@@ -105,7 +107,7 @@ func Recommend(trials []Trial, from, to int64) (best Combination, gain float64) 
 	return best, own.seconds / least
 }
 
-// Table is a combination as a [nccl] table.
+// Table returns a combination as a [nccl] table.
 func (c Combination) Table() string {
 	var b strings.Builder
 	b.WriteString("[nccl]\n")
@@ -120,8 +122,8 @@ func (c Combination) Table() string {
 	return b.String()
 }
 
-// TunerCSV is the fastest combination of each size in the format of NCCL's example tuner plugin. A size stands for those up to the middle, in
-// powers, between it and the next.
+// TunerCSV returns the fastest combination of each size in the format of NCCL's example tuner plugin. Each entry
+// applies up to the geometric mean of its size and the next size.
 func TunerCSV(best []Trial, nodes, ranks int) string {
 	var b strings.Builder
 	b.WriteString("# collective,min_bytes,max_bytes,algo,proto,channels,nNodes,nRanks,numPipeOps,regBuff\n")
@@ -131,7 +133,7 @@ func TunerCSV(best []Trial, nodes, ranks int) string {
 		if i+1 < len(best) {
 			to = middle(t.Bytes, best[i+1].Bytes)
 		}
-		if t.Algo != "" && t.Proto != "" { // else NCCL's own choice was the fastest
+		if t.Algo != "" && t.Proto != "" { // otherwise NCCL's own choice was fastest
 			channels := t.Channels
 			if channels == 0 {
 				channels = -1
@@ -143,7 +145,7 @@ func TunerCSV(best []Trial, nodes, ranks int) string {
 	return b.String()
 }
 
-// middle is the power of two that is nearest to the geometric mean.
+// middle returns the power of two nearest to the geometric mean of a and b.
 func middle(a, b int64) int64 {
 	m := a
 	for m*m < a*b {
@@ -152,17 +154,17 @@ func middle(a, b int64) int64 {
 	return m
 }
 
-// Pair is what two ranks measure between them.
+// Pair is a measurement between two ranks.
 type Pair struct {
 	Ranks          [2]int  `json:"ranks"`
 	LatencySeconds float64 `json:"latency_seconds"` // of an all-reduce of one number
 	BusGBytes      float64 `json:"bus_gbytes_per_second"`
 }
 
-// mostRanks is up to how many ranks every pair is measured; of more a ring is.
+// mostRanks is the largest group in which every pair is measured; larger groups measure a ring.
 const mostRanks = 16
 
-// Pairs are those of a group that are measured.
+// Pairs returns the pairs of ranks to measure in a group of size ranks.
 func Pairs(size int) (list [][2]int) {
 	if size > mostRanks {
 		for rank := range size {
@@ -178,11 +180,12 @@ func Pairs(size int) (list [][2]int) {
 	return list
 }
 
-// slowShare is below which share of the median rank's bandwidth, each rank's over its best link, a rank is slow.
+// slowShare is the fraction of the median rank's bandwidth below which a rank is slow. A rank's bandwidth is that of
+// its best link.
 const slowShare = 0.7
 
-// SlowRanks are those whose links are slow without exception: even the best is far below that of the median rank. A single slow pair makes
-// neither of its ranks slow.
+// SlowRanks returns the ranks whose links are all slow: even the best one is far below that of the median rank. A
+// single slow pair makes neither of its ranks slow.
 func SlowRanks(size int, pairs []Pair) (slow []int) {
 	best := make([]float64, size)
 	for _, p := range pairs {
@@ -199,7 +202,7 @@ func SlowRanks(size int, pairs []Pair) (slow []int) {
 	return slow
 }
 
-// median is the upper one of an even number; it sorts the list.
+// median returns the upper median. It sorts the list.
 func median(list []float64) float64 {
 	if len(list) == 0 {
 		return 0

@@ -8,14 +8,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Communicator is one rank's end; this program cannot make one.
+// Communicator is one rank's endpoint. This program cannot create one.
 type Communicator struct{ collective.Communicator }
 
-// Available says why Connect cannot work: this program was built without cgo, or not for Linux.
+// Available returns an error: this program was built without cgo, or for another system than Linux.
 func Available() error { return ErrNotBuilt }
 
-// Loaded answers ErrNotBuilt.
+// Loaded returns ErrNotBuilt.
 func Loaded() (Version, string, error) { return 0, "", ErrNotBuilt }
 
-// Connect answers ErrNotBuilt.
+// Connect returns ErrNotBuilt.
 func Connect(context.Context, Config) (*Communicator, error) { return nil, ErrNotBuilt }

@@ -2,42 +2,45 @@ package collective
 
 import "context"
 
-// Communicator is one rank's end of a group. See the package comment for who may call what when.
+// Communicator is one rank's endpoint in a group. The package comment says which goroutines may call its methods, and
+// when.
 type Communicator interface {
-	// Rank is from 0 to Size - 1.
+	// Rank is this rank's number, from 0 to Size - 1.
 	Rank() int
 	Size() int
-	// Enqueue queues op and returns. An op that is wrong by itself (Op.Check) is an error and is not queued; what ranks
-	// disagree in is found when it runs. After a failure, or Close, nothing is queued and the error is that of Err.
+	// Enqueue queues op and returns at once. It returns an error, and queues nothing, if op is invalid (Op.Check).
+	// Differences between ranks are found when op runs. After a failure or Close, Enqueue queues nothing and returns
+	// the error of Err.
 	Enqueue(op Op) error
-	// Sync waits until nothing is queued or running and returns Err, or the error of ctx if that ends first.
+	// Sync waits until no operation is queued or running, and returns Err. If ctx ends first, it returns the error of
+	// ctx.
 	Sync(ctx context.Context) error
-	// Err is the first failure, nil if there was none. It stays.
+	// Err returns the first failure, or nil. It never changes after the first failure.
 	Err() error
-	// Abort fails the communicator with ErrAborted and the cause, here, and with a PeerError that tells the cause on all
-	// other ranks. What runs is given up within about 0.1 s. After a failure, or Close, it does nothing.
+	// Abort fails this communicator with ErrAborted and the cause, and all other ranks with a PeerError that contains
+	// the cause. A running operation ends within about 0.1 s. After a failure or Close, Abort does nothing.
 	Abort(cause error)
-	// Close leaves the group and frees everything. It is orderly where nothing is queued; otherwise it is an Abort first,
-	// and an error.
+	// Close leaves the group and frees all resources. If operations are still queued, Close aborts first and returns an
+	// error.
 	Close() error
 }
 
-// Progress is how far a rank has come.
+// Progress is the state of one rank's operations.
 type Progress struct {
 	Rank     int
-	Entered  uint64 // operations begun since the communicator was made
-	Finished uint64 // operations ended
-	Last     string // the name of the last one it entered; "" before the first
+	Entered  uint64 // operations started since the communicator was created
+	Finished uint64 // operations that have ended
+	Last     string // name of the last operation that the rank entered; "" before the first
 }
 
-// Watcher is implemented by communicators that know how far every rank has come; for watchdogs.
+// Watcher is implemented by communicators that know the progress of every rank; watchdogs use it.
 type Watcher interface {
-	// Progress has one entry a rank. It may be called by any goroutine, until Close.
+	// Progress returns one entry per rank. Any goroutine may call it until Close.
 	Progress() []Progress
 }
 
-// Positioner is implemented by communicators that tell how far this rank has come; for status lines.
+// Positioner is implemented by communicators that know the progress of this rank; status lines use it.
 type Positioner interface {
-	// Position may be called by any goroutine at any time.
+	// Position returns the progress of this rank. Any goroutine may call it at any time.
 	Position() Progress
 }

@@ -8,34 +8,34 @@ import (
 	"time"
 )
 
-// Errors that callers distinguish; see the package comment.
+// Errors that callers distinguish; the package comment lists them.
 var (
-	// ErrAborted: this rank called Abort. It is wrapped together with the cause.
+	// ErrAborted means that this rank called Abort. The returned error also wraps the cause.
 	ErrAborted = errors.New("communication aborted")
-	// ErrClosed: the communicator was closed, by its owner here or, inside a PeerError, by its owner there.
+	// ErrClosed means that this communicator was closed. Inside a PeerError, the other rank closed its communicator.
 	ErrClosed = errors.New("communicator closed")
-	// ErrDied is the cause of a PeerError where a rank's process ended or its connection broke.
+	// ErrDied is the cause of a PeerError if a rank's process ended or its connection broke.
 	ErrDied = errors.New("its process has ended")
 )
 
-// PeerError: another rank ended the communicator.
+// PeerError reports that another rank ended the communicator.
 type PeerError struct {
 	Rank  int
-	Cause error // ErrDied, ErrClosed, or what that rank said when it gave up
+	Cause error // ErrDied, ErrClosed, or the cause that this rank gave for its failure
 }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e.Cause) }
 func (e *PeerError) Unwrap() error { return e.Cause }
 
-// TimeoutError: an operation was not complete in time.
+// TimeoutError reports an operation that exceeded its time limit.
 type TimeoutError struct {
-	Op     string        // as Describe says it
-	Number uint64        // the how-manieth operation of the communicator, from 1
-	Limit  time.Duration // from when this rank entered it
-	// Missing are the ranks that had not entered the operation, ascending; Behind those that had, but were behind others
-	// in it, where the implementation knows.
+	Op     string        // the operation, in the words of Describe
+	Number uint64        // position of the operation in the communicator's sequence, from 1
+	Limit  time.Duration // measured from when this rank entered the operation
+	// Missing lists the ranks that had not entered the operation, ascending. Behind lists the ranks that had entered it
+	// but were behind others, if the implementation knows them.
 	Missing, Behind []int
-	Ranks           []Progress // all ranks, where the implementation knows
+	Ranks           []Progress // all ranks, if the implementation knows their progress
 }
 
 func (e *TimeoutError) Error() string {
@@ -67,21 +67,22 @@ func (e *TimeoutError) Error() string {
 	return b.String()
 }
 
-// Timeout says that this is one, as net.Error does.
+// Timeout returns true, as net.Error requires of a timeout.
 func (e *TimeoutError) Timeout() bool { return true }
 
-// MismatchError: ranks enqueued different operations. Got is another rank's, Want the one of the rank that says so.
+// MismatchError reports that ranks enqueued different operations. Got is another rank's operation; Want is that of the
+// rank that reports the error.
 type MismatchError struct {
 	Rank      int
-	Number    uint64 // the how-manieth operation of the communicator, from 1
-	Got, Want string // as Signature says it
+	Number    uint64 // position of the operation in the communicator's sequence, from 1
+	Got, Want string // in the words of Signature
 }
 
 func (e *MismatchError) Error() string {
 	return fmt.Sprintf("operation %d: rank %d has %s, here it is %s", e.Number, e.Rank, e.Got, e.Want)
 }
 
-// ranks is "rank 2 has" or "ranks 1, 3 have".
+// ranks returns "rank 2 has" or "ranks 1, 3 have".
 func ranks(list []int) string {
 	var names []string
 	for _, r := range list {

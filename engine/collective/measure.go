@@ -9,9 +9,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MeasureAllReduce times all-reduces (f32, sum) of a buffer, one after the other, each waited for: what a training step sees
-// that waits for one bucket. All ranks call it with the same rounds, after it is warmed up by rounds of its own.
-// The answer is the time of each round on this rank, from Enqueue to Sync; a round begins when the ranks leave the round before.
+// MeasureAllReduce times all-reduces (f32, sum) of a buffer, and waits for each before it starts the next. This is the
+// time that a training step sees if it waits for one bucket. All ranks must call it with the same number of rounds. It
+// runs its own warm-up rounds first. It returns the time of each round on this rank, from Enqueue to the return of
+// Sync. A round starts when this rank has left the previous one.
 func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Region, rounds int) ([]time.Duration, error) {
 	const warmUp = 3
 	var op Op = AllReduce{Name: "measure", Buffer: buffer, DType: tensor.F32}
@@ -31,9 +32,9 @@ func MeasureAllReduce(ctx context.Context, comm Communicator, buffer device.Regi
 	return elapsed, nil
 }
 
-// BusBytesPerSecond is the bus bandwidth of an all-reduce of bytes among size ranks that took elapsed: what every rank
-// must send at least, 2·(size-1)/size of the buffer, a second. It can be compared between numbers of ranks, and with
-// the link's speed.
+// BusBytesPerSecond returns the bus bandwidth of an all-reduce of a buffer of the given bytes among size ranks, in
+// bytes per second. Every rank must send at least 2·(size-1)/size of the buffer; the bandwidth is this amount divided
+// by elapsed. It is comparable between different numbers of ranks, and with the speed of the link.
 func BusBytesPerSecond(size int, bytes int64, elapsed time.Duration) float64 {
 	if size < 2 || elapsed <= 0 {
 		return 0

@@ -9,31 +9,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one operation. All types are values; what they point to (events, buffers, counts) must not change until the
-// operation is complete.
+// Op is one operation. All implementations are values. The events, buffers and counts to which they refer must not
+// change until the operation is complete.
 type Op interface {
 	// Kind is "all_reduce", "broadcast", "all_gather", "reduce_scatter" or "barrier".
 	Kind() string
-	// Tags are the fields that all operations have.
+	// Tags returns the fields that all operations have.
 	Tags() Tags
-	// Memory is the buffer, its element type and how it is reduced; zero for a barrier.
+	// Memory returns the buffer, its element type and its reduction; zero values for a barrier.
 	Memory() (buffer device.Region, dtype tensor.DType, reduce Reduce)
-	// Parts says how many elements of the buffer belong to each rank; nil where that has no meaning.
+	// Parts returns the number of buffer elements of each rank; nil for operations without parts.
 	Parts() []int64
-	// Check reports what is wrong for a group of size ranks, whatever the others do.
+	// Check returns an error if the operation is invalid in a group of size ranks. It does not compare ranks.
 	Check(size int) error
 }
 
-// Tags are what all operations have.
+// Tags are the fields that all operations have.
 type Tags struct {
 	Name        string       // for errors and watchdogs: "bucket 3"
-	After, Done device.Event // nil: starts at once; tells nobody
+	After, Done device.Event // a nil After starts the operation at once; a nil Done signals nothing
 }
 
-// Reduce says how values become one.
+// Reduce is a reduction: how it combines the values of all ranks.
 type Reduce uint8
 
-// The reductions; see the package comment for their order and for NaN.
+// The reductions. The package comment describes their order and their treatment of NaN.
 const (
 	Sum Reduce = iota
 	Max
@@ -52,7 +52,7 @@ func (r Reduce) String() string {
 	return fmt.Sprintf("reduce(%d)", uint8(r))
 }
 
-// AllReduce replaces every element by the reduction over all ranks.
+// AllReduce replaces every element by its reduction over all ranks.
 type AllReduce struct {
 	Name        string
 	Buffer      device.Region // the same number of elements on all ranks; in place
@@ -61,7 +61,7 @@ type AllReduce struct {
 	After, Done device.Event
 }
 
-// Broadcast copies the bytes of the root to all ranks.
+// Broadcast copies the root's bytes to all ranks.
 type Broadcast struct {
 	Name        string
 	Buffer      device.Region // the same number of bytes on all ranks
@@ -69,8 +69,8 @@ type Broadcast struct {
 	After, Done device.Event
 }
 
-// AllGather gives every rank the parts of all. The buffer holds one part a rank, in the order of ranks without gaps;
-// before, a rank's own part is valid, afterwards all are.
+// AllGather gives every rank the parts of all ranks. The buffer holds one part per rank, in the order of ranks without
+// gaps. A rank must fill its own part before the operation; afterwards all parts are valid.
 type AllGather struct {
 	Name        string
 	Buffer      device.Region // sum of Counts elements
@@ -79,8 +79,8 @@ type AllGather struct {
 	After, Done device.Event
 }
 
-// ReduceScatter reduces a buffer of one part a rank, in the order of ranks without gaps. Afterwards a rank's own part holds the
-// reduction over all ranks; what the other parts hold is undefined.
+// ReduceScatter reduces a buffer of one part per rank, in the order of ranks without gaps. Afterwards a rank's own part
+// holds the reduction over all ranks; the contents of the other parts are undefined.
 type ReduceScatter struct {
 	Name        string
 	Buffer      device.Region // sum of Counts elements
@@ -206,7 +206,7 @@ func checkParts(buffer device.Region, dt tensor.DType, counts []int64, size int)
 
 func faulty(o Op, err error) error { return fmt.Errorf("%s: %w", Describe(o), err) }
 
-// Describe is an operation in words: all_reduce "bucket 3".
+// Describe returns a short text for an operation: all_reduce "bucket 3".
 func Describe(o Op) string {
 	if o == nil {
 		return "no operation"
@@ -217,7 +217,7 @@ func Describe(o Op) string {
 	return o.Kind()
 }
 
-// Signature is what all ranks must agree in, as text: "all_reduce f32 sum of 1024 bytes".
+// Signature returns the properties on which all ranks must agree, as text: "all_reduce f32 sum of 1024 bytes".
 func Signature(o Op) string {
 	buffer, dt, reduce := o.Memory()
 	switch op := o.(type) {
@@ -233,7 +233,7 @@ func Signature(o Op) string {
 	return fmt.Sprintf("%s %v %v of %d bytes", o.Kind(), dt, reduce, buffer.Bytes)
 }
 
-// Agree says whether two ranks' operations are the same, as Signature tells it. Names, memory and events are each rank's own.
+// Agree reports whether two ranks' operations have the same Signature. Names, memory and events may differ.
 func Agree(a, b Op) bool {
 	am, at, ar := a.Memory()
 	bm, bt, br := b.Memory()
@@ -244,10 +244,10 @@ func Agree(a, b Op) bool {
 	return !rooted || x.Root == b.(Broadcast).Root
 }
 
-// errNoOp is what Enqueue answers to nil.
+// errNoOp is the error of Enqueue for nil.
 var errNoOp = errors.New("got no operation")
 
-// Check is Op.Check, also for a nil op.
+// Check is Op.Check that also handles a nil op.
 func Check(o Op, size int) error {
 	if o == nil {
 		return errNoOp

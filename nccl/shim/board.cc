@@ -1,4 +1,4 @@
-// board.cc
+// board.cc: data exchange between the ranks of a fake communicator.
 #include "board.h"
 
 #include <fcntl.h>
@@ -21,10 +21,10 @@ namespace fake {
 
 namespace {
 
-constexpr long kLook = 5'000'000; // ns between two looks whether to go on waiting
+constexpr long kLook = 5'000'000; // ns between two checks of the stop condition
 
 std::mutex mutex;
-std::map<std::string, int> made; // descriptors, by name
+std::map<std::string, int> made; // file descriptors by name
 
 Shared *mapped(int fd) {
   void *p = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -149,7 +149,7 @@ void Board::tell() {
   syscall(SYS_futex, &shared_->changed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Returns when ready is true of all ranks' seats, or false when it is to stop.
+// Returns true when ready holds for the seats of all ranks, or false when stopped returns true.
 bool Board::wait(const std::function<bool(const Seat &)> &ready, const std::function<bool()> &stopped) {
   for (;;) {
     const uint32_t before = shared_->changed;
@@ -198,7 +198,7 @@ Board::End Board::perform(const Call &c, const char *from, char *to, int gpu, bo
   return End::done;
 }
 
-// Writes what this rank gets of the piece that begins with element first.
+// Writes this rank's result for the piece that begins with element first.
 void Board::take(const Call &c, size_t first, size_t n, char *to) const {
   const Seat *seats = shared_->seats;
   const size_t element = bytes_of(c.type), rank = static_cast<size_t>(rank_);

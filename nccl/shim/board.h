@@ -1,5 +1,6 @@
-// board.h: memory that the ranks of a fake communicator have in common, be they threads or processes, and how they move data through it, a piece
-// at a time. Nothing of it is left behind, whoever is killed: it is a memfd, opened by the others through /proc.
+// board.h: memory that the ranks of a fake communicator share, whether they are threads or processes, and data exchange
+// through it, one piece at a time. The memory is a memfd, which other processes open through /proc, so that killed
+// processes leave nothing behind.
 #pragma once
 
 #include <nccl.h>
@@ -12,12 +13,12 @@
 
 namespace fake {
 
-constexpr int kRanks = 16;           // at most, of a communicator
-constexpr size_t kPiece = 256 << 10; // bytes of a rank's data that are there at once
+constexpr int kRanks = 16;           // maximum ranks of a communicator
+constexpr size_t kPiece = 256 << 10; // bytes of a rank's data in the shared memory at a time
 
 enum class Kind { all_reduce, broadcast, reduce, all_gather, reduce_scatter };
 
-// What all ranks must agree in.
+// The properties of a call on which all ranks must agree.
 struct Call {
   Kind kind;
   size_t count;
@@ -30,9 +31,9 @@ struct Call {
 };
 
 struct Seat {
-  std::atomic<int> joined, gpu;       // gpu: its number in its machine
-  std::atomic<uint64_t> given, taken; // pieces that this rank has put here, and has taken from all others
-  uint64_t host;                      // a hash
+  std::atomic<int> joined, gpu;       // gpu: its index in its machine
+  std::atomic<uint64_t> given, taken; // pieces that this rank has written here, and has read from all others
+  uint64_t host;                      // hash of the host's name
   Call call;
   alignas(64) char data[kPiece];
 };
@@ -43,23 +44,24 @@ struct Shared {
   Seat seats[kRanks];
 };
 
-// A rank's view of it.
+// One rank's view of the board.
 class Board {
 public:
-  // A name for the others; the memory is there until the process ends or forget is called.
+  // Creates a board and returns its name for the other ranks. The memory exists until the process ends or forget is
+  // called.
   static std::string make();
   static void forget(const std::string &name);
 
-  Board(const std::string &name, int rank, int size); // throws where there is no such memory
+  Board(const std::string &name, int rank, int size); // throws if the name denotes no board
   ~Board();
   Board(const Board &) = delete;
 
   void join(uint64_t host);
-  bool complete() const; // all have joined
+  bool complete() const; // all ranks have joined
 
   enum class End { done, stopped, unlike, one_gpu };
-  // Performs a call on the calling thread, in the order of ranks. stopped is asked again and again while other ranks are waited for. two_ranks:
-  // several of them may use one GPU.
+  // Performs a call on the calling thread, in the order of ranks. It polls stopped while it waits for other ranks.
+  // two_ranks permits several ranks on one GPU.
   End perform(const Call &, const char *from, char *to, int gpu, bool two_ranks, const std::function<bool()> &stopped);
 
 private:

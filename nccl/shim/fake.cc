@@ -1,17 +1,21 @@
-// fake.cc: an NCCL for tests: GPU memory is the host's, ranks are threads of one process, or processes, which meet in shared memory (board.h). It answers
-// as NCCL does that may not block: joining and the first operation are in progress for a while, an operation runs behind the call, on its stream, when all
-// ranks have come to it, in the order of ranks. As NCCL, it takes NCCL_HOSTID from the environment once in a process, and two ranks that look as if they were
-// on one GPU of one host get an error, unless the version is one that allows it and NCCL_MULTI_RANK_GPU_ENABLE does; unlike NCCL with their first
-// operation, since it learns of the GPU by the stream. What goes wrong is asked for in HETERO_FAKE_NCCL, faults separated by commas:
+// fake.cc: an NCCL for tests. GPU memory is host memory. Ranks are threads or processes, which share memory (board.h).
 //
-//	version=N             what ncclGetVersion says
-//	absent:R              rank R never arrives when a communicator is joined
+// It behaves like a non-blocking NCCL communicator. Joining and the first operation stay in progress for a while. An
+// operation runs asynchronously on its stream when all ranks have reached it, in the order of ranks. NCCL_HOSTID is
+// read once per process. Two ranks that seem to use one GPU of one host get an error, unless the version and
+// NCCL_MULTI_RANK_GPU_ENABLE permit it. Unlike in NCCL this error comes with the first operation, because the fake
+// learns the GPU from the stream.
+//
+// HETERO_FAKE_NCCL requests faults, separated by commas:
+//
+//	version=N             the result of ncclGetVersion
+//	absent:R              rank R never arrives when the communicator is joined
 //	refuse:R              joining fails on rank R
-//	hang:R@N              rank R's N-th operation, from 1, never moves
-//	lost:R@N              in its N-th operation rank R finds that another one is gone
-//	reject:R@N            the call of rank R's N-th operation is an error
-//	wrong:R@N             one bit of what rank R gets from its N-th operation is wrong
-//	stuck:R               when rank R gives up, NCCL does not come back
+//	hang:R@N              rank R's N-th operation, from 1, never progresses
+//	lost:R@N              in its N-th operation rank R detects a lost rank
+//	reject:R@N            the call of rank R's N-th operation returns an error
+//	wrong:R@N             one bit of rank R's result of its N-th operation is wrong
+//	stuck:R               NCCL does not return when rank R aborts
 #include <nccl.h>
 #include <unistd.h>
 
@@ -32,9 +36,9 @@ namespace {
 using fake::Call;
 using fake::Kind;
 
-constexpr int kJoining = 3; // times that ncclCommGetAsyncError says that it is in progress when all are there
+constexpr int kJoining = 3; // ncclCommGetAsyncError returns ncclInProgress so often after all ranks have joined
 
-// A rank's end, as long as the communicator or work on its stream needs it.
+// A rank's endpoint. It lives as long as the communicator or work on its stream needs it.
 struct End {
   End(const std::string &name, int rank, int size) : board(name, rank, size), rank(rank) {}
   fake::Board board;
@@ -61,12 +65,12 @@ struct ncclComm {
 
 namespace {
 
-std::mutex mutex; // of communicators, but for what their streams do
+std::mutex mutex; // protects communicators, except for the state of their streams
 thread_local int depth = 0;
-thread_local std::vector<std::pair<ncclComm_t, Operation>> noted; // within a group
+thread_local std::vector<std::pair<ncclComm_t, Operation>> noted; // calls within a group
 thread_local std::string last_error;
 
-// The fault of that name for a rank and the number of an operation, 0 without one.
+// Reports whether HETERO_FAKE_NCCL requests a fault for a rank and, unless number is 0, an operation.
 bool asked(const char *fault, int rank, uint64_t number) {
   const char *all = std::getenv("HETERO_FAKE_NCCL");
   std::string want = std::string(fault) + ":" + std::to_string(rank);
@@ -79,7 +83,7 @@ int version() {
   return at ? std::atoi(at + 8) : NCCL_VERSION_CODE;
 }
 
-// What tells this host from others.
+// Returns a hash that distinguishes this host from others.
 uint64_t host() {
   static const uint64_t hash = [] {
     const char *name = std::getenv("NCCL_HOSTID");
@@ -93,9 +97,9 @@ bool two_ranks_a_gpu() {
   return version() >= 23003 && text && std::strcmp(text, "1") == 0;
 }
 
-// What the stream does when it is an operation's turn.
+// Runs on the stream when it is an operation's turn.
 void perform(End &end, const Operation &o, bool hangs, bool wrong) {
-  // One that hangs, or that ranks differ in, stays on the GPU until it is aborted.
+  // An operation that hangs, or in which ranks differ, stays on the GPU until it is aborted.
   const auto stopped = [&] { return end.stopped.load(); };
   const auto stay = [&] {
     while (!stopped()) usleep(200);
@@ -132,7 +136,7 @@ ncclResult_t enqueue(ncclComm_t c, Kind kind, const void *from, void *to, size_t
   return c->end->state;
 }
 
-// Takes a rank out; what it had begun never ends for the others.
+// Removes a rank. Its unfinished operations never end for the others.
 void leave(ncclComm_t c) {
   const std::lock_guard<std::mutex> lock(mutex);
   c->end->stopped = true;
@@ -185,7 +189,7 @@ EXPORT ncclResult_t ncclCommGetAsyncError(ncclComm_t c, ncclResult_t *state) {
       c->joining--;
     else if (c->operations > 0)
       c->connecting = 0;
-    ncclResult_t before = ncclInProgress; // what the stream found meanwhile stays
+    ncclResult_t before = ncclInProgress; // keep an error that the stream has reported meanwhile
     if (c->joining == 0 && (c->operations == 0 || c->connecting == 0))
       c->end->state.compare_exchange_strong(before, ncclSuccess);
   }

@@ -1,4 +1,5 @@
-// nccl.h: the part of NCCL that is used, for tests on the host: nccl/src is compiled with it and cuda/shim, and fake.cc is an NCCL behind it. Names, values and layouts are those of NCCL 2.28.
+// nccl.h: the used part of NCCL's interface, for tests on the host. nccl/src is compiled with it and cuda/shim; fake.cc
+// implements it. Names, values and layouts are those of NCCL 2.28.
 #pragma once
 
 #include <cuda_runtime.h>

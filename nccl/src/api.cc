@@ -1,4 +1,4 @@
-// api.cc: the table of functions.
+// api.cc: the function table.
 #include <signal.h>
 
 #include <algorithm>
@@ -22,7 +22,8 @@ int32_t say(char *error, int32_t status, const char *text) {
   return status;
 }
 
-// While one is there, threads that start take no signals: those are for Go's, whose handlers expect Go's stacks. Faults are left alone.
+// While an object of this class exists, new threads block all signals: the handlers of Go's runtime need Go's stacks.
+// Signals of faults stay unblocked.
 class NoSignals {
 public:
   NoSignals() {
@@ -37,7 +38,7 @@ private:
   sigset_t before_;
 };
 
-// guarded keeps exceptions on this side.
+// guarded catches exceptions.
 template <class F> int32_t guarded(char *error, F f) noexcept {
   NoSignals quiet;
   try {
@@ -49,12 +50,12 @@ template <class F> int32_t guarded(char *error, F f) noexcept {
     return say(error, HETERO_NCCL_UNAVAILABLE, e.what());
   } catch (const std::bad_alloc &) {
     return say(error, HETERO_NCCL_FAILED, "the host is out of memory");
-  } catch (const std::system_error &e) { // of threads
+  } catch (const std::system_error &e) { // failed to create a thread
     return say(error, HETERO_NCCL_FAILED, e.what());
   } catch (const std::exception &e) {
     return say(error, HETERO_NCCL_DEVICE, e.what());
   } catch (...) {
-    return say(error, HETERO_NCCL_FAILED, "an exception of an unknown type");
+    return say(error, HETERO_NCCL_FAILED, "unknown exception");
   }
 }
 
@@ -103,7 +104,7 @@ void stop(hetero_nccl_comm *c) { c->impl.stop(); }
 int32_t close(hetero_nccl_comm *c, int32_t orderly, char *error) {
   const std::unique_ptr<hetero_nccl_comm> ends(c);
   char unheard[HETERO_NCCL_TEXT];
-  if (orderly) guarded(unheard, [&] { c->impl.finalize(); }); // who does not get away in order is aborted
+  if (orderly) guarded(unheard, [&] { c->impl.finalize(); }); // if this fails, the destructor aborts
   return guarded(error, [&] { c->impl.end(); });
 }
 

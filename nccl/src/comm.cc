@@ -1,5 +1,6 @@
-// comm.cc: NCCL's calls never block here (blocking = 0): each is begun and then asked after, so that a rank that waits for another one can
-// always be stopped. All calls of an operation, groups included, are made by one thread, in one call from outside.
+// comm.cc: NCCL's calls never block here (blocking = 0). Each call is started and then polled, so that a rank that
+// waits for another can always be stopped. One thread makes all calls of an operation, including groups, within one
+// call of the API.
 #include "comm.h"
 
 #include <sys/prctl.h>
@@ -17,13 +18,14 @@ namespace hetero {
 
 namespace {
 
-// While it waits the thread first looks again and again, since most operations take microseconds, then between short naps.
+// A waiting thread first polls continuously, since most operations take microseconds, and then sleeps between polls.
 constexpr int64_t kSpin = 50'000, kShortNap = 10'000, kLong = 20'000'000, kLongNap = 200'000; // ns
-// A wait that has not looked for so long did not run: its process, or the machine, was stopped. That time does not count.
+// If a wait has not polled for this long, the process or the machine was stopped, and this time does not count.
 constexpr int64_t kSlept = 1'000'000'000;    // ns
-constexpr int64_t kAskEvery = 1'000'000;     // ns between two questions whether a running operation has failed
+constexpr int64_t kAskEvery = 1'000'000;     // ns between two checks whether a running operation has failed
 constexpr int64_t kFinalize = 2'000'000'000; // ns
-// ns that an aborted operation may take to leave the GPU, and NCCL, once it is closed, to come back. Of a GPU that is lost neither may.
+// Time in ns for an aborted operation to leave the GPU, and for NCCL to return once it is closed. If the GPU is lost,
+// neither may happen.
 int64_t give_up() {
 #ifdef HETERO_CUDA_SHIM
   if (const char *ms = std::getenv("HETERO_SHIM_GIVE_UP_MS")) return int64_t{1'000'000} * std::atoi(ms);
@@ -36,7 +38,7 @@ void nap(int64_t ns) {
   nanosleep(&t, nullptr);
 }
 
-// Naps are as short as they are asked for: Linux adds 50 us otherwise.
+// Reduces the timer slack of this thread: by default Linux adds 50 us to every sleep.
 void wake_promptly() {
   thread_local bool set = false;
   if (!set) prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
@@ -49,7 +51,7 @@ struct Type {
 };
 
 Type type_of(int dtype) {
-  switch (dtype) { // as tensor.DType
+  switch (dtype) { // values of tensor.DType
   case 1: return {ncclFloat32, 4};
   case 2: return {ncclFloat64, 8};
   case 3: return {ncclBfloat16, 2};
@@ -70,21 +72,21 @@ Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()
   check(cudaSetDevice(options_.device), "choosing the device");
   int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
-  // The greatest: blocks of an all-reduce are to start as soon as any of the computation's end.
+  // Use the highest priority, so that blocks of an all-reduce start as soon as any block of the computation ends.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "stream");
   check(cudaEventCreate(&begun_), "event");
   check(cudaEventCreate(&done_), "event");
 }
 
 Comm::~Comm() {
-  if (comm_ || !let_go() || !came_back()) return; // what does not end may still use them
+  if (comm_ || !let_go() || !came_back()) return; // operations that never end may still use the stream and events
   cudaSetDevice(options_.device);
   if (begun_) cudaEventDestroy(begun_);
   if (done_) cudaEventDestroy(done_);
   if (stream_) cudaStreamDestroy(stream_);
 }
 
-// Runs body within the time; whatever it throws ends the communicator.
+// Runs body within the time limit. Any exception ends the communicator.
 template <class Body> void Comm::guarded_call(int64_t timeout_ns, Body body) {
   wake_promptly();
   deadline_ns_ = timeout_ns > 0 ? now_ns() + timeout_ns : 0;
@@ -149,7 +151,8 @@ void Comm::launch(const hetero_nccl_call &call, char *buffer, const int64_t *cou
   throw Ended{HETERO_NCCL_FAILED, "an operation of kind " + std::to_string(call.kind) + " is unknown"};
 }
 
-// Parts of one size are NCCL's own all-gather; parts of several sizes are a broadcast from each rank, all at once.
+// Parts of one size use NCCL's own all-gather. Parts of several sizes use one broadcast from each rank, all in one
+// group.
 void Comm::gather(char *buffer, const int64_t *counts, size_t element) {
   const int64_t *end = counts + options_.size;
   if (std::all_of(counts, end, [&](int64_t c) { return c == counts[0]; })) {
@@ -184,7 +187,8 @@ void Comm::scatter(char *buffer, const int64_t *counts, size_t element, ncclData
   });
 }
 
-// Within a group calls are only noted; its end begins them. A group that was begun is ended, whatever happens within.
+// Within a group NCCL only records calls and starts them at the end of the group. A group that was started must be
+// ended, even after a failure.
 void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupStart(), "ncclGroupStart");
   try {
@@ -196,12 +200,13 @@ void Comm::grouped(const std::function<void()> &calls) {
   settle(nccl_.GroupEnd(), "ncclGroupEnd");
 }
 
-// Takes the answer of what may be in progress still: a call within a group, which has begun nothing yet, or an operation under way.
+// Checks the result of a call that may still be in progress: a call within a group, which has not started, or a running
+// operation.
 void Comm::noted(ncclResult_t result, const char *what) {
   if (result != ncclSuccess && result != ncclInProgress) fail(result, what);
 }
 
-// Returns when what a call began is on the stream.
+// Returns when the work of a call has been submitted to the stream.
 void Comm::settle(ncclResult_t result, const char *what) {
   if (result == ncclInProgress)
     wait([&] {
@@ -211,7 +216,7 @@ void Comm::settle(ncclResult_t result, const char *what) {
   if (result != ncclSuccess) fail(result, what);
 }
 
-// Looks until ready answers true, somebody stops it, or the time is over.
+// Polls until ready returns true, the communicator is stopped, or the time limit expires.
 template <class Ready> void Comm::wait(Ready ready) {
   const int64_t begin = now_ns();
   int64_t looked = begin;
@@ -219,14 +224,14 @@ template <class Ready> void Comm::wait(Ready ready) {
     if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
     const int64_t now = now_ns();
     if (now - looked > kSlept)
-      deadline_ns_ += deadline_ns_ > 0 ? now - looked : 0; // the process, or the machine, was stopped
+      deadline_ns_ += deadline_ns_ > 0 ? now - looked : 0; // the process or the machine was stopped
     looked = now;
     if (deadline_ns_ > 0 && now > deadline_ns_) throw Ended{HETERO_NCCL_TIMEOUT, "the time is over"};
     if (const int64_t passed = now - begin; passed > kSpin) nap(passed < kLong ? kShortNap : kLongNap);
   }
 }
 
-// What NCCL says of the communicator now.
+// Returns NCCL's state of the communicator.
 ncclResult_t Comm::state() {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = nccl_.CommGetAsyncError(comm_, &state);
@@ -241,7 +246,7 @@ void Comm::fail(ncclResult_t result, const std::string &what) {
               what + ": " + nccl_.GetErrorString(result) + (more && *more ? std::string(": ") + more : "")};
 }
 
-// Calls what ends the communicator on a thread of its own, which nobody need wait for.
+// Calls the function that ends the communicator on a separate thread, so that a hang blocks no other thread.
 void Comm::begin_end(const char *what, ncclResult_t (*call)(ncclComm_t)) {
   ends_ = what;
   over_ = std::make_shared<std::atomic<bool>>(false);
@@ -262,8 +267,9 @@ template <class Ready> bool Comm::in_time(Ready ready) {
 bool Comm::let_go() const { return cudaStreamQuery(stream_) != cudaErrorNotReady; }
 bool Comm::came_back() const { return !over_ || *over_; }
 
-// Ends what runs and waits until the GPU has let go of its memory. It does not wait for NCCL to come back: NCCL frees memory then, for which the whole GPU may
-// have to be idle, and a stream may stand there until this operation is said to be over.
+// Aborts the running operation and waits until the GPU has released its memory. It does not wait for NCCL to return:
+// NCCL then frees memory, for which the whole GPU may have to be idle, while a stream may be blocked until this
+// operation is reported as ended.
 void Comm::abort() {
   if (!comm_) return;
   begin_end("ncclCommAbort", nccl_.CommAbort);

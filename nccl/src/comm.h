@@ -1,4 +1,4 @@
-// comm.h: one rank's end of an NCCL communicator.
+// comm.h: one rank's endpoint of an NCCL communicator.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@
 
 namespace hetero {
 
-// Why a call ended early.
+// The reason why a call ended early.
 struct Ended {
   int status; // hetero_nccl_status
   std::string text;
@@ -22,16 +22,16 @@ struct Ended {
 class Comm {
 public:
   explicit Comm(const hetero_nccl_options &);
-  ~Comm(); // end comes before
+  ~Comm(); // call end first
   Comm(const Comm &) = delete;
 
-  // Both throw Ended, and what CUDA's checks throw; then nothing runs any more.
+  // Both throw Ended, and the exceptions of CUDA's checks; then no operation is running.
   void connect(int64_t timeout_ns);
   void run(hetero_nccl_call &call, void *buffer, const int64_t *counts);
   void stop() { stopped_ = true; }
-  // Leaves in order, for no longer than a moment.
+  // Leaves in order, within a short time limit.
   void finalize();
-  // Gives up whatever runs. Throws Ended where something is left that does not end.
+  // Aborts running operations. Throws Ended if some of them never end.
   void end();
 
 private:
@@ -48,8 +48,8 @@ private:
   void abort();
   void begin_end(const char *what, ncclResult_t (*call)(ncclComm_t));
   template <class Ready> static bool in_time(Ready ready);
-  bool let_go() const;    // nothing of it is on the GPU any more
-  bool came_back() const; // from what ends it
+  bool let_go() const;    // no operation is left on the GPU
+  bool came_back() const; // the call that ends the communicator has returned
 
   const hetero_nccl_options options_;
   const Functions &nccl_;
@@ -57,9 +57,9 @@ private:
   cudaStream_t stream_ = nullptr;
   cudaEvent_t begun_ = nullptr, done_ = nullptr;
   std::atomic<bool> stopped_{false};
-  int64_t deadline_ns_ = 0; // of the call under way; 0: none
+  int64_t deadline_ns_ = 0; // of the current call; 0: no limit
 
-  // What ends the communicator, once it has been called, and whether it has come back.
+  // Name of the call that ends the communicator, once made, and whether it has returned.
   std::string ends_;
   std::shared_ptr<std::atomic<bool>> over_;
 };

@@ -1,4 +1,4 @@
-// functions.cc
+// functions.cc: opens NCCL and looks up its functions.
 #include "functions.h"
 
 #include "status.h"
@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// ncclCommInitRankConfig came with 2.14, and with it what is not blocking; maxCTAs with 2.17.
+// ncclCommInitRankConfig and non-blocking communicators exist since 2.14, maxCTAs since 2.17.
 constexpr int kOldest = NCCL_VERSION(2, 18, 0);
 
 std::string version_text(int code) {

@@ -9,7 +9,7 @@
 #include "libraries.h"
 
 #ifndef HETERO_CUDA_LIBRARIES
-#define HETERO_CUDA_LIBRARIES "" // tests open libraries of other names
+#define HETERO_CUDA_LIBRARIES "" // tests open libraries with other names
 #endif
 
 namespace hetero {
@@ -37,7 +37,7 @@ struct Functions {
   int version = 0;
 };
 
-// Opens NCCL the first time; it stays open. Throws Unavailable, the same every time.
+// Opens NCCL on the first call; it stays open. Throws Unavailable, the same on every call.
 const Functions &nccl();
 
 } // namespace hetero

@@ -10,7 +10,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-// Connected makes communicators of ranks that are all in this process, by calling connect for every rank at once.
+// Connected returns communicators of ranks that are all in this process. It calls connect for every rank concurrently.
 func Connected[C collective.Communicator](t conformance.TB, size int, connect func(ctx context.Context, rank int) (C, error)) []C {
 	t.Helper()
 	comms := make([]C, size)
@@ -32,7 +32,7 @@ func Connected[C collective.Communicator](t conformance.TB, size int, connect fu
 	return comms
 }
 
-// GroupOf makes a group of communicators; kill ends one of them as kill -9 would.
+// GroupOf returns a group of communicators. kill must end a rank as kill -9 would.
 func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	g := Group{Kill: kill}
 	for _, c := range comms {
@@ -41,8 +41,8 @@ func GroupOf[C collective.Communicator](comms []C, kill func(rank int)) Group {
 	return g
 }
 
-// Board is what ranks of one process know of each other, for communicators that need such a thing: what one sets, all see. Each rank
-// has a [Seat] at it.
+// Board is a key-value store that the ranks of one process share, for communicators that need one to connect. Each rank
+// has a [Seat].
 type Board struct {
 	mu      sync.Mutex
 	values  map[string][]byte
@@ -51,7 +51,7 @@ type Board struct {
 	err     error
 }
 
-// NewBoard makes an empty one.
+// NewBoard returns an empty board.
 func NewBoard() *Board {
 	return &Board{values: map[string][]byte{}, changed: make(chan struct{}), broken: make(chan struct{})}
 }
@@ -62,10 +62,10 @@ type Seat struct {
 	Rank int
 }
 
-// Abort breaks the group for everybody.
+// Abort breaks the group for all ranks.
 func (s Seat) Abort(cause error) { s.Lose(s.Rank, cause) }
 
-// lostError is what a board says of a rank.
+// lostError is the error of a board that has lost a rank.
 type lostError struct {
 	rank  int
 	cause error
@@ -74,7 +74,7 @@ type lostError struct {
 func (e *lostError) Error() string { return fmt.Sprintf("rank %d is gone: %v", e.rank, e.cause) }
 func (e *lostError) Unwrap() error { return e.cause }
 
-// LostRank is the rank that an error of a board is about, -1 for none.
+// LostRank returns the rank that an error of a board names, or -1.
 func LostRank(err error) int {
 	var lost *lostError
 	if errors.As(err, &lost) {
@@ -83,7 +83,7 @@ func LostRank(err error) int {
 	return -1
 }
 
-// Set stores a value under a key.
+// Set stores value under key.
 func (b *Board) Set(_ context.Context, key string, value []byte) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,17 +111,17 @@ func (b *Board) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 }
 
-// Broken is closed when a rank is gone.
+// Broken returns a channel that is closed when a rank is lost.
 func (b *Board) Broken() <-chan struct{} { return b.broken }
 
-// Err tells which.
+// Err names the lost rank; nil if none is lost.
 func (b *Board) Err() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.err
 }
 
-// Lose says that a rank is gone, as the ranks' meeting place finds out; the first one counts.
+// Lose marks a rank as lost, as rank discovery would. Only the first call has an effect.
 func (b *Board) Lose(rank int, cause error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

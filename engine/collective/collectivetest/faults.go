@@ -64,7 +64,8 @@ func checkTimeout(t conformance.T, s suite) {
 	}
 }
 
-// checkSlowProgram: the limit counts from when a rank enters an operation, not from when it was enqueued.
+// checkSlowProgram checks that the time limit starts when a rank enters an operation, not when it enqueues the
+// operation.
 func checkSlowProgram(t conformance.T, s suite) {
 	limit := s.limit(time.Second)
 	r := newRig(t, s, 2, limit)
@@ -83,7 +84,7 @@ func checkSlowProgram(t conformance.T, s suite) {
 	})
 }
 
-// died wants every rank but the dead one to know which it was.
+// died checks that every rank but the dead one reports which rank died.
 func (r *rig) died(dead int) {
 	r.t.Helper()
 	r.each(func(rank int) {
@@ -101,7 +102,7 @@ func (r *rig) died(dead int) {
 	})
 }
 
-// forDead lets every rank die in turn; of processes, which take long to start again, not the one in the middle.
+// forDead lets every rank die in turn. It skips rank 1 if ranks are processes, because a restart takes long.
 func forDead(t conformance.T, s suite, f func(t conformance.T, r *rig, dead int)) {
 	for dead, name := range []string{"rank 0 dies", "rank 1 dies", "rank 2 dies"} {
 		if s.Apart && dead == 1 {
@@ -183,7 +184,7 @@ func checkAbort(t conformance.T, s suite) {
 				t.Errorf("rank %d: got %v, want that rank 1 aborted of %q", rank, err, errWhim)
 			}
 		}
-		r.Comms[1].Abort(errors.New("another")) // too late to matter
+		r.Comms[1].Abort(errors.New("another")) // too late to have an effect
 		if err := r.Comms[1].Err(); !errors.Is(err, errWhim) {
 			t.Errorf("after a second abort: got %v", err)
 		}
@@ -206,7 +207,7 @@ func checkAbortBefore(t conformance.T, s suite) {
 	}
 }
 
-// brokenEvent is one whose program failed.
+// brokenEvent is an event whose program failed.
 type brokenEvent struct{ flag }
 
 func (*brokenEvent) WaitHost(time.Duration) error { return errWhim }
@@ -258,7 +259,7 @@ func checkMismatch(t conformance.T, s suite) {
 					op = c.odd(r)
 				}
 				err := r.Comms[rank].Enqueue(op)
-				if err == nil { // else two others have found out already
+				if err == nil { // otherwise two other ranks found the mismatch first
 					err = r.sync(rank)
 				}
 				var mismatch *collective.MismatchError
@@ -305,7 +306,7 @@ func checkOrderlyClose(t conformance.T, s suite) {
 	}
 }
 
-// lingering is an event whose Complete returns late, when others have long seen it.
+// lingering is an event whose Complete returns long after others have seen the event as complete.
 type lingering struct{ flag }
 
 func (l *lingering) Complete() error {
@@ -353,7 +354,7 @@ func checkClosedPeer(t conformance.T, s suite) {
 	}
 }
 
-// closedAlready is a communicator that the test has closed itself.
+// closedAlready is a communicator that the test itself has closed.
 type closedAlready struct{ collective.Communicator }
 
 func (closedAlready) Close() error { return nil }
@@ -390,7 +391,7 @@ func checkClosed(t conformance.T, s suite) {
 	}
 }
 
-// checkStorm only wants no rank to hang, and none to be left without an error.
+// checkStorm checks only that no rank hangs and that every rank gets an error.
 func checkStorm(t conformance.T, s suite) {
 	for round := range s.rounds() {
 		r := newRig(t, s, 4, 0)

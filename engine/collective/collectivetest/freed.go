@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// largeBytes takes every implementation long enough for an abort to fall into the middle of it.
+	// largeBytes is large enough that an abort interrupts the operation on every implementation.
 	largeBytes = 96 << 20
-	// settle is how long a write that comes too late has to show.
+	// settle is the time in which a late write must become visible.
 	settle = 300 * time.Millisecond
 )
 
-// checkFreeAfterAbort: when Sync has returned, also with an error, buffers are the caller's again: nobody writes what
-// was under way into them.
+// checkFreeAfterAbort checks that the caller owns the buffers again when Sync returns, also with an error: no rank may
+// write to them later.
 func checkFreeAfterAbort(t conformance.T, s suite) {
 	conformance.Long(t)
 	const size = 3
@@ -34,14 +34,14 @@ func checkFreeAfterAbort(t conformance.T, s suite) {
 			return collective.AllReduce{Buffer: r.memory(rank, make([]byte, largeBytes)), DType: tensor.F32}
 		}},
 	} {
-		for _, part := range []time.Duration{3, 2} { // of the time that one takes
+		for _, part := range []time.Duration{3, 2} { // fractions 1/3 and 1/2 of the duration of one operation
 			t.Run(fmt.Sprintf("%s, 1/%d done", c.name, part), func(t conformance.T) {
 				r := newRig(t, s, size, 0)
 				ops := make([]collective.Op, size)
 				for rank := range ops {
 					ops[rank] = c.op(r, rank)
 				}
-				r.do(func(rank int) collective.Op { return ops[rank] }) // memory is there, caches are full
+				r.do(func(rank int) collective.Op { return ops[rank] }) // warm-up: allocates memory and fills caches
 				start := time.Now()
 				r.do(func(rank int) collective.Op { return ops[rank] })
 				abort := time.AfterFunc(time.Since(start)/part, func() { r.Comms[0].Abort(errWhim) })
@@ -52,7 +52,8 @@ func checkFreeAfterAbort(t conformance.T, s suite) {
 	}
 }
 
-// stayFree runs op until the communicator has failed, and then wants op's buffer to keep what it is filled with.
+// stayFree runs op until the communicator has failed. It then fills op's buffer, and checks that the content does not
+// change.
 func (r *rig) stayFree(rank int, op collective.Op) {
 	var err error
 	for deadline := time.Now().Add(patience); err == nil; err = r.sync(rank) {
@@ -60,7 +61,7 @@ func (r *rig) stayFree(rank int, op collective.Op) {
 			r.t.Errorf("rank %d: the abort was never told", rank)
 			return
 		}
-		_ = r.Comms[rank].Enqueue(op) // fails once the communicator has, which Sync tells
+		_ = r.Comms[rank].Enqueue(op) // fails after the communicator has failed; Sync reports that
 	}
 	region, _, _ := op.Memory()
 	host, pattern := r.host(region), bytes.Repeat([]byte{0xa5}, 1<<20)

@@ -73,7 +73,7 @@ func checkEvents(t conformance.T, s suite) {
 					t.Errorf("rank %d: done before its After event was complete", rank)
 				}
 			}
-			copy(r.host(m), in[rank]) // what a program writes before it records the event
+			copy(r.host(m), in[rank]) // as a program would, before it records the event
 			if err := ready.Complete(); err != nil {
 				t.Error(err)
 			}
@@ -92,7 +92,8 @@ func checkEvents(t conformance.T, s suite) {
 	})
 }
 
-// checkProgram plays a training step: a program writes a gradient, announces it, waits for the reduced one and uses it.
+// checkProgram imitates a training step: a program writes a gradient, records an event, waits for the reduced gradient
+// and uses it.
 func checkProgram(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	r.each(func(rank int) {
@@ -126,7 +127,7 @@ func checkProgram(t conformance.T, s suite) {
 			}
 			if err := r.Comms[rank].Enqueue(op); err != nil {
 				t.Errorf("rank %d, step %d: %v", rank, step, err)
-				return // the program would wait for ever
+				return // the program would wait forever
 			}
 			if err := errors.Join(stream.Run(p), stream.Sync()); err != nil {
 				t.Error(err)
@@ -146,7 +147,7 @@ func values(v ...float32) []byte {
 	return b
 }
 
-// checkUnequalSpeed runs the same list of operations twice with other delays: same values, same bits.
+// checkUnequalSpeed runs one list of operations twice with different delays. Both runs must give the same bits.
 func checkUnequalSpeed(t conformance.T, s suite) {
 	const size, steps = 4, 60
 	var first [][]byte
@@ -192,7 +193,7 @@ func checkUnequalSpeed(t conformance.T, s suite) {
 	}
 }
 
-// mixed draws an operation that leaves all ranks with the same bytes.
+// mixed returns a random operation that leaves the same bytes on all ranks.
 func (r *rig) mixed(rank int, list, data *rand.Rand) (collective.Op, device.Region) {
 	n := list.IntN(1 << list.IntN(17))
 	switch list.IntN(4) {
@@ -284,7 +285,7 @@ func checkProgress(t conformance.T, s suite) {
 	r := newRig(t, s, 2, 0)
 	r.do(func(rank int) collective.Op { return r.sum(rank, "first") })
 	r.enqueue(0, r.sum(0, "second"))
-	// positions asks every rank for its own, progress one rank for all, where it knows.
+	// positions asks each rank for its own progress; progress asks one rank for the progress of all ranks, if it knows.
 	positions := func() (list []collective.Progress) {
 		for _, c := range r.Comms {
 			list = append(list, c.(collective.Positioner).Position())
@@ -349,7 +350,7 @@ func checkAllocations(t conformance.T, s suite) {
 		}
 	}
 	allocs := conformance.AllocsPerRun(20, step)
-	for range 2 { // the count is that of the process: others, and the run-time system, may allocate meanwhile
+	for range 2 { // the counter covers the whole process: other goroutines and the runtime may allocate meanwhile
 		allocs = min(allocs, conformance.AllocsPerRun(20, step))
 	}
 	if allocs > 0 {

@@ -15,10 +15,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-// lastWords is how long ranks may still speak when a test has failed: they find out after one another.
+// lastWords is the time in which ranks may still print lines after a test has failed: they detect a failure one after
+// another.
 const lastWords = 2 * time.Second
 
-// Ranks are processes of a test's own program, one a rank, which speak in lines.
+// Ranks are child processes of the test program, one per rank. They print lines, which the test reads.
 type Ranks struct {
 	t    conformance.TB
 	list []*rank
@@ -26,14 +27,15 @@ type Ranks struct {
 
 type rank struct {
 	cmd   *exec.Cmd
-	lines chan string // closed when it has said all
+	lines chan string // closed at the end of the rank's output
 
 	mu   sync.Mutex
 	said strings.Builder
 }
 
-// StartRanks starts them. variable in a rank's environment is, as JSON, what role makes of its number and of the address where the ranks meet.
-// Rank 0 takes the [MeetingListener] there: a port that is free now may be another test's before rank 0 listens. All are killed when the test ends.
+// StartRanks starts size ranks. The environment variable named variable contains, as JSON, the value of role for the
+// rank and the address where the ranks meet. Rank 0 inherits a listener on this address ([MeetingListener]), because
+// another test could take a port that is only known to be free. The ranks are killed when the test ends.
 func StartRanks(t conformance.TB, variable string, size int, role func(rank int, meeting string) any) *Ranks {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -57,7 +59,7 @@ func StartRanks(t conformance.TB, variable string, size int, role func(rank int,
 	return r
 }
 
-// MeetingListener is where the ranks meet, for the process of rank 0.
+// MeetingListener returns the listener on the address where the ranks meet. Only the process of rank 0 has it.
 func MeetingListener() (net.Listener, error) {
 	return net.FileListener(os.NewFile(meetingFile, "listener"))
 }
@@ -101,7 +103,7 @@ func (r *Ranks) start(role string, listener *os.File) *rank {
 	return p
 }
 
-// Signal sends one to a rank's process.
+// Signal sends a signal to a rank's process.
 func (r *Ranks) Signal(rank int, s os.Signal) {
 	r.t.Helper()
 	if err := r.list[rank].cmd.Process.Signal(s); err != nil {
@@ -109,7 +111,8 @@ func (r *Ranks) Signal(rank int, s os.Signal) {
 	}
 }
 
-// Expect waits for the next line of a rank, which begins with want. If another comes, or none, the test ends with all that all ranks have said.
+// Expect waits for the next line of a rank, which must begin with want. If the rank prints another line or none, the
+// test fails with the output of all ranks.
 func (r *Ranks) Expect(rank int, want string) {
 	r.t.Helper()
 	got := "nothing more"
@@ -121,13 +124,13 @@ func (r *Ranks) Expect(rank int, want string) {
 		if ok {
 			got = strconv.Quote(line)
 		}
-	case <-time.After(2 * patience): // ranks have a limit of their own, of which they tell
+	case <-time.After(2 * patience): // ranks report their own, shorter limit first
 		got = "nothing for minutes"
 	}
 	r.t.Fatalf("rank %d: got %s, want %q; the ranks have said:\n%s", rank, got, want, r.said())
 }
 
-// said is everything, after the time for last words.
+// said returns the output of all ranks, after waiting lastWords for the rest of it.
 func (r *Ranks) said() string {
 	time.Sleep(lastWords)
 	var all strings.Builder

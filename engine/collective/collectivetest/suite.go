@@ -16,58 +16,61 @@ import (
 )
 
 const (
-	// patience is longer than anything here takes on a loaded machine.
+	// patience is longer than any check takes on a loaded machine.
 	patience = 60 * time.Second
-	// moment is long enough for a mistake to show, too short to matter if none was made.
+	// moment is long enough for a fault to become visible, and short enough to cost little time without one.
 	moment = 30 * time.Millisecond
-	// promptly is how soon a failure must be known everywhere on a loaded machine, though no time-out is set.
+	// promptly is the time in which all ranks must detect a failure without a time-out, on a loaded machine.
 	promptly = 10 * time.Second
 )
 
-// Group is a group under test.
+// Group is the group under test.
 type Group struct {
 	Comms []collective.Communicator
-	// Kill ends a rank as kill -9 would. Its communicator is still closed by the suite.
+	// Kill ends a rank as kill -9 would. The suite still closes the rank's communicator.
 	Kill func(rank int)
-	// Hosts, where not nil, are ranks whose values are reduced, and rounded, with each other first, and then one host after the other.
+	// Hosts, if not nil, lists the ranks of each host. The values of a host are reduced and rounded first, then those
+	// of the hosts, in order.
 	Hosts [][]int
-	// Unordered groups add real numbers in an order of their own, and may round at every step. They are held to the bits of sums that are the same in
-	// every order, and to what some order can give of others.
+	// Unordered groups add real numbers in an unspecified order, and may round at every step. Sums with the same bits
+	// in every order are compared exactly, other sums with the bound of the rounding errors.
 	Unordered bool
-	// Device, where not nil, opens the device of a rank, of which the group carries the memory; Host is that memory as the suite sees it,
-	// nil: as the host does.
+	// Device, if not nil, opens the device of a rank, whose memory the group transfers. Host returns this memory as the
+	// suite sees it; nil: the memory of the host.
 	Device func(rank int) device.Device
 	Host   func(device.Region) []byte
 }
 
-// Opener makes a group of size ranks whose operations time out after limit (0: never). The suite closes the communicators.
+// Opener creates a group of size ranks whose operations time out after limit (0: never). The suite closes the
+// communicators.
 type Opener func(t conformance.TB, size int, limit time.Duration) Group
 
-// Options say what is known of an implementation, and how long it may take. Without them it has its ranks in this process and is quick.
+// Options describe an implementation. The zero value describes a fast one whose ranks are in this process.
 type Options struct {
-	// Sizes of the groups in which every value is checked; nil: 1, 2, 3, 4 and 7. Some checks want up to 4 ranks whatever it says.
+	// Sizes are the group sizes for which every value is checked; nil: 1, 2, 3, 4 and 7. Some checks use up to 4 ranks
+	// regardless of Sizes.
 	Sizes []int
-	// Rounds of the checks that look for a race; 0: 20.
+	// Rounds is the number of repetitions of a check for a race; 0: 20.
 	Rounds int
-	// Slower is how many times longer than a group of the host one may take for what is done within a time-out; 0: once.
+	// Slower multiplies the time-outs of checks that must complete within a time-out; 0: 1.
 	Slower int
-	// Apart: the ranks are processes of their own, so that nobody sees from here what they allocate and who writes to their memory. Checks of
-	// these are left out.
+	// Apart means that the ranks are separate processes. The suite leaves out checks of their allocations and of late
+	// writes to their memory.
 	Apart bool
 }
 
-// suite is what checks are run with.
+// suite is the input of a check.
 type suite struct {
 	open Opener
 	Options
 }
 
-// limit is a time-out for an implementation as slow as this.
+// limit returns a time-out, scaled by Options.Slower.
 func (s suite) limit(quick time.Duration) time.Duration {
 	return quick * time.Duration(max(s.Slower, 1))
 }
 
-// rounds is how often a race is looked for.
+// rounds returns the number of repetitions of a check for a race.
 func (s suite) rounds() int {
 	if s.Rounds > 0 {
 		return s.Rounds
@@ -75,10 +78,10 @@ func (s suite) rounds() int {
 	return 20
 }
 
-// Run checks an implementation.
+// Run checks an implementation with default options.
 func Run(t conformance.T, open Opener) { RunWith(t, open, Options{}) }
 
-// RunWith checks one of which something is known.
+// RunWith checks an implementation with options.
 func RunWith(t conformance.T, open Opener, o Options) {
 	s := suite{open, o}
 	for _, c := range []struct {
@@ -99,14 +102,14 @@ func RunWith(t conformance.T, open Opener, o Options) {
 	}
 }
 
-// check is one promise.
+// check tests one promise of the contract.
 type check struct {
 	name string
 	run  func(conformance.T, suite)
-	near bool // wants the ranks in this process
+	near bool // needs the ranks in this process
 }
 
-// rig is a group with memory.
+// rig is a group with the devices and memory of its ranks.
 type rig struct {
 	Group
 	t    conformance.T
@@ -114,7 +117,8 @@ type rig struct {
 	devs []device.Device
 }
 
-// newRig closes its communicators when the test ends: that is an error where they have not failed.
+// newRig creates a rig. The end of the test closes its communicators; an error from Close fails the test unless the
+// communicator has failed.
 func newRig(t conformance.T, s suite, size int, limit time.Duration) *rig {
 	t.Helper()
 	r := &rig{Group: s.open(t, size, limit), t: t, size: size}
@@ -137,7 +141,7 @@ func newRig(t conformance.T, s suite, size int, limit time.Duration) *rig {
 	return r
 }
 
-// openDevices gives each rank one.
+// openDevices opens a device for each rank.
 func (r *rig) openDevices() {
 	for rank := range r.size {
 		if r.Device != nil {
@@ -148,7 +152,7 @@ func (r *rig) openDevices() {
 	}
 }
 
-// host is memory of a rank as the suite sees it.
+// host returns a rank's memory as the suite sees it.
 func (r *rig) host(m device.Region) []byte {
 	if r.Host != nil {
 		return r.Host(m)
@@ -156,7 +160,7 @@ func (r *rig) host(m device.Region) []byte {
 	return m.Host()
 }
 
-// each runs f for every rank, in goroutines.
+// each runs f for all ranks, each in a goroutine.
 func (r *rig) each(f func(rank int)) {
 	var wg sync.WaitGroup
 	for rank := range r.size {
@@ -165,7 +169,7 @@ func (r *rig) each(f func(rank int)) {
 	wg.Wait()
 }
 
-// memory is a buffer of a rank that holds data.
+// memory returns a buffer of a rank, filled with data.
 func (r *rig) memory(rank int, data []byte) device.Region {
 	r.t.Helper()
 	b, err := r.devs[rank].Alloc(int64(len(data)))
@@ -177,7 +181,7 @@ func (r *rig) memory(rank int, data []byte) device.Region {
 	return m
 }
 
-// event of a rank.
+// event returns an event on a rank's device.
 func (r *rig) event(rank int) device.Event {
 	r.t.Helper()
 	e, err := r.devs[rank].NewEvent()
@@ -187,7 +191,7 @@ func (r *rig) event(rank int) device.Event {
 	return e
 }
 
-// enqueue wants no error.
+// enqueue fails the test if Enqueue returns an error.
 func (r *rig) enqueue(rank int, op collective.Op) {
 	r.t.Helper()
 	if err := r.Comms[rank].Enqueue(op); err != nil {
@@ -195,14 +199,14 @@ func (r *rig) enqueue(rank int, op collective.Op) {
 	}
 }
 
-// sync waits for a rank and returns the communicator's error.
+// sync waits for a rank's communicator and returns its error.
 func (r *rig) sync(rank int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return r.Comms[rank].Sync(ctx)
 }
 
-// do runs one operation on all ranks and wants no error.
+// do runs one operation on all ranks, and fails the test on an error.
 func (r *rig) do(op func(rank int) collective.Op) {
 	r.t.Helper()
 	r.each(func(rank int) {
@@ -216,12 +220,12 @@ func (r *rig) do(op func(rank int) collective.Op) {
 	}
 }
 
-// sum is a small all-reduce of a rank.
+// sum returns a small all-reduce for a rank.
 func (r *rig) sum(rank int, name string) collective.Op {
 	return collective.AllReduce{Name: name, Buffer: r.memory(rank, make([]byte, 4*5)), DType: tensor.F32}
 }
 
-// failure waits, for no longer than limit, until a rank's communicator has failed.
+// failure waits until a rank's communicator has failed, at most limit, and returns the failure.
 func (r *rig) failure(rank int, limit time.Duration) error {
 	for start := time.Now(); time.Since(start) < limit; time.Sleep(time.Millisecond) {
 		if err := r.Comms[rank].Err(); err != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// unordered says whether the order of a sum is the group's own. Of two numbers there is one order.
+// unordered reports whether the order of a sum is unspecified. Sums of two numbers have only one order.
 func (r *rig) unordered(dt tensor.DType) bool {
 	return r.Unordered && r.size > 2 && isReal(dt)
 }
 
 func isReal(dt tensor.DType) bool { return dt == tensor.F32 || dt == tensor.BF16 || dt == tensor.F64 }
 
-// summands are values of all ranks whose sums have the same bits in every order that the group may take: for an unordered one whole numbers of up to
-// 16, of which 16 ranks' sums are whole in every type.
+// summands returns values of all ranks whose sums have the same bits in every permitted order. For unordered groups
+// these are integers up to 16: sums of up to 16 of them are exact in every type.
 func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 	if !r.unordered(dt) {
 		return randoms(seed, dt, n, r.size)
@@ -33,7 +33,8 @@ func (r *rig) summands(seed uint64, dt tensor.DType, n int) [][]byte {
 	return all
 }
 
-// compareSums runs an all-reduce of any numbers and wants the same bits on every rank, which some order of adding can have given.
+// compareSums runs an all-reduce of arbitrary numbers. All ranks must get the same bits, and some order of addition
+// must be able to give them.
 func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	r.t.Helper()
 	out := r.reduced(dt, collective.Sum, in)
@@ -55,8 +56,9 @@ func (r *rig) compareSums(dt tensor.DType, in [][]byte) {
 	}
 }
 
-// possible says whether got can be a sum where one, in some order, is another. Each of n-1 additions is wrong by up to u of what it gives, that is of
-// no more than the sum of magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 4.2); both sums may be.
+// possible reports whether got can be a sum of the summands in some order, given that one is a sum in another order.
+// Each of the n-1 additions has a relative error of at most u, so it contributes at most u times the sum of magnitudes
+// (Higham, Accuracy and Stability of Numerical Algorithms, 4.2). Both sums may have this error.
 func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 	u, largest := 0x1p-24, math.MaxFloat32
 	switch dt {
@@ -89,7 +91,7 @@ func possible(dt tensor.DType, summands []float64, got, one float64) bool {
 	return math.Abs(got-one) <= bound
 }
 
-// number is one of a real type.
+// number decodes a number of a real type.
 func number(dt tensor.DType, b []byte) float64 {
 	switch dt {
 	case tensor.BF16:
@@ -100,7 +102,7 @@ func number(dt tensor.DType, b []byte) float64 {
 	return float64(math.Float32frombits(binary.LittleEndian.Uint32(b)))
 }
 
-// appendReal appends a number of a real type.
+// appendReal appends the encoding of v in a real type.
 func appendReal(b []byte, dt tensor.DType, v float64) []byte {
 	switch dt {
 	case tensor.BF16:

@@ -26,11 +26,12 @@ var (
 	allSizes   = []int{1, 2, 3, 4, 7}
 	types      = []tensor.DType{tensor.F32, tensor.BF16, tensor.F64, tensor.I32, tensor.I64, tensor.U8}
 	reductions = []collective.Reduce{collective.Sum, collective.Max, collective.Min}
-	// lengths in elements: none, fewer than ranks, around vectors and cache lines, multiples of nothing.
+	// lengths in elements: zero, fewer than ranks, near sizes of vectors and cache lines, and multiples of no block
+	// size.
 	lengths = []int{0, 1, 2, 3, 5, 15, 17, 63, 64, 65, 1000, 4099, 20_011}
 )
 
-// oracle is the reduction in the group's order.
+// oracle returns the reduction in the group's order.
 func (g Group) oracle(dt tensor.DType, f collective.Reduce, ranks [][]byte) []byte {
 	var hosts [][]byte
 	for _, host := range g.Hosts {
@@ -93,7 +94,8 @@ func fold[T float32 | float64 | int32 | int64 | uint8](f collective.Reduce, rank
 	store(acc)
 }
 
-// random is n elements; real numbers of very unequal size, so that the order of a sum shows in its bits.
+// random returns n elements. The magnitudes of real numbers vary widely, so that the order of a sum is visible in its
+// bits.
 func random(rng *rand.Rand, dt tensor.DType, n int) []byte {
 	b := make([]byte, n*int(dt.Size()))
 	for i := range n {
@@ -133,7 +135,7 @@ func forSizes(t conformance.T, s suite, f func(conformance.T, *rig)) {
 	}
 }
 
-// reduced is what an all-reduce gives each rank.
+// reduced returns the result of an all-reduce on each rank.
 func (r *rig) reduced(dt tensor.DType, f collective.Reduce, in [][]byte) [][]byte {
 	r.t.Helper()
 	out := make([][]byte, r.size)
@@ -145,7 +147,7 @@ func (r *rig) reduced(dt tensor.DType, f collective.Reduce, in [][]byte) [][]byt
 	return out
 }
 
-// compareAll runs an all-reduce and wants the same bits on every rank: those of the oracle, where a NaN is a NaN.
+// compareAll runs an all-reduce and compares every rank's result bit for bit with the oracle. All NaNs are equal.
 func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 	r.t.Helper()
 	out := r.reduced(dt, f, in)
@@ -161,7 +163,7 @@ func (r *rig) compareAll(dt tensor.DType, f collective.Reduce, in [][]byte) {
 	}
 }
 
-// differ is where two buffers differ first, -1 if nowhere; a NaN is like every other NaN.
+// differ returns the first position where two buffers differ, or -1. All NaNs are equal.
 func differ(dt tensor.DType, got, want []byte) int {
 	if bytes.Equal(got, want) {
 		return -1
@@ -194,7 +196,7 @@ func checkAllReduce(t conformance.T, s suite) {
 	})
 }
 
-// checkSpecials: infinities, NaN, denormal numbers, zeros of both signs, sums that overflow.
+// checkSpecials covers infinities, NaN, denormal numbers, zeros of both signs, and sums that overflow.
 func checkSpecials(t conformance.T, s suite) {
 	special := []float64{0, math.Copysign(0, -1), 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), math.MaxFloat32, -math.MaxFloat32,
 		math.SmallestNonzeroFloat32, -math.SmallestNonzeroFloat32, 1e-40, 0x1p-126, 1.00390625, 1.01171875, 256}
@@ -202,7 +204,7 @@ func checkSpecials(t conformance.T, s suite) {
 		for _, dt := range []tensor.DType{tensor.F32, tensor.BF16, tensor.F64} {
 			in := make([][]byte, r.size)
 			stride := 1
-			for rank := range in { // every special meets every other
+			for rank := range in { // so that every special value meets every other
 				for i := range 1031 {
 					v := special[(i/stride+rank)%len(special)]
 					in[rank] = appendReal(in[rank], dt, v)
@@ -220,7 +222,7 @@ func checkSpecials(t conformance.T, s suite) {
 	})
 }
 
-// checkPart: what lies around the region stays as it is, at any offset that is a multiple of the element.
+// checkPart checks that memory around the region does not change, at any offset that is a multiple of the element size.
 func checkPart(t conformance.T, s suite) {
 	r := newRig(t, s, 3, 0)
 	for _, dt := range types {
@@ -253,7 +255,7 @@ func checkPart(t conformance.T, s suite) {
 	}
 }
 
-// checkLarge: larger than any staging memory, by an odd number of elements.
+// checkLarge uses buffers larger than any staging memory, with an odd number of elements.
 func checkLarge(t conformance.T, s suite) {
 	conformance.Long(t)
 	for _, size := range []int{2, 3} {
@@ -289,7 +291,7 @@ func checkBroadcast(t conformance.T, s suite) {
 	})
 }
 
-// partitions are counts for size ranks: equal, unequal, with zeros, all zero.
+// partitions returns counts for size ranks: equal, unequal, with zeros, all zero.
 func partitions(size int) [][]int64 {
 	rng := rand.New(rand.NewPCG(uint64(size), 5))
 	equal, growing, zeros, one, wild := make([]int64, size), make([]int64, size), make([]int64, size), make([]int64, size), make([]int64, size)

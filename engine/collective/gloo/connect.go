@@ -13,13 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available says why Connect cannot work in this program, nil if it can.
+// Available returns nil if Connect can work in this program, otherwise an error with the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
 }
 
-// Version is Gloo's, for example "0.5.0"; empty where it is not available.
+// Version returns the version of Gloo, for example "0.5.0"; "" if Gloo is unavailable.
 func Version() string {
 	lib, err := openLibrary()
 	if err != nil {
@@ -28,17 +28,18 @@ func Version() string {
 	return lib.version()
 }
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	transport *transport
 }
 
-// connectTime is how long connecting may take where the context has no deadline.
+// connectTime limits the time to connect if the context has no deadline.
 const connectTime = 5 * time.Minute
 
-// Connect connects to all other ranks and returns when that is done. All ranks call it; it gives up when ctx ends or Control
-// breaks. The error is ErrUnavailable where Available says so. On any other the caller aborts Control: the others wait for this rank.
+// Connect connects this rank to all other ranks. All ranks must call it. It fails when ctx ends or Control breaks. It
+// returns ErrUnavailable if Available returns an error. After any other error the caller must abort Control, because
+// the other ranks wait for this one.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -70,7 +71,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	return &Communicator{t.queue, t}, nil
 }
 
-// join connects to the others and gives Gloo the sockets. It ends when ctx does, or Control breaks.
+// join connects to the other ranks and gives the sockets to Gloo. It fails when ctx ends or Control breaks.
 func (c Config) join(ctx context.Context, conn *connection) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -108,7 +109,7 @@ func (c Config) join(ctx context.Context, conn *connection) error {
 	return nil
 }
 
-// reason is why joining ends with err.
+// reason returns the error of join, given the underlying error err.
 func (c Config) reason(ctx context.Context, err error) error {
 	select {
 	case <-c.Control.Broken():
@@ -121,7 +122,7 @@ func (c Config) reason(ctx context.Context, err error) error {
 	return err
 }
 
-// broken is what the end of Control means here.
+// broken returns this package's error for a broken Control.
 func (c Config) broken() error {
 	err := c.Control.Err()
 	if rank := c.RankOf(err); rank >= 0 && rank != c.Rank {
@@ -130,5 +131,6 @@ func (c Config) broken() error {
 	return fmt.Errorf("gloo: rank %d: %w", c.Rank, errors.Join(collective.ErrAborted, err))
 }
 
-// Die ends this rank as kill -9 would: the others find out, nothing is said. For conformance suites.
+// Die ends this rank as kill -9 would: it leaves without notifying others, which must detect the loss. For conformance
+// suites.
 func (c *Communicator) Die() { c.transport.die() }

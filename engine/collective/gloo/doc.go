@@ -1,32 +1,35 @@
 // Package gloo connects ranks on several hosts, over Gloo's TCP connections.
 //
-// Every rank is connected to every other. An operation begins with a short message from each to each, which says what
-// the rank is about to do: so a mismatch is found before any data moves, and a time-out knows who has not come. Then
-// everybody sends directly to everybody, as many bytes as on a ring; whoever reduces has the values of all ranks and
-// takes them in their order. Gloo's own all-reduce is not used: it adds in another order for each part of a buffer and
-// rounds bf16 at every hop, so its bits would not be those of the other implementations.
+// Every rank has a connection to every other rank. At the start of an operation each rank sends each other rank a short
+// message that describes the operation. A mismatch is therefore found before any data moves, and a time-out can name
+// the missing ranks. Then every rank sends its data directly to every other rank: as many bytes as on a ring. The rank
+// that reduces a part has the values of all ranks, and combines them in the order of ranks. Gloo's own all-reduce is
+// not used. It adds each part of a buffer in a different order and rounds bf16 at every hop, so its bits would differ
+// from those of the other implementations.
 //
-// Ranks that share a host should use package shm: Gloo's event thread competes with the ranks for the cores, and small
-// operations then take milliseconds. Between hosts that thread wants room: count it when cores are divided.
+// Ranks that share a host should use package shm: Gloo's event thread competes with the ranks for cores, and small
+// operations then take milliseconds. Reserve a core for this thread on hosts that use gloo.
 //
-// # How ranks find each other
+// # Connecting
 //
-// Each rank listens on a port and publishes the port and two random keys through a [Control]: engine/cluster/rendezvous.Group is one. Of two ranks
-// the one with the higher number connects and sends the first key, the other one answers with the second. Only then does Gloo get the socket. Other connections
-// to the port (a port scan, a health check) are closed, at the latest after a few seconds, and counted. Gloo's own way of connecting is not used: it takes
-// the first connection to its port for the other rank, and a reset of that connection ends the process.
+// Each rank listens on a port and publishes the port and two random keys through a [Control], such as
+// engine/cluster/rendezvous.Group. Of two ranks, the one with the higher number connects and sends the first key; the
+// other replies with the second. Only then is the socket given to Gloo. Other connections to the port (a port scan, a
+// health check) are closed after a few seconds at most, and counted. Gloo's own way to connect is not used, because it
+// accepts the first connection to its port as the other rank, and a reset of this connection ends the process.
 //
-// Gloo does not notice the death of a rank that it is not talking to: when Control breaks so does the communicator, with a PeerError whose cause is
-// Control's error. A failure of an operation is told to the others through it too, so it aborts the group; of one to connect the caller tells them.
+// Gloo notices the death of a rank only while it communicates with that rank. Therefore the communicator also fails
+// when Control breaks, with a PeerError whose cause is Control's error. A failed operation notifies the other ranks
+// through Control, and so aborts the whole group. If Connect fails, the caller must abort Control.
 //
 // # The library
 //
-// libhetero_gloo.so is built where Gloo is installed (libgloo-dev on Debian), and looked for as package nativelib says.
-// [Available] tells why it cannot be used.
+// libhetero_gloo.so is built if Gloo is installed (libgloo-dev on Debian). Package nativelib describes the search for
+// it. [Available] returns the reason if it cannot be used.
 //
 // # Trust
 //
-// Gloo's connections are not encrypted: a machine between two ranks can read and forge gradients. They belong into a network
-// that only the job's hosts are on. The keys are as secret as Control keeps them. What listens is the address that [Config] names, a port that the
-// system picks, until all ranks are connected.
+// Gloo's connections are not encrypted: a machine between two ranks can read and forge gradients. Use them only in a
+// network that contains only the hosts of the job. The keys are as secret as Control keeps them. Until all ranks are
+// connected, each rank listens on the address in [Config], on a port that the system chooses.
 package gloo

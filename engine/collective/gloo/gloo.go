@@ -7,37 +7,40 @@ import (
 	"time"
 )
 
-// ErrUnavailable: this program was built without Gloo. The text says why and what to do.
+// ErrUnavailable means that this program was built without Gloo. The text gives the reason and a remedy.
 var ErrUnavailable = errors.New("gloo is unavailable")
 
-// LibraryName is the file that package nativelib looks for.
+// LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_gloo.so"
 
-// Control is what ranks know of each other beside the data. All methods may be called by any goroutine.
+// Control exchanges small values and failures between ranks, outside the data connections. Any goroutine may call its
+// methods.
 type Control interface {
-	// Set stores a value under a key, once for all ranks.
+	// Set stores value under key. Each key is set once in the whole group.
 	Set(ctx context.Context, key string, value []byte) error
-	// Get returns the value of a key and waits until a rank has set it.
+	// Get waits until a rank has set key, and returns its value.
 	Get(ctx context.Context, key string) ([]byte, error)
-	// Broken is closed when a rank is gone or has given up; Err then tells.
+	// Broken returns a channel that is closed when a rank is lost or has aborted. Err then returns the cause.
 	Broken() <-chan struct{}
 	Err() error
-	// Abort breaks the group for everybody, with a cause in words.
+	// Abort breaks the group for all ranks, with the text of cause.
 	Abort(cause error)
 }
 
-// Config describes a group as one of its ranks sees it.
+// Config describes a group from the view of one rank.
 type Config struct {
 	Rank, Size int
 	Control    Control
-	// RankOf is the rank that an error of Control is about, negative if it is about none. For the rendezvous that is LostError.Rank.
+	// RankOf returns the rank that an error of Control concerns, or a negative number. For the rendezvous this is
+	// LostError.Rank.
 	RankOf func(error) int
-	// Name tells groups of one Control apart; the same on all ranks.
+	// Name distinguishes groups that share one Control; it is the same on all ranks.
 	Name string
-	// Host is this rank's address or host name, on which the others reach it; Interface the name of its network interface.
-	// One is enough; with neither it is the address of the host name.
+	// Host is the address or host name at which other ranks reach this rank; Interface is the name of its network
+	// interface. One of them suffices. If both are empty, the address of the machine's host name is used.
 	Host, Interface string
-	// Timeout of an operation, from when a rank enters it; 0 = none. Time in which this rank's process is stopped does not count.
+	// Timeout limits an operation, from when a rank enters it; 0 = none. Time in which this rank's process is stopped
+	// does not count.
 	Timeout time.Duration
 }
 
@@ -53,5 +56,5 @@ func (c Config) check() error {
 	return nil
 }
 
-// key is of the store that the group shares with others.
+// key returns the key for a name of this group in the shared store.
 func (c Config) key(name string) string { return "gloo/" + c.Name + "/" + name }

@@ -1,10 +1,10 @@
-/* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, on Gloo's connections.
+/* hetero_gloo.h: the C ABI of libhetero_gloo.so: collectives among processes of several hosts, over Gloo's connections.
  *
- * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL where it does
- * not know the version asked for. A context is used by one thread at a time, but for stop and disconnect, which any
- * thread may call until close. No exception leaves the library. Its threads take no signals.
+ * The library exports one function, hetero_gloo_get_api, which returns a table of functions, or NULL for an unknown
+ * version. One thread at a time may use a context, except for stop and disconnect, which any thread may call until
+ * close. No exception leaves the library. Its threads block all signals.
  *
- * Operations are those of hetero_collective.h.
+ * hetero_collective.h defines the operations.
  */
 #ifndef HETERO_GLOO_H
 #define HETERO_GLOO_H
@@ -19,20 +19,20 @@ extern "C" {
 #endif
 
 #define HETERO_GLOO_VERSION 4
-#define HETERO_GLOO_TEXT 512 /* bytes of a text, its NUL included */
+#define HETERO_GLOO_TEXT 512 /* bytes of a text, including its NUL */
 
 typedef enum hetero_gloo_status {
   HETERO_GLOO_OK = 0,
   HETERO_GLOO_PEER,     /* the connection to call.rank broke: call.text */
-  HETERO_GLOO_TIMEOUT,  /* the time is over; missing says who has not entered the operation */
-  HETERO_GLOO_MISMATCH, /* call.rank does something else: call.theirs */
+  HETERO_GLOO_TIMEOUT,  /* the time limit expired; missing marks the ranks that have not entered the operation */
+  HETERO_GLOO_MISMATCH, /* call.rank has a different operation: call.theirs */
   HETERO_GLOO_STOPPED,  /* stop was called */
 } hetero_gloo_status;
 
-/* One operation, and what became of it. */
+/* One operation and its outcome. */
 typedef struct hetero_gloo_call {
   hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ms;  /* from now, without times in which this process was stopped; 0: none */
+  int64_t timeout_ms;  /* from now, excluding time in which this process was stopped; 0: no limit */
   int32_t rank;
   hetero_signature theirs;
   char text[HETERO_GLOO_TEXT];
@@ -44,20 +44,20 @@ typedef struct hetero_gloo_api {
   uint32_t version;                 /* HETERO_GLOO_VERSION */
   const char *(*description)(void); /* "0.5.0" */
 
-  /* Returns 0, or 1 and the text. */
+  /* Creates a context. Returns 0, or 1 and the text. */
   int32_t (*open)(int32_t rank, int32_t size, hetero_gloo_context **, char *error);
-  /* Gives Gloo the connected socket to another rank. Each rank is given once, before the first run. The socket belongs
-   * to the context from then on, whatever the result. Returns 0, or 1 and the text. */
+  /* Gives Gloo the connected socket to another rank. Call it once for each other rank, before the first run. The
+   * context owns the socket from then on, even on failure. Returns 0, or 1 and the text. */
   int32_t (*adopt)(hetero_gloo_context *, int32_t rank, int32_t socket, char *error);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. missing has one
-   * entry a rank, set to 1 for those that have not entered it, after a TIMEOUT. Returns a status; after any but OK
-   * only disconnect and close are left. Either way nothing touches the buffer any more. */
+   * entry per rank; after TIMEOUT it is 1 for the ranks that have not entered the operation. Returns a status; after any
+   * but OK only disconnect and close may be called. On return nothing accesses the buffer. */
   int32_t (*run)(hetero_gloo_context *, hetero_gloo_call *, void *buffer, const int64_t *counts, uint8_t *missing);
-  /* Ends a run under way, or the next. */
+  /* Ends the current run, or the next one. */
   void (*stop)(hetero_gloo_context *);
-  /* Closes the connections after a run that failed; some 10 ms for each. The other ranks then fail
-   * too, so they are told of the reason first. */
+  /* Closes the connections after a failed run; takes some 10 ms for each. The other ranks then fail too, so the caller
+   * must notify them of the reason first. */
   void (*disconnect)(hetero_gloo_context *);
   void (*close)(hetero_gloo_context *);
 } hetero_gloo_api;

@@ -27,23 +27,26 @@ import (
 const (
 	keyBytes = 16
 
-	// helloTime is how long one attempt at a handshake may take. A connection that says nothing is closed after it.
+	// helloTime limits one handshake. A connection that sends nothing is closed after this time.
 	helloTime = 5 * time.Second
-	// retryTime lies between two attempts to connect.
+	// retryTime is the pause between two attempts to connect.
 	retryTime = 50 * time.Millisecond
-	// spareGuests is how many connections in addition to one for each rank may be in a handshake at once; more are closed.
+	// spareGuests is the number of concurrent handshakes in addition to one for each rank. Further connections are
+	// closed.
 	spareGuests = 64
 )
 
-// place is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange places through Control.
+// place is the address of a rank, with the keys that prove that a connection belongs to the run. Ranks exchange places
+// through Control.
 type place struct {
 	Address string
 	Hello   []byte // the first message of a rank that connects
 	Answer  []byte // the reply to Hello
 }
 
-// meeting is one rank's part in connecting all ranks. Of two ranks the one with the higher number connects, with three messages: Hello and its number, Answer,
-// and one byte with which it commits to this connection. Other connections to the port get no reply and are closed.
+// meeting is one rank's part in connecting all ranks. Of two ranks, the one with the higher number connects. The
+// handshake has three messages: Hello with the rank's number, Answer, and one byte that commits the rank to this
+// connection. Other connections to the port get no reply and are closed.
 type meeting struct {
 	config   Config
 	listener *net.TCPListener
@@ -51,8 +54,8 @@ type meeting struct {
 
 	mu      sync.Mutex
 	sockets []*net.TCPConn  // by rank
-	arrived []chan struct{} // by rank; closed when its socket is there
-	refused int             // connections that were no rank's
+	arrived []chan struct{} // by rank; closed when the socket of the rank is present
+	refused int             // number of connections that did not come from a rank
 	guests  map[net.Conn]struct{}
 	over    bool
 	doors   sync.WaitGroup
@@ -64,7 +67,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	if err != nil {
 		return nil, err
 	}
-	listens := net.ListenConfig{KeepAlive: -1} // Control finds out who is gone
+	listens := net.ListenConfig{KeepAlive: -1} // Control detects lost ranks
 	listener, err := listens.Listen(ctx, "tcp", net.JoinHostPort(host, "0"))
 	if err != nil {
 		return nil, err
@@ -80,7 +83,7 @@ func (c Config) open(ctx context.Context) (*meeting, error) {
 	return m, nil
 }
 
-// listenHost is the address of Host, of Interface, or of the name of this machine.
+// listenHost returns the address of Host, of Interface, or of this machine's host name.
 func (c Config) listenHost() (string, error) {
 	if c.Interface == "" {
 		if c.Host != "" {
@@ -115,14 +118,14 @@ func (c Config) listenHost() (string, error) {
 	return host, nil
 }
 
-// receive lets in those who connect, until the listener is closed.
+// receive accepts connections until the listener is closed.
 func (m *meeting) receive() {
 	for {
 		conn, err := m.listener.AcceptTCP()
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // no file handle is left, or the connection is gone again
+		if err != nil { // no file descriptor is free, or the connection is already gone
 			time.Sleep(retryTime)
 			continue
 		}
@@ -136,7 +139,7 @@ func (m *meeting) receive() {
 	}
 }
 
-// enter counts a connection in, or closes it.
+// enter registers a connection, or closes it if there are too many.
 func (m *meeting) enter(conn *net.TCPConn) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -149,7 +152,7 @@ func (m *meeting) enter(conn *net.TCPConn) bool {
 	return true
 }
 
-// greet finds out which rank has connected.
+// greet determines which rank has connected.
 func (m *meeting) greet(conn net.Conn) (rank int, err error) {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	hello := make([]byte, keyBytes+4)
@@ -167,7 +170,7 @@ func (m *meeting) greet(conn net.Conn) (rank int, err error) {
 	return rank, err
 }
 
-// leave keeps the connection of a rank and closes any other.
+// leave ends a handshake: it keeps the connection of a rank and closes any other.
 func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -182,14 +185,14 @@ func (m *meeting) leave(conn *net.TCPConn, rank int, err error) {
 	m.keep(rank, conn)
 }
 
-// keep needs m.mu.
+// keep stores the connection of a rank. The caller must hold m.mu.
 func (m *meeting) keep(rank int, conn *net.TCPConn) {
 	_ = conn.SetDeadline(time.Time{})
 	m.sockets[rank] = conn
 	close(m.arrived[rank])
 }
 
-// close ends what waits, and closes the sockets that have no owner.
+// close ends all waits, and closes the sockets that were not handed over.
 func (m *meeting) close() {
 	m.mu.Lock()
 	m.over = true
@@ -206,7 +209,7 @@ func (m *meeting) close() {
 	}
 }
 
-// connect returns when every other rank is connected, or with the reason why one is not.
+// connect returns when every other rank is connected, or an error for the first rank that is not.
 func (m *meeting) connect(ctx context.Context) error {
 	c := m.config
 	word, err := json.Marshal(m.own)
@@ -242,7 +245,7 @@ func (m *meeting) connect(ctx context.Context) error {
 	return nil
 }
 
-// missing is the error for a rank that is not connected when ctx ends. Where that is because time is over, found says more.
+// missing returns the error for a rank that is not connected when ctx ends. After a time-out, the error includes found.
 func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	reason := m.config.reason(ctx, context.Canceled)
 	if errors.Is(reason, context.DeadlineExceeded) {
@@ -251,7 +254,7 @@ func (m *meeting) missing(ctx context.Context, rank int, found error) error {
 	return fmt.Errorf("wait for the connection with rank %d: %w", rank, reason)
 }
 
-// visit connects to a rank, however often that takes; its error is that of the last attempt.
+// visit connects to a rank and retries until ctx ends. It then returns the error of the last attempt.
 func (m *meeting) visit(ctx context.Context, rank int, theirs place) (last error) {
 	for {
 		conn, err := m.knock(ctx, theirs)
@@ -272,7 +275,7 @@ func (m *meeting) visit(ctx context.Context, rank int, theirs place) (last error
 	}
 }
 
-// knock connects to a rank once.
+// knock makes one attempt to connect to a rank.
 func (m *meeting) knock(ctx context.Context, theirs place) (*net.TCPConn, error) {
 	dialer := net.Dialer{Timeout: helloTime, KeepAlive: -1}
 	c, err := dialer.DialContext(ctx, "tcp", theirs.Address)
@@ -292,7 +295,7 @@ func (m *meeting) knock(ctx context.Context, theirs place) (*net.TCPConn, error)
 	return conn, nil
 }
 
-// introduce is the handshake of the rank that connects.
+// introduce performs the handshake on the side that connects.
 func (m *meeting) introduce(conn net.Conn, theirs place) error {
 	_ = conn.SetDeadline(time.Now().Add(helloTime))
 	hello := binary.LittleEndian.AppendUint32(bytes.Clone(theirs.Hello), uint32(m.config.Rank))
@@ -310,7 +313,7 @@ func (m *meeting) introduce(conn net.Conn, theirs place) error {
 	return err
 }
 
-// placeOf waits until another rank has said where it listens.
+// placeOf waits until another rank has published its address.
 func (c Config) placeOf(ctx context.Context, rank int) (p place, err error) {
 	word, err := c.Control.Get(ctx, c.placeKey(rank))
 	if err != nil {
@@ -327,7 +330,7 @@ func (c Config) placeOf(ctx context.Context, rank int) (p place, err error) {
 
 func (c Config) placeKey(rank int) string { return c.key("listens/" + strconv.Itoa(rank)) }
 
-// handle is a new file handle of a connection's socket.
+// handle returns a new file descriptor of a connection's socket.
 func handle(conn syscall.Conn) (fd int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

@@ -38,7 +38,7 @@ import (
 // library is an opened libhetero_gloo.so; it stays open until the program ends.
 type library struct{ api *C.hetero_gloo_api }
 
-// openLibrary answers ErrUnavailable with the reason where there is none.
+// openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_gloo_get_api", C.HETERO_GLOO_VERSION)
 	if err != nil {
@@ -49,15 +49,15 @@ func openLibrary() (*library, error) {
 
 func (l *library) version() string { return C.GoString(C.gloo_description(l.api)) }
 
-// connection is one rank's connections to all others.
+// connection holds one rank's connections to all others.
 type connection struct {
 	api     *C.hetero_gloo_api
 	ptr     *C.hetero_gloo_context
-	call    *C.hetero_gloo_call // in C's memory: nothing is allocated on Go's heap for an operation
+	call    *C.hetero_gloo_call // in C memory, so that an operation allocates nothing on the Go heap
 	missing []uint8
 }
 
-// open makes a context without connections.
+// open creates a context without connections.
 func (l *library) open(rank, size int) (*connection, error) {
 	c := &connection{api: l.api, missing: make([]uint8, size)}
 	var text [C.HETERO_GLOO_TEXT]C.char
@@ -68,7 +68,7 @@ func (l *library) open(rank, size int) (*connection, error) {
 	return c, nil
 }
 
-// adopt gives Gloo the connected socket to another rank, which belongs to it from then on.
+// adopt gives Gloo the connected socket to another rank. The connection then owns the socket.
 func (c *connection) adopt(rank, socket int) error {
 	var text [C.HETERO_GLOO_TEXT]C.char
 	if C.gloo_adopt(c.api, c.ptr, C.int32_t(rank), C.int32_t(socket), &text[0]) != 0 {
@@ -96,16 +96,16 @@ const (
 	mismatched status = C.HETERO_GLOO_MISMATCH
 )
 
-// result is what became of an operation.
+// result is the outcome of an operation.
 type result struct {
 	status    status
 	rank      int    // peerGone, mismatched
-	text      string // peerGone: Gloo's words
+	text      string // peerGone: Gloo's message
 	got, want string // mismatched
 	missing   []int  // timedOut
 }
 
-// run performs op on the calling OS thread. host is its buffer, nil where that is empty.
+// run performs op on the calling OS thread. host is its buffer, nil if empty.
 func (c *connection) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	own := signature.Of(op, number)
@@ -134,7 +134,7 @@ func (c *connection) run(op collective.Op, number uint64, limit time.Duration, h
 	return r
 }
 
-// describe is a signature in words.
+// describe returns the text of a signature.
 func describe(s C.hetero_signature) string {
 	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
 		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()

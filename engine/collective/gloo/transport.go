@@ -18,18 +18,19 @@ import (
 type transport struct {
 	config     Config
 	queue      *queue.Queue
-	background sync.WaitGroup // watch, and disconnecting
+	background sync.WaitGroup // watch, and the goroutine that disconnects
 	ended      chan struct{}  // closed by Close
 
-	// mu is held for reading by whoever uses the connection beside the communicator's thread, for writing to end that.
+	// Other threads than the communicator's hold mu for reading while they use the connection. Close and die hold it
+	// for writing.
 	mu     sync.RWMutex
 	conn   *connection
 	closed bool
-	silent bool // tests: the rank plays dead, and tells nobody anything
+	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 }
 
-// afterwards is how long a rank that lost a connection waits for the reason: whether the other said good-bye, or
-// Control knows more.
+// afterwards is how long a rank that lost a connection waits for the reason: a farewell of the other rank, or an error
+// of Control.
 const afterwards = 2 * time.Second
 
 // Do implements queue.Transport.
@@ -46,13 +47,13 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 		return 0, nil
 	}
 	err := t.failure(op, number, r)
-	// The others learn why before they lose the connections: these take a while to close, and are of no use any more.
+	// Notify the other ranks before the connections close, so that they get the reason first. Closing takes a while.
 	t.queue.Fail(err)
 	t.background.Go(t.conn.disconnect)
 	return 0, err
 }
 
-// failure is what a result that is none means.
+// failure returns the error for the result of an operation that was not completed.
 func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	switch r.status {
 	case timedOut:
@@ -67,13 +68,14 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 		return t.lost(r)
 	}
 	if err := t.queue.Err(); err != nil {
-		return err // what stopped it
+		return err // the failure that stopped it
 	}
 	return fmt.Errorf("gloo: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lost finds out why a connection broke: a rank left in order, or Control knows who is gone and why. A rank that fails, be it because
-// another has left, closes its connections too, so the first connection to break is not always that of the rank at fault.
+// lost determines why a connection broke: a rank left in order, or Control knows the lost rank and the cause. A failed
+// rank also closes its connections, even if another rank caused the failure. The first broken connection is therefore
+// not always that of the rank at fault.
 func (t *transport) lost(r result) error {
 	if r.rank == t.config.Rank {
 		return fmt.Errorf("gloo: rank %d: %s", r.rank, r.text)
@@ -117,7 +119,7 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.conn.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { //nolint:errorlint // one inside an abort's cause is another group's
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent || t.config.Size == 1 { // an error inside an abort's cause belongs to another group
 		return
 	}
 	t.config.Control.Abort(err)
@@ -132,7 +134,7 @@ func (t *transport) Close(orderly bool) error {
 		failed = t.config.Control.Set(ctx, t.leftKey(t.config.Rank), []byte{1})
 		select {
 		case <-t.config.Control.Broken():
-			failed = nil // nobody is there to be told
+			failed = nil // the other ranks are gone
 		default:
 		}
 	}
@@ -148,7 +150,7 @@ func (t *transport) Close(orderly bool) error {
 	return nil
 }
 
-// die plays the death of the process: its operations end, and nothing is said. For tests.
+// die simulates the death of the process: its operations end without notifying others. For tests.
 func (t *transport) die() {
 	t.mu.Lock()
 	t.silent = true

@@ -9,19 +9,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Communicator is one rank's end; this program cannot make one.
+// Communicator is one rank's endpoint. This program cannot create one.
 type Communicator struct{ collective.Communicator }
 
-// Available says why Connect cannot work: this program was built without cgo, or not for Linux.
+// Available returns an error: this program was built without cgo, or for another system than Linux.
 func Available() error {
 	return fmt.Errorf("%w: this program was built without cgo or for another system than Linux", ErrUnavailable)
 }
 
-// Version is empty: there is none.
+// Version returns "", because there is no library.
 func Version() string { return "" }
 
-// Die does nothing: there is no Communicator.
+// Die does nothing, because no Communicator exists.
 func (*Communicator) Die() {}
 
-// Connect answers ErrUnavailable.
+// Connect returns ErrUnavailable.
 func Connect(context.Context, Config) (*Communicator, error) { return nil, Available() }

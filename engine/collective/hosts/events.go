@@ -11,8 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// start is what the first stage waits for: the end of an operation before that uses the same memory, and the operation's own
-// After event.
+// start is the After event of the first stage. It is complete when the operation's After event is complete and no
+// earlier operation uses the same memory.
 type start struct{ f *flight }
 
 func (s *start) WaitHost(limit time.Duration) error {
@@ -33,7 +33,7 @@ func (s *start) WaitHost(limit time.Duration) error {
 }
 
 func (s *start) Done() bool      { return s.f.after == nil || s.f.after.Done() }
-func (s *start) Reset() error    { return nil } // it is the caller's to reset
+func (s *start) Reset() error    { return nil } // the caller resets its own event
 func (s *start) Complete() error { return nil }
 func (s *start) Close() error    { return nil }
 
@@ -47,16 +47,16 @@ func (s *start) CompletedAt() time.Duration {
 
 func (s *start) CompleteAt(time.Duration) error { return nil }
 
-// finish is what the last stage completes: the end of the operation.
+// finish is the Done event of the last stage: the end of the operation.
 type finish struct{ f *flight }
 
 func (e *finish) CompleteAt(at time.Duration) error {
 	f := e.f
-	for i := range f.links { // after a failure the stages before may still be giving up: Done says that the buffer is free
+	for i := range f.links { // after a failure earlier stages may still be ending; Done means that the buffer is free
 		f.links[i].settle()
 	}
-	f.comm.look() // whoever sees Done asks Err
-	f.comm.end(f) // and may close, or enqueue the operation again, at once
+	f.comm.look() // a caller that sees Done calls Err
+	f.comm.end(f) // the caller may now close, or enqueue the operation again
 	switch done := f.done.(type) {
 	case nil:
 		return nil
@@ -76,17 +76,17 @@ func (e *finish) WaitHost(time.Duration) error {
 	return errors.New("hosts: no goroutine waits for the in-flight operation")
 }
 
-// link joins two stages: one inner communicator completes it, one waits for it. If anything has failed by then, waiting is an
-// error, so that no stage takes what the stage before it did not finish.
+// link joins two stages: one inner communicator completes it, another waits for it. After a failure the wait returns an
+// error, so that no stage uses unfinished data of the previous stage.
 type link struct {
-	*queue.Link // nil where no stage waits for it
+	*queue.Link // nil if no stage waits for it
 	comm        *Communicator
-	at          time.Duration // valid when it is done
+	at          time.Duration // modelled time; valid when the link is done
 }
 
 func (l *link) prepare(c *Communicator) { l.comm, l.Link = c, queue.NewLink() }
 
-// clear makes it ready for the next flight.
+// clear makes the link pending, for the next use of the flight.
 func (l *link) clear() {
 	if l.Link != nil {
 		l.Clear()
@@ -98,7 +98,7 @@ func (l *link) CompleteAt(at time.Duration) error {
 	return l.Link.Complete()
 }
 
-// settle returns when the stage before it, if there is one, has ended in whatever way.
+// settle returns when the previous stage, if any, has ended, with or without an error.
 func (l *link) settle() {
 	for l.Link != nil && !l.Done() {
 		time.Sleep(time.Millisecond)
@@ -110,7 +110,7 @@ func (l *link) WaitHost(limit time.Duration) error {
 		return err
 	}
 	if err := l.comm.Err(); err != nil {
-		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may tell others sooner than Abort does
+		return noticeOf(err, l.comm.opts.Rank) // the inner communicator may notify others before Abort does
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// look asks the inner communicators whether they have failed.
+// look checks the inner communicators for failures.
 func (c *Communicator) look() {
 	for _, i := range c.inner {
 		if err := i.Err(); err != nil {
@@ -21,7 +21,7 @@ func (c *Communicator) look() {
 	}
 }
 
-// enter: an operation's After event is complete.
+// enter records that an operation's After event is complete.
 func (c *Communicator) enter(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -30,7 +30,8 @@ func (c *Communicator) enter(f *flight) {
 	}
 }
 
-// fail makes err the first failure, if there is none yet and the communicator is not closed, and tells the other ranks.
+// fail sets the first failure and notifies the other ranks. It does nothing if there is one already or the communicator
+// is closed.
 func (c *Communicator) fail(err error) {
 	c.mu.Lock()
 	first := c.err == nil && !c.closing
@@ -47,7 +48,7 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// translate is an inner communicator's error in ranks of the whole.
+// translate returns an inner communicator's error with ranks of the whole group.
 func (c *Communicator) translate(err error, ranks []int) error {
 	own := c.opts.Rank
 	if n, ok := parseNotice(err.Error()); ok {
@@ -55,13 +56,13 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	}
 	if c.opts.RankOf != nil {
 		if rank := c.opts.RankOf(err); rank >= 0 && rank != own {
-			if peer, ok := err.(*collective.PeerError); ok { //nolint:errorlint // its own rank is not of the whole
+			if peer, ok := err.(*collective.PeerError); ok { // its own rank is a rank of the inner communicator
 				err = peer.Cause
 			}
 			return &collective.PeerError{Rank: rank, Cause: err}
 		}
 	}
-	switch e := err.(type) { //nolint:errorlint // one inside an abort's cause is another group's
+	switch e := err.(type) { // an error inside an abort's cause belongs to another group
 	case *collective.PeerError:
 		return &collective.PeerError{Rank: ranks[e.Rank], Cause: causeOf(e.Cause, ranks)}
 	case *collective.TimeoutError:
@@ -74,7 +75,7 @@ func (c *Communicator) translate(err error, ranks []int) error {
 	return fmt.Errorf("collective: rank %d: among ranks %v: %w", own, ranks, err)
 }
 
-// causeOf is what a peer said, of which text may count ranks as the inner communicator does.
+// causeOf translates the cause that a peer reported, whose text may contain ranks of the inner communicator.
 func causeOf(cause error, ranks []int) error {
 	switch e := cause.(type) { //nolint:errorlint // as above
 	case *collective.TimeoutError:
@@ -84,7 +85,7 @@ func causeOf(cause error, ranks []int) error {
 		m.Rank = ranks[e.Rank]
 		return &m
 	}
-	if cause == collective.ErrDied || cause == collective.ErrClosed { //nolint:errorlint // itself needs no explanation
+	if cause == collective.ErrDied || cause == collective.ErrClosed { // these sentinels need no explanation
 		return cause
 	}
 	return fmt.Errorf("among ranks %v: %w", ranks, cause)
@@ -107,7 +108,7 @@ func translated(list, ranks []int) (out []int) {
 	return out
 }
 
-// told is the error for another rank's notice.
+// told returns the error for another rank's notice.
 func (c *Communicator) told(n notice) error {
 	var cause error
 	switch n.kind {
@@ -118,7 +119,7 @@ func (c *Communicator) told(n notice) error {
 	case "late":
 		late := &collective.TimeoutError{Op: n.text, Number: n.number, Limit: n.limit, Missing: n.missing, Behind: n.behind}
 		if c.Position().Entered >= n.number {
-			return late // it is late here as well
+			return late // the operation timed out here too
 		}
 		cause = late
 	default:
@@ -130,17 +131,17 @@ func (c *Communicator) told(n notice) error {
 	return &collective.PeerError{Rank: n.rank, Cause: cause}
 }
 
-// notice is a failure as it travels through inner communicators, which may keep no more than its text.
+// notice is the transferable form of a failure: inner communicators may keep only its text.
 type notice struct {
-	rank            int    // who failed or is gone
+	rank            int    // the rank that failed or is gone
 	kind            string // died, closed, late, failed
-	number          uint64 // late: as in collective.TimeoutError
+	number          uint64 // for late: as in collective.TimeoutError
 	limit           time.Duration
 	missing, behind []int
-	text            string // late: the operation
+	text            string // for late: the operation
 }
 
-// noticeOf is the notice of this rank's failure.
+// noticeOf returns the notice of this rank's failure.
 func noticeOf(err error, own int) notice {
 	n := notice{rank: own, kind: "failed", text: err.Error()}
 	if peer, ok := err.(*collective.PeerError); ok { //nolint:errorlint // as above
@@ -149,7 +150,7 @@ func noticeOf(err error, own int) notice {
 	}
 	late, isLate := err.(*collective.TimeoutError) //nolint:errorlint // as above
 	switch {
-	case errors.Is(err, collective.ErrAborted): // its cause is another's matter
+	case errors.Is(err, collective.ErrAborted): // ignore its cause, which belongs to another group
 	case isLate:
 		n.kind, n.text, n.number, n.limit, n.missing, n.behind = "late", late.Op, late.Number, late.Limit, late.Missing, late.Behind
 	case errors.Is(err, collective.ErrDied):
@@ -167,7 +168,7 @@ func (n notice) Error() string {
 
 var noticeForm = regexp.MustCompile(`(?s)hosts\[rank=(\d+) kind=(died|closed|late|failed) number=(\d+) limit=(\S+) missing=([\d,]*) behind=([\d,]*)\] (.*)$`)
 
-// parseNotice finds the notice in an error's text.
+// parseNotice finds the notice in the text of an error.
 func parseNotice(text string) (n notice, ok bool) {
 	m := noticeForm.FindStringSubmatch(text)
 	if m == nil {
@@ -181,8 +182,8 @@ func parseNotice(text string) (n notice, ok bool) {
 	return n, errors.Join(faults[:]...) == nil
 }
 
-// Origin finds, in the text of an error of the group, the rank that failed first and its cause. A rank that passes a failure on ends the group under its own
-// rank; ok is false where the text has no such failure.
+// Origin finds, in the text of an error of the group, the rank that failed first and its cause. A rank that passes on a
+// failure ends the group under its own rank. ok is false if the text contains no such failure.
 func Origin(text string) (rank int, cause string, ok bool) {
 	n, ok := parseNotice(text)
 	if !ok {

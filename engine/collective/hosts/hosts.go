@@ -12,21 +12,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Options of one rank's end.
+// Options describe one rank's endpoint.
 type Options struct {
 	Rank, Size int
-	// Hosts has the ranks of each host, the same on all ranks: each rank once. The first of a host speaks for it.
+	// Hosts lists the ranks of each host, each rank once, the same on all ranks. The first rank of a host represents
+	// it.
 	Hosts [][]int
-	// Within and Spread are of this host's ranks, numbered as Hosts lists them; nil on a host of one rank.
+	// Within and Spread connect the ranks of this host, numbered by their position in Hosts; nil on a host of one rank.
 	Within, Spread collective.Communicator
-	// Between is of the hosts' first ranks, numbered as Hosts lists the hosts; nil on all other ranks.
+	// Between connects the hosts' first ranks, numbered by the position of the host in Hosts; nil on all other ranks.
 	Between collective.Communicator
-	// RankOf is the rank of the whole that an error of an inner communicator is about, negative if it knows of none; nil: all
-	// there is to know is in the error's own rank.
+	// RankOf returns the rank of the whole group that an error of an inner communicator concerns, or a negative number
+	// if unknown. If RankOf is nil, the rank of the inner error is the only information.
 	RankOf func(error) int
 }
 
-// ByHost divides ranks by the name of each one's host: hosts in the order of their first ranks, ranks ascending.
+// ByHost divides ranks by the name of their host: hosts in the order of their first ranks, ranks ascending.
 func ByHost(names []string) [][]int {
 	var hosts [][]int
 	at := map[string]int{}
@@ -42,7 +43,7 @@ func ByHost(names []string) [][]int {
 	return hosts
 }
 
-// HostOf is the index of the host that has a rank, and the rank's place on it; -1 and -1 if none has.
+// HostOf returns the index of a rank's host, and the position of the rank on it; -1 and -1 if no host has the rank.
 func HostOf(hosts [][]int, rank int) (host, place int) {
 	for host, ranks := range hosts {
 		if place := slices.Index(ranks, rank); place >= 0 {
@@ -52,45 +53,45 @@ func HostOf(hosts [][]int, rank int) (host, place int) {
 	return -1, -1
 }
 
-// Timeouts are those of the inner communicators where an operation may take limit; 0 = none.
+// Timeouts returns the time-outs of the inner communicators if an operation may take limit; 0 = none.
 func Timeouts(limit time.Duration) (within, between, spread time.Duration) {
 	return limit, 2 * limit, 3 * limit
 }
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
 	opts    Options
-	ranks   []int // of this host
+	ranks   []int // ranks of this host
 	host    int
-	place   int   // of this rank among them
+	place   int   // position of this rank among them
 	leaders []int // the first ranks of the hosts
-	ordered bool  // Hosts read through is 0, 1, 2, …
+	ordered bool  // the concatenation of Hosts is 0, 1, 2, …
 	inner   []inner
 	stop    chan struct{} // closed by Close
 	looking sync.WaitGroup
 
-	enqueuing sync.Mutex // the inner communicators get their operations in one order
+	enqueuing sync.Mutex // so that all inner communicators get their operations in one order
 	count     uint64     // operations enqueued
 
 	mu      sync.Mutex
 	flights map[key]*flight
 	cached  int
 	under   []*flight     // operations under way, in order
-	ended   uint64        // the number of the last that has ended
+	ended   uint64        // number of the last operation that has ended
 	turn    sync.Cond     // ended or err has changed
-	drained chan struct{} // closed when under is 0; nil while nobody waits for it
+	drained chan struct{} // closed when under becomes empty; nil without a waiting goroutine
 	at      collective.Progress
 	err     error
 	closing bool
 }
 
-// inner is a communicator inside.
+// inner is an inner communicator.
 type inner struct {
 	collective.Communicator
-	ranks []int // the rank of the whole of each of its ranks
+	ranks []int // for each of its ranks, the rank in the whole group
 }
 
-// New joins inner communicators, which it owns from then on: Close closes them.
+// New combines inner communicators and takes ownership of them: Close closes them.
 func New(opts Options) (*Communicator, error) {
 	c := &Communicator{opts: opts, stop: make(chan struct{}), flights: map[key]*flight{}, at: collective.Progress{Rank: opts.Rank}}
 	c.turn.L = &c.mu
@@ -123,7 +124,7 @@ func New(opts Options) (*Communicator, error) {
 	return c, nil
 }
 
-// settle finds this rank and checks that every rank is there once.
+// settle finds this rank, and checks that every rank occurs once.
 func (c *Communicator) settle() error {
 	o := c.opts
 	if o.Size < 1 || o.Rank < 0 || o.Rank >= o.Size {
@@ -160,7 +161,8 @@ func (c *Communicator) Rank() int { return c.opts.Rank }
 // Size implements collective.Communicator.
 func (c *Communicator) Size() int { return c.opts.Size }
 
-// Position implements collective.Positioner. Operations are done in stages, so Entered may be ahead of Finished by several.
+// Position implements collective.Positioner. Because operations run in stages, Entered may exceed Finished by more than
+// one.
 func (c *Communicator) Position() collective.Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -193,7 +195,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// takes refuses what these hosts cannot do.
+// takes returns an error for operations that this division into hosts does not support.
 func (c *Communicator) takes(op collective.Op) error {
 	if op.Parts() != nil && !c.ordered {
 		return fmt.Errorf("%s: got hosts of ranks %v, want ascending ranks without gaps", collective.Describe(op), c.opts.Hosts)
@@ -201,7 +203,7 @@ func (c *Communicator) takes(op collective.Op) error {
 	return nil
 }
 
-// begin takes a flight for op and counts it.
+// begin counts op and returns a flight for it.
 func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	c.look()
 	c.mu.Lock()
@@ -225,12 +227,12 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	return f, nil
 }
 
-// end is the end of a flight.
+// end records the end of a flight.
 func (c *Communicator) end(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.busy = false
-	if at := slices.Index(c.under, f); at >= 0 { // the first, but after a failure
+	if at := slices.Index(c.under, f); at >= 0 { // the first one, unless there was a failure
 		c.under = slices.Delete(c.under, at, at+1)
 	}
 	c.ended = f.number
@@ -244,8 +246,9 @@ func (c *Communicator) end(f *flight) {
 	}
 }
 
-// awaitTurn returns when no operation before uses the memory of f. Stages of operations overlap, but on the same memory the
-// caller may expect one after the other. It ends, since the end of an operation does not wait for the first stage of a later one.
+// awaitTurn waits until no earlier operation uses the memory of f. Stages of different operations overlap, but on the
+// same memory the caller expects operations in sequence. awaitTurn cannot deadlock, because the end of an operation
+// never waits for the first stage of a later one.
 func (c *Communicator) awaitTurn(f *flight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -273,7 +276,7 @@ func (c *Communicator) Sync(ctx context.Context) error {
 			return context.Cause(ctx)
 		}
 	}
-	for _, i := range c.inner { // what a failure left, and the last Done event
+	for _, i := range c.inner { // operations that a failure left, and the last Done event
 		if err := i.Sync(ctx); err != nil && i.Err() == nil {
 			return err
 		}

@@ -10,24 +10,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// flight is an operation on its way through the stages. It is kept for when the same operation comes again.
+// flight is an operation on its way through the stages. It is kept for reuse by the same operation.
 type flight struct {
 	comm        *Communicator
 	op          collective.Op
-	parts       []int64 // those of op when the stages were made
+	parts       []int64 // parts of op when the stages were created
 	stages      []collective.Op
 	after, done device.Event // of op
 	links       [2]link
 	memory      span
 
-	// The communicator's lock holds these.
+	// The communicator's lock protects these fields.
 	number uint64
-	behind uint64 // the number of the operation before it that uses some of its memory; 0 = none
+	behind uint64 // number of an earlier operation that uses some of its memory; 0 = none
 	busy   bool
 	next   *flight // another of the same key
 }
 
-// key is what operations with the same stages have in common, but for the counts.
+// key identifies operations with the same stages, except for the counts.
 type key struct {
 	kind, name  string
 	buffer      device.Region
@@ -37,10 +37,10 @@ type key struct {
 	after, done device.Event
 }
 
-// keepFlights is how many flights are kept at most when one more is made.
+// keepFlights is the maximum number of flights that are kept.
 const keepFlights = 512
 
-// flightOf is a flight for op that is not under way. The lock is held.
+// flightOf returns a flight for op that is not in flight. The caller must hold the lock.
 func (c *Communicator) flightOf(op collective.Op) *flight {
 	tags := op.Tags()
 	k := key{kind: op.Kind(), name: tags.Name, after: tags.After, done: tags.Done}
@@ -48,7 +48,7 @@ func (c *Communicator) flightOf(op collective.Op) *flight {
 	if b, rooted := op.(collective.Broadcast); rooted {
 		k.root = b.Root
 	}
-	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // else it may not be comparable
+	kept := pointer(k.buffer.Buffer) && pointer(k.after) && pointer(k.done) // otherwise the key may not be comparable
 	if kept {
 		for f := c.flights[k]; f != nil; f = f.next {
 			if !f.busy && slices.Equal(f.parts, op.Parts()) {
@@ -62,7 +62,7 @@ func (c *Communicator) flightOf(op collective.Op) *flight {
 	f := c.newFlight(op)
 	if kept {
 		if c.cached >= keepFlights {
-			clear(c.flights) // those under way end all the same
+			clear(c.flights) // flights that are in use still end normally
 			c.cached = 0
 		}
 		f.next = c.flights[k]
@@ -100,13 +100,13 @@ func (c *Communicator) newFlight(op collective.Op) *flight {
 	return f
 }
 
-// stages are what an operation is among the ranks of the host, among hosts, and among the ranks of the host again.
+// stages are the three operations of one operation: within the host, between hosts, and within the host again.
 type stages struct {
 	within, between, spread func(after, done device.Event) collective.Op
 }
 
-// stagesOf has one operation of each inner communicator for every operation, so that all count alike. The ways of going are as
-// different as the operations: so a difference between ranks is a difference in some stage.
+// stagesOf returns one operation of each inner communicator for every operation, so that all communicators have the
+// same count. Different operations have different stages, so a difference between ranks appears in at least one stage.
 func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	name := op.Tags().Name
 	barrier := func(after, done device.Event) collective.Op {
@@ -154,7 +154,8 @@ func (c *Communicator) stagesOf(op collective.Op, parts []int64) stages {
 	return stages{barrier, barrier, barrier}
 }
 
-// partsOf divides a buffer of one part a rank: the region of this host's parts, their counts, and those of the hosts.
+// partsOf divides a buffer of one part per rank. It returns the region of this host's parts, their counts, and the
+// counts of the hosts.
 func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []int64) (there device.Region, own, hosts []int64) {
 	there = device.Region{Buffer: buffer.Buffer, Offset: buffer.Offset}
 	for host, ranks := range c.opts.Hosts {
@@ -172,7 +173,7 @@ func (c *Communicator) partsOf(buffer device.Region, dt tensor.DType, parts []in
 	return there, parts[first : first+len(c.ranks)], hosts
 }
 
-// span is memory: bytes [from, to) of the host, or of a buffer that the host cannot see.
+// span is the memory [from, to), in bytes: addresses of the host, or offsets in a buffer that the host cannot access.
 type span struct {
 	buffer   device.Buffer // nil for host memory
 	from, to uintptr

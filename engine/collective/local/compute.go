@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// compute does the operation that all ranks have entered.
+// compute performs the operation that all ranks have entered.
 func (g *group) compute() error {
 	op := g.members[0].op
 	buffer, dt, reduce := op.Memory()
@@ -24,7 +24,7 @@ func (g *group) compute() error {
 	}
 	switch {
 	case hosts == 0:
-		return nil // only time passes
+		return nil // modelled memory: only time passes
 	case hosts < len(g.members):
 		return fmt.Errorf("%s: the buffers of %d of %d ranks have no host memory, want all or none", collective.Describe(op), len(g.members)-hosts, len(g.members))
 	}
@@ -61,7 +61,7 @@ func eachPart(counts []int64, dt tensor.DType, do func(rank int, from, to int64)
 	}
 }
 
-// reduced is the reduction over all ranks, valid until the next.
+// reduced returns the reduction over all ranks. It is valid until the next call.
 func (g *group) reduced(dt tensor.DType, f collective.Reduce) []byte {
 	n := len(g.hosts[0])
 	if len(g.scratch) < n {
@@ -89,13 +89,13 @@ type number interface {
 	~float32 | ~float64 | ~int32 | ~int64 | ~uint8
 }
 
-// view is host memory as numbers.
+// view returns host memory as a slice of numbers.
 func view[T any](b []byte) []T {
 	var v T
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(v)))
 }
 
-// reduce goes rank by rank, so that values meet in the order of ranks.
+// reduce combines the values in the order of ranks.
 func reduce[T number](f collective.Reduce, dst []byte, src [][]byte) {
 	copy(dst, src[0])
 	to := view[T](dst)
@@ -118,7 +118,7 @@ func reduceBF16(f collective.Reduce, dst []byte, src [][]byte) {
 	}
 }
 
-// combine takes acc, of the ranks before, and v.
+// combine reduces acc, the value of the ranks before, and v.
 func combine[T number](f collective.Reduce, acc, v T) T {
 	switch {
 	case f == collective.Sum:

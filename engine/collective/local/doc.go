@@ -1,12 +1,13 @@
-// Package local connects ranks that are goroutines of one process: for tests, and for the null device at any number of
-// ranks. It is plain Go and shares nothing beyond the process.
+// Package local connects ranks that are goroutines of one process: for tests, and for any number of ranks on the null
+// device. It is plain Go.
 //
-// Operations are done by the rank that enters last, while the others sleep. Buffers with host memory are reduced; where
-// no rank's buffer has any (the null device) only time passes.
+// The rank that enters an operation last performs it, while the others sleep. Buffers with host memory are reduced. If
+// no rank's buffer has host memory (null device), only time passes.
 //
 // # Time
 //
-// On devices that model time an operation starts when the last rank's After event is complete on its clock, and not before the
-// operation before it ended. It takes what [Model] says, and Done is completed at that time: so the overlap of communication with
-// computation comes out right with any number of ranks, and needs no clock of the machine.
+// On devices that model time, an operation starts when the After events of all ranks are complete on the modelled clock
+// and the previous operation has ended. It takes the time that [Model] computes, and completes Done at that time. The
+// overlap of communication and computation is therefore correct for any number of ranks, without a clock of the
+// machine.
 package local

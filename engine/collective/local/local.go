@@ -11,17 +11,18 @@ import (
 
 // Options of a group.
 type Options struct {
-	Timeout time.Duration // of an operation, from when a rank enters it; 0 = none
+	Timeout time.Duration // of an operation, measured from when a rank enters it; 0 = none
 	Model   Model
 }
 
-// Communicator is one rank's end; it implements collective.Communicator, collective.Watcher and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator, collective.Watcher and
+// collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	member *member
 }
 
-// New makes a group of size ranks.
+// New returns the communicators of a group of size ranks.
 func New(size int, opts Options) ([]*Communicator, error) {
 	if size < 1 {
 		return nil, fmt.Errorf("local: group: got %d ranks, want at least 1", size)
@@ -38,8 +39,8 @@ func New(size int, opts Options) ([]*Communicator, error) {
 	return comms, nil
 }
 
-// Die plays the death of the rank's process: it leaves without a word. Its own communicator fails with ErrDied and is
-// still to be closed.
+// Die simulates the death of the rank's process: the rank leaves without notifying others. Its own communicator fails
+// with ErrDied and must still be closed.
 func (c *Communicator) Die() { c.member.queue.Fail(collective.ErrDied) }
 
 // Progress implements collective.Watcher.
@@ -50,24 +51,24 @@ func (c *Communicator) Progress() []collective.Progress {
 	return g.progress()
 }
 
-// group is where ranks meet.
+// group is the state that all ranks share.
 type group struct {
 	opts    Options
 	members []*member
 
 	mu      sync.Mutex
-	arrived int           // ranks that wait in the operation that is being entered
-	busy    bool          // the last of them works on it, and on everybody's memory
-	end     time.Duration // modelled: of the last operation
+	arrived int           // ranks that wait in the current operation
+	busy    bool          // the last rank to arrive is performing the operation, on the memory of all ranks
+	end     time.Duration // modelled end of the last operation
 	broken  *failure
-	leaver  *member  // the first that closed its communicator
-	hosts   [][]byte // of the operation, by rank
+	leaver  *member  // the first rank that closed its communicator
+	hosts   [][]byte // buffers of the operation, by rank
 	scratch []byte
 }
 
-// failure is the first.
+// failure is the first failure of the group.
 type failure struct {
-	rank int // who failed
+	rank int // the rank that failed
 	err  error
 }
 
@@ -76,11 +77,11 @@ type member struct {
 	group *group
 	rank  int
 	queue *queue.Queue
-	wake  chan struct{} // one token when what the rank waits for is over
+	wake  chan struct{} // receives a token when the rank's wait ends
 	timer *time.Timer
 
-	// The group's lock holds these.
-	op                collective.Op // nil: not in one
+	// The group's lock protects these fields.
+	op                collective.Op // nil outside an operation
 	at                time.Duration
 	entered, finished uint64
 	last              string
@@ -110,7 +111,7 @@ func (m *member) Do(op collective.Op, number uint64, at time.Duration) (time.Dur
 	return m.wait(number)
 }
 
-// wait sleeps until the last rank has done the operation, the time is over or the group is broken.
+// wait sleeps until the last rank has performed the operation, the time limit expires or the group is broken.
 func (m *member) wait(number uint64) (time.Duration, error) {
 	g := m.group
 	select {
@@ -142,7 +143,7 @@ func (m *member) startTimer() <-chan time.Time {
 	return m.timer.C
 }
 
-// perform is called by the rank that entered last.
+// perform runs the operation. The rank that entered last calls it.
 func (g *group) perform(m *member) (time.Duration, error) {
 	rank, err := g.compare()
 	if err == nil {
@@ -182,7 +183,7 @@ func (g *group) perform(m *member) (time.Duration, error) {
 	return end, nil
 }
 
-// wakeAll wakes who waits; the group's lock is held.
+// wakeAll wakes all waiting ranks but one. The caller must hold the group's lock.
 func (g *group) wakeAll(but *member) {
 	for _, other := range g.members {
 		if other != but {
@@ -194,7 +195,7 @@ func (g *group) wakeAll(but *member) {
 	}
 }
 
-// compare answers a MismatchError, and the rank it is about, where ranks enqueued different operations.
+// compare returns a MismatchError, and the rank that it concerns, if ranks enqueued different operations.
 func (g *group) compare() (rank int, err error) {
 	first := g.members[0].op
 	for _, m := range g.members[1:] {
@@ -206,12 +207,12 @@ func (g *group) compare() (rank int, err error) {
 	return 0, nil
 }
 
-// timeOut breaks the group if the operation is not done by now.
+// timeOut breaks the group if the operation has not ended.
 func (g *group) timeOut(m *member, number uint64) {
 	g.mu.Lock()
 	if m.finished >= number || g.broken != nil || g.busy {
 		g.mu.Unlock()
-		return // a token is there or under way
+		return // a token is present or about to be sent
 	}
 	err := &collective.TimeoutError{Op: collective.Describe(m.op), Number: number, Limit: g.opts.Timeout, Ranks: g.progress()}
 	for _, other := range g.members {
@@ -223,7 +224,7 @@ func (g *group) timeOut(m *member, number uint64) {
 	g.fail(m.rank, err)
 }
 
-// progress wants the group's lock held.
+// progress returns the state of all ranks. The caller must hold the group's lock.
 func (g *group) progress() []collective.Progress {
 	list := make([]collective.Progress, len(g.members))
 	for i, m := range g.members {
@@ -235,7 +236,7 @@ func (g *group) progress() []collective.Progress {
 // Fail implements queue.Transport.
 func (m *member) Fail(err error) { m.group.fail(m.rank, err) }
 
-// fail breaks the group and tells every rank, the first time.
+// fail breaks the group and notifies every rank. Only the first call has an effect.
 func (g *group) fail(rank int, err error) {
 	g.mu.Lock()
 	first := g.broken == nil
@@ -254,7 +255,7 @@ func (g *group) fail(rank int, err error) {
 	}
 }
 
-// errorFor is the failure as a rank sees it.
+// errorFor returns the failure as rank m sees it.
 func (g *group) errorFor(m *member) error {
 	rank, err := g.broken.rank, g.broken.err
 	switch e := err.(type) {

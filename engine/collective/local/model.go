@@ -6,15 +6,15 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// Model is how long operations take on devices that model time. The zero value: no time at all.
+// Model computes how long operations take on devices that model time. With the zero value they take no time.
 type Model struct {
-	LatencySeconds float64 // of one message from a rank to another
+	LatencySeconds float64 // of one message between two ranks
 	BytesPerSecond float64 // that a rank sends and, at the same time, receives; 0 = no limit
-	RealTime       float64 // seconds of sleep for a modelled second; 0 = never sleep
+	RealTime       float64 // seconds of sleep per modelled second; 0 = no sleep
 }
 
-// Duration is what op takes among size ranks, on a ring: an all-reduce sends 2·(size-1)/size of the buffer in
-// 2·(size-1) messages one after the other, the others half of that.
+// Duration returns the duration of op among size ranks on a ring. An all-reduce sends 2·(size-1)/size of the buffer in
+// 2·(size-1) sequential messages; the other operations send half of both.
 func (m Model) Duration(op collective.Op, size int) time.Duration {
 	messages := float64(size - 1)
 	if _, both := op.(collective.AllReduce); both {

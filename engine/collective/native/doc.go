@@ -1,3 +1,3 @@
-// Package native opens the native libraries of communicators: each exports one function, which is asked for a version and
-// answers a table of functions, or nothing.
+// Package native opens the native libraries of communicators. Each library exports one function, which takes a version
+// and returns a table of functions, or NULL for an unknown version.
 package native

@@ -1,7 +1,7 @@
-/* hetero_collective.h: what the native libraries of communicators have in common: the operations, as numbers that ranks
- * exchange.
+/* hetero_collective.h: declarations that the native libraries of communicators share: the operations, as numbers that
+ * ranks exchange.
  *
- * Values of dtype are those of tensor.DType, of reduce those of collective.Reduce, of kind those of signature.Kind.
+ * dtype has the values of tensor.DType, reduce those of collective.Reduce, kind those of signature.Kind.
  */
 #ifndef HETERO_COLLECTIVE_H
 #define HETERO_COLLECTIVE_H
@@ -16,7 +16,7 @@ typedef enum hetero_kind {
   HETERO_BARRIER,
 } hetero_kind;
 
-/* What all ranks must agree on before an operation. */
+/* The properties of an operation on which all ranks must agree. */
 typedef struct hetero_signature {
   uint64_t number;                   /* of the operation, from 1 */
   int32_t kind, dtype, reduce, root; /* kind is a hetero_kind */

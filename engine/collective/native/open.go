@@ -39,8 +39,9 @@ var tables struct {
 	byPath map[string]unsafe.Pointer
 }
 
-// Table is that of a library, for example "libhetero_shm.so", which is looked for as package nativelib says and stays open until the
-// program ends. symbol is its function, version what the caller was built for.
+// Table returns the function table of a library such as "libhetero_shm.so". Package nativelib describes the search for
+// the library, which stays open until the program ends. symbol is the library's exported function, version the table's
+// version for which the caller was built.
 func Table(library, symbol string, version uint32) (unsafe.Pointer, error) {
 	path, err := nativelib.Find(library)
 	if err != nil {

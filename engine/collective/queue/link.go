@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Link is an event between two communicators of one rank: one completes it, the other waits for it. It is used again after Clear, and
-// allocates nothing then.
+// Link is an event between two communicators of one rank: one completes it, the other waits for it. It can be reused
+// after Clear, without allocating.
 type Link struct {
 	over  atomic.Bool
-	token chan struct{} // holds one when over, until it is waited for
+	token chan struct{} // holds a token from completion until the wait
 	timer *time.Timer
 }
 
-// NewLink makes one that is pending.
+// NewLink returns a pending link.
 func NewLink() *Link {
 	l := &Link{token: make(chan struct{}, 1), timer: time.NewTimer(time.Hour)}
 	l.timer.Stop()
 	return l
 }
 
-// Clear makes it pending again. Nobody uses it at that time.
+// Clear makes the link pending again. No goroutine may use the link during this call.
 func (l *Link) Clear() {
 	l.over.Store(false)
 	select {
@@ -56,7 +56,7 @@ func (l *Link) WaitHost(limit time.Duration) error {
 // Done implements device.Event.
 func (l *Link) Done() bool { return l.over.Load() }
 
-// Reset implements device.Event: it is Clear that its owner calls.
+// Reset implements device.Event. It always returns an error: the owner of a link calls Clear.
 func (l *Link) Reset() error { return errors.New("queue: a link cannot be reset") }
 
 // Close implements device.Event.

@@ -1,5 +1,6 @@
-// Package queue is what communicators of the host share: the order of operations, the thread that runs them, events,
-// and the first failure. An implementation adds a [Transport], which moves the data of one operation.
+// Package queue contains the code that communicators of the host share: the order of operations, the thread that runs
+// them, their events, and the first failure. An implementation adds a [Transport], which moves the data of one
+// operation.
 package queue
 
 import (
@@ -17,44 +18,45 @@ import (
 
 // Transport moves the data of operations.
 type Transport interface {
-	// Do performs op, the number-th of the communicator, counted from 1, on the communicator's thread. On devices that model
-	// time, at is when the operation may start, and the answer when it is complete.
+	// Do performs op, with its position in the communicator's sequence (from 1), on the communicator's thread. On
+	// devices that model time, at is the earliest start of the operation, and Do returns the time of its end.
 	Do(op collective.Op, number uint64, at time.Duration) (time.Duration, error)
-	// Fail is called once, by any goroutine, with the communicator's first failure: it makes a Do under way return, and
-	// tells the other ranks unless err came from them.
+	// Fail is called once, from any goroutine, with the communicator's first failure. It makes a running Do return, and
+	// notifies the other ranks unless err came from them.
 	Fail(err error)
-	// Close is called once, after the last Do. orderly: this rank has done all that it enqueued.
+	// Close is called once, after the last Do. orderly reports whether this rank has run all operations that it
+	// enqueued.
 	Close(orderly bool) error
 }
 
-// afterSlice is how often a rank that waits for its own program looks whether the communicator has failed.
+// afterSlice is the interval at which a rank that waits for its own program checks whether the communicator has failed.
 const afterSlice = 50 * time.Millisecond
 
 // Queue implements collective.Communicator.
 type Queue struct {
 	rank, size int
 	transport  Transport
-	ended      chan struct{} // closed when the thread has ended
+	ended      chan struct{} // closed when the thread ends
 
 	mu      sync.Mutex
-	work    sync.Cond       // queued has grown, or closing
-	queued  []collective.Op // a ring: first at head
-	head, n int             // n includes the one that runs
-	drained chan struct{}   // closed when n is 0; nil while nobody waits for it
+	work    sync.Cond       // signals that queued has grown, or closing
+	queued  []collective.Op // ring buffer; the first operation is at head
+	head, n int             // n includes the running operation
+	drained chan struct{}   // closed when n reaches 0; nil without a waiting goroutine
 	at      collective.Progress
 	err     error
-	done    bool // the one that runs has run: only its Done is still to be completed
+	done    bool // the running operation has run; only its Done event is pending
 	closing bool
 }
 
 // Options of a Queue.
 type Options struct {
 	Rank, Size int
-	// OwnThread locks the goroutine that runs operations to an OS thread, for transports that block it in C.
+	// OwnThread locks the goroutine that runs operations to an OS thread, for transports that block it in C code.
 	OwnThread bool
 }
 
-// New starts a communicator; the caller ends it by Close.
+// New starts a communicator, which the caller must end with Close.
 func New(t Transport, opts Options) *Queue {
 	q := &Queue{at: collective.Progress{Rank: opts.Rank}, rank: opts.Rank, size: opts.Size, transport: t, ended: make(chan struct{}), queued: make([]collective.Op, 64)}
 	q.work.L = &q.mu
@@ -118,7 +120,8 @@ func (q *Queue) run() {
 	}
 }
 
-// next is the first operation in the queue, where it stays until finished; nil when the communicator closes.
+// next returns the first operation of the queue, or nil when the communicator closes. The operation stays in the queue
+// until it is finished.
 func (q *Queue) next() collective.Op {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -147,7 +150,7 @@ func (q *Queue) finished() {
 	}
 }
 
-// perform runs op, unless the communicator has failed, and completes its Done either way.
+// perform runs op unless the communicator has failed, and completes its Done event in both cases.
 func (q *Queue) perform(op collective.Op, number uint64) {
 	tags := op.Tags()
 	at, err := q.await(tags.After)
@@ -160,14 +163,14 @@ func (q *Queue) perform(op collective.Op, number uint64) {
 		q.Fail(err)
 	}
 	q.mu.Lock()
-	q.done = true // whoever sees Done complete may close at once
+	q.done = true // once Done is complete, another goroutine may call Close
 	q.mu.Unlock()
 	if err := complete(tags.Done, at); err != nil {
 		q.Fail(fmt.Errorf("collective: rank %d: %s: signal its completion: %w", q.rank, collective.Describe(op), err))
 	}
 }
 
-// enter answers false if the communicator has failed.
+// enter returns false if the communicator has failed.
 func (q *Queue) enter(name string, number uint64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,7 +181,8 @@ func (q *Queue) enter(name string, number uint64) bool {
 	return true
 }
 
-// await returns when e is complete, and when that was where time is modelled, or when the communicator has failed.
+// await returns when e is complete or the communicator has failed. at is the modelled time at which e was completed, if
+// any.
 func (q *Queue) await(e device.Event) (at time.Duration, err error) {
 	if e == nil {
 		return 0, nil
@@ -208,7 +212,7 @@ func complete(e device.Event, at time.Duration) error {
 	return e.Complete()
 }
 
-// Fail makes err the first failure, if there is none yet and the communicator is not closed.
+// Fail sets the first failure. It does nothing if there is one already or the communicator is closed.
 func (q *Queue) Fail(err error) {
 	if q.failed(err) {
 		q.transport.Fail(err)

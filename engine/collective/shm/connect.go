@@ -11,20 +11,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/queue"
 )
 
-// Available says why Connect cannot work on this machine, nil if it can.
+// Available returns nil if Connect can work on this machine, otherwise an error with the reason.
 func Available() error {
 	_, err := openLibrary()
 	return err
 }
 
-// Communicator is one rank's end; it implements collective.Communicator, collective.Watcher and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator, collective.Watcher and
+// collective.Positioner.
 type Communicator struct {
 	*queue.Queue
 	transport *transport
 }
 
-// Connect meets the other ranks and returns when all have come. All ranks call it; it gives up when ctx ends, with an error
-// that names, on rank 0, who has not come. The error is ErrUnavailable where Available says so.
+// Connect joins the group and returns when all ranks have joined. All ranks must call it. It fails when ctx ends; on
+// rank 0 the error names the missing ranks. It returns ErrUnavailable if Available returns an error.
 func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	lib, err := openLibrary()
 	if err != nil {
@@ -46,7 +47,7 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: rank %d of %d: %w", c.Rank, c.Size, err)
 	}
-	defer memory.Close() //nolint:errcheck // the mapping keeps the memory
+	defer memory.Close() // the mapping keeps the memory
 	g, err := lib.attach(memory, c.Rank, c.Size)
 	if err != nil {
 		closeAll(peers)
@@ -63,5 +64,6 @@ func Connect(ctx context.Context, c Config) (*Communicator, error) {
 // Progress implements collective.Watcher.
 func (c *Communicator) Progress() []collective.Progress { return c.transport.Progress() }
 
-// Die ends this rank as kill -9 would: the others find out, nothing is said. For conformance suites.
+// Die ends this rank as kill -9 would: it leaves without notifying others, which must detect the loss. For conformance
+// suites.
 func (c *Communicator) Die() { c.transport.die() }

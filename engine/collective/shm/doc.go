@@ -1,24 +1,24 @@
 // Package shm connects ranks that are processes of one host, through shared memory.
 //
-// Ranks meet at a unix socket in the abstract namespace, where rank 0 hands every other rank one piece of memory that has
-// no name. Both vanish with the processes, also after kill -9. The sockets stay open: when a rank dies its
-// socket closes, and everybody learns who it was. All ranks must share a network namespace and a user.
+// Ranks meet at a unix socket in the abstract namespace. Rank 0 sends every other rank the descriptor of one unnamed
+// memory file. Socket and file vanish with the processes, also after kill -9. The sockets stay open: when a rank dies,
+// its socket closes, and all ranks learn which rank it was. All ranks must share a network namespace and a user.
 //
-// # How data moves
+// # Data path
 //
-// A buffer goes through the shared memory block by block: in a turn every rank stages a block of each other rank's part
-// of the buffer, reduces the block of its own part in the order of ranks, and hands out the result. Blocks fit the
-// caches, the buffer itself is read and written once. Small all-reduces are reduced by every rank for itself: one
-// meeting instead of two. The work is in C++ (src/, libhetero_shm.so), on the communicator's own OS thread. Whoever
-// waits sleeps on a futex and leaves its core to others.
+// A buffer passes through the shared memory block by block. In each turn every rank copies a block of each other rank's
+// part into its stage, reduces the block of its own part in the order of ranks, and publishes the result. Blocks fit
+// the caches, and the buffer itself is read and written once. In small all-reduces every rank computes the whole
+// result, which takes one synchronization instead of two. The work is done in C++ (src/, libhetero_shm.so), on the
+// communicator's own OS thread. A rank that waits sleeps on a futex and leaves its core to others.
 //
 // # The library
 //
-// It is looked for as package nativelib says. [Available] tells why it cannot be used.
-// HETERO_CPU_ISA=avx512|avx2|generic makes it use less than the CPU has; the bits are the same.
+// Package nativelib describes the search for the library. [Available] returns the reason if it cannot be used.
+// HETERO_CPU_ISA=avx512|avx2|generic restricts the instruction set; the bits are the same.
 //
 // # Trust
 //
-// Other users' processes are turned away by what the kernel says about them, and a token, if one is given, keeps out
-// other jobs of the same user. Ranks trust each other: they write to the same memory.
+// Processes of other users are refused by the credentials that the kernel reports. A token, if given, refuses other
+// jobs of the same user. The ranks of a group must trust each other, because they write to the same memory.
 package shm

@@ -1,10 +1,10 @@
 /* hetero_shm.h: the C ABI of libhetero_shm.so: collectives among processes of one host, through shared memory.
  *
- * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL where it does not
- * know the version asked for. A group is used by one thread at a time, but for stop and the reading and setting of
- * states, which any thread may call until detach. No exception leaves the library, no signal handler is installed.
+ * The library exports one function, hetero_shm_get_api, which returns a table of functions, or NULL for an unknown
+ * version. One thread at a time may use a group, except for stop and the functions for states, which any thread may call
+ * until detach. No exception leaves the library, and it installs no signal handler.
  *
- * Operations are those of hetero_collective.h.
+ * hetero_collective.h defines the operations.
  */
 #ifndef HETERO_SHM_H
 #define HETERO_SHM_H
@@ -19,29 +19,29 @@ extern "C" {
 #endif
 
 #define HETERO_SHM_VERSION 1
-#define HETERO_SHM_TEXT 512 /* bytes of a text, its NUL included */
+#define HETERO_SHM_TEXT 512 /* bytes of a text, including its NUL */
 #define HETERO_SHM_NAME 64
 
 typedef enum hetero_shm_state {
   HETERO_SHM_ALIVE = 0,
-  HETERO_SHM_LEFT,      /* in order, with nothing left to do */
-  HETERO_SHM_DEAD,      /* its process has ended; another rank says so */
-  HETERO_SHM_GAVE_UP,   /* it says why */
-  HETERO_SHM_TIMED_OUT, /* it waited too long; it says for what */
+  HETERO_SHM_LEFT,      /* left in order, with no operation pending */
+  HETERO_SHM_DEAD,      /* its process has ended; set by another rank */
+  HETERO_SHM_GAVE_UP,   /* aborted; the text gives the reason */
+  HETERO_SHM_TIMED_OUT, /* exceeded a time limit; the text names the operation */
 } hetero_shm_state;
 
 typedef enum hetero_shm_status {
   HETERO_SHM_OK = 0,
-  HETERO_SHM_PEER,     /* call.rank is no longer there */
-  HETERO_SHM_TIMEOUT,  /* the time is over */
-  HETERO_SHM_MISMATCH, /* call.rank does something else: call.theirs */
-  HETERO_SHM_STOPPED,  /* stop was called here */
+  HETERO_SHM_PEER,     /* call.rank is gone */
+  HETERO_SHM_TIMEOUT,  /* the time limit expired */
+  HETERO_SHM_MISMATCH, /* call.rank has a different operation: call.theirs */
+  HETERO_SHM_STOPPED,  /* stop was called on this rank */
 } hetero_shm_status;
 
-/* One operation, and what became of it. */
+/* One operation and its outcome. */
 typedef struct hetero_shm_call {
   hetero_signature op; /* parts is filled by run */
-  int64_t timeout_ns;  /* from now; negative: none */
+  int64_t timeout_ns;  /* from now; negative: no limit */
   char name[HETERO_SHM_NAME];
   int32_t rank;            /* PEER, MISMATCH */
   hetero_signature theirs; /* MISMATCH */
@@ -49,7 +49,7 @@ typedef struct hetero_shm_call {
 
 typedef struct hetero_shm_progress {
   uint64_t entered, finished;
-  int64_t steps; /* within operations, relative to the rank that asks: negative is behind */
+  int64_t steps; /* within operations, relative to this rank: negative means behind */
   char name[HETERO_SHM_NAME];
 } hetero_shm_progress;
 
@@ -59,24 +59,23 @@ typedef struct hetero_shm_api {
   uint32_t version;         /* HETERO_SHM_VERSION */
   const char *(*isa)(void); /* instruction set in use: "avx512", "avx2", "generic" */
 
-  /* Makes the memory of a group: a file without a name, which vanishes with its last user. Returns 0, or an errno and
-   * the text. */
+  /* Creates the memory of a group: an unnamed file, which the last user frees. Returns 0, or an errno and the text. */
   int32_t (*create)(int32_t size, int64_t stage_bytes, int32_t *fd, char *error);
-  /* Maps it for one rank. The file may be closed afterwards. */
+  /* Maps the memory for one rank. The file may be closed afterwards. */
   int32_t (*attach)(int32_t fd, int32_t rank, int32_t size, hetero_shm_group **, char *error);
   void (*detach)(hetero_shm_group *);
 
   /* Performs one operation. counts: elements of each rank's part, for ALL_GATHER and REDUCE_SCATTER. Returns a
    * status. */
   int32_t (*run)(hetero_shm_group *, hetero_shm_call *, void *buffer, const int64_t *counts);
-  /* Ends a run under way, or the next, on this rank alone. */
+  /* Ends the current run, or the next one, on this rank only. */
   void (*stop)(hetero_shm_group *);
-  /* Sets the state of a rank that is alive; text is for those that give up or time out, of the rank itself. A state
-   * after LEFT ends the group: every rank's run. */
+  /* Sets the state of a rank that is alive. text is for GAVE_UP and TIMED_OUT, which a rank sets for itself. A state
+   * after LEFT ends the group: the run of every rank. */
   void (*set_state)(hetero_shm_group *, int32_t rank, int32_t state, const char *text);
-  /* The state of a rank, and its text. */
+  /* Returns the state of a rank and its text. */
   int32_t (*get_state)(hetero_shm_group *, int32_t rank, char *text);
-  /* The rank that ended the group, -1 if none did. */
+  /* Returns the rank that ended the group, or -1. */
   int32_t (*failed)(hetero_shm_group *);
   void (*progress)(hetero_shm_group *, int32_t rank, hetero_shm_progress *);
 } hetero_shm_api;

@@ -21,7 +21,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective"
 )
 
-// peer is the open connection to another rank: rank 0 has one to each, the others have one to rank 0.
+// peer is the open connection to another rank. Rank 0 has one to each other rank; the others have one to rank 0.
 type peer struct {
 	rank int
 	conn *net.UnixConn
@@ -29,17 +29,17 @@ type peer struct {
 
 func closeAll(peers []peer) {
 	for _, p := range peers {
-		p.conn.Close() //nolint:errcheck // nothing is lost: it carries single bytes
+		p.conn.Close() // nothing is lost: it transfers single bytes
 	}
 }
 
-// What is said at the start. A rank sends its greeting; rank 0 answers, when all have come, with one byte and the
-// memory, or at any time with another byte and a text.
+// Messages of the handshake. A rank sends its greeting. When all ranks have joined, rank 0 replies with one byte and
+// the memory. At any time it may reply with another byte and the reason for a refusal.
 const (
 	greetingMagic = "HTSHM001"
 	sayStart      = 'G'
 	sayRefused    = 'E'
-	// greetingTime is how long a connection may take to say who it is.
+	// greetingTime limits the time until a connection has sent its greeting.
 	greetingTime = 10 * time.Second
 )
 
@@ -57,13 +57,13 @@ func (c Config) greeting() greeting {
 
 func (c Config) socket() *net.UnixAddr { return &net.UnixAddr{Name: "@" + c.Address, Net: "unix"} }
 
-// refusal is why a connection is turned away. A fatal one ends the group: it comes from one of our own.
+// refusal is the reason for a refused connection. A fatal refusal concerns a rank of this group, and ends the group.
 type refusal struct {
 	reason string
 	fatal  bool
 }
 
-// gatherRanks is rank 0's part: it waits for everybody, makes the memory and hands it out.
+// gatherRanks is rank 0's part: it waits for all ranks, creates the memory and sends it to them.
 func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, peers []peer, err error) {
 	defer func() {
 		if err != nil {
@@ -84,26 +84,26 @@ func gatherRanks(ctx context.Context, c Config, lib *library) (memory *os.File, 
 	rights := syscall.UnixRights(int(memory.Fd()))
 	for _, p := range peers {
 		if _, _, err := p.conn.WriteMsgUnix([]byte{sayStart}, rights, nil); err != nil {
-			memory.Close() //nolint:errcheck // it goes with its last user
+			memory.Close() // the last user frees it
 			return nil, peers, &collective.PeerError{Rank: p.rank, Cause: collective.ErrDied}
 		}
 	}
 	return memory, peers, nil
 }
 
-// arrival is a connection that has said who it is, or why it is turned away.
+// arrival is a connection that has sent a valid greeting, or the reason for its refusal.
 type arrival struct {
 	peer
 	refusal *refusal
 }
 
-// accept returns when every other rank has come. On failure it returns those that had.
+// accept returns when every other rank has joined. On failure it returns the ranks that had joined.
 func accept(ctx context.Context, c Config) ([]peer, error) {
 	l, err := net.ListenUnix("unix", c.socket())
 	if err != nil {
 		return nil, fmt.Errorf("listen at %q: %w", c.Address, err)
 	}
-	defer l.Close() //nolint:errcheck // it leaves nothing behind
+	defer l.Close() // the abstract socket leaves no file
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	arrivals, deaf := make(chan arrival), make(chan error, 1)
@@ -111,7 +111,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 		for {
 			conn, err := l.AcceptUnix()
 			if err != nil {
-				deaf <- err // when l is closed, below, nobody listens
+				deaf <- err // closed below; then no receiver remains
 				return
 			}
 			go func() {
@@ -119,7 +119,7 @@ func accept(ctx context.Context, c Config) ([]peer, error) {
 				select {
 				case arrivals <- a:
 				case <-ctx.Done():
-					conn.Close() //nolint:errcheck // too late
+					conn.Close() // too late to join
 				}
 			}()
 		}
@@ -170,20 +170,20 @@ func notCome(cause error, size int, missing map[int]bool, turnedAway []string) e
 	return fmt.Errorf("%s: %w", text, cause)
 }
 
-// receive hears who is at the other end.
+// receive reads the greeting of a connection.
 func (c Config) receive(conn *net.UnixConn) arrival {
 	a := arrival{peer: peer{conn: conn}}
 	if err := sameUser(conn); err != nil {
 		a.refusal = &refusal{err.Error(), false}
 		return a
 	}
-	conn.SetReadDeadline(time.Now().Add(greetingTime)) //nolint:errcheck // a closed connection fails to be read
+	conn.SetReadDeadline(time.Now().Add(greetingTime)) // reading from a closed connection fails anyway
 	got, want := greeting{}, c.greeting()
 	if err := binary.Read(conn, binary.LittleEndian, &got); err != nil {
 		a.refusal = &refusal{"it did not identify itself", false}
 		return a
 	}
-	conn.SetReadDeadline(time.Time{}) //nolint:errcheck // the same
+	conn.SetReadDeadline(time.Time{}) // as above
 	a.rank = int(got.Rank)
 	switch {
 	case got.Magic != want.Magic:
@@ -198,7 +198,7 @@ func (c Config) receive(conn *net.UnixConn) arrival {
 	return a
 }
 
-// sameUser asks the kernel who is at the other end; root may be.
+// sameUser checks the user at the other end, as the kernel reports it. Root is accepted too.
 func sameUser(conn *net.UnixConn) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -220,16 +220,16 @@ func sameUser(conn *net.UnixConn) error {
 	return nil
 }
 
-// refuse tells why, as far as that is still heard, and closes.
+// refuse sends the reason, if the other end still reads, and closes the connection.
 func refuse(conn *net.UnixConn, reason string) {
 	message := []byte{sayRefused}
 	message = append(message, reason...)
-	conn.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a closed connection fails to be written
-	conn.Write(message)                                //nolint:errcheck // whoever it was may be gone
-	conn.Close()                                       //nolint:errcheck // nothing is lost
+	conn.SetWriteDeadline(time.Now().Add(time.Second)) // writing to a closed connection fails anyway
+	conn.Write(message)                                // the other end may be gone
+	conn.Close()                                       // nothing is lost
 }
 
-// joinRanks is the part of the others: dial until rank 0 is there, say who we are, wait for the memory.
+// joinRanks is the part of the other ranks: it connects to rank 0, sends the greeting and waits for the memory.
 func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	conn, err := dial(ctx, c)
 	if err != nil {
@@ -237,7 +237,7 @@ func joinRanks(ctx context.Context, c Config) (*os.File, []peer, error) {
 	}
 	memory, err := join(ctx, c, conn)
 	if err != nil {
-		conn.Close() //nolint:errcheck // nothing is lost
+		conn.Close() // nothing is lost
 		return nil, nil, err
 	}
 	return memory, []peer{{0, conn}}, nil
@@ -250,7 +250,7 @@ func dial(ctx context.Context, c Config) (*net.UnixConn, error) {
 			if err = sameUser(conn); err == nil {
 				return conn, nil
 			}
-			conn.Close() //nolint:errcheck // nothing was said
+			conn.Close() // nothing was sent
 			return nil, fmt.Errorf("the process that listens at %q is not rank 0: %w", c.Address, err)
 		}
 		select {
@@ -263,11 +263,11 @@ func dial(ctx context.Context, c Config) (*net.UnixConn, error) {
 
 func join(ctx context.Context, c Config, conn *net.UnixConn) (*os.File, error) {
 	stop := context.AfterFunc(ctx, func() {
-		conn.SetDeadline(time.Now()) //nolint:errcheck // a closed connection fails to be read
+		conn.SetDeadline(time.Now()) // reading from a closed connection fails anyway
 	})
 	defer stop()
 	var hello bytes.Buffer
-	binary.Write(&hello, binary.LittleEndian, c.greeting()) //nolint:errcheck // a Buffer takes everything
+	binary.Write(&hello, binary.LittleEndian, c.greeting()) // a bytes.Buffer never fails
 	if _, err := conn.Write(hello.Bytes()); err != nil {
 		return nil, fmt.Errorf("greet rank 0: %w", err)
 	}

@@ -46,7 +46,7 @@ import (
 // library is an opened libhetero_shm.so; it stays open until the program ends.
 type library struct{ api *C.hetero_shm_api }
 
-// openLibrary answers ErrUnavailable with the reason where there is none.
+// openLibrary opens the library. If it cannot, it returns ErrUnavailable with the reason.
 func openLibrary() (*library, error) {
 	table, err := native.Table(LibraryName, "hetero_shm_get_api", C.HETERO_SHM_VERSION)
 	if err != nil {
@@ -55,14 +55,14 @@ func openLibrary() (*library, error) {
 	return &library{(*C.hetero_shm_api)(table)}, nil
 }
 
-// text is room for what C says.
+// text is a buffer for messages from C.
 type text [C.HETERO_SHM_TEXT]C.char
 
 func (t *text) err(errno C.int32_t) error {
 	return fmt.Errorf("shared memory: %s (%w)", C.GoString(&t[0]), syscall.Errno(errno))
 }
 
-// create makes the memory of a group.
+// create creates the memory of a group.
 func (l *library) create(size int, stageBytes int64) (*os.File, error) {
 	var fd C.int32_t
 	var t text
@@ -76,7 +76,7 @@ func (l *library) create(size int, stageBytes int64) (*os.File, error) {
 type group struct {
 	api  *C.hetero_shm_api
 	ptr  *C.hetero_shm_group
-	call *C.hetero_shm_call // in C's memory: nothing is allocated for an operation
+	call *C.hetero_shm_call // in C memory, so that an operation allocates nothing on the Go heap
 }
 
 func (l *library) attach(memory *os.File, rank, size int) (*group, error) {
@@ -104,14 +104,14 @@ const (
 	mismatched status = C.HETERO_SHM_MISMATCH
 )
 
-// result is what became of an operation.
+// result is the outcome of an operation.
 type result struct {
 	status    status
 	rank      int    // peerGone, mismatched
 	got, want string // mismatched
 }
 
-// run performs op on the calling OS thread. host is its buffer, nil where that is empty.
+// run performs op on the calling OS thread. host is its buffer, nil if empty.
 func (g *group) run(op collective.Op, number uint64, limit time.Duration, host []byte) result {
 	counts := op.Parts()
 	c := g.call
@@ -135,7 +135,7 @@ func (g *group) run(op collective.Op, number uint64, limit time.Duration, host [
 	return r
 }
 
-// describe is a signature in words.
+// describe returns the text of a signature.
 func describe(s C.hetero_signature) string {
 	return signature.Signature{Number: uint64(s.number), Kind: signature.Kind(s.kind), DType: tensor.DType(s.dtype),
 		Reduce: collective.Reduce(s.reduce), Root: int(s.root), Elements: int64(s.elements), Parts: uint64(s.parts)}.String()
@@ -164,10 +164,10 @@ func (g *group) state(rank int) (state, string) {
 	return state(s), C.GoString(&t[0])
 }
 
-// failed is the rank that ended the group, negative if none did.
+// failed returns the rank that ended the group, or a negative number.
 func (g *group) failed() int { return int(C.shm_failed(g.api, g.ptr)) }
 
-// progress is how far every rank has come, and how many steps it has made within operations.
+// progress returns the progress of every rank, and the number of steps that each has made within operations.
 func (g *group) progress(size int) (list []collective.Progress, steps []int) {
 	for rank := range size {
 		var p C.hetero_shm_progress

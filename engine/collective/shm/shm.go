@@ -7,30 +7,30 @@ import (
 	"time"
 )
 
-// ErrUnavailable: this program cannot share memory between processes. The text says why and what to do.
+// ErrUnavailable means that this program cannot share memory between processes. The text gives the reason and a remedy.
 var ErrUnavailable = errors.New("shared memory between ranks is unavailable")
 
-// LibraryName is the file that package nativelib looks for.
+// LibraryName is the name of the library, for package nativelib.
 const LibraryName = "libhetero_shm.so"
 
-// DefaultStageBytes is Config.StageBytes where it is 0.
+// DefaultStageBytes is used if Config.StageBytes is 0.
 const DefaultStageBytes = 1 << 20
 
-// Config describes a group as one of its ranks sees it.
+// Config describes a group from the view of one rank.
 type Config struct {
 	Rank, Size int
-	// Address is where the ranks meet, the same for all and for no other group: see NewAddress.
+	// Address is where the ranks meet: the same for all ranks, and different for every other group (NewAddress).
 	Address string
-	// Token is a secret of the job, the same for all; "" = none.
+	// Token is a secret of the job, the same for all ranks; "" = none.
 	Token string
-	// Timeout of an operation, from when a rank enters it; 0 = none.
+	// Timeout limits an operation, from when a rank enters it; 0 = none.
 	Timeout time.Duration
-	// StageBytes is what a rank stages in a turn; 0 = DefaultStageBytes, else a multiple of 64. Each rank takes four times as much
-	// shared memory. Rank 0 decides.
+	// StageBytes is the number of bytes that a rank stages in one turn: a multiple of 64; 0 = DefaultStageBytes. Each
+	// rank uses four times this amount of shared memory. The value of rank 0 applies.
 	StageBytes int64
 }
 
-// NewAddress makes up an address that no other group has.
+// NewAddress returns a unique random address.
 func NewAddress() string { return "hetero-train-" + rand.Text() }
 
 func (c Config) check() error {

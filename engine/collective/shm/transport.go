@@ -20,18 +20,19 @@ type transport struct {
 	peers    []peer
 	watching sync.WaitGroup
 
-	// mu is held for reading by whoever uses the group beside the communicator's thread, for writing to end that.
+	// Other threads than the communicator's hold mu for reading while they use the group. Close and die hold it for
+	// writing.
 	mu     sync.RWMutex
 	group  *group
 	closed bool
-	silent bool // tests: the rank plays dead, and tells nobody anything
+	silent bool // tests: the rank pretends to be dead, and notifies no other rank
 
 	current sync.Mutex
-	op      collective.Op // the last one entered
+	op      collective.Op // the last operation that this rank entered
 	number  uint64
 }
 
-// poke is the byte that says: look at the states.
+// poke is the message that asks a rank to check the states.
 var poke = []byte{'P'}
 
 // Do implements queue.Transport.
@@ -53,7 +54,7 @@ func (t *transport) Do(op collective.Op, number uint64, _ time.Duration) (time.D
 	return 0, t.failure(op, number, result)
 }
 
-// failure is why an operation was not completed.
+// failure returns the reason why an operation was not completed.
 func (t *transport) failure(op collective.Op, number uint64, r result) error {
 	switch r.status {
 	case timedOut:
@@ -64,12 +65,12 @@ func (t *transport) failure(op collective.Op, number uint64, r result) error {
 		return t.errorOf(r.rank)
 	}
 	if err := t.queue.Err(); err != nil {
-		return err // what stopped it
+		return err // the failure that stopped it
 	}
 	return fmt.Errorf("shm: rank %d: %s: stopped", t.config.Rank, collective.Describe(op))
 }
 
-// lateness names who has not entered an operation, and who has but is behind the others in it.
+// lateness names the ranks that have not entered an operation, and the ranks that are behind others within it.
 func (t *transport) lateness(op collective.Op, number uint64) *collective.TimeoutError {
 	ranks, steps := t.group.progress(t.config.Size)
 	err := &collective.TimeoutError{Op: collective.Describe(op), Number: number, Limit: t.config.Timeout, Ranks: ranks}
@@ -85,7 +86,7 @@ func (t *transport) lateness(op collective.Op, number uint64) *collective.Timeou
 	return err
 }
 
-// errorOf is the error for what another rank has done to the group.
+// errorOf returns the error for the state with which another rank ended the group.
 func (t *transport) errorOf(rank int) error {
 	state, text := t.group.state(rank)
 	err := &collective.PeerError{Rank: rank}
@@ -95,7 +96,7 @@ func (t *transport) errorOf(rank int) error {
 	case stateDead:
 		err.Cause = collective.ErrDied
 	case stateTimedOut:
-		// If this rank waits in the same operation its time is over as well, or nearly.
+		// If this rank waits in the same operation, its own time limit has expired too, or is about to.
 		t.current.Lock()
 		op, number := t.op, t.number
 		t.current.Unlock()
@@ -112,7 +113,7 @@ func (t *transport) errorOf(rank int) error {
 	return err
 }
 
-// watch listens to another rank until its socket closes.
+// watch reads from another rank's socket until it closes.
 func (t *transport) watch(p peer) {
 	b := make([]byte, 1)
 	for {
@@ -126,7 +127,8 @@ func (t *transport) watch(p peer) {
 	}
 }
 
-// heard looks at the states because another rank said so, or is gone. It answers false when this rank does not listen any more.
+// heard checks the states because another rank asked for it or is gone. It returns false if this rank has stopped
+// listening.
 func (t *transport) heard(rank int, gone bool) bool {
 	t.mu.RLock()
 	if t.closed || t.silent {
@@ -134,18 +136,18 @@ func (t *transport) heard(rank int, gone bool) bool {
 		return false
 	}
 	if gone {
-		t.group.setState(rank, stateDead, "") // unless it left, or said why it goes
+		t.group.setState(rank, stateDead, "") // no effect if the rank left in order or reported a failure
 	}
 	var err error
 	by := t.group.failed()
 	switch {
-	case by < 0 || t.queue.Err() != nil: // nothing has happened, or it is known
+	case by < 0 || t.queue.Err() != nil: // no failure, or a known one
 	case by == t.config.Rank:
 		err = fmt.Errorf("shm: rank %d: its connection to rank %d broke: %w", by, rank, collective.ErrDied)
 	default:
 		err = t.errorOf(by)
 		if t.config.Rank == 0 {
-			t.tell() // the others are not connected to each other
+			t.tell() // the other ranks have no connections to each other
 		}
 	}
 	t.mu.RUnlock()
@@ -155,11 +157,11 @@ func (t *transport) heard(rank int, gone bool) bool {
 	return true
 }
 
-// tell wakes the other ranks that this one is connected to.
+// tell notifies the ranks to which this one is connected.
 func (t *transport) tell() {
 	for _, p := range t.peers {
-		p.conn.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:errcheck // a closed connection fails to be written
-		p.conn.Write(poke)                                   //nolint:errcheck // who is gone need not be told
+		p.conn.SetWriteDeadline(time.Now().Add(time.Second)) // writing to a closed connection fails anyway
+		p.conn.Write(poke)                                   // a rank that is gone needs no message
 	}
 }
 
@@ -171,11 +173,11 @@ func (t *transport) Fail(err error) {
 		return
 	}
 	t.group.stop()
-	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent { //nolint:errorlint // one inside an abort's cause is another group's
+	if _, fromOthers := err.(*collective.PeerError); fromOthers || t.silent { // an error inside an abort's cause belongs to another group
 		return
 	}
 	state := stateGaveUp
-	if _, late := err.(*collective.TimeoutError); late { //nolint:errorlint // the same
+	if _, late := err.(*collective.TimeoutError); late { // as above
 		state = stateTimedOut
 	}
 	t.group.setState(t.config.Rank, state, err.Error())
@@ -196,7 +198,7 @@ func (t *transport) Close(orderly bool) error {
 	return nil
 }
 
-// Progress has one entry a rank; none after Close.
+// Progress returns one entry per rank; none after Close.
 func (t *transport) Progress() []collective.Progress {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -207,7 +209,7 @@ func (t *transport) Progress() []collective.Progress {
 	return ranks
 }
 
-// die plays the death of the process: the sockets close, and nothing is said. For tests.
+// die simulates the death of the process: the sockets close without a message. For tests.
 func (t *transport) die() {
 	t.mu.Lock()
 	t.silent = true

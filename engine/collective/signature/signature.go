@@ -1,4 +1,4 @@
-// Package signature is what ranks must agree in about an operation, in numbers of fixed size that they can exchange.
+// Package signature describes an operation by numbers of fixed size, which ranks exchange to check that they agree.
 package signature
 
 import (
@@ -11,7 +11,7 @@ import (
 // Kind numbers the operations.
 type Kind int32
 
-// The kinds, as the native libraries know them.
+// The kinds, with the numbers that the native libraries use.
 const (
 	AllReduce Kind = iota + 1
 	Broadcast
@@ -20,7 +20,7 @@ const (
 	Barrier
 )
 
-// Signature of one operation.
+// Signature describes one operation.
 type Signature struct {
 	Number   uint64 // of the operation in its communicator, from 1
 	Kind     Kind
@@ -28,10 +28,10 @@ type Signature struct {
 	Reduce   collective.Reduce
 	Root     int // rank
 	Elements int64
-	Parts    uint64 // hash of the counts, 0 without
+	Parts    uint64 // hash of the counts, 0 without counts
 }
 
-// Of is the signature of an operation but for Parts, which the native libraries fill.
+// Of returns the signature of an operation without Parts, which the native libraries fill in.
 func Of(op collective.Op, number uint64) Signature {
 	buffer, dt, reduce := op.Memory()
 	s := Signature{Number: number, DType: dt, Reduce: reduce}

@@ -1,25 +1,27 @@
-// Package staged lets communicators of the host carry what lies in the memory of a device that the host cannot see: on the way
-// out it is copied to page-locked memory, on the way back from there. So ranks on GPUs and ranks on CPUs form one group, over package
-// gloo, shm or hosts, and all of them get the same bits: those of the inner communicator.
+// Package staged lets communicators of the host transfer device memory that the host cannot access. It copies the data
+// to page-locked memory, runs the operation there, and copies the result back. Ranks on GPUs and ranks on CPUs can thus
+// form one group, over package gloo, shm or hosts. All ranks get the same bits: those of the inner communicator.
 //
-// # How an operation goes
+// # Stages of an operation
 //
-//	fetch   a thread and a stream of its own: waits for After, then copies what the others need of the buffer
+//	fetch   own thread and stream: waits for After, then copies to the host the data that other ranks need
 //	inner   the operation itself, on the page-locked copy
-//	bring   another thread and stream: copies what the operation changed, then completes Done
+//	bring   another thread and stream: copies back the data that the operation changed, then completes Done
 //
-// The three are joined by events and overlap: while one bucket travels the next is fetched and the one before brought back. An operation on
-// memory that an earlier one still uses is fetched when that has been brought back. Operations on memory of the host, and barriers,
-// go to the inner communicator as they are.
+// Events join the three stages, which overlap: while one bucket is reduced, the next is fetched and the previous one is
+// copied back. If an operation uses memory of an earlier operation, it is fetched after the earlier one has been copied
+// back. Operations on host memory, and barriers, go to the inner communicator unchanged.
 //
-// Page-locked memory is taken when an operation comes for the first time and kept for when it comes again: as many bytes as all operations
-// of a step have.
+// Page-locked memory is allocated for the first use of an operation, and kept for its next use. Its size is that of the
+// buffers of all operations of a step.
 //
 // # Failure
 //
-// The inner communicator's first failure is this one's. A copy that fails aborts it.
+// The first failure of the inner communicator is also the failure of this one. A failed copy aborts the inner
+// communicator.
 //
 // # Duties of the caller
 //
-// Those of package collective. The device stays open until the communicator is closed; it closes the inner one.
+// The duties are those of package collective. The device must stay open until the communicator is closed. Close also
+// closes the inner communicator.
 package staged

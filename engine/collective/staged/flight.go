@@ -11,28 +11,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// flight is an operation on its way to the host's memory and back. It is kept, with its page-locked memory, for when the same operation
-// comes again.
+// flight is an in-flight operation: to page-locked memory, through the inner communicator, and back. It is kept, with
+// its page-locked memory, for reuse by the same operation.
 type flight struct {
 	comm      *Communicator
 	op        collective.Op
-	parts     []int64 // those of op when the flight was made
+	parts     []int64 // parts of op when the flight was created
 	pinned    device.Buffer
-	travel    collective.Op // op on the page-locked memory
+	travel    collective.Op // op, on the page-locked memory
 	out, back stage
 	arrived   *queue.Link // from fetch to inner
 	returned  *queue.Link // from inner to bring
 	in, outgo []device.Region
 
-	// The communicator's lock holds these.
+	// The communicator's lock protects these fields.
 	number uint64
 	busy   bool
 }
 
-// keepFlights is how many are kept at most when one more is made.
+// keepFlights is the maximum number of flights that are kept.
 const keepFlights = 512
 
-// begin takes a flight for op and counts it.
+// begin counts op and returns a flight for it.
 func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	c.look()
 	c.mu.Lock()
@@ -57,7 +57,7 @@ func (c *Communicator) begin(op collective.Op) (*flight, error) {
 	return f, nil
 }
 
-// flightOf finds or makes one; the lock is held.
+// flightOf finds or creates a flight. The caller must hold the lock.
 func (c *Communicator) flightOf(op collective.Op) (*flight, error) {
 	for _, f := range c.flights {
 		if !f.busy && f.serves(op) {
@@ -89,7 +89,7 @@ func (c *Communicator) flightOf(op collective.Op) (*flight, error) {
 	return f, nil
 }
 
-// serves says whether the flight is that of an operation like op, memory and events included.
+// serves reports whether op equals the flight's operation, including memory and events.
 func (f *flight) serves(op collective.Op) bool {
 	a, at, ar := f.op.Memory()
 	b, bt, br := op.Memory()
@@ -107,7 +107,7 @@ func same(a, b any) bool {
 	return a == nil && b == nil || a != nil && reflect.TypeOf(a).Comparable() && a == b
 }
 
-// lay says what is copied where, and makes the operation on the page-locked memory.
+// lay determines the copies, and creates the operation on page-locked memory.
 func (f *flight) lay(region device.Region) {
 	rank := f.comm.Rank()
 	whole := []device.Region{{Bytes: region.Bytes}}
@@ -137,7 +137,7 @@ func (f *flight) lay(region device.Region) {
 	}
 }
 
-// parts are where a rank's own part lies in a buffer of one part a rank, and what lies around it.
+// parts returns the region of a rank's own part in a buffer of one part per rank, and the regions around it.
 func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region) {
 	counts := op.Parts()
 	if counts == nil {
@@ -152,7 +152,7 @@ func parts(op collective.Op, rank int, bytes int64) (own, others []device.Region
 	return []device.Region{{Offset: from, Bytes: to - from}}, []device.Region{{Bytes: from}, {Offset: to, Bytes: bytes - to}}
 }
 
-// stage is what a copier's queue holds: the operation, with the events between which it copies.
+// stage is an entry of a copier's queue: the operation, with the events before and after its copy.
 type stage struct {
 	collective.Op
 	flight *flight
@@ -160,7 +160,7 @@ type stage struct {
 }
 
 func (s *stage) Tags() collective.Tags { return s.tags }
-func (s *stage) Check(int) error       { return nil } // Enqueue has
+func (s *stage) Check(int) error       { return nil } // Enqueue has checked the operation
 
 // copier moves data between a device and page-locked memory; it implements queue.Transport.
 type copier struct {
@@ -180,7 +180,7 @@ func (t *copier) Fail(err error) { t.comm.fail(err) }
 // Close implements queue.Transport.
 func (t *copier) Close(bool) error { return t.stream.Close() }
 
-// carryOut copies to the host's memory, when no earlier operation uses the device's.
+// carryOut copies to host memory, once no earlier operation uses the device memory.
 func (f *flight) carryOut(stream device.Stream) error {
 	if err := f.comm.awaitTurn(f); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (f *flight) carryOut(stream device.Stream) error {
 	return f.carry(stream, f.in, true)
 }
 
-// carryBack copies to the device's memory, unless anything has failed by then.
+// carryBack copies to device memory, unless the communicator has failed.
 func (f *flight) carryBack(stream device.Stream) error {
 	defer f.comm.end(f)
 	if err := f.comm.Err(); err != nil {
@@ -218,7 +218,8 @@ func (f *flight) carry(stream device.Stream, pieces []device.Region, out bool) e
 	return nil
 }
 
-// awaitTurn returns when no earlier flight uses the memory of f. It ends, since the end of a flight does not wait for a later one.
+// awaitTurn waits until no earlier flight uses the memory of f. It cannot deadlock, because the end of a flight never
+// waits for a later one.
 func (c *Communicator) awaitTurn(f *flight) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +235,7 @@ func overlap(a, b collective.Op) bool {
 	return (!reflect.TypeOf(x.Buffer).Comparable() || x.Buffer == y.Buffer) && x.Offset < y.Offset+y.Bytes && y.Offset < x.Offset+x.Bytes
 }
 
-// end is the end of a flight: its memory is free.
+// end records the end of a flight, whose memory is then free.
 func (c *Communicator) end(f *flight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

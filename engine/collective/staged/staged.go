@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Communicator is one rank's end; it implements collective.Communicator and collective.Positioner.
+// Communicator is one rank's endpoint; it implements collective.Communicator and collective.Positioner.
 type Communicator struct {
 	inner        collective.Communicator
 	dev          device.Device
@@ -19,17 +19,17 @@ type Communicator struct {
 	stop         chan struct{} // closed by Close
 	looking      sync.WaitGroup
 
-	enqueuing sync.Mutex // the three get their operations in one order
+	enqueuing sync.Mutex // so that all three queues get their operations in one order
 
 	mu      sync.Mutex
-	turn    sync.Cond // a flight has ended, or err is set
-	flights []*flight // kept
-	under   []*flight // under way, in order
+	turn    sync.Cond // signals that a flight has ended, or err is set
+	flights []*flight // kept for reuse
+	under   []*flight // in flight, in order
 	count   uint64    // flights begun
 	err     error     // the first failure
 }
 
-// New puts a communicator of the host behind a device. The communicator owns inner from then on, also where New fails.
+// New puts a communicator of the host behind a device. The communicator takes ownership of inner, even if New fails.
 func New(inner collective.Communicator, dev device.Device) (_ *Communicator, err error) {
 	c := &Communicator{inner: inner, dev: dev, stop: make(chan struct{})}
 	c.turn.L = &c.mu
@@ -54,7 +54,7 @@ func (c *Communicator) Rank() int { return c.inner.Rank() }
 // Size implements collective.Communicator.
 func (c *Communicator) Size() int { return c.inner.Size() }
 
-// Position implements collective.Positioner: that of the inner communicator, where it tells.
+// Position implements collective.Positioner. It returns the position of the inner communicator, if that has one.
 func (c *Communicator) Position() collective.Progress {
 	if p, ok := c.inner.(collective.Positioner); ok {
 		return p.Position()
@@ -67,7 +67,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	c.enqueuing.Lock()
 	defer c.enqueuing.Unlock()
 	if err := collective.Check(op, c.Size()); err != nil || seen(op) {
-		return c.inner.Enqueue(op) // which says what is wrong, or can do without help
+		return c.inner.Enqueue(op) // it reports the error, or needs no copies
 	}
 	f, err := c.begin(op)
 	if err != nil {
@@ -85,7 +85,7 @@ func (c *Communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// seen says whether the host sees the memory of op.
+// seen reports whether the host can access the memory of op.
 func seen(op collective.Op) bool {
 	buffer, _, _ := op.Memory()
 	return buffer.Bytes == 0 || buffer.Host() != nil
@@ -126,7 +126,7 @@ func (c *Communicator) Close() error {
 	}
 	c.looking.Wait()
 	faults := []error{c.inner.Close()}
-	c.look() // what it left unfinished is given up
+	c.look() // operations that it left unfinished have failed
 	faults = append(faults, c.fetch.Close(), c.bring.Close())
 	for _, f := range c.flights {
 		faults = append(faults, f.pinned.Free())
@@ -135,14 +135,14 @@ func (c *Communicator) Close() error {
 	return errors.Join(faults...)
 }
 
-// look takes over the inner communicator's failure.
+// look takes over a failure of the inner communicator.
 func (c *Communicator) look() {
 	if err := c.inner.Err(); err != nil {
 		c.fail(err)
 	}
 }
 
-// fail makes err the first failure, if there is none yet, and ends everything.
+// fail sets the first failure and aborts everything. It does nothing if there is a failure already.
 func (c *Communicator) fail(err error) {
 	c.mu.Lock()
 	first := c.err == nil
@@ -158,7 +158,7 @@ func (c *Communicator) fail(err error) {
 	}
 }
 
-// Needs says whether the host cannot see the memory of a device that computes.
+// Needs reports whether the memory of a device that computes is inaccessible to the host.
 func Needs(dev device.Device) (bool, error) {
 	if dev.Info().Modelled {
 		return false, nil

@@ -10,14 +10,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// bench is the device of a rank, with memory that is used again and again: page-locked memory is slow to get.
+// bench is the device of a rank, with buffers that operations reuse: page-locked memory is slow to allocate.
 type bench struct {
 	dev device.Device
 	in  device.Stream // to the device
 	out device.Stream // back
 
 	mu    sync.Mutex
-	spare map[int][]*flight // by the logarithm of their bytes
+	spare map[int][]*flight // by the logarithm of their size in bytes
 }
 
 func newBench(dev device.Device) (*bench, error) {
@@ -29,12 +29,12 @@ func newBench(dev device.Device) (*bench, error) {
 	return &bench{dev: dev, in: in, out: out, spare: map[int][]*flight{}}, err
 }
 
-// flight is an operation under way: its memory and events.
+// flight is an in-flight operation: its memory and events.
 type flight struct {
 	bytes     int64
 	gpu, host device.Buffer
-	start     *gate        // what the operation waits for
-	done      device.Event // it is complete
+	start     *gate        // the operation's After event
+	done      device.Event // the operation's Done event
 }
 
 // gate is an event that can fail.
@@ -45,7 +45,7 @@ type gate struct {
 
 func (g *gate) fail(err error) { g.failed.Store(&err) }
 
-// WaitHost implements device.Event. A failure is seen by whoever comes to wait after it.
+// WaitHost implements device.Event. Only calls that start after a failure report it.
 func (g *gate) WaitHost(limit time.Duration) error {
 	if failed := g.failed.Load(); failed != nil {
 		return *failed
@@ -53,10 +53,10 @@ func (g *gate) WaitHost(limit time.Duration) error {
 	return g.Event.WaitHost(limit)
 }
 
-// class of buffers that hold so many bytes: all have 2 to the power of it, at least 64.
+// class returns the size class for a buffer of the given bytes. Buffers of class c have 2^c bytes, at least 64.
 func class(bytes int64) int { return bits.Len64(uint64(max(bytes, 64) - 1)) }
 
-// prepare makes an operation's memory and events.
+// prepare provides an operation's memory and events.
 func (b *bench) prepare(o operation) (*flight, error) {
 	c := class(o.Bytes)
 	b.mu.Lock()
@@ -88,7 +88,8 @@ func (b *bench) giveBack(f *flight) {
 func (f *flight) region() device.Region { return device.Region{Buffer: f.gpu, Bytes: f.bytes} }
 func (f *flight) copied() device.Region { return device.Region{Buffer: f.host, Bytes: f.bytes} }
 
-// begin lets the operation start when its content is on the device, or fail of what the suite says.
+// begin copies data to the device and lets the operation start. If cause is not empty, the operation fails with it
+// instead.
 func (f *flight) begin(b *bench, data []byte, cause string) {
 	if cause != "" {
 		f.start.fail(errors.New(cause))
@@ -111,7 +112,7 @@ func (f *flight) begin(b *bench, data []byte, cause string) {
 	}
 }
 
-// result returns when the operation is complete, with what it left in its buffer.
+// result waits until the operation is complete, and returns the content of its buffer.
 func (f *flight) result(b *bench) ([]byte, error) {
 	if err := b.out.Wait(f.done); err != nil {
 		return nil, err

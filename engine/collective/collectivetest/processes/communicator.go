@@ -13,34 +13,35 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// communicator stands for the one in a rank's process; it implements collective.Communicator and collective.Positioner.
+// communicator represents the communicator in a rank's process. It implements collective.Communicator and
+// collective.Positioner.
 type communicator struct {
 	worker     *worker
 	rank, size int
 	group      uint64
 
 	mu     sync.Mutex
-	causes []error // that it was told
+	causes []error // sent to the rank
 }
 
-// lookEvery is how often an operation that waits for the suite's event looks whether it is over.
+// lookEvery is the interval at which an operation that waits for the suite's event checks whether it has ended.
 const lookEvery = 20 * time.Millisecond
 
 func (c *communicator) Rank() int { return c.rank }
 func (c *communicator) Size() int { return c.size }
 
-// send asks for something of this group.
+// send sends a request for this group.
 func (c *communicator) send(q *request, complete func(*reply)) chan *reply {
 	q.Group.Number = c.group
 	return c.worker.send(q, complete)
 }
 
-// ask waits for the answer.
+// ask sends a request and waits for its reply.
 func (c *communicator) ask(q *request) (*reply, error) {
 	return c.take(<-c.send(q, nil))
 }
 
-// take is a reply, with its error.
+// take returns a reply with its error.
 func (c *communicator) take(r *reply) (*reply, error) {
 	if r == nil {
 		return nil, fmt.Errorf("rank %d: %w", c.rank, c.worker.gone())
@@ -69,7 +70,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 		}
 		close(over)
 		if tags.Done != nil {
-			_ = tags.Done.Complete() // the suite's, which do not fail
+			_ = tags.Done.Complete() // events of the suite, whose Complete does not fail
 		}
 	})
 	if _, err := c.take(<-to); err != nil {
@@ -82,7 +83,7 @@ func (c *communicator) Enqueue(op collective.Op) error {
 	return nil
 }
 
-// contentOf is memory of the suite; none of a barrier.
+// contentOf returns memory of the suite; nil for a barrier.
 func contentOf(r device.Region) []byte {
 	if r.Bytes == 0 {
 		return nil
@@ -90,7 +91,8 @@ func contentOf(r device.Region) []byte {
 	return r.Host()
 }
 
-// follow tells the process when what an operation waits for is complete, and what its buffer holds then.
+// follow notifies the process when an operation's After event is complete, and sends the content of the buffer at that
+// time.
 func (c *communicator) follow(after device.Event, buffer device.Region, number uint64, over <-chan struct{}) {
 	for {
 		err := after.WaitHost(lookEvery)
@@ -103,14 +105,14 @@ func (c *communicator) follow(after device.Event, buffer device.Region, number u
 			return
 		}
 		select {
-		case <-over: // it failed before
+		case <-over: // the operation failed earlier
 			return
 		default:
 		}
 	}
 }
 
-// told keeps a cause, of which the text alone travels.
+// told stores a cause and returns its text: only the text is sent to the process.
 func (c *communicator) told(cause error) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +139,7 @@ func (c *communicator) Err() error {
 
 // Abort implements collective.Communicator.
 func (c *communicator) Abort(cause error) {
-	_, _ = c.ask(&request{Do: abort, Cause: c.told(cause)}) // one that is gone needs none
+	_, _ = c.ask(&request{Do: abort, Cause: c.told(cause)}) // a process that has ended needs no abort
 }
 
 // Position implements collective.Positioner.

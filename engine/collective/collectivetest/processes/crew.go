@@ -17,20 +17,21 @@ import (
 )
 
 const (
-	patience  = time.Minute            // of ranks that start, and join
-	lastWords = 200 * time.Millisecond // for what a process has said, where others that it has started hold its pipe
-	deathbed  = 10 * time.Second       // of a process that is killed
+	patience  = time.Minute            // for ranks to start and to join
+	lastWords = 200 * time.Millisecond // for the output of a process whose pipe its child processes keep open
+	deathbed  = 10 * time.Second       // for a killed process to end
 )
 
-// Crew are the processes of ranks. One goroutine at a time uses it.
+// Crew is a set of processes, one per rank. Only one goroutine at a time may use it.
 type Crew struct {
 	start   func(rank int) *exec.Cmd
 	address func() string
 	workers []*worker // by rank
-	groups  uint64    // opened
+	groups  uint64    // number of groups opened
 }
 
-// New makes a crew without processes. start is the command of a rank's, which calls Serve with files 3 and 4; address makes up a Group's.
+// New returns a crew without processes. start returns the command of a rank's process, which calls Serve with files 3
+// and 4. address returns a new address for a Group.
 func New(start func(rank int) *exec.Cmd, address func() string) *Crew {
 	return &Crew{start: start, address: address}
 }
@@ -64,7 +65,7 @@ func (c *Crew) Open(t conformance.TB, size int, limit time.Duration) collectivet
 	})
 }
 
-// all does something for all ranks at once.
+// all calls do for all ranks concurrently.
 func all(t conformance.TB, size int, do func(rank int) error) {
 	t.Helper()
 	errs := make([]error, size)
@@ -78,7 +79,7 @@ func all(t conformance.TB, size int, do func(rank int) error) {
 	}
 }
 
-// Close ends all processes. The error names those that do not end.
+// Close ends all processes. Its error names those that do not end.
 func (c *Crew) Close() error {
 	var errs []error
 	for _, w := range c.workers {
@@ -100,16 +101,16 @@ type worker struct {
 
 	mu       sync.Mutex
 	waiting  map[uint64]chan *reply
-	complete map[uint64]func(*reply) // what operations are told that are complete
-	lost     error                   // why no reply comes any more
-	over     chan struct{}           // closed when lost is there
+	complete map[uint64]func(*reply) // called when the operation of this request is complete
+	lost     error                   // why no further reply will arrive
+	over     chan struct{}           // closed when lost is set
 }
 
 func newWorker(cmd *exec.Cmd, requests io.Writer) *worker {
 	return &worker{cmd: cmd, said: new(tail), requests: gob.NewEncoder(requests), waiting: map[uint64]chan *reply{}, complete: map[uint64]func(*reply){}, over: make(chan struct{})}
 }
 
-// hire starts a process, and returns when its device is open.
+// hire starts a process, and returns when the process has opened its device.
 func hire(cmd *exec.Cmd) (*worker, error) {
 	there, requests, err := os.Pipe()
 	if err != nil {
@@ -144,7 +145,7 @@ func hire(cmd *exec.Cmd) (*worker, error) {
 	}
 }
 
-// expect makes room for a reply.
+// expect registers a channel for a reply.
 func (w *worker) expect(number uint64) chan *reply {
 	c := make(chan *reply, 1)
 	w.mu.Lock()
@@ -157,7 +158,7 @@ func (w *worker) expect(number uint64) chan *reply {
 	return c
 }
 
-// listen hands out replies until the process ends.
+// listen distributes replies until the process ends.
 func (w *worker) listen(from io.Reader) {
 	replies := gob.NewDecoder(from)
 	for {
@@ -173,7 +174,7 @@ func (w *worker) listen(from io.Reader) {
 			delete(w.waiting, r.Number)
 		}
 		w.mu.Unlock()
-		switch { // nobody waits for one that was given up
+		switch { // a request that was given up has no channel
 		case r.Complete && complete != nil:
 			complete(r)
 		case !r.Complete && to != nil:
@@ -183,10 +184,10 @@ func (w *worker) listen(from io.Reader) {
 	w.lose(w.cmd.Wait())
 }
 
-// lose tells all who wait for the process that it answers no more, and why.
+// lose ends all waits for replies of this process, with the reason.
 func (w *worker) lose(why error) {
 	w.mu.Lock()
-	if w.lost != nil { // it was given up
+	if w.lost != nil { // already lost
 		w.mu.Unlock()
 		return
 	}
@@ -203,14 +204,14 @@ func (w *worker) lose(why error) {
 	}
 }
 
-// gone is why the process answers no more, nil if it does.
+// gone returns the reason why the process no longer replies, or nil.
 func (w *worker) gone() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lost
 }
 
-// answered is what a reply says, or why there is none.
+// answered returns the error of a reply, or the reason why there is no reply.
 func (w *worker) answered(r *reply) error {
 	if r == nil {
 		return w.gone()
@@ -218,7 +219,7 @@ func (w *worker) answered(r *reply) error {
 	return r.Fault.err(nil)
 }
 
-// send asks for something. complete, where not nil, is told when the operation is that it enqueues.
+// send sends a request. complete, if not nil, is called when the operation that the request enqueues is complete.
 func (w *worker) send(q *request, complete func(*reply)) chan *reply {
 	w.writing.Lock()
 	defer w.writing.Unlock()
@@ -232,25 +233,26 @@ func (w *worker) send(q *request, complete func(*reply)) chan *reply {
 		w.mu.Unlock()
 	}
 	to := w.expect(q.Number)
-	_ = w.requests.Encode(q) // a process that does not read has ended, which listen finds
+	_ = w.requests.Encode(q) // if the process has ended, listen detects that
 	return to
 }
 
-// forget takes back what send was to tell.
+// forget removes the entries that send made for a request.
 func (w *worker) forget(number uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.complete, number)
 }
 
-// tell sends what is not answered.
+// tell sends a request that has no reply.
 func (w *worker) tell(q *request) {
 	w.writing.Lock()
 	defer w.writing.Unlock()
 	_ = w.requests.Encode(q)
 }
 
-// kill ends the process as kill -9 does, and returns when it has ended. One that a driver holds may not end: it is given up at the limit.
+// kill ends the process as kill -9 does, and returns when it has ended. A process that a driver blocks may not end;
+// kill gives up after limit.
 func (w *worker) kill(limit time.Duration) error {
 	_ = w.cmd.Process.Kill() // it may have ended already
 	select {
@@ -263,7 +265,7 @@ func (w *worker) kill(limit time.Duration) error {
 	return err
 }
 
-// tail keeps the end of what a process says.
+// tail keeps the end of a process's output.
 type tail struct {
 	mu   sync.Mutex
 	text []byte

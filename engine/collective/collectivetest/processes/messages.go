@@ -14,21 +14,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Group is what a rank joins.
+// Group describes the group that a rank joins.
 type Group struct {
 	Rank, Size int
-	Number     uint64        // of the crew's groups: several may be there at once
-	Address    string        // the same for all ranks, and for no other group
+	Number     uint64        // unique in the crew: several groups may exist at once
+	Address    string        // the same for all ranks of this group, different for every other group
 	Limit      time.Duration // of an operation; 0: none
 }
 
-// verb is what a rank's process is asked to do.
+// verb is the kind of a request.
 type verb uint8
 
 const (
 	join verb = iota + 1
 	enqueue
-	ready // what an operation waits for is complete
+	ready // the After event of an operation is complete
 	drain
 	failure
 	abort
@@ -36,22 +36,23 @@ const (
 	leave
 )
 
-// request goes to a rank's process.
+// request is a message to a rank's process.
 type request struct {
 	Number    uint64
 	Do        verb
-	Group     Group     // to join; of another request its Number alone
+	Group     Group     // for join; other requests set only its Number
 	Operation operation // to enqueue
-	Of        uint64    // the request that enqueued what is ready
-	Data      []byte    // content of its buffer
-	Cause     string    // of an abort, or why what an operation waits for failed
+	Of        uint64    // the request that enqueued the operation, for ready
+	Data      []byte    // content of the operation's buffer
+	Cause     string    // the cause of an abort, or the error of a failed After event
 }
 
-// reply comes back: one for each request but ready, and one more for each operation when that is complete.
+// reply is a message from a rank's process: one for each request but ready, and one more for each operation when it is
+// complete.
 type reply struct {
 	Number   uint64
-	Complete bool   // the operation that this request enqueued
-	Data     []byte // content of its buffer, nil where the communicator has failed
+	Complete bool   // the operation that this request enqueued is complete
+	Data     []byte // content of its buffer, nil if the communicator has failed
 	Fault    *fault
 	Position collective.Progress
 }
@@ -64,10 +65,10 @@ type operation struct {
 	Root       int
 	Counts     []int64
 	Bytes      int64
-	Waits      bool // Data comes later, when it is ready
+	Waits      bool // Data follows with the request ready
 }
 
-// described is an operation as it travels.
+// described returns the transferable description of an operation.
 func described(op collective.Op) operation {
 	buffer, dtype, reduce := op.Memory()
 	tags := op.Tags()
@@ -78,7 +79,7 @@ func described(op collective.Op) operation {
 	return o
 }
 
-// on is the operation on other memory, between other events.
+// on returns the operation with the given buffer and events.
 func (o operation) on(buffer device.Region, after, done device.Event) (collective.Op, error) {
 	switch o.Kind {
 	case collective.AllReduce{}.Kind():
@@ -95,20 +96,20 @@ func (o operation) on(buffer device.Region, after, done device.Event) (collectiv
 	return nil, fmt.Errorf("processes: got an operation of kind %q", o.Kind)
 }
 
-// fault is an error as it travels. What it is, as errors.As and errors.Is find out, is in one of the pointers or in Is.
+// fault is the transferable form of an error. The pointers and Is keep its identity for errors.As and errors.Is.
 type fault struct {
 	Text     string
-	Is       []int // of sentinels
+	Is       []int // indices of sentinels
 	Rank     int
 	Peer     *fault // the cause of a PeerError of Rank
 	Late     *collective.TimeoutError
 	Mismatch *collective.MismatchError
 }
 
-// sentinels are the errors that the suite asks for.
+// sentinels are the errors that the suite looks for.
 var sentinels = []error{collective.ErrAborted, collective.ErrClosed, collective.ErrDied, os.ErrDeadlineExceeded, context.DeadlineExceeded, device.ErrDevice}
 
-// faultOf is nil for nil.
+// faultOf returns the fault of err; nil for nil.
 func faultOf(err error) *fault {
 	if err == nil {
 		return nil
@@ -129,7 +130,7 @@ func faultOf(err error) *fault {
 	return f
 }
 
-// err is the error that a fault was. causes are what the suite has told the rank.
+// err restores the error of a fault. causes are the causes that the suite has sent to the rank.
 func (f *fault) err(causes []error) error {
 	switch {
 	case f == nil:
@@ -144,7 +145,7 @@ func (f *fault) err(causes []error) error {
 	return &farError{f, causes}
 }
 
-// farError is what went wrong in a rank's process.
+// farError is an error of a rank's process.
 type farError struct {
 	fault  *fault
 	causes []error
@@ -152,7 +153,7 @@ type farError struct {
 
 func (e *farError) Error() string { return e.fault.Text }
 
-// Is finds the sentinels that it was there, and causes from here, which went there as their texts.
+// Is finds the sentinels that the error matched in the rank's process. It finds causes of the suite by their texts.
 func (e *farError) Is(target error) bool {
 	return slices.ContainsFunc(e.fault.Is, func(i int) bool { return sentinels[i] == target }) ||
 		slices.ContainsFunc(e.causes, func(cause error) bool {

@@ -17,7 +17,7 @@ import (
 // Connect joins a group on a rank's device. It is called by every rank of the group at once.
 type Connect func(ctx context.Context, dev device.Device, g Group) (collective.Communicator, error)
 
-// Serve is a rank's process: it opens the device and does what in asks for, until that ends.
+// Serve runs a rank's process: it opens the device and serves requests from in until in ends.
 func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), connect Connect) error {
 	s := &server{out: gob.NewEncoder(out), connect: connect, groups: map[uint64]*member{}, starts: map[uint64]*flight{}, landing: make(chan landing, queued)}
 	dev, err := open()
@@ -30,7 +30,7 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 	go s.land()
 	todo := make(chan *request, queued)
-	go func() { // so that the end of in is seen whatever does not return
+	go func() { // so that the end of in is noticed even if a request blocks
 		for q := range todo {
 			s.do(q)
 		}
@@ -48,10 +48,10 @@ func Serve(in io.Reader, out io.Writer, open func() (device.Device, error), conn
 	}
 }
 
-// queued is how many requests, and operations, may be under way: more than the suite ever has.
+// queued is the maximum number of pending requests and operations, more than the suite ever has.
 const queued = 1 << 16
 
-// server does what its process is asked for.
+// server serves the requests of its process.
 type server struct {
 	connect Connect
 	bench   *bench
@@ -60,34 +60,35 @@ type server struct {
 	out     *gob.Encoder
 
 	groups  map[uint64]*member
-	starts  map[uint64]*flight // that wait for ready, by their request
-	landing chan landing       // of all groups, in order
+	starts  map[uint64]*flight // operations that wait for ready, by their request
+	landing chan landing       // operations of all groups, in order
 }
 
-// member is this rank's end in a group.
+// member is this rank's endpoint in a group.
 type member struct {
 	collective.Communicator
-	flying sync.WaitGroup // operations
+	flying sync.WaitGroup // counts in-flight operations
 	left   atomic.Bool
 }
 
-// reply sends one. Where nobody reads the process is about to end.
+// reply sends a reply. It ignores write errors: if the reader is gone, the process is about to end.
 func (s *server) reply(r reply) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	_ = s.out.Encode(&r)
 }
 
-// do answers at once or, where others are waited for, from a goroutine: the next request may be what ends the waiting.
+// do serves a request. Requests that wait for other ranks run in a goroutine, because the next request may be the one
+// that ends the wait.
 func (s *server) do(q *request) {
 	comm := s.groups[q.Group.Number]
-	if comm == nil && q.Do != join && q.Do != ready { // ready is of an operation
+	if comm == nil && q.Do != join && q.Do != ready { // ready belongs to an operation
 		s.reply(reply{Number: q.Number, Fault: faultOf(collective.ErrClosed)})
 		return
 	}
 	switch q.Do {
 	case join:
-		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() }) // until now they tell themselves what they are
+		maps.DeleteFunc(s.groups, func(_ uint64, m *member) bool { return m.left.Load() }) // a closed communicator still reports its state until the next group joins
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		c, err := s.connect(ctx, s.bench.dev, q.Group)
@@ -120,7 +121,7 @@ func (s *server) do(q *request) {
 	case drain:
 		go func() {
 			err := comm.Sync(context.Background())
-			comm.flying.Wait() // results are there before it is told that they are
+			comm.flying.Wait() // send the results before the reply
 			s.reply(reply{Number: q.Number, Fault: faultOf(err)})
 		}()
 	case leave:
@@ -132,7 +133,7 @@ func (s *server) do(q *request) {
 	}
 }
 
-// enqueue hands an operation to the communicator and, where its data is there, starts it.
+// enqueue passes an operation to the communicator and starts it if its data is present.
 func (s *server) enqueue(comm *member, q *request) error {
 	f, err := s.bench.prepare(q.Operation)
 	if err != nil {
@@ -156,15 +157,15 @@ func (s *server) enqueue(comm *member, q *request) error {
 	return nil
 }
 
-// landing is an operation of which the result is to come back.
+// landing is an operation whose result is to be sent back.
 type landing struct {
 	*flight
 	number uint64
 	comm   *member
 }
 
-// land brings results back, in order: on some devices a stream that waits holds its caller up. All come, since a communicator that fails completes
-// what it was given.
+// land sends results back, in order: on some devices a stream that waits blocks its caller. Every operation arrives
+// here, because a communicator that fails completes all operations.
 func (s *server) land() {
 	for l := range s.landing {
 		r := reply{Number: l.number, Complete: true}
@@ -174,7 +175,7 @@ func (s *server) land() {
 			r.Data = data
 		}
 		s.reply(r)
-		if good { // else it may still be told to begin
+		if good { // otherwise ready may still arrive for it
 			s.bench.giveBack(l.flight)
 		}
 		l.comm.flying.Done()

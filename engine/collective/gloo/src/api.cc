@@ -1,4 +1,4 @@
-// api.cc: the table of functions.
+// api.cc: the function table.
 #include <signal.h>
 
 #include <cstdio>
@@ -14,8 +14,8 @@ struct hetero_gloo_context {
 
 namespace {
 
-// guarded keeps exceptions on this side, and signals from the threads that Gloo starts: they are for Go's, whose
-// handlers expect Go's stacks. Faults are left alone.
+// guarded catches exceptions, and blocks signals in the threads that Gloo starts: the handlers of Go's runtime need
+// Go's stacks. Signals of faults stay unblocked.
 template <class F> int32_t guarded(char *error, F f) {
   sigset_t blocked, before;
   sigfillset(&blocked);
@@ -28,18 +28,18 @@ template <class F> int32_t guarded(char *error, F f) {
     std::snprintf(error, HETERO_GLOO_TEXT, "%s", e.what());
     status = 1;
   } catch (...) {
-    std::snprintf(error, HETERO_GLOO_TEXT, "an exception of an unknown type");
+    std::snprintf(error, HETERO_GLOO_TEXT, "unknown exception");
     status = 1;
   }
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return status;
 }
 
-// kept keeps exceptions on this side where nobody is to be told.
+// kept catches exceptions in functions that cannot report errors.
 template <class F> void kept(F f) noexcept {
   try {
     f();
-  } catch (...) { // what could be done was
+  } catch (...) { // nothing more can be done
   }
 }
 

@@ -1,4 +1,4 @@
-// context.cc: connections, and sending and receiving among all ranks at once.
+// context.cc: connections, and concurrent sending and receiving between all ranks.
 #include "context.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ namespace hetero {
 
 namespace {
 
-// A piece travels in messages of at most so many bytes: who gives up waits for one to end.
+// A piece is sent in messages of at most this many bytes. An aborted rank waits for the end of the current message.
 constexpr size_t message_bytes = 4 << 20;
 
 // for_messages calls f with the offset and the bytes of every message of a piece.
@@ -33,8 +33,8 @@ template <class Piece, class F> void for_messages(const Piece &piece, F f) {
   for (size_t from = 0; from < piece.bytes; from += message_bytes) f(from, std::min(message_bytes, piece.bytes - from));
 }
 
-// An address of loopback that a port scan does not meet: a pair of Gloo listens on it until it is given its socket, and some versions of Gloo abort the
-// process when a connection to such a port is reset.
+// private_address returns a random loopback address, which port scans do not reach. A Gloo pair listens on this address
+// until it gets its socket, and some versions of Gloo abort the process when a connection to such a port is reset.
 std::string private_address() {
   std::random_device random;
   auto part = [&] { return std::to_string(1 + random() % 254); };
@@ -45,7 +45,7 @@ gloo::IoException failed(const char *what) {
   return gloo::IoException(std::string(what) + ": " + std::strerror(errno));
 }
 
-// Socket closes a descriptor that nobody has taken.
+// Socket closes a descriptor that still belongs to it.
 struct Socket {
   int fd;
   ~Socket() {
@@ -54,8 +54,8 @@ struct Socket {
   int take() { return std::exchange(fd, -1); }
 };
 
-// Opened gives a pair a socket that is connected already: Gloo itself would accept any connection to its port as that of the other rank. The members are
-// those of all versions of Gloo; they are reached as a class of ours that Gloo's is the base of.
+// Opened gives a pair a socket that is already connected, because Gloo itself would accept any connection to its port
+// as the other rank. It accesses members that exist in all versions of Gloo, through a class derived from Gloo's.
 struct Opened : gloo::transport::tcp::Pair {
   using Pair = gloo::transport::tcp::Pair;
   static void adopt(Pair &pair, gloo::transport::tcp::Device &device, Socket &&socket) {
@@ -71,7 +71,7 @@ struct Opened : gloo::transport::tcp::Pair {
       own = -1;
     }
     if (pair.*(&Opened::state_) != LISTENING && pair.*(&Opened::state_) != INITIALIZING)
-      throw gloo::IoException("this rank's connection is there already");
+      throw gloo::IoException("the rank is already connected");
     pair.*(&Opened::peer_) = gloo::transport::tcp::Address(peer);
     own = socket.take();
     device.registerDescriptor(own, EPOLLIN, &pair);
@@ -79,14 +79,15 @@ struct Opened : gloo::transport::tcp::Pair {
   }
 };
 
-// If the watcher has not looked at the clock for so long, its process or the machine was stopped: that time does not
-// count. Larger: shorter pauses take away from the time-out. Smaller: a busy machine extends it.
+// If the watcher has not read the clock for this long, the process or the machine was stopped, and this time does not
+// count. Larger: shorter pauses count towards the time limit. Smaller: a busy machine extends the limit.
 constexpr std::chrono::milliseconds slept{1000};
-// How often the watcher looks. Larger: a time-out is noticed later.
+// Interval at which the watcher reads the clock. Larger: a time-out is noticed later.
 constexpr std::chrono::milliseconds look_every{100};
-// How often the watcher ends waits until the operation is over: a wait that began just after it did so has missed it.
+// Interval at which the watcher aborts waits until the operation has ended. It must repeat the abort because a wait may
+// begin just after one.
 constexpr std::chrono::milliseconds abort_every{5};
-// Gloo knows no waiting without a limit.
+// Gloo has no wait without a time limit.
 constexpr std::chrono::hours without_limit{24 * 365};
 
 } // namespace
@@ -121,10 +122,10 @@ Context::~Context() {
   disconnect();
 }
 
-// withdraw takes back all that is posted. A buffer's destructor waits until Gloo's thread is out of its memory: for the
-// rest of one message at most.
+// withdraw cancels all posted buffers. A buffer's destructor waits until Gloo's thread no longer accesses its memory:
+// at most until the end of one message.
 void Context::withdraw() noexcept {
-  std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed without the lock
+  std::array<Exchange, std::extent<decltype(exchanges_)>::value> withdrawn; // destroyed after the lock is released
   std::lock_guard<std::mutex> lock(mutex_);
   for (size_t i = 0; i < withdrawn.size(); i++) std::swap(withdrawn[i], *exchanges_[i]);
 }
@@ -133,7 +134,7 @@ void Context::disconnect() noexcept {
   for (int r = 0; gloo_ && r < size_; r++) {
     try {
       if (auto &pair = gloo_->getPair(r); pair && r != me_) pair->close();
-    } catch (...) { // the others are closed nevertheless
+    } catch (...) { // close the remaining pairs in any case
     }
   }
 }
@@ -168,7 +169,7 @@ void Context::watch() {
   }
 }
 
-// look decides whether the time is over. watch_mutex_ is held.
+// look checks whether the time limit has expired. The caller must hold watch_mutex_.
 void Context::look() {
   const auto now = Clock::now();
   if (now - looked_ > slept) deadline_ += now - looked_;
@@ -178,14 +179,14 @@ void Context::look() {
 
 void Context::begin_watch(int64_t timeout_ms) {
   std::lock_guard<std::mutex> lock(watch_mutex_);
-  look(); // a pause before the operation does not extend it
+  look(); // so that a pause before the operation does not extend its limit
   limited_ = timeout_ms > 0;
   deadline_ = looked_ + std::chrono::milliseconds(timeout_ms);
   expired_ = false;
   under_way_ = true;
 }
 
-// end_watch says whether the time was over.
+// end_watch reports whether the time limit had expired.
 bool Context::end_watch() {
   std::lock_guard<std::mutex> lock(watch_mutex_);
   look();
@@ -203,7 +204,7 @@ int Context::run(hetero_gloo_call &call, std::byte *buffer, const int64_t *count
   int status = attempt(call, buffer, counts, missing);
   if (status != HETERO_GLOO_OK) {
     end_watch();
-    withdraw(); // the buffer is the caller's again
+    withdraw(); // the caller owns the buffer again
   }
   return status;
 }
@@ -221,18 +222,18 @@ int Context::attempt(hetero_gloo_call &call, std::byte *buffer, const int64_t *c
     call.rank = f.rank;
     std::strncpy(call.text, f.text.c_str(), sizeof call.text - 1);
     return f.status;
-  } catch (const std::exception &e) { // memory
+  } catch (const std::exception &e) { // out of memory
     call.rank = me_;
     std::strncpy(call.text, e.what(), sizeof call.text - 1);
   } catch (...) {
     call.rank = me_;
-    std::strncpy(call.text, "an exception of an unknown type", sizeof call.text - 1);
+    std::strncpy(call.text, "unknown exception", sizeof call.text - 1);
   }
   return HETERO_GLOO_PEER;
 }
 
-// agree tells everybody what this rank is about to do and hears what they are: a message of another size than
-// expected must never be sent. Who answers has entered the operation.
+// agree exchanges the signatures of the operation with all ranks. It is necessary because Gloo must never receive a
+// message of an unexpected size. A rank that replies has entered the operation.
 void Context::agree(uint8_t *missing) {
   Pieces send(static_cast<size_t>(size_)), receive(static_cast<size_t>(size_));
   for (size_t r = 0; r < send.size(); r++) {
@@ -247,13 +248,14 @@ void Context::agree(uint8_t *missing) {
   }
 }
 
-// exchange sends and receives. missing, unless nullptr, gets a 1 for those that have not sent when the time is over.
+// exchange sends and receives. If the time limit expires, missing (unless nullptr) is set to 1 for ranks that have not
+// sent.
 void Context::exchange(Pieces send, Pieces receive, uint8_t *missing) {
   post(single_, std::move(send), std::move(receive));
   finish(single_, missing);
 }
 
-// post begins an exchange. All ranks post the same ones in the same order.
+// post starts an exchange. All ranks post the same exchanges in the same order.
 void Context::post(Exchange &e, Pieces send, Pieces receive) {
   slot_++;
   auto make = [&](const Pieces &pieces) {
@@ -283,14 +285,14 @@ void Context::post(Exchange &e, Pieces send, Pieces receive) {
   }
 }
 
-// finish waits until everything is sent and received.
+// finish waits until all data is sent and received.
 void Context::finish(Exchange &e, uint8_t *missing) {
   for (int i = 1; i < size_; i++) {
     int r = (me_ + i) % size_;
     auto index = static_cast<size_t>(r);
     Failure failure;
     try {
-      // A buffer that was aborted before it is waited for does not remember it.
+      // A buffer that was aborted before the wait does not remember the abort.
       for_messages(e.receive[index], [&](size_t, size_t) {
         if (over() || !e.incoming[index]->waitRecv(without_limit)) throw given_up(r);
       });
@@ -308,15 +310,15 @@ void Context::finish(Exchange &e, uint8_t *missing) {
   }
 }
 
-// note_missing finds, when the time is over, who has not sent. Ranks that were waited for before the i-th have.
+// note_missing determines which ranks have not sent when the time limit expires. The ranks before the i-th have sent.
 void Context::note_missing(Exchange &e, int i, uint8_t *missing) {
-  end_watch(); // it would end the waits here, too
+  end_watch(); // otherwise the watcher would abort the waits below
   missing[(me_ + i) % size_] = 1;
   for (int k = i + 1; k < size_; k++) {
     int other = (me_ + k) % size_;
     try {
       bool sent = false;
-      // It may have ended waits once more meanwhile.
+      // The watcher may have aborted one more wait meanwhile.
       for (int turn = 0; turn < 3 && !sent; turn++)
         sent = e.incoming[static_cast<size_t>(other)]->waitRecv(std::chrono::milliseconds(1));
       if (!sent) missing[other] = 1;
@@ -326,13 +328,13 @@ void Context::note_missing(Exchange &e, int i, uint8_t *missing) {
   }
 }
 
-// broken is what an exception of Gloo's means.
+// broken returns the failure that an exception of Gloo indicates.
 Context::Failure Context::broken(int rank, const char *what) {
   if (stopped_) return {HETERO_GLOO_STOPPED, rank, what};
   return {end_watch() ? HETERO_GLOO_TIMEOUT : HETERO_GLOO_PEER, rank, what};
 }
 
-// given_up is what a wait means that was ended from here.
+// given_up returns the failure that an aborted wait indicates.
 Context::Failure Context::given_up(int rank) {
   return {stopped_ ? HETERO_GLOO_STOPPED : HETERO_GLOO_TIMEOUT, rank, ""};
 }

@@ -26,12 +26,12 @@ public:
   Context(int rank, int size);
   ~Context();
 
-  // Takes over the connected socket to another rank.
+  // Takes ownership of the connected socket to another rank.
   void adopt(int rank, int socket);
-  // Performs one operation; a hetero_gloo_status. When it returns, nothing touches the buffer any more.
+  // Performs one operation and returns a hetero_gloo_status. On return nothing accesses the buffer.
   int run(hetero_gloo_call &call, std::byte *buffer, const int64_t *counts, uint8_t *missing) noexcept;
   void stop();
-  // Closes the connections. Takes some 10 ms for each.
+  // Closes the connections; takes some 10 ms for each.
   void disconnect() noexcept;
 
 private:
@@ -41,14 +41,14 @@ private:
     int rank;
     std::string text;
   };
-  // Bytes that go to or come from a rank; none: nothing does.
+  // Bytes to send to or receive from a rank; none if bytes is 0.
   struct Piece {
     std::byte *data = nullptr;
     size_t bytes = 0;
   };
   using Pieces = std::vector<Piece>;
   using Buffers = std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>>;
-  // A piece to every other rank and one from each; lists have an entry a rank, this one's own is ignored.
+  // A piece to every other rank and a piece from each. Lists have one entry per rank; this rank's own entry is ignored.
   struct Exchange {
     Pieces send, receive;
     Buffers outgoing, incoming;
@@ -80,29 +80,29 @@ private:
   const int me_, size_;
   std::shared_ptr<gloo::transport::Device> device_;
   std::shared_ptr<gloo::transport::Context> gloo_;
-  uint64_t slot_ = 0; // raised by every exchange, on all ranks alike
+  uint64_t slot_ = 0; // incremented by every exchange, equally on all ranks
   std::atomic<bool> stopped_{false};
 
-  std::mutex mutex_; // held to change the buffers of exchanges, and by stop to read them
+  std::mutex mutex_; // held while the buffers of exchanges change, and while stop reads them
   Exchange single_, scatters_[2], gathers_[2];
   Exchange *const exchanges_[5] = {&single_, &scatters_[0], &scatters_[1], &gathers_[0], &gathers_[1]};
 
-  // Of the operation under way.
+  // State of the current operation.
   hetero_gloo_call *call_ = nullptr;
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;
   std::vector<std::byte> scratch_;
   std::vector<hetero_signature> theirs_;
 
-  // Of the watcher, a thread that ends waits when the time of the operation is over. A wait with a time-out of Gloo's
-  // counts time in which this process was stopped, and closes all connections.
+  // State of the watcher, a thread that aborts waits when the operation's time limit expires. Gloo's own time-out
+  // cannot be used: it counts time in which this process was stopped, and closes all connections.
   std::mutex watch_mutex_;
   std::condition_variable closed_;
   bool closing_ = false;
-  bool under_way_ = false; // an operation is, and its waits may be ended
+  bool under_way_ = false; // an operation is running, and its waits may be aborted
   bool limited_ = false, expired_ = false;
   Clock::time_point deadline_, looked_ = Clock::now();
-  std::thread watcher_; // the last member: it uses all others
+  std::thread watcher_; // must be the last member, because it uses all others
 };
 
 } // namespace hetero

@@ -1,6 +1,6 @@
-// run.cc: the operations. Everybody sends directly to everybody: as many bytes as on a ring, in one or two hops, and
-// whoever reduces has the values of all ranks at hand, so that they can meet in the order of ranks. Gloo's own
-// all-reduce adds along the ring instead, in another order for each chunk, and rounds bf16 at every hop.
+// run.cc: the operations. Every rank sends directly to every other rank: as many bytes as on a ring, in one or two
+// hops. The rank that reduces has the values of all ranks and combines them in the order of ranks. Gloo's own
+// all-reduce adds along the ring, in a different order for each chunk, and rounds bf16 at every hop.
 #include <algorithm>
 #include <cstring>
 
@@ -10,10 +10,11 @@ namespace hetero {
 
 namespace {
 
-// All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one hop instead of two.
+// In all-reduces of at most this many bytes over all ranks, every rank computes the whole result: one hop instead of
+// two.
 constexpr size_t small_bytes = 64 << 10;
-// What a rank takes from each other rank at a time: large against what a message costs, small against caches. Scratch
-// memory is twice as large for every rank.
+// Bytes that a rank receives from each other rank at a time. Large enough to amortise the cost of a message, small
+// enough for the caches. Scratch memory is twice this size for every rank.
 constexpr size_t block_bytes = 1 << 20;
 
 } // namespace
@@ -23,7 +24,7 @@ void Context::perform(std::byte *buffer, const int64_t *counts) {
   element_ = element_bytes(op.dtype);
   kernel_ = reduce_kernel(op.dtype, op.reduce);
   size_t bytes = static_cast<size_t>(op.elements) * element_;
-  if (!bytes) return; // agreeing was all
+  if (!bytes) return; // the ranks had only to agree
   if (op.kind == HETERO_ALL_REDUCE && bytes <= small_bytes / static_cast<size_t>(size_))
     reduce_small(buffer);
   else if (op.kind == HETERO_ALL_REDUCE || op.kind == HETERO_REDUCE_SCATTER)
@@ -32,7 +33,7 @@ void Context::perform(std::byte *buffer, const int64_t *counts) {
     gather(buffer, counts);
 }
 
-// gather serves all-gather and broadcast.
+// gather implements all-gather and broadcast.
 void Context::gather(std::byte *buffer, const int64_t *counts) {
   Part own = part(me_, counts);
   Pieces send(static_cast<size_t>(size_), Piece{buffer + own.offset, own.bytes}), receive;
@@ -57,9 +58,9 @@ void Context::reduce_small(std::byte *buffer) {
   kernel_(buffer, nullptr, sources.data(), size_, n);
 }
 
-// reduce_parts serves reduce-scatter and all-reduce, block by block: everybody sends to each rank a block of that rank's
-// part; who owns it reduces, and in an all-reduce sends the result to everybody. The next block's values travel while
-// this one's are reduced, and so do the last one's results.
+// reduce_parts implements reduce-scatter and all-reduce, block by block. All ranks send each rank a block of that
+// rank's part. The owner reduces the block, and in an all-reduce sends the result to all ranks. While one block is
+// reduced, the values of the next block and the results of the previous one are in transit.
 void Context::reduce_parts(std::byte *buffer, const int64_t *counts) {
   bool give_back = call_->op.kind == HETERO_ALL_REDUCE;
   auto ranks = static_cast<size_t>(size_);

@@ -13,11 +13,12 @@ namespace hetero {
 
 namespace {
 
-// How often a rank that sleeps looks around in any case.
+// Maximum time that a waiting rank sleeps before it checks the states.
 constexpr int64_t slice_ns = 100'000'000;
 
-// A rank that has not looked around for so long did not run: its process, or the whole machine, was stopped. That time does not count. Larger: a pause of
-// this length and a time-out below it end a run; smaller: a starved thread gets time that it did not need.
+// If a rank has not read the clock for this long, its process or the machine was stopped, and this time does not count.
+// Larger: a pause of this length ends an operation with a shorter time limit. Smaller: a starved thread gets more time
+// than it needs.
 constexpr int64_t slept_ns = 1'000'000'000;
 
 int64_t now_ns() {
@@ -52,8 +53,8 @@ void Group::enter() {
   r.entered.store(call_->op.number);
 }
 
-// await_all waits until every rank has raised a counter to this turn. After the first of an operation all are known
-// to have entered it.
+// await_all waits until every rank has raised a counter to this turn. After the first wait of an operation, all ranks
+// have entered it.
 void Group::await_all(Counter RankHead::*counter) {
   for (int i = 1; i < size_; i++) {
     int rank = (me_ + i) % size_;
@@ -73,8 +74,8 @@ void Group::check_agreement() {
   agreed_ = true;
 }
 
-// await waits for one rank. That it has come counts more than that it, or another, has gone since. It never spins:
-// measured with as many ranks as cores, and with more, a spin of 5 us already costs more than it saves.
+// await waits for one rank. Arrival takes precedence over a later loss of that rank or another. await never spins:
+// measured with as many ranks as cores and with more, a spin of 5 us already costs more than it saves.
 void Group::await(int rank, Counter &counter) {
   if (counter.reached(turn_)) return;
   counter.waiters++;
@@ -88,7 +89,7 @@ void Group::await(int rank, Counter &counter) {
     if (stopped_) throw Failure{HETERO_SHM_STOPPED, -1};
     int gone = segment.failed();
     if (gone < 0 && segment.rank_head(rank).state.load() == HETERO_SHM_LEFT) gone = rank;
-    // It may have raised the counter and left since we looked.
+    // The rank may have raised the counter and left since the check above.
     if (gone >= 0 && counter.reached(turn_)) return;
     if (gone >= 0) throw Failure{HETERO_SHM_PEER, gone};
     int64_t rest = slice_ns;

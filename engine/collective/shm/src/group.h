@@ -15,7 +15,7 @@ public:
   Group(int fd, int rank, int size)
       : segment(fd, rank, size), me_(rank), size_(size), sources_(static_cast<size_t>(size)) {}
 
-  // Performs one operation; a hetero_shm_status.
+  // Performs one operation and returns a hetero_shm_status.
   int run(hetero_shm_call &call, std::byte *buffer, const int64_t *counts);
   void stop() {
     stopped_ = true;
@@ -51,10 +51,10 @@ private:
   uint32_t turn_ = 0;
   std::atomic<bool> stopped_{false};
 
-  // Of the operation under way.
+  // State of the current operation.
   hetero_shm_call *call_ = nullptr;
-  int64_t deadline_ns_ = -1; // monotonic clock; negative: none
-  int64_t looked_ns_ = 0;    // when this rank last looked at that clock in the operation
+  int64_t deadline_ns_ = -1; // monotonic clock; negative: no limit
+  int64_t looked_ns_ = 0;    // when this rank last read the clock in the operation
   bool agreed_ = false;
   size_t element_ = 1; // bytes
   ReduceKernel kernel_ = nullptr;

@@ -1,4 +1,4 @@
-// parts.h: which bytes of a buffer each rank owns in an operation, on all libraries that sum in the order of ranks.
+// parts.h: the bytes of a buffer that each rank owns in an operation, in all libraries that add in the order of ranks.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +17,7 @@ struct Part {
 };
 
 inline size_t element_bytes(int dtype) {
-  switch (dtype) { // as tensor.DType
+  switch (dtype) { // values of tensor.DType
   case 2:
   case 5: return 8;
   case 3:
@@ -27,8 +27,8 @@ inline size_t element_bytes(int dtype) {
   }
 }
 
-// The part that a rank owns: by the counts of elements; of a broadcast everything, for the root; of an all-reduce an equal
-// part in whole cache lines.
+// part_of returns the part that a rank owns. With counts, the part follows from them. In a broadcast the root owns
+// everything. In an all-reduce the parts are equal, in whole cache lines.
 inline Part part_of(const hetero_signature &op, int rank, int size, const int64_t *counts) {
   const size_t element = element_bytes(op.dtype), all = static_cast<size_t>(op.elements) * element;
   if (counts) {

@@ -1,4 +1,4 @@
-// reduce.cc: which table the CPU takes.
+// reduce.cc: selects the kernel table for the CPU.
 #include "reduce.h"
 
 #include "isa.h"
@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// The rows of a table, as tensor.DType numbers them.
+// Rows of a table, with the values of tensor.DType.
 enum DType { f32 = 1, f64 = 2, bf16 = 3, i64 = 5, i32 = 6, u8 = 8 };
 
 const ReduceTable *choose() {

@@ -1,5 +1,5 @@
-// reduce_simd.h: the kernels, written for the compiler to vectorise; included once for each instruction set.
-// Everything is in an unnamed namespace, see CONTRIBUTING.md.
+// reduce_simd.h: the kernels, in a form that the compiler vectorises; included once per instruction set. Everything is
+// in an unnamed namespace (see CONTRIBUTING.md).
 #pragma once
 
 #include <stdint.h>
@@ -10,10 +10,10 @@
 namespace hetero {
 namespace {
 
-// Elements that are reduced at a time: sources are read once, sums stay in the first cache.
+// Elements per block: sources are read once, and sums stay in the L1 cache.
 constexpr size_t block = 1024;
 
-// How an element lies in memory and how it is computed with.
+// Memory: the type in the buffer. Value: the type of the computation.
 template <class T> struct Plain {
   using Memory = T;
   using Value = T;
@@ -32,7 +32,7 @@ struct BF16 {
     memcpy(&v, &bits, sizeof v);
     return v;
   }
-  // To nearest, ties to even; a NaN stays a quiet NaN. The CPU's own instruction would flush denormal numbers.
+  // Rounds to nearest, ties to even; a NaN stays a quiet NaN. The CPU's own instruction would flush denormal numbers.
   static Memory store(Value v) {
     uint32_t bits;
     memcpy(&bits, &v, sizeof bits);
@@ -42,11 +42,11 @@ struct BF16 {
   }
 };
 
-// Sum of integers wraps: their type is unsigned there.
+// Sums of integers wrap, because their type here is unsigned.
 struct Sum {
   template <class V> static V of(V acc, V v) { return static_cast<V>(acc + v); }
 };
-// The earlier of equal values stays, a NaN wins.
+// Keeps the earlier of equal values; a NaN wins.
 struct Max {
   template <class V> static V of(V acc, V v) { return (v > acc) | (v != v) ? v : acc; }
 };
@@ -54,8 +54,8 @@ struct Min {
   template <class V> static V of(V acc, V v) { return (v < acc) | (v != v) ? v : acc; }
 };
 
-// Two sources of numbers as they are: no detour through the first cache. dst may be a or b itself, but overlaps neither in
-// another way: elements do not depend on each other.
+// Reduces two sources directly, without an intermediate block in the L1 cache. dst may equal a or b, but must not
+// overlap them otherwise.
 template <class T, class F> void reduce_two(T *dst, T *also, const T *a, const T *b, size_t n) {
 #pragma GCC ivdep
   for (size_t i = 0; i < n; i++) dst[i] = also[i] = F::of(a[i], b[i]);
@@ -88,7 +88,7 @@ template <class E, class F> void reduce(void *dst, void *also, const void *const
   }
 }
 
-// In the order of reduce_kernel.
+// Indexed as in reduce_kernel.
 constexpr ReduceTable table = {{
     {reduce<Plain<float>, Sum>, reduce<Plain<float>, Max>, reduce<Plain<float>, Min>},
     {reduce<Plain<double>, Sum>, reduce<Plain<double>, Max>, reduce<Plain<double>, Min>},

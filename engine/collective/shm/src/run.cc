@@ -1,4 +1,4 @@
-// run.cc: the operations, in turns; segment.h says what a turn is.
+// run.cc: the operations, in turns. segment.h defines a turn.
 #include <algorithm>
 #include <cstring>
 
@@ -8,8 +8,8 @@ namespace hetero {
 
 namespace {
 
-// All-reduces of up to as many bytes over all ranks are reduced by every rank on its own: one turn with one meeting,
-// not two.
+// In all-reduces of at most this many bytes over all ranks, every rank computes the whole result: one synchronization
+// instead of two.
 constexpr size_t small_bytes = 256 << 10;
 
 } // namespace
@@ -29,15 +29,15 @@ void Group::perform(std::byte *buffer, const int64_t *counts) {
     reduce_parts(buffer, nullptr);
 }
 
-// piece is the block of a part that begins at its byte first.
+// piece returns the block of a part that begins at byte first of the part.
 Part Group::piece(int rank, const int64_t *counts, size_t first, size_t block) const {
   Part p = part(rank, counts);
   first = std::min(first, p.bytes);
   return {p.offset + first, std::min(block, p.bytes - first)};
 }
 
-// gather serves all-gather, broadcast and barrier: everybody stages the next block of its part, and takes those of
-// the others. A rank stages again only after it has read the others' blocks.
+// gather implements all-gather, broadcast and barrier. Every rank stages the next block of its part and reads the
+// blocks of the others. A rank stages again only after it has read the others' blocks.
 void Group::gather(std::byte *buffer, const int64_t *counts) {
   size_t block = segment.stage_bytes(), longest = 0;
   for (int r = 0; r < size_; r++) longest = std::max(longest, part(r, counts).bytes);
@@ -67,9 +67,9 @@ void Group::reduce_small(std::byte *buffer) {
   kernel_(buffer, nullptr, sources_.data(), size_, n);
 }
 
-// reduce_parts serves reduce-scatter and, with counts == nullptr, all-reduce. In a turn every rank stages a block of
-// each other rank's part, reduces the block of its own part from all stages, and in an all-reduce hands out the
-// result.
+// reduce_parts implements reduce-scatter and, with counts == nullptr, all-reduce. In a turn every rank stages a block
+// of each other rank's part, and reduces the block of its own part from all stages. In an all-reduce it then publishes
+// the result.
 void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
   bool give_back = call_->op.kind == HETERO_ALL_REDUCE;
   size_t block = std::max(cache_line, segment.stage_bytes() / static_cast<size_t>(size_) / cache_line * cache_line),
@@ -90,8 +90,8 @@ void Group::reduce_parts(std::byte *buffer, const int64_t *counts) {
     }
     if (give_back) mine().reduced.raise(turn_);
     bool more = first + block < longest;
-    // The next stage is filled while others still reduce: its last readers were done when they raised `staged` to
-    // this turn.
+    // Fill the next stage while other ranks still reduce: the last readers of this stage finished before they raised
+    // `staged` to this turn.
     if (more) {
       next_turn();
       stage_parts(buffer, counts, first + block, block);
@@ -117,7 +117,7 @@ void Group::stage_parts(const std::byte *buffer, const int64_t *counts, size_t f
 }
 
 void Group::fetch_results(std::byte *buffer, const int64_t *counts, size_t first, size_t block) {
-  for (int i = 1; i < size_; i++) { // not all from the same at a time
+  for (int i = 1; i < size_; i++) { // start at different ranks, to spread the accesses
     int r = (me_ + i) % size_;
     Part p = piece(r, counts, first, block);
     if (p.bytes) std::memcpy(buffer + p.offset, segment.result(r, turn_), p.bytes);

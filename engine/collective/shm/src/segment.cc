@@ -1,4 +1,4 @@
-// segment.cc: makes, maps and marks the shared memory.
+// segment.cc: creates and maps the shared memory, and sets its flags.
 #include "segment.h"
 
 #include <fcntl.h>
@@ -37,8 +37,8 @@ void futex_wake(std::atomic<uint32_t> &word) {
   syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// take_pages takes all pages of a file, or returns an errno. Signals wait meanwhile: on many kernels any that has a handler,
-// as those of Go's runtime have, ends it (EINTR).
+// take_pages allocates all pages of a file, or returns an errno. It blocks signals meanwhile: on many kernels any
+// signal with a handler, as Go's runtime uses, interrupts the allocation (EINTR).
 int take_pages(int fd, size_t bytes) {
   sigset_t all, before;
   sigfillset(&all);
@@ -51,7 +51,8 @@ int take_pages(int fd, size_t bytes) {
 } // namespace
 
 void Counter::raise(uint32_t turn) {
-  value.store(turn); // sequentially consistent, as is the waiters' count: one of the two sees the other
+  value.store(
+      turn); // sequentially consistent, like the count of waiters: one of the two threads sees the other's change
   if (waiters.load() > 0) futex_wake(value);
 }
 
@@ -61,7 +62,7 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (size < 1 || stage_bytes < 64 || stage_bytes % 64 != 0 || stage_bytes > (int64_t{1} << 40) / size)
     refuse(EINVAL, "got " + std::to_string(size) + " ranks and stages of " + std::to_string(stage_bytes) +
                        " bytes, want at least 1 rank and a multiple of 64");
-  // Some systems refuse memory that could be executed; kernels before 6.3 do not know how to say that it cannot.
+  // Some systems refuse memory that could be executed. Kernels before 6.3 lack the flag that excludes execution.
   constexpr unsigned never_executed = 8; // MFD_NOEXEC_SEAL
   auto make = [](unsigned more) {
     return static_cast<int>(syscall(SYS_memfd_create, "hetero-train", MFD_CLOEXEC | MFD_ALLOW_SEALING | more));
@@ -70,9 +71,9 @@ int Segment::create(int size, int64_t stage_bytes) {
   if (fd < 0 && errno == EINVAL) fd = make(0);
   if (fd < 0) refuse(errno, "memfd_create");
   size_t bytes = total_bytes(size, stage_bytes);
-  // Pages are taken now: where memory is short that is an error here, not a fatal signal in the middle of a step.
+  // Allocate the pages now: a lack of memory is then an error here, not a fatal signal in the middle of a step.
   int error = ftruncate(fd, static_cast<off_t>(bytes)) < 0 ? errno : take_pages(fd, bytes);
-  // Nobody can cut the file short under another rank's hands.
+  // Seal the file, so that no rank can shrink it while others use it.
   if (!error && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) error = errno;
   void *base = error ? MAP_FAILED : mmap(nullptr, heads_bytes(size), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (!error && base == MAP_FAILED) error = errno;

@@ -1,11 +1,11 @@
-// segment.h: what lies in the shared memory, and one rank's view of it.
+// segment.h: the layout of the shared memory, and one rank's view of it.
 //
-// Memory: a head, one RankHead a rank, then for each rank two stages and two results of stage_bytes each.
+// Layout: a head, one RankHead per rank, then for each rank two stages and two results of stage_bytes each.
 //
-// Ranks go through turns, numbered from 1 since the group was made, all through the same. In a turn a rank fills its
-// stage (turn % 2), raises `staged` to the turn's number, and reads the stages of the others once theirs are raised
-// as well. Where sums are given back to everybody it then fills its result (turn % 2) and raises `reduced` likewise.
-// Two of each are enough: who raises `staged` to t + 1 has read everything of turn t - 1 (run.cc keeps to that).
+// All ranks go through the same turns, numbered from 1 since the creation of the group. In a turn a rank fills its
+// stage (turn % 2), raises `staged` to the turn's number, and reads the stages of the others once they have raised
+// theirs. To distribute sums, it then fills its result (turn % 2) and raises `reduced` in the same way. Two of each
+// suffice, because run.cc follows this rule: a rank that raises `staged` to t + 1 has read everything of turn t - 1.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@
 
 namespace hetero {
 
-// A number that only grows (and wraps), raised by one process and waited for by others.
+// A number that only grows (and wraps). One process raises it; others wait for it.
 struct alignas(64) Counter {
   std::atomic<uint32_t> value;
   std::atomic<uint32_t> waiters;
 
   bool reached(uint32_t turn) const { return static_cast<int32_t>(value.load(std::memory_order_acquire) - turn) >= 0; }
   void raise(uint32_t turn);
-  void wake(); // without a reason: who waits looks around
+  void wake(); // without a new value: waiting ranks check the states
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "futexes need plain words");
 static_assert(std::atomic<uint64_t>::is_always_lock_free, "another process cannot take a lock of this one");
@@ -33,7 +33,8 @@ struct RankHead {
   alignas(64) std::atomic<uint64_t> entered;
   std::atomic<uint64_t> finished;
   std::atomic<uint32_t> state; // hetero_shm_state
-  // Of the operation entered, by its number % 2: who is in it cannot be more than one ahead of another.
+  // Signatures of the entered operations, by operation number % 2: a rank can be at most one operation ahead of
+  // another.
   hetero_signature signature[2];
   char name[2][HETERO_SHM_NAME];
   char text[HETERO_SHM_TEXT]; // written before state
@@ -43,13 +44,13 @@ struct alignas(64) Head {
   uint64_t magic;
   int32_t size;
   int64_t stage_bytes;          // a multiple of 64
-  std::atomic<uint32_t> failed; // 1 + the rank that ended the group, 0: none
+  std::atomic<uint32_t> failed; // 1 + the rank that ended the group; 0: none
 };
 
-// One rank's mapping. Throws std::system_error where the system refuses.
+// One rank's mapping. Throws std::system_error if a system call fails.
 class Segment {
 public:
-  static int create(int size, int64_t stage_bytes); // the file descriptor
+  static int create(int size, int64_t stage_bytes); // returns the file descriptor
   Segment(int fd, int rank, int size);
   ~Segment();
   Segment(const Segment &) = delete;
