@@ -1,9 +1,9 @@
-// Package cluster holds what makes processes the ranks of one run. Its three rooms know nothing of each other; a program puts
-// them together:
+// Package cluster turns processes into the ranks of one run. It has three independent subpackages, which a program
+// combines:
 //
-//	discovery   who am I: options, environment, MPI, Slurm, Kubernetes … say which rank of how many, and where rank 0 is
-//	supervisor  starts this machine's ranks, passes signals on, names the one that failed, leaves no orphans
-//	rendezvous  the ranks meet at rank 0: who is there, do all agree, small exchanges, who is gone and why
+//	discovery   determines rank, world size and the address of rank 0 from options, environment, MPI, Slurm, Kubernetes, …
+//	supervisor  starts this machine's ranks, forwards signals, reports the rank that failed, leaves no orphans
+//	rendezvous  connects all ranks to rank 0: membership, equal settings, small exchanges, lost ranks and the cause
 //
 // In outline:
 //
@@ -12,9 +12,9 @@
 //		return supervisor.Run(ctx, supervisor.Options{Command: os.Args, Ranks: place.LocalWorldSize, FirstRank: place.Rank,
 //			WorldSize: place.WorldSize, MasterAddr: place.MasterAddr, MasterPort: place.MasterPort, …})
 //	}
-//	listener, err := supervisor.Listener(os.Environ()) // rank 0's, where the supervisor chose the port
+//	listener, err := supervisor.Listener(os.Environ()) // of rank 0, if the supervisor chose the port
 //	group, err := rendezvous.Join(ctx, rendezvous.Options{Rank: place.Rank, WorldSize: place.WorldSize, LocalRank: place.LocalRank,
 //		Address: place.Master(), Listener: listener, Facts: facts, Token: token})
 //
-// The package itself has no code; its tests run whole groups of processes and kill them.
+// This package has no code. Its tests run whole groups of processes and kill some of them.
 package cluster

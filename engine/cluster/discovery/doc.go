@@ -1,15 +1,15 @@
-// Package discovery answers a process's first question: which rank of how many am I, and where is rank 0?
+// Package discovery determines the rank and world size of this process, and the address of rank 0.
 //
 //	place, err := discovery.Find(discovery.Options{
 //		RanksPerNode: discovery.Value{Text: flags.ranks, From: "--nproc-per-node"},
 //	}, os.Environ())
-//	if err != nil { … every fault at once, each with variable, got and want: exit code 2 … }
+//	if err != nil { … all faults, each with variable, got and want: exit code 2 … }
 //	log.Info(place.String()) // rank 1 of 4, decided by Slurm, rank 0 at node-a:29500 (first host of SLURM_STEP_NODELIST)
 //	if place.Launch {
 //		… start place.LocalWorldSize ranks, the first of them place.Rank: package supervisor …
 //	}
 //
-// # Who is asked, in this order
+// # Sources, in order
 //
 //	options             Rank, WorldSize, … from the command line or a file
 //	environment         RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE
@@ -18,32 +18,36 @@
 //	Slurm               SLURM_PROCID SLURM_STEP_NUM_TASKS SLURM_LOCALID, inside a step that srun started
 //	SageMaker           SM_CURRENT_HOST SM_HOSTS
 //	Kubernetes          JOB_COMPLETION_INDEX of an indexed Job, with WORLD_SIZE
-//	one process         nobody says anything
+//	one process         no other source applies
 //
-// The first that says who this process is decides alone; Place.Passed tells why each of the others did not. A batch
-// script's own body has SLURM_PROCID too, but nobody else ever comes: only a real step counts. Kubeflow sets RANK to the number
-// of the pod: where PET_NPROC_PER_NODE asks for several processes a pod, and LOCAL_RANK is not set, PET_* decide.
+// The first source that identifies this process decides alone. Place.Passed gives the reason why each earlier source
+// did not decide. The body of a batch script also has SLURM_PROCID, but it is the only process, so only a real step
+// counts. Kubeflow sets RANK to the number of the pod. PET_* therefore decide if PET_NPROC_PER_NODE requests several
+// processes per pod and LOCAL_RANK is not set.
 //
-// # A rank, or a node that starts ranks
+// # Ranks and nodes
 //
-// RANK or LOCAL_RANK, MPI and Slurm mean that this process is one rank. PET_*, SageMaker and NodeRank number nodes: the
-// process starts its node's ranks (Place.Launch) unless that is one. RanksPerNode makes a node of a lone Slurm task, MPI
-// process or pod as well. Without such a number a node has Options.Devices ranks. Several nodes may start different numbers
-// of ranks, so Place.Uncounted is set: the nodes count their ranks with rendezvous.CountRanks before any rank starts.
+// RANK or LOCAL_RANK, MPI and Slurm identify a single rank. PET_*, SageMaker and NodeRank identify a node: the process
+// starts the ranks of its node (Place.Launch), unless there is only one. RanksPerNode also turns a single Slurm task,
+// MPI process or pod into a node. Without RanksPerNode a node has Options.Devices ranks. Several nodes may start
+// different numbers of ranks, so Place.Uncounted is set. The nodes then count their ranks with rendezvous.CountRanks
+// before any rank starts.
 //
-// # Where rank 0 is
+// # Address of rank 0
 //
-// Options, then MASTER_ADDR and MASTER_PORT (PET_MASTER_ADDR, PET_MASTER_PORT), then what the source knows: the first
-// host of Slurm's node list, of SM_HOSTS. Where all ranks are on this machine it is 127.0.0.1. Without MASTER_PORT it is
-// 29500; of a Slurm job, whose neighbours may share a machine, 20000 plus the last four digits of its number.
+// The options have precedence, then MASTER_ADDR and MASTER_PORT (PET_MASTER_ADDR, PET_MASTER_PORT), then the first host
+// of Slurm's node list or of SM_HOSTS. If all ranks are on this machine, the address is 127.0.0.1. Without MASTER_PORT
+// the port is 29500. In a Slurm job, which may share a machine with others, it is 20000 plus the last four digits of
+// the job id.
 //
-// torchrun keeps a store of its own on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Its ranks derive eight other ports from that port and the
-// run's id, all the same ones, and rank 0 listens on the first that is free (Place.Ports). Place.Start tells the ranks of this start from
-// those of another that has come to the same port. Open MPI's ranks derive theirs from the name of the job (PMIX_NAMESPACE), so that two jobs
-// on one machine do not meet.
+// torchrun has a store of its own on MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE). Its ranks therefore derive eight other
+// ports from this port and the run's id. The ports are the same on all ranks, and rank 0 listens on the first free one
+// (Place.Ports). Place.Start distinguishes the ranks of this start from those of another start on the same port. Ranks
+// of Open MPI derive their ports from the name of the job (PMIX_NAMESPACE), so that two jobs on one machine use
+// different ports.
 //
 // # Errors
 //
-// An empty, malformed or contradicting value is a fault in [Error], which lists all that were found. Nothing panics,
-// whatever the environment holds.
+// An empty, malformed or contradictory value is a fault. [Error] lists all faults that were found. No environment makes
+// this package panic.
 package discovery

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Fault is one value that cannot be used.
+// Fault is an unusable value.
 type Fault struct {
 	Name string // of the variable or flag
 	Got  string // its text, or "not set"
@@ -18,7 +18,7 @@ func (f Fault) String() string { return fmt.Sprintf("%s: %s, want %s", f.Name, f
 
 // Error lists every fault that was found.
 type Error struct {
-	Source string // who would have decided
+	Source string // the source that would have decided
 	Faults []Fault
 }
 
@@ -30,7 +30,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("find the rank of this process (asked: %s): %s", e.Source, strings.Join(texts, "; "))
 }
 
-// input reads variables and options for one source and collects what is wrong with them.
+// input reads variables and options for one source and collects their faults.
 type input struct {
 	env     map[string]string
 	options Options
@@ -41,8 +41,8 @@ func (in *input) fault(name, got, want string, args ...any) {
 	in.faults = append(in.faults, Fault{name, got, fmt.Sprintf(want, args...)})
 }
 
-// variable is a variable of the environment as a Value. A variable that is set to nothing is a fault where it is read,
-// so it has a text that cannot be mistaken for "not given".
+// variable returns a variable of the environment as a Value. An empty variable is a fault only if it is read, so its
+// text becomes emptyText, which differs from a missing value.
 func (in *input) variable(name string) Value {
 	text, set := in.env[name]
 	if set && text == "" {
@@ -51,10 +51,10 @@ func (in *input) variable(name string) Value {
 	return Value{text, name}
 }
 
-// emptyText stands for a variable that is set and empty. No variable can hold a NUL.
+// emptyText represents a variable that is set but empty. No variable can contain a NUL.
 const emptyText = "\x00"
 
-// firstOf returns the first variable that is set, else the first.
+// firstOf returns the first variable that is set, or the first name if none is set.
 func (in *input) firstOf(names ...string) Value {
 	for _, name := range names {
 		if value := in.variable(name); value.given() {
@@ -66,7 +66,7 @@ func (in *input) firstOf(names ...string) Value {
 
 func (v Value) given() bool { return v.Text != "" }
 
-// got shows a text in a fault, cut where it is long.
+// got returns a text for a fault, shortened if it is long.
 func got(text string) string {
 	const most = 80
 	switch {
@@ -80,7 +80,7 @@ func got(text string) string {
 	return fmt.Sprintf("got %q", text)
 }
 
-// number reads a whole number from least to most. Where there is none it notes a fault and returns -1.
+// number reads an integer from least to most. If the value is invalid, number records a fault and returns -1.
 func (in *input) number(value Value, least, most int, what string) int {
 	n, err := wholeNumber(value.Text)
 	if err != nil || n < least || n > most {
@@ -90,7 +90,7 @@ func (in *input) number(value Value, least, most int, what string) int {
 	return n
 }
 
-// optional is number for a value that may be left out: then it is otherwise.
+// optional is number for an optional value, with the default otherwise.
 func (in *input) optional(value Value, least, most, otherwise int, what string) int {
 	if !value.given() {
 		return otherwise
@@ -100,7 +100,7 @@ func (in *input) optional(value Value, least, most, otherwise int, what string) 
 
 var errNotWhole = errors.New("not a whole number")
 
-// wholeNumber takes digits alone: no sign, no space, no other base.
+// wholeNumber parses decimal digits only: no sign, space or other base.
 func wholeNumber(text string) (int, error) {
 	if text == "" || len(text) > 10 || strings.Trim(text, "0123456789") != "" {
 		return 0, errNotWhole
@@ -109,7 +109,7 @@ func wholeNumber(text string) (int, error) {
 	return int(n), err
 }
 
-// host reads a host name or IP address; brackets around an IPv6 address are taken off.
+// host reads a host name or IP address, without the brackets of an IPv6 address.
 func (in *input) host(value Value) string {
 	text := value.Text
 	if inner, ok := strings.CutPrefix(text, "["); ok {
@@ -121,7 +121,7 @@ func (in *input) host(value Value) string {
 	return text
 }
 
-// validHost accepts names and addresses: letters, digits and - . _ and, in IPv6 addresses, : and %.
+// validHost accepts letters, digits and - . _, and also : and % in IPv6 addresses.
 func validHost(text string) bool {
 	if text == "" || len(text) > 253 || text[0] == '-' || text[0] == '.' {
 		return false

@@ -8,81 +8,82 @@ import (
 )
 
 const (
-	maxRanks    = 1 << 20 // more is a typing error
-	defaultPort = 29500   // what torchrun takes
+	maxRanks    = 1 << 20 // larger numbers are typing errors
+	defaultPort = 29500   // torchrun's default
 
 	loopback = "127.0.0.1"
 )
 
-// Value is a setting of the user: its text, and what the user calls it. An empty text means that it was not given.
+// Value is a user's setting: its text and the name of its flag or variable. An empty text means that the setting is
+// missing.
 type Value struct {
 	Text string // "4"
 	From string // "--nproc-per-node"
 }
 
-// Options are what the command line or a file says. All of them may be left out.
+// Options are the settings of the command line or a file. All of them are optional.
 type Options struct {
 	Rank, WorldSize           Value
 	LocalRank, LocalWorldSize Value
-	NodeRank, Nodes           Value // this machine's number, of how many: each starts ranks of its own
+	NodeRank, Nodes           Value // this machine's number and the number of machines; each machine starts its own ranks
 	RanksPerNode              Value
 	MasterAddr, MasterPort    Value
 
-	// Devices is how many ranks a node starts when nobody says it, one for each local device; 0 means 1.
+	// Devices is the default number of ranks of a node: one for each local device. 0 means 1.
 	Devices int
 }
 
-// Place is where a process stands in a run.
+// Place describes the position of a process in a run.
 type Place struct {
-	Source string // who decided, as the package documentation names them
+	Source string // the source that decided, as named in the package comment
 
-	// Launch says that this process is no rank but starts those of its node: Rank is the first of them,
+	// Launch means that this process is not a rank but starts the ranks of its node. Rank is then the first of them,
 	// LocalWorldSize their number, and LocalRank is -1.
 	Launch bool
 
 	Rank           int
 	WorldSize      int
-	LocalRank      int // -1: unknown; package rendezvous counts the ranks of each host
+	LocalRank      int // -1: unknown; package rendezvous then numbers the ranks of each host
 	LocalWorldSize int // 0: unknown
 
-	// OwnOutput says that no launcher has numbered this rank among those of its machine: it was started by hand or is a pod's only process, so
-	// its standard output and error are read apart from those of other ranks.
+	// OwnOutput means that no launcher combines this rank's output with that of others: the rank was started by hand,
+	// or is a pod's only process. Its standard output and error are therefore read separately.
 	OwnOutput bool
 
 	Node  int // -1: unknown
 	Nodes int // 0: unknown
 
-	// Uncounted says that each node knows only its own number of ranks. Rank and WorldSize are those of nodes with
-	// LocalWorldSize ranks each, until the nodes have counted their ranks (rendezvous.CountRanks) and Numbered is called.
+	// Uncounted means that each node knows only its own number of ranks. Until the nodes have counted their ranks
+	// (rendezvous.CountRanks) and Numbered is called, Rank and WorldSize assume LocalWorldSize ranks on each node.
 	Uncounted bool
 
 	MasterAddr string // host of rank 0
-	MasterPort int    // 0: any free one, all ranks being started by this process
-	MasterFrom string // what said so
+	MasterPort int    // 0: any free port, because this process starts all ranks
+	MasterFrom string // the source of the address
 
-	// Ports are set where no port was given and the launcher tells its starts apart: rank 0 listens on the first of them that is free, which
-	// MasterPort is most likely. Start is then equal on all ranks of the start, and another number for any other start.
+	// Ports is set if no port was given and the launcher identifies its starts. Rank 0 listens on the first free one of
+	// Ports, most likely MasterPort. Start is equal on all ranks of a start and differs for any other start.
 	Ports []int
 	Start uint64
 
-	Passed   []Passed // who did not decide, in the order asked
+	Passed   []Passed // sources that did not decide, in order
 	Warnings []string // settings that were given but have no effect
 }
 
-// Passed is a source that did not decide, and why.
+// Passed is a source that did not decide, and the reason.
 type Passed struct{ Source, Reason string }
 
-// Numbered is the place after the nodes have counted their ranks: first is the number of this node's first rank, total the
-// number of all ranks.
+// Numbered returns the place after the nodes have counted their ranks. first is the number of this node's first rank,
+// total the number of all ranks.
 func (p Place) Numbered(first, total int) Place {
 	p.Rank, p.WorldSize, p.Uncounted = first, total, false
 	return p
 }
 
-// Master is the address of rank 0 as host:port, with brackets around IPv6.
+// Master returns the address of rank 0 as host:port, with brackets around IPv6 addresses.
 func (p Place) Master() string { return net.JoinHostPort(p.MasterAddr, strconv.Itoa(p.MasterPort)) }
 
-// String says in one line who this process is and who decided that.
+// String describes the place, and the source that decided, in one line.
 func (p Place) String() string {
 	var text strings.Builder
 	switch {
@@ -105,8 +106,8 @@ func (p Place) String() string {
 	return text.String()
 }
 
-// Find tells who this process is. environment is a list of NAME=value, as os.Environ gives it; where a name comes
-// twice the last counts. The error is an *Error.
+// Find determines the place of this process. environment is a list of NAME=value, as os.Environ returns it; the last
+// entry of a name counts. The error is an *Error.
 func Find(options Options, environment []string) (Place, error) {
 	env := make(map[string]string, len(environment))
 	for _, entry := range environment {
@@ -138,7 +139,7 @@ func Find(options Options, environment []string) (Place, error) {
 	return place, nil
 }
 
-// summary says what a source that was not needed would have answered.
+// summary describes what an unused source says.
 func (c *claim) summary() string {
 	switch {
 	case len(c.in.faults) > 0:

@@ -2,7 +2,8 @@ package discovery
 
 import "fmt"
 
-// settle checks what a source says against itself and the options, and makes a Place of it. Faults go to c.in.
+// settle checks a source's values for consistency with each other and with the options, and returns a Place. It records
+// faults in c.in.
 func (c *claim) settle() Place {
 	in := c.in
 	perNode := in.optional(in.options.RanksPerNode, 1, maxRanks, -1, wantPerNode)
@@ -22,7 +23,7 @@ func (c *claim) settle() Place {
 	return place
 }
 
-// asNode takes a lone process of a machine for the one that starts the machine's ranks.
+// asNode treats the only process of a machine as the one that starts the machine's ranks.
 func (c *claim) asNode(perNode int) {
 	if c.localWorldSize > 1 {
 		c.in.fault(c.in.options.RanksPerNode.From, got(c.in.options.RanksPerNode.Text),
@@ -81,7 +82,7 @@ func (c *claim) settleRank(place *Place, perNode int) {
 		place.Warnings = append(place.Warnings, fmt.Sprintf("%s %d has no effect: by %s this process is one rank",
 			in.options.RanksPerNode.From, perNode, c.source))
 	}
-	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // both collect the output of all ranks
+	place.OwnOutput = c.localRank < 0 && c.source != "MPI" && c.source != "Slurm" // MPI and Slurm collect the output of all ranks
 	if c.localRank < 0 && (c.localWorldSize == 1 || c.worldSize == 1) {
 		c.localRank = 0
 	}
@@ -93,10 +94,10 @@ func (c *claim) settleRank(place *Place, perNode int) {
 	place.Node, place.Nodes = c.node, max(c.nodes, 0)
 }
 
-// checkWorldSize compares what the source says with WORLD_SIZE and the option of that name.
+// checkWorldSize compares the source's world size with WORLD_SIZE and the option.
 func (c *claim) checkWorldSize(place Place) {
 	for _, size := range []Value{c.in.options.WorldSize, c.in.variable("WORLD_SIZE")} {
-		// Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others. Options overrule the environment.
+		// Kubeflow's WORLD_SIZE counts pods in some versions and ranks in others. Options override the environment.
 		if !size.given() || size.From == "WORLD_SIZE" && (c.source == "Kubeflow or torchrun" || c.source == "options") {
 			continue
 		}
@@ -107,16 +108,17 @@ func (c *claim) checkWorldSize(place Place) {
 	}
 }
 
-// findMaster looks for the address of rank 0.
+// findMaster determines the address of rank 0.
 func (c *claim) findMaster(place *Place) {
 	in := c.in
 	local := place.Nodes == 1 || place.WorldSize == 1 || place.WorldSize > 0 && place.LocalWorldSize == place.WorldSize
-	// A node that starts all ranks itself needs no address from outside: one that is left over must not bind it to a network.
+	// A node that starts all ranks itself needs no address from the environment: a stale address must not make it
+	// listen on a network.
 	alone := c.source == "one process"
 	port := firstGiven(in.options.MasterPort, c.petOnly(c.port), in.variableUnless(alone, "MASTER_PORT"), c.port)
 	addr := firstGiven(in.options.MasterAddr, c.petOnly(c.addr), in.variableUnless(alone, "MASTER_ADDR"))
 	if local && c.storePort && !in.options.MasterAddr.given() {
-		addr = Value{} // the store's, and a name that may be known beyond this machine
+		addr = Value{} // it is the address of torchrun's store; a host name may also be reachable from other machines
 	}
 	if !addr.given() && !local {
 		addr = c.addr
@@ -142,7 +144,7 @@ func (c *claim) findMaster(place *Place) {
 	}
 }
 
-// petOnly is the source's own word where it goes before MASTER_ADDR and MASTER_PORT.
+// petOnly returns the source's value if it has precedence over MASTER_ADDR and MASTER_PORT.
 func (c *claim) petOnly(value Value) Value {
 	if c.source == "Kubeflow or torchrun" {
 		return value

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// slurmReservedSteps is the first of the step numbers that Slurm gives to what is no srun step: a batch script's body,
-// an interactive shell, processes it adopted.
+// slurmReservedSteps is the first step number that Slurm reserves for processes that srun did not start: the body of a
+// batch script, an interactive shell, adopted processes.
 const slurmReservedSteps = 0xfffffff0
 
-// notInStep gives the reason why this process was not started by srun, or "".
+// notInStep returns the reason why srun did not start this process, or "".
 func notInStep(in *input) string {
 	if _, set := in.env["SLURM_PROCID"]; !set {
 		if _, set = in.env["SLURM_JOB_ID"]; !set {
@@ -51,7 +51,7 @@ func fromSlurm(in *input) (claim, string) {
 	return c, ""
 }
 
-// slurmTasks reads how many tasks of the step are on this node and checks the list of them against the rest.
+// slurmTasks reads the number of the step's tasks on this node, and checks the list of tasks against the other values.
 func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 	const name = "SLURM_STEP_TASKS_PER_NODE"
 	list := in.variable(name)
@@ -81,7 +81,8 @@ func (in *input) slurmTasks(c *claim, listName string, hosts int) {
 	}
 }
 
-// slurmPort keeps jobs that share a machine apart, below the ports that systems give out by themselves.
+// slurmPort returns a port that depends on the job id, so that jobs that share a machine use different ports. It is
+// below the ephemeral ports.
 func (in *input) slurmPort() Value {
 	id := in.env["SLURM_JOB_ID"]
 	if _, err := wholeNumber(id); err != nil {
@@ -94,8 +95,8 @@ func (in *input) slurmPort() Value {
 	return Value{strconv.Itoa(20000 + last), "SLURM_JOB_ID"}
 }
 
-// expandHosts lists the hosts of a Slurm node list: "n[1-3,7],login" is n1, n2, n3, n7, login. Numbers keep their
-// leading zeros; several brackets in one name multiply.
+// expandHosts expands a Slurm node list: "n[1-3,7],login" is n1, n2, n3, n7, login. Numbers keep their leading zeros.
+// Several brackets in one name give all combinations.
 func expandHosts(list string) ([]string, error) {
 	var hosts []string
 	for rest := list; ; {
@@ -119,7 +120,7 @@ const maxHosts = 65536
 
 var errTooManyHosts = fmt.Errorf("more than %d hosts", maxHosts)
 
-// cutOutsideBrackets cuts at the first comma that is in no bracket.
+// cutOutsideBrackets cuts at the first comma outside brackets.
 func cutOutsideBrackets(list string) (item, after string, more bool) {
 	depth := 0
 	for i := range len(list) {
@@ -137,7 +138,7 @@ func cutOutsideBrackets(list string) (item, after string, more bool) {
 	return list, "", false
 }
 
-// expandName writes out the brackets of one entry.
+// expandName expands the brackets of one entry.
 func expandName(item string) ([]string, error) {
 	names := []string{""}
 	for rest := item; rest != ""; {
@@ -176,7 +177,7 @@ func expandName(item string) ([]string, error) {
 	return names, nil
 }
 
-// expandRanges writes out "01-03,7" as 01, 02, 03, 7.
+// expandRanges expands "01-03,7" to 01, 02, 03, 7.
 func expandRanges(list string) ([]string, error) {
 	var numbers []string
 	for _, item := range strings.Split(list, ",") {
@@ -202,7 +203,7 @@ func expandRanges(list string) ([]string, error) {
 	return numbers, nil
 }
 
-// expandCounts writes out "4(x2),1" as 4, 4, 1.
+// expandCounts expands "4(x2),1" to 4, 4, 1.
 func expandCounts(list string) ([]int, error) {
 	var counts []int
 	for _, item := range strings.Split(list, ",") {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// claim is what one source says. A number it does not know is -1.
+// claim is the information of one source. Unknown numbers are -1.
 type claim struct {
 	source string
 	in     *input
@@ -15,28 +15,28 @@ type claim struct {
 	rank, worldSize           int
 	localRank, localWorldSize int
 
-	byNode      bool // the source numbers nodes: rank and worldSize mean nothing
+	byNode      bool // the source numbers nodes: rank and worldSize are unused
 	node, nodes int
 	perNode     int // ranks of this node
 
-	pinned bool // one process is one rank, whatever RanksPerNode says
+	pinned bool // this process is one rank, regardless of RanksPerNode
 
-	addr, port Value  // what the source says about rank 0
-	job        job    // "": the source does not tell one start from another
+	addr, port Value  // the source's address of rank 0
+	job        job    // "": the source does not identify the start
 	storePort  bool   // MASTER_PORT is the port of the launcher's own store
-	addrWant   string // what is wanted of MASTER_ADDR where nothing says where rank 0 is; "": that is a fault already
+	addrWant   string // expected source of MASTER_ADDR if rank 0's address is unknown; "": already reported as a fault
 
 	names claimNames
 }
 
-// claimNames are the variables that numbers came from, for faults found later.
+// claimNames are the variables of the numbers, for later faults.
 type claimNames struct{ rank, localRank, localWorldSize, node string }
 
 func unknown() claim {
 	return claim{rank: -1, worldSize: -1, localRank: -1, localWorldSize: -1, node: -1, nodes: -1, perNode: -1, addrWant: "the host of rank 0"}
 }
 
-// readRank reads what says which rank this process is; local and localSize may be left out.
+// readRank reads the rank of this process; local and localSize are optional.
 func (c *claim) readRank(in *input, rank, size, local, localSize Value) {
 	c.rank = in.number(rank, 0, maxRanks, wantRank)
 	c.worldSize = in.number(size, 1, maxRanks, wantWorldSize)
@@ -45,13 +45,13 @@ func (c *claim) readRank(in *input, rank, size, local, localSize Value) {
 	c.names = claimNames{rank: rank.From, localRank: local.From, localWorldSize: localSize.From}
 }
 
-// source is one party that may know who this process is. find answers, or gives the reason why it does not.
+// source is one possible origin of the rank. find returns a claim, or the reason why it has none.
 type source struct {
 	name string
 	find func(in *input) (found claim, reason string)
 }
 
-// sources in the order in which they are asked. The last always answers.
+// sources are tried in order. The last one always returns a claim.
 var sources = []source{
 	{"options", fromOptions},
 	{"environment", fromEnvironment},
@@ -93,7 +93,7 @@ func fromOptions(in *input) (claim, string) {
 	return c, ""
 }
 
-// or names a value that was not given.
+// or sets the name of a value that was not given.
 func (v Value) or(name string) Value {
 	if v.From == "" {
 		v.From = name
@@ -116,7 +116,7 @@ func fromEnvironment(in *input) (claim, string) {
 	return c, ""
 }
 
-// fromPET reads what torchrun takes its settings from, and Kubeflow sets.
+// fromPET reads the variables that configure torchrun and that Kubeflow sets.
 func fromPET(in *input) (claim, string) {
 	c := unknown()
 	node, nodes := in.variable("PET_NODE_RANK"), in.variable("PET_NNODES")
@@ -130,7 +130,7 @@ func fromPET(in *input) (claim, string) {
 	}
 	c.nodes = in.number(nodes, 1, maxRanks, wantNodes+" (a range only where both ends are equal)")
 	switch per := in.variable("PET_NPROC_PER_NODE"); per.Text {
-	case "", "auto", "gpu", "cpu": // as many as there are devices
+	case "", "auto", "gpu", "cpu": // one rank per device
 	default:
 		c.perNode = in.number(per, 1, maxRanks, wantPerNode+" or auto, gpu, cpu")
 	}
@@ -138,7 +138,7 @@ func fromPET(in *input) (claim, string) {
 	return c, ""
 }
 
-// mpiFamilies are the names under which MPI's starters tell rank, size, local rank and local size.
+// mpiFamilies are the names of the variables for rank, size, local rank and local size in MPI launchers.
 var mpiFamilies = [][4][]string{
 	{{"PMI_RANK"}, {"PMI_SIZE"}, {"PMI_LOCAL_RANK", "MPI_LOCALRANKID"}, {"PMI_LOCAL_SIZE", "MPI_LOCALNRANKS"}},
 	{{"OMPI_COMM_WORLD_RANK"}, {"OMPI_COMM_WORLD_SIZE"}, {"OMPI_COMM_WORLD_LOCAL_RANK"}, {"OMPI_COMM_WORLD_LOCAL_SIZE"}},
@@ -158,7 +158,8 @@ func fromMPI(in *input) (claim, string) {
 			c.job = job("MPI " + name)
 		}
 		if reason := notInStep(in); reason == "" {
-			// srun --mpi=pmi2 sets PMI_*: the node list says where rank 0 is. What is wrong with it is Slurm's fault.
+			// srun --mpi=pmi2 sets PMI_*. Slurm's node list then contains the host of rank 0; faults in the list are
+			// reported by Slurm's source.
 			if step, _ := fromSlurm(&input{env: in.env}); validHost(step.addr.Text) {
 				c.addr, c.port = step.addr, step.port
 			}
@@ -197,7 +198,7 @@ func allValid(hosts []string) bool {
 	return !slices.ContainsFunc(hosts, func(host string) bool { return !validHost(host) })
 }
 
-// fromKubernetes reads the number of a pod of an indexed Job. Kubernetes does not tell a pod how many there are.
+// fromKubernetes reads the number of a pod of an indexed Job. Kubernetes does not provide the number of pods.
 func fromKubernetes(in *input) (claim, string) {
 	c := unknown()
 	index := in.variable("JOB_COMPLETION_INDEX")

@@ -6,10 +6,11 @@ import (
 	"fmt"
 )
 
-// CountRanks numbers the ranks of nodes that do not know how many the others have: one has four GPUs, another one. Every node
-// calls it before it starts its ranks, with options in which Rank is the node's number and WorldSize the number of nodes, and how many
-// ranks it will start. It returns the number of the node's first rank, and of all ranks. The meeting place is closed
-// when it returns, so rank 0 may open it again at the same address.
+// CountRanks numbers the ranks of nodes that start unequal numbers of ranks, for example four on one node and one on
+// another. Every node must call it before it starts its ranks. In options, Rank is the node's number and WorldSize the
+// number of nodes; ranks is the number of ranks that the node will start. CountRanks returns the number of the node's
+// first rank and the number of all ranks. It closes the port before it returns, so rank 0 may listen at the same
+// address.
 func CountRanks(ctx context.Context, options Options, ranks int) (first, total int, err error) {
 	if ranks < 0 {
 		return 0, 0, fmt.Errorf("got %d ranks on this node, want 0 or more", ranks)
@@ -26,7 +27,7 @@ func CountRanks(ctx context.Context, options Options, ranks int) (first, total i
 	if err != nil {
 		return 0, 0, err
 	}
-	// A node that went on before node 0 has closed the meeting place would send its ranks to the wrong meeting.
+	// A node that returned before node 0 has closed the port would send its ranks to the wrong rendezvous.
 	select {
 	case <-group.ended:
 	case <-ctx.Done():

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-const pendingPerRank = 4 // connections that may be in the handshake at once, times the ranks
+const pendingPerRank = 4 // concurrent handshakes per rank
 
-// How long a connection may stay in a handshake that others wait for: without a greeting, which ranks send at once, and
-// with one, after which a message goes to and fro.
+// Time after which a handshake may be dropped if other connections wait for room. Ranks send a greeting at once, so a
+// connection without one gets less time. With a greeting, one round trip follows.
 const (
 	strangerStay = 10 * time.Millisecond
 	greeterStay  = 500 * time.Millisecond
 )
 
-// door keeps strangers from taking all the room: it limits how many connections may be in the handshake.
+// door limits the number of connections in the handshake, so that unknown clients cannot use all of them.
 type door struct {
 	limit int
 	log   *slog.Logger
-	room  chan struct{} // has room for one; a visit has ended
+	room  chan struct{} // receives a token when a visit has ended
 
 	mu       sync.Mutex
 	closed   bool
 	visits   []*visit             // oldest first
-	lastSaid map[string]time.Time // by address: when a refusal was last logged
+	lastSaid map[string]time.Time // by address: time of the last logged refusal
 }
 
 // visit is a connection in the handshake.
@@ -41,7 +41,8 @@ func newDoor(limit int, log *slog.Logger) *door {
 	return &door{limit: limit, log: log, room: make(chan struct{}, 1), lastSaid: map[string]time.Time{}}
 }
 
-// enter lets a connection in. Where there are too many it waits until one is done or has had its time; that one is dropped.
+// enter admits a connection to the handshake. If there are too many, it waits until one ends or has used up its time;
+// the latter is dropped.
 func (d *door) enter(conn net.Conn) *visit {
 	v := &visit{conn: conn, from: addressOf(conn), since: time.Now()}
 	d.mu.Lock()
@@ -74,8 +75,8 @@ func (d *door) enter(conn net.Conn) *visit {
 	return v
 }
 
-// longest is who goes when there is no room: the oldest of the address that has most connections, among those that have
-// not greeted if there are any. d.mu is held, and somebody is there.
+// longest returns the connection to drop: the oldest one of the address that has most connections. Connections without
+// a greeting are preferred. The caller must hold d.mu, and d.visits must not be empty.
 func (d *door) longest() *visit {
 	strangers := slices.ContainsFunc(d.visits, func(v *visit) bool { return !v.greeted })
 	counts := map[string]int{}
@@ -91,14 +92,14 @@ func (d *door) longest() *visit {
 	return d.visits[slices.IndexFunc(d.visits, func(v *visit) bool { return v.greeted != strangers && v.from == most })]
 }
 
-// remove takes a visit off the list. d.mu is held.
+// remove removes a visit from the list. The caller must hold d.mu.
 func (d *door) remove(v *visit) {
 	if i := slices.Index(d.visits, v); i >= 0 {
 		d.visits = slices.Delete(d.visits, i, i+1)
 	}
 }
 
-// greeted notes that a visit speaks the protocol. Rank 0's own is nil.
+// greeted records that a visit has sent a valid greeting. v is nil for rank 0's own connection.
 func (d *door) greeted(v *visit) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -115,7 +116,7 @@ func (d *door) leave(v *visit) {
 	d.wake()
 }
 
-// wake lets enter look again.
+// wake makes enter check for room again.
 func (d *door) wake() {
 	select {
 	case d.room <- struct{}{}:
@@ -123,7 +124,7 @@ func (d *door) wake() {
 	}
 }
 
-// close drops everyone who is in the handshake.
+// close drops all connections in the handshake.
 func (d *door) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,7 +135,7 @@ func (d *door) close() {
 	}
 }
 
-// complain logs a failed handshake, once a second for an address.
+// complain logs a failed handshake, at most once per second and address.
 func (d *door) complain(conn net.Conn, err error) {
 	from := addressOf(conn)
 	d.mu.Lock()

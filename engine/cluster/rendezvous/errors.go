@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// ErrToken says that this rank and rank 0 do not have the same token.
+// ErrToken means that this rank and rank 0 have different tokens.
 var ErrToken = errors.New("the token of this rank differs from that of rank 0 (one of the two may have none)")
 
 // ErrClosed is returned by calls on a group that this process has closed.
 var ErrClosed = errors.New("the group is closed")
 
-// ListenError says that rank 0 cannot listen.
+// ListenError reports that rank 0 cannot listen.
 type ListenError struct {
 	Address string
 	Err     error
@@ -25,10 +25,10 @@ func (e *ListenError) Error() string {
 	return fmt.Sprintf("rank 0 cannot listen on %s: %v", e.Address, e.Err)
 }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// UnreachableError says that rank 0 was not there.
+// UnreachableError reports that rank 0 could not be reached.
 type UnreachableError struct {
 	Address string
 	Waited  time.Duration
@@ -39,13 +39,14 @@ func (e *UnreachableError) Error() string {
 	return fmt.Sprintf("no rank 0 at %s within %v: %v", e.Address, round(e.Waited), e.Err)
 }
 
-// Unwrap gives the error of the last attempt.
+// Unwrap returns the error of the last attempt.
 func (e *UnreachableError) Unwrap() error { return e.Err }
 
-// Difference is something that must be equal and is not.
+// Difference is a value that must be equal on all ranks but is not.
 type Difference struct{ Name, Value, Rank0 string }
 
-// DisagreeError says that a rank and rank 0 were not started alike. Long values are cut to where they differ.
+// DisagreeError reports that a rank and rank 0 were started with different settings. Long values are cut to the part
+// that differs.
 type DisagreeError struct {
 	Rank        int
 	Who         string // host and process
@@ -60,7 +61,7 @@ func (e *DisagreeError) Error() string {
 	return fmt.Sprintf("rank %d (%s) does not agree with rank 0: %s", e.Rank, e.Who, strings.Join(texts, "; "))
 }
 
-// DuplicateError says that two processes came with the same rank.
+// DuplicateError reports two processes with the same rank.
 type DuplicateError struct {
 	Rank          int
 	First, Second string // host and process
@@ -70,11 +71,11 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("two processes claim to be rank %d: %s and %s", e.Rank, e.First, e.Second)
 }
 
-// MissingError says who did not come.
+// MissingError reports the ranks that did not arrive.
 type MissingError struct {
-	What      string // what was waited for
-	Missing   []int  // the first of them, at most 64; empty where it is not about ranks
-	Count     int    // of all that are missing
+	What      string // the event for which the ranks were expected
+	Missing   []int  // the first missing ranks, at most 64; empty if the event does not concern ranks
+	Count     int    // number of all missing ranks
 	WorldSize int
 	Waited    time.Duration
 }
@@ -87,7 +88,7 @@ func (e *MissingError) Error() string {
 	return fmt.Sprintf("%s for %d ranks, missing: %s", text, e.WorldSize, RankList(e.Missing, e.Count))
 }
 
-// LostError says which rank ended the group, and why.
+// LostError reports the rank that ended the group, and the cause.
 type LostError struct {
 	Rank  int
 	Cause string
@@ -95,7 +96,8 @@ type LostError struct {
 
 func (e *LostError) Error() string { return fmt.Sprintf("rank %d is gone: %s", e.Rank, e.Cause) }
 
-// RankList writes ranks as "rank 3" or "ranks 0, 2 to 5 and 9 more"; count is that of all, ranks may be the first of them.
+// RankList returns text such as "rank 3" or "ranks 0, 2 to 5 and 9 more". ranks may be the first of all ranks; count is
+// the number of all.
 func RankList(ranks []int, count int) string {
 	var parts []string
 	for i := 0; i < len(ranks); {
@@ -135,7 +137,7 @@ const (
 	maxExcerpt = 160 // bytes of a value that a Difference shows
 )
 
-// differences compares facts by name and shows, where they differ, both.
+// differences compares facts by name and returns those that differ, with both values.
 func differences(own, rank0 []Fact) []Difference {
 	var found []Difference
 	for _, fact := range own {
@@ -155,7 +157,7 @@ func differences(own, rank0 []Fact) []Difference {
 	return found
 }
 
-// difference shows two texts; of long ones the first line that differs, of long lines the part that does.
+// difference shows two texts: the first different line of long texts, and the different part of long lines.
 func difference(name, value, rank0 string) Difference {
 	if strings.Contains(value, "\n") || strings.Contains(rank0, "\n") {
 		for line := 1; ; line++ {

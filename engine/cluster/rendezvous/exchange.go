@@ -20,22 +20,22 @@ type stored struct {
 	by    int
 }
 
-// request is a call that has no answer yet.
+// request is a call that awaits its reply.
 type request struct {
 	peer  *peer
 	id    uint32
 	since time.Time
 }
 
-// gathering is an exchange that not all ranks have come to.
+// gathering is an exchange that some ranks have not reached.
 type gathering struct {
 	values   [][]byte
-	requests []*request // by rank; nil: has not come
+	requests []*request // by rank; nil: not arrived
 	present  int
 	bytes    int
 }
 
-// handle does what a frame of a member asks for. An error means that it cannot be one of ours.
+// handle serves a frame of a member. An error means that the frame is invalid.
 func (s *server) handle(p *peer, k kind, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *server) handle(p *peer, k kind, payload []byte) error {
 		return d.end()
 	case kindSet, kindGet, kindGather, kindCancel, kindSurvey, kindAnswer:
 		if !member {
-			return nil // of a group that is no more
+			return nil // belongs to a group that has ended
 		}
 		return s.call(p, k, d)
 	}
@@ -164,7 +164,7 @@ func (s *server) gather(r *request, name string, value []byte) {
 	}
 }
 
-// cancel answers a call that is no longer waited for, and withdraws it.
+// cancel replies to a call whose caller has stopped waiting, and withdraws it.
 func (s *server) cancel(r *request) {
 	rank := r.peer.member.Rank
 	mine := func(other request) bool { return other.peer == r.peer && other.id == r.id }
@@ -197,7 +197,7 @@ func (s *server) cancel(r *request) {
 	}
 }
 
-// departed tells who may have been waited for in vain: the ranks that have left, in brackets.
+// departed lists, in brackets, the ranks that have left and therefore never arrive.
 func (s *server) departed() string {
 	var gone []int
 	for rank, p := range s.peers {
@@ -211,7 +211,7 @@ func (s *server) departed() string {
 	return fmt.Sprintf(" (left the group: %s)", RankList(gone, len(gone)))
 }
 
-// leave takes a rank out in peace. Who waits for it in an exchange waits in vain.
+// leave removes a rank that left in order. Exchanges that wait for it fail.
 func (s *server) leave(p *peer) {
 	p.left = true
 	for name, g := range s.gathers {
@@ -229,7 +229,7 @@ func (s *server) leave(p *peer) {
 	p.outbox.close()
 }
 
-// reply answers a call; many values take several frames.
+// reply answers a request; many values take several frames.
 func (s *server) reply(r *request, values [][]byte) {
 	for first := true; first || len(values) > 0; first = false {
 		size, n := 0, 0
@@ -263,7 +263,7 @@ func (s *server) refuse(r *request, err error) {
 	s.send(r.peer, kindFailed, e.b)
 }
 
-// causeOf says in words why a connection ended.
+// causeOf returns text for the reason why a connection ended.
 func causeOf(err error) string {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe):

@@ -11,80 +11,80 @@ import (
 	"time"
 )
 
-// Fact is something that must be the same on every rank: the program's version, the configuration, the model. Values may
-// be long texts of many lines; an error shows where they differ.
+// Fact is a value that must be the same on every rank: the program's version, the configuration, the model. Values may
+// be long texts of many lines; an error shows the part that differs.
 type Fact struct{ Name, Value string }
 
-// Member is one rank as the others see it.
+// Member is the public description of one rank.
 type Member struct {
 	Rank      int
-	LocalRank int // as it was told, else counted among the ranks of its host
+	LocalRank int // as given, or its position among the ranks of its host
 	PID       int
 	Host      string // equal for ranks that reach each other by loopback; see HostID
-	Name      string // of its machine, for people
+	Name      string // of its machine, for messages
 	Endpoint  string // as in its Options
 }
 
 func (m Member) who() string { return fmt.Sprintf("%s, process %d", m.Name, m.PID) }
 
-// Group is this rank's membership. Its methods may be called from several goroutines.
+// Group is this rank's membership. Any goroutine may call its methods.
 type Group struct {
 	options Options
 	link    *link
 	outbox  *outbox
-	server  *server // rank 0 has it
+	server  *server // rank 0 only
 	started time.Time
-	heard   atomic.Int64 // when the server's last frame came, as time since started
+	heard   atomic.Int64 // time of the server's last frame, relative to started
 	running sync.WaitGroup
 
 	formed chan struct{} // closed when members is complete
 	broken chan struct{} // closed when failure is set
-	ended  chan struct{} // closed when the connection is no more
+	ended  chan struct{} // closed when the connection has ended
 
 	mu      sync.Mutex
 	members []Member
-	absent  *MissingError // who the server last waited for
+	absent  *MissingError // the ranks for which the server last reported waiting
 	calls   map[uint32]*call
 	lastID  uint32
 	failure error // why the group ended
-	refused bool  // the server said so
-	bye     bool  // rank 0 has left in peace
+	refused bool  // the server reported the failure
+	bye     bool  // rank 0 has left in order
 	closed  bool
 }
 
-// call waits for the answer to a request.
+// call waits for the reply to a request.
 type call struct {
 	values [][]byte
 	done   chan error // has room for one
 }
 
-// Rank is the rank of this process.
+// Rank returns the rank of this process.
 func (g *Group) Rank() int { return g.options.Rank }
 
-// Size is the number of ranks.
+// Size returns the number of ranks.
 func (g *Group) Size() int { return g.options.WorldSize }
 
-// Members are all ranks, by rank. The slice is the caller's.
+// Members returns all ranks, in order. The caller owns the slice.
 func (g *Group) Members() []Member { return slices.Clone(g.members) }
 
-// Broken is closed when a rank is lost or has called Abort.
+// Broken returns a channel that is closed when a rank is lost or has called Abort.
 func (g *Group) Broken() <-chan struct{} { return g.broken }
 
-// Err says why the group is broken: a *LostError, the same on every rank. It is nil while the group stands.
+// Err returns why the group is broken: a *LostError, the same on every rank. It returns nil while the group is intact.
 func (g *Group) Err() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.failure
 }
 
-// Set stores a value under a key, once for all: setting it again is an error unless the value is the same.
-// Keys have 1 to 1024 bytes, values at most MaxValue.
+// Set stores value under key for all ranks. Setting a key again is an error unless the value is the same. Keys have 1
+// to 1024 bytes, values at most MaxValue.
 func (g *Group) Set(ctx context.Context, key string, value []byte) error {
 	_, err := g.call(ctx, kindSet, key, value)
 	return err
 }
 
-// Get returns the value of a key and waits until a rank has set it.
+// Get waits until a rank has set key, and returns its value.
 func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
 	values, err := g.call(ctx, kindGet, key, nil)
 	if err != nil {
@@ -96,9 +96,9 @@ func (g *Group) Get(ctx context.Context, key string) ([]byte, error) {
 	return values[0], nil
 }
 
-// Gather exchanges one value of each rank, at most MaxValue bytes, and returns all, by rank. It waits until every rank has
-// called it with the same name, which may then be used again. Where the context ends first it says who has not come
-// (*MissingError), and this rank's value is withdrawn.
+// Gather exchanges one value of each rank, at most MaxValue bytes, and returns all values, by rank. It waits until
+// every rank has called it with the same name. Afterwards the name may be used again. If ctx ends first, Gather returns
+// a *MissingError that names the missing ranks, and withdraws this rank's value.
 func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte, error) {
 	values, err := g.call(ctx, kindGather, name, value)
 	if err == nil && len(values) != g.Size() {
@@ -107,14 +107,14 @@ func (g *Group) Gather(ctx context.Context, name string, value []byte) ([][]byte
 	return values, err
 }
 
-// Barrier waits until every rank has called it with the same name. It is a Gather of nothing.
+// Barrier waits until every rank has called it with the same name. It is a Gather of empty values.
 func (g *Group) Barrier(ctx context.Context, name string) error {
 	_, err := g.Gather(ctx, name, nil)
 	return err
 }
 
-// Agree compares facts that became known after Join. All ranks call it with facts of the same names; where a rank has others than
-// rank 0 all get the same *DisagreeError about the first such rank.
+// Agree compares facts that became known after Join. All ranks must call it with facts of the same names. If a rank
+// differs from rank 0, all ranks get the same *DisagreeError about the first such rank.
 func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	var e encoder
 	encodeFacts(&e, facts)
@@ -135,7 +135,7 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	if len(e.b) > MaxValue {
 		return fmt.Errorf("rank %d does not agree with rank 0 on %s, which have %d bytes, too many to compare", odd, name, len(e.b))
 	}
-	var mine []byte // of the two that are compared only
+	var mine []byte // only on the two ranks that are compared
 	if g.Rank() == 0 || g.Rank() == odd {
 		mine = e.b
 	}
@@ -151,7 +151,7 @@ func (g *Group) Agree(ctx context.Context, facts []Fact) error {
 	return &DisagreeError{Rank: odd, Who: g.members[odd].who(), Differences: found}
 }
 
-// Abort breaks the group for every rank; all get a *LostError with this rank and the cause.
+// Abort breaks the group for every rank: all get a *LostError with this rank and the cause.
 func (g *Group) Abort(cause error) {
 	text := cut(cause.Error(), maxText)
 	var e encoder
@@ -160,7 +160,8 @@ func (g *Group) Abort(cause error) {
 	g.fail(&LostError{Rank: g.Rank(), Cause: text})
 }
 
-// Close leaves the group in peace and ends the connection; rank 0's Close gives the port free. It waits about a second at most.
+// Close leaves the group in order and ends the connection; on rank 0 it also frees the port. It waits about a second at
+// most.
 func (g *Group) Close() error {
 	g.mu.Lock()
 	first, leaves := !g.closed, g.failure == nil
@@ -171,11 +172,11 @@ func (g *Group) Close() error {
 	}
 	g.mu.Unlock()
 	if first {
-		if leaves { // out of a broken group nobody leaves in peace
+		if leaves { // a broken group cannot be left in order
 			g.outbox.push(kindLeave, nil)
 		}
 		g.outbox.close()
-		_ = g.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only where the connection is closed already
+		_ = g.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only if the connection is closed
 	}
 	<-g.ended
 	if first && g.server != nil {
@@ -185,7 +186,7 @@ func (g *Group) Close() error {
 	return nil
 }
 
-// call sends a request and waits for its answer.
+// call sends a request and waits for its reply.
 func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][]byte, error) {
 	if len(key) == 0 || len(key) > maxKey || len(value) > MaxValue {
 		return nil, fmt.Errorf("got a key of %d bytes and a value of %d, want 1 to %d and at most %d", len(key), len(value), maxKey, MaxValue)
@@ -215,7 +216,8 @@ func (g *Group) call(ctx context.Context, k kind, key string, value []byte) ([][
 	return g.cancel(ctx, id, c)
 }
 
-// cancel asks the server who is missing. Its answer, or that of the call itself, comes soon unless rank 0 is gone.
+// cancel asks the server which ranks are missing. Its reply, or that of the call itself, arrives soon unless rank 0 is
+// lost.
 func (g *Group) cancel(ctx context.Context, id uint32, c *call) ([][]byte, error) {
 	defer g.forget(id)
 	var e encoder
@@ -260,7 +262,7 @@ func (g *Group) forget(id uint32) {
 	delete(g.calls, id)
 }
 
-// fail breaks the group for this rank.
+// fail breaks the group on this rank.
 func (g *Group) fail(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// HostID names the machine and network namespace of this process: processes with the same one reach each other by
-// loopback and unix sockets. It is the boot id of the kernel and the number of the namespace, or, where the system has
-// no such things, the host's name. Virtual machines restored from one snapshot share a boot id until they are booted.
+// HostID identifies the machine and network namespace of this process. Processes with equal ids reach each other by
+// loopback and unix sockets. The id consists of the kernel's boot id and the number of the namespace. On systems
+// without these it is the host name. Virtual machines restored from one snapshot share a boot id until they reboot.
 func HostID() string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -31,8 +31,9 @@ func hostName() string {
 	return name
 }
 
-// listen opens the port of rank 0. A literal address of this machine is listened on alone. A name, or an address that only
-// others know this machine by, means all addresses: names are often loopback on the machine itself.
+// listen opens the port of rank 0. If the host is a literal address of this machine, it listens on this address only.
+// For a name, or an address that only other machines know, it listens on all addresses: on the machine itself, names
+// often resolve to loopback.
 func listen(address string) (net.Listener, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -44,7 +45,7 @@ func listen(address string) (net.Listener, error) {
 	return net.Listen("tcp", net.JoinHostPort(host, port))
 }
 
-// listenOnFirst opens the first port of rank 0 that is free, and tells which that is.
+// listenOnFirst opens the first free port of rank 0 and returns its address.
 func listenOnFirst(addresses []string) (listener net.Listener, address string, err error) {
 	var first error
 	for _, address := range addresses {
@@ -58,7 +59,7 @@ func listenOnFirst(addresses []string) (listener net.Listener, address string, e
 	return nil, "", &ListenError{strings.Join(addresses, ", "), first}
 }
 
-// beyondLoopback reports whether listening on an address lets other machines in.
+// beyondLoopback reports whether other machines can connect to a listener on address.
 func beyondLoopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -71,7 +72,7 @@ func beyondLoopback(address string) bool {
 	return ip == nil || !ip.IsLoopback()
 }
 
-// isLocal reports whether an interface of this machine has an address.
+// isLocal reports whether an interface of this machine has the address.
 func isLocal(ip net.IP) bool {
 	if ip == nil {
 		return false

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// MaxValue is the most bytes of a value that Set and Gather take.
+// MaxValue is the maximum length of a value for Set and Gather, in bytes.
 const MaxValue = maxValue
 
 // Defaults of Options.
@@ -20,39 +20,39 @@ const (
 	DefaultHeartbeatTimeout = 5 * time.Second
 )
 
-// Options say who joins what.
+// Options describe this rank and the group that it joins.
 type Options struct {
 	Rank, WorldSize int
-	LocalRank       int    // -1: unknown, counted among the ranks of its host
+	LocalRank       int    // -1: unknown; numbered among the ranks of its host
 	Address         string // host:port of rank 0
-	// Alternatives are further addresses, the same on every rank: rank 0 listens on the first free one of all. The others try all of them and
-	// skip a listener that is not rank 0 of their Generation.
+	// Alternatives are further addresses, the same on every rank. Rank 0 listens on the first free one of Address and
+	// Alternatives. The other ranks try all of them, and skip a listener that is not rank 0 of their Generation.
 	Alternatives []string
-	Generation   uint64 // which start of the run this is: equal on all of its ranks
+	Generation   uint64 // identifies the start of the run; equal on all of its ranks
 
 	Host     string // "": HostID()
-	Endpoint string // where the others find this rank, for example an address it listens on; handed on as it is
-	Facts    []Fact // what must be the same on every rank
+	Endpoint string // where the others reach this rank, for example a listening address; passed on unchanged
+	Facts    []Fact // values that must be the same on every rank
 
 	Token    Token
 	Insecure bool // rank 0 may listen beyond loopback without a token
 
-	Timeout          time.Duration // for all ranks to come; 0: DefaultTimeout
-	HeartbeatTimeout time.Duration // how long a rank may be silent; 0: DefaultHeartbeatTimeout. The same on every rank
+	Timeout          time.Duration // for all ranks to join; 0: DefaultTimeout
+	HeartbeatTimeout time.Duration // maximum silence of a rank; 0: DefaultHeartbeatTimeout. The same on every rank
 
-	// Status says in words what this rank is doing, for Survey. It is called from any goroutine.
+	// Status describes this rank's activity, for Survey. It may be called from any goroutine.
 	Status func() string
 
-	Log *slog.Logger // nil: nobody listens
+	Log *slog.Logger // nil: no log
 
-	// Listener takes the place of listening on Address in rank 0. Join closes it, with an error at once, else with the group.
+	// Listener replaces listening on Address in rank 0. Join closes it when it fails, otherwise when the group ends.
 	Listener net.Listener
-	// Dial takes the place of a TCP connection to Address in the other ranks.
+	// Dial replaces the TCP connection to Address in the other ranks.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
-// Join brings this rank into the group and returns when all ranks are there. Every rank of the run calls it once.
-// The error is one of those in the package documentation, or that of the context.
+// Join adds this rank to the group and returns when all ranks have joined. Every rank of the run must call it once. Its
+// errors are listed in the package comment; it may also return the error of ctx.
 func Join(ctx context.Context, options Options) (*Group, error) {
 	if err := options.complete(); err != nil {
 		if options.Listener != nil {
@@ -70,7 +70,7 @@ func Join(ctx context.Context, options Options) (*Group, error) {
 
 var errTimeout = errors.New("time-out")
 
-// complete fills in defaults and checks the rest.
+// complete sets defaults and checks the other options.
 func (o *Options) complete() error {
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -116,7 +116,7 @@ func (o *Options) registration() *registration {
 	}}
 }
 
-// host opens the meeting place and joins it as rank 0.
+// host starts the server and joins it as rank 0.
 func host(ctx context.Context, options Options) (*Group, error) {
 	listener := options.Listener
 	if listener == nil {
@@ -154,7 +154,8 @@ func host(ctx context.Context, options Options) (*Group, error) {
 	return nil, err
 }
 
-// lingerTime is how long rank 0 of a failed start stays to tell the reason to ranks that come later: they would wait for it in vain.
+// lingerTime is how long rank 0 of a failed start keeps listening, to report the reason to ranks that connect later.
+// Otherwise they would wait until their time limit.
 const lingerTime = 5 * time.Second
 
 func (s *server) linger(ctx context.Context) {
@@ -169,7 +170,7 @@ func (s *server) linger(ctx context.Context) {
 
 func rendezvousAt(address string) string { return "rendezvous at " + address }
 
-// giveUp tells everyone who waits that rank 0 waits no more, and returns the reason.
+// giveUp tells all waiting ranks that rank 0 has stopped waiting, and returns the reason.
 func (s *server) giveUp(ctx context.Context, g *Group) error {
 	missing := s.missing(rendezvousAt(s.options.Address))
 	err := error(missing)
@@ -182,10 +183,10 @@ func (s *server) giveUp(ctx context.Context, g *Group) error {
 	return g.lateError(ctx, missing)
 }
 
-// addresses are all at which rank 0 may be.
+// addresses returns all possible addresses of rank 0.
 func (o *Options) addresses() []string { return append([]string{o.Address}, o.Alternatives...) }
 
-// visitRank0 connects until rank 0 is there, or says no.
+// visitRank0 tries to connect until rank 0 accepts or refuses this rank.
 func visitRank0(ctx context.Context, options Options) (*Group, error) {
 	search := search{began: time.Now()}
 	pause := 20 * time.Millisecond
@@ -206,19 +207,19 @@ func visitRank0(ctx context.Context, options Options) (*Group, error) {
 	}
 }
 
-// tokenPatience is how long a rank that knows several addresses goes on after one of them has asked for another token: that may be rank 0 of
-// another run, and this run's rank 0 may not listen yet.
+// tokenPatience is how long a rank with several addresses keeps trying after one of them required another token. That
+// server may be rank 0 of another run, while this run's rank 0 does not listen yet.
 const tokenPatience = 10 * time.Second
 
-// search is the state of a rank that looks for rank 0.
+// search is the state of a rank that tries to reach rank 0.
 type search struct {
 	began   time.Time
-	refused time.Time // when a token was refused first
-	last    error     // why the last attempt failed that says something
-	failure error     // what ended the search; nil: rank 0 was found
+	refused time.Time // time of the first refused token
+	last    error     // informative error of the last attempt
+	failure error     // the error that ended the search; nil: rank 0 was found
 }
 
-// over records the result of an attempt, and reports whether it ends the search.
+// over records the result of an attempt and reports whether it ends the search.
 func (s *search) over(ctx context.Context, options Options, final bool, err error) bool {
 	var missing *MissingError
 	several := len(options.Alternatives) > 0
@@ -239,20 +240,21 @@ func (s *search) over(ctx context.Context, options Options, final bool, err erro
 			return true
 		}
 		s.last, s.failure = s.failure, nil
-	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing): // how an attempt ended that ran out of time says nothing
+	case s.last == nil || ctx.Err() == nil && !errors.Is(s.last, ErrToken) || errors.As(err, &missing): // the error of an attempt that ran out of time is not informative
 		s.last = err
 	}
 	options.Log.Debug("rank 0 has not started yet", "address", options.Address, "reason", err)
 	return false
 }
 
-// ofAnotherStart reports whether an error is the answer of a rank 0 that is not this rank's.
+// ofAnotherStart reports whether err is the reply of a rank 0 of another start.
 func ofAnotherStart(err error) bool {
 	var disagree *DisagreeError
 	return errors.As(err, &disagree) && slices.ContainsFunc(disagree.Differences, func(d Difference) bool { return d.Name == generationName })
 }
 
-// tooLate is the error of a rank that gave up: it names who was missing, or why rank 0 was not to be had.
+// tooLate returns the error of a rank that exceeded the time limit: the missing ranks, or why rank 0 could not be
+// reached.
 func tooLate(ctx context.Context, address string, waited time.Duration, last error) error {
 	var missing *MissingError
 	switch {
@@ -264,7 +266,8 @@ func tooLate(ctx context.Context, address string, waited time.Duration, last err
 	return &UnreachableError{Address: address, Waited: waited, Err: last}
 }
 
-// attempt is one connection to rank 0, and waiting there for the others. final says that another would end the same way.
+// attempt connects to rank 0 once and waits there for the other ranks. final means that another attempt would end in
+// the same way.
 func attempt(ctx context.Context, options Options) (g *Group, final bool, err error) {
 	conn, err := options.Dial(ctx, options.Address)
 	if err != nil {
@@ -284,13 +287,13 @@ func attempt(ctx context.Context, options Options) (g *Group, final bool, err er
 	return nil, g.refused, err
 }
 
-// enter does the handshake and says who is there.
+// enter performs the handshake and registers this rank.
 func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) {
 	payload := options.registration().encode()
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // a context that ends interrupts
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) }) // interrupts reads and writes when ctx ends
 	link, err := greet(conn, options.Token)
 	if err == nil {
 		err = link.write(kindRegister, payload)
@@ -312,7 +315,8 @@ func enter(ctx context.Context, options Options, conn net.Conn) (*Group, error) 
 	return g, nil
 }
 
-// await returns when the group is complete. Where time runs out the last word is rank 0's: it knows best who is missing.
+// await returns when the group is complete. At the time limit it prefers the report of rank 0, which knows best which
+// ranks are missing.
 func (g *Group) await(ctx context.Context) error {
 	select {
 	case <-g.formed:
@@ -335,7 +339,7 @@ func (g *Group) await(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// lateError says who was missing when the context ended: missing, or what the server last said.
+// lateError returns the missing ranks when ctx ended: missing, or the last report of the server.
 func (g *Group) lateError(ctx context.Context, missing *MissingError) error {
 	if !errors.Is(context.Cause(ctx), errTimeout) {
 		return fmt.Errorf("join rank 0 at %s: %w", g.options.Address, context.Cause(ctx))

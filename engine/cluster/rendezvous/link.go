@@ -22,10 +22,10 @@ const (
 	handshakeTime = 5 * time.Second
 )
 
-// magic begins every connection; its last byte is the version of the protocol.
+// magic starts every connection; its last byte is the version of the protocol.
 var magic = [8]byte{'h', 't', 'r', 'e', 'n', 'd', 'z', 1}
 
-// Answers to a proof.
+// Replies to a proof.
 const (
 	verdictWelcome byte = iota
 	verdictToken
@@ -38,16 +38,16 @@ var (
 	errShort    = errors.New("a frame has no kind")
 )
 
-// link is one authenticated connection. One goroutine may read while another writes.
+// link is an authenticated connection. One goroutine may read while another one writes.
 type link struct {
 	conn       net.Conn
 	r          *bufio.Reader
 	in, out    hash.Hash // HMAC under the key of each direction
 	inN, outN  uint64    // number of the next frame
-	tag, frame []byte    // scratch of the reader and of the writer
+	tag, frame []byte    // buffers of the reader and of the writer
 }
 
-// hmacOf is HMAC-SHA256 of a purpose and both nonces.
+// hmacOf returns the HMAC-SHA256 of a purpose and both nonces.
 func hmacOf(token Token, purpose string, client, server []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(token))
 	mac.Write([]byte(purpose))
@@ -67,8 +67,8 @@ const (
 	purposeFromServer = "frames from server"
 )
 
-// greet is the rank's half of the handshake: both sides prove that they have the token, the rank first, so that
-// a scanner learns nothing that depends on it. The caller sets the deadline.
+// greet performs the rank's half of the handshake: both sides prove that they have the token. The rank is first, so
+// that a scanner receives nothing that depends on the token. The caller must set the deadline.
 func greet(conn net.Conn, token Token) (*link, error) {
 	var client [nonceBytes]byte
 	_, _ = rand.Read(client[:]) // never fails
@@ -100,7 +100,7 @@ func greet(conn net.Conn, token Token) (*link, error) {
 	return newLink(conn, r, hmacOf(token, purposeFromServer, client[:], server), hmacOf(token, purposeFromRank, client[:], server)), nil
 }
 
-// welcome is the server's half. It calls greeted when the other side has shown that it knows the protocol.
+// welcome performs the server's half. It calls greeted when the other side has sent a valid greeting.
 func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 	r := bufio.NewReader(conn)
 	client, err := readGreeting(r)
@@ -118,7 +118,7 @@ func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 		return nil, err
 	}
 	if !hmac.Equal(proof[:], hmacOf(token, purposeRank, client, server[:])) {
-		_, _ = conn.Write([]byte{verdictToken}) // it is sent away whether it hears why or not
+		_, _ = conn.Write([]byte{verdictToken}) // best effort: the connection is refused anyway
 		return nil, ErrToken
 	}
 	answer := append([]byte{verdictWelcome}, hmacOf(token, purposeServer, client, server[:])...)
@@ -131,7 +131,7 @@ func welcome(conn net.Conn, token Token, greeted func()) (*link, error) {
 // readGreeting reads magic and nonce.
 func readGreeting(r io.Reader) (nonce []byte, err error) {
 	var greeting [len(magic) + nonceBytes]byte
-	// A stranger may send less than a greeting and then wait: its first bytes are enough to know it.
+	// An unknown client may send less than a greeting and then wait. Its first bytes suffice to detect it.
 	if _, err := io.ReadFull(r, greeting[:len(magic)]); err != nil {
 		return nil, err
 	}
@@ -158,12 +158,12 @@ func (l *link) write(k kind, payload []byte) error {
 	l.outN++
 	_, err := l.conn.Write(l.frame)
 	if cap(l.frame) > 64<<10 {
-		l.frame = nil // a thousand ranks need not each keep the room of their longest frame
+		l.frame = nil // frees the space of the longest frame, since there may be a thousand ranks
 	}
 	return err
 }
 
-// read receives one frame. The payload is the caller's.
+// read receives one frame. The caller owns the payload.
 func (l *link) read() (kind, []byte, error) {
 	body, err := readBody(l.r)
 	if err != nil {
@@ -180,7 +180,7 @@ func (l *link) read() (kind, []byte, error) {
 	return kind(body[0]), body[1:], nil
 }
 
-// readBody reads the length and what it counts, and takes memory only as bytes arrive.
+// readBody reads the length and the body of a frame. It allocates memory only as bytes arrive.
 func readBody(r io.Reader) ([]byte, error) {
 	var head [4]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -202,7 +202,7 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body.Bytes(), noEOF(err)
 }
 
-// noEOF turns an end in the middle of a frame into an error of its own.
+// noEOF returns io.ErrUnexpectedEOF for an end within a frame.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

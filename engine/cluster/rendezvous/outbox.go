@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	maxOutbox   = 64 << 20        // bytes that may wait for a peer that does not read
-	closingTime = time.Second     // for what is still to be sent, and for the other side to hang up
+	maxOutbox   = 64 << 20        // maximum queued bytes for a peer that does not read
+	closingTime = time.Second     // for unsent frames, and for the other side to close
 	writeTime   = 5 * time.Second // for one frame
 )
 
@@ -17,7 +17,7 @@ type message struct {
 	payload []byte
 }
 
-// outbox holds frames until a link takes them, so that nobody waits for a slow peer.
+// outbox queues frames for a link, so that the server never waits for a slow peer.
 type outbox struct {
 	wake chan struct{} // has room for one
 
@@ -29,7 +29,7 @@ type outbox struct {
 
 func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
 
-// push reports whether there was room. What comes after close is dropped.
+// push reports whether there was room. Frames after close are dropped.
 func (o *outbox) push(k kind, payload []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,7 +45,7 @@ func (o *outbox) push(k kind, payload []byte) bool {
 	return true
 }
 
-// close lets run send what is waiting, and end.
+// close makes run send the queued frames and end.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -60,7 +60,8 @@ func (o *outbox) signal() {
 	}
 }
 
-// run sends until the outbox is closed and empty, or the link breaks; then it hangs up, which ends the link's reader.
+// run sends frames until the outbox is closed and empty, or the link breaks. It then closes the connection, which ends
+// the link's reader.
 func (o *outbox) run(l *link) {
 	for {
 		o.mu.Lock()
@@ -88,7 +89,8 @@ func (o *outbox) run(l *link) {
 	}
 }
 
-// hangUp ends a connection so that the other side still gets what was sent: closing one that holds unread bytes resets it.
+// hangUp ends a connection so that the other side still receives everything that was sent. Closing a connection with
+// unread bytes would reset it.
 func hangUp(conn net.Conn) {
 	half, ok := conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {

@@ -2,7 +2,7 @@ package rendezvous
 
 import "time"
 
-// pulse is the beat in which signs of life are sent: several within the time after which silence means death.
+// pulse is the interval of heartbeats: several within the time after which silence means a lost rank.
 type pulse struct {
 	every  time.Duration
 	ticker *time.Ticker
@@ -14,8 +14,8 @@ func newPulse(timeout time.Duration) *pulse {
 	return &pulse{every: every, ticker: time.NewTicker(every), last: time.Now()}
 }
 
-// next waits for the next beat; ok is false when done is closed. slept says that this process did not run for a while:
-// it was stopped, or its machine was.
+// next waits for the next heartbeat; ok is false when done is closed. slept means that this process, or its machine,
+// was stopped for a while.
 func (p *pulse) next(done <-chan struct{}) (slept, ok bool) {
 	select {
 	case <-done:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// start begins to send, to receive and to watch rank 0.
+// start starts sending, receiving and watching rank 0.
 func (g *Group) start() {
 	g.heard.Store(int64(time.Since(g.started)))
 	g.running.Go(func() { g.outbox.run(g.link) })
@@ -68,7 +68,7 @@ func (g *Group) handle(k kind, payload []byte) error {
 	case kindAsk:
 		number := d.u32()
 		if d.end() == nil {
-			go g.answerSurvey(number) // the caller's function may take its time, or never return
+			go g.answerSurvey(number) // the caller's function may be slow or never return
 		}
 	case kindBye:
 		g.sayBye()
@@ -78,7 +78,7 @@ func (g *Group) handle(k kind, payload []byte) error {
 	return d.end()
 }
 
-// refuse takes an error that the server sent as the end of the matter: coming again would not help.
+// refuse records an error of the server as final: another attempt would not help.
 func (g *Group) refuse(err error) {
 	g.mu.Lock()
 	g.refused = true
@@ -86,7 +86,7 @@ func (g *Group) refuse(err error) {
 	g.fail(err)
 }
 
-// addMembers takes one part of the roster.
+// addMembers decodes one part of the roster.
 func (g *Group) addMembers(d *decoder) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -119,7 +119,7 @@ func (g *Group) isFormed() bool {
 	}
 }
 
-// answer takes one frame of a reply.
+// answer decodes one frame of a reply.
 func (g *Group) answer(d *decoder) error {
 	id, more := d.u32(), d.u8()
 	values := make([][]byte, d.count(g.Size(), 4))
@@ -141,7 +141,7 @@ func (g *Group) answer(d *decoder) error {
 	return nil
 }
 
-// finish ends a call. One that nobody waits for any more is unknown.
+// finish ends a call. It ignores ids of calls that have already ended.
 func (g *Group) finish(id uint32, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -151,7 +151,7 @@ func (g *Group) finish(id uint32, err error) {
 	}
 }
 
-// sayBye notes that rank 0 has left, or has let this rank go: its connection may end now.
+// sayBye records that rank 0 has left or released this rank: its connection may end from now on.
 func (g *Group) sayBye() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *Group) sayBye() {
 	}
 }
 
-// watch sends signs of life and looks for those of rank 0.
+// watch sends heartbeats and checks those of rank 0.
 func (g *Group) watch() {
 	beat := newPulse(g.options.HeartbeatTimeout)
 	defer beat.stop()
@@ -177,7 +177,7 @@ func (g *Group) watch() {
 		}
 		if silent := now - time.Duration(g.heard.Load()); silent > g.options.HeartbeatTimeout {
 			g.fail(&LostError{Rank: 0, Cause: silence(silent)})
-			_ = g.link.conn.Close() // nothing is left to lose
+			_ = g.link.conn.Close() // ends the reader
 			return
 		}
 		g.outbox.push(kindBeat, nil)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// server is the meeting place in the process of rank 0.
+// server is the rendezvous server in the process of rank 0.
 type server struct {
 	options  Options
 	log      *slog.Logger
@@ -22,28 +22,28 @@ type server struct {
 	stop     chan struct{}
 
 	mu      sync.Mutex
-	peers   []*peer // by rank; nil: not there
+	peers   []*peer // by rank; nil: not connected
 	present int
 	formed  bool
-	failure error // why the group ended; nil while it stands
+	failure error // why the group ended; nil while it is intact
 	closing bool
-	told    int           // processes that know the failure
-	allTold chan struct{} // closed when those are as many as there are ranks
+	told    int           // number of processes that know the failure
+	allTold chan struct{} // closed when told equals the number of ranks
 
 	store      map[string]stored
 	storeBytes int
-	gets       map[string][]request // who waits for a key
+	gets       map[string][]request // requests that wait for a key
 	gathers    map[string]*gathering
 	surveys    []*survey
 	lastSurvey uint32
 }
 
-// peer is a rank that is in the group or in it soon.
+// peer is a rank that is in the group or about to join it.
 type peer struct {
 	member Member
 	link   *link
 	outbox *outbox
-	heard  atomic.Int64 // when the last frame came, as time since the server started
+	heard  atomic.Int64 // time of the last frame, relative to the start of the server
 	left   bool
 }
 
@@ -56,13 +56,13 @@ func newServer(options Options, listener net.Listener) *server {
 	}
 }
 
-// start begins to accept connections and to watch those that are there.
+// start starts to accept and watch connections.
 func (s *server) start() {
 	s.running.Go(s.accept)
 	s.running.Go(s.watch)
 }
 
-// local connects rank 0 itself. Its end of the pipe is returned.
+// local connects rank 0 itself and returns its end of the pipe.
 func (s *server) local() net.Conn {
 	near, far := net.Pipe()
 	s.running.Go(func() { s.serve(far, nil) })
@@ -76,7 +76,7 @@ func (s *server) accept() {
 			return
 		}
 		if err != nil {
-			select { // out of file descriptors, for example: better soon
+			select { // a temporary lack of resources, such as file descriptors
 			case <-s.stop:
 				return
 			case <-time.After(50 * time.Millisecond):
@@ -88,7 +88,7 @@ func (s *server) accept() {
 	}
 }
 
-// serve leads one connection through its life. visit is nil for rank 0's own.
+// serve handles one connection until it ends. visit is nil for rank 0's own connection.
 func (s *server) serve(conn net.Conn, visit *visit) {
 	defer conn.Close()
 	p, reg, err := s.receive(conn, visit)
@@ -101,7 +101,7 @@ func (s *server) serve(conn net.Conn, visit *visit) {
 	defer p.outbox.close()
 	if err := s.admit(p, reg); err != nil {
 		level := slog.LevelWarn
-		if ofAnotherStart(err) { // it goes on looking, and asks again
+		if ofAnotherStart(err) { // such a rank keeps trying and connects again
 			level = slog.LevelDebug
 		}
 		s.log.Log(context.Background(), level, "rank refused", "rank", reg.member.Rank, "who", reg.member.who(), "reason", err)
@@ -120,7 +120,7 @@ func (s *server) serve(conn net.Conn, visit *visit) {
 	}
 }
 
-// receive does the handshake and reads who is there, all within handshakeTime.
+// receive performs the handshake and reads the registration, all within handshakeTime.
 func (s *server) receive(conn net.Conn, visit *visit) (*peer, registration, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeTime)); err != nil {
 		return nil, registration{}, err
@@ -145,7 +145,8 @@ func (s *server) receive(conn net.Conn, visit *visit) (*peer, registration, erro
 	return p, reg, nil
 }
 
-// admit makes a peer a member, or says why not. What shows that the ranks were not started alike ends the whole start.
+// admit makes a peer a member, or returns the reason why not. If the ranks were started with different settings, it
+// ends the whole start.
 func (s *server) admit(p *peer, reg registration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +186,7 @@ func (s *server) admit(p *peer, reg registration) error {
 
 const generationName = "generation"
 
-// compare lists what a rank has otherwise than rank 0.
+// compare lists the values of a rank that differ from rank 0's.
 func compare(reg, own registration) []Difference {
 	var found []Difference
 	number := func(name string, value, rank0 any) {
@@ -202,7 +203,7 @@ func compare(reg, own registration) []Difference {
 	return found
 }
 
-// form tells every rank who is there. s.mu is held.
+// form sends the roster to every rank. The caller must hold s.mu.
 func (s *server) form() {
 	s.formed = true
 	members := make([]Member, len(s.peers))
@@ -228,7 +229,7 @@ func (s *server) form() {
 	s.log.Debug("group complete", "ranks", len(members), "after", time.Since(s.started))
 }
 
-// fillLocalRanks numbers ranks that do not know their local rank among those of their host.
+// fillLocalRanks numbers the ranks that do not know their local rank, among those of their host.
 func fillLocalRanks(members []Member) {
 	taken := map[string]map[int]bool{}
 	for _, m := range members {
@@ -250,10 +251,11 @@ func fillLocalRanks(members []Member) {
 	}
 }
 
-// send puts a frame into a peer's outbox; one that does not read for so long that the box is full is cut off. s.mu is held.
+// send queues a frame for a peer. A peer whose outbox is full, because it does not read, is disconnected. The caller
+// must hold s.mu.
 func (s *server) send(p *peer, k kind, payload []byte) {
 	if !p.outbox.push(k, payload) {
-		_ = p.link.conn.Close() // its reader ends, and reports the rank as gone
+		_ = p.link.conn.Close() // its reader then ends and reports the lost rank
 	}
 }
 
@@ -264,7 +266,7 @@ func (p *peer) sendBroken(err error) {
 	p.outbox.close()
 }
 
-// fail ends the group for everybody. s.mu is held.
+// fail ends the group for all ranks. The caller must hold s.mu.
 func (s *server) fail(err error) {
 	if s.failure != nil || s.closing {
 		return
@@ -280,14 +282,14 @@ func (s *server) fail(err error) {
 	s.gets, s.gathers, s.store, s.surveys = nil, nil, nil, nil
 }
 
-// tell notes that one more process knows the failure. s.mu is held.
+// tell records that one more process knows the failure. The caller must hold s.mu.
 func (s *server) tell() {
 	if s.told++; s.told == len(s.peers) {
 		close(s.allTold)
 	}
 }
 
-// gone takes note that a peer's connection is no more.
+// gone records that a peer's connection has ended.
 func (s *server) gone(p *peer, cause string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -295,7 +297,7 @@ func (s *server) gone(p *peer, cause string) {
 	switch {
 	case rank < 0 || rank >= len(s.peers) || s.peers[rank] != p || p.left || s.failure != nil || s.closing:
 	case !s.formed:
-		s.peers[rank] = nil // it may come again
+		s.peers[rank] = nil // the rank may reconnect
 		s.present--
 		s.log.Warn("rank lost before the group was complete", "rank", rank, "who", p.member.who(), "cause", cause)
 	default:
@@ -303,16 +305,16 @@ func (s *server) gone(p *peer, cause string) {
 	}
 }
 
-// close says goodbye, ends all connections and gives the port free.
+// close says goodbye, ends all connections and frees the port.
 func (s *server) close() {
 	s.mu.Lock()
 	s.closing = true
-	_ = s.listener.Close() // who has heard goodbye finds nobody here; nothing is lost with it
+	_ = s.listener.Close() // all ranks have been notified; errors have no effect
 	for _, p := range s.peers {
 		if p != nil {
 			p.outbox.push(kindBye, nil)
 			p.outbox.close()
-			_ = p.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only where the connection is closed already
+			_ = p.link.conn.SetWriteDeadline(time.Now().Add(closingTime)) // fails only if the connection is closed
 		}
 	}
 	s.mu.Unlock()

@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// NoAnswer is what Survey has of a rank that does not answer.
+// NoAnswer is the entry of Survey for a rank that does not reply.
 const NoAnswer = "no answer"
 
-// surveyTime is how long Survey waits for answers: they come from a goroutine that does nothing else.
+// surveyTime limits the wait for replies, which ranks send from a dedicated goroutine.
 const surveyTime = time.Second
 
-// Survey asks every rank what it is doing (Options.Status) and returns the answers, by rank, after a second at most: that of a
-// frozen rank is NoAnswer. It is for the watchdog that says where everybody is when a step does not end.
+// Survey asks every rank for its activity (Options.Status) and returns the replies, by rank, after a second at most.
+// The entry of a rank that hangs is NoAnswer. A watchdog uses it to report the activity of all ranks when a step does
+// not end.
 func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, surveyTime)
 	defer cancel()
@@ -30,7 +31,7 @@ func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	case err = <-c.done:
 		values = c.values
 	case <-ctx.Done():
-		values, err = g.cancel(ctx, id, c) // gives those that are there
+		values, err = g.cancel(ctx, id, c) // returns the replies that have arrived
 	}
 	if err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (g *Group) Survey(ctx context.Context) ([]string, error) {
 	return texts, nil
 }
 
-// answerSurvey tells what this rank is doing.
+// answerSurvey sends this rank's activity.
 func (g *Group) answerSurvey(number uint32) {
 	text := ""
 	if g.options.Status != nil {
@@ -59,15 +60,16 @@ func (g *Group) answerSurvey(number uint32) {
 	g.outbox.push(kindAnswer, e.b)
 }
 
-// survey is one that not all ranks have answered.
+// survey is a survey that some ranks have not answered.
 type survey struct {
 	number  uint32
 	request *request
-	values  [][]byte // by rank; empty: no answer, else a byte and the text
+	values  [][]byte // by rank; empty: no reply, otherwise one byte and the text
 	left    int
 }
 
-// startSurvey asks all ranks. One rank may have one survey at a time. s.mu is held, as below.
+// startSurvey asks all ranks. Each rank may have one survey at a time. The caller must hold s.mu, also in the functions
+// below.
 func (s *server) startSurvey(r *request) {
 	if slices.ContainsFunc(s.surveys, func(other *survey) bool { return other.request.peer == r.peer }) {
 		s.refuse(r, errors.New("this rank has a survey in progress"))
@@ -86,7 +88,7 @@ func (s *server) startSurvey(r *request) {
 	}
 }
 
-// answer notes a rank's answer. Late ones are for a survey that is over.
+// answer records a rank's reply. It ignores replies to a survey that has ended.
 func (s *server) answer(p *peer, number uint32, text []byte) {
 	i := slices.IndexFunc(s.surveys, func(one *survey) bool { return one.number == number })
 	if i < 0 || s.surveys[i].values[p.member.Rank] != nil {
@@ -99,7 +101,7 @@ func (s *server) answer(p *peer, number uint32, text []byte) {
 	}
 }
 
-// endSurvey replies with the answers that are there.
+// endSurvey sends the replies that have arrived.
 func (s *server) endSurvey(one *survey) {
 	s.reply(one.request, one.values)
 	s.surveys = slices.DeleteFunc(s.surveys, func(other *survey) bool { return other == one })

@@ -12,7 +12,7 @@ type Token string
 
 const minTokenBytes = 16
 
-// NewToken makes a token of 32 random bytes, as 64 hexadecimal digits.
+// NewToken returns a token of 32 random bytes, as 64 hexadecimal digits.
 func NewToken() Token {
 	var random [32]byte
 	_, _ = rand.Read(random[:]) // never fails: crypto/rand ends the program instead
@@ -28,7 +28,7 @@ func (t Token) GoString() string { return "[token]" }
 // LogValue hides the secret.
 func (t Token) LogValue() slog.Value { return slog.StringValue("[token]") }
 
-// Check reports a token that is too short to be one; none at all is sound.
+// Check returns an error for a token that is too short. An empty token is valid.
 func (t Token) Check() error {
 	if t != "" && len(t) < minTokenBytes {
 		return fmt.Errorf("the token has %d characters, want at least %d; `head -c 32 /dev/urandom | base64` makes a good one", len(t), minTokenBytes)

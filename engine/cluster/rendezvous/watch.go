@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// missing says who has not come. what names the event waited for.
+// missing returns the ranks that have not arrived. what names the event.
 func (s *server) missing(what string) *MissingError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.absent(what)
 }
 
-// absent is missing with s.mu held. Rank 0 is never missing: this is its process, even while its own registration is still on the way.
+// absent is missing for callers that hold s.mu. Rank 0 is never missing: this is its process, even before its own
+// registration arrives.
 func (s *server) absent(what string) *MissingError {
 	m := missingOf(what, s.peers[1:], func(p *peer) bool { return p != nil }, time.Since(s.started))
 	m.WorldSize = len(s.peers)
@@ -36,7 +37,7 @@ func missingOf[T any](what string, all []T, here func(T) bool, waited time.Durat
 	return m
 }
 
-// watch sends signs of life and looks for ranks that give none.
+// watch sends heartbeats and checks those of the ranks.
 func (s *server) watch() {
 	beat := newPulse(s.options.HeartbeatTimeout)
 	defer beat.stop()
@@ -54,7 +55,7 @@ func (s *server) watch() {
 	}
 }
 
-const sayEvery = 10 * time.Second // that a waiting rank 0 says whom it waits for
+const sayEvery = 10 * time.Second // interval of rank 0's messages about missing ranks
 
 func (s *server) sayWhoIsMissing() {
 	if missing := s.missing("waiting for the ranks"); missing.Count > 0 {
@@ -62,8 +63,8 @@ func (s *server) sayWhoIsMissing() {
 	}
 }
 
-// beat sends a sign of life to everyone and cuts off who gave none for too long. Where this process itself slept,
-// everyone gets the whole time again: what they sent may still lie unread.
+// beat sends a heartbeat to all ranks and disconnects ranks that were silent for too long. If this process itself was
+// stopped, all time limits start again, because heartbeats may still be unread.
 func (s *server) beat(slept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,7 +95,7 @@ func (s *server) beat(slept bool) {
 			s.fail(&LostError{Rank: rank, Cause: cause})
 			return
 		}
-		s.peers[rank] = nil // when it wakes up it may come again
+		s.peers[rank] = nil // the rank may reconnect when it resumes
 		s.present--
 		_ = p.link.conn.Close()
 	}

@@ -28,8 +28,8 @@ const (
 	kindReply  // id, more, values
 	kindFailed // id, error
 	kindAsk    // number of the survey
-	kindBroken // error: the group is no more, or the rank cannot join it
-	kindBye    // rank 0 left in peace
+	kindBroken // error: the group has ended, or the rank cannot join it
+	kindBye    // rank 0 left in order
 
 	// From both.
 	kindBeat
@@ -41,7 +41,7 @@ const (
 	maxText     = 1 << 12          // causes and endpoints
 	maxFacts    = 1 << 12          // facts of one rank
 	maxValue    = maxFrame - 4<<10 // leaves room for the rest of its frame
-	maxRosterAt = maxFrame / 2     // a roster frame is sent when it is as long as this
+	maxRosterAt = maxFrame / 2     // maximum length of a roster frame before it is sent
 )
 
 var errMalformed = errors.New("malformed message")
@@ -59,7 +59,7 @@ func (e *encoder) bytes(v []byte) {
 	e.b = append(e.b, v...)
 }
 
-// decoder takes a payload apart. Whatever is missing reads as zero and makes end fail.
+// decoder decodes a payload. Missing values read as zero and make end fail.
 type decoder struct {
 	b   []byte
 	bad bool
@@ -98,7 +98,7 @@ func (d *decoder) u64() uint64 {
 
 func (d *decoder) int() int { return int(int32(d.u32())) }
 
-// bytes reads at most most bytes; the result is part of the frame.
+// bytes reads at most most bytes. The result is part of the frame.
 func (d *decoder) bytes(most int) []byte {
 	n := d.u32()
 	if uint64(n) > uint64(most) {
@@ -110,7 +110,7 @@ func (d *decoder) bytes(most int) []byte {
 
 func (d *decoder) text(most int) string { return string(d.bytes(most)) }
 
-// count reads how many entries of at least size bytes follow.
+// count reads the number of entries that follow, of at least size bytes each.
 func (d *decoder) count(most, size int) int {
 	n := d.u32()
 	if uint64(n) > uint64(most) || int(n)*size > len(d.b) {
@@ -120,7 +120,7 @@ func (d *decoder) count(most, size int) int {
 	return int(n)
 }
 
-// end fails where something was missing or is left over.
+// end returns an error if bytes were missing or are left over.
 func (d *decoder) end() error {
 	if d.bad || len(d.b) > 0 {
 		return errMalformed
@@ -128,7 +128,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// registration is what a rank says when it comes.
+// registration is the first message of a rank.
 type registration struct {
 	member     Member
 	worldSize  int
@@ -189,7 +189,7 @@ const (
 	wireLost
 )
 
-// encodeError writes an error so that the other side has it as the same type.
+// encodeError writes an error so that the other side decodes the same type.
 func encodeError(e *encoder, err error) {
 	var disagree *DisagreeError
 	var duplicate *DuplicateError

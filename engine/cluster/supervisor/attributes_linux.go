@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attributes of a rank: a process group of its own, and death when the thread that started it dies.
+// attributes of a rank: its own process group, and SIGKILL when the thread that started it dies.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// awaitExit returns when a child has ended, and leaves it as a zombie: its number stays its own.
+// awaitExit returns when a child has ended. The child remains a zombie, so its process id is not reused.
 func awaitExit(pid int) {
 	for {
 		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)

@@ -4,8 +4,8 @@ package supervisor
 
 import "syscall"
 
-// attributes of a rank: a process group of its own. Only Linux can let it die with the supervisor.
+// attributes of a rank: its own process group. Only Linux can kill it together with the supervisor.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
-// awaitExit does nothing: elsewhere the wait that follows also takes the child's number away.
+// awaitExit does nothing: on other systems Wait also frees the process id.
 func awaitExit(int) {}

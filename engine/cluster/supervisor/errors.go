@@ -8,18 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RankError says which rank ended a run, and why.
+// RankError reports the rank that ended a run, and the cause.
 type RankError struct {
 	Rank int
 	PID  int
 	Code int // exit code; -1: killed by Signal
 
-	Signal syscall.Signal // 0: it ended by itself
+	Signal syscall.Signal // 0: not killed by a signal
 	Core   bool           // it left a core dump
-	Reason string         // what else is known: want of memory, what a process that hangs is doing; "": nothing
-	Hung   bool           // it did not end when the others did, or when it was told to. Code is what those said, -1 if they ended well
+	Reason string         // further information: lack of memory, or the activity of a process that hangs; "": none
+	Hung   bool           // it did not end with the others, or when requested. Code is then the exit code of the others, -1 if they succeeded
 
-	Tail string // the last lines it wrote to standard error, where that did not go to a file
+	Tail string // the last lines of its standard error, unless that is a file
 }
 
 func (e *RankError) Error() string {
@@ -45,7 +45,7 @@ func (e *RankError) Error() string {
 	return text.String()
 }
 
-// signalName is "SIGKILL", or "signal 99" for one without a name.
+// signalName returns "SIGKILL", or "signal 99" for a signal without a name.
 func signalName(signal syscall.Signal) string {
 	if name := unix.SignalName(signal); name != "" {
 		return name

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// LifelineVariable is the environment variable that tells rank 0 the number of the open file into which its Lifeline writes.
+// LifelineVariable is the environment variable with the file descriptor to which rank 0's Lifeline writes.
 const LifelineVariable = "HETERO_LIFELINE_FD"
 
-// beatEvery is the interval of beats while a Lifeline is held. The supervisor ignores beats after mostHeld, because a process can send beats
-// although its save never ends.
+// beatEvery is the interval of heartbeats while a Lifeline is held. The supervisor ignores them after mostHeld, because
+// a process may send heartbeats although its save never ends.
 const (
 	beatEvery = 500 * time.Millisecond
 	mostHeld  = 30 * time.Minute
 )
 
-// Lifeline tells the supervisor not to end a rank yet, because the rank is saving. A frozen process sends no beats.
+// Lifeline asks the supervisor not to kill a rank that is saving. A frozen process sends no heartbeats.
 type Lifeline struct {
 	hold sync.Once
 	file *os.File
 }
 
-// OpenLifeline opens the pipe that the environment (in the form of os.Environ) names. Without one the Lifeline does nothing. Call it once in a process.
+// OpenLifeline opens the pipe that environment names (in the form of os.Environ). Without a pipe the Lifeline does
+// nothing. Call OpenLifeline once per process.
 func OpenLifeline(environment []string) (*Lifeline, error) {
 	for _, entry := range environment {
 		text, ok := strings.CutPrefix(entry, LifelineVariable+"=")
@@ -43,14 +44,14 @@ func OpenLifeline(environment []string) (*Lifeline, error) {
 	return &Lifeline{}, nil
 }
 
-// Hold sends beats from now on, until the process ends. It is safe for concurrent use, and further calls do nothing.
+// Hold sends heartbeats until the process ends. It is safe for concurrent use; further calls do nothing.
 func (l *Lifeline) Hold() {
 	if l.file == nil {
 		return
 	}
 	l.hold.Do(func() {
 		if _, err := l.file.Write([]byte{1}); err != nil {
-			return // the supervisor is gone
+			return // the supervisor has ended
 		}
 		go func() {
 			for range time.Tick(beatEvery) {
@@ -62,13 +63,13 @@ func (l *Lifeline) Hold() {
 	})
 }
 
-// openLifeline makes the pipe of a rank. Its beats arrive on the channel, which has a capacity of one.
+// openLifeline creates the pipe of a rank. Its heartbeats arrive on beats, which has a capacity of one.
 func openLifeline(beats chan<- struct{}) (ranks *os.File, err error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, fmt.Errorf("open the lifeline of rank 0: %w", err)
 	}
-	go func() { // until the last holder of the other end has ended
+	go func() { // ends when all holders of the other end have ended
 		defer r.Close()
 		b := make([]byte, 16)
 		for {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// ListenerVariable is the environment variable that tells rank 0 the number of the open file that is its listening socket.
+// ListenerVariable is the environment variable with the file descriptor of rank 0's listening socket.
 const ListenerVariable = "HETERO_LISTENER_FD"
 
-// firstExtraFile is the number that the first of exec.Cmd's ExtraFiles has in the child.
+// firstExtraFile is the file descriptor of the first of exec.Cmd's ExtraFiles in the child.
 const firstExtraFile = 3
 
-// Listener is the socket that a supervisor opened for rank 0: nil where the environment (as os.Environ gives it) names none.
-// It may be called once in a process.
+// Listener returns the socket that a supervisor opened for rank 0, or nil if environment (in the form of os.Environ)
+// names none. Call it at most once per process.
 func Listener(environment []string) (net.Listener, error) {
 	for _, entry := range environment {
 		text, ok := strings.CutPrefix(entry, ListenerVariable+"=")

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// memoryKills counts the processes that the kernel has killed for want of memory.
+// memoryKills counts the processes that the kernel has killed because memory ran out.
 type memoryKills struct {
-	group  int64 // in the control group of this process; -1: not told
-	system int64 // on the machine; -1: not told
+	group  int64 // in the control group of this process; -1: unknown
+	system int64 // on the machine; -1: unknown
 }
 
-// readMemoryKills reads the counts below a root folder, "/" outside of tests.
+// readMemoryKills reads the counts below the folder root, which is "/" outside tests.
 func readMemoryKills(root string) memoryKills {
 	kills := memoryKills{group: -1, system: counter(filepath.Join(root, "proc/vmstat"), "oom_kill")}
 	mounts, err := os.ReadFile(filepath.Join(root, "proc/self/mountinfo"))
@@ -65,7 +65,7 @@ func groupFolder(mounts, kind, group string) (string, bool) {
 	return "", false
 }
 
-// counter reads a line "NAME NUMBER" of a file; -1: there is none.
+// counter reads a line "NAME NUMBER" of a file; -1: not found.
 func counter(file, name string) int64 {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -81,7 +81,7 @@ func counter(file, name string) int64 {
 	return -1
 }
 
-// reason says what the counts before and after a rank was killed tell; "": nothing.
+// reason compares the counts before and after the death of a rank; "": no memory kill.
 func (before memoryKills) reason(after memoryKills) string {
 	switch {
 	case before.group >= 0 && after.group > before.group:

@@ -15,37 +15,37 @@ const (
 	DefaultKillAfter = 5 * time.Second
 )
 
-// Options say what to start and how to watch it.
+// Options describe the processes to start and how to watch them.
 type Options struct {
 	Command []string // program and arguments of every rank
-	Dir     string   // where they run; "": here
-	Env     []string // of every rank, before the variables of its rank; nil: os.Environ()
+	Dir     string   // working directory; "": the current one
+	Env     []string // of every rank, without the variables that Run sets; nil: os.Environ()
 	RankEnv func(rank int) []string
 
-	Ranks     int // to start on this machine
-	FirstRank int // the number of the first
+	Ranks     int // number of ranks on this machine
+	FirstRank int // number of the first rank
 	WorldSize int // on all machines; 0: Ranks
 
 	MasterAddr string // of rank 0; "": 127.0.0.1
-	MasterPort int    // 0: a free one, where all ranks are on this machine
+	MasterPort int    // 0: a free port, if all ranks are on this machine
 
-	Threads int // CPU threads that the ranks divide among them; 0: OMP_NUM_THREADS stays as it is
+	Threads int // CPU threads to divide among the ranks; 0: leave OMP_NUM_THREADS unchanged
 
-	Stdout, Stderr io.Writer                // of the first rank here; nil: nowhere
-	Output         func(rank int) io.Writer // takes both of another rank; nil, or its answer nil: nowhere
+	Stdout, Stderr io.Writer                // of the first rank here; nil: discarded
+	Output         func(rank int) io.Writer // receives both streams of another rank; nil, or a nil writer: discarded
 
-	Signals <-chan os.Signal // passed on to every rank
+	Signals <-chan os.Signal // forwarded to every rank
 
-	Grace     time.Duration // for the others when one has failed; 0: DefaultGrace
-	KillAfter time.Duration // for who was told to end; 0: DefaultKillAfter
+	Grace     time.Duration // for the other ranks after one has failed; 0: DefaultGrace
+	KillAfter time.Duration // between SIGTERM and SIGKILL; 0: DefaultKillAfter
 
-	Orderly   []int // exit codes of a rank that stopped as it was told
+	Orderly   []int // exit codes of a rank that stopped as requested
 	Secondary []int // exit codes of a rank that ends because another one is lost
 
-	Log *slog.Logger // nil: nobody listens
+	Log *slog.Logger // nil: no log
 }
 
-// complete fills in defaults and checks the rest.
+// complete sets defaults and checks the other options.
 func (o *Options) complete() error {
 	if o.Env == nil {
 		o.Env = os.Environ()
@@ -89,7 +89,7 @@ func (o *Options) complete() error {
 
 const loopback = "127.0.0.1"
 
-// Share is part i of a total divided among n as evenly as possible, the first parts taking what is left over; at least 1.
+// Share returns part i of total, divided among n as evenly as possible, at least 1. The first parts get the remainder.
 func Share(total, n, i int) int {
 	share := total / n
 	if i < total%n {

@@ -13,7 +13,7 @@ const (
 	tailLines = 20
 )
 
-// tail keeps the end of what is written to it.
+// tail is a writer that keeps only the end of its input.
 type tail struct {
 	mu   sync.Mutex
 	kept []byte
@@ -31,19 +31,19 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// String is the last whole lines.
+// String returns the last complete lines.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	lines := strings.Split(strings.TrimRight(string(t.kept), "\n"), "\n")
 	if t.cut && len(lines) > 1 {
-		lines = lines[1:] // its beginning is gone
+		lines = lines[1:] // its beginning was dropped
 	}
 	return strings.Join(lines[max(len(lines)-tailLines, 0):], "\n")
 }
 
-// sink writes to a writer that several streams share. A writer that fails must not stop the rank that writes: the rest is
-// dropped, and the log says so once.
+// sink writes to a writer that several streams share. If the writer fails, sink drops the remaining output and logs
+// this once: the rank that writes must not stop.
 type sink struct {
 	rank int
 	log  *slog.Logger
@@ -66,7 +66,7 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// streams are a rank's standard output and error, and the end of the latter. A file is handed on as it is.
+// streams returns a rank's standard output and error, and the tail of the latter. Files are passed on directly.
 func (o *Options) streams(local int) (stdout, stderr io.Writer, end *tail) {
 	end = &tail{}
 	rank := o.FirstRank + local

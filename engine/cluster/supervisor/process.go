@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// drainTime is how long output is still read from a rank that has ended: a process that it left behind may hold the pipe.
+// drainTime is how long the output of an ended rank is still read: a process that it left behind may hold the pipe
+// open.
 const drainTime = 2 * time.Second
 
 // process is one rank.
@@ -23,16 +24,16 @@ type process struct {
 	end     *tail
 
 	mu     sync.Mutex
-	reaped bool // its number may belong to another process by now
+	reaped bool // its process id may have been reused
 
-	// What follows belongs to the loop of Run.
+	// The loop of Run owns the following fields.
 	ended  bool
-	told   bool   // it got SIGTERM or SIGKILL from here, not from the user
+	told   bool   // it got SIGTERM or SIGKILL from the supervisor, not from the user
 	killed bool   // it got SIGKILL
-	doing  string // what it was doing when time ran out
+	doing  string // its activity when the time limit expired
 }
 
-// start starts one rank. It is called on the OS thread that outlives it.
+// start starts one rank. It must run on an OS thread that outlives the rank.
 func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 	p := &process{rank: o.FirstRank + local, command: exec.Command(o.Command[0], o.Command[1:]...)}
 	p.command.Dir = o.Dir
@@ -47,7 +48,7 @@ func (o *Options) start(local, port int, files rankFiles) (*process, error) {
 	return p, nil
 }
 
-// rankFiles are what a rank inherits open; nil: it does not.
+// rankFiles are the files that a rank inherits; nil: none.
 type rankFiles struct{ listener, lifeline *os.File }
 
 func (f rankFiles) open() (files []*os.File) {
@@ -59,7 +60,7 @@ func (f rankFiles) open() (files []*os.File) {
 	return files
 }
 
-// environment tells the rank their numbers.
+// environment returns the variables with the file descriptors.
 func (f rankFiles) environment() (env []string) {
 	number := firstExtraFile
 	for _, one := range []struct {
@@ -85,7 +86,7 @@ func (o *Options) environment(local, port int) []string {
 	set("LOCAL_WORLD_SIZE", o.Ranks)
 	env = append(env, "MASTER_ADDR="+o.MasterAddr)
 	set("MASTER_PORT", port)
-	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // no store of torchrun, whose process this may be, is on that port
+	env = append(env, "TORCHELASTIC_USE_AGENT_STORE=False") // MASTER_PORT has no store of torchrun, even if torchrun started this process
 	if o.Threads > 0 {
 		set("OMP_NUM_THREADS", Share(o.Threads, o.Ranks, local))
 	}
@@ -95,13 +96,13 @@ func (o *Options) environment(local, port int) []string {
 	return env
 }
 
-// wait returns when the process has ended, its group is gone and its output is read.
+// wait returns when the process has ended, its group has ended and its output has been read.
 func (p *process) wait() {
 	awaitExit(p.command.Process.Pid)
 	p.mu.Lock()
-	p.signalGroup(syscall.SIGKILL) // what it left behind
+	p.signalGroup(syscall.SIGKILL) // processes that it left behind
 	p.mu.Unlock()
-	_ = p.command.Wait() // ProcessState says how it ended; that output was cut off after drainTime is no failure
+	_ = p.command.Wait() // ProcessState has the result; output that drainTime cuts off is no failure
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.reaped = true
@@ -109,7 +110,7 @@ func (p *process) wait() {
 
 // signal sends a signal to the process itself.
 func (p *process) signal(signal syscall.Signal) {
-	_ = p.command.Process.Signal(signal) // it may have ended, which wait reports
+	_ = p.command.Process.Signal(signal) // if the process has ended, wait reports that
 }
 
 // kill ends the process and its group.
@@ -121,12 +122,12 @@ func (p *process) kill() {
 	}
 }
 
-// signalGroup needs p.mu and a process that is not reaped.
+// signalGroup sends a signal to the process group. The caller must hold p.mu, and the process must not be reaped.
 func (p *process) signalGroup(signal syscall.Signal) {
 	_ = syscall.Kill(-p.command.Process.Pid, signal) // an empty group is no failure
 }
 
-// failure describes how the process ended; nil: well.
+// failure describes how the process ended; nil: with exit code 0.
 func (p *process) failure() *RankError {
 	status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus)
 	if !ok || status.Exited() && status.ExitStatus() == 0 {
@@ -139,7 +140,8 @@ func (p *process) failure() *RankError {
 	return e
 }
 
-// state says what a process that does not end is doing, from the third field of /proc/PID/stat, behind the name in brackets.
+// state describes the activity of a process that does not end. It reads the third field of /proc/PID/stat, after the
+// name in brackets.
 func (p *process) state() string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.command.Process.Pid))
 	if errors.Is(err, os.ErrNotExist) {

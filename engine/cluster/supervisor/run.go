@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// Run starts the ranks and returns when all have ended: nil if every exit code was 0, a *RankError for the rank that
-// ended the run, or an error that says why one could not be started. Where ctx ends the ranks get SIGTERM, and SIGKILL
-// after KillAfter, and the error wraps the context's cause too.
+// Run starts the ranks and returns when all have ended. It returns nil if every exit code was 0, a *RankError for the
+// rank that ended the run, or an error if a rank could not be started. When ctx ends, the ranks get SIGTERM, and
+// SIGKILL after KillAfter; the error then also wraps the cause of ctx.
 func Run(ctx context.Context, options Options) error {
 	if err := options.complete(); err != nil {
 		return err
@@ -32,7 +32,7 @@ func Run(ctx context.Context, options Options) error {
 	return err
 }
 
-// watch is one run.
+// watch is the state of one run.
 type watch struct {
 	options     Options
 	processes   []*process
@@ -41,14 +41,14 @@ type watch struct {
 	exits       chan *process
 	beats       chan struct{} // of rank 0's lifeline
 
-	timer      *time.Timer   // until the next step against who does not end; nil: none
-	step       step          // what it leads to
+	timer      *time.Timer   // until the next step; nil: none
+	step       step          // the step to take when the timer expires
 	after      time.Duration // how long the timer runs
 	since      time.Time     // when the first step was planned
-	interrupts int           // SIGINTs passed on
-	cancelled  error         // why the context ended
+	interrupts int           // number of forwarded SIGINTs
+	cancelled  error         // cause of the end of the context
 
-	first     *RankError // failure that is no consequence
+	first     *RankError // first failure that is not a consequence of another
 	orderly   *RankError
 	secondary *RankError
 }
@@ -63,7 +63,7 @@ const (
 	stepNothingLeft
 )
 
-// startAll starts every rank, or none.
+// startAll starts all ranks. If one cannot be started, it kills those that were.
 func (w *watch) startAll() error {
 	o := &w.options
 	port := o.MasterPort
@@ -73,7 +73,7 @@ func (w *watch) startAll() error {
 		if files.listener, port, err = openPort(); err != nil {
 			return err
 		}
-		defer files.listener.Close() // rank 0 has it then: when rank 0 ends nobody else keeps the port open
+		defer files.listener.Close() // only rank 0 may keep the port open
 	}
 	if o.FirstRank == 0 {
 		if files.lifeline, err = openLifeline(w.beats); err != nil {
@@ -137,7 +137,7 @@ func (w *watch) loop(ctx context.Context) {
 			w.cancelled = context.Cause(ctx)
 			w.take(stepTerminate)
 		case now := <-pulse.C:
-			if now.Sub(last) > sleptFor { // the machine or the whole job was paused: the ranks get their time again
+			if now.Sub(last) > sleptFor { // the machine or the whole job was paused: restart the time limits
 				w.postpone()
 			}
 			last = now
@@ -147,7 +147,7 @@ func (w *watch) loop(ctx context.Context) {
 				w.postpone()
 			}
 		case <-due:
-			if time.Since(last) > sleptFor { // likewise, and the pulse has not been heard yet
+			if time.Since(last) > sleptFor { // as above, before the pulse has arrived
 				last = time.Now()
 				w.postpone()
 				continue
@@ -160,12 +160,12 @@ func (w *watch) loop(ctx context.Context) {
 	}
 }
 
-// exited takes note of how a rank ended.
+// exited records how a rank ended.
 func (w *watch) exited(p *process) {
 	p.ended = true
 	failure := p.failure()
 	o := &w.options
-	if !p.told { // ranks end together, one way or another
+	if !p.told { // the other ranks must end too
 		defer func() {
 			if w.step == stepNone {
 				w.plan(stepTerminate, o.Grace)
@@ -178,7 +178,7 @@ func (w *watch) exited(p *process) {
 		return
 	case p.told:
 		return
-	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // the latter while it was being loaded
+	case slices.Contains(o.Orderly, failure.Code), slices.Contains(stopSignals, failure.Signal): // the latter may happen while the program is loaded
 		w.orderly = firstOf(w.orderly, failure)
 		o.Log.Debug("rank stopped as requested", "rank", p.rank, "code", failure.Code)
 		return
@@ -200,7 +200,7 @@ func firstOf(a, b *RankError) *RankError {
 	return b
 }
 
-// forward passes a signal of the user on.
+// forward forwards a signal of the user.
 func (w *watch) forward(signal os.Signal) {
 	number, ok := signal.(syscall.Signal)
 	if !ok {
@@ -212,19 +212,19 @@ func (w *watch) forward(signal os.Signal) {
 		}
 	}
 	if number == syscall.SIGINT {
-		if w.interrupts++; w.interrupts == 2 { // leave at once
+		if w.interrupts++; w.interrupts == 2 { // end at once
 			w.plan(stepKill, w.options.KillAfter)
 		}
 	}
 	if slices.Contains(stopSignals, number) && w.step == stepNone {
-		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // unless rank 0 says that it is about to save
+		w.plan(stepKill, w.options.Grace+w.options.KillAfter) // unless rank 0 reports that it is saving
 	}
 }
 
-// stopSignals tell a rank to end.
+// stopSignals ask a rank to end.
 var stopSignals = []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP}
 
-// plan lets the next step be taken after a while.
+// plan schedules the next step.
 func (w *watch) plan(next step, after time.Duration) {
 	if w.step == stepNone {
 		w.since = time.Now()
@@ -236,20 +236,21 @@ func (w *watch) plan(next step, after time.Duration) {
 	w.timer = time.NewTimer(after)
 }
 
-// postpone gives the ranks the whole time again until the step that is planned.
+// postpone restarts the time limit of the scheduled step.
 func (w *watch) postpone() {
 	if w.timer != nil {
 		w.plan(w.step, w.after)
 	}
 }
 
-// How often the supervisor looks at the clock, and what it takes for a pause of its own process or of the machine.
+// Interval at which the supervisor reads the clock, and the gap that indicates a pause of its process or of the
+// machine.
 const (
 	pulseEvery = 250 * time.Millisecond
 	sleptFor   = 2 * time.Second
 )
 
-// take does something about those that have not ended.
+// take applies a step to the ranks that have not ended.
 func (w *watch) take(now step) {
 	for _, p := range w.processes {
 		if p.ended {
@@ -274,7 +275,7 @@ func (w *watch) take(now step) {
 	w.timer, w.step = nil, stepNothingLeft
 }
 
-// verdict finds the failure that the others followed from.
+// verdict returns the failure that caused the others.
 func (w *watch) verdict() error {
 	switch {
 	case w.first != nil:
@@ -284,7 +285,7 @@ func (w *watch) verdict() error {
 	case w.cancelled != nil:
 		return asError(w.secondary)
 	}
-	// Everyone who ended says that another rank is lost: it is one that did not end, not even by SIGTERM if there is such a one.
+	// All ended ranks report a lost rank, so the cause is a rank that did not end: preferably one that ignored SIGTERM.
 	hung := slices.IndexFunc(w.processes, func(p *process) bool { return p.killed })
 	if hung < 0 {
 		hung = slices.IndexFunc(w.processes, func(p *process) bool { return p.told })
@@ -301,7 +302,7 @@ func (w *watch) verdict() error {
 	return e
 }
 
-// asError keeps a nil pointer from becoming an error.
+// asError prevents a nil pointer from becoming a non-nil error.
 func asError(e *RankError) error {
 	if e == nil {
 		return nil
@@ -309,7 +310,8 @@ func asError(e *RankError) error {
 	return e
 }
 
-// thread is an OS thread that runs functions: children that are to die with their parent die with the thread that started them.
+// thread is an OS thread that runs functions. Children with a parent-death signal die with the thread that started
+// them, not with the process.
 type thread struct {
 	work chan func()
 	done sync.WaitGroup
@@ -337,7 +339,7 @@ func (t *thread) do(f func()) {
 	<-finished
 }
 
-// end gives the thread back.
+// end ends the thread.
 func (t *thread) end() {
 	close(t.work)
 	t.done.Wait()

@@ -51,8 +51,8 @@ int take_pages(int fd, size_t bytes) {
 } // namespace
 
 void Counter::raise(uint32_t turn) {
-  value.store(
-      turn); // sequentially consistent, like the count of waiters: one of the two threads sees the other's change
+  // Sequentially consistent, like the count of waiters: one of the two threads sees the other's change.
+  value.store(turn);
   if (waiters.load() > 0) futex_wake(value);
 }
 
