@@ -6,22 +6,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Op is one computation as plain data. Its fields are fixed when it is compiled; see each type for operands.
+// Op is one computation as plain data. Its fields are fixed when it is compiled; each type documents its operands.
 //
-// In operand lists, "[x]" is an operand that is there only under the condition named beside it.
-// Legend: N samples, C channels, H and W height and width, O output channels, K kernel extent, G
-// statistics groups of a BatchNorm.
+// In operand lists, "[x]" is an operand that exists only under the stated condition. Legend: N samples, C channels, H
+// and W height and width, O output channels, K kernel extent, G statistics groups of a BatchNorm.
 type Op interface {
-	// Kind is the op's name, unique among op types: "conv2d".
+	// Kind returns the op's name, unique among op types: "conv2d".
 	Kind() string
-	// Infer gives the plain output specs for input specs, or says which operand is wrong.
+	// Infer returns the plain output specs for input specs, or an error that names the wrong operand.
 	Infer(in []TensorSpec) ([]TensorSpec, error)
 }
 
 // Aliaser is implemented by ops that update an operand: output Out must be bound to the memory of input In.
 type Aliaser interface{ Aliases() []Alias }
 
-// Aliases is what op demands, nil for most.
+// Aliases returns the pairs that op requires, nil for most ops.
 func Aliases(op Op) []Alias {
 	if a, ok := op.(Aliaser); ok {
 		return a.Aliases()
@@ -29,13 +28,13 @@ func Aliases(op Op) []Alias {
 	return nil
 }
 
-// Coster is implemented by ops whose arithmetic is worth counting.
+// Coster is implemented by ops with significant arithmetic.
 type Coster interface {
-	// FLOPs is the nominal count: a multiply-add is 2, padded taps count.
+	// FLOPs returns the nominal count: a multiply-add counts 2, and taps in the padding count.
 	FLOPs(in, out []TensorSpec) int64
 }
 
-// FLOPs of an op; 0 where it does not count.
+// FLOPs returns the nominal FLOPs of an op; 0 if it does not count them.
 func FLOPs(op Op, in, out []TensorSpec) int64 {
 	if c, ok := op.(Coster); ok {
 		return c.FLOPs(in, out)
@@ -43,7 +42,7 @@ func FLOPs(op Op, in, out []TensorSpec) int64 {
 	return 0
 }
 
-// MovedBytes is the least memory traffic of a launch: every operand once.
+// MovedBytes returns the minimum memory traffic of a launch: every operand once.
 func MovedBytes(in, out []TensorSpec) int64 {
 	var n int64
 	for _, s := range in {
@@ -55,11 +54,11 @@ func MovedBytes(in, out []TensorSpec) int64 {
 	return n
 }
 
-// Computer is implemented by ops from outside this package that bring a kernel in Go. The reference device runs it; other
-// devices have no kernel for such an op and use its decomposition (graph.Decomposable).
+// Computer is implemented by ops from outside this package that have a kernel in Go. The reference device runs it.
+// Other devices have no kernel for such an op and use its decomposition (graph.Decomposable).
 type Computer interface {
 	Op
-	// Compute fills the values of out. The values of in must not be changed.
+	// Compute sets the values of out. It must not change the values of in.
 	Compute(in, out []Elements)
 }
 
@@ -105,7 +104,7 @@ func wantType(op Op, name string, got TensorSpec, want ...tensor.DType) error {
 	return fmt.Errorf("%s: %s: got element type %v, want %v", op.Kind(), name, got.DType, want)
 }
 
-// firstError returns the first error there is.
+// firstError returns the first error that is not nil.
 func firstError(errs ...error) error {
 	for _, err := range errs {
 		if err != nil {
@@ -115,7 +114,7 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// weightType is the type of parameter gradients: f64 on the f64 reference path, else f32 whatever the activations are.
+// weightType returns the type of parameter gradients: f64 for f64 activations, else f32.
 func weightType(activation tensor.DType) tensor.DType {
 	if activation == tensor.F64 {
 		return tensor.F64

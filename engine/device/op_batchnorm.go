@@ -6,42 +6,43 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Batch normalisation is cut where ranks may have to exchange statistics: BatchNormStats | exchange, BatchNormMerge |
+// Batch normalisation is split where ranks may have to exchange statistics: BatchNormStats | exchange, BatchNormMerge |
 // BatchNormApply forward, BatchNormDiffReduce | exchange | BatchNormDiffApply backward.
 //
-// Statistics are taken over groups of Group samples ("ghost"); Group 0 is one group, the whole batch.
-// With x̂ = (x - mean) / sqrt(var + eps), biased variance, z = gamma·x̂ + beta [+ residual]:
+// Statistics are computed over groups of Group samples ("ghost"); Group 0 is one group, the whole batch. With x̂ = (x -
+// mean) / sqrt(var + eps), biased variance, z = gamma·x̂ + beta [+ residual]:
 //
 //	y  = ReLU ? max(z, 0) : z
 //	dz = (diff_y [+ diff_y2]) · (ReLU ? z > 0 : 1)
 //	diff_gamma = sum(dz·x̂)   diff_beta = sum(dz)   over a group's samples and pixels
 //	diff_x = gamma/sqrt(var + eps) · (dz - diff_beta/n - x̂·diff_gamma/n)
 //
-// x is (N, C, H, W); x, y, residual and gradients of those share one type, all else is f32 (f64 if x is f64).
+// x is (N, C, H, W). x, y, residual and their gradients have one type; all other operands are f32 (f64 if x is f64).
 
-// BatchNormStats measures.
+// BatchNormStats computes the statistics of a batch.
 //
 //	in   x (N, C, H, W)
 //	out  mean (G, C); var (G, C), biased
 type BatchNormStats struct{ Group int }
 
-// BatchNormMerge joins what several ranks measured to the statistics of all their samples, by Chan's formula. It uses
-// f64 operations only, in the order written here, each rounded by itself, so that every rank gets the same bits. For each channel:
+// BatchNormMerge merges the statistics of several ranks into those of all their samples, by Chan's formula. It uses
+// only f64 operations, in the order written here, each rounded, so that every rank gets the same bits. For each
+// channel:
 //
 //	n = mean = m2 = 0;  for each rank r with k = samples[r] > 0, from 0 on:
 //	    t = n + k;  d = stats[r, 0] - mean;  mean = mean + d·k/t;  m2 = (m2 + stats[r, 1]·k) + d·d·n·k/t;  n = t
 //	var = m2/n
 //
-// Products are taken from left to right. A rank without samples is passed over, whatever its rows hold. Pixels need no
-// counting, since every sample has as many.
+// Products are evaluated from left to right. Rows of a rank without samples are ignored. The formula needs no count of
+// pixels, because every sample has the same number.
 //
 //	in   stats (R, 2, C): mean and biased variance of each rank; samples (R), i32, not all 0
 //	out  mean (1, C); var (1, C), biased
 type BatchNormMerge struct{}
 
-// BatchNormApply normalises. With running statistics it takes mean and var of shape (C).
+// BatchNormApply normalises. With running statistics mean and var have shape (C).
 //
-//	in   x (N, C, H, W); mean (G, C) or (C); var alike; gamma (C); beta (C); [residual (N, C, H, W)] if Add
+//	in   x (N, C, H, W); mean (G, C) or (C); var likewise; gamma (C); beta (C); [residual (N, C, H, W)] if Add
 //	out  y (N, C, H, W); [mask, opaque: where z > 0] if ReLU and Add
 type BatchNormApply struct {
 	Group     int
@@ -54,20 +55,21 @@ type BatchNormApply struct {
 //	in   x (N, C, H, W); mean (G, C); var (G, C); gamma (C); beta (C); diff_y; [diff_y2] if Two; [mask of BatchNormApply] if ReLU and Add
 //	out  diff_gamma (G, C); diff_beta (G, C); [dz (N, C, H, W)] if Add or Two
 //
-// Where there is no mask, z > 0 is computed anew from x, by the same arithmetic as forward. dz is also the gradient of the residual.
+// Without a mask, z > 0 is recomputed from x with the arithmetic of the forward op. dz is also the gradient of the
+// residual.
 type BatchNormDiffReduce struct {
 	Group          int
 	Eps            float64
 	ReLU, Add, Two bool
 }
 
-// BatchNormDiffApply is the gradient of x.
+// BatchNormDiffApply computes the gradient of x.
 //
 //	in   x (N, C, H, W); mean (G, C); var (G, C); gamma (C); beta (C); dz; diff_gamma (G, C); diff_beta (G, C)
 //	out  diff_x (N, C, H, W)
 //
-// If ReLU, dz is diff_y still to be masked (BatchNormDiffReduce gave no dz). Count is the n above for
-// full groups when the sums come from more ranks than this one; 0 = this operand's own count.
+// If ReLU is set, dz is diff_y before masking (BatchNormDiffReduce returned no dz). Count is the n above for full
+// groups if the sums include other ranks; 0: this operand's own count.
 type BatchNormDiffApply struct {
 	Group int
 	Eps   float64
@@ -75,10 +77,11 @@ type BatchNormDiffApply struct {
 	Count int64
 }
 
-// BatchNormRunning moves running statistics towards the batch's: r += Momentum·(batch - r), the variance made
-// unbiased (n/(n-1), where n > 1), groups averaged with equal weight. A channel whose batch statistics are not finite is
-// left as it is: a step that is skipped for NaN must leave no trace. Ranks of any device must get the same bits, so it uses f64 operations only, in the
-// order written here, and rounds only the result to f32. For each channel and u(n) = n/(n-1), 1 for n = 1:
+// BatchNormRunning updates running statistics from the batch's: r += Momentum·(batch - r). The variance is unbiased
+// (n/(n-1) if n > 1), and groups are averaged with equal weight. A channel whose batch statistics are not finite stays
+// unchanged, because a step that is skipped for NaN must change nothing. Ranks on all kinds of devices must get the
+// same bits. The op therefore uses only f64 operations, in the order written here, and rounds only the result to f32.
+// For each channel and u(n) = n/(n-1), 1 for n = 1:
 //
 //	m = v = 0;  for each group g from 0 on: m = m + mean[g];  v = v + var[g]·u(Counts[g])
 //	running_mean += Momentum·(m/G - running_mean);  running_var += Momentum·(v/G - running_var)
@@ -86,7 +89,7 @@ type BatchNormDiffApply struct {
 //	in   running_mean (C); running_var (C); mean (G, C); var (G, C)
 //	out  running_mean (C); running_var (C): in place
 //
-// Group g has Counts[g] samples times pixels.
+// Counts[g] is samples times pixels of group g.
 type BatchNormRunning struct {
 	Momentum float64
 	Counts   []int64
@@ -110,7 +113,7 @@ func (BatchNormDiffApply) Kind() string { return "batch_norm_diff_apply" }
 // Kind implements Op.
 func (BatchNormRunning) Kind() string { return "batch_norm_running" }
 
-// Groups is the number of statistics groups of n samples.
+// Groups returns the number of statistics groups of n samples.
 func Groups(n, group int) int {
 	if group <= 0 || group >= n {
 		return 1
@@ -118,7 +121,7 @@ func Groups(n, group int) int {
 	return (n + group - 1) / group
 }
 
-// GroupCounts is samples times pixels of each group of an image batch (N, C, H, W).
+// GroupCounts returns samples times pixels of each group of an image batch (N, C, H, W).
 func GroupCounts(x tensor.Shape, group int) []int64 {
 	n, pixels := x[0], int64(x[2]*x[3])
 	g := Groups(n, group)
@@ -155,7 +158,7 @@ func channelVectors(op Op, in []TensorSpec, group int, running bool) error {
 	return nil
 }
 
-// sameAs checks that images are as x is.
+// sameAs checks that images have the shape and type of x.
 func sameAs(op Op, name string, got, x TensorSpec) error {
 	return firstError(wantShape(op, name, got, x.Shape...), wantType(op, name, got, x.DType))
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Window is the geometry that convolutions and poolings share: {height, width} each.
+// Window is the geometry of convolutions and poolings: {height, width} each.
 type Window struct {
 	Stride   [2]int // >= 1
 	Padding  [2]int // zeros on both sides, >= 0
-	Dilation [2]int // distance of taps, >= 1
+	Dilation [2]int // distance between taps, >= 1
 }
 
-// outExtent is the number of window positions along dimension d.
+// outExtent returns the number of window positions along dimension d.
 func (w Window) outExtent(d, in, kernel int) int {
 	return (in+2*w.Padding[d]-w.Dilation[d]*(kernel-1)-1)/w.Stride[d] + 1
 }
@@ -40,16 +40,16 @@ type Conv2D struct {
 	Groups int // >= 1, divides C and O
 }
 
-// Conv2DDiffSrc is the gradient of Conv2D's src.
+// Conv2DDiffSrc computes the gradient of Conv2D's src.
 //
 //	in   diff_dst (N, O, OH, OW); weight (O, C/Groups, KH, KW)
 //	out  diff_src (N, C, H, W)
 type Conv2DDiffSrc struct {
 	Conv2D
-	Height, Width int // of src: more than one size can give the same OH, OW
+	Height, Width int // of src: several sizes can give the same OH, OW
 }
 
-// Conv2DDiffWeights is the gradient of Conv2D's parameters.
+// Conv2DDiffWeights computes the gradient of Conv2D's parameters.
 //
 //	in   src (N, C, H, W); diff_dst (N, O, OH, OW)
 //	out  diff_weight (O, C/Groups, KH, KW), f32; [diff_bias (O), f32] if Bias
@@ -135,7 +135,7 @@ func (op Conv2DDiffWeights) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return out, wantShape(op, "diff_dst", diff, dst[0].Shape...)
 }
 
-// convFLOPs counts a multiply-add as 2 and padded taps as work; forward and both gradients cost the same.
+// convFLOPs counts a multiply-add as 2, and counts taps in the padding. Forward and both gradients have the same count.
 func convFLOPs(dst, weight tensor.Shape) int64 {
 	return 2 * dst.Elements() * weight[1:].Elements()
 }

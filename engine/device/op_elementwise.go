@@ -9,7 +9,7 @@ import (
 // UnaryFunc names the function of a Unary op.
 type UnaryFunc int
 
-// The functions. GELU is the exact one (erf), GELUTanh the approximation that GPT-2 uses.
+// Functions of Unary. GELU is exact (erf); GELUTanh is the approximation of GPT-2.
 const (
 	ReLU UnaryFunc = iota
 	Sigmoid
@@ -28,7 +28,7 @@ const (
 // BinaryFunc names the function of a Binary op.
 type BinaryFunc int
 
-// The functions.
+// Functions of Binary.
 const (
 	Add BinaryFunc = iota
 	Sub
@@ -51,27 +51,28 @@ func (f BinaryFunc) String() string { return binaryNames[f] }
 //	out  dst, of src's shape and type
 type Unary struct{ Func UnaryFunc }
 
-// UnaryDiff is its gradient. For ReLU the derivative at 0 is 0, for Abs too.
+// UnaryDiff computes the gradient of Unary. The derivatives of ReLU and Abs at 0 are 0.
 //
 //	in   diff_dst; src
 //	out  diff_src
 //
-// Of ReLU, src may be the forward dst as well: both have the same sign pattern.
+// For ReLU, src may be the forward dst, because both have the same sign pattern.
 type UnaryDiff struct{ Func UnaryFunc }
 
-// Binary combines two tensors element by element. b may also have extents of 1, or fewer leading dimensions, and is then repeated.
+// Binary combines two tensors element by element. b is broadcast to a: its extents may be 1, and it may have fewer
+// leading dimensions.
 //
 //	in   a; b, of a's type
 //	out  dst, of a's shape and type
 type Binary struct{ Func BinaryFunc }
 
-// Scale multiplies by a number that is read from device memory.
+// Scale multiplies by a factor in device memory.
 //
 //	in   src; factor (1), f32 (f64 for f64)
 //	out  dst
 type Scale struct{}
 
-// Fill sets every element.
+// Fill sets every element to the same value.
 //
 //	in   nothing
 //	out  dst
@@ -81,16 +82,16 @@ type Fill struct {
 	Value float64
 }
 
-// Dropout zeroes elements with probability P and scales the others by 1/(1-P). Which ones is a function of
-// (key, Stream, sample id, position in the sample) alone: Philox4x32-10 with key (key[0], key[1]) and counter
-// (position/4, Stream, low half of the id, high half), word position%4; an element stays where the word is at
-// least round(P·2³²). position is the row-major index within the sample. The same op is its own gradient.
+// Dropout zeroes elements with probability P and scales the others by 1/(1-P). The choice is a function of (key,
+// Stream, sample id, position in the sample) alone: Philox4x32-10 with key (key[0], key[1]) and counter (position/4,
+// Stream, low half of the id, high half), word position%4. An element is kept if the word is at least round(P·2³²).
+// position is the row-major index within the sample. The op is its own gradient.
 //
 //	in   src (N, …); ids (N), i64; key (2), u32
 //	out  dst
 type Dropout struct {
 	P      float64 // 0 <= P < 1
-	Stream uint32  // tells the dropout layers of a model apart
+	Stream uint32  // a different number for each dropout layer of a model
 }
 
 // Kind implements Op.
@@ -151,7 +152,7 @@ func (op Binary) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(a.DType, a.Shape...)}, nil
 }
 
-// broadcasts reports whether b can be repeated to a's shape.
+// broadcasts reports whether b can be broadcast to a's shape.
 func broadcasts(a, b tensor.Shape) bool {
 	if len(b) > len(a) {
 		return false

@@ -2,7 +2,7 @@ package device
 
 import "github.com/hetero-train/hetero-train/engine/tensor"
 
-// Linear is dst = src · weightᵀ + bias.
+// Linear computes dst = src · weightᵀ + bias.
 //
 //	in   src (N, I); weight (O, I), of src's type; [bias (O), f32] if given
 //	out  dst (N, O), of type To
@@ -10,13 +10,13 @@ type Linear struct {
 	To tensor.DType // type of dst; Invalid = src's
 }
 
-// LinearDiffSrc is the gradient of Linear's src.
+// LinearDiffSrc computes the gradient of Linear's src.
 //
 //	in   diff_dst (N, O); weight (O, I)
 //	out  diff_src (N, I), of the weight's type
 type LinearDiffSrc struct{}
 
-// LinearDiffWeights is the gradient of Linear's parameters.
+// LinearDiffWeights computes the gradient of Linear's parameters.
 //
 //	in   src (N, I); diff_dst (N, O)
 //	out  diff_weight (O, I), f32; [diff_bias (O), f32] if Bias

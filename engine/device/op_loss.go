@@ -6,22 +6,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// SoftmaxCrossEntropy is the loss of each sample, -sum_k q_k·log softmax(logits)_k with
-// q = (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A label < 0 is ignored: loss 0, rank -1.
+// SoftmaxCrossEntropy computes the loss of each sample, -sum_k q_k·log softmax(logits)_k with q =
+// (1-LabelSmoothing)·one_hot(label) + LabelSmoothing/C. A sample with a label < 0 is ignored: loss 0, rank -1.
 //
-// Mixed samples (mixup, cutmix) have two labels: with share in 0…1 the one_hot(label) of q becomes
-// share·one_hot(label) + (1-share)·one_hot(second), and rank is that of the label with the larger part, the first of equals.
-// second means nothing where the label is ignored and is a class elsewhere.
+// Mixed samples (mixup, cutmix) have two labels. With lambda in 0…1, which is the operand share, the one_hot(label) of
+// q becomes lambda·one_hot(label) + (1-lambda)·one_hot(second). rank is then that of the label with the larger weight,
+// or of the first label for equal weights. second is unused if the label is ignored; otherwise it is a class.
 //
 //	in   logits (N, C); labels (N), i32; Mixed: second (N), i32; share (N), f32
-//	out  loss (N), f32; rank (N), i32: how many classes score higher than the label (equal scores of lower classes count), so
-//	     top-k is rank < k (unless the loss is NaN, when rank means nothing); lse (N), f32: log sum exp, kept for the gradient
+//	out  loss (N), f32
+//	     rank (N), i32: top-k position of the label, which is the number of classes with a higher score, plus lower-numbered
+//	     classes with the same score; top-k is rank < k; undefined if the loss is NaN
+//	     lse (N), f32: log sum exp, kept for the gradient
 type SoftmaxCrossEntropy struct {
 	LabelSmoothing float64
 	Mixed          bool
 }
 
-// SoftmaxCrossEntropyDiff is (softmax - q)·scale, zero rows for ignored labels. scale is 1/(global count), times the loss scale.
+// SoftmaxCrossEntropyDiff computes (softmax - q)·scale, with zero rows for ignored labels. scale is 1/(global count),
+// times the loss scale.
 //
 //	in   logits (N, C); labels (N), i32; lse (N), f32; scale (1), f32; Mixed: second (N), i32; share (N), f32
 //	out  diff_logits (N, C)
@@ -30,13 +33,13 @@ type SoftmaxCrossEntropyDiff struct {
 	Mixed          bool
 }
 
-// ImageNormalize makes network input from bytes: dst = src·a + b, a = 1/(255·Std), b = -Mean/Std, in f32, the
-// product rounded before the sum.
+// ImageNormalize converts bytes to network input: dst = src·a + b, a = 1/(255·Std), b = -Mean/Std, in f32. The product
+// is rounded before the sum.
 //
 //	in   src (N, H, W, C), u8
 //	out  dst (N, C, H, W), of type To
 type ImageNormalize struct {
-	Mean, Std []float32 // one for each channel, of values in 0…1
+	Mean, Std []float32 // one per channel, for values in 0…1
 	To        tensor.DType
 }
 
@@ -49,7 +52,7 @@ func (SoftmaxCrossEntropyDiff) Kind() string { return "softmax_cross_entropy_dif
 // Kind implements Op.
 func (ImageNormalize) Kind() string { return "image_normalize" }
 
-// checkClassified checks the operands that both have; those of mixed samples come last.
+// checkClassified checks the operands that both ops have; those of mixed samples are last.
 func checkClassified(op Op, in []TensorSpec, smoothing float64, mixed bool) error {
 	if !(smoothing >= 0 && smoothing < 1) {
 		return fmt.Errorf("%s: label smoothing: got %g, want 0 <= s < 1", op.Kind(), smoothing)
@@ -67,7 +70,7 @@ func checkClassified(op Op, in []TensorSpec, smoothing float64, mixed bool) erro
 		wantShape(op, "share", share, n), wantType(op, "share", share, weightType(in[0].DType)))
 }
 
-// mixedOperands is how many operands mixed samples add.
+// mixedOperands returns the number of additional operands for mixed samples.
 func mixedOperands(mixed bool) int {
 	if mixed {
 		return 2

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Reorder changes layout, element type, or both; to bf16 and f16 it rounds to nearest even.
+// Reorder converts the layout, the element type, or both. Conversion to bf16 and f16 rounds to nearest even.
 //
 //	in   src
 //	out  dst, of src's shape and type To
@@ -19,34 +19,35 @@ type Reorder struct{ To tensor.DType }
 //	out  dst
 type Transpose struct{ Perm []int }
 
-// Reshape reads the same row-major elements in another shape. Both sides are plain, so it can share memory.
+// Reshape reads the same row-major elements in another shape. Both sides are plain, so they can share memory.
 //
 //	in   src
 //	out  dst (Shape)
 type Reshape struct{ Shape tensor.Shape }
 
-// Concat joins tensors along a dimension.
+// Concat concatenates tensors along a dimension.
 //
-//	in   one or more tensors, alike but for dimension Axis
+//	in   one or more tensors, of equal shapes except for dimension Axis
 //	out  dst
 type Concat struct{ Axis int }
 
-// Slice takes [Start, Start+Size) of a dimension: Concat's gradient.
+// Slice copies the range [Start, Start+Size) of a dimension. It is the gradient of Concat.
 //
 //	in   src
 //	out  dst
 type Slice struct{ Axis, Start, Size int }
 
-// Pad is Slice's gradient: src within zeros, at Start of dimension Axis, whose extent becomes Size.
+// Pad is the gradient of Slice: it copies src to position Start of dimension Axis, whose extent becomes Size, and sets
+// the other elements to zero.
 //
 //	in   src
 //	out  dst
 type Pad struct{ Axis, Start, Size int }
 
-// ReduceFunc names what Reduce does.
+// ReduceFunc names the function of a Reduce op.
 type ReduceFunc int
 
-// The reductions.
+// Functions of Reduce.
 const (
 	Sum ReduceFunc = iota
 	Mean
@@ -56,7 +57,7 @@ const (
 
 func (f ReduceFunc) String() string { return [...]string{"sum", "mean", "max"}[f] }
 
-// Reduce folds the dimensions Axes (ascending) and drops them.
+// Reduce reduces the dimensions Axes (ascending) and removes them.
 //
 //	in   src
 //	out  dst
@@ -65,7 +66,7 @@ type Reduce struct {
 	Axes []int
 }
 
-// Broadcast repeats src along the dimensions Axes of Shape, which src lacks: the gradient of a sum.
+// Broadcast repeats src along the dimensions Axes of Shape, which src lacks. It is the gradient of a sum.
 //
 //	in   src
 //	out  dst (Shape)
@@ -196,7 +197,7 @@ func (op Pad) Infer(in []TensorSpec) ([]TensorSpec, error) {
 	return []TensorSpec{Spec(in[0].DType, out...)}, nil
 }
 
-// without is shape less the dimensions axes, or nil where axes are not ascending dimensions of it.
+// without returns shape without the dimensions axes, or nil if axes are not ascending dimensions of shape.
 func without(shape tensor.Shape, axes []int) tensor.Shape {
 	for i, a := range axes {
 		if a < 0 || a >= len(shape) || (i > 0 && a <= axes[i-1]) {

@@ -6,14 +6,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Optimizers run once over the flat parameter buffer. They use correctly rounded f32 operations only (+ - * /
-// sqrt), each rounded by itself (no fused multiply-add, no fast reciprocal), in the order written here, so that
-// every device produces the same bits.
+// Optimizers run once over the flat parameter buffer. They use only correctly rounded f32 operations (+ - * / sqrt),
+// each rounded separately (no fused multiply-add, no fast reciprocal), in the order written here. Every device
+// therefore produces the same bits.
 //
 // hyper and control are read from device memory:
 //
-//	hyper    f32 (4)  what the schedule sets, see each op
-//	control  f32 (3)  {norm, scale, ok} from GradControl: gradients are multiplied by scale; ok = 0 leaves everything as it is
+//	hyper    f32 (4)  values of the schedule, see each op
+//	control  f32 (3)  {norm, scale, ok} from GradControl: gradients are multiplied by scale; ok = 0 changes nothing
 
 // Segment is a range of the flat buffer with its own factors.
 type Segment struct {
@@ -22,20 +22,21 @@ type Segment struct {
 	LRScale        float32
 }
 
-// SumSquares sums x² over consecutive chunks: double precision, one partial sum a chunk, for a norm whose bits do not depend on threads or ranks.
+// SumSquares sums x² over consecutive chunks in double precision, with one partial sum per chunk. The bits of the norm
+// therefore do not depend on threads or ranks.
 //
 //	in   x (n), f32
 //	out  partial (ceil(n/Chunk)), f64
 type SumSquares struct{ Chunk int64 }
 
-// GradControl turns partial sums into what the optimizers read: norm = sqrt(sum of partials in order)·unscale,
+// GradControl converts partial sums to the control values of optimizers: norm = sqrt(sum of partials in order)·unscale,
 // scale = unscale·min(1, MaxNorm/norm) (unscale alone if MaxNorm is 0), ok = 1 if norm is finite, else 0.
 //
 //	in   partial (k), f64; unscale (1), f32: undoes the loss scale
 //	out  control (3), f32
 type GradControl struct{ MaxNorm float64 }
 
-// SGD is stochastic gradient descent as PyTorch defines it. hyper = {lr}. For each element, d and s from its segment:
+// SGD is stochastic gradient descent as in PyTorch. hyper = {lr}. For each element, with d and s of its segment:
 //
 //	g = grad·scale;  g = g + d·w;  m = Momentum·m + g;  u = Nesterov ? g + Momentum·m : m;  w = w - (lr·s)·u
 //
@@ -59,11 +60,11 @@ type AdamW struct {
 	Segments          []Segment
 }
 
-// MovingAverage moves running averages towards values, as PyTorch's lerp: with the weight w, for each element
+// MovingAverage updates running averages from values, like PyTorch's lerp. With the weight w, for each element:
 //
 //	a = w < 0.5 ? a + w·(x - a) : x - (x - a)·(1 - w)
 //
-// so that a weight of 1 copies. If control's ok is 0 the averages stay as they are.
+// A weight of 1 copies the value. If ok of control is 0, the averages stay unchanged.
 //
 //	in   weight (1), f32; control (3); average (n); value (n)
 //	out  average (n): in place

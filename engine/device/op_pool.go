@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// MaxPool2D takes the largest value of each window; padding never wins.
+// MaxPool2D computes the maximum of each window; padding never wins.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C, OH, OW); [argmax, opaque] if Train
@@ -16,7 +16,7 @@ type MaxPool2D struct {
 	Train  bool
 }
 
-// MaxPool2DDiff sends each gradient to the pixel that won (the first of equals, row by row).
+// MaxPool2DDiff adds each gradient to the pixel with the maximum (the first of equal ones, row by row).
 //
 //	in   diff_dst (N, C, OH, OW); argmax
 //	out  diff_src (N, C, Height, Width)
@@ -25,7 +25,7 @@ type MaxPool2DDiff struct {
 	Height, Width int
 }
 
-// AvgPool2D takes the mean of each window. CountPadding divides by the whole window also where it hangs over the edge.
+// AvgPool2D computes the mean of each window. CountPadding divides by the whole window at the edges, too.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C, OH, OW)
@@ -35,7 +35,7 @@ type AvgPool2D struct {
 	CountPadding bool
 }
 
-// AvgPool2DDiff spreads each gradient over its window.
+// AvgPool2DDiff distributes each gradient over its window.
 //
 //	in   diff_dst (N, C, OH, OW)
 //	out  diff_src (N, C, Height, Width)
@@ -44,13 +44,13 @@ type AvgPool2DDiff struct {
 	Height, Width int
 }
 
-// GlobalAvgPool takes the mean of each image.
+// GlobalAvgPool computes the mean of each image.
 //
 //	in   src (N, C, H, W)
 //	out  dst (N, C)
 type GlobalAvgPool struct{}
 
-// GlobalAvgPoolDiff spreads each gradient over the image.
+// GlobalAvgPoolDiff distributes each gradient over the image.
 //
 //	in   diff_dst (N, C)
 //	out  diff_src (N, C, Height, Width)
@@ -106,7 +106,7 @@ func (op MaxPool2D) Infer(in []TensorSpec) ([]TensorSpec, error) {
 // Infer implements Op.
 func (op AvgPool2D) Infer(in []TensorSpec) ([]TensorSpec, error) { return op.pooled(op, in, op.Kernel) }
 
-// unpooled infers diff_src from diff_dst by checking it against the forward op.
+// unpooled infers diff_src from diff_dst, by inferring the forward op and comparing.
 func unpooled(op, forward Op, diff TensorSpec, h, w int) ([]TensorSpec, error) {
 	if err := wantDims(op, "diff_dst", diff, 4); err != nil {
 		return nil, err

@@ -5,41 +5,42 @@ import (
 	"time"
 )
 
-// Peak names a limit of the hardware that can be measured.
+// Peak names a hardware limit that can be measured.
 type Peak int
 
-// The limits. The numbers are also those of the C ABI.
+// Hardware limits. The C ABI uses the same numbers.
 const (
 	PeakF32   Peak = iota + 1 // fused multiply-adds in registers, FLOP/s
 	PeakBF16                  // bf16 dot products with f32 sums, FLOP/s; ErrUnsupported without such an instruction
-	PeakRead                  // reading memory far beyond the caches, bytes/s
-	PeakCopy                  // copying it, bytes read and written/s
-	PeakWrite                 // writing it, bytes/s
-	PeakF16                   // as PeakBF16, of f16
-	// Matrix products of a library, FLOP/s: the check on loops that may not know the best instruction. ErrUnsupported where the figure of
-	// the type is such a product already.
+	PeakRead                  // reading memory far larger than the caches, bytes/s
+	PeakCopy                  // copying such memory, bytes read and written/s
+	PeakWrite                 // writing such memory, bytes/s
+	PeakF16                   // as PeakBF16, for f16
+	// Matrix products of a library, FLOP/s. They check the loops above, which may not use the best instruction.
+	// ErrUnsupported if the figure of the type already is such a product.
 	PeakF32Product
 	PeakBF16Product
 )
 
-// PeakMeasurer is what devices implement that can measure their own limits, with all their threads.
+// PeakMeasurer is implemented by devices that can measure their own limits, with all their threads.
 type PeakMeasurer interface {
-	// MeasurePeak takes about as long as told and gives the best of several passes.
+	// MeasurePeak takes about limit and returns the best of several passes.
 	MeasurePeak(what Peak, limit time.Duration) (perSecond float64, err error)
 }
 
 // Reached is a measured limit.
 type Reached struct {
 	PerSecond float64 // FLOP/s or bytes/s
-	By        string  // what reached it
-	Repeats   int     // measurements, of which this is the best
+	By        string  // method that reached it
+	Repeats   int     // number of measurements, of which this is the best
 }
 
-// products are the matrix products that check a limit of arithmetic.
+// products maps a limit of arithmetic to the matrix product that checks it.
 var products = map[Peak]Peak{PeakF32: PeakF32Product, PeakBF16: PeakBF16Product}
 
-// MeasureBest measures a limit repeats times in both ways that the device has, a loop in registers and a matrix product, and gives the largest
-// figure. The two take turns, so a moment in which other processes use the device spoils neither. The whole takes about as long as limit.
+// MeasureBest measures a limit repeats times by both methods of the device, a loop in registers and a matrix product,
+// and returns the largest figure. The methods alternate, so interference by other processes does not affect only one of
+// them. It takes about limit in total.
 func MeasureBest(m PeakMeasurer, what Peak, repeats int, limit time.Duration) (best Reached, err error) {
 	product, two := products[what]
 	one := limit / time.Duration(repeats)

@@ -12,18 +12,18 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// Driver opens the CPU device. It has one, index 0.
+// Driver opens the CPU device. Its only index is 0.
 type Driver struct{}
 
 var _ device.Driver = Driver{}
 
 const (
 	libraryName = "libhetero_cpu.so"
-	isaLimit    = "HETERO_CPU_ISA" // read by the library
+	isaLimit    = "HETERO_CPU_ISA" // the library reads it
 	threadLimit = "OMP_NUM_THREADS"
-	// spinCount is how many turns an idle OpenMP thread spins before it sleeps: about 0.1 ms where a turn takes 25 ns
-	// (Zen 5). The gaps between kernels are shorter. OpenMP's own choice is 300,000: with as many threads as cores, each
-	// core that data loading takes for a moment then costs its partner milliseconds of spinning.
+	// spinCount is the number of turns that an idle OpenMP thread spins before it sleeps: about 0.1 ms at 25 ns per
+	// turn (Zen 5). The gaps between kernels are shorter. OpenMP's default is 300,000: with one thread per core, each
+	// core that data loading takes for a moment would then cost its partner milliseconds of spinning.
 	spinCount = "4000"
 )
 
@@ -56,8 +56,9 @@ func (Driver) Open(index int, opts device.Options) (device.Device, error) {
 	return lib.Open(index, device.Options{Threads: most})
 }
 
-// ThreadLimit is OMP_NUM_THREADS: the most threads of a device that is opened without a count. 0: no limit. Of a list, which gives a
-// count for each level of nested regions, the first applies: there is one level.
+// ThreadLimit returns OMP_NUM_THREADS: the largest number of threads of a device that is opened without a count. 0
+// means no limit. In a list, which has a count for each level of nested regions, the first count applies, because there
+// is one level.
 func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
 	text, ok := lookup(threadLimit)
 	if !ok || strings.TrimSpace(text) == "" {
@@ -71,7 +72,7 @@ func ThreadLimit(lookup func(string) (string, bool)) (int, error) {
 	return n, nil
 }
 
-// Library is where the device's library was found and what is inside. The error is device.ErrUnavailable.
+// Library returns the path of the device's library and its build information. The error is device.ErrUnavailable.
 func Library() (path, build string, err error) {
 	lib, err := load()
 	if err != nil {
@@ -89,8 +90,8 @@ func load() (*native.Library, error) {
 	return native.Load(path, settings())
 }
 
-// settings is what the OpenMP library shall find in its environment where the user has set neither of the two that
-// decide how long idle threads spin. See the package comment.
+// settings returns environment variables for the OpenMP library, if the user has set neither of the two variables that
+// determine how long idle threads spin. See the package comment.
 func settings() []native.Setting {
 	if os.Getenv("OMP_WAIT_POLICY") != "" || os.Getenv("GOMP_SPINCOUNT") != "" {
 		return nil

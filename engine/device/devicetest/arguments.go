@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What is not this device's: each must be refused.
+// Objects of a foreign device: the device must refuse each.
 type (
 	foreignBuffer  struct{}
 	foreignKernel  struct{}
@@ -38,7 +38,7 @@ func (foreignEvent) Close() error                      { return nil }
 func f32(shape ...int) device.TensorSpec               { return device.Spec(tensor.F32, shape...) }
 func specs(s ...device.TensorSpec) []device.TensorSpec { return s }
 
-// badCompile is a request that no device may accept. says are words the error must hold.
+// badCompile is a request that every device must refuse. The error must contain the words in says.
 type badCompile struct {
 	name    string
 	op      device.Op
@@ -89,7 +89,7 @@ var badCompiles = []badCompile{
 
 var unitWindow = device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}
 
-// refused runs f and wants an error that holds the words.
+// refused runs f and requires an error that contains the words.
 func refused(t conformance.T, f func() error, says ...string) {
 	t.Helper()
 	defer func() {
@@ -181,7 +181,7 @@ func badPrograms(t conformance.T, dev device.Device, caps Caps) {
 	t.Run("too little workspace", func(t conformance.T) { badWorkspace(t, dev, caps) })
 }
 
-// badWorkspace looks for a kernel that needs one.
+// badWorkspace tests wrong workspaces with a kernel that needs one.
 func badWorkspace(t conformance.T, dev device.Device, caps Caps) {
 	r := NewRunner(t, dev)
 	r.Lacks = caps.Lacks

@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// normShape is images (n, c, h, w) with statistics over group samples, 0 = all.
+// normShape describes images (n, c, h, w) with statistics over groups of group samples; 0: all samples.
 type normShape struct{ n, c, h, w, group int }
 
 var normShapes = []normShape{
@@ -16,12 +16,12 @@ var normShapes = []normShape{
 	{2, 3, 5, 7, 0},
 	{4, 17, 3, 3, 2},
 	{5, 35, 2, 3, 2}, // the last group has one sample
-	{7, 16, 4, 4, 3}, // so here
+	{7, 16, 4, 4, 3}, // also here
 	{3, 32, 1, 1, 0},
 	{8, 64, 4, 4, 4},
 	{3, 5, 9, 8, 1},
 	{2, 4, 3, 3, 5}, // a group larger than the batch is one group
-	{1, 3, 1, 1, 0}, // one value a channel: variance 0
+	{1, 3, 1, 1, 0}, // one value per channel: variance 0
 }
 
 const normEps = 1e-5
@@ -30,7 +30,7 @@ func (s normShape) String() string {
 	return fmt.Sprintf("n%d c%d %dx%d group %d", s.n, s.c, s.h, s.w, s.group)
 }
 
-// images, statistics and factors as the BatchNorm ops take them.
+// images, normInputs and so on return the operands of the BatchNorm ops.
 func (s normShape) images(gen Generator) input { return floats(gen, s.n, s.c, s.h, s.w) }
 func (s normShape) normInputs() []input {
 	g := device.Groups(s.n, s.group)
@@ -60,17 +60,17 @@ func batchNormCases() []valueCase {
 			}
 		}
 		cases = append(cases, runningCase(s))
-		if s.n*s.h*s.w > 1 { // with one value a channel the gradient is 0, whatever rounding makes of it
+		if s.n*s.h*s.w > 1 { // with one value per channel the exact gradient is 0, so rounding errors dominate
 			cases = append(cases, trainingNormCase(s))
 		}
 	}
-	many := normShape{2, 16, 96, 96, 0} // so many rows that a GPU divides them among many blocks
+	many := normShape{2, 16, 96, 96, 0} // enough rows that a GPU divides them among many blocks
 	cases = append(cases, valueCase{name: "stats " + many.String(), inputs: []input{many.images(Uniform(0.5, 1.5))}, run: one(device.BatchNormStats{}), tolerance: statistics})
 	cases = append(cases, diffReduceCases(many, false, false)[0])
 	return append(cases, mergeCases()...)
 }
 
-// mergeCases join the statistics of ranks whose shares are unlike, zero among them.
+// mergeCases merge the statistics of ranks with different shares, including zero.
 func mergeCases() []valueCase {
 	var cases []valueCase
 	for _, m := range []struct {
@@ -97,10 +97,11 @@ func mergeCases() []valueCase {
 
 var merged = tolerance{exact: true, reason: "the op fixes every operation and its rounding: ranks must agree to the last bit"}
 
-// running is exact for the same reason: with statistics of all ranks' samples every rank moves its own copy.
+// running is exact for the same reason: with statistics of all ranks' samples every rank updates its own copy.
 var running = merged
 
-// mergeRows are means by mean, variances in [0, 1) and, where a rank has no samples, what must not be read.
+// mergeRows generates means by mean and variances in [0, 1). Rows of ranks without samples hold values that must not be
+// read.
 func mergeRows(mean Generator, samples []int32, channels int) Generator {
 	return func(seed, i uint64) float64 {
 		row := i / uint64(channels)
@@ -129,7 +130,7 @@ func applyCases(s normShape, relu, add bool) []valueCase {
 	}
 }
 
-// diffReduceCases take the mask, where there is one, from the forward op.
+// diffReduceCases use the mask, if any, of the forward op.
 func diffReduceCases(s normShape, relu, add bool) []valueCase {
 	var cases []valueCase
 	for _, two := range []bool{false, true} {
@@ -166,7 +167,7 @@ func runningCase(s normShape) valueCase {
 		params(symmetric, s.c), params(Uniform(0.5, 2), s.c), params(symmetric, g, s.c), params(Uniform(0.5, 2), g, s.c)}}
 }
 
-// trainingNormCase is a whole layer, forward and backward, with its own statistics.
+// trainingNormCase is a complete layer, forward and backward, with its own statistics.
 func trainingNormCase(s normShape) valueCase {
 	return valueCase{name: "forward and backward " + s.String(), tolerance: statistics, types: []tensor.DType{tensor.F32, tensor.F64},
 		inputs: []input{s.images(Uniform(-1, 3)), params(Uniform(0.5, 1.5), s.c), params(Uniform(-0.5, 0.5), s.c), s.images(symmetric)},

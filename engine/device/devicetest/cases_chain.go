@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// chainCases run several ops that hand each other tensors in whatever layouts the device chose, as a planner does.
+// chainCases run several ops in sequence, with tensors in the layouts that the device chooses, as a planner does.
 func chainCases() []valueCase {
 	var cases []valueCase
 	for _, c := range [][3]int{{3, 17, 35}, {16, 32, 16}, {5, 3, 3}} {
@@ -46,7 +46,8 @@ func residualChain(c, mid, o int) valueCase {
 	}
 }
 
-// classifierChain: convolution, max pooling, global mean, linear layer, loss; then all gradients of it. The gradient that enters the pooling lies as another op left it.
+// classifierChain: convolution, max pooling, global mean, linear layer, loss; then all gradients. The gradient enters
+// the pooling in the layout that another op produced.
 func classifierChain(c, mid, classes int) valueCase {
 	conv := device.Conv2D{Groups: 1, Window: device.Window{Stride: [2]int{2, 2}, Padding: [2]int{1, 1}, Dilation: [2]int{1, 1}}}
 	pool := device.MaxPool2D{Window: conv.Window, Kernel: [2]int{3, 3}, Train: true}

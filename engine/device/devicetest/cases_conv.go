@@ -13,7 +13,7 @@ type convShape struct {
 	groups                           int
 }
 
-// The zero value of stride, dilation and groups means 1 here.
+// A zero stride, dilation or groups means 1 here.
 var convShapes = []convShape{
 	{n: 1, c: 1, h: 1, w: 1, o: 1, kernel: [2]int{1, 1}},
 	{n: 2, c: 17, h: 5, w: 5, o: 35, kernel: [2]int{1, 1}},
@@ -29,7 +29,7 @@ var convShapes = []convShape{
 	{n: 1, c: 3, h: 9, w: 9, o: 33, kernel: [2]int{4, 4}, stride: [2]int{4, 4}},
 	{n: 2, c: 6, h: 5, w: 8, o: 4, kernel: [2]int{3, 1}, padding: [2]int{1, 0}},
 	{n: 2, c: 6, h: 5, w: 8, o: 4, kernel: [2]int{1, 5}, stride: [2]int{1, 2}, padding: [2]int{0, 2}},
-	{n: 1, c: 2, h: 4, w: 4, o: 3, kernel: [2]int{2, 2}, padding: [2]int{3, 2}}, // windows wholly in the padding
+	{n: 1, c: 2, h: 4, w: 4, o: 3, kernel: [2]int{2, 2}, padding: [2]int{3, 2}}, // windows entirely in the padding
 	{n: 2, c: 6, h: 11, w: 10, o: 9, kernel: [2]int{3, 3}, padding: [2]int{2, 2}, dilated: [2]int{2, 2}},
 	{n: 1, c: 17, h: 12, w: 11, o: 18, kernel: [2]int{3, 2}, stride: [2]int{2, 1}, padding: [2]int{1, 0}, dilated: [2]int{3, 2}},
 	{n: 2, c: 6, h: 5, w: 7, o: 4, kernel: [2]int{3, 3}, padding: [2]int{1, 1}, groups: 2},

@@ -9,7 +9,7 @@ import (
 
 var elementShapes = []tensor.Shape{{1}, {7}, {3, 35}, {2, 17, 3, 5}, {1, 3, 1, 1}, {2, 16, 4, 4}, {2, 3, 5, 1, 2}}
 
-// unaryRanges are the functions with inputs on which their values are neither saturated nor infinite.
+// unaryRanges lists the functions with input ranges in which values are neither saturated nor infinite.
 var unaryRanges = []struct {
 	f         device.UnaryFunc
 	low, high float64
@@ -63,7 +63,8 @@ func fillCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// dropoutCases: which elements stay is the same on every device, bit for bit; the factor is one rounding. Ids need more than 32 bits.
+// dropoutCases: all devices keep the same elements, bit for bit; the factor adds one rounding. Ids need more than 32
+// bits.
 func dropoutCases(shape tensor.Shape) []valueCase {
 	ids := fixedType(tensor.I64, Uniform(0, 1<<40), shape[0])
 	key := fixedType(tensor.U32, Uniform(0, 1<<32), 2)
@@ -75,7 +76,8 @@ func dropoutCases(shape tensor.Shape) []valueCase {
 	return cases
 }
 
-// imageDropoutCases: images lie as the device's own pooling leaves them, positions count in (C, H, W) all the same. A pooling of single pixels changes nothing.
+// imageDropoutCases use images in the layout of the device's pooling. Positions count in (C, H, W) regardless of
+// layout. A pooling with 1x1 windows changes no value.
 func imageDropoutCases() []valueCase {
 	var cases []valueCase
 	pool := device.AvgPool2D{Window: device.Window{Stride: [2]int{1, 1}, Dilation: [2]int{1, 1}}, Kernel: [2]int{1, 1}}

@@ -9,7 +9,7 @@ import (
 // (N, I, O) of the linear cases.
 var linearShapes = [][3]int{{1, 1, 1}, {2, 3, 17}, {7, 35, 10}, {33, 64, 48}, {5, 300, 10}, {64, 17, 1}, {1, 5, 100}}
 
-// eighths of whole numbers have few significant bits.
+// eighths generates multiples of 1/8, which have few significant bits.
 func eighths(seed, i uint64) float64 { return Integers(-8, 8)(seed, i) / 8 }
 
 func linearCases() []valueCase {
@@ -19,7 +19,8 @@ func linearCases() []valueCase {
 		name := fmt.Sprintf(" n%d i%d o%d", n, i, o)
 		src, weight, bias := floats(symmetric, n, i), floats(symmetric, o, i), params(symmetric, o)
 		diff := floats(symmetric, n, o)
-		// The gradient of f32 logits, in numbers that 16 bits hold: a device may round it to the type of the other factor first.
+		// The gradient of f32 logits, with values that 16 bits represent: a device may first round it to the type of
+		// the other factor.
 		wideDiff := params(eighths, n, o)
 		wide := func(r *Runner, in []Operand) []Operand { return r.Do(device.Linear{To: r.Param}, in...) }
 		diffWeights, withBias := device.LinearDiffWeights{}, device.LinearDiffWeights{Bias: true}

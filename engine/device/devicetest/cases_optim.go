@@ -8,10 +8,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// f32Only: optimizers and norms work on f32 state whatever the activations are.
+// f32Only: optimizers and norms use f32 state for any type of activations.
 var f32Only = []tensor.DType{tensor.F32}
 
-// segmentsOf cuts n elements into three with different factors and leaves gaps, which nothing may touch, at both ends of the second.
+// segmentsOf divides n elements into three segments with different factors. The gaps at both ends of the second segment
+// must stay unchanged.
 func segmentsOf(n int64) []device.Segment {
 	if n < 16 {
 		return []device.Segment{{Offset: 0, Length: n, WeightDecay: 0.01, LRScale: 1}}
@@ -24,7 +25,7 @@ func segmentsOf(n int64) []device.Segment {
 	}
 }
 
-// listed yields the values of list in turn.
+// listed generates the values of list in turn.
 func listed(list ...float64) Generator {
 	return func(_, i uint64) float64 { return list[i%uint64(len(list))] }
 }
@@ -78,7 +79,7 @@ func updateCase(name string, op device.Op, inputs []input) valueCase {
 func averageCases() []valueCase {
 	var cases []valueCase
 	for _, n := range []int{1, 7, 16, 1037, 20000} {
-		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} { // both forms, and both ends
+		for _, weight := range []float64{0, 1e-4, 0.3, 0.5, 0.63, 1} { // both formulas, and both ends
 			for _, ok := range []float64{1, 0} {
 				cases = append(cases, updateCase(fmt.Sprintf("moving_average n%d weight %g ok %g", n, weight, ok), device.MovingAverage{},
 					[]input{fixedType(tensor.F32, listed(weight), 1), fixedType(tensor.F32, listed(1, 1, ok), 3), params(symmetric, n), params(symmetric, n)}))

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// poolShape is windows over (n, c, h, w) images; the zero value of dilated means 1.
+// poolShape describes windows over (n, c, h, w) images; a zero dilated means 1.
 type poolShape struct {
 	n, c, h, w                       int
 	kernel, stride, padding, dilated [2]int
@@ -46,7 +46,7 @@ func poolCases() []valueCase {
 		images := func(gen Generator) input { return floats(gen, s.n, s.c, s.h, s.w) }
 		cases = append(cases, maxPoolCases(s, diff, images)...)
 		if s.dilated[0] > 1 {
-			continue // an average over scattered pixels is asked for by nobody
+			continue // averages of dilated windows are unused
 		}
 		for _, padding := range []bool{false, true} {
 			op := device.AvgPool2D{Window: s.window(), Kernel: s.kernel, CountPadding: padding}
@@ -67,7 +67,8 @@ func poolCases() []valueCase {
 	return cases
 }
 
-// maxPoolCases: values are few, so that windows hold equal ones, and partly all negative, so that padding must not win.
+// maxPoolCases use few different values, so that windows contain equal ones. Some inputs are all negative, so that
+// padding with zeros would win.
 func maxPoolCases(s poolShape, diff input, images func(Generator) input) []valueCase {
 	train := device.MaxPool2D{Window: s.window(), Kernel: s.kernel, Train: true}
 	predict := train
@@ -81,7 +82,7 @@ func maxPoolCases(s poolShape, diff input, images func(Generator) input) []value
 	}
 }
 
-// poolBackAndForth takes the winners from the forward op.
+// poolBackAndForth uses the argmax of the forward op.
 func poolBackAndForth(forward device.MaxPool2D, back device.MaxPool2DDiff) func(*Runner, []Operand) []Operand {
 	return func(r *Runner, in []Operand) []Operand {
 		dst := r.Do(forward, in[0])

@@ -36,7 +36,8 @@ func checkFreshEvent(t conformance.T, r *Runner) {
 	}
 }
 
-// checkRerecord: an event that a program recorded in one step must not look complete in the next before it is recorded again.
+// checkRerecord: an event that a program recorded in one step must not appear complete in the next step before its
+// recording.
 func checkRerecord(t conformance.T, r *Runner) {
 	gate, again := r.event(t), r.event(t)
 	must(t, r.stream.Record(again))
@@ -57,7 +58,7 @@ func checkRerecord(t conformance.T, r *Runner) {
 	must(t, again.WaitHost(patience))
 }
 
-// checkResetBeforeRun: without the reset the program would take the completion of the step before.
+// checkResetBeforeRun: without Reset the program would see the completion of the previous step.
 func checkResetBeforeRun(t conformance.T, r *Runner) {
 	ready, done := r.event(t), r.event(t)
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 4, 9))
@@ -101,7 +102,7 @@ func checkComplete(t conformance.T, r *Runner) {
 	}
 	completed := make(chan error, 1)
 	go func() {
-		runtime.LockOSThread() // a thread of its own, which ends with the goroutine
+		runtime.LockOSThread() // locked for good: the thread ends with the goroutine
 		completed <- gate.Complete()
 	}()
 	must(t, done.WaitHost(patience))
@@ -113,7 +114,7 @@ func checkComplete(t conformance.T, r *Runner) {
 		t.Error("not done after it was completed")
 	}
 	must(t, other.Sync())
-	must(t, gate.Complete()) // again: nothing happens
+	must(t, gate.Complete()) // a second Complete has no effect
 	r.wantValues(t, root, 2, 3)
 }
 
@@ -126,15 +127,15 @@ func checkResetPending(t conformance.T, r *Runner) {
 		must(t, e.Reset())
 	}
 	must(t, e.Complete())
-	must(t, e.Reset()) // who waited for what was complete may not have woken yet
+	must(t, e.Reset()) // a waiter for the complete event may not have woken yet
 	must(t, <-waited)
 	if e.Done() {
 		t.Error("done after a reset")
 	}
 }
 
-// checkSteps plays a training step with one bucket: a program announces a gradient, a thread of the host works on it and
-// completes it, the program goes on.
+// checkSteps runs a training step with one bucket: a program records a gradient event, a host thread processes the
+// gradient and completes a second event, and the program continues.
 func checkSteps(t conformance.T, r *Runner) {
 	const steps = 200
 	ready, reduced := r.event(t), r.event(t)

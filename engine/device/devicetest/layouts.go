@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// runLayouts moves tensors through every private layout that convolutions and linear layers ask for.
+// runLayouts reorders tensors through every private layout that convolutions and linear layers request.
 func runLayouts(t conformance.T, open Opener, caps Caps) {
 	dev := opened(t, open, device.Options{})
 	for _, dt := range caps.Types {
@@ -29,7 +29,7 @@ func runLayouts(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// privateLayouts lists each layout once for each shape and type.
+// privateLayouts returns each layout once per shape and type.
 func privateLayouts(t conformance.T, dev device.Device, caps Caps, dt tensor.DType) []device.TensorSpec {
 	r := NewRunner(t, dev)
 	defer r.Close()
@@ -55,7 +55,7 @@ func privateLayouts(t conformance.T, dev device.Device, caps Caps, dt tensor.DTy
 	return found
 }
 
-// filled is a tensor of the spec's shape and type, with no zeros.
+// filled returns a tensor of the spec's shape and type without zeros.
 func filled(r *Runner, s device.TensorSpec) Operand {
 	return r.Upload(Random(s.DType, s.Shape, 3, Integers(1, 100)))
 }
@@ -82,7 +82,7 @@ func fromTo(t conformance.T, dev device.Device, from, to device.TensorSpec) {
 	}
 }
 
-// retype converts a tensor as it lies; the numbers are whole and small, so every type holds them.
+// retype converts a tensor within its layout; the values are small integers, which every type represents.
 func retype(t conformance.T, dev device.Device, caps Caps, s device.TensorSpec) {
 	r := NewRunner(t, dev)
 	defer r.Close()

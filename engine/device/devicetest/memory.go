@@ -25,7 +25,7 @@ func runMemory(t conformance.T, open Opener, _ Caps) {
 	}
 }
 
-// allocators are the two kinds of memory.
+// allocators returns the allocation functions of both kinds of memory.
 func allocators(dev device.Device) []func(int64) (device.Buffer, error) {
 	return []func(int64) (device.Buffer, error){dev.Alloc, dev.AllocHost}
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Policy is how a Runner asks for layouts.
+// Policy is how a Runner requests layouts.
 type Policy int
 
-// The policies.
+// Policies.
 const (
 	// Free lets the device choose every layout.
 	Free Policy = iota
-	// Carried tells where the operands lie and lets the device choose outputs: what a planner does.
+	// Carried states the layouts of the operands and lets the device choose those of outputs, as a planner does.
 	Carried
-	// Pinned demands plain outputs.
+	// Pinned requires plain outputs.
 	Pinned
-	// Settled asks freely, then compiles again with exactly the layouts of the answer.
+	// Settled compiles with free layouts, then again with exactly the returned layouts.
 	Settled
-	// Shared is Free with outputs in the memory of inputs, wherever the kernel offers that.
+	// Shared is Free with outputs in the memory of inputs, if the kernel allows it.
 	Shared
 	numPolicies
 )
@@ -36,10 +36,10 @@ func (p Policy) String() string {
 // Types are the element types of one run.
 type Types struct {
 	Float tensor.DType // images, weights for them
-	Param tensor.DType // statistics, biases, gradients of parameters: f64 if Float is, else f32
+	Param tensor.DType // statistics, biases, gradients of parameters: f64 if Float is f64, else f32
 }
 
-// typesFor is what activations of type dt bring with them.
+// typesFor returns the types that belong to activations of type dt.
 func typesFor(dt tensor.DType) Types {
 	if dt == tensor.F64 {
 		return Types{tensor.F64, tensor.F64}
@@ -47,15 +47,15 @@ func typesFor(dt tensor.DType) Types {
 	return Types{dt, tensor.F32}
 }
 
-// Runner runs ops one by one on a device. It owns all memory that it hands out; Close frees it.
+// Runner runs single ops on a device. It owns all memory that it allocates; Close frees it.
 type Runner struct {
 	Types
 	Policy Policy
-	// Lacks are op kinds for which the device may answer ErrUnsupported; such a test is skipped.
+	// Lacks are op kinds for which the device may return ErrUnsupported; their tests are skipped.
 	Lacks []string
-	// NoValues: the device computes nothing, so memory is not looked at.
+	// NoValues: the device computes no values, so memory is not checked.
 	NoValues bool
-	// AnyPadding: operands hold NaN, and NaN·0 may reach padding.
+	// AnyPadding: operands contain NaN, and NaN·0 may reach padding.
 	AnyPadding bool
 
 	t        conformance.TB
@@ -72,7 +72,7 @@ type Operand struct {
 	Region device.Region
 }
 
-// NewRunner makes a runner for f32. It fails the test on any error.
+// NewRunner returns a runner for f32. It fails the test on any error.
 func NewRunner(t conformance.TB, dev device.Device) *Runner {
 	t.Helper()
 	s, err := dev.NewStream()
@@ -101,7 +101,7 @@ func (r *Runner) Close() {
 	}
 }
 
-// Alloc is device memory whose bytes are all fill.
+// Alloc returns device memory with all bytes set to fill.
 func (r *Runner) Alloc(bytes int64, fill byte) device.Region {
 	r.t.Helper()
 	b, err := r.dev.Alloc(bytes)
@@ -155,7 +155,7 @@ func (r *Runner) staged(bytes int64, f func(host device.Region) error) {
 	}
 }
 
-// Upload puts a tensor into plain device memory.
+// Upload copies a tensor to device memory in plain layout.
 func (r *Runner) Upload(x Tensor) Operand {
 	r.t.Helper()
 	data := x.Raw
@@ -170,7 +170,7 @@ func (r *Runner) Upload(x Tensor) Operand {
 	return o
 }
 
-// Download reads a tensor back.
+// Download copies a tensor to the host.
 func (r *Runner) Download(o Operand) Tensor {
 	r.t.Helper()
 	if o.Spec.DType == tensor.Opaque {
@@ -180,7 +180,7 @@ func (r *Runner) Download(o Operand) Tensor {
 	return Tensor{Spec: p.Spec, Values: reference.Decode(p.Spec.DType, r.Bytes(p.Region))}
 }
 
-// Reorder brings an operand into a layout.
+// Reorder converts an operand to a layout.
 func (r *Runner) Reorder(o Operand, layout device.Layout) Operand {
 	r.t.Helper()
 	if o.Spec.Layout == layout {
@@ -197,7 +197,7 @@ func (r *Runner) Reorder(o Operand, layout device.Layout) Operand {
 	return out
 }
 
-// poison fills fresh memory: NaN in every float type.
+// poison is the fill byte of fresh memory: NaN in every float type.
 const poison = 0xff
 
 // Do runs one op under the runner's policy and returns its outputs.
@@ -241,7 +241,7 @@ func (r *Runner) Do(op device.Op, in ...Operand) []Operand {
 	return outputs
 }
 
-// hint is what the request says about an input that lies in layout l.
+// hint returns the layout to request for an input in layout l.
 func (r *Runner) hint(l device.Layout) device.Layout {
 	if r.Policy == Carried || r.Policy == Pinned {
 		return l
@@ -249,7 +249,7 @@ func (r *Runner) hint(l device.Layout) device.Layout {
 	return device.Any
 }
 
-// bring moves an operand to where the kernel wants it.
+// bring converts an operand to the layout that the kernel requires.
 func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) Operand {
 	r.t.Helper()
 	if o.Spec.DType != tensor.Opaque {
@@ -261,8 +261,8 @@ func (r *Runner) bring(op device.Op, i int, o Operand, want device.TensorSpec) O
 	return o
 }
 
-// outputs finds memory for the outputs: that of inputs where the op demands it, or the kernel offers it and the policy
-// says so; else fresh.
+// outputs returns memory for the outputs: that of inputs if the op requires it, or if the kernel allows it and the
+// policy is Shared; else fresh memory.
 func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand {
 	r.t.Helper()
 	out := make([]Operand, len(k.Out()))
@@ -285,7 +285,7 @@ func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand 
 				r.t.Fatalf("%s: in place: output %d of %d bytes with input %d of %d", op.Kind(), a.Out, out[a.Out].Spec.Size(), a.In, in[a.In].Spec.Size())
 			}
 			taken[a.In] = true
-			copied := r.Alloc(in[a.In].Region.Bytes, poison) // others may still read the input
+			copied := r.Alloc(in[a.In].Region.Bytes, poison) // other ops may still read the input
 			r.write(copied, r.Bytes(in[a.In].Region))
 			in[a.In].Region, out[a.Out].Region = copied, copied
 		}
@@ -298,7 +298,7 @@ func (r *Runner) outputs(op device.Op, k device.Kernel, in []Operand) []Operand 
 	return out
 }
 
-// compile compiles and checks that the answer fits the request.
+// compile compiles op and checks that the kernel matches the request.
 func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kernel {
 	r.t.Helper()
 	k, err := r.dev.Compile(op, in, out)
@@ -318,7 +318,7 @@ func (r *Runner) compile(op device.Op, in, out []device.TensorSpec) device.Kerne
 	return k
 }
 
-// answers checks a kernel's specs against those asked for; binding says that layouts other than Any were an order.
+// answers compares a kernel's specs with the requested ones; with binding, layouts other than Any must be equal.
 func answers(side string, asked, got []device.TensorSpec, binding bool) error {
 	if len(asked) != len(got) {
 		return fmt.Errorf("got %d %ss, want %d", len(got), side, len(asked))
@@ -373,7 +373,7 @@ func (r *Runner) RunSteps(steps ...device.Step) {
 	}
 }
 
-// checkPadding wants the memory of o to hold the elements of its plain form and otherwise zeros.
+// checkPadding requires that the memory of o contains the elements of its plain form and otherwise zeros.
 func (r *Runner) checkPadding(what string, o Operand) {
 	r.t.Helper()
 	if r.NoValues || r.AnyPadding || o.Spec.DType == tensor.Opaque || o.Spec.Size() == o.Spec.Shape.Elements()*o.Spec.DType.Size() {
@@ -390,7 +390,7 @@ func (r *Runner) checkPadding(what string, o Operand) {
 	}
 }
 
-// nonzeros are the elements of raw memory that are not 0, as sorted bit patterns.
+// nonzeros returns the nonzero elements of raw memory as sorted bit patterns.
 func nonzeros(dt tensor.DType, mem []byte) []string {
 	size := int(dt.Size())
 	values := reference.Decode(dt, mem)
@@ -404,8 +404,8 @@ func nonzeros(dt tensor.DType, mem []byte) []string {
 	return out
 }
 
-// Exec runs one op on host tensors: compiles it for plain operands, runs it, reads the outputs back. An op that updates
-// operands updates copies. Inputs that are opaque must be outputs of an Exec on the same device.
+// Exec runs one op on host tensors: it compiles the op for plain operands, runs it, and reads the outputs. An op that
+// updates operands updates copies. Opaque inputs must be outputs of an Exec on the same device.
 func Exec(t conformance.TB, dev device.Device, op device.Op, inputs []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// patience is longer than anything here takes on a loaded machine.
+	// patience exceeds the duration of any operation here on a loaded machine.
 	patience = 30 * time.Second
-	// moment is long enough for a mistake to show, too short to matter if none was made.
+	// moment is long enough to expose a fault, and short enough for a fast test.
 	moment = 30 * time.Millisecond
-	// soon is how long a call may take to begin in another goroutine.
+	// soon limits the time until a call begins in another goroutine.
 	soon = 5 * time.Second
 )
 
-// streamCheck is one promise, checked on a device of its own.
+// streamCheck checks one rule of the contract on a fresh device.
 type streamCheck struct {
 	name  string
 	check func(conformance.T, *Runner)
@@ -42,7 +42,7 @@ func runStreams(t conformance.T, open Opener, caps Caps) {
 	}...) {
 		t.Run(c.name, func(t conformance.T) {
 			r := NewRunner(t, opened(t, open, device.Options{}))
-			t.Cleanup(r.Close) // before the device closes
+			t.Cleanup(r.Close) // runs before the device closes
 			r.NoValues = caps.NoValues
 			c.check(t, r)
 		})
@@ -88,7 +88,7 @@ func must(t conformance.TB, err error) {
 	}
 }
 
-// event is closed when the test ends.
+// event returns an event that is closed when the test ends.
 func (r *Runner) event(t conformance.T) device.Event {
 	t.Helper()
 	e, err := r.dev.NewEvent()
@@ -97,7 +97,7 @@ func (r *Runner) event(t conformance.T) device.Event {
 	return e
 }
 
-// another stream, closed when the test ends.
+// another returns a stream that is closed when the test ends.
 func (r *Runner) another(t conformance.T) device.Stream {
 	t.Helper()
 	s, err := r.dev.NewStream()
@@ -106,7 +106,7 @@ func (r *Runner) another(t conformance.T) device.Stream {
 	return s
 }
 
-// program is closed when the test ends.
+// program returns a program that is closed when the test ends.
 func (r *Runner) program(t conformance.T, steps ...device.Step) device.Program {
 	t.Helper()
 	p, err := r.dev.NewProgram(steps)
@@ -236,7 +236,7 @@ func checkTimed(t conformance.T, r *Runner) {
 	}
 }
 
-// checkMarks: streams that run behind the caller, and no others, have marks.
+// checkMarks: asynchronous streams have marks, and no others.
 func checkMarks(t conformance.T, r *Runner) {
 	s, ok := r.stream.(device.MarkingStream)
 	if behind := r.dev.Info().Behind; ok != behind {
@@ -256,7 +256,7 @@ func checkMarks(t conformance.T, r *Runner) {
 	}
 	_, step := r.prepare(device.Unary{Func: device.Square}, r.Upload(Of(tensor.F32, tensor.Shape{1}, 1)))
 	p := r.program(t, step)
-	for range 2 { // the second time they are moved
+	for range 2 { // the second pass moves the marks
 		must(t, s.Mark(0))
 		must(t, s.Run(p))
 		must(t, s.Mark(3))
@@ -274,12 +274,13 @@ func checkMarks(t conformance.T, r *Runner) {
 	time.Sleep(moment)
 	must(t, gate.Complete())
 	must(t, s.Sync())
-	if took, err := s.Between(0, 1); err != nil || took < moment/10 || took > patience { // of what passed on the host's clock, less until the stream stood
+	// The host's time also covers the time until the stream was blocked, so the device's time may be shorter.
+	if took, err := s.Between(0, 1); err != nil || took < moment/10 || took > patience {
 		t.Errorf("standing at an event for %v took %v, %v", moment, took, err)
 	}
 }
 
-// checkDescribed: profilers learn what a program's steps are, where the device tells.
+// checkDescribed: a program that supports it describes its steps to profilers.
 func checkDescribed(t conformance.T, r *Runner) {
 	x := r.Upload(Of(tensor.F32, tensor.Shape{2}, 1, -3))
 	_, launch := r.prepare(device.Unary{Func: device.Exp}, x)

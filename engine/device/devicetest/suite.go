@@ -10,20 +10,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Caps is what a device promises.
+// Caps describes the abilities of a device.
 type Caps struct {
-	// Types are the activation types for which every op must work. Cases of other types are not run.
+	// Types are the activation types that every op must support. Cases of other types do not run.
 	Types []tensor.DType
-	// Lacks are kinds of ops that the device leaves to the planner's decomposition: their cases are skipped where it answers
-	// ErrUnsupported, with a log line. ErrUnsupported anywhere else is a failure.
+	// Lacks are kinds of ops that the device leaves to the planner's decomposition. If the device returns
+	// ErrUnsupported for them, their cases are skipped with a log line. ErrUnsupported for other ops is a failure.
 	Lacks []string
-	// NoValues: nothing is computed (the null device): only structure is checked.
+	// NoValues: the device computes no values (the null device), so only structure is checked.
 	NoValues bool
-	// Threads says that Options.Threads matters: results are compared over several counts.
+	// Threads: the device uses Options.Threads, so results of several counts are compared.
 	Threads bool
 }
 
-// Opener opens the device under test; the suite closes it.
+// Opener opens the device under test. The suite closes it.
 type Opener func(t conformance.TB, opts device.Options) device.Device
 
 // Run checks a device.
@@ -40,7 +40,7 @@ func Run(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// opened opens a device for one test and closes it, all memory returned, when the test ends.
+// opened opens a device for one test. At the end of the test it checks that all memory is freed, and closes the device.
 func opened(t conformance.T, open Opener, opts device.Options) device.Device {
 	t.Helper()
 	dev := open(t, opts)
@@ -55,7 +55,7 @@ func opened(t conformance.T, open Opener, opts device.Options) device.Device {
 	return dev
 }
 
-// kind is where the element type of an input comes from.
+// kind selects the element type of an input.
 type kind int
 
 const (
@@ -64,7 +64,7 @@ const (
 	fixed             // input.dtype
 )
 
-// input is how one operand is made.
+// input describes how one operand is generated.
 type input struct {
 	kind  kind
 	dtype tensor.DType // of kind fixed
@@ -84,7 +84,7 @@ var symmetric = Uniform(-1, 1)
 type valueCase struct {
 	name   string
 	inputs []input
-	// run is the computation: one op, or a chain where ops share saved state.
+	// run is the computation: one op, or a chain of ops with saved state.
 	run       func(r *Runner, in []Operand) []Operand
 	tolerance tolerance
 	types     []tensor.DType // nil: every type
@@ -92,12 +92,12 @@ type valueCase struct {
 	nan       bool           // inputs hold NaN
 }
 
-// one is the computation of a single op that is the same for all types.
+// one returns the computation of a single op that is the same for all types.
 func one(op device.Op) func(*Runner, []Operand) []Operand {
 	return func(r *Runner, in []Operand) []Operand { return r.Do(op, in...) }
 }
 
-// materialize makes the inputs of a case; each is rounded to what a device with types ty stores.
+// materialize generates the inputs of a case, each rounded to the type that a device with types ty stores.
 func (c valueCase) materialize(ty Types) []Tensor {
 	out := make([]Tensor, len(c.inputs))
 	for i, in := range c.inputs {
@@ -120,7 +120,7 @@ func (ty Types) of(in input) tensor.DType {
 	return in.dtype
 }
 
-// on runs a case on a device with types ty from the given values.
+// on runs a case on a device with types ty and the given values.
 func (c valueCase) on(t conformance.T, dev device.Device, caps Caps, ty Types, policy Policy, values []Tensor) []Tensor {
 	t.Helper()
 	r := NewRunner(t, dev)
@@ -154,7 +154,7 @@ func runValues(t conformance.T, open Opener, caps Caps) {
 	}
 }
 
-// check runs one case with one type under every policy, the first twice.
+// check runs one case with one type under every policy; it runs the first policy twice.
 func (c valueCase) check(t conformance.T, dev, oracle device.Device, caps Caps, dt tensor.DType) {
 	values := c.materialize(typesFor(dt))
 	if caps.NoValues {

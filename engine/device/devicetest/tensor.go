@@ -10,16 +10,16 @@ import (
 // Tensor is a tensor on the host.
 type Tensor struct {
 	Spec   device.TensorSpec // plain
-	Values []float64         // row-major; of every type but opaque
-	Raw    []byte            // of opaque tensors: the device's bytes
+	Values []float64         // row-major; for every type except opaque
+	Raw    []byte            // for opaque tensors: the device's bytes
 }
 
-// Of makes a tensor. The values must be representable in dt, or are rounded when the tensor is used.
+// Of returns a tensor. Values that dt cannot represent are rounded when the tensor is used.
 func Of(dt tensor.DType, shape tensor.Shape, values ...float64) Tensor {
 	return Tensor{Spec: device.Spec(dt, shape...), Values: values}
 }
 
-// Random fills a tensor from gen, as a function of (seed, element index) alone.
+// Random returns a tensor whose values are a function of (seed, element index) through gen.
 func Random(dt tensor.DType, shape tensor.Shape, seed uint64, gen Generator) Tensor {
 	t := Tensor{Spec: device.Spec(dt, shape...), Values: make([]float64, shape.Elements())}
 	for i := range t.Values {
@@ -28,23 +28,23 @@ func Random(dt tensor.DType, shape tensor.Shape, seed uint64, gen Generator) Ten
 	return t
 }
 
-// Generator is the value of element i of stream seed.
+// Generator returns the value of element i of stream seed.
 type Generator func(seed, i uint64) float64
 
-// Uniform draws from [low, high).
+// Uniform returns a generator of values in [low, high).
 func Uniform(low, high float64) Generator {
 	return func(seed, i uint64) float64 {
 		return low + (high-low)*float64(mix(mix(seed)+i)>>11)/(1<<53)
 	}
 }
 
-// Integers draws whole numbers from [low, high].
+// Integers returns a generator of integers in [low, high].
 func Integers(low, high int) Generator {
 	u := Uniform(float64(low), float64(high)+1)
 	return func(seed, i uint64) float64 { return math.Floor(u(seed, i)) }
 }
 
-// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit moves every output bit.
+// mix is the finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit affects every output bit.
 func mix(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
@@ -52,7 +52,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// seedOf turns a name into a seed (FNV-1a).
+// seedOf hashes a name to a seed (FNV-1a).
 func seedOf(name string) uint64 {
 	h := uint64(0xcbf29ce484222325)
 	for _, b := range []byte(name) {

@@ -8,31 +8,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// tolerance is how far an output may be from the truth; see the package comment for the formula.
+// tolerance limits the error of an output; the package comment gives the formula.
 type tolerance struct {
-	exact  bool    // equal to the reference device with the same types, element by element; floor is not used
+	exact  bool    // equal to the reference device with the same types, element by element; floor is unused
 	floor  float64 // in units of u·‖truth‖
 	reason string
 }
 
 const roundoff = 1.0 / (1 << 24) // u, the largest relative error of one rounding to f32
 
-// The tolerances of most cases.
+// Tolerances of most cases.
 var (
 	exact = tolerance{exact: true, reason: "elements are moved, selected, or the result of one correctly rounded operation"}
-	// sums: a device adds in another order than the plain run, which may have been lucky.
+	// sums: a device adds in another order than the plain run, whose result may be exact by chance.
 	sums = tolerance{floor: 2, reason: "one unit in the last place: a short sum may be exact in the plain run by luck"}
-	// functions: the plain run rounds library functions correctly, vectorised ones need not.
+	// functions: the plain run rounds library functions correctly; vectorised ones need not.
 	functions = tolerance{floor: 4, reason: "two units in the last place, what vectorised exp, log, tanh and erf are commonly good for"}
 	// statistics are long sums, then a few roundings.
 	statistics = tolerance{floor: 4, reason: "two units in the last place: x̂ takes a subtraction, a root and a division after the sums"}
 )
 
-// judge compares an output with the truth. same is the reference device's output with the types under test, plain with f32; in a
-// chain same is the yardstick.
+// judge compares an output with the truth. same is the reference device's output with the types under test, plain the
+// output with f32. In a chain same replaces plain.
 func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 	if got.Spec.DType == tensor.Opaque {
-		return nil // only the device knows what it means; the ops that read it are tested
+		return nil // opaque to the suite; the ops that read it are tested
 	}
 	if !got.Spec.Shape.Equal(truth.Spec.Shape) || got.Spec.DType != same.Spec.DType {
 		return fmt.Errorf("got %v, want %v", got.Spec, same.Spec)
@@ -69,7 +69,7 @@ func (tol tolerance) judge(got, same, plain, truth Tensor, chain bool) error {
 	return nil
 }
 
-// equal wants the same values; -0 is 0, a NaN is a NaN.
+// equal requires equal values; -0 equals 0, and NaN equals NaN.
 func equal(got, want Tensor) error {
 	for i, w := range want.Values {
 		if g := got.Values[i]; g != w && !(math.IsNaN(g) && math.IsNaN(w)) {
@@ -79,7 +79,7 @@ func equal(got, want Tensor) error {
 	return nil
 }
 
-// norm is the Euclidean norm of a - b over elements where both are finite; b = nil is zero.
+// norm returns the Euclidean norm of a - b over elements where both are finite; b = nil means zeros.
 func norm(a, b []float64) float64 {
 	sum := 0.0
 	for i, v := range a {

@@ -9,7 +9,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Device is a dry device. Its methods may be called from any goroutine.
+// Device is a dry device. Any goroutine may call its methods.
 type Device struct {
 	real  device.Device
 	limit int64 // bytes
@@ -21,7 +21,8 @@ type Device struct {
 
 var _ device.Device = (*Device)(nil)
 
-// New makes a device that compiles as real does and gives out memoryBytes at most, 0 for what real has. The caller closes real, after it.
+// New returns a device that compiles like real and allocates at most memoryBytes; 0 means the memory of real. The
+// caller closes the device, then real.
 func New(real device.Device, memoryBytes int64) *Device {
 	if memoryBytes == 0 {
 		memoryBytes = real.Info().MemoryBytes
@@ -123,7 +124,7 @@ func (b *buffer) Free() error {
 	return giveBack(host)
 }
 
-// nothing is a program, a stream and an event: always done.
+// nothing is a program, a stream and an event that is always complete.
 type nothing struct{}
 
 func (nothing) Run(device.Program) error                       { return nil }

@@ -1,11 +1,14 @@
-// Package dry is a device that compiles as another one does, and runs nothing: what a plan needs is known from it, on a device whose memory would
-// not hold it.
+// Package dry is a device that compiles like another device but runs nothing. It gives the memory needs of a plan on a
+// device that could not hold it.
 //
-//	dev := dry.New(real, 8<<30)            // as if it had 8 GiB; 0: what the real one has
+//	dev := dry.New(real, 8<<30)            // as if it had 8 GiB; 0: the memory of the real device
 //	replica, err := train.NewReplica(dev, options)
-//	replica.PredictedBytes()               // what training on the real device would take, to the byte
+//	replica.PredictedBytes()               // bytes that training on the real device would take, exactly
 //
-// Kernels are those of the real device: their layouts and workspaces are what they would be. Device memory is accounted for and not there
-// ([device.Buffer].Host is nil), host memory is; programs, streams and events do nothing, and no event is ever waited for. Nothing that
-// is read back from such a device means anything.
+// Kernels come from the real device, so their layouts and workspaces are exact. The device counts device memory but
+// does not allocate it ([device.Buffer].Host is nil); host memory exists. Programs, streams and events do nothing, and
+// waits return at once. Values read from such a device are meaningless.
+//
+// The caller closes the dry device before the real one. Errors are those of package device; allocations beyond the
+// limit return device.ErrOutOfMemory.
 package dry

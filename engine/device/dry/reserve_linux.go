@@ -2,7 +2,7 @@ package dry
 
 import "golang.org/x/sys/unix"
 
-// reserve takes addresses, not memory: a page costs some only once it is written.
+// reserve reserves address space; a page takes memory only after it is written.
 func reserve(bytes int64) ([]byte, error) {
 	return unix.Mmap(-1, 0, int(max(bytes, 1)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 }

@@ -1,5 +1,5 @@
-/* bridge.h: what cgo needs around hetero_device.h: calls through the table, with results by value, so that
- * a successful call touches neither Go's heap nor C's. */
+/* bridge.h: wrappers of hetero_device.h for cgo. They call through the table and return results by value, so a
+ * successful call allocates nothing, neither on Go's heap nor on C's. */
 #ifndef HETERO_BRIDGE_H
 #define HETERO_BRIDGE_H
 
@@ -27,9 +27,9 @@ static inline ht_result ht_result_of(ht_status status, void *value, const char *
   return r;
 }
 
-/* Loads a library and asks it for its table. environment: count pairs of name and value that hold while the library
- * initialises, where the process has not set them. Loading must leave the calling thread as it was: OpenMP, told to
- * bind threads, would pin it, and Go starts other threads from it. */
+/* Loads a library and gets its table. environment: count pairs of name and value, which are set while the library
+ * initialises unless the process has set them. Loading restores the calling thread's affinity and signal mask: OpenMP
+ * with bound threads would pin it, and Go starts other threads from it. */
 static inline ht_result ht_load(const char *path, char **environment, int count) {
   cpu_set_t affinity;
   int have_affinity = sched_getaffinity(0, sizeof affinity, &affinity) == 0;

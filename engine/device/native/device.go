@@ -23,11 +23,11 @@ type Device struct {
 	index   int
 	info    device.Info
 	slowed  atomic.Pointer[device.Info] // info while the device is slowed down, else nil
-	holds   holds                       // buffers, kernels, programs, streams, events, and calls under way
+	holds   holds                       // buffers, kernels, programs, streams, events, and calls in progress
 	compile sync.Mutex
-	slowing sync.Mutex // of SetSlowdown, so that Info says what the library does
+	slowing sync.Mutex // serialises SetSlowdown, so that Info matches the library
 
-	programs sync.Map // those that are open: *C.ht_program to *program
+	programs sync.Map // open programs: *C.ht_program to *program
 }
 
 var (
@@ -70,8 +70,8 @@ func (l *Library) info(name string, info *C.ht_info) device.Info {
 	}
 }
 
-// Describe is what the Info of the index-th device would be, which is not opened, without its UUID, its place on the bus and its free memory; or else the
-// error of Open. Of a library that cannot say it is device.ErrUnsupported.
+// Describe returns the Info that the index-th device would have, without opening it: without UUID, bus address and free
+// memory. It returns the error of Open, or device.ErrUnsupported if the library cannot describe devices.
 func (l *Library) Describe(index int) (device.Info, error) {
 	name := fmt.Sprintf("%s:%d", l.Kind(), index)
 	if index < 0 || index > math.MaxInt32 {
@@ -84,7 +84,8 @@ func (l *Library) Describe(index int) (device.Info, error) {
 	return l.info(name, &info), nil
 }
 
-// Count is how many devices of the library's kind this process sees. The error is device.ErrUnavailable where there is none.
+// Count returns the number of devices of the library's kind that this process sees. The error is device.ErrUnavailable
+// if there is none.
 func (l *Library) Count() (int, error) {
 	var n C.int32_t
 	r := C.ht_do_count(l.api, &n)
@@ -128,7 +129,7 @@ func (d *Device) SetSlowdown(factor float64) error {
 	return nil
 }
 
-// Slowdown implements device.Slowable. A closed device did nothing.
+// Slowdown implements device.Slowable. A closed device returns the zero value.
 func (d *Device) Slowdown() device.Slowdown {
 	if d.hold() != nil {
 		return device.Slowdown{Factor: 1}
@@ -138,7 +139,7 @@ func (d *Device) Slowdown() device.Slowdown {
 	return device.Slowdown{Factor: float64(s.factor), Worked: time.Duration(s.worked_ns), Idle: time.Duration(s.idle_ns)}
 }
 
-// Memory implements device.Device. A closed device has given out nothing.
+// Memory implements device.Device. A closed device returns 0, 0.
 func (d *Device) Memory() (allocated, peak int64) {
 	if d.hold() != nil {
 		return 0, 0
@@ -199,7 +200,7 @@ type buffer struct {
 	ptr   unsafe.Pointer
 	bytes int64
 	host  bool
-	holds holds // programs bound to it, copies under way
+	holds holds // programs bound to it, copies in progress
 }
 
 // Alloc implements device.Device.
@@ -249,7 +250,7 @@ func (b *buffer) Free() error {
 	return nil
 }
 
-// at is the address of a region, which lies in a buffer of this device that is held from now on.
+// at returns the address of a region of this device, and holds its buffer.
 func (d *Device) at(r device.Region) (*buffer, unsafe.Pointer, error) {
 	if r.Buffer == nil {
 		return nil, nil, r.Check()

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// holds counts who depends on an object: programs that are bound to it, calls that are under way. An object can be
-// closed only while nobody does, and then nobody can begin to.
+// holds counts the users of an object: programs that are bound to it, and calls in progress. An object can be closed
+// only without users, and a closed object accepts no users.
 type holds struct{ n atomic.Int64 } // -1: closed
 
 // acquire reports false if the object is closed.
@@ -24,7 +24,7 @@ func (h *holds) acquire() bool {
 	}
 }
 
-// acquireAlone is acquire for an object that one caller may use at a time.
+// acquireAlone is acquire for an object that allows one user at a time.
 func (h *holds) acquireAlone(what string) error {
 	if h.n.CompareAndSwap(0, 1) {
 		return nil
@@ -39,7 +39,7 @@ func (h *holds) release() { h.n.Add(-1) }
 
 func (h *holds) closed() bool { return h.n.Load() < 0 }
 
-// close says why the object cannot be closed: it is already, or somebody depends on it.
+// close closes the object, or returns an error if it is closed or in use.
 func (h *holds) close(what, users string) error {
 	if h.n.CompareAndSwap(0, -1) {
 		return nil

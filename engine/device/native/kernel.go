@@ -14,7 +14,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// dtypes are the C names of element types.
+// dtypes maps element types to their C constants.
 var dtypes = [...]C.int32_t{
 	tensor.F32: C.HT_F32, tensor.F64: C.HT_F64, tensor.BF16: C.HT_BF16, tensor.F16: C.HT_F16, tensor.I64: C.HT_I64,
 	tensor.I32: C.HT_I32, tensor.U32: C.HT_U32, tensor.U8: C.HT_U8, tensor.Opaque: C.HT_OPAQUE,
@@ -75,8 +75,8 @@ type kernel struct {
 	name      string // of the op
 	in, out   []device.TensorSpec
 	workspace int64
-	inPlace   []device.Alias // what the kernel offers
-	aliases   []device.Alias // what the op demands
+	inPlace   []device.Alias // pairs that the kernel allows
+	aliases   []device.Alias // pairs that the op requires
 	holds     holds          // programs that launch it
 }
 
@@ -109,7 +109,7 @@ func (d *Device) Compile(op device.Op, in, out []device.TensorSpec) (device.Kern
 	d.compile.Lock()
 	defer d.compile.Unlock()
 	r := C.ht_do_compile(d.api, d.ptr, code, params, C.size_t(size), cin, nin, cout, nout)
-	if err := check(r, d.info.Name+": compile"); err != nil { // the library names the op
+	if err := check(r, d.info.Name+": compile"); err != nil { // the library's text names the op
 		d.holds.release()
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (d *Device) Compile(op device.Op, in, out []device.TensorSpec) (device.Kern
 	return k, nil
 }
 
-// checkRequest holds the specs against what the op itself says, so that a library can trust their shapes.
+// checkRequest compares the specs with those that the op infers, so that a library can rely on their shapes.
 func checkRequest(op device.Op, in, out []device.TensorSpec) error {
 	want, err := op.Infer(in)
 	if err != nil {

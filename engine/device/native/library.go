@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Setting is an environment variable that holds while a library initialises, unless the process has set it.
+// Setting is an environment variable that is set while a library initialises, unless the process has set it.
 type Setting struct{ Name, Value string }
 
 // Library is a loaded native library.
@@ -31,8 +31,8 @@ var loaded struct {
 	byPath map[string]*Library
 }
 
-// Load opens the library at path, once in a process: a second call returns the same library. The process's environment,
-// and the affinity and signal mask of its threads, are afterwards as they were. The error is device.ErrUnavailable.
+// Load opens the library at path, once in a process: a second call returns the same library. It restores the process's
+// environment, and the affinity and signal mask of its threads. The error is device.ErrUnavailable.
 func Load(path string, settings []Setting) (*Library, error) {
 	loaded.Lock()
 	defer loaded.Unlock()
@@ -60,16 +60,16 @@ func Load(path string, settings []Setting) (*Library, error) {
 	return l, nil
 }
 
-// Kind is that of the library's devices: "cpu".
+// Kind returns the kind of the library's devices: "cpu".
 func (l *Library) Kind() string { return C.GoString(l.api.kind) }
 
-// Build says what is inside: "oneDNN 3.2.0, OpenMP".
+// Build returns build information: "oneDNN 3.2.0, OpenMP".
 func (l *Library) Build() string { return C.GoString(l.api.build) }
 
-// Path is where the library was loaded from.
+// Path returns the path of the loaded library.
 func (l *Library) Path() string { return l.path }
 
-// sentinels are the errors of package device for the statuses that have one.
+// sentinels maps statuses to errors of package device.
 var sentinels = map[C.ht_status]error{
 	C.HT_UNSUPPORTED:    device.ErrUnsupported,
 	C.HT_OUT_OF_MEMORY:  device.ErrOutOfMemory,
@@ -78,7 +78,7 @@ var sentinels = map[C.ht_status]error{
 	C.HT_UNAVAILABLE:    device.ErrUnavailable,
 }
 
-// check turns a result into an error, nil if it is none. what is the object or the call.
+// check converts a result to an error, nil for success. what is the object or the call.
 func check(r C.ht_result, what string) error {
 	if r.status == C.HT_OK {
 		return nil
@@ -98,7 +98,7 @@ func check(r C.ht_result, what string) error {
 	return fmt.Errorf("%s: %w: %s", what, sentinel, text)
 }
 
-// arena is C memory that is freed together.
+// arena owns blocks of C memory that are freed together.
 type arena struct{ blocks []unsafe.Pointer }
 
 // alloc returns zeroed memory, never nil.
@@ -129,7 +129,7 @@ func put[T any](a *arena, v T) *T {
 	return p
 }
 
-// array returns room for n values in the arena; nil for none.
+// array allocates n values in the arena; nil for none.
 func array[T any](a *arena, n int) []T {
 	if n == 0 {
 		return nil

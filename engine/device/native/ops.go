@@ -12,7 +12,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// The C names of functions.
+// C constants of functions.
 var (
 	unaryFuncs = [...]C.int32_t{
 		device.ReLU: C.HT_RELU, device.Sigmoid: C.HT_SIGMOID, device.Tanh: C.HT_TANH, device.GELU: C.HT_GELU,
@@ -25,8 +25,8 @@ var (
 	reduceFuncs = [...]C.int32_t{device.Sum: C.HT_SUM, device.Mean: C.HT_MEAN, device.Maximum: C.HT_MAXIMUM}
 )
 
-// parameters gives an op's number and parameter struct, which lies in the arena. Specs were checked before, by
-// op.Infer; what Infer does not look at is checked here.
+// parameters returns an op's number, and its parameter struct, allocated in the arena. op.Infer has checked the specs;
+// parameters checks fields that Infer ignores.
 func parameters(a *arena, op device.Op) (C.int32_t, unsafe.Pointer, uintptr, error) {
 	switch op := op.(type) {
 	case device.Conv2D:
@@ -136,7 +136,7 @@ func with[T any](a *arena, code C.int32_t, params T) (C.int32_t, unsafe.Pointer,
 
 func without(code C.int32_t) (C.int32_t, unsafe.Pointer, uintptr, error) { return code, nil, 0, nil }
 
-// copied is a list in the arena; nil for an empty one.
+// copied returns a copy of list in the arena; nil for an empty list.
 func copied[From, To any](a *arena, list []From, convert func(From) To) *To {
 	out := array[To](a, len(list))
 	for i, v := range list {

@@ -17,9 +17,9 @@ type program struct {
 	dev   *Device
 	ptr   *C.ht_program
 	steps []device.StepInfo
-	born  int64    // ns by the host's clock CLOCK_MONOTONIC
-	held  []*holds // of kernels, buffers and events, one entry a use
-	holds holds    // runs under way
+	born  int64    // creation time in ns of CLOCK_MONOTONIC
+	held  []*holds // of kernels, buffers and events, one entry per use
+	holds holds    // runs in progress
 }
 
 // NewProgram implements device.Device.
@@ -49,7 +49,7 @@ func (d *Device) NewProgram(steps []device.Step) (device.Program, error) {
 	return p, nil
 }
 
-// describe is what a step is called, and computes.
+// describe returns the name and the op of a step.
 func describe(s device.Step) device.StepInfo {
 	info := device.StepInfo{Waits: s.Wait != nil}
 	if s.Launch != nil {
@@ -64,7 +64,7 @@ func describe(s device.Step) device.StepInfo {
 // Describe implements device.DescribedProgram.
 func (p *program) Describe() []device.StepInfo { return p.steps }
 
-// bind checks a step and writes it for C. What it depends on is held by the program from now on.
+// bind checks a step and writes it for C. The program holds all objects of the step.
 func (p *program) bind(a *arena, c *C.ht_step, s device.Step) error {
 	set := 0
 	for _, there := range []bool{s.Launch != nil, s.Record != nil, s.Wait != nil} {
@@ -174,7 +174,7 @@ func (p *program) bindWorkspace(c *C.ht_step, k *kernel, l *device.Launch) error
 	return nil
 }
 
-// checkSharing allows an output to lie where an input is only as the op demands or the kernel offers.
+// checkSharing returns an error if an output overlaps an input, unless the op requires it or the kernel allows it.
 func checkSharing(k *kernel, l *device.Launch) error {
 	for _, a := range k.aliases {
 		if l.Out[a.Out] != l.In[a.In] {
@@ -196,12 +196,12 @@ func checkSharing(k *kernel, l *device.Launch) error {
 	return nil
 }
 
-// overlap says whether two regions share bytes.
+// overlap reports whether two regions have common bytes.
 func overlap(a, b device.Region) bool {
 	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
 }
 
-// release gives up what the program holds, itself included.
+// release releases all objects that the program holds, and the program.
 func (p *program) release() {
 	for _, h := range p.held {
 		h.release()

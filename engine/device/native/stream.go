@@ -17,7 +17,7 @@ import (
 type stream struct {
 	dev   *Device
 	ptr   *C.ht_stream
-	holds holds // the one call that may be under way
+	holds holds // the single call that may be in progress
 }
 
 // NewStream implements device.Device.
@@ -37,7 +37,7 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return &stream{dev: d, ptr: ptr}, nil
 }
 
-// alone does call as the only one on the stream.
+// alone runs call as the only one on the stream.
 func (s *stream) alone(what string, call func() error) error {
 	if err := s.holds.acquireAlone("stream"); err != nil {
 		return fmt.Errorf("%s: %s: %w", s.dev.info.Name, what, err)
@@ -46,7 +46,7 @@ func (s *stream) alone(what string, call func() error) error {
 	return call()
 }
 
-// with is alone for a call that takes a program.
+// with is alone for a call with a program.
 func (s *stream) with(p device.Program, what string, call func(*program) error) error {
 	return s.alone(what, func() error {
 		prog, ok := p.(*program)
@@ -125,7 +125,7 @@ func (s *stream) Copy(dst, src device.Region) error {
 	})
 }
 
-// on is alone for a call that takes an event.
+// on is alone for a call with an event.
 func (s *stream) on(e device.Event, what string, call func(*event) error) error {
 	return s.alone(what, func() error {
 		ev, err := s.dev.event(e)
@@ -168,7 +168,7 @@ func (s *stream) Close() error {
 type event struct {
 	dev   *Device
 	ptr   *C.ht_event
-	holds holds // programs that record or wait for it, waits under way
+	holds holds // programs that record or wait for it, waits in progress
 }
 
 // NewEvent implements device.Device.
@@ -184,7 +184,7 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return &event{dev: d, ptr: (*C.ht_event)(r.value)}, nil
 }
 
-// event checks that e belongs to this device, and holds it.
+// event returns e as a held event of this device, or an error.
 func (d *Device) event(e device.Event) (*event, error) {
 	ev, ok := e.(*event)
 	if !ok || ev == nil || ev.dev != d {
@@ -205,7 +205,7 @@ func (e *event) Done() bool {
 	return C.ht_do_event_done(e.dev.api, e.ptr) != 0
 }
 
-// held does call while the event cannot be closed.
+// held runs call while the event cannot be closed.
 func (e *event) held(call func() C.ht_result) error {
 	if !e.holds.acquire() {
 		return fmt.Errorf("%s: event is closed", e.dev.info.Name)

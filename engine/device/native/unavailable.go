@@ -8,28 +8,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Setting is an environment variable that holds while a library initialises, unless the process has set it.
+// Setting is an environment variable that is set while a library initialises, unless the process has set it.
 type Setting struct{ Name, Value string }
 
-// Library is a loaded native library; this program cannot load any.
+// Library is a loaded native library. This build of the program cannot load any.
 type Library struct{}
 
-// Load answers device.ErrUnavailable: this program was built without cgo, or not for Linux.
+// Load returns device.ErrUnavailable: this program was built without cgo, or not for Linux.
 func Load(path string, _ []Setting) (*Library, error) {
 	return nil, fmt.Errorf("%w: cannot load %s: this program was built without cgo or for another system than Linux", device.ErrUnavailable, path)
 }
 
-// Kind is that of the library's devices.
+// Kind returns "".
 func (*Library) Kind() string { return "" }
 
-// Build says what is inside.
+// Build returns "".
 func (*Library) Build() string { return "" }
 
-// Path is where the library was loaded from.
+// Path returns "".
 func (*Library) Path() string { return "" }
 
-// Count answers device.ErrUnavailable.
+// Count returns device.ErrUnavailable.
 func (*Library) Count() (int, error) { return 0, device.ErrUnavailable }
 
-// Open answers device.ErrUnavailable.
+// Open returns device.ErrUnavailable.
 func (*Library) Open(int, device.Options) (device.Device, error) { return nil, device.ErrUnavailable }

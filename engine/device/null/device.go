@@ -9,29 +9,29 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
-// Kind is the device kind, as users write it.
+// Kind is the device kind in configurations and flags.
 const Kind = "null"
 
-// Model is how fast a device is. A zero speed is the one of Typical.
+// Model is the speed and memory of a device. A zero speed means that of Typical.
 type Model struct {
 	FLOPS              float64 // arithmetic, FLOP/s
 	BytesPerSecond     float64 // device memory
 	CopyBytesPerSecond float64 // between host and device
-	LaunchSeconds      float64 // what a launch or a copy costs at least; 0 = nothing
-	MemoryBytes        int64   // what Alloc and AllocHost give out together
-	RealTime           float64 // seconds of sleep for a modelled second; 0 = never sleep
+	LaunchSeconds      float64 // minimum time of a launch or a copy; 0: none
+	MemoryBytes        int64   // limit of Alloc and AllocHost together
+	RealTime           float64 // seconds of sleep per modelled second; 0: never sleep
 }
 
-// Typical is a middling GPU.
+// Typical is an average GPU.
 var Typical = Model{FLOPS: 10e12, BytesPerSecond: 400e9, CopyBytesPerSecond: 12e9, LaunchSeconds: 5e-6, MemoryBytes: 16 << 30}
 
-// Driver opens null devices. The zero value opens typical ones.
+// Driver opens null devices. The zero value opens Typical ones.
 type Driver struct{ Model Model }
 
 // Kind implements device.Driver.
 func (Driver) Kind() string { return Kind }
 
-// Open implements device.Driver; any index from 0 on is a device of its own.
+// Open implements device.Driver; each index from 0 on is another device.
 func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("null: index: got %d, want at least 0", index)
@@ -74,14 +74,14 @@ func (d *Device) Info() device.Info {
 		Model: fmt.Sprintf("time model of %.3g FLOP/s, %.3g B/s", m.FLOPS, m.BytesPerSecond)}
 }
 
-// Model is the speed now.
+// Model returns the present speed.
 func (d *Device) Model() Model {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.model
 }
 
-// SetModel changes the speed of what starts from now on, as a device does that throttles. The memory stays what it was.
+// SetModel changes the speed of later work, like a device that throttles. The memory limit does not change.
 func (d *Device) SetModel(m Model) error {
 	for _, f := range []struct {
 		name  string
@@ -113,21 +113,21 @@ func (d *Device) SetModel(m Model) error {
 	return nil
 }
 
-// Now is the latest time that any stream of the device has reached, from 0 when the device was opened.
+// Now returns the latest time that any stream of the device has reached; 0 is when the device was opened.
 func (d *Device) Now() time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.now
 }
 
-// reached moves the device's clock on.
+// reached advances the device's clock to t.
 func (d *Device) reached(t time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.now = max(d.now, t)
 }
 
-// launchTime is what a kernel takes.
+// launchTime returns the modelled time of a kernel.
 func (m Model) launchTime(k *bookkeeping.Kernel) time.Duration {
 	in, out := k.In(), k.Out()
 	arithmetic := float64(device.FLOPs(k.Op, in, out)) / m.FLOPS
@@ -135,7 +135,7 @@ func (m Model) launchTime(k *bookkeeping.Kernel) time.Duration {
 	return seconds(m.LaunchSeconds + max(arithmetic, traffic))
 }
 
-// copyTime is what a copy takes.
+// copyTime returns the modelled time of a copy.
 func (m Model) copyTime(bytes int64) time.Duration {
 	return seconds(m.LaunchSeconds + float64(bytes)/m.CopyBytesPerSecond)
 }

@@ -13,7 +13,7 @@ type Stream struct {
 	clock *clock
 }
 
-// NewStream implements device.Device; the answer is a *Stream. Its clock starts at 0.
+// NewStream implements device.Device; it returns a *Stream, whose clock starts at 0.
 func (d *Device) NewStream() (device.Stream, error) {
 	c := &clock{dev: d}
 	s, err := d.NewStreamOf(c)
@@ -23,10 +23,10 @@ func (d *Device) NewStream() (device.Stream, error) {
 	return &Stream{Stream: s, clock: c}, nil
 }
 
-// Clock is the modelled time at which all work of the stream is complete.
+// Clock returns the modelled time at which all work of the stream is complete.
 func (s *Stream) Clock() time.Duration { return s.clock.now }
 
-// Advance models work that is no launch, for example a collective.
+// Advance models work other than launches, for example a collective operation.
 func (s *Stream) Advance(d time.Duration) {
 	s.clock.now += max(d, 0)
 	s.clock.Settle()
@@ -36,7 +36,7 @@ func (s *Stream) Advance(d time.Duration) {
 type clock struct {
 	dev   *Device
 	now   time.Duration // modelled
-	slept time.Duration // of now, how much has been slept for or passed by waiting
+	slept time.Duration // part of now that was slept or spent waiting
 }
 
 func (c *clock) Now() time.Duration { return c.now }
@@ -57,7 +57,7 @@ func (c *clock) Copy(dst, src device.Region) {
 	c.now += c.dev.Model().copyTime(src.Bytes)
 }
 
-// Settle sleeps for what the clock has advanced and tells the device.
+// Settle sleeps for the time that the clock has advanced, and advances the device's clock.
 func (c *clock) Settle() {
 	if scale := c.dev.Model().RealTime; scale > 0 && c.now > c.slept {
 		time.Sleep(time.Duration(float64(c.now-c.slept) * scale))
@@ -66,7 +66,7 @@ func (c *clock) Settle() {
 	c.dev.reached(c.now)
 }
 
-// Passed: the time until the event was complete has really passed.
+// Passed counts the time up to the completion of the event as slept, because it has really passed.
 func (c *clock) Passed(at time.Duration) {
 	c.now = max(c.now, at)
 	c.slept = c.now

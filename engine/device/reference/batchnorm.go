@@ -9,10 +9,10 @@ import (
 
 func squareRoot[T real](x T) T { return T(math.Sqrt(float64(x))) }
 
-// norm is what the BatchNorm ops share: x (N, C, H, W) and the statistics of its groups, (G, C) or, for running ones, (C).
+// norm holds the common operands of the BatchNorm ops: x (N, C, H, W) and its statistics, (G, C) or, if running, (C).
 type norm[T real] struct {
 	shape                 tensor.Shape
-	group                 int // samples a group
+	group                 int // samples per group
 	x                     []T
 	mean, variance        []T
 	gamma, beta           []T
@@ -27,10 +27,10 @@ func loadNorm[T real](in []operand, group int, eps float64) norm[T] {
 	return n
 }
 
-// channel is the channel of element i.
+// channel returns the channel of element i.
 func channel(shape tensor.Shape, i int) int { return i / (shape[2] * shape[3]) % shape[1] }
 
-// groupOf is the statistics group of element i.
+// groupOf returns the statistics group of element i.
 func groupOf(shape tensor.Shape, group, i int) int {
 	if device.Groups(shape[0], group) == 1 {
 		return 0
@@ -38,7 +38,7 @@ func groupOf(shape tensor.Shape, group, i int) int {
 	return i / (shape[1] * shape[2] * shape[3]) / group
 }
 
-// row is where the statistics of element i are.
+// row returns the index of the statistics of element i.
 func (n norm[T]) row(i int) int {
 	if !n.statisticsArePerGroup {
 		return channel(n.shape, i)
@@ -46,13 +46,13 @@ func (n norm[T]) row(i int) int {
 	return groupOf(n.shape, n.group, i)*n.shape[1] + channel(n.shape, i)
 }
 
-// normalized is x̂ of element i.
+// normalized returns x̂ of element i.
 func (n norm[T]) normalized(i int) T {
 	r := n.row(i)
 	return (n.x[i] - n.mean[r]) / squareRoot(n.variance[r]+n.eps)
 }
 
-// scaled is gamma·x̂ + beta of element i.
+// scaled returns gamma·x̂ + beta of element i.
 func (n norm[T]) scaled(i int) T {
 	c := channel(n.shape, i)
 	return T(n.gamma[c]*n.normalized(i)) + n.beta[c]
@@ -82,7 +82,7 @@ func batchNormStats[T real](op device.BatchNormStats, in, out []operand) {
 	store(out[1], variance)
 }
 
-// batchNormMerge computes in f64 whatever T is; the conversions keep the compiler from fusing operations.
+// batchNormMerge computes in f64 for any T; the conversions prevent fused operations.
 func batchNormMerge[T real](in, out []operand) {
 	stats, samples, channels := load[T](in[0]), loadI32(in[1]), in[0].shape()[2]
 	mean, variance := make([]T, channels), make([]T, channels)
@@ -191,7 +191,7 @@ func batchNormDiffApply[T real](op device.BatchNormDiffApply, in, out []operand)
 
 func finite[T real](v T) bool { return v-v == 0 }
 
-// batchNormRunning computes in f64 whatever T is; the conversions keep the compiler from fusing operations.
+// batchNormRunning computes in f64 for any T; the conversions prevent fused operations.
 func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 	runningMean, runningVar, mean, variance := load[T](in[0]), load[T](in[1]), load[T](in[2]), load[T](in[3])
 	groups, channels := in[2].shape()[0], in[2].shape()[1]
@@ -209,7 +209,7 @@ func batchNormRunning[T real](op device.BatchNormRunning, in, out []operand) {
 			v += float64(float64(variance[g*channels+c]) * unbias)
 		}
 		if !finite(m) || !finite(v) {
-			continue // a step that is skipped leaves no trace
+			continue // a skipped step changes nothing
 		}
 		runningMean[c], runningVar[c] = moved(runningMean[c], m), moved(runningVar[c], v)
 	}

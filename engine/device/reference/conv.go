@@ -5,8 +5,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// eachTap calls f once for every product that a convolution sums: dst[d] += src[s]·weight[w]. Both gradients are sums over
-// the same products, so one loop nest is all there is to a convolution.
+// eachTap calls f once for every product of a convolution: dst[d] += src[s]·weight[w]. Both gradients are sums over the
+// same products, so one loop nest serves all three ops.
 //
 //	src (N, C, H, W)   weight (O, C/Groups, KH, KW)   dst (N, O, OH, OW)
 func eachTap(op device.Conv2D, src, weight, dst tensor.Shape, f func(s, w, d int)) {

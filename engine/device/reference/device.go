@@ -8,19 +8,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/internal/bookkeeping"
 )
 
-// Kind is the device kind, as users write it.
+// Kind is the device kind in configurations and flags.
 const Kind = "reference"
 
 // Driver opens reference devices. The zero value is ready for use.
 type Driver struct {
-	// MemoryBytes is what one device gives out at most, host memory included; 0 = the machine's memory.
+	// MemoryBytes limits the allocations of one device, including host memory; 0: the machine's memory.
 	MemoryBytes int64
 }
 
 // Kind implements device.Driver.
 func (Driver) Kind() string { return Kind }
 
-// Open implements device.Driver; any index from 0 on is a device of its own.
+// Open implements device.Driver; each index from 0 on is another device.
 func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 	if index < 0 {
 		return nil, fmt.Errorf("reference: index: got %d, want at least 0", index)
@@ -36,12 +36,12 @@ func (d Driver) Open(index int, _ device.Options) (device.Device, error) {
 // Device is the reference device.
 type Device struct{ bookkeeping.Device }
 
-// New opens a reference device that may use the machine's memory.
+// New returns a reference device that may use the machine's memory.
 func New() *Device {
 	return &Device{bookkeeping.Device{Name: Kind, LimitBytes: bookkeeping.MachineBytes(), Backing: poisoned}}
 }
 
-// poisoned is memory full of NaN patterns.
+// poisoned returns memory full of NaN patterns.
 func poisoned(n int64) []byte {
 	mem := bookkeeping.Aligned(n)
 	for i := range mem {

@@ -8,8 +8,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// real is what ops compute in. Products that are added to something are written T(a*b): the conversion
-// keeps the compiler from fusing both into one operation with one rounding.
+// real is the type in which ops compute. Products that are added to a value are written T(a*b): the conversion prevents
+// a fused multiply-add, which has one rounding.
 type real interface{ float32 | float64 }
 
 // operand is one bound tensor.
@@ -92,7 +92,7 @@ func encodeSmall(x float64, exponentBits int) uint16 {
 	}
 	_, e := math.Frexp(x) // |x| in [2^(e-1), 2^e)
 	exponent := max(e-1, 1-bias)
-	// units is |x| in steps of the last fraction bit; rounding up to the next power of two carries into the exponent by itself.
+	// units is |x| in steps of the last fraction bit; rounding up to the next power of two carries into the exponent.
 	units := math.RoundToEven(math.Ldexp(math.Abs(x), fractionBits-exponent))
 	code := int64(exponent+bias-1)<<fractionBits + int64(units)
 	return sign | uint16(min(code, int64(infinity)))
@@ -134,7 +134,7 @@ func Encode(dt tensor.DType, values []float64) []byte {
 	return o.mem
 }
 
-// Decode is the inverse of Encode; 64-bit integers beyond 2⁵³ lose bits.
+// Decode is the inverse of Encode; 64-bit integers above 2⁵³ lose bits.
 func Decode(dt tensor.DType, mem []byte) []float64 {
 	o := operand{spec: device.Spec(dt, len(mem)/int(dt.Size())), mem: mem}
 	if dt.IsFloat() {

@@ -16,17 +16,17 @@ const (
 	normalDensity0 = 1 / (math.Sqrt2 * math.SqrtPi) // of the standard normal distribution at 0
 )
 
-// Transcendental functions are taken in f64 and rounded to T; all arithmetic around them is in T.
+// Transcendental functions are computed in f64 and rounded to T; all other arithmetic is in T.
 func exp[T real](x T) T       { return T(math.Exp(float64(x))) }
 func logarithm[T real](x T) T { return T(math.Log(float64(x))) }
 func tanh[T real](x T) T      { return T(math.Tanh(float64(x))) }
 func erf[T real](x T) T       { return T(math.Erf(float64(x))) }
 func sigmoid[T real](x T) T   { return 1 / (1 + exp(-x)) }
 
-// geluTanh is the argument of tanh in the approximation of GELU.
+// geluTanh returns the argument of tanh in the approximation of GELU.
 func geluTanh[T real](x T) T { return rootTwoOverPi * (x + T(geluTanhCubic*x*x*x)) }
 
-// apply is the function f.
+// apply returns f(x).
 func apply[T real](f device.UnaryFunc, x T) T {
 	switch f {
 	case device.ReLU:
@@ -52,10 +52,10 @@ func apply[T real](f device.UnaryFunc, x T) T {
 	case device.Abs:
 		return T(math.Abs(float64(x)))
 	}
-	panic("unary function that Infer accepted") // a programmer's mistake: Compile has checked
+	panic("unary function that Infer accepted") // unreachable: Compile has checked the op
 }
 
-// derivative is f'(x).
+// derivative returns f'(x).
 func derivative[T real](f device.UnaryFunc, x T) T {
 	switch f {
 	case device.ReLU:
@@ -94,7 +94,7 @@ func derivative[T real](f device.UnaryFunc, x T) T {
 		}
 		return 0
 	}
-	panic("unary function that Infer accepted") // a programmer's mistake: Compile has checked
+	panic("unary function that Infer accepted") // unreachable: Compile has checked the op
 }
 
 func unary[T real](op device.Unary, in, out []operand) {
@@ -128,13 +128,13 @@ func combine[T real](f device.BinaryFunc, a, b T) T {
 	case device.Min:
 		return min(a, b)
 	}
-	panic("binary function that Infer accepted") // a programmer's mistake: Compile has checked
+	panic("binary function that Infer accepted") // unreachable: Compile has checked the op
 }
 
 func binaryOp[T real](op device.Binary, in, out []operand) {
 	a, b := load[T](in[0]), load[T](in[1])
 	full, part := in[0].shape(), in[1].shape()
-	strides := make([]int, len(full)) // of b, 0 where it is repeated
+	strides := make([]int, len(full)) // of b, 0 in broadcast dimensions
 	for i, s := range part.Strides() {
 		if part[i] > 1 {
 			strides[len(full)-len(part)+i] = int(s)
@@ -199,7 +199,7 @@ func philox(counter [4]uint32, key [2]uint32) [4]uint32 {
 	return counter
 }
 
-// imageNormalize: src (N, H, W, C) bytes to dst (N, C, H, W).
+// imageNormalize converts src (N, H, W, C) bytes to dst (N, C, H, W).
 func imageNormalize[T real](op device.ImageNormalize, in, out []operand) {
 	shape := in[0].shape()
 	channels, pixels := shape[3], shape[1]*shape[2]
@@ -213,13 +213,13 @@ func imageNormalize[T real](op device.ImageNormalize, in, out []operand) {
 	store(out[0], dst)
 }
 
-// copyElement moves element j of src to element i of dst, whatever its type.
+// copyElement copies element j of src to element i of dst, for any type.
 func copyElement(dst operand, i int, src operand, j int) {
 	size := int(dst.spec.DType.Size())
 	copy(dst.mem[i*size:(i+1)*size], src.mem[j*size:(j+1)*size])
 }
 
-// offsets lists, for each element of shape in row-major order, base + sum of index·stride.
+// offsets returns base + sum of index·stride for each element of shape in row-major order.
 func offsets(shape tensor.Shape, strides []int, base int) []int {
 	list := []int{base}
 	for d, extent := range shape {
@@ -234,7 +234,7 @@ func offsets(shape tensor.Shape, strides []int, base int) []int {
 	return list
 }
 
-// rowMajor is the strides of shape as ints.
+// rowMajor returns the strides of shape as ints.
 func rowMajor(shape tensor.Shape) []int {
 	strides := make([]int, len(shape))
 	for i, s := range shape.Strides() {

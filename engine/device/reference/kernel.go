@@ -8,7 +8,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// run executes one launch. What it is bound to was checked when the program was made; memory that was freed since is found here.
+// run executes one launch. NewProgram has checked the operands; run detects memory that was freed since.
 func run(s bookkeeping.Step) error {
 	in, err := operands("input", s.Launch.In, s.Kernel.In())
 	if err == nil {
@@ -38,7 +38,7 @@ func operands(side string, regions []device.Region, specs []device.TensorSpec) (
 	return out, nil
 }
 
-// computesWide says whether an op is computed in f64: when its principal operand is.
+// computesWide reports whether an op is computed in f64, which depends on its principal operand.
 func computesWide(k *bookkeeping.Kernel) bool {
 	in, out := k.In(), k.Out()
 	switch k.Op.(type) {
@@ -50,7 +50,7 @@ func computesWide(k *bookkeeping.Kernel) bool {
 	return len(in) > 0 && in[0].DType == tensor.F64
 }
 
-// computeOwn runs the kernel that an op brings.
+// computeOwn runs the kernel that an op implements (device.Computer).
 func computeOwn(op device.Computer, in, out []operand) {
 	decoded := func(list []operand) []device.Elements {
 		all := make([]device.Elements, len(list))
@@ -66,7 +66,7 @@ func computeOwn(op device.Computer, in, out []operand) {
 	}
 }
 
-// compute runs an op in T. It lists every op of package device; others bring their kernel.
+// compute runs an op in T. It lists every op of package device; other ops implement device.Computer.
 func compute[T real](op device.Op, in, out []operand) error {
 	switch op := op.(type) {
 	case device.Conv2D:

@@ -2,7 +2,7 @@ package reference
 
 import "github.com/hetero-train/hetero-train/engine/device"
 
-// linear: dst (N, O) = src (N, I) · weight (O, I)ᵀ + bias (O).
+// linear computes dst (N, O) = src (N, I) · weight (O, I)ᵀ + bias (O).
 func linear[T real](in, out []operand) {
 	src, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
@@ -22,7 +22,7 @@ func linear[T real](in, out []operand) {
 	store(out[0], dst)
 }
 
-// linearDiffSrc: diff_src (N, I) = diff_dst (N, O) · weight (O, I).
+// linearDiffSrc computes diff_src (N, I) = diff_dst (N, O) · weight (O, I).
 func linearDiffSrc[T real](in, out []operand) {
 	diffDst, weight := load[T](in[0]), load[T](in[1])
 	inputs, outputs := in[1].shape()[1], in[1].shape()[0]
@@ -36,7 +36,8 @@ func linearDiffSrc[T real](in, out []operand) {
 	store(out[0], diffSrc)
 }
 
-// linearDiffWeights: diff_weight (O, I) = diff_dst (N, O)ᵀ · src (N, I); diff_bias (O) = column sums of diff_dst.
+// linearDiffWeights computes diff_weight (O, I) = diff_dst (N, O)ᵀ · src (N, I); diff_bias (O) = column sums of
+// diff_dst.
 func linearDiffWeights[T real](op device.LinearDiffWeights, in, out []operand) {
 	src, diffDst := load[T](in[0]), load[T](in[1])
 	samples, inputs, outputs := in[0].shape()[0], in[0].shape()[1], in[1].shape()[1]

@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// checkLabels wants labels below the number of classes; negative ones are ignored samples.
+// checkLabels returns an error unless all labels are below the number of classes; negative labels mark ignored samples.
 func checkLabels(op device.Op, labels []int32, classes int) error {
 	for i, l := range labels {
 		if int(l) >= classes {
@@ -16,7 +16,7 @@ func checkLabels(op device.Op, labels []int32, classes int) error {
 	return nil
 }
 
-// logSumExp of one row.
+// logSumExp returns the logarithm of the sum of exponentials of one row.
 func logSumExp[T real](row []T) T {
 	largest := row[0]
 	for _, x := range row {
@@ -29,7 +29,7 @@ func logSumExp[T real](row []T) T {
 	return largest + logarithm(sum)
 }
 
-// targets are the labels of each sample and how much the first counts: all, unless samples are mixed.
+// targets holds the labels of each sample, and the weight (lambda) of the first label: 1 unless samples are mixed.
 type targets[T real] struct {
 	label, second []int32
 	share         []T
@@ -50,7 +50,7 @@ func loadTargets[T real](op device.Op, in []operand, mixed bool) (targets[T], er
 	return t, nil
 }
 
-// of is q of a class for sample n.
+// of returns q of a class for sample n.
 func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 	q := T(smoothing / float64(classes))
 	first, second := T(1), T(0)
@@ -66,7 +66,7 @@ func (t targets[T]) of(n, class, classes int, smoothing float64) T {
 	return q
 }
 
-// main is the label that counts most.
+// main returns the label with the larger weight.
 func (t targets[T]) main(n int) int {
 	if t.share != nil && t.share[n] < 0.5 {
 		return int(t.second[n])

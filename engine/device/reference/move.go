@@ -53,7 +53,7 @@ func pad(op device.Pad, in, out []operand) {
 	}
 }
 
-// keptStrides are the strides of full without the dimensions axes, laid over full: 0 along axes.
+// keptStrides returns strides over full of a tensor without the dimensions axes: 0 along axes.
 func keptStrides(full tensor.Shape, axes []int) []int {
 	strides := make([]int, len(full))
 	step := 1

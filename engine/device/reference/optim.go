@@ -23,7 +23,7 @@ func gradControl(op device.GradControl, in, out []operand) {
 	}
 	norm := math.Sqrt(sum) * unscale
 	factor := unscale
-	if ratio := op.MaxNorm / norm; op.MaxNorm != 0 && ratio < 1 { // a NaN changes nothing: ok is 0 then
+	if ratio := op.MaxNorm / norm; op.MaxNorm != 0 && ratio < 1 { // a NaN norm changes nothing, because ok is then 0
 		factor = unscale * ratio
 	}
 	ok := 1.0
@@ -33,8 +33,8 @@ func gradControl(op device.GradControl, in, out []operand) {
 	store(out[0], []float64{norm, factor, ok})
 }
 
-// sgd rounds every operation by itself, in the order of the op's definition: T(…) keeps the compiler from fusing.
-// Elements outside all segments stay as they are.
+// sgd rounds every operation separately, in the order of the op's definition: T(…) prevents fused operations. Elements
+// outside all segments stay unchanged.
 func sgd[T real](op device.SGD, in, out []operand) {
 	hyper, control := load[T](in[0]), load[T](in[1])
 	value, grad := load[T](in[2]), load[T](in[3])
@@ -66,7 +66,7 @@ func sgd[T real](op device.SGD, in, out []operand) {
 	}
 }
 
-// adamW: see sgd.
+// adamW rounds as sgd does.
 func adamW[T real](op device.AdamW, in, out []operand) {
 	hyper, control := load[T](in[0]), load[T](in[1])
 	value, grad := load[T](in[2]), load[T](in[3])
@@ -95,7 +95,7 @@ func adamW[T real](op device.AdamW, in, out []operand) {
 	store(out[2], second)
 }
 
-// movingAverage: see sgd.
+// movingAverage rounds as sgd does.
 func movingAverage[T real](in, out []operand) {
 	weight, control := load[T](in[0])[0], load[T](in[1])
 	average, value := load[T](in[2]), load[T](in[3])

@@ -28,7 +28,7 @@ func eachWindow(w device.Window, kernel [2]int, src, dst tensor.Shape, f func(d 
 	}
 }
 
-// maxPool2D lets a NaN win, so that it is not lost.
+// maxPool2D treats a NaN as the maximum, so that it is not lost.
 func maxPool2D[T real](op device.MaxPool2D, in, out []operand) {
 	src := load[T](in[0])
 	dst := make([]T, out[0].shape().Elements())
@@ -61,7 +61,7 @@ func maxPool2DDiff[T real](in, out []operand) {
 	store(out[0], diffSrc)
 }
 
-// poolCount is what a window's sum is divided by; a window wholly in the padding has the mean 0.
+// poolCount returns the divisor of a window's sum; a window entirely in the padding has the mean 0.
 func poolCount(op device.AvgPool2D, taps []int) int {
 	if op.CountPadding {
 		return op.Kernel[0] * op.Kernel[1]

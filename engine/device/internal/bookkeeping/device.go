@@ -5,11 +5,11 @@ import (
 	"sync"
 )
 
-// Device holds what every object made from it refers to. Set the exported fields before use.
+// Device holds the state that all objects of a device use. Set the exported fields before use.
 type Device struct {
 	Name       string
 	LimitBytes int64 // device and host memory together
-	// Backing makes the bytes behind device memory; nil: it has none.
+	// Backing allocates the bytes of device memory; nil: device memory has no contents.
 	Backing func(bytes int64) []byte
 
 	mu              sync.Mutex
@@ -39,7 +39,7 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Use says whether the device is still open.
+// Use returns an error if the device is closed.
 func (d *Device) Use() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

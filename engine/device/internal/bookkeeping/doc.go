@@ -1,6 +1,7 @@
-// Package bookkeeping is what the devices written in Go share: everything about a device but the work. A [Device] accounts for
-// memory, checks what is compiled, binds programs, owns events and runs streams; whoever embeds it adds Info and what the work of a stream is ([Work]).
+// Package bookkeeping is the common part of devices written in Go. A [Device] counts memory, checks requests to
+// compile, binds programs, owns events and runs streams. A device embeds it and adds Info and the work of its streams
+// ([Work]).
 //
-// It is strict. Beyond the contract's wrong arguments these are errors, too: operands that overlap without leave,
-// kernels bound to host memory, and closing a device while memory is out. Every layout is Plain.
+// The package is strict. In addition to the contract's wrong arguments it refuses: operands that overlap without
+// permission, kernels bound to host memory, and closing a device while memory is allocated. Every layout is Plain.
 package bookkeeping

@@ -16,18 +16,18 @@ type Event struct {
 
 	mu     sync.Mutex
 	now    outcome
-	over   *settled // who waits has it; nil while nobody does
+	over   *settled // shared with waiters; nil without waiters
 	closed bool
 }
 
-// outcome is what became of an event.
+// outcome is the result of an event.
 type outcome struct {
 	over bool
 	err  error         // of the run that failed
-	at   time.Duration // on the clock of the device, where it has one
+	at   time.Duration // on the clock of the device, if it models time
 }
 
-// settled tells those who wait what became of the event, also when that has been taken back meanwhile.
+// settled carries the outcome to waiters, even if the event is reset before they wake.
 type settled struct {
 	done chan struct{} // closed when outcome is valid
 	outcome
@@ -43,7 +43,7 @@ func (d *Device) NewEvent() (device.Event, error) {
 	return &Event{dev: d}, nil
 }
 
-// Event checks that e is this device's.
+// Event returns e as an event of this device, or an error.
 func (d *Device) Event(e device.Event) (*Event, error) {
 	ev, ok := e.(*Event)
 	if !ok || ev == nil || ev.dev != d {
@@ -57,7 +57,7 @@ func (d *Device) Event(e device.Event) (*Event, error) {
 	return ev, nil
 }
 
-// use locks the event if it is open.
+// use locks the event unless it is closed.
 func (e *Event) use() error {
 	e.mu.Lock()
 	if e.closed {
@@ -67,7 +67,7 @@ func (e *Event) use() error {
 	return nil
 }
 
-// Begin takes back the completion of an earlier recording.
+// Begin resets an earlier completion.
 func (e *Event) Begin() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -81,14 +81,14 @@ func (e *Event) Finish(at time.Duration) {
 	e.settle(outcome{over: true, at: at})
 }
 
-// Fail is Finish for a run that cannot reach the event.
+// Fail ends the event for a run that cannot reach its recording.
 func (e *Event) Fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.settle(outcome{over: true, err: err})
 }
 
-// settle wants e.mu held.
+// settle sets the outcome. The caller holds e.mu.
 func (e *Event) settle(o outcome) {
 	e.now = o
 	if e.over != nil {
@@ -98,10 +98,10 @@ func (e *Event) settle(o outcome) {
 	}
 }
 
-// Await blocks until the event is complete and says when, on the device's clock, it was.
+// Await blocks until the event is complete, and returns the time of completion on the device's clock.
 func (e *Event) Await() (at time.Duration, err error) { return e.await(nil) }
 
-// await gives up when expired can be received from.
+// await returns os.ErrDeadlineExceeded when expired delivers a value.
 func (e *Event) await(expired <-chan time.Time) (at time.Duration, err error) {
 	e.mu.Lock()
 	result := e.now

@@ -7,7 +7,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Bytes of one entry of saved state.
+// Sizes of one entry of saved state, in bytes.
 const (
 	MaskBytes   = 1 // of BatchNormApply: 1 where z > 0, else 0
 	ArgmaxBytes = 4 // of MaxPool2D: the winner's element in its (H, W) image as an int32, -1 if none
@@ -61,7 +61,7 @@ func (d *Device) Compile(op device.Op, in, out []device.TensorSpec) (device.Kern
 	return k, nil
 }
 
-// plain checks specs and answers them in the plain layout.
+// plain checks specs and returns them in the plain layout.
 func plain(specs []device.TensorSpec, side string) ([]device.TensorSpec, error) {
 	out := make([]device.TensorSpec, len(specs))
 	for i, s := range specs {
@@ -84,9 +84,10 @@ func plain(specs []device.TensorSpec, side string) ([]device.TensorSpec, error) 
 	return out, nil
 }
 
-// sizeOpaque fills in the bytes of opaque operands: saved state belongs to an image, the first operand on the other side or the same.
+// sizeOpaque sets the bytes of opaque operands. Saved state belongs to an image, which is the first operand on either
+// side.
 func (k *Kernel) sizeOpaque() error {
-	var elements, width int64 // of the saved state: how many entries of how many bytes
+	var elements, width int64 // of the saved state: number of entries, and bytes per entry
 	switch op := k.Op.(type) {
 	case device.BatchNormApply, device.BatchNormDiffReduce:
 		elements, width = k.in[0].Shape.Elements(), MaskBytes
@@ -115,9 +116,10 @@ func (k *Kernel) sizeOpaque() error {
 	return nil
 }
 
-// supported says whether the element types can be computed with; op.Infer has checked those that the op fixes.
+// supported returns an error for element types that the device cannot compute; op.Infer has checked the types that the
+// op fixes.
 func supported(op device.Op, in, out []device.TensorSpec) error {
-	var fixed []int // inputs that are no real numbers
+	var fixed []int // inputs that are not real numbers
 	switch op := op.(type) {
 	case device.Transpose, device.Reshape, device.Concat, device.Slice, device.Pad, device.Broadcast, device.Fill:
 		return notOpaque(in, out)
@@ -180,8 +182,8 @@ func contains(list []int, n int) bool {
 	return false
 }
 
-// inPlace lists what may share memory. Operands are decoded before anything is written, so every pair of equal size
-// would do; offered are those that devices commonly can.
+// inPlace returns the pairs that may share memory. Operands are decoded before outputs are written, so any pair of
+// equal size would work. The result contains the pairs that other devices usually allow.
 func inPlace(op device.Op, in, out []device.TensorSpec) []device.Alias {
 	var inputs []int // candidates for the memory of one output
 	output := 0

@@ -12,10 +12,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// fallbackBytes stands for the machine's memory where it cannot be read.
+// fallbackBytes replaces the machine's memory if it cannot be read.
 const fallbackBytes = 8 << 30
 
-// MachineBytes is the physical memory of this machine.
+// MachineBytes returns the physical memory of this machine.
 func MachineBytes() int64 {
 	f, err := os.Open("/proc/meminfo")
 	if err != nil {
@@ -32,7 +32,7 @@ func MachineBytes() int64 {
 	return fallbackBytes
 }
 
-// Aligned is zeroed memory whose address is a multiple of 64.
+// Aligned returns zeroed memory at a multiple of 64.
 func Aligned(bytes int64) []byte {
 	const alignment = 64
 	raw := make([]byte, bytes+alignment)
@@ -44,7 +44,7 @@ func Aligned(bytes int64) []byte {
 type Buffer struct {
 	dev   *Device
 	bytes int64
-	mem   []byte // nil: it holds nothing
+	mem   []byte // nil: no contents
 	host  bool
 	freed atomic.Bool
 }
@@ -108,7 +108,7 @@ func (b *Buffer) Free() error {
 	return nil
 }
 
-// resolve finds the buffer of a region, or says why this device cannot use it.
+// resolve returns the buffer of a region, or an error if this device cannot use it.
 func (d *Device) resolve(r device.Region) (*Buffer, error) {
 	if err := r.Check(); err != nil {
 		return nil, err
@@ -140,7 +140,7 @@ func (d *Device) CheckCopy(dst, src device.Region) error {
 	return nil
 }
 
-// overlap says whether two regions share bytes.
+// overlap reports whether two regions have common bytes.
 func overlap(a, b device.Region) bool {
 	return a.Buffer == b.Buffer && a.Bytes > 0 && b.Bytes > 0 && a.Offset < b.Offset+b.Bytes && b.Offset < a.Offset+a.Bytes
 }

@@ -15,7 +15,7 @@ type Program struct {
 	closed bool
 }
 
-// Step is a checked device.Step: a launch with its kernel, or one of the events.
+// Step is a checked device.Step: a launch with its kernel, or an event.
 type Step struct {
 	Launch       *device.Launch
 	Kernel       *Kernel
@@ -105,7 +105,7 @@ func (d *Device) checkRegions(k *Kernel, side string, regions []device.Region, s
 	return nil
 }
 
-// checkSharing allows an output to lie where an input is only as the op demands or the kernel offers.
+// checkSharing returns an error if an output overlaps an input, unless the op requires it or the kernel allows it.
 func checkSharing(k *Kernel, l *device.Launch) error {
 	may := append(device.Aliases(k.Op), k.shared...)
 	for _, a := range device.Aliases(k.Op) {
@@ -157,7 +157,7 @@ func (p *Program) Close() error {
 	return nil
 }
 
-// Program checks that p is this device's.
+// Program returns p as a program of this device, or an error.
 func (d *Device) Program(p device.Program) (*Program, error) {
 	if err := d.Use(); err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (d *Device) Program(p device.Program) (*Program, error) {
 	return prog, nil
 }
 
-// CheckElapsed wants one time for each step.
+// CheckElapsed returns an error unless there is one time per step.
 func (p *Program) CheckElapsed(elapsed []time.Duration) error {
 	if len(elapsed) != len(p.Steps) {
 		return fmt.Errorf("%s: run timed: elapsed: got %d entries, want one for each of the %d steps", p.dev.Name, len(elapsed), len(p.Steps))
@@ -180,7 +180,7 @@ func (p *Program) CheckElapsed(elapsed []time.Duration) error {
 	return nil
 }
 
-// Begin takes back the completion of every event that the program is going to record.
+// Begin resets every event that the program will record.
 func (p *Program) Begin() {
 	for _, s := range p.Steps {
 		if s.Record != nil {
@@ -189,7 +189,7 @@ func (p *Program) Begin() {
 	}
 }
 
-// fail settles the events that the program was to record from a step on.
+// fail ends the events that the program would record from the given step on.
 func (p *Program) fail(step int, err error) {
 	for _, s := range p.Steps[step:] {
 		if s.Record != nil {

@@ -7,32 +7,32 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// Work is what differs between the streams of devices: what work does, and the clock it advances.
+// Work is the part of a stream that differs between devices: execution, and the clock that it advances.
 type Work interface {
 	// Launch runs or models a checked launch.
 	Launch(s Step) error
-	// Copy moves src.Bytes bytes; both regions are checked.
+	// Copy copies src.Bytes bytes; both regions are checked.
 	Copy(dst, src device.Region)
-	// Now is the time of all work given out so far.
+	// Now returns the time at which all submitted work is complete.
 	Now() time.Duration
 	// Settle returns when that work is complete.
 	Settle()
-	// Passed says that the stream waited for an event that was complete at a time on the device's clock.
+	// Passed reports that the stream waited for an event that was complete at the given time on the device's clock.
 	Passed(at time.Duration)
 }
 
-// stream does everything in the calling goroutine.
+// stream runs all work in the calling goroutine.
 type stream struct {
 	dev    *Device
 	work   Work
-	waited time.Duration // at steps of programs
+	waited time.Duration // blocked time at steps of programs
 	closed bool
 }
 
 // Waited implements device.WaitingStream.
 func (s *stream) Waited() (waited time.Duration, known bool) { return s.waited, true }
 
-// NewStreamOf makes a stream of what does its work.
+// NewStreamOf returns a stream that runs on w.
 func (d *Device) NewStreamOf(w Work) (device.Stream, error) {
 	if err := d.Use(); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (s *stream) RunTimed(p device.Program, elapsed []time.Duration) error {
 	return s.run(p, elapsed)
 }
 
-// run adds to elapsed, unless it is nil, what each step took.
+// run adds the time of each step to elapsed, unless elapsed is nil.
 func (s *stream) run(p device.Program, elapsed []time.Duration) error {
 	if err := s.use(); err != nil {
 		return err
