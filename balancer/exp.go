@@ -10,11 +10,15 @@ func exp(x float64) float64 {
 	k := math.Round(x / math.Ln2)
 	// ln 2 in two parts, the first with so few bits that k times it is exact.
 	const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
-	r := (x - k*high) - k*low // |r| <= ln 2 / 2
+	r := (x - k*high) - k*low  // |r| <= ln 2 / 2
+	const negligible = 0x1p-55 // the sum is at least 0.7: neither this term nor those after it change it
 	sum, term := 1.0, 1.0
 	for i := 1; i <= 17; i++ { // 0.35^18 / 18! is below 1e-24
 		term *= r / float64(i)
 		sum += term
+		if math.Abs(term) < negligible {
+			break
+		}
 	}
-	return math.Ldexp(sum, int(k))
+	return sum * math.Float64frombits(uint64(1023+int64(k))<<52) // 2^k is a normal number
 }

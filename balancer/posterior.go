@@ -178,7 +178,7 @@ func (h *posterior) fit(d *Decision) (missing int) {
 		if b0 == 0 {
 			b0 = e.cells[max(e.current, 0)].samples
 		}
-		if s := newShape(e.cells, e.cov, &h.bends, votes.without(e.shape), b0); s != nil {
+		if s := newShape(e.cells, e.cov, &h.bends, votes.without(e.shape), b0, e.shape.ownGrid()); s != nil {
 			e.shape = s
 		} else if e.shape == nil {
 			return r

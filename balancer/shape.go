@@ -15,9 +15,8 @@ import (
 // the largest cell. A hypothesis adds one normal weight, so its evidence is a rank-one update of that of the smooth
 // curve.
 type shape struct {
-	b0, b1   float64 // samples
-	scale    float64 // t(b1), s
-	cells    []place
+	*grid
+	scale    float64   // t(b1), s
 	times    []float64 // of the cells, as fractions of the scale
 	residual []float64 // of these beside m
 	straight []float64 // covariance of the cells without bends, n x n
@@ -25,6 +24,55 @@ type shape struct {
 	parts    []part    // the likeliest hypotheses, chances sum to 1
 	chances  tileBelief
 	bends    belief
+}
+
+// grid is what a curve has of the shares alone. It lasts as long as the measured shares and the share in use do.
+type grid struct {
+	b0, b1   float64
+	cells    []place
+	features []float64 // of the cells, by tile
+	flat     []float64 // memory of a fit
+	filled   []bool    // by tile: a cell has a feature
+	limit    int       // of the knots
+	knots    []place   // at which the regression is evaluated, nil before the first curve
+}
+
+// fits reports whether a grid is that of these cells.
+func (g *grid) fits(cells []cell, b0, b1 float64) bool {
+	return g != nil && g.b0 == b0 && g.b1 == b1 && slices.EqualFunc(g.cells, cells, func(p place, c cell) bool { return p.samples == c.samples })
+}
+
+// gridOf is old if that is the cells' grid.
+func gridOf(cells []cell, b0, b1 float64, old *grid) *grid {
+	if old.fits(cells, b0, b1) {
+		return old
+	}
+	n := len(cells)
+	g := &grid{b0: b0, b1: b1, cells: make([]place, n), features: make([]float64, n*len(tiles)), filled: make([]bool, len(tiles)),
+		flat: make([]float64, 2*n*n+3*n+len(tiles))}
+	for i, c := range cells {
+		g.cells[i] = g.place(c.samples)
+	}
+	for h := range tiles {
+		for i, c := range cells {
+			g.features[h*n+i] = tiles[h].feature(c.samples)
+			g.filled[h] = g.filled[h] || g.features[h*n+i] > 0
+		}
+	}
+	return g
+}
+
+// ownGrid is the grid of a curve, nil if there is no curve.
+func (f *shape) ownGrid() *grid {
+	if f == nil {
+		return nil
+	}
+	return f.grid
+}
+
+func (g *grid) place(samples float64) place {
+	x := samples / g.b1
+	return place{samples: samples, x: x, away: math.Log(samples / g.b0), mean: priorMean(x)}
 }
 
 // part is the regression under one hypothesis. Times are fractions of the scale.
@@ -40,20 +88,14 @@ type part struct {
 	valley  float64   // share up to which the curve falls, 0: it rises
 }
 
-func (f *shape) place(samples float64) place {
-	x := samples / f.b1
-	return place{samples: samples, x: x, away: math.Log(samples / f.b0), mean: priorMean(x)}
-}
-
-// newShape is the curve around b0, nil where floats hold none.
-func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64) *shape {
+// newShape is the curve around b0, nil where floats hold none. old is the rank's grid as of the last curve, nil if there
+// is none.
+func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief, b0 float64, old *grid) *shape {
 	largest := slices.MaxFunc(cells, func(a, b cell) int { return cmp.Compare(a.samples, b.samples) })
 	n := len(cells)
-	flat := make([]float64, 2*n*n+2*n)
-	f := &shape{b0: b0, b1: largest.samples, scale: exp(largest.log), cells: make([]place, n),
-		straight: flat[:n*n], bent: flat[n*n : 2*n*n], residual: flat[2*n*n : 2*n*n+n], times: flat[2*n*n+n:]}
+	f := &shape{grid: gridOf(cells, b0, largest.samples, old), scale: exp(largest.log)}
+	f.straight, f.bent, f.residual, f.times = f.flat[:n*n], f.flat[n*n:2*n*n], f.flat[2*n*n:2*n*n+n], f.flat[2*n*n+n:2*n*n+2*n]
 	for i, c := range cells {
-		f.cells[i] = f.place(c.samples)
 		f.times[i] = exp(c.log) / f.scale
 		f.residual[i] = f.times[i] - f.cells[i].mean
 		for j, to := range f.cells[:i+1] {
@@ -91,13 +133,11 @@ func newShape(cells []cell, cov [][]float64, before *belief, chances tileBelief,
 	return f
 }
 
-// features are those of the cells under a hypothesis, times their time.
-func (f *shape) features(t *tile) []float64 {
-	z := make([]float64, len(f.cells))
-	for i, c := range f.cells {
-		z[i] = t.feature(c.samples) * f.times[i]
+// features are those of the cells under a hypothesis, times their time, in z.
+func (f *shape) featuresOf(h int, z []float64) {
+	for i, t := range f.times {
+		z[i] = f.features[h*len(z)+i] * t
 	}
-	return z
 }
 
 // weigh finds the chance of each tile and of each bend after the data, and the expected bend under each tile; nil where
@@ -105,12 +145,13 @@ func (f *shape) features(t *tile) []float64 {
 func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 	logs := make([]float64, len(tiles)*len(bends))
 	best := math.Inf(-1)
-	var features [][]float64
-	for i := range tiles {
-		features = append(features, f.features(&tiles[i]))
+	n := len(f.cells)
+	half, tileLogs := f.flat[2*n*n+2*n:2*n*n+3*n], f.flat[2*n*n+3*n:]
+	for h, chance := range chances {
+		tileLogs[h] = math.Log(chance)
 	}
-	half := make([]float64, len(f.cells))
 	for k, bend := range bends {
+		bendLog := math.Log(before[k])
 		l, determinant, ok := f.factor(bend.sigma)
 		base := slices.Clone(f.residual)
 		if ok {
@@ -119,9 +160,9 @@ func (f *shape) weigh(before *belief, chances tileBelief) (expected []float64) {
 		for h := range tiles {
 			log := math.Inf(-1)
 			if ok {
-				log = math.Log(before[k]) + math.Log(chances[h]) - determinant - dot(base, base)/2
-				if slices.Max(features[h]) > 0 {
-					copy(half, features[h])
+				log = bendLog + tileLogs[h] - determinant - dot(base, base)/2
+				if f.filled[h] {
+					f.featuresOf(h, half)
 					log += gainOf(&tiles[h], forward(l, half), base)
 				}
 			}
@@ -158,8 +199,12 @@ func gainOf(t *tile, half, base []float64) float64 {
 	q, s := dot(half, half), dot(half, base)
 	s -= mean * q           // of the residuals beside the mean weight
 	spread := v / (1 + v*q) // of the weight after the data
+	before := logBelowBound[0]
+	if t.rounds {
+		before = logBelowBound[1]
+	}
 	gain := mean*(dot(half, base)-mean*q/2) + spread*s*s/2 - math.Log1p(v*q)/2
-	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - logBelow(most, mean, sigma)
+	return gain + logBelow(most, mean+spread*s, math.Sqrt(spread)) - before
 }
 
 // regress is the regression under one hypothesis and its expected bend, nil where floats hold none.
@@ -170,7 +215,9 @@ func (f *shape) regress(h int, bend float64) *part {
 	}
 	p := &part{chance: f.chances[h], tile: h, bend: bend, half: l}
 	base := forward(l, slices.Clone(f.residual))
-	p.solved = forward(l, f.features(&tiles[h]))
+	p.solved = make([]float64, len(f.cells))
+	f.featuresOf(h, p.solved)
+	forward(l, p.solved)
 	if tiles[h].period > 0 {
 		mean, sigma, most := tiles[h].weight()
 		p.spread = 1 / (1/square(sigma) + dot(p.solved, p.solved))
@@ -281,9 +328,12 @@ func (f *shape) jagged() bool { return f.parts[0].tile != 0 || len(f.parts) > 1 
 // tile.
 const everyShare = 4096
 
-// knots are the shares at which the regression is evaluated: the cells, b0, the ends, and points between, at most so
+// knotsTo are the shares at which the regression is evaluated: the cells, b0, the ends, and points between, at most so
 // far apart.
-func (f *shape) knots(limit int) []float64 {
+func (f *grid) knotsTo(limit int) []place {
+	if f.knots != nil && f.limit == limit {
+		return f.knots
+	}
 	const widest = 1.25 // ratio
 	most := max(float64(limit), f.b0, 1)
 	given := append(make([]float64, 0, len(f.cells)+3), 1, f.b0, most)
@@ -303,13 +353,17 @@ func (f *shape) knots(limit int) []float64 {
 		}
 		knots = append(knots, samples)
 	}
-	return knots
+	f.limit, f.knots = limit, make([]place, len(knots))
+	for i, samples := range knots {
+		f.knots[i] = f.place(samples)
+	}
+	return f.knots
 }
 
 // curves are the mean, and the mean plus so many standard deviations, up to limit samples, or to b0 where that is more.
 // With 0 standard deviations they are one.
 func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
-	knots := f.knots(limit)
+	knots := f.knotsTo(limit)
 	k := make([]float64, len(f.cells))
 	bases, spreads := make([]Curve, len(f.parts)), make([]Curve, len(f.parts))
 	for i := range f.parts {
@@ -318,39 +372,41 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 		if sigmas != 0 {
 			spreads[i] = make(Curve, len(knots))
 		}
-		for j, b := range knots {
-			at := f.place(b)
-			bases[i][j] = Point{b, f.base(p, at, k)}
+		for j, at := range knots {
+			bases[i][j] = Point{at.samples, f.base(p, at, k)}
 			if sigmas != 0 {
-				spreads[i][j] = Point{b, f.free(p, at, k)}
+				spreads[i][j] = Point{at.samples, f.free(p, at, k)}
 			}
 		}
-		bases[i].settle(max(slices.Index(knots, p.valley), 0))
+		bases[i].settle(knotOf(knots, p.valley))
 	}
-	shares := knots
+	var shares []float64
 	if f.jagged() {
-		shares = shares[:0:0]
-		for b := 1.0; b <= min(knots[len(knots)-1], everyShare); b++ {
+		for b := 1.0; b <= min(knots[len(knots)-1].samples, everyShare); b++ {
 			shares = append(shares, b)
 		}
-		for _, b := range knots {
-			if b > everyShare {
-				shares = append(shares, b)
-			}
+	}
+	for _, at := range knots {
+		if !f.jagged() || at.samples > everyShare {
+			shares = append(shares, at.samples)
 		}
 	}
 	mean, off = make(Curve, len(shares)), make(Curve, len(shares))
+	next := 0 // the first knot that is not below the share
 	for j, b := range shares {
 		m, v := 0.0, 0.0
+		for next < len(knots)-1 && knots[next].samples < b {
+			next++
+		}
 		for i := range f.parts {
 			p := &f.parts[i]
 			z := 0.0
 			if b <= everyShare {
 				z = tiles[p.tile].feature(b)
 			}
-			t := bases[i].At(b) / max(1-p.weight*z, leastPlain)
+			t := bases[i].onto(next, b) / max(1-p.weight*z, leastPlain)
 			m += p.chance * t
-			v += p.chance * (spreads[i].At(b) + square(z*t)*p.spread + t*t)
+			v += p.chance * (spreads[i].onto(next, b) + square(z*t)*p.spread + t*t)
 		}
 		mean[j] = Point{b, m * f.scale}
 		if sigmas != 0 { // the variance is at least 0 but for rounding
@@ -361,7 +417,20 @@ func (f *shape) curves(limit int, sigmas float64) (mean, off Curve) {
 		return mean, mean
 	}
 	if !f.jagged() && (sigmas > 0 || f.parts[0].valley == 0) {
-		off.settle(max(slices.Index(knots, f.parts[0].valley), 0))
+		off.settle(knotOf(knots, f.parts[0].valley))
 	}
 	return mean, off
+}
+
+// knotOf is the index of a share's knot, 0 if it has none.
+func knotOf(knots []place, samples float64) int {
+	return max(slices.IndexFunc(knots, func(at place) bool { return at.samples == samples }), 0)
+}
+
+// onto is At of a share of which the first point that is not below it is known.
+func (c Curve) onto(next int, samples float64) float64 {
+	if next == 0 || len(c) == 1 {
+		return c[0].Seconds
+	}
+	return between(c[next-1], c[next], samples)
 }

@@ -3,6 +3,7 @@ package balancer
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 )
 
@@ -33,7 +34,7 @@ func play(e *speed, k *source, shares ...int) {
 		for i, t := range tiles {
 			chances[i] = t.prior
 		}
-		e.shape = newShape(e.cells, e.cov, &beforehand, chances, float64(n))
+		e.shape = newShape(e.cells, e.cov, &beforehand, chances, float64(n), e.shape.ownGrid())
 	}
 }
 
@@ -147,6 +148,63 @@ func TestRampsAreNoJumps(t *testing.T) {
 		}
 		if got := ramp(logs, 0.005*0.005); math.Abs(got-test.want) > 0.004 {
 			t.Errorf("%s: got a slope of %.4f a step, want %.4f", test.name, got, test.want)
+		}
+	}
+}
+
+// A rank whose shares stay keeps what its curve has of them alone: the curve is bit for bit that of a fresh fit.
+func TestAKeptGridChangesNoBit(t *testing.T) {
+	k := &source{r: rand.New(rand.NewPCG(7, 1)), curve: sloped, level: steady, noise: 0.05}
+	e := newSpeed(nil, 256)
+	chances := make(tileBelief, len(tiles))
+	for i, t := range tiles {
+		chances[i] = t.prior
+	}
+	kept := 0
+	for i, n := range []int{64, 64, 40, 40, 40, 48, 33, 33, 64, 64, 300, 300} {
+		m := e.read(n, k.window(n, 10))
+		e.update(&m, 0, 0)
+		before := e.shape.ownGrid()
+		fresh := newShape(e.cells, e.cov, &beforehand, chances, float64(n), nil)
+		wantMean, wantOff := fresh.curves(256, 0.5)
+		e.shape = newShape(e.cells, e.cov, &beforehand, chances, float64(n), before)
+		if e.shape.grid == before {
+			kept++
+		}
+		mean, off := e.shape.curves(256, 0.5)
+		if !slices.Equal(mean, wantMean) || !slices.Equal(off, wantOff) || !slices.Equal(e.shape.chances, fresh.chances) {
+			t.Errorf("window %d, %d samples: got a curve other than that of a fresh fit", i, n)
+		}
+		for j, p := range mean {
+			if got, want := mean.onto(j, p.Samples), mean.At(p.Samples); got != want {
+				t.Errorf("window %d: onto(%d, %v) = %v, At = %v", i, j, p.Samples, got, want)
+			}
+		}
+	}
+	if kept != 6 {
+		t.Errorf("the grid was kept in %d windows, want those 6 in which shares stayed", kept)
+	}
+}
+
+func TestExpIsThatOfTheWholeSeries(t *testing.T) {
+	whole := func(x float64) float64 {
+		k := math.Round(x / math.Ln2)
+		const high, low = 6.93147180369123816490e-01, 1.90821492927058770002e-10
+		r := (x - k*high) - k*low
+		sum, term := 1.0, 1.0
+		for i := 1; i <= 17; i++ {
+			term *= r / float64(i)
+			sum += term
+		}
+		return math.Ldexp(sum, int(k))
+	}
+	r := rand.New(rand.NewPCG(8, 1))
+	for range 100_000 {
+		if x := 700 * (2*r.Float64() - 1); exp(x) != whole(x) {
+			t.Fatalf("exp(%v) = %v, want %v", x, exp(x), whole(x))
+		}
+		if x := 2 * (2*r.Float64() - 1); exp(x) != whole(x) {
+			t.Fatalf("exp(%v) = %v, want %v", x, exp(x), whole(x))
 		}
 	}
 }

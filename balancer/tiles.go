@@ -72,6 +72,16 @@ func logBelow(bound, mean, sigma float64) float64 {
 	return -x*x/2 - math.Log(-x*math.Sqrt(2*math.Pi))
 }
 
+// logBelowBound is the log of the chance beforehand that the weight of an aligned tile, and of one that rounds up, is
+// below its bound.
+var logBelowBound = func() (logs [2]float64) {
+	for i := range logs {
+		mean, sigma, most := (&tile{rounds: i == 1}).weight()
+		logs[i] = logBelow(most, mean, sigma)
+	}
+	return logs
+}()
+
 // tileBelief is the chance of each of the tiles.
 type tileBelief []float64
 
