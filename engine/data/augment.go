@@ -8,24 +8,24 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/pixels"
 )
 
-// Augment changes the colours of a training image, its geometry within the output square, and what is visible of it. The
-// order is RandAugment, colour jitter, erasing. Every choice is a function of (seed, epoch, sample index).
+// Augment changes the colours of a training image, changes its geometry within the output square, and hides parts of
+// it. The order is RandAugment, colour jitter, erasing. Every choice is a function of (seed, epoch, sample index).
 type Augment struct {
 	Rand   RandAugment
 	Jitter ColorJitter
 	Erase  RandomErase
 }
 
-// RandAugment applies Ops operations, drawn with repetition from torchvision's fourteen, at one magnitude: nearest pixels,
-// black where nothing is left (E. Cubuk et al., "RandAugment", 2019).
+// RandAugment applies Ops operations of one magnitude, drawn with repetition from torchvision's fourteen (E. Cubuk et
+// al., "RandAugment", 2019). Geometry uses the nearest pixel, and black outside the image.
 type RandAugment struct {
 	Ops       int     // 0 means off
-	Magnitude float64 // 0 … 30, torchvision's 31 bins, with what lies between them
-	Std       float64 // deviation of the magnitude, drawn anew for each operation
+	Magnitude float64 // 0 … 30 as torchvision's 31 bins; values between them are valid
+	Std       float64 // standard deviation of the magnitude, drawn for each operation
 }
 
-// ColorJitter changes brightness, contrast and saturation by factors uniform in [max(0, 1-x), 1+x] and turns the hue by up
-// to Hue turns either way, in random order, as torchvision's transform of that name.
+// ColorJitter changes brightness, contrast and saturation by factors uniform in [max(0, 1-x), 1+x], and rotates the hue
+// by a uniform amount within ±Hue turns. The order is random. It corresponds to torchvision's ColorJitter.
 type ColorJitter struct {
 	Brightness, Contrast, Saturation float64
 	Hue                              float64 // 0 … 0.5 of a turn
@@ -33,7 +33,7 @@ type ColorJitter struct {
 
 func (c ColorJitter) enabled() bool { return c != ColorJitter{} }
 
-// normalized reports what cannot be.
+// normalized returns an error for invalid settings.
 func (a Augment) normalized() (Augment, error) {
 	var errs []error
 	check := func(name string, got, least, most float64) {
@@ -57,10 +57,10 @@ func (a Augment) normalized() (Augment, error) {
 type augmenter struct {
 	a     Augment
 	paint *paint // of erased rectangles
-	other []byte // what geometry and sharpness write to
+	other []byte // destination of geometry and sharpness
 }
 
-// apply changes pix (size, size, 3) as the sample's numbers say.
+// apply changes pix (size, size, 3) with the random numbers of a sample.
 func (g *augmenter) apply(pix []byte, size int, seed uint64, epoch, index int) {
 	if g.a.Rand.Ops > 0 {
 		d := newDraws(seed, epoch, index, streamRandAugment)
@@ -78,7 +78,8 @@ func (g *augmenter) apply(pix []byte, size int, seed uint64, epoch, index int) {
 	}
 }
 
-// apply draws the order and all factors, also of what is off, so that one setting does not move the numbers of another.
+// apply draws the order and all factors, including unused ones, so that one setting does not change the random numbers
+// of another.
 func (c ColorJitter) apply(d *draws, pix []byte) {
 	order := [4]int{0, 1, 2, 3}
 	for i := 3; i > 0; i-- {
@@ -165,7 +166,7 @@ func (g *augmenter) randomOp(d *draws, pix []byte, size int) {
 	}
 }
 
-// translation is torchvision's: 150 of 331 pixels at the largest magnitude.
+// translation returns torchvision's translation in pixels: 150 of 331 pixels at the largest magnitude.
 func translation(m float64, size int) float64 { return 150.0 / 331.0 * float64(size) * m }
 
 func (g *augmenter) affine(m pixels.Affine, pix []byte, size int) {

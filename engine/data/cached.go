@@ -6,17 +6,17 @@ import (
 	"sync/atomic"
 )
 
-// DefaultCacheBytes is what Cached keeps by default: CIFAR is 0.18 GiB.
+// DefaultCacheBytes is the default limit of Cached, in bytes: CIFAR needs 0.18 GiB.
 const DefaultCacheBytes = 1 << 30
 
 const (
 	slabBytes       = 4 << 20
-	cacheEntryBytes = 8 // width and height, 4 bytes each, before the pixels
+	cacheEntryBytes = 8 // width and height, 4 bytes each, stored before the pixels
 )
 
 // Cached keeps decoded images of at most FullDecodePixels pixels in memory after their first read, up to limit bytes
-// (0: DefaultCacheBytes; below 0: ds itself is returned). A later read of a kept image copies nothing: Image.Pix
-// refers to the cache. Larger images, and those that come when the cache is full, are read from ds each time.
+// (0: DefaultCacheBytes; below 0: Cached returns ds). Reading a cached image copies nothing: Image.Pix refers to the
+// cache. Larger images, and images that arrive when the cache is full, are read from ds each time.
 func Cached(ds Dataset, limit int64) Dataset {
 	if limit < 0 {
 		return ds
@@ -24,7 +24,7 @@ func Cached(ds Dataset, limit int64) Dataset {
 	if limit == 0 {
 		limit = DefaultCacheBytes
 	}
-	// The last slab of a small limit is cut, so that the limit holds to the byte.
+	// A small limit shortens the last slab, so that the cache never exceeds the limit.
 	return &cached{
 		Dataset: ds,
 		limit:   limit,
@@ -36,10 +36,10 @@ func Cached(ds Dataset, limit int64) Dataset {
 type cached struct {
 	Dataset
 	limit int64
-	entry []atomic.Int64 // per sample: 1 + position of its pixels' entry in the slabs, or 0
+	entry []atomic.Int64 // per sample: 1 + position of its entry in the slabs, or 0
 
 	mu    sync.Mutex
-	slabs [][]byte // allocated one after the other; a slab is set before an entry that refers to it
+	slabs [][]byte // allocated one after another; a slab is set before any entry refers to it
 	end   int64    // position after the last entry
 }
 
@@ -78,8 +78,8 @@ func (c *cached) view(at int64, img *Image) {
 	*img = Image{Pix: slab[cacheEntryBytes:size:size], Width: w, Height: h, FullWidth: w, FullHeight: h}
 }
 
-// keep copies img into the cache where there is room. Two readers of one sample may both keep it; the second copy is
-// then the one that serves, and is equal.
+// keep copies img into the cache if there is room. Two readers of one sample may both copy it. The second copy is then
+// used; both are equal.
 func (c *cached) keep(i int, img *Image) {
 	at, slab := c.reserve(cacheEntryBytes + int64(len(img.Pix)))
 	if slab == nil {
@@ -91,12 +91,12 @@ func (c *cached) keep(i int, img *Image) {
 	c.entry[i].Store(at + 1)
 }
 
-// reserve returns the position and memory of a new entry, or nil where the cache is full.
+// reserve returns the position and memory of a new entry, or nil if the cache is full.
 func (c *cached) reserve(size int64) (int64, []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	at := c.end
-	if at%slabBytes+size > slabBytes { // an entry lies within one slab
+	if at%slabBytes+size > slabBytes { // an entry must not cross slabs
 		at = (at/slabBytes + 1) * slabBytes
 	}
 	if at+size > c.limit {

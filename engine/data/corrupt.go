@@ -8,43 +8,43 @@ import (
 	"syscall"
 )
 
-// streamReplacement is what stands in for a sample that cannot be read; seed 0.
+// streamReplacement selects the replacement of an unreadable sample; seed 0.
 const streamReplacement stream = 128
 
-// Skipping replaces samples that cannot be read. A Skipping belongs to one Dataset; its methods may be called from
-// several goroutines at a time.
+// Skipping replaces unreadable samples. A Skipping belongs to one Dataset. Any goroutine may call its methods.
 //
-// In place of sample i comes the first readable one of a random sequence of samples that is a function of i alone, with
-// its label; augmentation and dropout stay those of i. So a batch keeps its size, and every rank that reads i, now or
-// after a resume, sees the same. (The next sample would do as well for single ones, but all samples of a shard that is cut
-// short would then have one replacement.)
+// The replacement of sample i is the first readable sample of a random sequence that is a function of i alone. It has
+// the replacement's label; augmentation and dropout remain those of i. A batch thus keeps its size, and every rank that
+// reads i, also after a resume, gets the same replacement. (The next sample would be as good for single faults, but all
+// samples of a truncated shard would then have the same replacement.)
 type Skipping struct {
 	Dataset
 	limit  int
 	report func(*Fault)
 
-	count atomic.Int64 // samples found to be unreadable
+	count atomic.Int64 // number of unreadable samples found
 	mu    sync.RWMutex
-	bad   map[int]int // unreadable sample -> its replacement; -1 while none has been looked for
+	bad   map[int]int // unreadable sample -> its replacement; -1 before one is known
 }
 
-// Skip returns ds without its unreadable samples. More than limit of them are the error of the one that is too many; 0: any
-// number are replaced. Readers read ahead, each rank its own samples: the limit of a run is counted where steps are (train.Options).
-// report, if not nil, is called once for each when it is found, by one goroutine at a time.
+// Skip returns ds with replacements for its unreadable samples. After more than limit unreadable samples, reads return
+// the error of the sample that exceeds it; 0 means no limit. Because readers read ahead, and each rank reads only its
+// own samples, the limit of a run is checked per step (train.Options). report, if not nil, is called once for each
+// unreadable sample, by one goroutine at a time.
 func Skip(ds Dataset, limit int, report func(*Fault)) *Skipping {
 	return &Skipping{Dataset: ds, limit: limit, report: report, bad: map[int]int{}}
 }
 
-// Skipped is the number of unreadable samples found so far.
+// Skipped returns the number of unreadable samples found so far.
 func (s *Skipping) Skipped() int { return int(s.count.Load()) }
 
-// Replaced tells whether sample i, which has been read, was replaced.
+// Replaced reports whether sample i, which has been read, was replaced.
 func (s *Skipping) Replaced(i int) bool {
 	_, ok := s.replacement(i)
 	return ok
 }
 
-// Label is the class of the sample that stands at i: that of the replacement once sample i was found to be unreadable.
+// Label returns the class of the sample at i: that of its replacement once sample i was found unreadable.
 func (s *Skipping) Label(i int) int {
 	if k, ok := s.replacement(i); ok && k >= 0 {
 		i = k
@@ -52,7 +52,7 @@ func (s *Skipping) Label(i int) int {
 	return s.Dataset.Label(i)
 }
 
-// replacement tells whether sample i is known to be unreadable, and what stands in for it.
+// replacement reports whether sample i is known to be unreadable, and returns its replacement.
 func (s *Skipping) replacement(i int) (int, bool) {
 	if s.count.Load() == 0 {
 		return 0, false
@@ -63,7 +63,7 @@ func (s *Skipping) replacement(i int) (int, bool) {
 	return k, ok
 }
 
-// NewReader returns a Reader that reads replacements.
+// NewReader returns a Reader that substitutes replacements.
 func (s *Skipping) NewReader() (Reader, error) {
 	r, err := s.Dataset.NewReader()
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *skippingReader) Read(i int, sizer Sizer, img *Image) error {
 	return r.replace(i, nil, sizer, img)
 }
 
-// try reads a sample. fault is set where the sample itself is at fault, err where something else is.
+// try reads a sample. It sets fault for an error of the sample, and err for any other error.
 func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -112,7 +112,8 @@ func (r *skippingReader) try(i int, sizer Sizer, img *Image) (fault *Fault, err 
 	return fault, nil
 }
 
-// Exhausted tells whether the machine, not the sample, lacks something: another rank, or a later read, would read it.
+// Exhausted reports whether err is a lack of resources of the machine: another rank, or a later read, could read the
+// sample.
 func Exhausted(err error) bool {
 	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EINTR} {
 		if errors.Is(err, e) {
@@ -122,10 +123,10 @@ func Exhausted(err error) bool {
 	return false
 }
 
-// maxTries is how many samples are tried in place of one.
+// maxTries limits the samples that are tried as a replacement.
 const maxTries = 1000
 
-// replace reads what stands in for sample i. fault is why i cannot be read; nil if that was told before.
+// replace reads the replacement of sample i. fault is the reason why i is unreadable; nil if it was reported before.
 func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) error {
 	if fault != nil {
 		if err := r.s.note(i, fault); err != nil {
@@ -153,7 +154,7 @@ func (r *skippingReader) replace(i int, fault *Fault, sizer Sizer, img *Image) e
 	return &Fault{Op: "replace sample", Index: i, Err: fmt.Errorf("none of %d others can be read", maxTries)}
 }
 
-// note counts an unreadable sample, once. A replacement that another reader has settled since stays.
+// note counts an unreadable sample once. It keeps a replacement that another reader has set meanwhile.
 func (s *Skipping) note(i int, fault *Fault) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *Skipping) note(i int, fault *Fault) error {
 	return nil
 }
 
-// settle keeps a replacement that was found.
+// settle stores a replacement.
 func (s *Skipping) settle(i, k int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,32 +7,32 @@ import (
 )
 
 // FullDecodePixels is the size up to which an image is always decoded in full. Larger images may be decoded at a
-// fraction of their size (Sizer); as this never depends on what was read before, a cache cannot change a pixel.
+// reduced size (Sizer). The limit depends only on the image, so a cache cannot change a pixel.
 const FullDecodePixels = 1 << 16
 
-// Dataset is a fixed set of labelled images. All methods may be called from several goroutines at a time.
+// Dataset is a fixed set of labelled images. Any goroutine may call its methods.
 type Dataset interface {
-	// Len is the number of samples; indices run from 0 to Len()-1.
+	// Len returns the number of samples; indices are 0 to Len()-1.
 	Len() int
-	// Classes are the class names, indexed by label. The caller does not write to the slice.
+	// Classes returns the class names, indexed by label. The caller must not modify the slice.
 	Classes() []string
-	// Label is the class of sample i, an index into Classes. It reads no image.
+	// Label returns the class of sample i, an index into Classes, without reading an image.
 	Label(i int) int
-	// NewReader returns a Reader with buffers of its own, for one goroutine.
+	// NewReader returns a Reader with its own buffers, for one goroutine.
 	NewReader() (Reader, error)
 }
 
-// Splits is a data set as training needs it.
+// Splits is a data set with its parts for training and evaluation.
 type Splits struct {
 	Train         Dataset
-	Eval          Dataset // nil where nothing is held out for evaluation
+	Eval          Dataset // nil without samples for evaluation
 	Normalization Normalization
-	OwnEval       bool      // Eval is stored apart, as val/ or test/, and was not cut from the training samples
-	Closer        io.Closer // frees what both share; nil where there is nothing to free
-	Fingerprint   string    // of names and labels of all samples; "" where the numbers of them say enough
+	OwnEval       bool      // Eval is stored separately, as val/ or test/, and is not a part of the training samples
+	Closer        io.Closer // frees resources that both parts use; may be nil
+	Fingerprint   string    // of names and labels of all samples; "" if the numbers of samples identify the data set
 }
 
-// Close frees files and memory; the caller has closed all Readers before.
+// Close frees files and memory. The caller must close all Readers first.
 func (s Splits) Close() error {
 	if s.Closer == nil {
 		return nil
@@ -40,7 +40,7 @@ func (s Splits) Close() error {
 	return s.Closer.Close()
 }
 
-// Subset keeps the first classes (0: all) of both parts, and of each at most perClass samples for training (0: all).
+// Subset keeps the first classes (0: all) of both parts, and at most perClass training samples of each (0: all).
 func (s Splits) Subset(classes, perClass int) Splits {
 	s.Train = Subset(s.Train, classes, perClass)
 	if s.Eval != nil {
@@ -49,7 +49,7 @@ func (s Splits) Subset(classes, perClass int) Splits {
 	return s
 }
 
-// Skip replaces samples of both parts that cannot be read, as the function Skip does.
+// Skip replaces unreadable samples of both parts, as the function Skip does.
 func (s Splits) Skip(limit int, report func(*Fault)) Splits {
 	s.Train = Skip(s.Train, limit, report)
 	if s.Eval != nil {
@@ -67,8 +67,8 @@ func (s Splits) Limited(n int) Splits {
 	return s
 }
 
-// Cached keeps small decoded images of both parts in memory, as the function Cached does, the limit shared in
-// proportion to their numbers of samples.
+// Cached keeps small decoded images of both parts in memory, as the function Cached does. The limit is divided in
+// proportion to the numbers of samples.
 func (s Splits) Cached(limit int64) Splits {
 	if s.Eval == nil {
 		s.Train = Cached(s.Train, limit)
@@ -87,39 +87,39 @@ func (s Splits) Cached(limit int64) Splits {
 	return s
 }
 
-// Reader decodes samples of one Dataset. It is used by one goroutine at a time.
+// Reader decodes samples of one Dataset. Only one goroutine at a time may use it.
 type Reader interface {
 	// Read decodes sample i into img. img.Pix may refer to memory of the Reader or of the Dataset: it is valid until
-	// the next Read or Close, and the caller does not write to it. A non-nil sizer allows a smaller decode of an
-	// image of more than FullDecodePixels pixels. Errors of the data are *Fault.
+	// the next Read or Close, and the caller must not modify it. A non-nil sizer permits a reduced decode of images
+	// with more than FullDecodePixels pixels. Errors of the data are *Fault.
 	Read(i int, sizer Sizer, img *Image) error
 	Close() error
 }
 
-// Encoded is implemented by the Readers of images that are stored as files.
+// Encoded is implemented by Readers of images that are stored as files.
 type Encoded interface {
-	// Contents returns the file of sample i, valid until the next call; ErrNotEncoded where there is none.
+	// Contents returns the file of sample i, valid until the next call. It returns ErrNotEncoded if there is no file.
 	Contents(i int) ([]byte, error)
 }
 
-// ErrNotEncoded says that samples are stored as pixels.
+// ErrNotEncoded means that samples are stored as pixels.
 var ErrNotEncoded = errors.New("samples are no files")
 
-// Sizer tells how much detail is needed.
+// Sizer determines the required resolution.
 type Sizer interface {
-	// MinSize returns the smallest size, in pixels, at which an image of width x height may be decoded: at most
-	// width x height itself.
+	// MinSize returns the smallest size, in pixels, at which an image of width x height may be decoded. It never
+	// exceeds width x height.
 	MinSize(width, height int) (minWidth, minHeight int)
 }
 
-// Image is a decoded image, 8 bits a channel.
+// Image is a decoded image with 8 bits per channel.
 type Image struct {
 	Pix           []byte // (Height, Width, 3), red, green, blue, no padding
 	Width, Height int    // pixels
-	// FullWidth and FullHeight are the size of the stored image in pixels; larger than Width and Height after a scaled
+	// FullWidth and FullHeight are the size of the stored image in pixels. They exceed Width and Height after a reduced
 	// decode.
 	FullWidth, FullHeight int
-	// What it was decoded from and how long reading that took, for measurements; 0 where nothing was.
+	// Measurements: size of the encoded image, and the time to read it; 0 if unknown.
 	EncodedBytes int
 	Fetched      time.Duration
 }

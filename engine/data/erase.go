@@ -6,23 +6,23 @@ import (
 	"math"
 )
 
-// EraseMode is what an erased rectangle is filled with.
+// EraseMode is the kind of fill for an erased rectangle.
 type EraseMode uint8
 
-// timm's modes. Fills are those of normalised images, brought back to bytes: the mean for 0, normally distributed values
-// with the data's deviation for standard normal ones.
+// timm's modes, converted from normalised images to bytes: the mean replaces 0, and normally distributed values with
+// the data's deviation replace standard normal ones.
 const (
 	EraseConst EraseMode = iota // the data's mean colour
 	EraseRand                   // one random colour
 	ErasePixel                  // random pixels
 )
 
-// RandomErase hides rectangles of 2 % to 1/3 of the image (shared among them) and aspect ratios of 0.3 to 1/0.3 (Z. Zhong
-// et al., "Random erasing data augmentation", 2017; distribution and number of tries are timm's).
+// RandomErase erases rectangles with a total of 2 % to 1/3 of the image's area and aspect ratios of 0.3 to 1/0.3 (Z.
+// Zhong et al., "Random erasing data augmentation", 2017). Distribution and number of tries are timm's.
 type RandomErase struct {
 	Probability float64
 	Mode        EraseMode
-	Count       int // at most so many rectangles, the number drawn from 1 on; 0 means 1
+	Count       int // maximum number of rectangles; the number is drawn from 1 to Count; 0 means 1
 	Normalization
 }
 
@@ -49,7 +49,7 @@ func (r RandomErase) check(check func(name string, got, least, most float64)) er
 // logEraseRatio is ln(1/0.3).
 const logEraseRatio = 1.2039728043259359926227462177618
 
-// apply erases what the numbers say from pix (size, size, 3).
+// apply erases random rectangles of pix (size, size, 3).
 func (r RandomErase) apply(d *draws, p *paint, pix []byte, size int) {
 	if d.float64() >= r.Probability {
 		return
@@ -71,19 +71,20 @@ func (r RandomErase) apply(d *draws, p *paint, pix []byte, size int) {
 	}
 }
 
-// paint draws the bytes that normally distributed colours round to, by Walker's alias method: one 32-bit number a byte.
+// paint draws bytes of rounded normally distributed colours by Walker's alias method: one 32-bit number per byte.
 type paint struct {
 	mean  [3]byte
 	alias [3][256]aliasEntry
 }
 
-// aliasEntry stands for 1/256 of the probability: the entry's own byte below the threshold, the other from it on.
+// aliasEntry covers 1/256 of the probability: the entry's own byte below the threshold, other from the threshold on.
 type aliasEntry struct {
 	threshold uint32 // of the lower 24 bits
 	other     byte
 }
 
-// newPaint makes the tables for mean + std·z of full scale, z standard normal, rounded and cut to 0 … 255.
+// newPaint returns the tables for mean + std·z in units of full scale, z standard normal, rounded and clamped to 0 …
+// 255.
 func newPaint(n Normalization) *paint {
 	p := new(paint)
 	for ch := range p.alias {
@@ -104,7 +105,7 @@ func newPaint(n Normalization) *paint {
 	return p
 }
 
-// aliasTable is Vose's construction.
+// aliasTable builds a table by Vose's method.
 func aliasTable(weight [256]float64) (table [256]aliasEntry) {
 	var small, large []int
 	sort := func(v int) {
@@ -124,7 +125,7 @@ func aliasTable(weight [256]float64) (table [256]aliasEntry) {
 		weight[l] -= 1 - weight[s]
 		sort(l)
 	}
-	for _, v := range append(small, large...) { // 1 but for rounding
+	for _, v := range append(small, large...) { // 1, except for rounding
 		table[v] = aliasEntry{1 << 24, byte(v)}
 	}
 	return table
@@ -138,7 +139,7 @@ func (p *paint) draw(d *draws, ch int) byte {
 	return byte(r >> 24)
 }
 
-// fill paints a rectangle.
+// fill fills a rectangle.
 func (p *paint) fill(d *draws, mode EraseMode, pix []byte, size int, r rect) {
 	color := p.mean
 	if mode == EraseRand {

@@ -2,10 +2,10 @@ package data
 
 import "math"
 
-// Functions of package math differ in the last bits between architectures, which could move a random choice. These take
-// single operations in a written order (float64 conversions keep products from being fused into sums).
+// Functions of package math differ in the last bits between architectures, which could change a random choice. The
+// functions here use single operations in a written order. Conversions to float64 prevent fused multiply-adds.
 
-// exponential is e^x for |x| < 1.
+// exponential returns e^x for |x| < 1.
 func exponential(x float64) float64 {
 	sum := 1.0
 	for n := 18; n > 0; n-- {
@@ -14,9 +14,9 @@ func exponential(x float64) float64 {
 	return sum
 }
 
-// exponentialWide is e^x for any x, with fewer exact digits as |x| grows.
+// exponentialWide returns e^x for any x; its relative error grows with |x|.
 func exponentialWide(x float64) float64 {
-	switch { // beyond f64
+	switch { // out of the range of f64
 	case x > 709:
 		return math.Inf(1)
 	case x < -745:
@@ -33,7 +33,7 @@ func exponentialWide(x float64) float64 {
 	return y
 }
 
-// logarithm is ln x for a finite x > 0.
+// logarithm returns ln x for a finite x > 0.
 func logarithm(x float64) float64 {
 	const ln2 = 0.693147180559945309417232121458176568
 	f, e := math.Frexp(x)
@@ -48,7 +48,7 @@ func logarithm(x float64) float64 {
 	return float64(float64(e)*ln2) + float64(2*float64(z*sum))
 }
 
-// normalBelow is the probability that a standard normal number is below z, to 1e-13.
+// normalBelow returns the probability that a standard normal number is below z, with an error of at most 1e-13.
 func normalBelow(z float64) float64 {
 	if z < -9 {
 		return 0
@@ -108,13 +108,13 @@ func (d *draws) beta(a float64) float64 {
 	}
 }
 
-// betaJohnk is M. Jöhnk's method of 1964, in logarithms, so that a near 0 does not underflow.
+// betaJohnk is M. Jöhnk's method of 1964. It uses logarithms, so that a near 0 does not underflow.
 func (d *draws) betaJohnk(a float64) float64 {
 	for {
 		u, v := logarithm(d.positive()), logarithm(d.positive())
 		x, y := u/a, v/a // of u^(1/a), v^(1/a)
 		most := max(x, y)
-		if math.IsInf(most, -1) { // both overflow: the larger one decides, as it does in the limit of a near 0
+		if math.IsInf(most, -1) { // both overflow: the larger one decides, as in the limit of a near 0
 			switch {
 			case u > v:
 				return 1

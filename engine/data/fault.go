@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Fault says what is wrong with the data: a file that is missing, corrupt or refused, or one that cannot be had.
+// Fault reports data that is missing, corrupt, refused or unavailable.
 type Fault struct {
-	Op     string // what was being done, such as "decode sample"
-	Path   string // file, archive member or address; "" where there is none
-	Index  int    // sample index within its data set; -1 where the fault is not of one sample
-	Advice string // what the user can do about it; "" where Err says enough
+	Op     string // the attempted operation, such as "decode sample"
+	Path   string // file, archive member or URL; may be ""
+	Index  int    // sample index within its data set; -1 if the fault concerns no single sample
+	Advice string // remedy for the user; "" if Err suffices
 	Err    error  // the cause
 }
 
@@ -21,7 +21,7 @@ func (f *Fault) Error() string {
 		fmt.Fprintf(&b, " %d", f.Index)
 	}
 	if f.Path != "" {
-		// Names come from archives of unknown origin: quoting keeps control characters off the terminal.
+		// Names may come from untrusted archives. Quoting prevents control characters from reaching the terminal.
 		fmt.Fprintf(&b, " %q", f.Path)
 	}
 	fmt.Fprintf(&b, ": %v", f.Err)

@@ -17,46 +17,47 @@ var ErrClosed = errors.New("data loader is closed")
 type Options struct {
 	Dataset   Dataset
 	Transform Transform
-	Mix       Mix    // samples with one another, in training
-	Seed      uint64 // order of epochs, augmentation
+	Mix       Mix    // combines training samples with each other
+	Seed      uint64 // determines the order of epochs and the augmentation
 
-	// BatchSize is the global batch in samples: what all ranks together consume in one optimizer step.
+	// BatchSize is the global batch in samples: the samples that all ranks together consume in one optimizer step.
 	BatchSize int
-	// Accumulation cuts the global batch into equal parts, each of which is one Batch; 0 means 1. It divides BatchSize.
+	// Accumulation divides the global batch into equal parts, each of which is one Batch; 0 means 1. It must divide
+	// BatchSize.
 	Accumulation int
 
-	// Evaluate reads the samples in order, once, and keeps the last incomplete batch; then Next returns io.EOF until
-	// JumpTo. Otherwise epochs follow one another without end, each in its own order, and the samples at the end of an
-	// epoch that do not fill a global batch are left out of it.
+	// Evaluate reads the samples in order, once, including the last incomplete batch. Next then returns io.EOF until
+	// JumpTo. Without Evaluate, epochs follow one another without end, each in its own order. Samples at the end of an
+	// epoch that do not fill a global batch are left out.
 	Evaluate bool
 
-	// Share is what this rank reads of each batch; nil means all of it.
+	// Share is this rank's part of each batch; nil means the whole batch.
 	Share *Share
-	// MaxCount is the largest Share.Count there will be; 0 means a whole batch. It sizes the buffers.
+	// MaxCount is the upper bound of Share.Count; 0 means a whole batch. It determines the size of the buffers.
 	MaxCount int
 
 	Start   int64 // first batch, counted from 0 over all epochs
-	Workers int   // goroutines that decode; 0 means one a processor, at most 16
-	Depth   int   // batches held: being read, ready, or lent out; 0 means 4, at least 2
+	Workers int   // goroutines that decode; 0 means one per processor, at most 16
+	Depth   int   // number of batches that are being read, ready, or held by the caller; 0 means 4, at least 2
 
-	// Stages, where given, adds up what samples cost.
+	// Stages, if not nil, accumulates the cost of samples.
 	Stages *Stages
 
-	// Alloc returns memory for one batch's buffers, 64-byte aligned, and its free function: page-locked memory, say.
-	// nil means the Go heap.
+	// Alloc returns memory for one batch's buffers, aligned to 64 bytes, and its free function, for example page-locked
+	// memory. nil means the Go heap.
 	Alloc func(bytes int) (memory []byte, free func(), err error)
 }
 
-// Share is samples Offset … Offset+Count-1 of each batch; none is possible.
+// Share is the samples Offset … Offset+Count-1 of each batch. Count may be 0.
 type Share struct{ Offset, Count int }
 
 // Batch is this rank's share of one global batch (or of one accumulation part of it). It belongs to the caller until
-// Release; Images, Labels and IDs are in the order of the global batch.
+// Release. Images, Labels and IDs are in the order of the global batch.
 type Batch struct {
 	Images []byte  // (N, Size, Size, 3) uint8: rows of red, green, blue
 	Labels []int32 // (N)
 	IDs    []int64 // (N) sample indices within the Dataset
-	// Of mixed samples (Options.Mix), nil without: the partner's label (N), and how much Labels counts (N), 0 … 1.
+	// For mixed samples (Options.Mix), otherwise nil: the partner's label (N), and the weight of Labels (N), 0 … 1.
 	SecondLabels []int32
 	Share        []float32
 	N            int   // samples here; 0 is possible
@@ -64,41 +65,41 @@ type Batch struct {
 	Total        int   // samples of the batch over all ranks
 	Step         int64 // number of the batch, counted from 0 over all epochs
 	Epoch        int
-	// Replaced are the samples here that could not be read and were replaced (Skip).
+	// Replaced is the number of unreadable samples here that were replaced (Skip).
 	Replaced int
 
 	loader *Loader
 	slot   *slot
 }
 
-// Release gives the buffers back. It is called exactly once for each batch, from any goroutine.
+// Release returns the buffers to the Loader. Call it exactly once for each batch, from any goroutine.
 func (b *Batch) Release() { b.loader.release(b.slot) }
 
-// Loader reads batches ahead. Next, SetShare and JumpTo are called from one goroutine at a time.
+// Loader reads batches ahead. Only one goroutine at a time may call Next, SetShare and JumpTo.
 type Loader struct {
-	o       Options // with defaults filled in
+	o       Options // with defaults
 	part    int     // samples of a batch over all ranks
-	perPass int     // batches of an epoch
-	chunk   int     // samples a worker takes at a time
+	perPass int     // batches per epoch
+	chunk   int     // samples that a worker takes at a time
 
 	mu     sync.Mutex
-	work   sync.Cond     // something for workers may have changed
-	ready  chan struct{} // holds a token when Next should look again
+	work   sync.Cond     // signals a change for the workers
+	ready  chan struct{} // holds a token when Next should check again
 	slots  []*slot
 	head   int64 // step that Next returns next
-	fill   int64 // step that is begun next
+	fill   int64 // next step to begin reading
 	shares []shareChange
 	closed bool
 
 	order      []int32 // permutation of orderEpoch
 	orderEpoch int     // -1: none
-	shuffling  bool    // a worker computes order, without the lock
+	shuffling  bool    // a worker computes order, without holding the lock
 
 	workers sync.WaitGroup
 	readers []Reader
 }
 
-// shareChange says which part of a batch this rank reads from a step on.
+// shareChange is this rank's share from a step on.
 type shareChange struct {
 	from          int64
 	offset, count int
@@ -124,7 +125,7 @@ func NewLoader(o Options) (*Loader, error) {
 	sample := 3 * o.Transform.Size * o.Transform.Size
 	l.chunk = min(max(48<<10/sample, 1), 64)
 	if o.Mix.Enabled() {
-		l.chunk = max(l.chunk, 2) // a pair
+		l.chunk = max(l.chunk, 2) // to read both partners of a pair
 	}
 	if !o.Evaluate {
 		l.order = make([]int32, o.Dataset.Len())
@@ -144,14 +145,13 @@ func NewLoader(o Options) (*Loader, error) {
 	return l, nil
 }
 
-// BatchesPerEpoch checks the options and tells, without reading or allocating anything, what a Loader's
-// BatchesPerEpoch would be.
+// BatchesPerEpoch checks the options and returns the result of Loader.BatchesPerEpoch, without reading or allocating.
 func (o Options) BatchesPerEpoch() (int, error) {
 	_, n, err := o.checked()
 	return n, err
 }
 
-// checked fills in defaults and counts the batches of an epoch.
+// checked sets defaults and counts the batches of an epoch.
 func (o Options) checked() (_ Options, perPass int, err error) {
 	if o, err = o.normalized(); err != nil {
 		return o, 0, err
@@ -166,7 +166,7 @@ func (o Options) checked() (_ Options, perPass int, err error) {
 	return o, perPass, nil
 }
 
-// normalized fills in defaults and reports every wrong option.
+// normalized sets defaults and reports every invalid option.
 func (o Options) normalized() (Options, error) {
 	if o.Dataset == nil {
 		return o, errors.New("data loader: no data set")
@@ -231,7 +231,7 @@ func setDefault(v *int, value int) {
 	}
 }
 
-// checkShare reports a share that lies outside of a batch of part samples or is larger than the buffers.
+// checkShare returns an error for a share that exceeds a batch of part samples or the buffers.
 func checkShare(offset, count, part, maxCount int) error {
 	if offset < 0 || count < 0 || offset > part || count > part-offset {
 		return fmt.Errorf("data loader: the share of %d samples from sample %d is outside a batch of %d", count, offset, part)
@@ -242,12 +242,13 @@ func checkShare(offset, count, part, maxCount int) error {
 	return nil
 }
 
-// BatchesPerEpoch is the number of batches of an epoch, or of an evaluation. With accumulation, the parts are counted.
+// BatchesPerEpoch returns the number of batches of an epoch, or of an evaluation. With accumulation it counts the
+// parts.
 func (l *Loader) BatchesPerEpoch() int { return l.perPass }
 
 // Next returns the next batch as soon as it is read. It allocates nothing. After the last batch of an evaluation it
-// returns io.EOF. The error of a sample is a *Fault that names it, the first in the order of the batch; the batch stays
-// next, so a further call returns the same.
+// returns io.EOF. If samples fail, it returns the *Fault of the first one in the order of the batch. The position does
+// not advance, so a further call returns the same error.
 func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	for {
 		if err := ctx.Err(); err != nil {
@@ -264,7 +265,7 @@ func (l *Loader) Next(ctx context.Context) (*Batch, error) {
 	}
 }
 
-// tryNext hands out the next batch, or says that it must be waited for.
+// tryNext returns the next batch, or wait if the batch is not ready.
 func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -297,9 +298,10 @@ func (l *Loader) tryNext() (b *Batch, wait bool, err error) {
 	return nil, true, nil
 }
 
-// SetShare makes this rank read samples offset … offset+count-1 of every batch from step fromStep on, a step that Next
-// has not yet returned. It replaces what was set for that step and later ones. Samples read ahead that stay in the
-// share are kept, the others are dropped, missing ones are read. count is at most Options.MaxCount.
+// SetShare makes this rank read samples offset … offset+count-1 of every batch from step fromStep on. Next must not
+// have returned that step yet. SetShare replaces the settings for that step and later ones. Samples that were read
+// ahead and stay in the share are kept, the others are dropped, and missing ones are read. count must not exceed
+// Options.MaxCount.
 func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	if err := checkShare(offset, count, l.part, l.o.MaxCount); err != nil {
 		return err
@@ -325,8 +327,9 @@ func (l *Loader) SetShare(fromStep int64, offset, count int) error {
 	return nil
 }
 
-// JumpTo makes step the next batch, in either direction: after a roll-back, or for the next evaluation (0). What was read
-// ahead is dropped; batches that the caller holds stay valid. The share set last holds from there on.
+// JumpTo makes step the next batch, in either direction: after a roll-back, or for the next evaluation (0). It drops
+// batches that were read ahead; batches that the caller holds stay valid. The last share that was set applies from
+// there on.
 func (l *Loader) JumpTo(step int64) error {
 	if step < 0 || l.o.Evaluate && step > int64(l.perPass) {
 		return fmt.Errorf("data loader: cannot go to batch %d of %d", step, l.perPass)
@@ -346,8 +349,8 @@ func (l *Loader) JumpTo(step int64) error {
 	return nil
 }
 
-// Close stops the workers, waits for them and frees the buffers, also those of batches that are still held. It does not
-// close the Dataset. A second Close does nothing.
+// Close stops the workers, waits for them and frees the buffers, including those of batches that the caller holds. It
+// does not close the Dataset. A second Close does nothing.
 func (l *Loader) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -375,7 +378,7 @@ func (l *Loader) release(s *slot) {
 	}
 }
 
-// wake makes the workers and Next look again. The lock is held.
+// wake makes the workers and Next check again. The caller must hold the lock.
 func (l *Loader) wake() {
 	l.work.Broadcast()
 	select {
@@ -384,7 +387,7 @@ func (l *Loader) wake() {
 	}
 }
 
-// shareOf returns this rank's share at a step. The lock is held.
+// shareOf returns this rank's share at a step. The caller must hold the lock.
 func (l *Loader) shareOf(step int64) shareChange {
 	k := len(l.shares) - 1
 	for k > 0 && l.shares[k].from > step {

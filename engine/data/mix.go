@@ -6,35 +6,35 @@ import (
 	"math"
 )
 
-// MixMode is what shares one random choice of how samples are mixed.
+// MixMode determines which samples have one random choice in common.
 type MixMode uint8
 
 // timm's modes.
 const (
 	MixBatch   MixMode = iota // all samples of an optimizer step
 	MixPair                   // two partners
-	MixElement                // each sample has its own
+	MixElement                // each sample has its own choice
 )
 
-// Mix mixes training samples with a partner, images and labels: mixup (H. Zhang et al., 2017) takes a weighted mean of both,
-// cutmix (S. Yun et al., 2019) puts a rectangle of the partner in place. Choices are distributed as timm's.
+// Mix combines training samples with a partner, both images and labels. Mixup (H. Zhang et al., 2017) takes a weighted
+// mean; cutmix (S. Yun et al., 2019) inserts a rectangle of the partner. Choices are distributed as in timm.
 //
-// Partners are neighbours in the shuffled order of the epoch, positions 2k and 2k+1 of a batch, so that few pairs lie on two
-// ranks. (timm pairs the first with the last: in a shuffled order any fixed pairing is as good.) Images are mixed after
-// all other augmentation, in bytes.
+// Partners are neighbours in the shuffled order of the epoch, positions 2k and 2k+1 of a batch, so that few pairs
+// belong to two ranks. (timm pairs the first with the last sample; in a shuffled order any fixed pairing is
+// equivalent.) Images are mixed after all other augmentation, in bytes.
 type Mix struct {
-	MixupAlpha  float64 // of Beta(a, a), the distribution of the share; 0 means no mixup
-	CutmixAlpha float64 // the same of cutmix
+	MixupAlpha  float64 // of Beta(a, a), the distribution of mixup's lambda; 0 means no mixup
+	CutmixAlpha float64 // as MixupAlpha, for cutmix
 	Probability float64 // that a choice mixes at all
-	Switch      float64 // probability of cutmix where both are on
+	Switch      float64 // probability of cutmix if both are enabled
 	Mode        MixMode
 	OffEpoch    int // first epoch without mixing; 0 means never
 }
 
-// Enabled says whether samples get second labels.
+// Enabled reports whether samples get second labels.
 func (m Mix) Enabled() bool { return m.MixupAlpha > 0 || m.CutmixAlpha > 0 }
 
-// check reports what cannot be.
+// check returns an error for invalid settings.
 func (m Mix) check() error {
 	var errs []error
 	within := func(name string, got, most float64) {
@@ -55,14 +55,14 @@ func (m Mix) check() error {
 	return errors.Join(errs...)
 }
 
-// wholeShare is the weight of an image that is not mixed.
+// wholeShare is the weight of an unmixed image.
 const wholeShare = 1 << 16
 
-// mixing says how much of a sample stays: the weight of its pixels, and its label's share.
+// mixing is one choice: the weight of the sample's own pixels and of its own label.
 type mixing struct {
 	cut   bool
-	box   rect // of the partner, where cut is set
-	own   int  // in 1/wholeShare, where cut is not set
+	box   rect // rectangle of the partner, if cut is set
+	own   int  // weight in 1/wholeShare, if cut is not set
 	share float32
 }
 
@@ -70,8 +70,8 @@ var unmixed = mixing{own: wholeShare, share: 1}
 
 func (m mixing) none() bool { return m.share == 1 }
 
-// draw makes the choice for a position of the epoch's order, a function of (seed, epoch, position) and of the number of
-// samples of a step.
+// draw makes the choice for a position of the epoch's order. It is a function of (seed, epoch, position) and of the
+// number of samples per step.
 func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	if m.OffEpoch > 0 && epoch >= m.OffEpoch {
 		return unmixed
@@ -94,7 +94,8 @@ func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	return mixing{own: own, share: float32(own) / wholeShare}
 }
 
-// cutmix draws a rectangle of the area 1-share around a uniform middle; what the border cuts off goes back to the share.
+// cutmix draws a rectangle with the fraction 1-lambda of the area around a uniform centre. If the border cuts off a
+// part, the label's weight increases accordingly.
 func cutmix(share float64, d *draws, size int) mixing {
 	side := int(float64(size) * math.Sqrt(1-share))
 	span := func() (lo, hi int) {

@@ -2,10 +2,10 @@ package data
 
 import "math/bits"
 
-// Random numbers are functions of (seed, epoch, index, stream) and of how many were drawn before. The generator is
+// Random numbers are functions of (seed, epoch, index, stream) and of the number of previous draws. The generator is
 // Philox 4x32-10: J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
 
-// stream separates the purposes that numbers are drawn for.
+// stream separates the purposes of random numbers.
 type stream uint8
 
 const (
@@ -13,10 +13,10 @@ const (
 	streamAugment                       // crop and flip of a sample
 	streamClass                         // pattern of a synthetic class; index = class
 	streamSynthetic                     // a synthetic sample; epoch = part (training, evaluation)
-	streamSubset                        // rank of a sample in Limited; seed 0
+	streamSubset                        // order of a sample in Limited; seed 0
 	streamRandAugment                   // operations on a sample
 	streamJitter                        // colours of a sample
-	streamErase                         // what is hidden of a sample
+	streamErase                         // erased rectangles of a sample
 	streamMix                           // how samples are mixed; index = optimizer step, pair or position in the epoch
 )
 
@@ -37,16 +37,16 @@ func philox(ctr [4]uint32, k0, k1 uint32) [4]uint32 {
 	return ctr
 }
 
-// draws is one sequence of random numbers, 2^34 of 32 bits.
+// draws is one sequence of 2^34 random 32-bit numbers.
 type draws struct {
 	k0, k1 uint32
 	ctr    [4]uint32 // block, epoch, index (low), stream and index (high)
 	out    [4]uint32
-	next   int // of out; 4 when a new block is due
+	next   int // index in out; 4 when a new block is needed
 }
 
-// newDraws starts the sequence of (seed, epoch, index, stream). Different arguments never share a block: each has its
-// own bits of the counter (epoch 32, index 56, stream 8).
+// newDraws starts the sequence of (seed, epoch, index, stream). Different arguments never use the same block, because
+// each has its own bits of the counter (epoch 32, index 56, stream 8).
 func newDraws(seed uint64, epoch, index int, s stream) draws {
 	i := uint64(index)
 	return draws{

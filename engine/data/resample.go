@@ -2,31 +2,31 @@ package data
 
 import "github.com/hetero-train/hetero-train/engine/data/jpeg"
 
-// Bilinear resampling with antialiasing, as torchvision and Pillow do it for 8-bit images: along each axis an output
-// pixel is a weighted mean of the input pixels under a triangle as wide as the reduction (two input pixels at least),
-// weights in 22-bit fixed point, first along rows, then along columns, rounded to 8 bits in between. All pixel
-// arithmetic is in integers, so results are the same on every machine.
+// Bilinear resampling with antialiasing, as in torchvision and Pillow for 8-bit images. Along each axis an output pixel
+// is a weighted mean of the input pixels under a triangle. The width of the triangle is the reduction, at least two
+// input pixels. Weights are in 22-bit fixed point. Rows are resampled first, then columns, with rounding to 8 bits in
+// between. All pixel arithmetic is in integers, so results are the same on every machine.
 
 const weightBits = 22
 
 // axis maps one axis of the source onto a grid of output pixels, and selects a window of that grid.
 type axis struct {
 	from, to     float64 // span of the source that the whole grid covers, in source pixels
-	lo, hi       int     // source pixels that may be looked at
+	lo, hi       int     // source pixels that may be read
 	grid         int     // output pixels that cover the span
-	first, count int     // window of the grid that is wanted
+	first, count int     // required window of the grid
 }
 
 // taps are the weights of one axis.
 type taps struct {
 	start  []int32 // (count) first source pixel
-	num    []int32 // (count) source pixels
-	weight []int32 // (count, width), sums to about 1<<weightBits a row
+	num    []int32 // (count) number of source pixels
+	weight []int32 // (count, width); each row sums to about 1<<weightBits
 	width  int
 }
 
-// setup computes the weights of a. Products are rounded one by one (float64 conversions), so that machines with fused
-// multiply-add agree with those without.
+// setup computes the weights of a. It rounds each product separately (float64 conversions), so that machines with and
+// without fused multiply-add give the same result.
 func (t *taps) setup(a axis) {
 	scale := (a.to - a.from) / float64(a.grid)
 	support := max(scale, 1)
@@ -38,7 +38,7 @@ func (t *taps) setup(a axis) {
 		center := a.from + float64((float64(a.first+k)+0.5)*scale)
 		start := max(int(max(center-support+0.5, 0)), a.lo)
 		end := min(int(center+support+0.5), a.hi)
-		// A span narrower than half a pixel may see no pixel's centre; then the nearest pixel stands for it.
+		// A span narrower than half a pixel may contain no pixel centre; use the nearest pixel then.
 		start = min(start, a.hi-1)
 		end = max(end, start+1)
 		w := t.weight[k*t.width:][:end-start]
@@ -59,7 +59,7 @@ func (t *taps) setup(a axis) {
 
 func triangle(x float64) float64 { return max(0, 1-max(x, -x)) }
 
-// resize returns s with length n, its contents unspecified.
+// resize returns s with length n and unspecified contents.
 func resize[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)
@@ -67,14 +67,14 @@ func resize[T any](s []T, n int) []T {
 	return s[:n]
 }
 
-// resampler holds the buffers of a resampling, reused from one image to the next.
+// resampler contains the buffers of a resampling, which are reused for the next image.
 type resampler struct {
 	x, y taps
 	rows []byte  // (source rows needed, x.count, 3)
-	sums []int32 // (x.count, 3), of one output row
+	sums []int32 // (x.count, 3), for one output row
 }
 
-// resample writes the window of (x, y) of src, an image of width pixels a row, to dst (y.count, x.count, 3).
+// resample writes the window of (x, y) of src, an image with width pixels per row, to dst (y.count, x.count, 3).
 func (r *resampler) resample(dst, src []byte, width int, x, y axis) {
 	r.x.setup(x)
 	r.y.setup(y)
@@ -92,7 +92,7 @@ func (t *taps) list() jpeg.Taps {
 	return jpeg.Taps{Start: t.start, Num: t.num, Weight: t.weight, Width: t.width}
 }
 
-// plain is resample in Go, with the weights set up: the same numbers.
+// plain is resample in Go, after setup of the weights, with the same results.
 func (r *resampler) plain(dst, src []byte, width int, x, y axis) {
 	top := int(r.y.start[0])
 	last := len(r.y.start) - 1
@@ -107,7 +107,7 @@ func (r *resampler) plain(dst, src []byte, width int, x, y axis) {
 
 const weightHalf = 1 << (weightBits - 1)
 
-// horizontal resamples one row: dst (count, 3) of src (width, 3).
+// horizontal resamples one row: src (width, 3) to dst (count, 3).
 func (t *taps) horizontal(dst, src []byte) {
 	for k, start := range t.start {
 		w := t.weight[k*t.width:][:t.num[k]]
@@ -124,7 +124,7 @@ func (t *taps) horizontal(dst, src []byte) {
 	}
 }
 
-// vertical mixes the rows of output row k; rows begins with source row top.
+// vertical combines the rows of output row k. rows begins with source row top.
 func (r *resampler) vertical(dst []byte, k, top int) {
 	t, n := &r.y, len(dst)
 	w := t.weight[k*t.width:][:t.num[k]]
@@ -134,7 +134,7 @@ func (r *resampler) vertical(dst []byte, k, top int) {
 	for c := range sums {
 		sums[c] = weightHalf
 	}
-	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time: the sums travel half as often
+	for ; len(w) >= 2; w, rows = w[2:], rows[2*n:] { // two rows at a time halve the memory traffic of the sums
 		a, b := rows[:n], rows[n:2*n]
 		w0, w1 := w[0], w[1]
 		for c := range sums {
@@ -152,5 +152,5 @@ func (r *resampler) vertical(dst []byte, k, top int) {
 	}
 }
 
-// clampByte rounds a sum of weighted bytes. Rounded weights may sum to a little more than one.
+// clampByte rounds a weighted sum of bytes. The sum of rounded weights may slightly exceed one.
 func clampByte(sum int32) byte { return byte(min(sum>>weightBits, 255)) }

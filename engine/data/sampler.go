@@ -1,7 +1,7 @@
 package data
 
-// Permutation fills order with the order of the samples 0 … len(order)-1 in an epoch: a Fisher-Yates shuffle from the
-// last position to the second, its random numbers a function of (seed, epoch). All orders are equally likely.
+// Permutation fills order with the samples 0 … len(order)-1 in the order of an epoch: a Fisher-Yates shuffle from the
+// last position to the second. Its random numbers are a function of (seed, epoch). All orders are equally likely.
 func Permutation(order []int32, seed uint64, epoch int) {
 	for i := range order {
 		order[i] = int32(i)
@@ -13,8 +13,8 @@ func Permutation(order []int32, seed uint64, epoch int) {
 	}
 }
 
-// batchesPerEpoch is the number of parts (global batches, or the accumulation parts of one) an epoch of n samples has.
-// In training only whole optimizer steps of part*accumulation samples count; in evaluation the rest is a last batch.
+// batchesPerEpoch returns the number of parts (global batches, or their accumulation parts) in an epoch of n samples.
+// Training counts only whole optimizer steps of part*accumulation samples; evaluation counts the rest as a last batch.
 func batchesPerEpoch(n, part, accumulation int, evaluate bool) int {
 	if evaluate {
 		return (n + part - 1) / part

@@ -13,19 +13,19 @@ const (
 	slotLent              // held by the caller
 )
 
-// sampleState is what is known of one sample of a slot.
+// sampleState is the state of one sample of a slot.
 type sampleState uint8
 
 const (
 	sampleMissing sampleState = iota
-	sampleTaken               // a worker reads it
+	sampleTaken               // a worker is reading it
 	sampleRead
 	sampleFailed
 )
 
-// slot holds the buffers of one batch. Position j of the batch is stored at j-origin, so that a share that moves a
-// little needs no copying, and none at all where the buffers hold a whole batch. Fields but the buffers' contents are
-// guarded by Loader.mu.
+// slot contains the buffers of one batch. Position j of the batch is stored at j-origin: a small change of the share
+// needs no copying, and buffers for a whole batch never need any. Loader.mu protects all fields except the buffers'
+// contents.
 type slot struct {
 	l           *Loader
 	batch       Batch
@@ -33,7 +33,7 @@ type slot struct {
 
 	images []byte  // (capacity, Size, Size, 3)
 	labels []int32 // (capacity)
-	second []int32 // (capacity), share too; nil unless samples are mixed
+	second []int32 // (capacity), like share; nil unless samples are mixed
 	share  []float32
 	ids    []int64       // (capacity)
 	have   []sampleState // (capacity)
@@ -44,19 +44,19 @@ type slot struct {
 	epoch  int
 	first  int // position of the batch's first sample in the epoch
 	total  int // samples of the batch over all ranks
-	origin int // position that is stored first
-	lo, hi int // positions wanted
+	origin int // first position in the buffers
+	lo, hi int // required positions: [lo, hi)
 
-	scan      int  // positions of [lo, scan) are not missing
-	remaining int  // positions of [lo, hi) neither read nor failed
-	inFlight  int  // jobs of workers that write here; the buffers are not reused before it is 0
-	move      bool // [lo, hi) does not lie within the buffers; to be mended when inFlight is 0
+	scan      int  // no position of [lo, scan) is missing
+	remaining int  // positions of [lo, hi) that are neither read nor failed
+	inFlight  int  // jobs of workers that write here; the buffers must not be reused until it is 0
+	move      bool // [lo, hi) exceeds the buffers; settle corrects this when inFlight is 0
 
-	fault   error // of the failed sample at the lowest position of [lo, hi), or nil
+	fault   error // of the failed sample with the lowest position in [lo, hi), or nil
 	faultAt int
 }
 
-// newSlot allocates the buffers for MaxCount samples of the given size.
+// newSlot allocates the buffers for MaxCount samples of sampleBytes each.
 func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 	n := l.o.MaxCount
 	align := func(bytes int) int { return (bytes + 63) &^ 63 }
@@ -99,14 +99,14 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 	return s, nil
 }
 
-// heapMemory returns 64-byte aligned memory of the Go heap.
+// heapMemory returns memory of the Go heap, aligned to 64 bytes.
 func heapMemory(bytes int) ([]byte, func(), error) {
 	b := make([]byte, bytes+63)
 	skip := int(-uintptr(unsafe.Pointer(&b[0])) % 64)
 	return b[skip:][:bytes:bytes], func() {}, nil
 }
 
-// begin gives the slot to a step. order is the permutation of the step's epoch, or nil for samples in order.
+// begin assigns the slot to a step. order is the permutation of the step's epoch, or nil for samples in order.
 func (s *slot) begin(step int64, order []int32) {
 	l := s.l
 	s.state, s.step = slotFilling, step
@@ -127,23 +127,23 @@ func (s *slot) begin(step int64, order []int32) {
 	s.setRange(share.offset, share.offset+share.count)
 }
 
-// centred is the origin that leaves equal room on both sides of [lo, hi), without room for what no batch has.
+// centred returns the origin with equal room on both sides of [lo, hi), within the bounds of a batch.
 func (s *slot) centred(lo, hi int) int {
 	room := len(s.have) - (hi - lo)
 	return min(max(lo-room/2, 0), s.l.part-len(s.have))
 }
 
-// setRange makes positions lo … hi-1 of the batch, as far as it has them, the wanted ones.
+// setRange sets the required positions to lo … hi-1, limited to those of the batch.
 func (s *slot) setRange(lo, hi int) {
 	s.lo, s.hi = min(lo, s.total), min(hi, s.total)
 	s.move = s.lo < s.origin || s.hi > s.origin+len(s.have)
 	s.settle()
 }
 
-// settle moves the contents if that is due and possible, and counts what is missing.
+// settle moves the contents if necessary and possible, and counts the missing samples.
 func (s *slot) settle() {
 	if s.move && s.inFlight > 0 {
-		return // the last worker to finish settles
+		return // the last worker to finish calls settle
 	}
 	if s.move {
 		s.moveTo(s.centred(s.lo, s.hi))
@@ -153,7 +153,7 @@ func (s *slot) settle() {
 	for j := s.lo; j < s.hi; j++ {
 		have := &s.have[j-s.origin]
 		if *have == sampleFailed {
-			*have = sampleMissing // is read again, so that the fault that is reported lies in the new range
+			*have = sampleMissing // read it again, so that the reported fault belongs to the new range
 		}
 		if *have != sampleRead {
 			s.remaining++
@@ -161,7 +161,7 @@ func (s *slot) settle() {
 	}
 }
 
-// moveTo changes the origin and keeps the samples that lie within the buffers before and after.
+// moveTo changes the origin and keeps the samples that fit the buffers before and after.
 func (s *slot) moveTo(origin int) {
 	from, to := max(s.origin, origin), min(s.origin, origin)+len(s.have)
 	if from < to {
@@ -183,15 +183,15 @@ func (s *slot) moveTo(origin int) {
 	s.origin = origin
 }
 
-// place is where the image of position j is stored.
+// place returns the memory of the image at position j.
 func (s *slot) place(j int) []byte {
 	sample := len(s.images) / len(s.have)
 	at := (j - s.origin) * sample
 	return s.images[at : at+sample : at+sample]
 }
 
-// take marks up to n neighbouring missing samples, the first that hasMissing found, as taken and returns their
-// positions. Where samples are mixed it does not part two partners.
+// take marks up to n adjacent missing samples as taken, from the first that hasMissing found, and returns their
+// positions. It never separates partners of mixed samples.
 func (s *slot) take(n int) (lo, hi int) {
 	lo = s.scan
 	for s.scan < s.hi && (s.scan-lo < n || s.second != nil && s.scan%2 == 1) && s.have[s.scan-s.origin] == sampleMissing {
@@ -201,7 +201,7 @@ func (s *slot) take(n int) (lo, hi int) {
 	return lo, s.scan
 }
 
-// hasMissing tells whether take would find a sample.
+// hasMissing reports whether take would find a sample.
 func (s *slot) hasMissing() bool {
 	if s.move {
 		return false
@@ -212,7 +212,7 @@ func (s *slot) hasMissing() bool {
 	return s.scan < s.hi
 }
 
-// finish records what a worker made of position j.
+// finish records the result for position j.
 func (s *slot) finish(j int, err error) {
 	state := sampleRead
 	if err != nil {
@@ -228,10 +228,10 @@ func (s *slot) finish(j int, err error) {
 	}
 }
 
-// complete tells whether all wanted samples have been read, or have failed.
+// complete reports whether all required samples have been read or have failed.
 func (s *slot) complete() bool { return !s.move && s.remaining == 0 }
 
-// lend describes the slot to the caller of Next.
+// lend returns the slot as a Batch for the caller of Next.
 func (s *slot) lend() *Batch {
 	s.state = slotLent
 	a, b := s.lo-s.origin, s.hi-s.origin
@@ -261,5 +261,5 @@ func (s *slot) lend() *Batch {
 	return &s.batch
 }
 
-// free makes the slot available as soon as no worker writes to it.
+// free makes the slot available; it is reused once no worker writes to it.
 func (s *slot) free() { s.state = slotFree }

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Stages adds up what the images of a Loader cost its workers, in nanoseconds; mixing, and waiting for each other, is left
-// out. Partners that are read beside a share count as images.
+// Stages accumulates the cost of a Loader's images in its workers, in nanoseconds, without mixing and waiting. Partners
+// from outside the share count as images.
 type Stages struct {
 	Images       atomic.Int64
 	EncodedBytes atomic.Int64
 	Read         atomic.Int64 // from disk or archive
-	Decode       atomic.Int64 // to pixels
+	Decode       atomic.Int64 // from file to pixels
 	Resample     atomic.Int64 // crop, resize, flip
 	Augment      atomic.Int64
 }
@@ -19,7 +19,7 @@ type Stages struct {
 // viewTimed is view with a clock.
 func (w *worker) viewTimed(stages *Stages, index int, pix []byte) error {
 	started := time.Now()
-	w.img = Image{} // a Reader that decodes nothing leaves these alone
+	w.img = Image{} // a Reader that decodes nothing leaves the measurements unchanged
 	if err := w.reader.Read(index, &w.transform, &w.img); err != nil {
 		return err
 	}

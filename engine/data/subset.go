@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// Limited returns a data set of n samples of ds, or ds itself where n is 0 or at least ds.Len().
+// Limited returns a data set of n samples of ds, or ds itself if n is 0 or at least ds.Len().
 //
-// The part is the same at every call. Classes are as equal in number as they can be: places go round the classes, one
-// each, until n are filled; a class without further samples is passed over, and where a round cannot be completed the
-// lower labels are served first. Within a class, samples are taken in a fixed random order, so that a part of few
-// samples lies within every part of more. The chosen samples keep the order of ds.
+// The result is the same at every call. Class sizes are as equal as possible: samples are assigned to the classes in
+// rounds, one each, until n are chosen. Classes without further samples are skipped, and an incomplete last round
+// serves lower labels first. Within a class, samples are taken in a fixed random order, so that a smaller subset is
+// contained in every larger one. The chosen samples keep the order of ds.
 func Limited(ds Dataset, n int) Dataset {
 	if n <= 0 || n >= ds.Len() {
 		return ds
@@ -30,8 +30,8 @@ func Limited(ds Dataset, n int) Dataset {
 	return &subset{Dataset: ds, index: chosen}
 }
 
-// Subset returns a data set of the first classes of ds (0: all), and of at most perClass samples of each (0: all): those
-// that Limited would take first. A class of which ds has no samples keeps its place.
+// Subset returns a data set of the first classes of ds (0: all), with at most perClass samples of each (0: all): those
+// that Limited takes first. A class without samples keeps its label.
 func Subset(ds Dataset, classes, perClass int) Dataset {
 	all := len(ds.Classes())
 	if classes <= 0 || classes > all {
@@ -58,7 +58,7 @@ func Subset(ds Dataset, classes, perClass int) Dataset {
 	return &fewerClasses{&subset{Dataset: ds, index: chosen}, ds.Classes()[:classes]}
 }
 
-// fewerClasses is a subset whose classes are fewer, too.
+// fewerClasses is a subset that also has fewer classes.
 type fewerClasses struct {
 	*subset
 	classes []string
@@ -73,13 +73,13 @@ func sortByRank(members []int32) {
 	})
 }
 
-// subsetRank is the fixed random number by which Limited orders samples.
+// subsetRank returns the fixed random number by which Limited orders samples.
 func subsetRank(i int32) uint32 {
 	d := newDraws(0, 0, int(i), streamSubset)
 	return d.uint32()
 }
 
-// balancedQuotas deals n places to the classes in rounds; n is at most the number of samples.
+// balancedQuotas divides n samples among the classes in rounds; n must not exceed the number of samples.
 func balancedQuotas(byClass [][]int32, n int) []int {
 	quota := make([]int, len(byClass))
 	for n > 0 {
@@ -121,7 +121,7 @@ type subsetReader struct {
 	index []int32
 }
 
-// Contents implements Encoded where the data set's own Reader does.
+// Contents implements Encoded if the data set's own Reader does.
 func (r *subsetReader) Contents(i int) ([]byte, error) {
 	e, ok := r.Reader.(Encoded)
 	if !ok {
@@ -135,13 +135,13 @@ func (r *subsetReader) Read(i int, sizer Sizer, img *Image) error {
 	return renumber(r.Reader.Read(int(r.index[i]), sizer, img), i)
 }
 
-// renumber makes a sample's fault that of sample i.
+// renumber changes the index of a sample's fault to i.
 func renumber(err error, i int) error {
 	fault, ok := err.(*Fault)
 	if !ok || fault.Index < 0 {
 		return err
 	}
-	own := *fault // the Reader may keep its own
+	own := *fault // the Reader may keep the original
 	own.Index = i
 	return &own
 }

@@ -6,22 +6,22 @@ import (
 	"math"
 )
 
-// SyntheticOptions describes a data set that is computed, not read.
+// SyntheticOptions describes a computed data set.
 type SyntheticOptions struct {
 	Seed    uint64 // of patterns and samples
 	Train   int    // samples; 0 means 50,000
-	Eval    int    // samples of the same classes, disjoint from those of Train; 0 means 10,000
+	Eval    int    // samples of the same classes, disjoint from the training samples; 0 means 10,000
 	Classes int    // 2 … 65,536; 0 means 10
 	Size    int    // height and width in pixels, 1 … 4,096; 0 means 32
 }
 
-// mostSynthetic bounds a part of a synthetic data set, in samples. The order of an epoch takes 4 bytes a sample: 1 GiB here. A larger number, which no
-// training reaches, would end in a lack of memory without a message.
+// mostSynthetic is the maximum number of samples in a part of a synthetic data set. The order of an epoch takes 4 bytes
+// per sample: 1 GiB here. A larger number, which no training reaches, would exhaust memory without a message.
 const mostSynthetic = 1 << 28
 
-// Synthetic returns a learnable data set without files: each class has a colour and two plane waves of its own; a
-// sample shows them with random phases and contrast under strong noise. The label of sample i is i modulo Classes, and
-// every byte is a function of (Seed, part, i) alone, computed in integers.
+// Synthetic returns a learnable data set without files. Each class has its own colour and two plane waves. A sample
+// shows them with random phases and contrast under strong noise. The label of sample i is i modulo Classes. Every byte
+// is a function of (Seed, part, i) alone, computed in integers.
 func Synthetic(o SyntheticOptions) (Splits, error) {
 	setDefault(&o.Train, 50_000)
 	setDefault(&o.Eval, 10_000)
@@ -64,12 +64,12 @@ type synthetic struct {
 	sine    [256]int32 // one period, -127 … 127
 }
 
-// wavePattern is what the samples of a class have in common.
+// wavePattern contains the properties that all samples of a class have.
 type wavePattern struct {
 	base [3]int32 // mean colour, offset from 128
 	wave [2]struct {
 		fx, fy int32    // periods across the image
-		color  [3]int32 // contrast a channel, -64 … 63
+		color  [3]int32 // contrast per channel, -64 … 63
 	}
 }
 
@@ -137,7 +137,7 @@ func (r *syntheticReader) Read(i int, _ Sizer, img *Image) error {
 	return nil
 }
 
-// noiseBytes hands out the bytes of a draws.
+// noiseBytes returns the bytes of a draws.
 type noiseBytes struct {
 	draws
 	word uint32

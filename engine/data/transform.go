@@ -6,18 +6,18 @@ import (
 	"math"
 )
 
-// Crop names how the output square is cut from an image.
+// Crop is the way in which the output square is cut from an image.
 type Crop uint8
 
 const (
-	// CentreCrop resizes the shorter side to Transform.Resize and takes the middle: evaluation.
+	// CentreCrop resizes the shorter side to Transform.Resize and takes the centre: evaluation.
 	CentreCrop Crop = iota
 	// PadCrop surrounds the image with Transform.Pad black pixels and takes a random square: training on small images.
-	// An image that is not Size x Size is first brought to it as CentreCrop would.
+	// An image of another size than Size x Size is first resized as by CentreCrop.
 	PadCrop
-	// ResizedCrop takes a random rectangle of MinArea to 1 of the image's area and of aspect ratio 3/4 to 4/3, and
-	// resizes it: training on photographs. Distribution, number of tries (10) and fallback (the largest centred
-	// rectangle within the ratios) are torchvision's RandomResizedCrop.
+	// ResizedCrop takes a random rectangle and resizes it: training on photographs. The area is MinArea to 1 of the
+	// image's, the aspect ratio 3/4 to 4/3. Distribution, number of tries (10) and fallback (the largest centred
+	// rectangle within the ratios) are those of torchvision's RandomResizedCrop.
 	ResizedCrop
 )
 
@@ -33,22 +33,22 @@ func (c Crop) String() string {
 	return fmt.Sprintf("crop %d", uint8(c))
 }
 
-// Transform makes images of one size. Its random choices are functions of (seed, epoch, sample index).
-// Resizing is bilinear with antialiasing.
+// Transform converts images to one size. Its random choices are functions of (seed, epoch, sample index). Resizing is
+// bilinear with antialiasing.
 type Transform struct {
 	Crop    Crop
 	Size    int     // height and width of the output, pixels
 	Pad     int     // PadCrop: pixels on each side
-	Resize  int     // CentreCrop: shorter side before the crop, pixels; 0 means Size (no border is lost)
-	MinArea float64 // ResizedCrop: least share of the area; 0 means 0.08
-	Flip    bool    // mirror left to right in half of the cases; not with CentreCrop
+	Resize  int     // CentreCrop: shorter side before the crop, pixels; 0 means Size (no border is cut off)
+	MinArea float64 // ResizedCrop: minimum fraction of the area; 0 means 0.08
+	Flip    bool    // mirror left to right with probability 1/2; not with CentreCrop
 	Augment Augment // after crop and flip
 }
 
-// maxSize bounds sizes in pixels so that no product of them can overflow.
+// maxSize limits sizes in pixels so that products of them cannot overflow.
 const maxSize = 1 << 14
 
-// normalized fills in defaults and reports what cannot be.
+// normalized sets defaults and returns an error for invalid settings.
 func (t Transform) normalized() (Transform, error) {
 	if t.Resize == 0 {
 		t.Resize = t.Size
@@ -85,7 +85,7 @@ func (t Transform) normalized() (Transform, error) {
 // rect is a rectangle of an image in pixels.
 type rect struct{ x, y, w, h int }
 
-// transformer applies a Transform; each worker has one. It is the Sizer of the sample that begin announced.
+// transformer applies a Transform; each worker has one. It is the Sizer of the sample that was passed to begin.
 type transformer struct {
 	t     Transform
 	seed  uint64
@@ -94,10 +94,10 @@ type transformer struct {
 
 	resampler resampler
 	augmenter augmenter
-	square    []byte // (Size, Size, 3), the source of a padded crop
+	square    []byte // (Size, Size, 3), source of a padded crop
 }
 
-// prepared makes what applies a normalized Transform.
+// prepared returns a transformer for a normalized Transform.
 func (t Transform) prepared(seed uint64) transformer {
 	p := transformer{t: t, seed: seed, augmenter: augmenter{a: t.Augment}}
 	if t.Augment.Erase.Probability > 0 {
@@ -106,12 +106,12 @@ func (t Transform) prepared(seed uint64) transformer {
 	return p
 }
 
-// begin announces the sample that MinSize and apply are for.
+// begin sets the sample for MinSize and apply.
 func (p *transformer) begin(epoch, index int) { p.epoch, p.index = epoch, index }
 
-// MinSize is the size at which the part of the image that is shown has no fewer pixels than the output.
+// MinSize returns the size at which the visible part of the image has at least as many pixels as the output.
 func (p *transformer) MinSize(width, height int) (int, int) {
-	var scaleX, scaleY float64 // output pixels for each pixel of the image
+	var scaleX, scaleY float64 // output pixels per pixel of the image
 	if p.t.Crop == ResizedCrop {
 		d := newDraws(p.seed, p.epoch, p.index, streamAugment)
 		r := p.resizedRect(&d, width, height)
@@ -124,7 +124,7 @@ func (p *transformer) MinSize(width, height int) (int, int) {
 	return atLeast(width, scaleX), atLeast(height, scaleY)
 }
 
-// apply writes the output of the announced sample to dst (Size, Size, 3).
+// apply writes the output for the current sample to dst (Size, Size, 3).
 func (p *transformer) apply(dst []byte, img *Image) {
 	p.cut(dst, img)
 	p.augment(dst)
@@ -189,8 +189,9 @@ func (p *transformer) resizedCrop(dst []byte, img *Image, r rect) {
 		cropAxis(r.x, r.w, img.Width, img.FullWidth, p.t.Size), cropAxis(r.y, r.h, img.Height, img.FullHeight, p.t.Size))
 }
 
-// cropAxis maps length pixels from start of a stored side of full pixels, of which have were decoded, onto size pixels.
-// Nothing outside the crop is looked at, except the rest of a decoded pixel that the crop cuts.
+// cropAxis maps length pixels from start of a stored side onto size pixels. The side has full pixels, of which a
+// reduced decode has have. Only pixels within the crop are read, including decoded pixels that the border of the crop
+// cuts.
 func cropAxis(start, length, have, full, size int) axis {
 	return axis{
 		from: float64(start) * float64(have) / float64(full),
@@ -201,7 +202,7 @@ func cropAxis(start, length, have, full, size int) axis {
 	}
 }
 
-// centreCrop resizes the shorter side to Resize and takes the middle.
+// centreCrop resizes the shorter side to Resize and takes the centre.
 func (p *transformer) centreCrop(dst []byte, img *Image) {
 	size, short := p.t.Size, p.t.Resize
 	if img.Width == size && img.Height == size && short == size {
@@ -221,7 +222,7 @@ func (p *transformer) centreCrop(dst []byte, img *Image) {
 	p.resampler.resample(dst, img.Pix, img.Width, window(img.Width, gridX), window(img.Height, gridY))
 }
 
-// shifted copies src (size, size, 3) to dst so that dst(i, j) = src(i+y, j+x), zero outside, mirrored where flip is set.
+// shifted copies src (size, size, 3) to dst so that dst(i, j) = src(i+y, j+x), zero outside, mirrored if flip is set.
 func shifted(dst, src []byte, size, x, y int, flip bool) {
 	row := 3 * size
 	// Columns [left, right) of the output come from the source.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 )
 
-// Verify reads and decodes every sample of ds with several workers. found is called for each that cannot be read, by
-// one goroutine at a time; progress, if not nil, now and then with the samples done. The error is one that is not the
-// data's, such as a want of memory or file handles, or that of ctx.
+// Verify reads and decodes every sample of ds with several workers. It calls found for each unreadable sample, from one
+// goroutine at a time. progress, if not nil, occasionally receives the number of samples done. The error is one that
+// the data do not cause, such as a lack of memory or file descriptors, or the error of ctx.
 func Verify(ctx context.Context, ds Dataset, workers int, progress func(done int), found func(*Fault)) error {
 	var next, done atomic.Int64
 	var mu sync.Mutex
@@ -25,7 +25,7 @@ func Verify(ctx context.Context, ds Dataset, workers int, progress func(done int
 			break
 		}
 		wg.Go(func() {
-			defer r.Close() // holds no unwritten data
+			defer r.Close() // read only
 			for ctx.Err() == nil {
 				i := int(next.Add(1)) - 1
 				if i >= ds.Len() {

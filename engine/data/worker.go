@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// job is a run of neighbouring positions of one slot.
+// job is a range of adjacent positions of one slot.
 type job struct {
 	s      *slot
 	lo, hi int
 }
 
-// start makes a Reader for each worker and starts them.
+// start creates a Reader for each worker and starts the workers.
 func (l *Loader) start() error {
 	for range l.o.Workers {
 		r, err := l.o.Dataset.NewReader()
 		if err != nil {
 			for _, r := range l.readers {
-				r.Close() // the error that is reported is the first
+				r.Close() // the first error is returned
 			}
 			return fmt.Errorf("data loader: open a reader: %w", err)
 		}
@@ -44,7 +44,7 @@ type worker struct {
 	reader    Reader
 	transform transformer
 	img       Image
-	partner   []byte  // (Size, Size, 3), of a sample that is not in the job
+	partner   []byte  // (Size, Size, 3), a sample outside the job
 	errs      []error // of the samples of the current job
 }
 
@@ -66,14 +66,14 @@ func (w *worker) run() {
 	}
 }
 
-// read brings position j of a slot into its place. origin does not change while a job is in flight.
+// read fills position j of a slot. origin does not change while a job is in flight.
 func (w *worker) read(s *slot, j int) error {
 	pix := s.place(j)
 	if err := w.view(s, j, pix); err != nil {
 		return err
 	}
 	m := w.mixing(s, j)
-	if !m.none() { // the partner belongs to another job, or to another rank
+	if !m.none() { // the partner belongs to another job or another rank
 		w.partner = resize(w.partner, len(pix))
 		if err := w.view(s, j^1, w.partner); err != nil {
 			return err
@@ -84,7 +84,7 @@ func (w *worker) read(s *slot, j int) error {
 	return nil
 }
 
-// readPair brings positions j and j+1, each other's partners, into their places.
+// readPair fills positions j and j+1, which are partners.
 func (w *worker) readPair(s *slot, j int) (errA, errB error) {
 	a, b := s.place(j), s.place(j+1)
 	errA, errB = w.view(s, j, a), w.view(s, j+1, b)
@@ -119,7 +119,7 @@ func (w *worker) mixing(s *slot, j int) mixing {
 	return o.Mix.draw(o.Seed, s.epoch, s.first+j, o.BatchSize, o.Transform.Size)
 }
 
-// label writes what belongs to the image of position j.
+// label sets the labels of position j.
 func (w *worker) label(s *slot, j int, m mixing) {
 	at, labels := j-s.origin, w.l.o.Dataset
 	s.labels[at] = int32(labels.Label(int(s.index[j])))
@@ -133,11 +133,11 @@ func (w *worker) label(s *slot, j int, m mixing) {
 	}
 }
 
-// view writes the image of position j, as it is before mixing, to pix.
+// view writes the image of position j, before mixing, to pix.
 func (w *worker) view(s *slot, j int, pix []byte) (err error) {
 	index := int(s.index[j])
 	defer func() {
-		// A decoder of the standard library that panics on a crafted file must not end the training.
+		// A panic of a standard library decoder on a crafted file must not end the training.
 		if r := recover(); r != nil {
 			err = &Fault{Op: "decode sample", Index: index, Err: fmt.Errorf("decoder panicked: %v", r)}
 		}
@@ -161,7 +161,7 @@ func (l *Loader) finish(j job, errs []error) {
 	s.inFlight--
 	if s.state != slotFilling {
 		if s.inFlight == 0 {
-			l.wake() // a dropped or returned batch whose buffers are free only now
+			l.wake() // a dropped or released batch, whose buffers are free only now
 		}
 		return
 	}
@@ -177,7 +177,7 @@ func (l *Loader) finish(j job, errs []error) {
 	}
 }
 
-// nextJob waits for work; ok is false when the Loader is closed. The oldest step goes first.
+// nextJob waits for work, oldest step first. ok is false when the Loader is closed.
 func (l *Loader) nextJob() (j job, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -202,8 +202,8 @@ func (l *Loader) nextJob() (j job, ok bool) {
 	}
 }
 
-// beginStep gives the next step to a free slot, first shuffling a new epoch, and reports whether anything changed.
-// The lock is held, but not while an epoch is shuffled.
+// beginStep assigns the next step to a free slot, after shuffling a new epoch if necessary. It reports whether anything
+// changed. The caller must hold the lock, which is released during a shuffle.
 func (l *Loader) beginStep() bool {
 	if l.shuffling || l.o.Evaluate && l.fill >= int64(l.perPass) {
 		return false

@@ -1,9 +1,12 @@
-// Package archive reads tar archives of unknown origin without extracting them.
+// Package archive reads untrusted tar archives without extracting them.
 //
-// Index lists the regular files of a plain tar with the place of their contents, so that members are read at random
-// with ReadAt. Plain turns a gzip-compressed tar into a plain one in a cache folder, once. Walk passes over a stream.
+//   - Scan reads a plain or zstd-compressed tar once, lists its regular files, and returns a Layout for reading any
+//     part.
+//   - Index lists the regular files of a plain tar with the offsets of their contents, for ReadAt.
+//   - Plain expands a compressed tar into a plain one in a cache folder, once.
+//   - Walk passes over a stream.
 //
-// Refused, with an error that names the member: absolute names, names with a ".." part, a backslash or a NUL; symbolic
-// and hard links, devices, pipes, sparse files; members and archives over the Limits. Nothing is ever written under a
-// name that comes from an archive.
+// The package refuses, with an error that names the member: absolute names; names with a ".." part, a backslash or a
+// NUL; symbolic and hard links, devices, pipes and sparse files; members and archives over the Limits. It never writes
+// a file under a name that comes from an archive.
 package archive

@@ -9,22 +9,23 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// maxWindow is the largest window a zstd frame may ask for: that of zstd --long=27, which the tool itself allows.
+// maxWindow is the largest permitted window of a zstd frame, in bytes: that of zstd --long=27, the default limit of the
+// zstd tool.
 const maxWindow = 128 << 20
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// frames decompresses a zstd file frame by frame and notes where they begin: only there can decoding start.
+// frames decompresses a zstd file frame by frame and records the offsets of the frames: decoding can start only there.
 type frames struct {
 	r       io.ReaderAt
 	size    int64 // bytes of r
-	start   int64 // place of this frame
-	next    int64 // and of the one after it
-	given   int64 // bytes handed out of this frame
+	start   int64 // offset of this frame in r
+	next    int64 // offset of the next frame in r
+	given   int64 // bytes of this frame returned so far
 	decoder *zstd.Decoder
-	open    bool // a frame is being read
+	open    bool // a frame is open
 	chunks  []Chunk
-	out     int64 // bytes handed out
+	out     int64 // bytes returned so far
 }
 
 func newFrames(r io.ReaderAt, size int64) (*frames, error) {
@@ -61,7 +62,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	}
 }
 
-// note takes in what a frame gives. Its first bytes make it part of a chunk: frames that hold nothing are in none.
+// note records output of a frame. The first bytes of a frame add it to a chunk, so empty frames are in no chunk.
 func (f *frames) note(out []byte) {
 	if n := len(f.chunks); f.given == 0 && (n == 0 || f.out-f.chunks[n-1].Out >= chunkBytes || f.start-f.chunks[n-1].In >= storedBytes) {
 		f.chunks = append(f.chunks, Chunk{Out: f.out, In: f.start})
@@ -73,7 +74,7 @@ func (f *frames) note(out []byte) {
 	f.out += int64(len(out))
 }
 
-// checkSize refuses a frame that is stored in far more bytes than it holds: a chunk is read in one go.
+// checkSize refuses a frame whose stored size far exceeds its content: a chunk is read as a whole.
 func (f *frames) checkSize() error {
 	if stored := f.next - f.start; stored > 2*f.given+storedBytes {
 		return fmt.Errorf("zstd frame at byte %d: %d stored bytes for %d bytes of content: %w", f.start, stored, f.given, ErrRefused)
@@ -81,7 +82,7 @@ func (f *frames) checkSize() error {
 	return nil
 }
 
-// begin opens the next frame that holds data; io.EOF says that there is none.
+// begin opens the next frame that contains data, or returns io.EOF if there is none.
 func (f *frames) begin() error {
 	for f.next < f.size {
 		end, skippable, err := frameEnd(f.r, f.size, f.next)
@@ -98,7 +99,7 @@ func (f *frames) begin() error {
 	return io.EOF
 }
 
-// frameEnd finds the end of the frame at start from the headers of its blocks (RFC 8878, section 3.1.1).
+// frameEnd finds the end of the frame at start, from the headers of its blocks (RFC 8878, section 3.1.1).
 func frameEnd(r io.ReaderAt, size, start int64) (end int64, skippable bool, err error) {
 	var head [zstd.HeaderMaxSize]byte
 	n, err := r.ReadAt(head[:min(int64(len(head)), size-start)], start)
@@ -136,7 +137,7 @@ func blocksEnd(r io.ReaderAt, size, at int64) (int64, error) {
 		length := v >> 3
 		switch v >> 1 & 3 {
 		case 1:
-			length = 1 // repeated
+			length = 1 // a single repeated byte
 		case 3:
 			return 0, errors.New("block of a reserved type")
 		}

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// Limits bound what an archive may ask for. Zero fields mean the default.
+// Limits bound the resources that an archive may need. Zero fields mean the default.
 type Limits struct {
-	MemberBytes  int64 // one file; default 64 MiB
+	MemberBytes  int64 // bytes of one file; default 64 MiB
 	Members      int   // entries of all kinds; default 32 Mi
-	TotalBytes   int64 // a decompressed archive; default 4 TiB
-	ExpandFactor int64 // decompressed / compressed bytes, beyond the first ExpandFree; default 200
+	TotalBytes   int64 // bytes of a decompressed archive; default 4 TiB
+	ExpandFactor int64 // ratio of decompressed to compressed bytes, beyond the first ExpandFree bytes; default 200
 	ExpandFree   int64 // decompressed bytes that any archive may have; default 64 MiB
 }
 
@@ -43,19 +43,19 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// ErrRefused is wrapped by the errors of archives that are not safe to read, as opposed to damaged ones.
+// ErrRefused is wrapped by the errors of archives that are unsafe to read, as opposed to damaged ones.
 var ErrRefused = errors.New("refused")
 
 // Member is a regular file or a folder of an archive.
 type Member struct {
 	Name   string // slash-separated, clean, relative
-	Offset int64  // of the contents in the decompressed tar, bytes; from Index and Scan
+	Offset int64  // of the contents in the decompressed tar, in bytes; set by Index and Scan
 	Size   int64  // bytes; 0 for a folder
 	Folder bool
 }
 
-// Index calls visit for each regular file and folder of the plain tar r of size bytes, in the order of the archive.
-// It reads the headers only. An error of visit ends the walk and is returned.
+// Index calls visit for each regular file and folder of the plain tar r of size bytes, in the order of the archive. It
+// reads only the headers. It stops at the first error of visit and returns it.
 func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) error {
 	return indexPlain(r, size, limits, func(m Member, _ io.Reader) error { return visit(m) })
 }
@@ -63,7 +63,7 @@ func Index(r io.ReaderAt, size int64, limits Limits, visit func(Member) error) e
 func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.Reader) error) error {
 	section := io.NewSectionReader(r, 0, size)
 	return walk(section, limits, func(m Member, contents io.Reader) error {
-		// After a header, archive/tar has consumed exactly the bytes before the contents.
+		// After a header, archive/tar has read exactly the bytes before the contents.
 		at, err := section.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
@@ -76,8 +76,8 @@ func indexPlain(r io.ReaderAt, size int64, limits Limits, visit func(Member, io.
 	})
 }
 
-// Walk calls visit for each regular file and folder of the tar stream r; contents holds the file's bytes, and need not
-// be read.
+// Walk calls visit for each regular file and folder of the tar stream r. contents contains the file's bytes; visit need
+// not read them.
 func Walk(r io.Reader, limits Limits, visit func(m Member, contents io.Reader) error) error {
 	return walk(r, limits, visit)
 }
@@ -115,7 +115,7 @@ func walk(r io.Reader, limits Limits, visit func(Member, io.Reader) error) error
 	}
 }
 
-// check refuses what no data set needs.
+// check refuses types and names that no data set needs.
 func check(h *tar.Header, limits Limits) error {
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("archive member %.200q: %s: %w", h.Name, fmt.Sprintf(format, args...), ErrRefused)
@@ -123,7 +123,7 @@ func check(h *tar.Header, limits Limits) error {
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeDir:
 	case tar.TypeXGlobalHeader:
-		return nil // settings, such as the commit that git archive writes
+		return nil // metadata, such as the commit that git archive writes
 	case tar.TypeSymlink, tar.TypeLink:
 		return refuse("is a link to %.200q", h.Linkname)
 	default:

@@ -19,31 +19,31 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Compressed tells from its first bytes whether r is compressed, with gzip or zstd.
+// Compressed reports whether r is compressed with gzip or zstd, according to its first bytes.
 func Compressed(r io.ReaderAt) (bool, error) {
 	c, err := Detect(r)
 	return err == nil && c != None, err
 }
 
-// CacheError says that the cache folder cannot be made or written, or is full.
+// CacheError reports that the cache folder cannot be created or written, or is full.
 type CacheError struct {
 	Dir string
 	Err error
 }
 
-// CacheAdvice tells the user how to get around a CacheError.
+// CacheAdvice tells the user how to avoid a CacheError.
 const CacheAdvice = "set data.cache_dir to a writable folder with room for the expanded archive, or unpack the archive and set data.path to the folder"
 
 func (e *CacheError) Error() string { return fmt.Sprintf("cache folder %s: %v", e.Dir, e.Err) }
 
-// Unwrap gives the system's error.
+// Unwrap returns the system's error.
 func (e *CacheError) Unwrap() error { return e.Err }
 
-// Plain returns the path of a plain tar with the contents of the compressed tar at source. It is made in
-// cacheDir at the first call, and found there later: its name holds a hash of the source's absolute path, size and
-// time of modification. It appears complete or not at all (temporary file, fsync, rename); processes that ask for the
-// same one at a time wait for the first. Members are checked as Index does it. progress, if not nil, is told the
-// compressed bytes read of how many, a few times a second. What is wrong with cacheDir is a *CacheError.
+// Plain returns the path of a plain tar with the contents of the compressed tar at source. The first call creates it in
+// cacheDir; later calls find it there, because its name contains a hash of the source's absolute path, size and time of
+// modification. The file appears only when it is complete (temporary file, fsync, rename). Concurrent processes that
+// need the same file wait for the first. Plain checks members as Index does. It calls progress, if not nil, a few times
+// per second with the compressed bytes read and their total. Errors of cacheDir are *CacheError.
 func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress func(done, total int64)) (string, error) {
 	f, info, err := regular.Open(source)
 	if err != nil {
@@ -77,14 +77,15 @@ func Plain(ctx context.Context, source, cacheDir string, limits Limits, progress
 	if _, err := os.Stat(target); err == nil {
 		return target, nil
 	}
-	// The lock makes the temporary name ours, so what an interrupted run left is overwritten, not collected.
+	// The lock guarantees that no other process uses the temporary name, so the remains of an interrupted run are
+	// overwritten.
 	if err := expand(ctx, f, info.Size(), target, limits.withDefaults(), progress, inCache); err != nil {
 		return "", fmt.Errorf("expand %s into %s: %w", source, cacheDir, err)
 	}
 	return target, nil
 }
 
-// plainName is the readable part of the cache name.
+// plainName returns the readable part of the name in the cache.
 func plainName(source string) string {
 	base := filepath.Base(source)
 	for _, end := range []string{".gz", ".tgz", ".zst", ".tzst", ".tar"} {
@@ -93,7 +94,7 @@ func plainName(source string) string {
 	return base
 }
 
-// expand decompresses packed, of size bytes, to the file target; inCache marks errors of that file.
+// expand decompresses packed, of size bytes, to the file target. inCache wraps errors of that file.
 func expand(ctx context.Context, packed *os.File, size int64, target string, limits Limits, progress func(done, total int64), inCache func(error) error) (err error) {
 	temporary := target + ".part"
 	out, err := os.OpenFile(temporary, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o644)
@@ -101,7 +102,7 @@ func expand(ctx context.Context, packed *os.File, size int64, target string, lim
 		return inCache(err)
 	}
 	defer func() {
-		out.Close() // after Sync: nothing is left to lose
+		out.Close() // after Sync no data can be lost
 		if err != nil {
 			err = errors.Join(err, os.Remove(temporary))
 		}
@@ -152,7 +153,7 @@ func decompress(in *counterAt, size int64) (z io.Reader, free func(), err error)
 	return &in.counter, func() {}, nil
 }
 
-// marked marks the errors of a writer, so that they can be told from those of what is read.
+// marked wraps the errors of a writer, to distinguish them from errors of the reader.
 type marked struct {
 	w    io.Writer
 	mark func(error) error
@@ -171,10 +172,10 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// counter counts what is read and reports progress.
+// counter counts the bytes read and reports progress.
 type counter struct {
 	r        io.Reader
-	stopped  func() error // not nil: reading ends with this error
+	stopped  func() error // if not nil, reading stops with its error
 	n, total int64
 	progress func(done, total int64)
 	reported time.Time
@@ -197,13 +198,13 @@ func (c *counter) count(n int, last bool) {
 	}
 }
 
-// counterAt counts what is read from places.
+// counterAt is a counter that also supports reads at offsets.
 type counterAt struct {
 	counter
 	at io.ReaderAt
 }
 
-// newCounterAt counts what is read from r, of size bytes, in order or from places.
+// newCounterAt returns a counter for r, of size bytes, for sequential reads and reads at offsets.
 func newCounterAt(ctx context.Context, r io.ReaderAt, size int64, progress func(done, total int64)) *counterAt {
 	return &counterAt{at: r, counter: counter{r: io.NewSectionReader(r, 0, size), stopped: ctx.Err, total: size, progress: progress}}
 }
@@ -217,7 +218,7 @@ func (c *counterAt) ReadAt(p []byte, offset int64) (int, error) {
 	return n, err
 }
 
-// bound ends a decompressed stream that is larger than its limits allow.
+// bound stops a decompressed stream that exceeds its limits.
 type bound struct {
 	r      io.Reader
 	in     *counter

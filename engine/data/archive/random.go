@@ -11,17 +11,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Random reads any bytes of decompressed archives. It keeps the chunks that were decompressed last, up to a limit that
-// all archives share. Its methods may be called from several goroutines at a time; of several that want one chunk, one
+// Random reads any bytes of decompressed archives. It keeps the most recently used decompressed chunks, up to a limit
+// that all archives share. Any goroutine may call its methods. If several goroutines need one chunk, one of them
 // decompresses it.
 type Random struct {
 	limit int64 // bytes
 
 	mu       sync.Mutex
-	room     sync.Cond // told whenever a chunk has been decompressed
+	room     sync.Cond // signals that a chunk has been decompressed
 	chunks   map[chunkKey]*chunk
-	recent   *list.List // of *chunk, the last used first
-	held     int64      // bytes, those of chunks in flight included
+	recent   *list.List // of *chunk, most recently used first
+	held     int64      // bytes, including chunks that are being decompressed
 	inFlight int        // chunks that are being decompressed
 }
 
@@ -39,15 +39,15 @@ type chunk struct {
 	at    *list.Element
 }
 
-// NewRandom keeps up to limit bytes of decompressed chunks in memory.
+// NewRandom returns a Random that keeps up to limit bytes of decompressed chunks in memory.
 func NewRandom(limit int64) *Random {
 	c := &Random{limit: limit, chunks: map[chunkKey]*chunk{}, recent: list.New()}
 	c.room.L = &c.mu
 	return c
 }
 
-// ReadAt fills p with the bytes from offset on of the archive that l describes and r holds. number tells archives
-// apart. What follows the end of the archive is io.ErrUnexpectedEOF: it was longer when it was scanned.
+// ReadAt fills p with the bytes from offset on of the archive that l describes and r contains. number identifies the
+// archive. Beyond the end of the archive it returns io.ErrUnexpectedEOF: the archive was longer when it was scanned.
 func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset int64) error {
 	if offset < 0 || offset > l.Size-int64(len(p)) {
 		return fmt.Errorf("bytes %d to %d of an archive of %d: %w", offset, offset+int64(len(p)), l.Size, io.ErrUnexpectedEOF)
@@ -74,8 +74,8 @@ func (c *Random) ReadAt(number int, r io.ReaderAt, l *Layout, p []byte, offset i
 	return nil
 }
 
-// chunk returns a decompressed chunk, from memory where it is kept. One for which there is no room beside those in flight waits for them;
-// alone it may be larger than the limit.
+// chunk returns a decompressed chunk, from memory if it is there. A chunk without room waits until chunks that are
+// being decompressed are done. A single chunk may exceed the limit.
 func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	size := l.chunkSize(key.number)
 	c.mu.Lock()
@@ -105,14 +105,15 @@ func (c *Random) chunk(key chunkKey, r io.ReaderAt, l *Layout) ([]byte, error) {
 	c.inFlight--
 	close(e.ready)
 	if e.err != nil {
-		c.forget(e) // the next read tries again
+		c.forget(e) // so that the next read tries again
 	}
 	c.makeRoom(0)
 	c.room.Broadcast()
 	return e.out, e.err
 }
 
-// makeRoom drops the chunks used longest ago until size more bytes fit, or all others are in flight. The lock is held.
+// makeRoom drops the least recently used chunks until size more bytes fit, or only chunks that are being decompressed
+// remain. The caller must hold the lock.
 func (c *Random) makeRoom(size int64) {
 	for at := c.recent.Back(); at != nil && c.held+size > c.limit; {
 		e, before := at.Value.(*chunk), at.Prev()
@@ -125,7 +126,7 @@ func (c *Random) makeRoom(size int64) {
 	}
 }
 
-// forget drops a chunk; readers that hold it keep it. The lock is held.
+// forget drops a chunk. Readers that use it keep its data. The caller must hold the lock.
 func (c *Random) forget(e *chunk) {
 	delete(c.chunks, e.key)
 	c.recent.Remove(e.at)
@@ -148,12 +149,12 @@ func (c *Random) decode(r io.ReaderAt, l *Layout, k int) (out []byte, err error)
 	return out, nil
 }
 
-// decodeFrames serves all archives: DecodeAll keeps nothing of one call for the next.
+// decodeFrames is shared by all archives: DecodeAll keeps no state between calls.
 var decodeFrames = sync.OnceValues(func() (*zstd.Decoder, error) {
 	return zstd.NewReader(nil, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxChunk), zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderConcurrency(0))
 })
 
-// maxChunk bounds a zstd frame that is decompressed in one go, bytes.
+// maxChunk is the maximum size of a chunk that is decompressed as a whole, in bytes.
 const maxChunk = 8 << 30
 
 func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
@@ -165,7 +166,8 @@ func unzstd(r io.ReaderAt, l *Layout, k int, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Within the capacity: frames that would give more than they did when they were scanned are an error, not memory.
+	// The capacity limits the output: frames with more content than at the scan give an error, without allocating more
+	// memory.
 	out, err := d.DecodeAll(in, make([]byte, 0, size))
 	if err == nil && int64(len(out)) != size {
 		err = fmt.Errorf("%d bytes, want %d", len(out), size)

@@ -9,16 +9,17 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// repackBytes is the size of the frames that Repack makes.
+// repackBytes is the content size of the frames that Repack writes.
 const repackBytes = 1 << 20
 
-// ErrWrite is wrapped by the errors of writing what Repack makes, as opposed to reading what it is given.
+// ErrWrite is wrapped by the errors of writing the output of Repack, as opposed to errors of reading its input.
 var ErrWrite = errors.New("write")
 
-// Repack writes the tar in r, of size bytes, compressed or not, to w as zstd frames of 1 MiB, so that it can be read at
-// random. It returns the size of the plain tar. What is no tar, or one that Scan would refuse, is an error.
+// Repack writes the tar in r, of size bytes, compressed or not, to w as zstd frames of 1 MiB, which permit random
+// access. It returns the size of the plain tar in bytes. It returns an error if the input is no tar or Scan would
+// refuse it.
 func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progress func(done, total int64)) (int64, error) {
-	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // what may be large is decided where it is read
+	limits := Limits{MemberBytes: defaultTotalBytes}.withDefaults() // the reader of the output limits large members
 	in := newCounterAt(ctx, r, size, progress)
 	plain, free, err := decompress(in, size)
 	if err != nil {
@@ -38,7 +39,7 @@ func Repack(ctx context.Context, r io.ReaderAt, size int64, w io.Writer, progres
 	return total, err
 }
 
-// framer compresses what is written to it, a frame at a time.
+// framer compresses its input, frame by frame.
 type framer struct {
 	w             io.Writer
 	encoder       *zstd.Encoder

@@ -10,14 +10,14 @@ import (
 // Compression is how an archive is stored.
 type Compression string
 
-// The compressions that are known, told by the first bytes of a file.
+// The known compressions, recognised by the first bytes of a file.
 const (
 	None Compression = "none"
 	Gzip Compression = "gzip"
 	Zstd Compression = "zstd"
 )
 
-// Detect tells how the archive r is stored.
+// Detect returns the compression of archive r.
 func Detect(r io.ReaderAt) (Compression, error) {
 	var magic [4]byte
 	n, err := r.ReadAt(magic[:], 0)
@@ -34,31 +34,31 @@ func Detect(r io.ReaderAt) (Compression, error) {
 	return None, nil
 }
 
-// Layout says how any byte of a decompressed archive is reached. Its fields are exported so that it can be stored.
+// Layout describes how to reach any byte of a decompressed archive. Its fields are exported so that it can be stored.
 type Layout struct {
 	Compression Compression
 	Stored      int64   // bytes of the file
 	Size        int64   // bytes of the plain tar
-	Chunks      []Chunk // none in a plain tar
+	Chunks      []Chunk // empty for a plain tar
 }
 
-// Chunk is a part of a compressed archive that is decompressed in one go.
+// Chunk is a part of a compressed archive that is decompressed as a whole.
 type Chunk struct {
-	Out int64  // place in the plain tar, bytes; the chunk ends where the next begins
-	In  int64  // place in the file, bytes
-	End int64  // end of its last frame in the file, bytes
+	Out int64  // offset in the plain tar, in bytes; the chunk ends where the next one begins
+	In  int64  // offset in the file, in bytes
+	End int64  // end of its last frame in the file, in bytes
 	Sum uint32 // CRC-32C of the output
 }
 
 const (
-	// chunkBytes is the least size of a chunk. Reading a sample costs decompressing the chunks it lies in.
+	// chunkBytes is the minimum content size of a chunk. To read a sample, all chunks that contain it are decompressed.
 	chunkBytes = 256 << 10
-	// storedBytes is how far behind the begin of a zstd chunk another of its frames may begin in the file: what lies between frames is
-	// read with them.
+	// storedBytes limits the distance in the file between the first frame of a zstd chunk and the start of its last
+	// frame, because bytes between frames are read with them.
 	storedBytes = 1 << 20
 )
 
-// Largest is the size of the largest chunk in bytes; 0 where nothing is compressed.
+// Largest returns the size of the largest chunk in bytes; 0 for a plain tar.
 func (l *Layout) Largest() int64 {
 	largest := int64(0)
 	for k := range l.Chunks {
@@ -74,10 +74,10 @@ func (l *Layout) chunkSize(k int) int64 {
 	return l.Size - l.Chunks[k].Out
 }
 
-// Scan reads the archive r of size bytes once, calls visit for each regular file and folder, and returns how to reach any
-// of its bytes. Of a plain tar it reads the headers and what visit reads. A zstd file is decompressed in full, and its
-// checksums are checked. A gzip stream has no places to start at: Scan returns an error, and Plain expands it. Compressed
-// archives that exceed the limits are refused.
+// Scan reads the archive r of size bytes once, calls visit for each regular file and folder, and returns the layout for
+// random access. In a plain tar it reads the headers, and the contents that visit reads. It decompresses a zstd file
+// completely and checks its checksums. A gzip stream has no points at which decoding can start: Scan returns an error,
+// and Plain must expand the file. Scan refuses compressed archives that exceed the limits.
 func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progress func(done, total int64), visit func(m Member, contents io.Reader) error) (Layout, error) {
 	limits = limits.withDefaults()
 	compression, err := Detect(r)
@@ -107,8 +107,8 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	return l, nil
 }
 
-// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes, and returns the
-// size of the plain tar. It reads all of it, in order.
+// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes. It reads
+// the whole archive in order and returns the size of the plain tar in bytes.
 func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) (int64, error) {
 	in := newCounterAt(ctx, r, size, nil)
 	z, free, err := decompress(in, size)
@@ -119,11 +119,11 @@ func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit
 	return scanStream(z, in, limits.withDefaults(), visit)
 }
 
-// scanStream walks over a decompressed stream and on to its end, where checksums are compared.
+// scanStream walks over a decompressed stream and reads it to its end, where checksums are compared.
 func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io.Reader) error) (size int64, err error) {
 	b := &bound{r: z, in: &in.counter, limits: limits}
 	err = walk(b, limits, func(m Member, contents io.Reader) error {
-		m.Offset = b.n // archive/tar has consumed exactly the bytes before the contents
+		m.Offset = b.n // archive/tar has read exactly the bytes before the contents
 		return visit(m, contents)
 	})
 	if err == nil {
@@ -132,7 +132,7 @@ func scanStream(z io.Reader, in *counterAt, limits Limits, visit func(Member, io
 	return b.n, err
 }
 
-// Check reports what cannot be: a layout may come from a file.
+// Check returns an error for an invalid layout, since a layout may come from a file.
 func (l *Layout) Check() error {
 	if l.Size < 0 || l.Stored < 0 || l.Compression != None && len(l.Chunks) == 0 {
 		return errors.New("layout without chunks")

@@ -19,12 +19,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Variant is one of the two data sets.
+// Variant is CIFAR-10 or CIFAR-100.
 type Variant struct {
 	Name          string
 	URL           string
-	SHA256        string // of the archive
-	labelBytes    int    // before the pixels of a record; the last one counts
+	SHA256        string // of the archive, hexadecimal
+	labelBytes    int    // label bytes before the pixels of a record; the last one is the class
 	classes       int
 	trainFiles    []string
 	testFile      string
@@ -55,21 +55,22 @@ var (
 	}
 )
 
-// maxArchiveBytes is above the size of both archives (170 MB).
+// maxArchiveBytes exceeds the size of both archives (170 MB).
 const maxArchiveBytes = 256 << 20
 
-// Options say where to find the data set.
+// Options describe where the data set is.
 type Options struct {
-	Variant Variant // Ten or Hundred; URL and SHA256 may be changed to those of a mirror or a copy
-	// Path is the archive, or a folder that holds the archive or the extracted files. Empty: the archive is downloaded.
+	Variant Variant // Ten or Hundred; URL and SHA256 may be replaced by those of a mirror
+	// Path is the archive, or a folder with the archive or the extracted files. If Path is empty, Open downloads the
+	// archive.
 	Path     string
-	CacheDir string // where a download goes; used when Path is empty
+	CacheDir string // folder for the download, if Path is empty
 
 	StartTimeout time.Duration                // for the first byte of a download; 0 means 10 s
 	Progress     func(done, totalBytes int64) // of a download; may be nil
 }
 
-// Open returns both parts of the data set.
+// Open returns both parts of the data set. Errors of the data are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	path := o.Path
 	if path == "" {
@@ -96,7 +97,7 @@ func (o Options) archiveName() string {
 	return o.Variant.URL[strings.LastIndexByte(o.Variant.URL, '/')+1:]
 }
 
-// Download brings the archive into the cache folder, if it is not there yet, and returns its path.
+// Download downloads the archive into the cache folder, unless it is there, and returns its path.
 func Download(ctx context.Context, o Options) (string, error) { return o.fetch(ctx) }
 
 // fetch downloads the archive into the cache folder.
@@ -122,7 +123,7 @@ func (o Options) fault(op, path, advice string, err error) error {
 	return &data.Fault{Op: op, Path: path, Index: -1, Advice: advice, Err: err}
 }
 
-// openArchive reads the tar.gz at path.
+// openArchive reads the tar.gz file.
 func (o Options) openArchive(ctx context.Context, file string) (data.Splits, error) {
 	f, _, err := regular.Open(file)
 	if err != nil {
@@ -144,13 +145,13 @@ func (o Options) openArchive(ctx context.Context, file string) (data.Splits, err
 		return nil
 	})
 	if err == nil {
-		// archive/tar stops at the end mark; the checksum of the compressed stream comes after it.
+		// archive/tar stops at the end mark, which precedes the checksum of the compressed stream.
 		_, err = io.Copy(io.Discard, io.LimitReader(z, 1<<20))
 	}
 	return o.splits(ctx, files, file, err)
 }
 
-// openFolder reads extracted files, in path itself or in the archive's folder within it.
+// openFolder reads extracted files, in path or in the archive's folder within path.
 func (o Options) openFolder(path string) (data.Splits, error) {
 	root, err := os.OpenRoot(path)
 	if err != nil {
@@ -165,11 +166,11 @@ func (o Options) openFolder(path string) (data.Splits, error) {
 	for _, name := range files.names() {
 		f, _, err := regular.OpenIn(root, prefix+name)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // splits names what is missing
+			continue // splits reports missing files
 		}
 		if err == nil {
 			err = files.read(name, f)
-			f.Close() // was only read
+			f.Close() // read only
 		}
 		if err != nil {
 			return data.Splits{}, o.fault("read", filepath.Join(path, prefix, name), "", err)
@@ -178,7 +179,7 @@ func (o Options) openFolder(path string) (data.Splits, error) {
 	return o.splits(context.Background(), files, path, nil)
 }
 
-// splits makes the data sets of what was read.
+// splits returns the data sets of the files that were read.
 func (o Options) splits(ctx context.Context, files *files, path string, err error) (data.Splits, error) {
 	if ctx.Err() != nil {
 		return data.Splits{}, ctx.Err()

@@ -14,7 +14,7 @@ const (
 	plane      = side * side // bytes of one channel
 	pixelBytes = 3 * plane
 
-	maxRecords    = 100_000 // of one file
+	maxRecords    = 100_000 // per file
 	maxNamesBytes = 64 << 10
 )
 
@@ -24,7 +24,7 @@ type block struct {
 	labels []uint8 // (N)
 }
 
-// files collects what is wanted of an archive or a folder.
+// files collects the required files of an archive or a folder.
 type files struct {
 	v       Variant
 	blocks  map[string]block
@@ -33,12 +33,12 @@ type files struct {
 
 func (v Variant) newFiles() *files { return &files{v: v, blocks: map[string]block{}} }
 
-// names are the files wanted.
+// names returns the names of the required files.
 func (f *files) names() []string {
 	return append([]string{f.v.namesFile, f.v.testFile}, f.v.trainFiles...)
 }
 
-// read takes in the file called name, if it is wanted.
+// read reads the file called name, if it is required.
 func (f *files) read(name string, r io.Reader) error {
 	for _, wanted := range f.names() {
 		if name != wanted {
@@ -62,7 +62,7 @@ func (f *files) read(name string, r io.Reader) error {
 	return nil
 }
 
-// complete reports files that are missing.
+// complete returns an error that lists the missing files.
 func (f *files) complete() error {
 	var missing []string
 	for _, name := range f.names() {
@@ -76,7 +76,7 @@ func (f *files) complete() error {
 	return nil
 }
 
-// parseNames reads class names, one a line.
+// parseNames reads class names, one per line.
 func parseNames(r io.Reader, classes int) ([]string, error) {
 	text, err := io.ReadAll(io.LimitReader(r, maxNamesBytes+1))
 	if err != nil {
@@ -89,8 +89,8 @@ func parseNames(r io.Reader, classes int) ([]string, error) {
 	return names, nil
 }
 
-// parseRecords reads records of labelBytes label bytes, of which the last one counts, and the red, green and blue plane
-// of an image.
+// parseRecords reads records. Each consists of labelBytes label bytes, of which the last is the class, and the red,
+// green and blue planes of an image.
 func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 	var b block
 	record := make([]byte, labelBytes+pixelBytes)
@@ -124,7 +124,7 @@ func parseRecords(r io.Reader, labelBytes, classes int) (block, error) {
 // appendInterleaved appends an image (3, 32, 32) as (32, 32, 3).
 func appendInterleaved(pix, planes []byte) []byte {
 	at := len(pix)
-	for _, records := range []int{64, 10_000, 50_000, maxRecords} { // the official files hold 10,000 or 50,000
+	for _, records := range []int{64, 10_000, 50_000, maxRecords} { // the official files contain 10,000 or 50,000 records
 		if cap(pix) < at+pixelBytes && at < records*pixelBytes {
 			pix = append(make([]byte, 0, records*pixelBytes), pix...)
 		}
@@ -159,7 +159,7 @@ func (d *dataset) Label(i int) int {
 	return int(b.labels[k])
 }
 
-// find returns the block of sample i and its place there.
+// find returns the block of sample i and the sample's index within it.
 func (d *dataset) find(i int) (*block, int) {
 	for k := range d.blocks {
 		if i < len(d.blocks[k].labels) {

@@ -18,38 +18,38 @@ import (
 )
 
 var (
-	// ErrUnavailable is wrapped by errors of files that cannot be had now.
+	// ErrUnavailable is wrapped by errors of files that cannot be downloaded now.
 	ErrUnavailable = errors.New("not available")
-	// ErrMismatch is wrapped by errors of files whose contents are not the expected ones.
+	// ErrMismatch is wrapped by errors of files with unexpected contents.
 	ErrMismatch = errors.New("wrong contents")
 )
 
-// Request names a file.
+// Request describes a file to download.
 type Request struct {
 	URL      string
 	SHA256   string // hexadecimal
-	MaxBytes int64  // a longer answer is refused; > 0
-	Dir      string // where the file goes; created when missing
+	MaxBytes int64  // a larger response is refused; > 0
+	Dir      string // destination folder, created if missing
 	Name     string // file name within Dir
 
-	// StartTimeout is how long to wait, in all, for the first byte; 0 means 10 s.
+	// StartTimeout is the total time to wait for the first byte; 0 means 10 s.
 	StartTimeout time.Duration
-	// StallTimeout is how long to wait, in all, for each later byte; 0 means 10 s. After half of it the connection is made
-	// anew. As long as bytes come, a download may take any time.
+	// StallTimeout is the total time to wait for each later byte; 0 means 10 s. After half of it the client reconnects.
+	// A download may take any time while bytes arrive.
 	StallTimeout time.Duration
-	// Progress, if not nil, is told the bytes on disk and the size (0 where unknown), a few times a second.
+	// Progress, if not nil, receives the bytes on disk and the total size (0 if unknown), a few times per second.
 	Progress func(done, total int64)
 }
 
 const (
-	firstPause    = 500 * time.Millisecond // between tries; doubles
-	startFailures = 2                      // tries after the first, while no byte has come
-	maxFailures   = 4                      // tries in a row that brought the file no further, afterwards; their pauses are 7.5 s
+	firstPause    = 500 * time.Millisecond // between attempts; doubles
+	startFailures = 2                      // further attempts before the first byte has arrived
+	maxFailures   = 4                      // consecutive attempts without new bytes afterwards; their pauses add up to 7.5 s
 	leastStart    = 2 * time.Second
 )
 
-// Fetch returns the path of the file, which it downloads if it is not in Dir already. A file of wrong contents in Dir
-// is replaced.
+// Fetch returns the path of the file, and downloads the file if it is not in Dir. A file with wrong contents in Dir is
+// replaced.
 func Fetch(ctx context.Context, q Request) (string, error) {
 	if q.StartTimeout == 0 {
 		q.StartTimeout = 10 * time.Second
@@ -73,7 +73,8 @@ func Fetch(ctx context.Context, q Request) (string, error) {
 	case !errors.Is(err, os.ErrNotExist) && !errors.Is(err, ErrMismatch):
 		return "", err
 	}
-	// Waiting for another process counts, so that several do not wait for a dead server one after the other.
+	// The time limit includes the wait for another process, so that several processes do not wait for a dead server one
+	// after another.
 	t := &transfer{Request: q, target: target, byteBy: begun.Add(q.StartTimeout)}
 	if soonest := time.Now().Add(min(leastStart, q.StartTimeout)); t.byteBy.Before(soonest) {
 		t.byteBy = soonest
@@ -109,18 +110,18 @@ func compare(path string, h hash.Hash, want string) error {
 type transfer struct {
 	Request
 	target   string
-	byteBy   time.Time // the next byte must have come by then
+	byteBy   time.Time // time limit for the next byte
 	part     *os.File
-	sum      hash.Hash // of what is in part
+	sum      hash.Hash // of the bytes in part
 	done     int64     // bytes in part
-	total    int64     // bytes of the file; 0: unknown
-	started  bool      // a byte has come
-	resumed  bool      // part holds bytes of an earlier connection
+	total    int64     // size of the file; 0: unknown
+	started  bool      // a byte has arrived
+	resumed  bool      // part contains bytes of an earlier connection
 	reported time.Time
 }
 
 var (
-	errRetry  = errors.New("connection failed") // another try may cure it
+	errRetry  = errors.New("connection failed") // another attempt may succeed
 	errSilent = errors.New("the server sent no data until the time-out")
 )
 
@@ -139,7 +140,7 @@ func (t *transfer) run(ctx context.Context) error {
 		if err == nil {
 			return t.publish()
 		}
-		// The bytes of an earlier try may be of another file; what comes in one go is what the server has.
+		// The bytes of an earlier attempt may belong to another file, so download the file again in one piece.
 		again := t.resumed && try == 0
 		if err := t.restart(); err != nil {
 			return err
@@ -150,7 +151,7 @@ func (t *transfer) run(ctx context.Context) error {
 	}
 }
 
-// load brings part to its full length, over as many connections as it takes.
+// load downloads the rest of the file, over as many connections as necessary.
 func (t *transfer) load(ctx context.Context, client *http.Client) error {
 	pause, furthest := firstPause, t.done
 	for failures := 0; ; failures++ {
@@ -163,7 +164,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 		case !errors.Is(err, errRetry):
 			return err
 		}
-		if t.done > furthest { // a server without ranges brings the same bytes again and again
+		if t.done > furthest { // a server without range support sends the same bytes again
 			failures, pause, furthest = 0, firstPause, t.done
 		}
 		if !t.started && failures == startFailures || failures == maxFailures || time.Until(t.byteBy) <= pause {
@@ -179,7 +180,7 @@ func (t *transfer) load(ctx context.Context, client *http.Client) error {
 	}
 }
 
-// connect makes one request for what is missing and appends what comes.
+// connect requests the missing bytes and appends the response.
 func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	ctx, cancel := context.WithCancelCause(parent)
 	defer cancel(nil)
@@ -196,7 +197,7 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 		return err
 	}
 	q.Header.Set("User-Agent", "hetero-train")
-	q.Header.Set("Accept-Encoding", "identity") // the hash is of the file as it is
+	q.Header.Set("Accept-Encoding", "identity") // the hash is that of the uncompressed transfer
 	if t.done > 0 {
 		q.Header.Set("Range", fmt.Sprintf("bytes=%d-", t.done))
 	}
@@ -233,10 +234,10 @@ func (t *transfer) connect(parent context.Context, client *http.Client) error {
 	}
 }
 
-// accept judges the head of an answer and prepares part for its body. complete: there is nothing to read.
+// accept checks the header of a response and prepares part for its body. complete means that no body needs to be read.
 func (t *transfer) accept(answer *http.Response) (complete bool, err error) {
 	switch answer.StatusCode {
-	case http.StatusOK: // the whole file, whatever was asked for
+	case http.StatusOK: // the whole file, even if a range was requested
 		t.total = max(answer.ContentLength, 0)
 		if t.done > 0 {
 			return false, t.restart()

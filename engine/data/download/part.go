@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// openPart opens what an earlier download left, or an empty file, and takes up its hash.
+// openPart opens the part of an earlier download, or an empty file, and computes its hash.
 func (t *transfer) openPart() error {
 	f, err := os.OpenFile(t.target+".part", os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -63,7 +63,7 @@ func (t *transfer) report(last bool) {
 	}
 }
 
-// publish gives the complete file its name.
+// publish gives the complete file its final name.
 func (t *transfer) publish() error {
 	if err := t.part.Sync(); err != nil {
 		return err

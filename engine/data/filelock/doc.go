@@ -1,3 +1,4 @@
-// Package filelock lets one process at a time prepare a shared file, such as a download. The kernel frees a lock when
-// its process ends, however that happens. The lock file itself stays: removing it would let two processes hold it.
+// Package filelock lets one process at a time prepare a shared file, such as a download. The kernel releases the lock
+// of a process that ends for any reason. The lock file is never removed, because two processes could then hold the
+// lock.
 package filelock

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Lock is a lock that is held.
+// Lock is a lock that this process holds.
 type Lock struct{ f *os.File }
 
-// Acquire takes the exclusive lock of the file at path, which it creates, and waits as long as another process (or
-// another Lock of this one) holds it.
+// Acquire takes the exclusive lock of the file at path, which it creates if necessary. It waits while another process,
+// or another Lock of this process, holds it. It returns the error of ctx if ctx ends first.
 func Acquire(ctx context.Context, path string) (*Lock, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
@@ -36,5 +36,5 @@ func Acquire(ctx context.Context, path string) (*Lock, error) {
 	}
 }
 
-// Release frees the lock.
+// Release releases the lock.
 func (l *Lock) Release() error { return l.f.Close() }

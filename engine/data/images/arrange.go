@@ -12,26 +12,26 @@ import (
 	"strings"
 )
 
-// file is an image that a source holds.
+// file is an image in a source.
 type file struct {
 	name   string // slash-separated, relative to the source
 	offset int64  // in a tar, bytes
 	size   int64  // in a tar, bytes
 }
 
-// listing is what a source holds.
+// listing lists the files of a source.
 type listing struct {
 	files   []file
 	folders []string
 	ignored int // files that are neither images nor hidden
-	// brokenLinks has links that cannot be followed listed as files, where they would else be an error.
+	// brokenLinks makes broken links appear in files. Otherwise a broken link is an error.
 	brokenLinks bool
-	// heldClasses are the classes of validation images that lie in no class folders, by name without extension; nil
-	// where no list of them was found.
+	// heldClasses maps names of validation images without class folders, without extension, to classes; nil if no list
+	// was found.
 	heldClasses map[string]string
 }
 
-// add takes in a file by its name.
+// add adds a file.
 func (l *listing) add(f file) {
 	if hidden(f.name) {
 		return
@@ -44,14 +44,14 @@ func (l *listing) add(f file) {
 	}
 }
 
-// addFolder takes in a folder by its name.
+// addFolder adds a folder.
 func (l *listing) addFolder(name string) {
 	if !hidden(name) {
 		l.folders = append(l.folders, name)
 	}
 }
 
-// hidden tells whether a name lies in a place that is passed over. macOS puts files such as ._0001.jpg into archives.
+// hidden reports whether a name is ignored. macOS adds files such as ._0001.jpg to archives.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] == '.' || part == "__MACOSX" {
@@ -71,13 +71,13 @@ type sample struct {
 type arrangement struct {
 	classes     []string
 	train, eval []sample
-	ownEval     bool     // eval is val/ or test/
-	notes       []string // what was passed over, for the log
+	ownEval     bool     // eval comes from val/ or test/
+	notes       []string // ignored files, for the log
 }
 
 var splitNames = []string{"train", "val", "test"}
 
-// arrange finds out how the data set is laid out; see the package comment.
+// arrange determines the layout of the data set, as described in the package comment.
 func arrange(l listing, valFraction float64) (arrangement, error) {
 	var a arrangement
 	if len(l.files) == 0 {
@@ -121,7 +121,7 @@ func arrange(l listing, valFraction float64) (arrangement, error) {
 	return a, nil
 }
 
-// wrapper returns "NAME/" where everything lies in one folder that is neither a part nor a class, else "".
+// wrapper returns "NAME/" if all files are in one folder that is neither a part nor a class, otherwise "".
 func wrapper(files []file) string {
 	first, _, _ := strings.Cut(files[0].name, "/")
 	if slices.Contains(splitNames, first) {
@@ -135,7 +135,7 @@ func wrapper(files []file) string {
 	return first + "/"
 }
 
-// byFirst groups files by their first folder after prefix, as far as it is a part, and counts the others.
+// byFirst groups files by their first folder after prefix if that is a part, and counts the others.
 func byFirst(files []file, prefix string) (parts map[string][]int32, others int) {
 	parts = map[string][]int32{}
 	for i, f := range files {
@@ -149,7 +149,7 @@ func byFirst(files []file, prefix string) (parts map[string][]int32, others int)
 	return parts, others
 }
 
-// deep tells whether any members lie in folders within prefix: then prefix is a part, not a class that is called so.
+// deep reports whether any member is in a folder within prefix. prefix is then a part, and not a class of that name.
 func deep(files []file, members []int32, prefix string) bool {
 	return slices.ContainsFunc(members, func(i int32) bool { return strings.Contains(files[i].name[len(prefix):], "/") })
 }
@@ -162,7 +162,7 @@ func all(n int) []int32 {
 	return index
 }
 
-// classify groups members by class, the first folder after prefix.
+// classify groups members by class, which is the first folder after prefix.
 func classify(l listing, prefix string, members []int32, a *arrangement) map[string][]int32 {
 	classes := map[string][]int32{}
 	loose := 0
@@ -180,7 +180,7 @@ func classify(l listing, prefix string, members []int32, a *arrangement) map[str
 	return classes
 }
 
-// name sets classes and the training part.
+// name sets the classes and the training part.
 func (a *arrangement) name(l listing, prefix string, classes map[string][]int32) error {
 	if len(classes) == 0 {
 		return errors.New("no class folders with images")
@@ -209,7 +209,7 @@ func (a *arrangement) name(l listing, prefix string, classes map[string][]int32)
 // evaluateOn makes members the evaluation part.
 func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) error {
 	classes := classify(l, prefix, members, a)
-	if len(classes) == 0 { // as ImageNet's archive of validation images is
+	if len(classes) == 0 { // as in ImageNet's archive of validation images
 		if l.heldClasses == nil {
 			return fmt.Errorf("%.200s has %d images but no class folders, and none of %s gives their classes", prefix, len(members), strings.Join(valLabels, ", "))
 		}
@@ -227,7 +227,7 @@ func (a *arrangement) evaluateOn(l listing, prefix string, members []int32) erro
 	return sortSamples(l, a.eval)
 }
 
-// evaluateOnListed makes members the evaluation part, whose classes a list says.
+// evaluateOnListed makes members the evaluation part, with the classes of a list.
 func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	for _, i := range members {
 		name := path.Base(l.files[i].name)
@@ -236,7 +236,7 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 			return fmt.Errorf("the list of validation images does not name %.200q", name)
 		}
 		label, ok := slices.BinarySearch(a.classes, class)
-		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // as Caffe's val.txt has them
+		if n, err := strconv.Atoi(class); !ok && err == nil && n >= 0 && n < len(a.classes) { // class numbers, as in Caffe's val.txt
 			label, ok = n, true
 		}
 		if !ok {
@@ -248,12 +248,12 @@ func (a *arrangement) evaluateOnListed(l listing, members []int32) error {
 	return sortSamples(l, a.eval)
 }
 
-// dropClassNote takes back that images lie in no class folder, which is no fault where a list says their classes.
+// dropClassNote removes the note about images without class folder, which is no fault if a list contains their classes.
 func (a *arrangement) dropClassNote() {
 	a.notes = slices.DeleteFunc(a.notes, func(note string) bool { return strings.Contains(note, "in no class folder") })
 }
 
-// sortSamples orders by class, then by name, and reports names that appear twice.
+// sortSamples sorts by class, then by name. It returns an error for duplicate names.
 func sortSamples(l listing, s []sample) error {
 	slices.SortFunc(s, func(x, y sample) int {
 		return cmp.Or(cmp.Compare(x.label, y.label), strings.Compare(l.files[x.file].name, l.files[y.file].name))
@@ -266,8 +266,8 @@ func sortSamples(l listing, s []sample) error {
 	return nil
 }
 
-// hold moves a fraction of each class from train to eval: those whose names have the smallest hashes, so that the
-// choice depends neither on a seed nor, much, on what else the class holds.
+// hold moves a fraction of each class from train to eval: the samples with the smallest hashes of their names. The
+// choice does not depend on a seed, and depends little on the other samples of the class.
 func (a *arrangement) hold(l listing, fraction float64) {
 	if fraction == 0 {
 		return
@@ -303,13 +303,13 @@ func (a *arrangement) hold(l listing, fraction float64) {
 	a.train = train
 }
 
-// nameHash is a 64-bit hash of the file's own name and its class: the folders around do not matter, so that wrapping a
-// data set in one more folder does not change the split.
+// nameHash returns a 64-bit hash of the file's own name and its class. It ignores other folders, so that an additional
+// enclosing folder does not change the split.
 func nameHash(name string) uint64 {
 	h := fnv.New64a()
 	dir, base := path.Split(name)
 	h.Write([]byte(path.Base(dir) + "/" + base))
-	// FNV leaves the high bits of short names alike.
+	// Mix the bits: FNV gives short names similar high bits.
 	x := h.Sum64()
 	x = (x ^ x>>33) * 0xff51afd7ed558ccd
 	x = (x ^ x>>33) * 0xc4ceb9fe1a85ec53

@@ -9,8 +9,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// dataset is one part of the images of a source. Names lie in one byte slice: millions of strings would keep the garbage
-// collector busy.
+// dataset is one part of the images of a source. Names are in one byte slice, because millions of strings would slow
+// down the garbage collector.
 type dataset struct {
 	src     source
 	classes []string
@@ -19,7 +19,7 @@ type dataset struct {
 	samples []entry
 }
 
-// entry is where a sample is.
+// entry locates a sample.
 type entry struct {
 	nameEnd int64 // in names; the name begins where that of the entry before ends
 	offset  int64 // in a tar, bytes
@@ -41,7 +41,7 @@ func (d *dataset) Len() int          { return len(d.samples) }
 func (d *dataset) Classes() []string { return d.classes }
 func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
 
-// file returns where sample i is. The name is a view of names, which never change.
+// file returns the location of sample i. The name refers to names, which never change.
 func (d *dataset) file(i int) file {
 	e := d.samples[i]
 	start := int64(0)
@@ -63,7 +63,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 type reader struct {
 	d        *dataset
 	decoder  *Decoder
-	contents []byte // of the last file
+	contents []byte // of the last file read
 }
 
 func (r *reader) Close() error {
@@ -93,7 +93,7 @@ func (r *reader) Contents(i int) ([]byte, error) {
 
 func (r *reader) read(f file, sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // a decoder that a crafted file confuses; here its name is known
+		if p := recover(); p != nil { // a crafted file may make a decoder panic; here its name is known
 			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
 		}
 	}()

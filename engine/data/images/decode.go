@@ -12,23 +12,22 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-// DecodeOptions say what is decoded and how.
+// DecodeOptions configure a Decoder.
 type DecodeOptions struct {
-	MaxPixels int // of one image; 0 means 64 Mi
-	// Orient turns and mirrors images as the orientation in their EXIF data says. Pillow, and so torchvision's
-	// ImageFolder, does not.
+	MaxPixels int // maximum size of an image; 0 means 64 Mi
+	// Orient applies the EXIF orientation. Pillow, and therefore torchvision's ImageFolder, does not apply it.
 	Orient bool
 }
 
-// Decoder decodes JPEG and PNG images into buffers that it keeps. It is used by one goroutine at a time.
+// Decoder decodes JPEG and PNG images into buffers that it reuses. Only one goroutine at a time may use it.
 type Decoder struct {
 	o      DecodeOptions
 	jpeg   *jpeg.Decoder
 	pix    []byte
-	turned []byte // the image after it was turned
+	turned []byte // the image after rotation
 }
 
-// NewDecoder returns a Decoder; Close frees what it holds.
+// NewDecoder returns a Decoder, which must be closed.
 func NewDecoder(o DecodeOptions) (*Decoder, error) {
 	if o.MaxPixels == 0 {
 		o.MaxPixels = defaultMaxPixels
@@ -43,7 +42,7 @@ func NewDecoder(o DecodeOptions) (*Decoder, error) {
 // Close frees the decoder's buffers.
 func (d *Decoder) Close() { d.jpeg.Close() }
 
-// Decode decodes the image in contents into img, as data.Reader.Read describes it.
+// Decode decodes the image in contents into img, under the rules of data.Reader.Read.
 func (d *Decoder) Decode(contents []byte, sizer data.Sizer, img *data.Image) error {
 	o := Upright
 	if d.o.Orient {
@@ -103,7 +102,7 @@ func (d *Decoder) decodeJPEG(contents []byte, sizer data.Sizer, img *data.Image)
 	return nil
 }
 
-// largestDenominator is the largest of 8, 4, 2 and 1 that leaves at least minWidth x minHeight pixels.
+// largestDenominator returns the largest of 8, 4, 2 and 1 that leaves at least minWidth x minHeight pixels.
 func largestDenominator(width, height, minWidth, minHeight int) int {
 	for d := 8; d > 1; d /= 2 {
 		if (width+d-1)/d >= minWidth && (height+d-1)/d >= minHeight {
@@ -131,8 +130,8 @@ func (d *Decoder) decodePNG(contents []byte, img *data.Image) error {
 	return nil
 }
 
-// flatten writes the colours of img to pix and drops its transparency: colours are those that the file states, not
-// mixed with a background.
+// flatten writes the colours of img to pix and drops transparency: it writes the stored colours without blending them
+// with a background.
 func flatten(pix []byte, img image.Image) {
 	b := img.Bounds()
 	at := 0
@@ -140,7 +139,7 @@ func flatten(pix []byte, img image.Image) {
 		for x := b.Min.X; x < b.Max.X; x++ {
 			var c color.NRGBA
 			switch img := img.(type) {
-			case *image.RGBA: // opaque where image/png makes it
+			case *image.RGBA: // image/png uses this type for opaque images
 				p := img.RGBAAt(x, y)
 				c = color.NRGBA{R: p.R, G: p.G, B: p.B}
 			case *image.NRGBA:
@@ -158,7 +157,7 @@ func flatten(pix []byte, img image.Image) {
 				case color.NRGBA:
 					c = p
 				}
-			default: // 16 bits without transparency
+			default: // 16 bits, opaque
 				c = color.NRGBAModel.Convert(img.At(x, y)).(color.NRGBA)
 			}
 			pix[at], pix[at+1], pix[at+2] = c.R, c.G, c.B

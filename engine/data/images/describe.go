@@ -8,16 +8,16 @@ import (
 	"image/color"
 )
 
-// Description is what the header of an image says.
+// Description contains the properties in the header of an image.
 type Description struct {
 	Format        string // jpeg, png
 	Width, Height int    // pixels, as stored
 	Colour        string // rgb, grey, cmyk, palette
-	Bits          int    // of a channel
+	Bits          int    // per channel
 	Orientation   Orientation
 }
 
-// Describe reads the header of a JPEG or PNG.
+// Describe reads the header of a JPEG or PNG image.
 func Describe(contents []byte) (Description, error) {
 	c, format, err := image.DecodeConfig(bytes.NewReader(contents))
 	if errors.Is(err, image.ErrFormat) {

@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// The files of ImageNet as its makers and Kaggle give them out.
+// The files of ImageNet as distributed by its authors and by Kaggle.
 var (
 	trainTars  = []string{"ILSVRC2012_img_train.tar", "train.tar"}
 	valTars    = []string{"ILSVRC2012_img_val.tar", "val.tar"}
@@ -25,16 +25,16 @@ var (
 	classNames = []string{"LOC_synset_mapping.txt", "synset_words.txt", "classnames.txt"}
 )
 
-// kaggleImages is where Kaggle's archive has train/ and val/.
+// kaggleImages is the folder of train/ and val/ in Kaggle's archive.
 const kaggleImages = "ILSVRC/Data/CLS-LOC"
 
-// maxTextBytes bounds lists of labels and names: those of ImageNet are 2 MB.
+// maxTextBytes is the maximum size of lists of labels and names: those of ImageNet have 2 MB.
 const maxTextBytes = 64 << 20
 
-// maxClassTar bounds a class tar within a tar: those of ImageNet are up to 300 MB.
+// maxClassTar is the maximum size of a class tar within a tar: those of ImageNet have up to 300 MB.
 const maxClassTar = 64 << 30 // bytes
 
-// firstOf returns the first of names that is a file in one of dirs; "" where none is.
+// firstOf returns the first of names that is a file in one of dirs, or "".
 func firstOf(names []string, dirs ...string) string {
 	for _, dir := range dirs {
 		for _, name := range names {
@@ -47,7 +47,7 @@ func firstOf(names []string, dirs ...string) string {
 	return ""
 }
 
-// tars are plain tars read in place. Their bytes are numbered through, one tar after the other.
+// tars are plain tars that are read in place. Their bytes have consecutive offsets, one tar after another.
 type tars struct {
 	files []*os.File
 	start []int64 // of each file
@@ -82,13 +82,13 @@ func (t *tars) Close() error {
 	return errors.Join(errs...)
 }
 
-// isTarOfTars tells whether a tar begins with a tar of a class.
+// isTarOfTars reports whether a tar begins with the tar of a class.
 func isTarOfTars(name string) bool {
 	f, info, err := regular.Open(name)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // is only read
+	defer f.Close() // read only
 	found, seen := false, errors.New("seen")
 	_ = archive.Index(f, info.Size(), archive.Limits{MemberBytes: maxClassTar}, func(m archive.Member) error {
 		if m.Folder {
@@ -100,8 +100,8 @@ func isTarOfTars(name string) bool {
 	return found
 }
 
-// openOfficial opens the official form: a tar that holds a tar for each class, and a flat tar of validation images. val
-// is "" where there is none.
+// openOfficial opens the official form: a tar with one tar per class, and a flat tar of validation images. val may be
+// "".
 func openOfficial(ctx context.Context, train, val string, limits archive.Limits) (source, listing, error) {
 	t := &tars{}
 	var l listing
@@ -151,8 +151,8 @@ func openOfficial(ctx context.Context, train, val string, limits archive.Limits)
 	return t, l, err
 }
 
-// readValLabels reads the classes of validation images that lie in no class folders: Kaggle's LOC_val_solution.csv
-// (image,"n01440764 box …"), or lines of an image and its class or number. Keys are names without their extension.
+// readValLabels reads the classes of validation images without class folders. The file is Kaggle's LOC_val_solution.csv
+// (image,"n01440764 box …"), or has lines of an image and its class or number. Keys are names without extension.
 func readValLabels(name string) (map[string]string, error) {
 	labels := map[string]string{}
 	err := eachLine(name, func(line string) error {
@@ -160,7 +160,7 @@ func readValLabels(name string) (map[string]string, error) {
 		if len(fields) < 2 {
 			return fmt.Errorf("%.100q, want an image and its class", line)
 		}
-		if fields[0] != "ImageId" { // the title
+		if fields[0] != "ImageId" { // the header line
 			image := path.Base(fields[0])
 			labels[strings.TrimSuffix(image, path.Ext(image))] = fields[1]
 		}
@@ -171,11 +171,11 @@ func readValLabels(name string) (map[string]string, error) {
 
 // ClassName is a line of a list of class names.
 type ClassName struct {
-	Folder string // the first word: the class's folder in ImageNet
-	Line   string // the whole
+	Folder string // the first word: in ImageNet, the class's folder
+	Line   string // the whole line
 }
 
-// ReadClassNames reads a list of class names, one a line.
+// ReadClassNames reads a list of class names, one per line.
 func ReadClassNames(name string) ([]ClassName, error) {
 	var names []ClassName
 	err := eachLine(name, func(line string) error {
@@ -188,20 +188,20 @@ func ReadClassNames(name string) ([]ClassName, error) {
 	return names, err
 }
 
-// FindClassNames returns the list of class names that lies in one of the folders; "" where none does.
+// FindClassNames returns the path of the list of class names in one of the folders, or "".
 func FindClassNames(dirs ...string) string { return firstOf(classNames, dirs...) }
 
-// eachLine visits the lines of a text that are not empty. What cannot be shown on a terminal is refused.
+// eachLine visits the non-empty lines of a text. Lines with unprintable characters are an error.
 func eachLine(name string, visit func(line string) error) error {
 	f, _, err := regular.Open(name)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // is only read
+	defer f.Close() // read only
 	return eachLineOf(f, name, maxTextBytes, visit)
 }
 
-// eachLineOf visits the lines of r; more than most bytes are an error.
+// eachLineOf visits the lines of r. More than most bytes are an error.
 func eachLineOf(r io.Reader, name string, most int64, visit func(line string) error) error {
 	in := &io.LimitedReader{R: r, N: most + 1}
 	lines := bufio.NewScanner(in)

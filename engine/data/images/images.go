@@ -24,27 +24,28 @@ const (
 	layoutAdvice = "want a folder, tar, tar.gz or tar.zst with CLASS/FILE.jpg, or train/CLASS/FILE.jpg and val/CLASS/FILE.jpg"
 )
 
-// Options say where the images are and what is allowed.
+// Options describe where the images are, and limits.
 type Options struct {
-	Path string // a folder, a tar, a tar.gz or a tar.zst; or ImageNet's official archives: see the package comment
-	// ClassNames is a list of names, one a line, each beginning with its class folder; "" uses one that lies beside the
-	// data, if there is one.
+	Path string // a folder, a tar, a tar.gz or a tar.zst, or ImageNet's official archives: see the package comment
+	// ClassNames is a file with one name per line; each line begins with the class's folder. "" uses such a file next
+	// to the data, if there is one.
 	ClassNames string
-	// ValFraction is the share of each class that is held out where the data have no val/ or test/; 0 … 0.9. At least
-	// one sample of each class stays for training, and one is held out of each class of two and more if it is above 0.
+	// ValFraction is the fraction of each class that is held out if the data have no val/ or test/; 0 … 0.9. At least
+	// one sample of each class stays in the training part. If ValFraction exceeds 0, at least one sample of each class
+	// with two or more is held out.
 	ValFraction float64
 	CacheDir    string // where a tar.gz or tar.zst is expanded
 
 	DecodeOptions
-	Limits archive.Limits // of an archive; MemberBytes bounds the files of a folder, too
+	Limits archive.Limits // of an archive; MemberBytes also applies to the files of a folder
 
 	Logger   *slog.Logger                 // nil means slog.Default()
-	Progress func(done, totalBytes int64) // of expanding; may be nil
+	Progress func(done, totalBytes int64) // of the expansion; may be nil
 }
 
 var sayDecoder sync.Once
 
-// SayDecoder logs, once a process, which library decodes.
+// SayDecoder logs, once per process, which library decodes.
 func SayDecoder(log *slog.Logger) {
 	sayDecoder.Do(func() {
 		c := jpeg.InUse()
@@ -56,7 +57,7 @@ func SayDecoder(log *slog.Logger) {
 	})
 }
 
-// Open finds the classes and samples. No image is read.
+// Open finds the classes and samples without reading an image. Errors of the data are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Limits.MemberBytes == 0 {
 		o.Limits.MemberBytes = MaxFileBytes
@@ -73,7 +74,7 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 	src, list, err := openSource(ctx, o)
 	if ctx.Err() != nil {
 		if src != nil {
-			src.Close() // nothing was written
+			src.Close() // read only
 		}
 		return data.Splits{}, ctx.Err()
 	}
@@ -90,13 +91,13 @@ func Open(ctx context.Context, o Options) (data.Splits, error) {
 		fault.Advice = archive.CacheAdvice
 	}
 	if src != nil {
-		src.Close() // nothing was written
+		src.Close() // read only
 	}
 	fault.Err = err
 	return data.Splits{}, fault
 }
 
-// openSource opens the folder or archive and lists what it holds.
+// openSource opens the folder or archive and lists its files.
 func openSource(ctx context.Context, o Options) (source, listing, error) {
 	info, err := os.Stat(o.Path)
 	if err != nil {
@@ -114,7 +115,7 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 		return nil, listing{}, err
 	}
 	compressed, err := archive.Compressed(f)
-	f.Close() // was only read
+	f.Close() // read only
 	if err != nil {
 		return nil, listing{}, err
 	}
@@ -126,7 +127,7 @@ func openSource(ctx context.Context, o Options) (source, listing, error) {
 	return openTar(ctx, path, o.Limits)
 }
 
-// openDir opens a folder of pictures, or one of ImageNet's archives.
+// openDir opens a folder of images or one of ImageNet's archives.
 func (o Options) openDir(ctx context.Context) (src source, list listing, err error) {
 	dir := o.Path
 	if train := firstOf(trainTars, dir); train != "" {
@@ -148,8 +149,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// readNames gives the classes the names of a list. A list that was only found beside the data, and does not name
-// them all, is of other data.
+// readNames sets the class names from a list. A list that was merely found next to the data and is incomplete belongs
+// to other data, and is ignored.
 func (o Options) readNames(a *arrangement) error {
 	file := o.ClassNames
 	if file == "" {
@@ -181,7 +182,7 @@ func (o Options) readNames(a *arrangement) error {
 	return nil
 }
 
-// arrangeSamples sorts the listing into the two parts.
+// arrangeSamples divides the listing into the two parts.
 func (o Options) arrangeSamples(src source, list listing) (data.Splits, error) {
 	a, err := arrange(list, o.ValFraction)
 	if err != nil {

@@ -7,10 +7,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data"
 )
 
-// Orientation is the EXIF tag 0x0112: how a stored image has to be turned and mirrored to be upright.
+// Orientation is the EXIF tag 0x0112: the rotation and reflection that make a stored image upright.
 type Orientation uint8
 
-// The orientations of the EXIF standard, by what has to be done.
+// The orientations of the EXIF standard, named after the required operation.
 const (
 	Upright       Orientation = 1
 	MirrorX       Orientation = 2 // left to right
@@ -22,11 +22,11 @@ const (
 	TurnLeft      Orientation = 8 // by 90 degrees
 )
 
-// swaps tells whether width and height change places.
+// swaps reports whether the orientation exchanges width and height.
 func (o Orientation) swaps() bool { return o >= Transpose }
 
-// OrientationOf reads the tag of a JPEG or PNG; Upright where there is none, or where it cannot be understood: viewers
-// then show the image as it is stored.
+// OrientationOf reads the tag of a JPEG or PNG image. It returns Upright if the tag is missing or invalid: viewers then
+// show the image as it is stored.
 func OrientationOf(contents []byte) Orientation {
 	var exif []byte
 	if bytes.HasPrefix(contents, []byte("\xFF\xD8")) {
@@ -45,7 +45,7 @@ func exifOfJPEG(b []byte) []byte {
 		case marker == 0xFF: // padding
 			at++
 			continue
-		case marker == 0xDA, length < 2, at+2+length > len(b): // the image begins, or the file is damaged
+		case marker == 0xDA, length < 2, at+2+length > len(b): // start of the image data, or a damaged file
 			return nil
 		}
 		segment := b[at+4 : at+2+length]
@@ -99,7 +99,7 @@ func orientationIn(b []byte) Orientation {
 	return Upright
 }
 
-// apply makes img upright, in buf where that is large enough, and returns buf.
+// apply makes img upright, in buf if that is large enough, and returns buf.
 func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	w, h := img.Width, img.Height // as stored
 	buf = grow(buf, len(img.Pix))
@@ -137,10 +137,10 @@ func (o Orientation) apply(buf []byte, img *data.Image) []byte {
 	return buf
 }
 
-// swapped is a Sizer of the image before it is turned.
+// swapped is a Sizer for the image before rotation.
 type swapped struct{ data.Sizer }
 
-// MinSize asks with the sides exchanged.
+// MinSize calls the Sizer with exchanged sides.
 func (s swapped) MinSize(width, height int) (int, int) {
 	h, w := s.Sizer.MinSize(height, width)
 	return w, h

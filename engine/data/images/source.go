@@ -15,9 +15,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// source holds the files of a data set. Its methods may be called from several goroutines at a time.
+// source gives access to the files of a data set. Any goroutine may call its methods.
 type source interface {
-	// read returns the contents of a file, in buf where that is large enough.
+	// read returns the contents of a file, in buf if that is large enough.
 	read(f file, buf []byte) ([]byte, error)
 	io.Closer
 }
@@ -59,7 +59,7 @@ type folderSource struct {
 	maxSize int64 // bytes of one file
 }
 
-// maxDepth bounds nested folders, and with them loops of links.
+// maxDepth limits nested folders, and thereby cycles of links.
 const maxDepth = 32
 
 func openFolder(ctx context.Context, name string, maxSize int64) (source, listing, error) {
@@ -72,7 +72,7 @@ func openFolder(ctx context.Context, name string, maxSize int64) (source, listin
 	return folderSource{root, maxSize}, l, err
 }
 
-// walkFolder lists dir and the folders in it. Links are followed as long as they stay within root.
+// walkFolder lists dir and the folders in it. It follows links whose targets are within root.
 func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *listing) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -85,7 +85,7 @@ func walkFolder(ctx context.Context, root *os.Root, dir string, depth int, l *li
 		return err
 	}
 	entries, err := d.ReadDir(-1)
-	d.Close() // was only read
+	d.Close() // read only
 	if err != nil {
 		return err
 	}

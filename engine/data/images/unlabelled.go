@@ -13,13 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Input is an image that belongs to no data set.
+// Input is an image outside any data set.
 type Input struct {
-	Name     string // of a file, or what messages call the contents
-	Contents []byte // nil: they are in the file
+	Name     string // path of a file, or a name for Contents in messages
+	Contents []byte // nil: read the file
 }
 
-// Unlabelled is a data set of images whose class nobody knows: that of all is 0. Files are opened when they are read.
+// Unlabelled returns a data set of images of unknown class: all have label 0. Files are opened when they are read.
 func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	var l listing
 	samples := make([]sample, len(inputs))
@@ -34,7 +34,7 @@ func Unlabelled(inputs []Input, o DecodeOptions) data.Dataset {
 	return newDataset(given, l, samples, []string{""}, o)
 }
 
-// inputSource reads files wherever they are; of those that it holds it has the contents.
+// inputSource reads files at any path. It contains the contents of inputs that have them.
 type inputSource map[string][]byte
 
 func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
@@ -56,17 +56,17 @@ func (s inputSource) read(f file, buf []byte) (_ []byte, err error) {
 
 func (inputSource) Close() error { return nil }
 
-// MaxFileBytes is the most that one image's file may hold.
+// MaxFileBytes is the maximum size of an image file.
 const MaxFileBytes = 64 << 20
 
-// List names the images in a folder and those below it, sorted. Hidden ones, and what is no .jpg, .jpeg or .png, are passed over. A link that
-// cannot be followed is named as well: whoever reads it learns why.
+// List returns the images in a folder and its subfolders, sorted. It ignores hidden files and files that are not .jpg,
+// .jpeg or .png. Broken links are included, so that reading them reports the reason.
 func List(ctx context.Context, folder string) ([]string, error) {
 	l := listing{brokenLinks: true}
 	root, err := os.OpenRoot(folder)
 	if err == nil {
 		err = walkFolder(ctx, root, ".", 0, &l)
-		root.Close() // was only read
+		root.Close() // read only
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list images in %s: %w", folder, err)

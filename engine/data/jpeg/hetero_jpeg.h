@@ -1,8 +1,8 @@
 /* The C ABI of libhetero_jpeg.so: JPEG decoding through libturbojpeg.
  *
- * The library exports one function, hetero_jpeg_get_api, which returns a table of functions, or NULL where it does not
- * know the version asked for. A decoder is used by one thread at a time; different decoders are independent. Functions
- * return 0 on success; otherwise they write what went wrong, NUL-terminated, to error. No exception leaves the library.
+ * The library exports one function, hetero_jpeg_get_api, which returns a table of functions, or NULL for an unknown
+ * version. One thread at a time may use a decoder; different decoders are independent. Functions return 0 on success;
+ * otherwise they write a NUL-terminated message to error. No exception leaves the library.
  */
 #ifndef HETERO_JPEG_H
 #define HETERO_JPEG_H
@@ -33,7 +33,7 @@ typedef struct hetero_taps {
 typedef struct hetero_jpeg_api {
   uint32_t version; /* HETERO_JPEG_VERSION */
 
-  /* Path of the libturbojpeg in use, or its name where the path is unknown. */
+  /* Path of the libturbojpeg in use, or its name if the path is unknown. */
   const char *(*library)(void);
 
   int32_t (*create)(hetero_jpeg_decoder **decoder, char *error, size_t error_bytes);
@@ -43,13 +43,13 @@ typedef struct hetero_jpeg_api {
   int32_t (*header)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, hetero_jpeg_header *header,
                     char *error, size_t error_bytes);
 
-  /* Decodes to 8-bit RGB, (height, width, 3) without padding, each side divided by denominator (1, 2, 4 or 8) and
-   * rounded up. pixel_bytes must be exactly what that takes. Truncated and damaged images are errors. */
+  /* Decodes to 8-bit RGB, (height, width, 3) without padding. Each side is divided by denominator (1, 2, 4 or 8) and
+   * rounded up. pixel_bytes must equal the size of the result. Truncated and damaged images are errors. */
   int32_t (*decode)(hetero_jpeg_decoder *decoder, const uint8_t *data, size_t data_bytes, int32_t denominator,
                     uint8_t *pixels, size_t pixel_bytes, char *error, size_t error_bytes);
 
-  /* Resamples src (height, src_width, 3), src_bytes long, along rows, then along columns, rounding to bytes in between,
-   * to dst (y->count, x->count, 3). rows is room for (input rows that y reads, x->count, 3). */
+  /* Resamples src (height, src_width, 3), of src_bytes bytes, along rows, then along columns, to dst (y->count,
+   * x->count, 3), with rounding to bytes in between. rows is a buffer (input rows that y reads, x->count, 3). */
   void (*resample)(uint8_t *dst, const uint8_t *src, size_t src_bytes, int32_t src_width, const hetero_taps *x,
                    const hetero_taps *y, uint8_t *rows);
 } hetero_jpeg_api;

@@ -5,25 +5,25 @@ import (
 	"fmt"
 )
 
-// Limits of a progressive image, each scan of which is a pass over all its pixels. Encoders make about ten scans; without a limit a file of 100 KB costs
-// minutes of decoding.
+// Limits for progressive images, of which each scan is a pass over all pixels. Encoders use about ten scans. Without a
+// limit a file of 100 KB can take minutes to decode.
 const (
 	maxScans      = 500
-	maxScanPixels = 1 << 30 // scans times pixels: 16 scans of the 64 megapixels that a data set admits
+	maxScanPixels = 1 << 30 // scans times pixels: 16 scans of the 64 megapixels that a data set permits
 )
 
-// Header is what is known of an image before it is decoded.
+// Header contains the properties of an image before it is decoded.
 type Header struct {
 	Width, Height int // pixels
 	viaGo         bool
 }
 
-// Decoder decodes one image at a time, and keeps its buffers.
+// Decoder decodes one image at a time and reuses its buffers.
 type Decoder struct {
 	native *native // nil: image/jpeg decodes everything
 }
 
-// NewDecoder returns a Decoder on the library in use.
+// NewDecoder returns a Decoder that uses the available library.
 func NewDecoder() (*Decoder, error) {
 	lib, _ := openLibrary()
 	if lib == nil {
@@ -36,7 +36,7 @@ func NewDecoder() (*Decoder, error) {
 	return &Decoder{native: n}, nil
 }
 
-// Close frees the buffers. The Decoder is not used afterwards.
+// Close frees the buffers. The Decoder must not be used afterwards.
 func (d *Decoder) Close() {
 	if d.native != nil {
 		d.native.close()
@@ -46,7 +46,7 @@ func (d *Decoder) Close() {
 
 // Header reads the size of the image in data.
 func (d *Decoder) Header(data []byte) (Header, error) {
-	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // those of a thumbnail among them
+	scans := bytes.Count(data, []byte{0xFF, 0xDA}) // including scans of a thumbnail
 	if scans > maxScans {
 		return Header{}, fmt.Errorf("jpeg: %d scans, want at most %d", scans, maxScans)
 	}
@@ -61,20 +61,20 @@ func (d *Decoder) Header(data []byte) (Header, error) {
 	return Header{}, fmt.Errorf("jpeg: %d scans of %d x %d pixels, want at most %d", scans, h.Width, h.Height, maxScanPixels/pixels)
 }
 
-// size reads the size with the library that is going to decode.
+// size reads the size with the library that will decode.
 func (d *Decoder) size(data []byte) (Header, error) {
 	if d.native != nil {
 		if h, err := d.native.header(data); err == nil {
 			return h, nil
 		}
-		// What libturbojpeg does not know, image/jpeg may; its error is the one that counts.
+		// image/jpeg may support images that libturbojpeg does not; its error is the relevant one.
 	}
 	return goHeader(data)
 }
 
-// Decode decodes data, whose Header is h, to RGB bytes (height, width, 3). It writes to buf where that is large enough.
-// A denominator of 2, 4 or 8 divides each side, rounded up, where the library in use can do that at decoding; else the
-// result has the full size.
+// Decode decodes data, whose Header is h, to RGB bytes (height, width, 3), in buf if that is large enough. A
+// denominator of 2, 4 or 8 divides each side, rounded up, if the library supports it. Otherwise the result has the full
+// size.
 func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pix []byte, width, height int, err error) {
 	if d.native == nil || h.viaGo {
 		return goDecode(data, h, buf)
@@ -91,11 +91,11 @@ func (d *Decoder) Decode(data []byte, h Header, denominator int, buf []byte) (pi
 type Choice struct {
 	Native bool
 	Name   string // "libturbojpeg (PATH)" or "image/jpeg"
-	Path   string // of our library, which has opened it; "" for image/jpeg
-	Reason string // why libturbojpeg is not in use; "" where it is
+	Path   string // of libhetero_jpeg.so; "" for image/jpeg
+	Reason string // why libturbojpeg is not in use, or ""
 }
 
-// InUse tells which library decodes, for the log.
+// InUse returns the library that decodes, for the log.
 func InUse() Choice {
 	lib, err := openLibrary()
 	if lib == nil {
@@ -111,5 +111,5 @@ func grow(buf []byte, n int) []byte {
 	return buf[:n]
 }
 
-// Scales tells whether Decode can divide the size of most images.
+// Scales reports whether Decode can reduce the size of most images.
 func (d *Decoder) Scales() bool { return d.native != nil }

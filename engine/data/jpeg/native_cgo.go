@@ -79,7 +79,7 @@ type library struct {
 	path string
 }
 
-// openLibrary returns the library, or nil and the reason why there is none. Only the first call searches.
+// openLibrary returns the library, or nil and the reason why it is unavailable. Only the first call searches.
 var openLibrary = sync.OnceValues(func() (*library, error) {
 	reason := errors.New("no " + libraryName)
 	for _, dir := range libraryDirs() {
@@ -96,7 +96,7 @@ var openLibrary = sync.OnceValues(func() (*library, error) {
 	return nil, reason
 })
 
-// libraryDirs are the folders in which the library may lie.
+// libraryDirs returns the folders to search for the library.
 func libraryDirs() []string {
 	var dirs []string
 	if dir := os.Getenv("HETERO_LIB_DIR"); dir != "" {
@@ -131,7 +131,7 @@ const errorBytes = 256
 type native struct {
 	api     *C.hetero_jpeg_api
 	decoder *C.hetero_jpeg_decoder
-	// Arguments that C writes to; being part of native, they are not allocated for each image.
+	// Arguments to which C writes. As fields they are not allocated for each image.
 	info C.hetero_jpeg_header
 	text [errorBytes]C.char
 }
@@ -167,7 +167,7 @@ func (n *native) header(data []byte) (Header, error) {
 	return Header{Width: int(info.width), Height: int(info.height)}, nil
 }
 
-// decode fills pix, which has the size that the header and the denominator give.
+// decode fills pix, whose size must match the header and the denominator.
 func (n *native) decode(data []byte, denominator int, pix []byte) error {
 	status := C.hetero_decode(n.api, n.decoder, (*C.uint8_t)(unsafe.SliceData(data)), C.size_t(len(data)), C.int32_t(denominator),
 		(*C.uint8_t)(unsafe.SliceData(pix)), C.size_t(len(pix)), &n.text[0], errorBytes)

@@ -4,7 +4,7 @@ package jpeg
 
 import "errors"
 
-// Without cgo there is no way to open libhetero_jpeg.so: image/jpeg decodes everything.
+// Without cgo libhetero_jpeg.so cannot be opened: image/jpeg decodes all images.
 
 type library struct{ path string }
 

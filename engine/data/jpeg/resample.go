@@ -1,16 +1,17 @@
 package jpeg
 
-// Taps are the weights of one axis: output k is the sum over i < Num[k] of Weight[k*Width+i] times input Start[k]+i, in
-// 22-bit fixed point.
+// Taps are the weights of one axis: output k is the sum over i < Num[k] of Weight[k*Width+i] times input Start[k]+i.
+// Weights are in 22-bit fixed point.
 type Taps struct {
-	Start, Num []int32 // one an output
-	Weight     []int32 // (outputs, Width), not negative, sums to about 1<<22 a row
+	Start, Num []int32 // one entry per output
+	Weight     []int32 // (outputs, Width), not negative; each row sums to about 1<<22
 	Width      int
 }
 
-// Resample resamples src, an image of 8-bit RGB of width pixels a row, along rows and then along columns, to dst
-// (outputs of y, outputs of x, 3); rows has room for what lies between, (input rows of y, outputs of x, 3). It reports
-// false, having done nothing, where the native library is not in use. The caller vouches for the weights' bounds.
+// Resample resamples src along rows, then along columns, to dst (outputs of y, outputs of x, 3). src is an image of
+// 8-bit RGB with width pixels per row. rows is a buffer for the intermediate result (input rows of y, outputs of x, 3).
+// Resample returns false and does nothing without the native library. The caller must ensure that the weights stay
+// within src.
 func Resample(dst, src []byte, width int, x, y Taps, rows []byte) bool {
 	lib, _ := openLibrary()
 	if lib == nil {

@@ -2,7 +2,7 @@ package pixels
 
 import "math"
 
-// Brightness mixes pix (n, 3) with black: 0 gives black, 1 changes nothing, more than 1 is brighter.
+// Brightness blends pix (n, 3) with black: 0 gives black, 1 changes nothing, more than 1 is brighter.
 func Brightness(pix []byte, factor float64) {
 	var t table
 	for v := range t {
@@ -11,7 +11,7 @@ func Brightness(pix []byte, factor float64) {
 	t.apply(pix)
 }
 
-// Contrast mixes pix (n, 3) with its mean grey.
+// Contrast blends pix (n, 3) with its mean grey.
 func Contrast(pix []byte, factor float64) {
 	sum := 0
 	for i := 0; i+2 < len(pix); i += 3 {
@@ -25,13 +25,13 @@ func Contrast(pix []byte, factor float64) {
 	t.apply(pix)
 }
 
-// Saturation mixes each pixel of pix (n, 3) with its grey.
+// Saturation blends each pixel of pix (n, 3) with its grey.
 func Saturation(pix []byte, factor float64) {
 	alpha := float32(factor)
 	if alpha == 1 {
 		return
 	}
-	// Of a difference d from grey g, blend makes g + alpha·d; alpha·d is looked up.
+	// For a difference d from grey g, blend computes g + alpha·d. The table contains alpha·d.
 	var scaled [511]float32
 	for d := range scaled {
 		scaled[d] = alpha * float32(d-255)
@@ -46,12 +46,12 @@ func Saturation(pix []byte, factor float64) {
 	}
 }
 
-// Hue turns the hue of pix (n, 3) by so many turns, -0.5 to 0.5, in steps of 1/255 of a turn.
+// Hue rotates the hue of pix (n, 3) by turns, -0.5 to 0.5, in steps of 1/255 of a turn.
 func Hue(pix []byte, turns float64) {
 	shift := uint8(int(turns * 255))
 	for i := 0; i+2 < len(pix); i += 3 {
 		p := pix[i : i+3 : i+3]
-		if p[0] == p[1] && p[1] == p[2] { // grey has none
+		if p[0] == p[1] && p[1] == p[2] { // grey has no hue
 			continue
 		}
 		h, s, v := hsv(p[0], p[1], p[2])
@@ -59,12 +59,12 @@ func Hue(pix []byte, turns float64) {
 	}
 }
 
-// luma is ITU-R 601 grey in 16-bit fixed point.
+// luma returns ITU-R 601 grey, computed in 16-bit fixed point.
 func luma(r, g, b byte) byte {
 	return byte((uint32(r)*19595 + uint32(g)*38470 + uint32(b)*7471 + 0x8000) >> 16)
 }
 
-// blend is from + alpha·(to - from), cut to a byte.
+// blend returns from + alpha·(to - from), clamped to a byte.
 func blend(from, to byte, alpha float32) byte {
 	if alpha == 1 {
 		return to
@@ -72,14 +72,15 @@ func blend(from, to byte, alpha float32) byte {
 	return cut(float32(from) + float32(alpha*float32(int(to)-int(from))))
 }
 
-// cut drops the fraction and what lies outside of 0 … 255.
+// cut truncates the fraction and clamps to 0 … 255.
 func cut(v float32) byte { return byte(int32(min(max(v, 0), 255))) }
 
-// hsv is hue, saturation and value, each 0 … 255, of a pixel that is not grey.
+// hsv returns hue, saturation and value, each 0 … 255, of a pixel that is not grey.
 func hsv(r, g, b byte) (h, s, v byte) {
 	most, least := max(r, g, b), min(r, g, b)
 	span := float32(most - least)
-	// Hue is 0 of 6 at red, 2 at green and 4 at blue; the channel that lacks less draws it to its side. Without jumps: pixels differ too much to guess them.
+	// In sixths of a turn, red has hue 0, green 2 and blue 4; the difference of the other two channels shifts the hue.
+	// The code has no branches, because pixels vary too much for branch prediction.
 	next, last, corner := g, b, 0
 	if most == g {
 		next, last, corner = b, r, 2
@@ -98,10 +99,11 @@ func hsv(r, g, b byte) (h, s, v byte) {
 	return byte(int32(float64(float32(turn)) * 255)), byte(int32(float64(span/float32(most)) * 255)), most
 }
 
-// sector is what a hue says of its colours: one channel has their value, one the least that their saturation leaves, one lies between.
+// sector describes the colours of a hue: one channel equals the value, one is the least for the saturation, and one
+// lies between.
 type sector struct {
-	share            float64 // of the saturation, by which between lies below the value
-	red, green, blue uint8   // where the channel lies in value, least and between, a byte each: bits
+	share            float64 // fraction of the saturation by which the middle channel is below the value
+	red, green, blue uint8   // bit positions of each channel in a word with value, least and between, a byte each
 }
 
 var sectors = func() (all [256]sector) {
@@ -127,7 +129,7 @@ var saturations = func() (all [256]float64) {
 	return all
 }()
 
-// rgb inverts hsv as far as bytes allow.
+// rgb inverts hsv within the precision of bytes.
 func rgb(h, s, v byte) (r, g, b byte) {
 	at, value, saturation := &sectors[h], float64(v), saturations[s]
 	least := round(float64(value * (1 - saturation)))
@@ -136,5 +138,5 @@ func rgb(h, s, v byte) (r, g, b byte) {
 	return byte(all >> (at.red & 31)), byte(all >> (at.green & 31)), byte(all >> (at.blue & 31))
 }
 
-// round is to the nearest whole number, halves up, of what rgb makes.
+// round rounds a result of rgb to the nearest integer, halves up.
 func round(v float64) uint32 { return uint32(int32(v + 0.5)) }

@@ -2,8 +2,8 @@ package pixels
 
 import "math"
 
-// Sharpness mixes src (height, width, 3) with its blurred version and writes the result to dst, which is not src: 0 gives
-// the blur, 1 changes nothing, more than 1 sharpens. The outermost pixels stay as they are.
+// Sharpness blends src (height, width, 3) with its blurred version and writes the result to dst, which must not be src:
+// 0 gives the blur, 1 changes nothing, more than 1 sharpens. The border pixels do not change.
 func Sharpness(dst, src []byte, width int, factor float64) {
 	alpha, row := float32(factor), 3*width
 	copy(dst, src)
@@ -13,7 +13,7 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 	for at := row; at+row < len(src); at += row {
 		above, here, below, out := src[at-row:at], src[at:at+row], src[at+row:at+2*row], dst[at:at+row]
 		for i := 3; i < row-3; i++ {
-			// The kernel is 1 all around and 5 in the middle, of 13.
+			// The kernel has weight 5 in the centre and 1 in the other 8 places; the sum is 13.
 			sum := int(above[i-3]) + int(above[i]) + int(above[i+3]) + int(here[i-3]) + 5*int(here[i]) + int(here[i+3]) +
 				int(below[i-3]) + int(below[i]) + int(below[i+3])
 			out[i] = blend(byte((2*sum+13)/26), here[i], alpha)
@@ -21,19 +21,19 @@ func Sharpness(dst, src []byte, width int, factor float64) {
 	}
 }
 
-// Affine maps the pixel centre (x, y) of the output to m[0]·x + m[1]·y + m[2], m[3]·x + m[4]·y + m[5] of the source.
+// Affine maps the pixel centre (x, y) of the output to (m[0]·x + m[1]·y + m[2], m[3]·x + m[4]·y + m[5]) of the source.
 type Affine [6]float64
 
-// ShearX moves rows by level times their distance from the top.
+// ShearX shifts rows by level times their distance from the top.
 func ShearX(level float64) Affine { return Affine{1, level, 0, 0, 1, 0} }
 
-// ShearY moves columns by level times their distance from the left.
+// ShearY shifts columns by level times their distance from the left.
 func ShearY(level float64) Affine { return Affine{1, 0, 0, level, 1, 0} }
 
-// Translate moves the image by whole pixels.
+// Translate shifts the image by whole pixels.
 func Translate(x, y int) Affine { return Affine{1, 0, float64(-x), 0, 1, float64(-y)} }
 
-// Rotate turns the image about its middle, counterclockwise, by -90 to 90 degrees.
+// Rotate rotates the image around its centre, counterclockwise, by -90 to 90 degrees.
 func Rotate(degrees float64, width, height int) Affine {
 	sin, cos := sincos(float64(degrees * (math.Pi / 180)))
 	m := Affine{cos, -sin, 0, sin, cos, 0}
@@ -43,8 +43,8 @@ func Rotate(degrees float64, width, height int) Affine {
 	return m
 }
 
-// Apply writes the mapped src (height, width, 3) to dst, which is not src: the nearest pixel, black outside. Positions
-// are in 16-bit fixed point.
+// Apply writes the mapped src (height, width, 3) to dst, which must not be src. It uses the nearest pixel, and black
+// outside src. Positions are in 16-bit fixed point.
 func (m Affine) Apply(dst, src []byte, width, height int) {
 	fixed := func(v float64) int { return int(math.Floor(float64(v*65536) + 0.5)) }
 	dx, dy := fixed(m[0]), fixed(m[3])
@@ -68,7 +68,7 @@ func (m Affine) Apply(dst, src []byte, width, height int) {
 	}
 }
 
-// sincos is exact to the last bits for |x| <= pi/2. math.Sin may differ between architectures.
+// sincos is exact up to the last bits for |x| <= pi/2. math.Sin may differ between architectures.
 func sincos(x float64) (sin, cos float64) {
 	sin, cos = x, 1
 	termS, termC, square := x, 1.0, float64(x*x)

@@ -9,7 +9,7 @@ func (t *table) apply(pix []byte) {
 	}
 }
 
-// Posterize keeps the upper bits, 1 to 8, of each value.
+// Posterize keeps the upper bits (1 to 8) of each value.
 func Posterize(pix []byte, bits int) {
 	mask := byte(0xFF) << (8 - bits)
 	for i := range pix {
@@ -17,7 +17,7 @@ func Posterize(pix []byte, bits int) {
 	}
 }
 
-// Solarize inverts the values from threshold on.
+// Solarize inverts values that are at least threshold.
 func Solarize(pix []byte, threshold float64) {
 	var t table
 	for v := range t {
@@ -28,7 +28,7 @@ func Solarize(pix []byte, threshold float64) {
 	t.apply(pix)
 }
 
-// AutoContrast stretches each channel of pix (n, 3) to the whole range.
+// AutoContrast stretches each channel of pix (n, 3) to the full range.
 func AutoContrast(pix []byte) {
 	var tables [3]table
 	for ch, h := range histograms(pix) {
@@ -53,7 +53,7 @@ func AutoContrast(pix []byte) {
 	applyEach(pix, &tables)
 }
 
-// Equalize makes all values of each channel of pix (n, 3) about equally frequent.
+// Equalize equalizes the histogram of each channel of pix (n, 3).
 func Equalize(pix []byte) {
 	var tables [3]table
 	for ch, h := range histograms(pix) {

@@ -11,7 +11,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/images"
 )
 
-// source is what both parts of a data set read from.
+// source is the storage from which both parts of a data set read.
 type source struct {
 	*pool
 	layouts []*archive.Layout
@@ -19,7 +19,7 @@ type source struct {
 	decode  images.DecodeOptions
 }
 
-// dataset is one part. Names lie in one byte slice: millions of strings would keep the garbage collector busy.
+// dataset is one part. Names are in one byte slice, because millions of strings would slow down the garbage collector.
 type dataset struct {
 	src     *source
 	classes []string
@@ -27,9 +27,9 @@ type dataset struct {
 	samples []entry
 }
 
-// entry is where a sample is.
+// entry locates a sample.
 type entry struct {
-	nameEnd int64 // in names; the name begins where that of the entry before ends
+	nameEnd int64 // end of the name in names; it begins at the end of the previous name
 	offset  int64 // in the plain tar, bytes
 	size    int32 // bytes
 	label   int32
@@ -45,7 +45,7 @@ func (d *dataset) Len() int          { return len(d.samples) }
 func (d *dataset) Classes() []string { return d.classes }
 func (d *dataset) Label(i int) int   { return int(d.samples[i].label) }
 
-// name is the member that sample i's image is. It is a view of names, which never change.
+// name returns the name of sample i's image. It refers to names, which never change.
 func (d *dataset) name(i int) string {
 	start := int64(0)
 	if i > 0 {
@@ -65,7 +65,7 @@ func (d *dataset) NewReader() (data.Reader, error) {
 type reader struct {
 	d        *dataset
 	decoder  *images.Decoder
-	contents []byte // of the last image
+	contents []byte // of the last image read
 }
 
 func (r *reader) Close() error {
@@ -95,7 +95,7 @@ func (d *dataset) fault(i int, err error) error {
 
 func (r *reader) read(e entry, sizer data.Sizer, img *data.Image) (err error) {
 	defer func() {
-		if p := recover(); p != nil { // a decoder that a crafted file confuses; here its name is known
+		if p := recover(); p != nil { // a crafted file may make a decoder panic; here its name is known
 			err = errors.Join(err, fmt.Errorf("decoder panicked: %v", p))
 		}
 	}()

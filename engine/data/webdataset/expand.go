@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// maxShards bounds what braces may stand for.
+// maxShards limits the number of shards that braces may expand to.
 const maxShards = 1 << 20
 
-// Expand lists the shards that a pattern stands for, in order: see the package comment. It looks at folders and lists,
-// not at shards.
+// Expand lists the shards of a pattern, in order; the package comment describes patterns. It reads folders and lists,
+// but no shards.
 func Expand(pattern string) ([]string, error) {
 	var shards []string
 	for _, part := range strings.Split(pattern, "::") {
@@ -40,12 +40,12 @@ func expandOne(pattern string) ([]string, error) {
 	case err == nil && filepath.Ext(pattern) == ".txt":
 		return fromList(pattern)
 	case err == nil:
-		return []string{pattern}, nil // a name with braces in it, too
+		return []string{pattern}, nil // a file name may contain braces
 	}
 	return braces(pattern, maxShards)
 }
 
-// isShard tells by its name whether a file of a folder is a shard.
+// isShard reports whether a file of a folder is a shard, according to its name.
 func isShard(name string) bool {
 	name = strings.ToLower(name)
 	return !strings.HasPrefix(name, ".") && slices.ContainsFunc([]string{".tar", ".tar.gz", ".tgz", ".tar.zst", ".tzst", ".tar.zstd"},
@@ -74,7 +74,7 @@ const maxListLine = 64 << 10 // bytes
 
 // fromList reads a list of patterns.
 func fromList(path string) ([]string, error) {
-	f, err := os.Open(path) // perhaps what another program writes: it is read once, from its beginning
+	f, err := os.Open(path) // may be a pipe from another program, so read it once, from the beginning
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func fromList(path string) ([]string, error) {
 	return shards, nil
 }
 
-// braces expands ranges {000..146} and alternatives {a,b}, the last brace fastest. A range keeps the width of its first
-// number.
+// braces expands ranges {000..146} and alternatives {a,b}; the last brace varies fastest. Numbers of a range keep the
+// width of its first number.
 func braces(pattern string, most int) ([]string, error) {
 	open := strings.IndexByte(pattern, '{')
 	if open < 0 {
@@ -139,7 +139,7 @@ func braces(pattern string, most int) ([]string, error) {
 	return all, nil
 }
 
-// choices are what the text between two braces stands for.
+// choices returns the expansion of the text between two braces.
 func choices(text string, most int) ([]string, error) {
 	first, last, isRange := strings.Cut(text, "..")
 	if !isRange {

@@ -20,7 +20,7 @@ const (
 	maxNamesBytes = 256 << 20 // of all keys and labels of a shard
 )
 
-// index is what is known of a shard. Its fields are exported so that it can be stored.
+// index describes a shard. Its fields are exported so that it can be stored.
 type index struct {
 	Layout  archive.Layout
 	Keys    []string // of the samples, in the order of the shard
@@ -32,22 +32,23 @@ type index struct {
 	Ignored int      // samples without an image
 }
 
-// grouper makes samples of the members of a shard.
+// grouper assembles samples from the members of a shard.
 type grouper struct {
 	out   index
 	texts map[string]int32
 	seen  map[keyHash]struct{} // of the keys of all samples
-	names int64                // bytes of keys and labels that are kept
+	names int64                // total bytes of stored keys and labels
 
 	open     bool
 	key      string
 	image    archive.Member
-	imageEnd string // "" as long as there is no image
+	imageEnd string // "" until an image is found
 	label    string
-	rank     int // of what label is from, in labelEnds; len(labelEnds) while there is none
+	rank     int // priority of the label's source: its index in labelEnds; len(labelEnds) without a label
 }
 
-// keyHash is the first half of a SHA-256: keys may be long, and whoever writes a shard chooses them.
+// keyHash is the first half of a SHA-256. Keys are hashed because they may be long, and cryptographically because
+// shards are untrusted.
 type keyHash [sha256.Size / 2]byte
 
 func hashKey(key string) keyHash {
@@ -61,7 +62,7 @@ func newGrouper() *grouper {
 	return &grouper{texts: map[string]int32{}, seen: map[keyHash]struct{}{}}
 }
 
-// split cuts a member's name into key and extension.
+// split splits a member's name into key and extension.
 func split(name string) (key, end string) {
 	base := strings.LastIndexByte(name, '/') + 1
 	dot := strings.IndexByte(name[base:], '.')
@@ -71,7 +72,7 @@ func split(name string) (key, end string) {
 	return name[:base+dot], strings.ToLower(name[base+dot+1:])
 }
 
-// hidden tells whether a name is one that macOS or a tool left, or of the whole shard.
+// hidden reports whether a name belongs to macOS, a tool or the whole shard, and is ignored.
 func hidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || part == "__MACOSX" || strings.HasPrefix(part, "__") && strings.HasSuffix(part, "__") {
@@ -81,7 +82,7 @@ func hidden(name string) bool {
 	return false
 }
 
-// add takes in a member.
+// add processes a member.
 func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	if m.Folder || hidden(m.Name) {
 		return nil
@@ -130,7 +131,7 @@ func (g *grouper) add(m archive.Member, contents io.Reader) error {
 	return nil
 }
 
-// readLabel reads the label in a file; "" where a .json holds none.
+// readLabel reads the label in a file; "" if a .json file contains none.
 func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	most := int64(maxLabelBytes)
 	if end == "json" {
@@ -138,7 +139,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	}
 	if size > most {
 		if end == "txt" {
-			return "", nil // a caption
+			return "", nil // a caption, not a label
 		}
 		return "", fmt.Errorf("%d bytes, want at most %d", size, most)
 	}
@@ -152,7 +153,7 @@ func readLabel(end string, size int64, contents io.Reader) (string, error) {
 	return cleanLabel(string(text))
 }
 
-// cleanLabel checks a label. Names go to terminals and reports: one line of text.
+// cleanLabel checks a label: one line of printable text, since labels are shown on terminals and in reports.
 func cleanLabel(text string) (string, error) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxLabelBytes || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) {
@@ -183,7 +184,7 @@ func jsonLabel(text []byte) (string, error) {
 	return "", nil
 }
 
-// finish takes in the sample that is open.
+// finish completes the current sample.
 func (g *grouper) finish() error {
 	if !g.open {
 		return nil
@@ -215,7 +216,7 @@ func (g *grouper) finish() error {
 	return nil
 }
 
-// index is what the shard holds, once all members have been added.
+// index returns the index of the shard after all members have been added.
 func (g *grouper) index(l archive.Layout) (*index, error) {
 	if err := g.finish(); err != nil {
 		return nil, err

@@ -7,13 +7,13 @@ import (
 	"strconv"
 )
 
-// maxClasses bounds numeric labels.
+// maxClasses limits numeric labels.
 const maxClasses = 1 << 16
 
 var errFewNames = errors.New("too few class names")
 
-// classes sorts the labels of all shards into classes: the names, and for each shard the class of each of its texts.
-// names, if not nil, are those of numeric classes.
+// classes assigns the labels of all shards to classes. It returns the class names, and for each shard the class of each
+// of its texts. names, if not nil, are the names of numeric classes.
 func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 	byText := map[string]int32{}
 	numbers, example := 0, ""
@@ -54,7 +54,7 @@ func classes(shards []*index, names []string) ([]string, [][]int32, error) {
 	return all, of, nil
 }
 
-// numbered fills in the class of each numeric label and returns the names of classes 0 to the largest.
+// numbered sets the class of each numeric label, and returns the names of classes 0 to the largest.
 func numbered(byText map[string]int32, names []string) ([]string, error) {
 	largest := int64(0)
 	for text := range byText {

@@ -11,10 +11,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxOpen is how many shards are open at a time, where the process may have many files open.
+// maxOpen is the maximum number of open shards, if the process may have many open files.
 const maxOpen = 128
 
-// mostOpen is how many shards may be open: a quarter of the files that the process may have, so that what else it opens finds room.
+// mostOpen returns the maximum number of open shards: a quarter of the process's limit of open files, which leaves room
+// for others.
 func mostOpen() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
@@ -23,15 +24,14 @@ func mostOpen() int {
 	return int(min(max(limit.Cur/4, 1), maxOpen))
 }
 
-// pool opens shards as they are wanted and closes those that were not for longest. Its methods may be called from
-// several goroutines at a time.
+// pool opens shards on demand and closes the least recently used ones. Any goroutine may call its methods.
 type pool struct {
 	shards []identity
-	most   int // open at a time
+	most   int // maximum number of open shards
 
 	mu     sync.Mutex
 	open   map[int]*handle
-	recent *list.List // of *handle, the last used first
+	recent *list.List // of *handle, most recently used first
 }
 
 type handle struct {
@@ -45,7 +45,7 @@ func newPool(shards []identity) *pool {
 	return &pool{shards: shards, most: mostOpen(), open: map[int]*handle{}, recent: list.New()}
 }
 
-// take returns an open shard; the caller gives it back.
+// take returns an open shard, which the caller must give back.
 func (p *pool) take(number int) (*handle, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,7 +56,7 @@ func (p *pool) take(number int) (*handle, error) {
 	}
 	id := p.shards[number]
 	f, info, err := regular.Open(id.path)
-	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // others have taken the room
+	if errors.Is(err, syscall.EMFILE) && p.dropIdle() { // other files have used up the limit
 		f, info, err = regular.Open(id.path)
 	}
 	if err != nil {
@@ -64,7 +64,7 @@ func (p *pool) take(number int) (*handle, error) {
 	}
 	if info.Size() != id.size || info.ModTime().UnixNano() != id.time {
 		err = fmt.Errorf("the shard has changed since it was indexed: %d bytes of %v, want %d", info.Size(), info.ModTime(), id.size)
-		f.Close() // was only read
+		f.Close() // read only
 		return nil, err
 	}
 	h := &handle{File: f, number: number, users: 1}
@@ -80,7 +80,7 @@ func (p *pool) take(number int) (*handle, error) {
 	return h, nil
 }
 
-// dropIdle closes all shards that nobody uses and reports whether there were any. The lock is held.
+// dropIdle closes all unused shards and reports whether there were any. The caller must hold the lock.
 func (p *pool) dropIdle() (any bool) {
 	for _, h := range p.open {
 		if h.users == 0 {
@@ -91,11 +91,11 @@ func (p *pool) dropIdle() (any bool) {
 	return any
 }
 
-// drop closes a shard that nobody uses. The lock is held.
+// drop closes an unused shard. The caller must hold the lock.
 func (p *pool) drop(h *handle) {
 	delete(p.open, h.number)
 	p.recent.Remove(h.at)
-	h.File.Close() // was only read
+	h.File.Close() // read only
 }
 
 func (p *pool) giveBack(h *handle) {

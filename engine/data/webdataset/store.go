@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// identity is what a shard is recognised by when it is opened again.
+// identity identifies a shard when it is opened again.
 type identity struct {
 	path string // absolute
 	size int64  // bytes
@@ -25,7 +25,7 @@ type identity struct {
 	ends [sha256.Size]byte
 }
 
-const endBytes = 16 << 10 // of each end of a shard that identity.ends is a hash of
+const endBytes = 16 << 10 // length of each end of a shard that identity.ends hashes
 
 func identify(path string, f *os.File) (identity, error) {
 	info, err := f.Stat()
@@ -47,19 +47,19 @@ func identify(path string, f *os.File) (identity, error) {
 	return id, nil
 }
 
-// An index file is this line, the SHA-256 of what follows, and a gob of index, compressed with zstd.
+// An index file is this line, the SHA-256 of the rest, and a gob of index, compressed with zstd.
 const indexFormat = "hetero-train shard index 2\n"
 
 const maxIndexBytes = 1 << 30 // of the gob
 
-// file is where the index of a shard is kept. Its name depends on all that the shard is recognised by.
+// file returns the path of a shard's index. The name depends on the whole identity.
 func (id identity) file(dir string) string {
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\x00%d\x00%d\x00%x", id.path, id.size, id.time, id.ends))
 	base, _, _ := strings.Cut(filepath.Base(id.path), ".tar")
 	return filepath.Join(dir, base+"-"+hex.EncodeToString(key[:8])+".idx")
 }
 
-// load returns a kept index, or nil: what is missing or damaged is made anew.
+// load returns a stored index, or nil: a missing or damaged index is created again.
 func (id identity) load(dir string) *index {
 	b, err := regular.Read(id.file(dir), maxIndexBytes)
 	if err != nil || len(b) < len(indexFormat)+sha256.Size || string(b[:len(indexFormat)]) != indexFormat {
@@ -81,7 +81,7 @@ func (id identity) load(dir string) *index {
 	return &x
 }
 
-// sound tells whether the columns of an index fit together.
+// sound reports whether the columns of an index are consistent.
 func (x *index) sound() bool {
 	n := len(x.Keys)
 	if n == 0 || len(x.Ends) != n || len(x.Offsets) != n || len(x.Sizes) != n || len(x.Labels) != n || x.Layout.Check() != nil {
@@ -95,7 +95,7 @@ func (x *index) sound() bool {
 	return true
 }
 
-// save keeps an index. It appears complete or not at all.
+// save stores an index. The file appears only when it is complete.
 func (id identity) save(dir string, x *index) (err error) {
 	var packed bytes.Buffer
 	e, err := zstd.NewWriter(&packed, zstd.WithEncoderConcurrency(1))
@@ -115,12 +115,12 @@ func (id identity) save(dir string, x *index) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			os.Remove(f.Name()) // the first error is the one to tell
+			os.Remove(f.Name()) // report the first error
 		}
 	}()
 	_, err = f.Write(append(append([]byte(indexFormat), sum[:]...), packed.Bytes()...))
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), id.file(dir)) // no fsync: a torn file is made anew
+	return os.Rename(f.Name(), id.file(dir)) // no fsync: a torn file is created again
 }

@@ -25,28 +25,28 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Options say where the shards are and what is allowed.
+// Options describe where the shards are, and limits.
 type Options struct {
 	Path    string // shards, or training shards: see the package comment
-	ValPath string // shards of the part held out; "" finds them by name, or cuts ValFraction
-	// ValFraction is the share of the samples that is held out where there are no shards of them; 0 … 0.9.
+	ValPath string // shards of the evaluation part; "": found by name, or ValFraction
+	// ValFraction is the fraction of the samples that is held out if there are no evaluation shards; 0 … 0.9.
 	ValFraction float64
-	ClassNames  []string // of numeric labels; nil: the numbers
-	// NamesFound is the list that ClassNames are from where it was merely found beside the shards: one that is too short is of other data,
-	// and is not used. "": too few names are an error.
+	ClassNames  []string // names of numeric labels; nil: the numbers
+	// NamesFound is the file of ClassNames if it was merely found next to the shards. If that list is too short, it
+	// belongs to other data and is ignored. With "", too few names are an error.
 	NamesFound string
 
-	CacheDir   string // of indices and expanded gzip shards; "" keeps no indices and refuses such shards
-	CacheBytes int64  // of decompressed parts of shards that are kept in memory
+	CacheDir   string // for indices and expanded gzip shards; "" stores no indices and refuses such shards
+	CacheBytes int64  // limit for decompressed parts of shards in memory, in bytes
 
 	Decode images.DecodeOptions
 	Limits archive.Limits // of one shard
 
 	Logger   *slog.Logger                 // nil means slog.Default()
-	Progress func(done, totalBytes int64) // of passing over the shards; may be nil
+	Progress func(done, totalBytes int64) // of the scan of the shards; may be nil
 }
 
-// Open finds the shards and their samples. No image is read.
+// Open finds the shards and their samples without reading an image. Errors of the data are *data.Fault.
 func Open(ctx context.Context, o Options) (data.Splits, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -89,7 +89,8 @@ func (o Options) find() (train, eval []string, err error) {
 	return train, nil, err
 }
 
-// inParts lists the shards of a folder: those in train/ and val/ (validation/, test/), or those whose names begin so.
+// inParts lists the shards of a folder: those in train/ and val/ (validation/, test/), or those whose names begin with
+// these words.
 func inParts(dir string) (train, eval []string, err error) {
 	held := []string{"val", "test"}
 	if info, err := os.Stat(filepath.Join(dir, "train")); err == nil && info.IsDir() {
@@ -135,7 +136,7 @@ func inParts(dir string) (train, eval []string, err error) {
 	return train, nil, nil
 }
 
-// indexAll indexes the shards, several at a time; those in the cache are taken from there.
+// indexAll indexes the shards, several concurrently. It uses the cache where possible.
 func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*index, error) {
 	paths, err := o.expandAll(ctx, paths)
 	if err != nil {
@@ -184,8 +185,8 @@ func (o Options) indexAll(ctx context.Context, paths []string) ([]identity, []*i
 	return ids, indices, nil
 }
 
-// eachShard calls do for the number of each shard, for several at a time. The error is the first shard's *data.Fault, or
-// that of ctx.
+// eachShard calls do with the number of each shard, several concurrently. It returns the *data.Fault of the first
+// faulty shard, or the error of ctx.
 func eachShard(ctx context.Context, op string, paths []string, do func(ctx context.Context, k int) error) error {
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -206,7 +207,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 		return err
 	}
 	for k, err := range errs {
-		if err != nil && !errors.Is(err, context.Canceled) { // those end because of another
+		if err != nil && !errors.Is(err, context.Canceled) { // cancelled because of another error
 			fault := &data.Fault{Op: op, Path: paths[k], Index: -1, Err: err}
 			if cache := (*archive.CacheError)(nil); errors.As(err, &cache) {
 				fault.Advice = archive.CacheAdvice
@@ -217,7 +218,7 @@ func eachShard(ctx context.Context, op string, paths []string, do func(ctx conte
 	return nil
 }
 
-// expandAll returns the paths with plain tars in the cache folder in place of shards that are gzip streams.
+// expandAll replaces gzip shards in paths by plain tars in the cache folder.
 func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error) {
 	total := int64(0)
 	streams := map[int]bool{}
@@ -254,7 +255,7 @@ func (o Options) expandAll(ctx context.Context, paths []string) ([]string, error
 	})
 }
 
-// lock lets one process of several index the shards. A cache folder that cannot be written is no reason to fail.
+// lock lets one process at a time index the shards. An unwritable cache folder is not an error.
 func (o Options) lock(ctx context.Context, dir string) (release func(), err error) {
 	none := func() {}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -277,14 +278,14 @@ func open(path string, use func(f *os.File) error) error {
 	if err != nil {
 		return err
 	}
-	defer f.Close() // is only read
+	defer f.Close() // read only
 	return use(f)
 }
 
-// index passes over one shard.
+// index scans one shard.
 func (o Options) index(ctx context.Context, id identity, dir string, p *progress) (x *index, err error) {
 	if o.CacheDir != "" {
-		if x := id.load(dir); x != nil { // another process was faster
+		if x := id.load(dir); x != nil { // another process has stored it meanwhile
 			return x, nil
 		}
 	}
@@ -308,7 +309,7 @@ func (o Options) index(ctx context.Context, id identity, dir string, p *progress
 	return x, nil
 }
 
-// progress adds up what is read of several shards at a time.
+// progress adds up the bytes read of shards that are scanned concurrently.
 type progress struct {
 	report func(done, total int64)
 	total  int64
@@ -316,7 +317,7 @@ type progress struct {
 	done   int64
 }
 
-// of returns the function that one shard reports to.
+// of returns the progress function for one shard.
 func (p *progress) of() func(done, total int64) {
 	if p.report == nil {
 		return nil
@@ -331,7 +332,7 @@ func (p *progress) of() func(done, total int64) {
 	}
 }
 
-// splits makes the two parts of indexed shards, the first nTrain of which are for training.
+// splits returns the two parts of indexed shards. The first nTrain shards are the training part.
 func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Splits, error) {
 	fault := func(err error) (data.Splits, error) {
 		return data.Splits{}, &data.Fault{Op: "open shards", Path: o.Path, Index: -1, Err: err}
@@ -378,8 +379,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 	return s, nil
 }
 
-// checkChunks refuses shards that cannot be read at random within the memory allowed, and warns of those that can be
-// read slowly only.
+// checkChunks refuses shards that cannot be read at random within the memory limit, and warns of slow ones.
 func (o Options) checkChunks(ids []identity, indices []*index) error {
 	const slow = 16 << 20 // bytes; decompressing so much for one sample shows
 	large, total := 0, int64(0)
@@ -401,8 +401,8 @@ func (o Options) checkChunks(ids []identity, indices []*index) error {
 	return nil
 }
 
-// held tells whether a sample is held out for evaluation: by a hash of its key, so that neither the order nor the
-// number of shards matters.
+// held reports whether a sample is held out for evaluation. It depends on a hash of the sample's key, and so on neither
+// the order nor the number of shards.
 func held(key string, fraction float64) bool {
 	if fraction == 0 {
 		return false
@@ -411,7 +411,7 @@ func held(key string, fraction float64) bool {
 	return float64(binary.LittleEndian.Uint64(sum[:])>>11)/(1<<53) < fraction
 }
 
-// fingerprint is a hash of names, labels and sizes of all samples in order: what all ranks must have in common.
+// fingerprint returns a hash of names, labels and sizes of all samples in order, which must be equal on all ranks.
 func (d *dataset) fingerprint() string {
 	h := sha256.New()
 	h.Write(d.names)
@@ -425,7 +425,7 @@ func (d *dataset) fingerprint() string {
 	return hex.EncodeToString(h.Sum(nil)[:8])
 }
 
-// Labelled tells from its first members whether a tar is a shard, with labels beside its images.
+// Labelled reports whether a tar is a shard with labels next to its images, according to its first members.
 func Labelled(path string) (labelled bool, err error) {
 	const members = 200
 	enough := errors.New("enough")

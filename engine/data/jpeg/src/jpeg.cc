@@ -1,5 +1,5 @@
-// libhetero_jpeg.so: see hetero_jpeg.h. Written against the TurboJPEG API 2, which versions 2 and 3 of libjpeg-turbo
-// offer.
+// libhetero_jpeg.so; hetero_jpeg.h describes its interface. It uses the TurboJPEG API 2, which versions 2 and 3 of
+// libjpeg-turbo provide.
 #include "hetero_jpeg.h"
 #include "resample.h"
 
@@ -23,8 +23,8 @@ int32_t fail(char *error, size_t error_bytes, const char *text) {
   return 1;
 }
 
-// A warning that leaves the pixels whole. libjpeg warns of padding between markers, odd revision numbers and the like;
-// what it calls corrupt or premature has lost pixels.
+// Reports whether a warning leaves the pixels intact. libjpeg warns of padding between markers, odd revision numbers
+// and the like. Warnings with "corrupt" or "premature" mean lost pixels.
 bool harmless(const char *warning) {
   if (std::strstr(warning, "extraneous bytes") != nullptr) {
     return true;
@@ -32,7 +32,8 @@ bool harmless(const char *warning) {
   return std::strstr(warning, "orrupt") == nullptr && std::strstr(warning, "remature") == nullptr;
 }
 
-// Only the first warning of an image has a text. If that one was harmless, a missing end still shows in the bytes.
+// Only the first warning of an image has a text. If that one was harmless, a missing end marker still reveals a
+// truncated file.
 bool has_end_marker(const uint8_t *data, size_t bytes) {
   for (size_t i = bytes; i >= 2; --i) {
     if (data[i - 2] == 0xFF && data[i - 1] == 0xD9) {
@@ -78,7 +79,7 @@ int32_t header(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, h
     return fail(error, error_bytes, tjGetErrorStr2(d->handle));
   }
   if (width < 1 || height < 1) {
-    return fail(error, error_bytes, "image without pixels");
+    return fail(error, error_bytes, "the image has no pixels");
   }
   header->width = width;
   header->height = height;
@@ -96,7 +97,7 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
     return fail(error, error_bytes, "four-ink image");
   }
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
-    return fail(error, error_bytes, "denominator is not 1, 2, 4 or 8");
+    return fail(error, error_bytes, "denominator: want 1, 2, 4 or 8");
   }
   tjscalingfactor factor{1, denominator};
   int width = TJSCALED(h.width, factor), height = TJSCALED(h.height, factor);

@@ -1,4 +1,4 @@
-// resample.h: see hetero_jpeg.h. The loops exist for several instruction sets, with equal results.
+// resample.h: the loops of resample (hetero_jpeg.h), for several instruction sets, with equal results.
 #pragma once
 
 #include "hetero_jpeg.h"
@@ -15,7 +15,7 @@ struct ResampleLoops {
   // Resamples num_rows rows, row_bytes apart, that end before end, to dst (num_rows, x.count, 3).
   void (*horizontal)(uint8_t *dst, const uint8_t *src, size_t row_bytes, int32_t num_rows, const uint8_t *end,
                      const hetero_taps &x);
-  // dst (bytes) = weighted sum of num rows of so many bytes.
+  // dst (bytes) = weighted sum of num rows of the given number of bytes.
   void (*vertical)(uint8_t *dst, const uint8_t *rows, int32_t bytes, int32_t num, const int32_t *weight);
 };
 
