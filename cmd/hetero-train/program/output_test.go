@@ -214,7 +214,7 @@ func TestTheSecondMachineShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 2 to 3 of 4")
-	for _, want := range []string{"joined: ranks 2, 3 of 4, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+	for _, want := range []string{"joined: ranks 2, 3 of 4; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("node 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
 		}
@@ -240,7 +240,7 @@ func TestNodesMayStartUnequalNumbersOfRanks(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "batch_size_global=12 batch_size_per_rank=4")
 	e.check(t, exit.Done, "cluster: node 1 of 2, starts ranks 1 to 2 of 3")
-	if want := "joined: ranks 1, 2 of 3,"; !strings.Contains(e.stdout, want) {
+	if want := "joined: ranks 1, 2 of 3;"; !strings.Contains(e.stdout, want) {
 		t.Errorf("node 1 does not show %q:\n%s", want, e.stdout)
 	}
 }
@@ -255,7 +255,7 @@ func TestARankStartedByHandShowsTheRun(t *testing.T) {
 	e := <-second
 	first.check(t, exit.Done, "")
 	e.check(t, exit.Done, "cluster: waiting for the other ranks")
-	for _, want := range []string{"joined: rank 1 of 2, rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
+	for _, want := range []string{"joined: rank 1 of 2; rank 0 at 127.0.0.1:", "\nstep 1/20 | epoch 0 | loss ", "\nstep 20/20 | ", "\neval after step 20 ", "\ndone: 20 steps"} {
 		if !strings.Contains("\n"+e.stdout, want) {
 			t.Errorf("rank 1 does not show %q:\n%s%s", want, e.stdout, e.stderr)
 		}

@@ -211,7 +211,7 @@ func TestAResumedRunKeepsItsType(t *testing.T) {
 		return precision
 	}
 	timed := filepath.Join(dir, "timed cache")
-	run("timed", timed, " takes ")
+	run("timed", timed, "train.precision = \"auto\" selects ")
 	files, err := filepath.Glob(filepath.Join(timed, "hetero-train", "precision", "*.json"))
 	if err != nil || len(files) != 1 {
 		t.Fatalf("got kept choices %v, %v, want one", files, err)
