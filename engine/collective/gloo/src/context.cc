@@ -64,14 +64,15 @@ struct Opened : gloo::transport::tcp::Pair {
     if (getpeername(socket.fd, reinterpret_cast<sockaddr *>(&peer), &length) < 0)
       throw failed("the other rank's address");
     std::lock_guard<std::mutex> lock(pair.*(&Opened::m_));
+    const auto state = pair.*(&Opened::state_);
+    if (state == CONNECTING || state == CONNECTED || state == CLOSED)
+      throw gloo::IoException("the rank is already connected");
     int &own = pair.*(&Opened::fd_);
-    if (pair.*(&Opened::state_) == LISTENING) {
+    if (own >= 0) { // Gloo before May 2023: each pair listens on a socket of its own, not all pairs of a device on one
       device.unregisterDescriptor(own, &pair);
       ::close(own);
       own = -1;
     }
-    if (pair.*(&Opened::state_) != LISTENING && pair.*(&Opened::state_) != INITIALIZING)
-      throw gloo::IoException("the rank is already connected");
     pair.*(&Opened::peer_) = gloo::transport::tcp::Address(peer);
     own = socket.take();
     device.registerDescriptor(own, EPOLLIN, &pair);
