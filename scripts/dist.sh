@@ -6,6 +6,9 @@
 #
 # Everything is compiled in a root file system of Debian 11, whose glibc is 2.31, with its compiler. The root is made by
 # debootstrap in build/dist/bullseye and kept. scripts/dist_check.sh tests the tarball.
+#
+# The libgloo-dev of Debian 11 is too old. Gloo is compiled from the source archive of a later Debian, which
+# third_party/gloo.sha256 pins, and linked statically. The archive is downloaded into build/dist unless it is there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +21,6 @@ name=hetero-train-$version-linux-x86_64
 tree=build/dist/$name
 libs=$tree/lib/hetero-train
 licences=$tree/share/doc/hetero-train/licences
-# Not libgloo-dev: that of Debian 11 is of 2020 and lacks what engine/collective/gloo needs. Ranks of a release are on one machine.
 packages=g++,make,cmake,python3,ca-certificates,libturbojpeg0-dev,patchelf
 
 [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || fail "got $(uname -s)-$(uname -m), want Linux-x86_64"
@@ -55,6 +57,39 @@ copy_sources() {
 	go mod vendor -o "$root/src/vendor"
 	cmp -s third_party/onednn.sha256 third_party/onednn/PINS || python3 third_party/onednn.py
 	cp -a third_party/onednn "$root/src/third_party/"
+}
+
+# get_gloo downloads the archive of Gloo's sources, and sets gloo to its path.
+get_gloo() {
+	local sum file url got
+	read -r sum file <third_party/gloo.sha256
+	url=${mirror:-http://deb.debian.org/debian}/pool/main/g/gloo/$file
+	gloo=build/dist/$file
+	if [ ! -e "$gloo" ]; then
+		python3 -c 'import sys, urllib.request
+open(sys.argv[2], "wb").write(urllib.request.urlopen(sys.argv[1], timeout=60).read())' "$url" "$gloo.part" 2>build/dist/gloo.log ||
+			{ tail -n 1 build/dist/gloo.log >&2; fail "cannot download $url; copy the archive into build/dist"; }
+		mv "$gloo.part" "$gloo"
+	fi
+	got=$(sha256sum "$gloo" | cut -d' ' -f1)
+	[ "$got" = "$sum" ] || fail "$gloo: got SHA-256 $got, want $sum (third_party/gloo.sha256); remove the file, then run again"
+}
+
+# build_gloo installs Gloo into /usr/local of the root. It compiles only if the archive or the project file changed.
+build_gloo() {
+	local of
+	get_gloo
+	of=$(cat third_party/gloo.sha256 third_party/gloo/CMakeLists.txt | sha256sum)
+	[ "$(cat "$root/usr/local/lib/libgloo.of" 2>/dev/null)" = "$of" ] && return
+	echo "dist: building Gloo"
+	rm -rf "$root/tmp/gloo" "$root/usr/local/include/gloo"
+	mkdir -p "$root/tmp/gloo/source/gloo"
+	tar -C "$root/tmp/gloo/source/gloo" --strip-components=1 -xf "$gloo"
+	inside sh -ec 'cmake -S /src/third_party/gloo -B /tmp/gloo/build -D SOURCE=/tmp/gloo/source -D CMAKE_INSTALL_PREFIX=/usr/local
+		cmake --build /tmp/gloo/build -j"$(nproc)" -t install' >build/dist/gloo.log 2>&1 ||
+		{ tail -n 20 build/dist/gloo.log >&2; fail "Gloo does not build; its output is in build/dist/gloo.log"; }
+	rm -rf "$root/tmp/gloo"
+	echo "$of" >"$root/usr/local/lib/libgloo.of"
 }
 
 build() {
@@ -121,6 +156,8 @@ collect_licences() {
 	cp LICENSE "$licences/"
 	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"
 	cp -r third_party/onednn/share/doc/onednn/. "$licences/onednn/"
+	mkdir -p "$licences/gloo" && cp third_party/gloo/LICENSE "$licences/gloo/"
+	echo "libhetero_gloo.so: Gloo (linked statically); source archive $(basename "$gloo"); https://snapshot.debian.org/package/gloo/" >>"$licences/SOURCES.txt"
 	cp "$root/usr/local/go/LICENSE" "$licences/go/"
 	cp "$root"/usr/share/common-licenses/{Apache-2.0,GPL-2,GPL-3,LGPL-2.1} "$licences/texts/"
 	local module dir file
@@ -136,6 +173,7 @@ collect_licences() {
 
 make_root
 copy_sources
+build_gloo
 build
 mkdir -p "$licences"
 bundle

@@ -4,7 +4,8 @@
 #   scripts/dist_check.sh --elf FOLDER              every program and library in the folder needs glibc 2.31 at most, and no
 #                                                   library that is neither glibc's nor in the folder
 #   scripts/dist_check.sh TARBALL [RELEASE…]        that, then runs it in a root of each Debian release (bullseye trixie): lists
-#                                                   the devices and trains with two ranks. As root; roots are kept in build/dist
+#                                                   the devices and trains with two ranks, over shared memory and over
+#                                                   Gloo, to the same loss. As root; roots are kept in build/dist
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -53,10 +54,17 @@ check_release() {
 		cd "$(mktemp -d)"
 		hetero-train version
 		hetero-train devices
-		hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 --experiment-name check \
-			--nproc-per-node 2 --set model.channels="[8, 16]" >train.txt 2>&1 || { cat train.txt; exit 1; }
-		grep "\"final_train_loss\"" experiments/check/results/result.json
-		if hetero-train version | grep -E "^(cpu device|shared memory|jpeg) .*missing"; then exit 1; fi' || fail "the release does not run on Debian $1"
+		# off: ranks of one machine use Gloo; without it they fail. Equal shares and types give equal bits over both.
+		for memory in auto off; do
+			hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 256 --batch-size 16 --epochs 2 \
+				--experiment-name "check-$memory" --nproc-per-node 2 --set parallel.shared_memory=$memory --set train.precision=f32 \
+				--set model.channels="[8, 16]" --set balance.fixed_shares="[12, 20]" >train.txt 2>&1 || { cat train.txt; exit 1; }
+			grep "\"final_train_loss\"" "experiments/check-$memory/results/result.json" >"loss-$memory.txt"
+		done
+		cat loss-auto.txt loss-off.txt
+		cmp -s loss-auto.txt loss-off.txt || { echo "got the losses above over shared memory and over Gloo, want equal ones"; exit 1; }
+		if hetero-train version | grep -E "^(cpu device|shared memory|gloo|jpeg) .*missing"; then exit 1; fi' ||
+		fail "the release does not run on Debian $1"
 	echo "dist_check: runs on Debian $1, $(chroot "$root" ldd --version | head -n 1 | grep -o 'GLIBC [0-9.]*')"
 }
 
