@@ -28,7 +28,7 @@ static inline ht_result ht_result_of(ht_status status, void *value, const char *
 }
 
 /* Loads a library and gets its table. environment: count pairs of name and value, which are set while the library
- * initialises unless the process has set them. Loading restores the calling thread's affinity and signal mask: OpenMP
+ * initialises unless the process has set them. Loading restores the calling thread's affinity: OpenMP
  * with bound threads would pin it, and Go starts other threads from it. */
 static inline ht_result ht_load(const char *path, char **environment, int count) {
   cpu_set_t affinity;

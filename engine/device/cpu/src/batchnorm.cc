@@ -1,13 +1,14 @@
-// batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, as package device cuts it.
+// batchnorm.cc: batch normalisation of images x (N, C, H, W) in four passes, split as in package device.
 //
 //   stats        mean, var (G, C)            one read of x
 //   apply        y = ReLU(z [+ residual])    one read, one write;  z = (x - mean)·gamma/sqrt(var + eps) + beta
-//   diff_reduce  diff_gamma, diff_beta       one read of x and diff_y, one write of dz where the op wants it
+//   diff_reduce  diff_gamma, diff_beta       one read of x and diff_y, one write of dz if the op outputs it
 //   diff_apply   diff_x                      one read of x and dz, one write
 //
-// Work is divided into items, a piece of the rows (rows.h) of one or more units, by the shape alone: partial sums and
-// their order do not depend on the number of threads. Both passes over a tensor divide it alike, so that the second
-// finds in a core's cache what the first left there. The inner loops are in batchnorm_simd.h.
+// Work is divided into items: a part of the rows (rows.h) of one or more units. The division depends on the shape
+// alone, so partial sums and their order do not depend on the number of threads. Both passes over a tensor have the
+// same division, so that the second pass finds the data of the first in a core's cache. The inner loops are in
+// batchnorm_simd.h.
 #include <cmath>
 #include <cstring>
 
@@ -20,16 +21,16 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kWantItems = 64;      // enough for any number of threads to share evenly
+constexpr int64_t kWantItems = 64;      // enough for an even division among any number of threads
 constexpr int64_t kLeastRows = 256;     // of an item
-constexpr int64_t kFarBytes = 16 << 20; // images above this are beyond the caches
+constexpr int64_t kFarBytes = 16 << 20; // larger images do not fit into the caches
 
 struct Item {
   int64_t group, part;
   Piece piece;
 };
 
-// What the four passes share: geometry, statistics groups and the division of work.
+// Common state of the four passes: geometry, statistics groups and the division of work.
 struct BatchNorm : Kernel {
   ht_batch_norm_params p;
   bool bf16;
@@ -39,7 +40,7 @@ struct BatchNorm : Kernel {
   int64_t parts, unit_blocks, units_a_block;
   bool threads;
 
-  // Takes the specs: images at these positions share a layout, all else is plain.
+  // Sets the specs: images at these positions have the same layout, all others are plain.
   BatchNorm(const Request &request, const Positions &in, const Positions &out, int made_for = -1)
       : p(*static_cast<const ht_batch_norm_params *>(request.params)), bf16(is_bf16(request.in[0])) {
     take_plain_but(request, out);
@@ -67,7 +68,7 @@ struct BatchNorm : Kernel {
     return {group, part, {unit, units, begin + n * part / parts, begin + n * (part + 1) / parts}};
   }
 
-  // Elements of each channel of a group, those on other ranks included where the op says how many they are.
+  // Elements per channel of a group, including those on other ranks if the op states their number.
   double full_count(int64_t group) const {
     const int64_t n = std::min(group_samples, samples - group * group_samples);
     if (p.count > 0 && n == group_samples) return double(p.count);
@@ -80,7 +81,7 @@ struct BatchNorm : Kernel {
     return c < rows.channels ? c : -1;
   }
 
-  // The images are beyond the caches, in rows that are whole and lie one behind the other.
+  // Whether the images exceed the caches, with full rows that are contiguous.
   bool far() const {
     return units_a_block == 1 && rows.tail_lanes == 16 && rows.last_unit_lanes == 16 && rows.row_stride == 16 &&
            in[0].bytes > kFarBytes;
@@ -98,8 +99,8 @@ private:
 
 bool aligned(const void *a) { return reinterpret_cast<uintptr_t>(a) % 64 == 0; }
 
-// Fills the lanes of all units of all groups, on several threads where there are many. The statistics of
-// group g are row g of in[1] and in[2], or the same for all.
+// Sets the lanes of all units of all groups, on several threads if there are many. The statistics of group g are row g
+// of in[1] and in[2] if grouped; otherwise all groups use the same row.
 void fill_lanes(const BatchNorm &k, void *const *in, bool grouped, NormLanes *lanes, const float *diff_gamma = nullptr,
                 const float *diff_beta = nullptr) {
   const auto vectors = [&](int64_t g) -> NormVectors {
@@ -140,12 +141,12 @@ struct Stats final : BatchNorm {
       combine(partial, i / rows.units, i % rows.units, static_cast<float *>(a.out[0]), static_cast<float *>(a.out[1]));
   }
 
-  // Merges the parts' moments in their order: means move by their share, deviations get what the means differ.
+  // Merges the parts' moments in order: means by weight of their counts, deviations with the difference of the means.
   void combine(const Moments *partial, int64_t group, int64_t unit, float *mean, float *var) const {
     Moments all{};
     for (int64_t part = 0; part < parts; part++) {
       const Moments &m = partial[(group * parts + part) * rows.units + unit];
-      if (m.count == 0) continue; // a last group may have fewer rows than there are parts
+      if (m.count == 0) continue; // the last group may have fewer rows than parts
       const double total = all.count + m.count;
       for (int64_t l = 0; l < rows.unit_channels; l++) {
         const double delta = m.mean[l] - all.mean[l];
@@ -166,7 +167,7 @@ struct Stats final : BatchNorm {
 // --- forward -------------------------------------------------------------------------------------
 
 struct Apply final : BatchNorm {
-  bool grouped; // statistics of groups, not running ones
+  bool grouped; // statistics of groups; false: running statistics
 
   explicit Apply(const Request &request)
       : BatchNorm(request, params_of(request).add ? Positions{0, 5} : Positions{0}, {0}),
@@ -291,7 +292,7 @@ struct DiffApply final : BatchNorm {
 
 // --- the statistics of several ranks -------------------------------------------------------------
 
-// The order of operations is part of the op: every rank must get the same bits.
+// The order of operations is part of the op, because every rank must get the same bits.
 struct Merge final : Kernel {
   explicit Merge(const Request &request) {
     want_operands(request, 2, 2);
@@ -307,7 +308,7 @@ struct Merge final : Kernel {
     for (int64_t c = 0; c < channels; c++) {
       double n = 0, m = 0, m2 = 0;
       for (int64_t r = 0; r < ranks; r++) {
-        if (samples[r] == 0) continue; // whatever its rows hold
+        if (samples[r] == 0) continue; // ignore the rows of a rank without samples
         const double k = samples[r], t = n + k, d = stats[2 * r * channels + c] - m;
         m += d * k / t;
         m2 += stats[(2 * r + 1) * channels + c] * k;
@@ -349,7 +350,7 @@ struct Running final : Kernel {
         m += mean[g * channels + c];
         v += var[g * channels + c] * (n > 1 ? n / (n - 1) : 1);
       }
-      if (!std::isfinite(m) || !std::isfinite(v)) continue; // a step that is skipped leaves no trace
+      if (!std::isfinite(m) || !std::isfinite(v)) continue; // a skipped step changes nothing
       running_mean[c] = float(old_mean[c] + momentum * (m / double(groups) - old_mean[c]));
       running_var[c] = float(old_var[c] + momentum * (v / double(groups) - old_var[c]));
     }

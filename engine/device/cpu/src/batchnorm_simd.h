@@ -1,8 +1,8 @@
-// batchnorm_simd.h: the loops that batchnorm_table.h lists, on vectors of sixteen lanes.
+// batchnorm_simd.h: the loops of batchnorm_table.h, on vectors of sixteen lanes.
 //
-// Sums of f32 are taken over tiles of kTileRows rows and added to f64 sums, so an error does not grow with the batch.
-// Moments are taken about a pivot, the mean so far: what cancels is then never larger than what the deviation of the
-// tile's mean from it adds to the variance anyway.
+// f32 sums cover tiles of kTileRows rows and are added to f64 sums, so the error does not grow with the batch. Moments
+// are relative to a pivot, the mean so far. Cancellation is therefore at most what the deviation of the tile's mean
+// from the pivot adds to the variance.
 #pragma once
 
 #include "batchnorm_table.h"
@@ -11,10 +11,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kFirstTileRows = 64; // read twice: there is no mean yet to take as the pivot
+constexpr int64_t kFirstTileRows = 64; // read twice, because no mean is known yet for the pivot
 
-// For tensors beyond the caches (far): rows some KiB ahead are asked for, as the hardware's own prefetchers follow two
-// streams badly; and results go past the caches, so that their lines are not read first.
+// For tensors that exceed the caches (far): prefetch rows some KiB ahead, because hardware prefetchers handle two
+// streams badly. Results bypass the caches, so that their lines are not read first.
 template <bool far, class T> SIMD_INLINE void ahead(const T *a) {
   if (far) __builtin_prefetch(a + 4096 / sizeof(T));
 }
@@ -62,7 +62,7 @@ SIMD_INLINE void pivoted_sums(const Rows &r, const Piece &p, const T *x, const f
   }
 }
 
-// As an element of the tensor: deviations of bf16 elements from such a pivot are exact.
+// Rounded to the tensor's type: deviations of bf16 elements from such a pivot are exact.
 template <class T> SIMD_INLINE float rounded(double x) {
   T element;
   put(&element, float(x));
@@ -234,7 +234,7 @@ template <class T, bool far> constexpr void fill_batch_norm(BatchNormTable &t, i
   apply[0][1][far] = batch_norm_apply<T, false, true, far>;
   apply[1][0][far] = batch_norm_apply<T, true, false, far>;
   apply[1][1][far] = batch_norm_apply<T, true, true, far>;
-  auto &reduce = t.reduce[bf16]; // dz of two gradients, or masked by what is stored, is always kept
+  auto &reduce = t.reduce[bf16]; // dz of two gradients, or with a stored mask, is always stored
   reduce[kNoRelu][0][0][far] = batch_norm_diff_reduce<T, kNoRelu, false, false, far>;
   reduce[kNoRelu][0][1][far] = batch_norm_diff_reduce<T, kNoRelu, false, true, far>;
   reduce[kNoRelu][1][1][far] = batch_norm_diff_reduce<T, kNoRelu, true, true, far>;

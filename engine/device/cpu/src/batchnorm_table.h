@@ -1,7 +1,7 @@
-// batchnorm_table.h: the vectorised inner loops of batch normalisation, one set an instruction set.
+// batchnorm_table.h: the vectorised inner loops of batch normalisation, one set per instruction set.
 //
-// Each works on rows [from, to) of units [unit, unit + units) (rows.h), in one thread; batchnorm.cc divides the work
-// and combines. More than one unit at a time, at most kMostUnits, where the rows of units lie side by side.
+// Each loop processes rows [from, to) of units [unit, unit + units) (rows.h) in one thread; batchnorm.cc divides the
+// work and combines results. A piece has several units, at most kMostUnits, only if the rows of units are interleaved.
 #pragma once
 
 #include <stdint.h>
@@ -12,30 +12,30 @@ namespace hetero {
 
 constexpr int64_t kMostUnits = 16;
 
-// Where a piece of work lies.
+// The rows and units of a piece of work.
 struct Piece {
   int64_t unit, units, from, to;
 };
 
-// Moments of the channels of a unit over some rows: count elements, their mean and the sum of squared deviations
-// from it. Lanes of the same channel hold the same.
+// Moments of the channels of a unit over some rows: the number of elements, their mean, and the sum of squared
+// deviations from it. Lanes of the same channel have equal values.
 struct Moments {
   double mean[16], m2[16];
   double count;
 };
 
-// Sums over some rows, lane by lane: dz and dz·(x - mean).
+// Sums over some rows, for each lane: dz and dz·(x - mean).
 struct DiffSums {
   double dz[16], dz_x[16];
 };
 
-// Statistics and parameters of the channels (C), and for the backward pass their gradients, else null.
+// Statistics and parameters of the channels (C). The gradients are null except in the backward pass.
 struct NormVectors {
   const float *mean, *var, *gamma, *beta;
   const float *diff_gamma, *diff_beta;
 };
 
-// What each lane of a unit needs of its channel. Lanes of padding hold zeros, so that zero goes to zero.
+// Values of a lane's channel. Lanes of padding are zero, so that zeros map to zeros.
 //   forward   z      = (x - mean)·scale + beta                     scale = gamma·inverse, inverse = 1/sqrt(var + eps)
 //   backward  diff_x = ((dz - mean_dz) - (x - mean)·slope)·scale   slope = diff_gamma/n·inverse, mean_dz = diff_beta/n
 struct NormLanes {
@@ -44,23 +44,23 @@ struct NormLanes {
   float inverse[16];
 };
 
-enum ReluMask { kNoRelu, kRecomputed, kStored }; // where z > 0 comes from in the backward pass
+enum ReluMask { kNoRelu, kRecomputed, kStored }; // source of z > 0 in the backward pass
 
 struct BatchNormTable {
-  // The lanes of a unit; n elements a channel (backward).
+  // The lanes of a unit; n elements per channel (backward).
   using Lanes = void (*)(const Rows &, int64_t unit, const NormVectors &, double eps, double n, NormLanes *);
   // Adds rows to the moments of each unit.
   using Stats = void (*)(const Rows &, const Piece &, const void *x, Moments *);
-  // y = z [+ residual], ReLU; mask words of z > 0 where there is a residual and ReLU. lanes: one a unit.
+  // y = z [+ residual], ReLU; writes mask words of z > 0 with a residual and ReLU. lanes: one per unit.
   using Apply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *residual,
                          void *y, uint16_t *mask);
-  // Adds rows to the sums of each unit; dz = (diff_y [+ diff_y2])·(z > 0) is stored on request.
+  // Adds rows to the sums of each unit; stores dz = (diff_y [+ diff_y2])·(z > 0) on request.
   using DiffReduce = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *diff_y,
                               const void *diff_y2, const uint16_t *mask, void *dz, DiffSums *);
   using DiffApply = void (*)(const Rows &, const Piece &, const NormLanes *lanes, const void *x, const void *dz,
                              void *diff_x);
 
-  // Index bf16: 0 for f32, 1 for bf16. Index far: operands are beyond the caches, and results go past them.
+  // Index bf16: 0 for f32, 1 for bf16. Index far: operands exceed the caches, and results bypass them.
   Lanes lanes;
   Stats stats[2][2];                // [bf16][far]
   Apply apply[2][2][2][2];          // [bf16][relu][add][far]

@@ -1,7 +1,8 @@
 // bf16.h: bfloat16, the upper half of an f32, one element at a time (simd.h has vectors).
 //
-// The bits are those of tensor.BF16FromF32. (The instruction that simd.h uses where there is one, vcvtneps2bf16,
-// differs for numbers below 2^-126 only: it makes them zeros.) All static: files of any instruction set include this.
+// The bits equal those of tensor.BF16FromF32. The instruction vcvtneps2bf16, which simd.h uses if available, differs
+// only for numbers below 2^-126: it rounds them to zero. All functions are static, because files of any instruction set
+// include this header.
 #pragma once
 
 #include <stdint.h>

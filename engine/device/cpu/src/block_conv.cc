@@ -1,4 +1,4 @@
-// block_conv.cc: which small convolutions to take over from oneDNN, and their loops over register tiles.
+// block_conv.cc: selects the small convolutions that replace oneDNN's, and loops over their register tiles.
 #include "block_conv.h"
 
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
@@ -20,12 +20,12 @@ constexpr uint32_t kChannelsLast = HT_LAYOUT_FIRST_PRIVATE + dnnl_BAcd16a16b;   
 constexpr uint32_t kOutputsLastPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_ABcd8b16a2b;  // (O, C, taps, 8 c, 16 o, 2 c)
 constexpr uint32_t kChannelsLastPairs = HT_LAYOUT_FIRST_PRIVATE + dnnl_BAcd8a16b2a; // (C, O, taps, 8 o, 16 c, 2 o)
 
-// One dst pixel seeing one src pixel through one tap.
+// A pair of a dst pixel and the src pixel that it reads through one tap.
 struct Sight {
   int32_t tap, src, dst;
 };
 
-// All of them, by tap and then by dst pixel.
+// All pairs, ordered by tap, then by dst pixel.
 std::vector<Sight> sights(const ht_conv2d_params &p, const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
   std::vector<Sight> list;
   auto h = src.dims[2], w = src.dims[3], oh = dst.dims[2], ow = dst.dims[3], kh = weight.dims[2], kw = weight.dims[3];
@@ -55,7 +55,7 @@ struct GatherConv : Kernel {
 
   void run(const Args &args) override {
     int64_t pairs = (out_blocks + 1) / 2;
-    // Strips of samples: enough tasks for all threads, few enough that a task's weights are worth fetching.
+    // Strips of samples: enough tasks for all threads, and few enough that each task reuses its weights.
     int64_t tasks = pairs * out_pixels, wanted = 4 * omp_get_max_threads();
     int64_t strips = std::clamp<int64_t>((wanted + tasks - 1) / tasks, 1, (samples + kMaxRows - 1) / kMaxRows);
     int64_t strip = ((samples + strips - 1) / strips + kMaxRows - 1) / kMaxRows * kMaxRows;
@@ -89,15 +89,14 @@ struct GatherConv : Kernel {
   }
 };
 
-// diff_weights. Samples are taken in chunks that the second-level cache holds for one block of src and two of diff_dst. They
-// are packed, so that the long dimension is the samples, unless images are f32 with long enough rows as they are.
+// diff_weights. Samples are processed in chunks: one block of src and two of diff_dst fit into the second-level cache.
+// Chunks are packed, so that the samples are the long dimension, unless images are f32 with long enough rows.
 struct OuterConv : Kernel {
   BlockKernels tiles;
-  bool direct; // nothing is packed
+  bool direct; // without packing
   int64_t samples, src_blocks, src_pixels, dst_blocks, dst_pixels, num_taps, element;
-  int64_t chunk; // samples
-  std::vector<int32_t>
-      seen; // pixels of src that any tap sees, all where nothing is packed: src_pixels of the image_pixels
+  int64_t chunk;             // samples
+  std::vector<int32_t> seen; // pixels of src that any tap reads, all without packing: src_pixels of the image_pixels
   int64_t image_pixels;
   std::vector<int32_t> all; // pixels of diff_dst
   std::vector<Run> runs;
@@ -130,7 +129,7 @@ struct OuterConv : Kernel {
       }
 #pragma omp parallel
     {
-      // A thread's tiles are consecutive, so most of them share their blocks of diff_dst.
+      // A thread's tiles are consecutive, so most of them use the same blocks of diff_dst.
       int64_t tasks = pairs * src_blocks, threads = omp_get_num_threads(), t = omp_get_thread_num();
       for (int64_t i = tasks * t / threads, end = tasks * (t + 1) / threads; i < end;) {
         int64_t pair = i / src_blocks, stop = std::min(end, (pair + 1) * src_blocks);
@@ -231,12 +230,12 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   k->dst_pixels = pixels_of(o.dst);
   k->num_taps = pixels_of(o.weight);
   auto list = sights(*static_cast<const ht_conv2d_params *>(r.params), o.src, o.weight, o.dst);
-  size_t breaks = 1; // of runs in the image
+  size_t breaks = 1; // interruptions of runs in the image
   for (size_t i = 1; i < list.size(); i++)
     breaks +=
         list[i].tap != list[i - 1].tap || list[i].src != list[i - 1].src + 1 || list[i].dst != list[i - 1].dst + 1;
-  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // a run's start costs as much as a pixel
-  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // of a pixel among those seen
+  k->direct = o.src.dtype == HT_F32 && list.size() >= 6 * breaks; // the start of a run costs as much as a pixel
+  std::vector<int32_t> place(static_cast<size_t>(k->image_pixels), k->direct ? 0 : -1); // index among those read
   for (const Sight &s : list) place[static_cast<size_t>(s.src)] = 0;
   for (int32_t p = 0; p < k->image_pixels; p++)
     if (int32_t &at = place[static_cast<size_t>(p)]; at == 0) {
@@ -245,7 +244,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
     }
   k->src_pixels = static_cast<int64_t>(k->seen.size());
   for (int32_t p = 0; p < k->dst_pixels; p++) k->all.push_back(p);
-  constexpr int64_t cache = 512 << 10; // bytes: half of what second-level caches have
+  constexpr int64_t cache = 512 << 10; // bytes: half of a typical second-level cache
   int64_t sample = (k->src_pixels + 2 * k->dst_pixels) * kBlock * k->element;
   k->chunk = std::max<int64_t>(cache / sample, 16) / k->tiles.group * k->tiles.group;
   k->chunk = std::min(k->chunk, (k->samples + k->tiles.group - 1) / k->tiles.group * k->tiles.group);
@@ -267,7 +266,7 @@ std::unique_ptr<Kernel> make_outer(const Request &r, const Operands &o) {
   return k;
 }
 
-// Whether the request's operands may lie as these kernels need them.
+// Whether the request's operands may have the layouts of these kernels.
 bool fits(const Request &r, const Operands &o) {
   bool f32 = o.src.dtype == HT_F32;
   if (isa() != Isa::avx512 || (!f32 && (o.src.dtype != HT_BF16 || !has_avx512bf16()))) return false;
@@ -280,20 +279,20 @@ bool fits(const Request &r, const Operands &o) {
   return r.op != HT_CONV2D_DIFF_WEIGHTS || (r.out.size() == 1 && o.weight.layout == kOutputsLast);
 }
 
-// Whether these kernels are the faster ones, as measured against oneDNN 3.2 on Zen 5: batches of 8 on the images of
-// ResNet-50 at 224, of 128 on those at 32. Where both are equal, these: oneDNN's weight gradients wait for each other in
-// spinning barriers, which stall for a scheduler tick whenever somebody else needs one of the cores.
+// Whether these kernels are faster than oneDNN 3.2, as measured on Zen 5: batches of 8 on the images of ResNet-50 at
+// 224, of 128 on those at 32. For equal times these kernels are used: the threads of oneDNN's weight gradients wait in
+// spinning barriers, which block for a scheduler tick when another process needs a core.
 bool pays(const Request &r, const Operands &o) {
   const auto &p = *static_cast<const ht_conv2d_params *>(r.params);
   bool window = pixels_of(o.weight) > 1, strided = p.stride[0] > 1 || p.stride[1] > 1, f32 = o.src.dtype == HT_F32;
-  if (o.src.dims[0] < 8) return false; // rows of a register tile stay empty
+  if (o.src.dims[0] < 8) return false; // rows of a register tile would be unused
   int64_t limit;                       // pixels of dst
   switch (r.op) {
   case HT_CONV2D: limit = window ? 4 : 1; break;
   case HT_CONV2D_DIFF_SRC: limit = !window ? 1 : strided || !f32 ? 196 : 4; break;
   default:
     limit = f32 ? (window && !strided ? 784 : 196) : (window || strided ? 784 : 196);
-    // A block of src for two of diff_dst is a thread's least share.
+    // A thread gets at least one block of src for two of diff_dst.
     if ((o.dst.dims[1] / kBlock + 1) / 2 * (o.src.dims[1] / kBlock) < 2 * r.threads) return false;
   }
   return pixels_of(o.dst) <= limit;

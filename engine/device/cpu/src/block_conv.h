@@ -1,14 +1,14 @@
 // block_conv.h: convolutions of small images on AVX-512, in blocks of 16 channels.
 //
-// oneDNN's convolutions are made for images with many pixels. On those of the late layers of a network (4x4, 2x2, 1x1)
-// they fall to a fraction of the machine's rate, and they multiply taps that see nothing but padding. Here the samples
-// of the batch are the long dimension, and each output pixel knows its taps:
+// oneDNN's convolutions are optimised for images with many pixels. On those of a network's late layers (4x4, 2x2, 1x1)
+// they reach a fraction of the machine's rate, and they multiply taps that read only padding. Here the samples of the
+// batch are the long dimension, and each output pixel has a list of its taps:
 //
 //   forward, diff_src   out(n, o) = sum over taps and i of in(n, pixel of the tap, i) · w(tap, i, o), one output pixel at a time
 //   diff_weights        dw(tap, c, o) = sum over (src pixel, dst pixel) of the tap and n of src(n, c) · diff_dst(n, o)
 //
-// Images lie as nChw16c, the weights' last two dimensions are 16 inputs x 16 outputs (bf16: pairs of inputs side by side).
-// Channels are multiples of 16, groups 1. Every output element is summed by one thread in a fixed order.
+// Images have layout nChw16c. The last two dimensions of weights are 16 inputs x 16 outputs (bf16: adjacent pairs of
+// inputs). Channels are multiples of 16, groups is 1. One thread sums each output element in a fixed order.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ constexpr int64_t kBlock = 16;             // channels of a block
 constexpr int64_t kTile = kBlock * kBlock; // elements of a weight block
 constexpr int kMaxRows = 12;               // samples of a register tile: 12 x 2 blocks of sums fill 24 registers
 
-// A tap that an output pixel sees.
+// A tap that an output pixel reads.
 struct Tap {
   int32_t tap, pixel; // index into the kernel's taps, into the input's pixels
 };
@@ -41,35 +41,35 @@ struct GatherTile {
 };
 using Gather = void (*)(const GatherTile &);
 
-// Weight gradient of one tap for a block of 16 channels and one or two of outputs. a, b0 and b1 hold vectors of kBlock
-// channels: `vectors` for each pixel, pixel after pixel, sample after sample `a_sample` and `b_sample` vectors apart. A
-// run is a stretch of pixels that follow each other in both.
+// Weight gradient of one tap for a block of 16 input channels and one or two blocks of output channels. a, b0 and b1
+// contain vectors of kBlock channels: `vectors` per pixel, in the order of pixels; samples are `a_sample` and
+// `b_sample` vectors apart. A run is a sequence of pixels that are contiguous in both.
 struct Run {
   int32_t a, b, pixels;
 };
 struct OuterTile {
-  const void *a, *b0, *b1; // b1 is nullptr where there is one output block only
+  const void *a, *b0, *b1; // b1 is nullptr with a single output block
   int64_t samples, a_sample, b_sample, vectors;
   const Run *runs;
   int64_t num_runs;
   float *out0, *out1; // (16 channels, 16 outputs) each
-  bool add;           // to what is there
+  bool add;           // to the present values
 };
 
 struct BlockKernels {
-  int64_t group; // samples that a packed vector holds: 1 for f32, 2 for bf16
+  int64_t group; // samples in a packed vector: 1 for f32, 2 for bf16
   Gather gather[kMaxRows][2];
   void (*outer)(const OuterTile &);
   // Packs one block of channels of one pixel: samples [0, n) at src + i*stride, to ceil(n/group) vectors of kBlock
-  // groups, the last one filled up with zeros.
+  // groups. Zeros fill the last vector.
   void (*pack)(const void *src, int64_t stride, int64_t n, void *dst);
 };
 
 BlockKernels avx512_block_kernels();     // f32
 BlockKernels avx512bf16_block_kernels(); // bf16
 
-// The kernel for a request of HT_CONV2D, _DIFF_SRC or _DIFF_WEIGHTS, or nullptr where oneDNN does better, or where its
-// operands are bound to lie otherwise. Shapes were checked before.
+// Returns the kernel for a request of HT_CONV2D, _DIFF_SRC or _DIFF_WEIGHTS, or nullptr if oneDNN is faster or an
+// operand is bound to another layout. The caller has checked the shapes.
 std::unique_ptr<Kernel> make_block_conv(const Request &r);
 
 } // namespace hetero

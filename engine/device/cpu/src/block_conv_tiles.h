@@ -1,15 +1,15 @@
-// block_conv_tiles.h: the register tiles of block_conv.h, for the element type that Lane describes. A source file that is
-// compiled for the instructions includes it once, after it has defined Lane:
+// block_conv_tiles.h: the register tiles of block_conv.h, for the element type that Lane describes. A source file for
+// an instruction set defines Lane, then includes this file once:
 //
 //	Element                        float or uint16_t
 //	Vector                         16 lanes of `group` elements
-//	group                          elements that a lane holds side by side: the inputs that one instruction multiplies
+//	group                          adjacent elements in a lane: the inputs that one instruction multiplies
 //	load(p), spread(p)             16 lanes from p; one lane from p, in all lanes
 //	add_product(sum, a, b)         sum + a · b in every lane, in f32
 //	store(p, sum)                  rounds 16 sums to 16 elements
 //	pack(src, stride, n, dst)      BlockKernels.pack
 //
-// Everything has internal linkage: functions of two instruction sets never replace each other at link time.
+// Everything has internal linkage, so that the linker never merges functions of two instruction sets.
 #pragma once
 
 #include <immintrin.h>

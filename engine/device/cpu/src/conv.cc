@@ -1,5 +1,5 @@
-// conv.cc: Conv2D and its gradients: small images on kernels of our own, the rest on oneDNN's convolution primitives,
-// plain kernels where it has none.
+// conv.cc: Conv2D and its gradients. Small images use block_conv.h, others oneDNN's convolution primitives, and plain
+// kernels where oneDNN has none.
 #include "block_conv.h"
 #include "convolution.h"
 #include "layout.h"

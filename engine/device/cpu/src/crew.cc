@@ -1,4 +1,4 @@
-// crew.cc: contests between counts of threads.
+// crew.cc: interleaved comparisons of thread counts.
 #include <algorithm>
 
 #include "team.h"
@@ -7,12 +7,12 @@ namespace hetero {
 
 namespace {
 
-// A contest is this many turns of either count, of this many windows each. The first window of a turn is not counted: the scheduler
-// takes about that long to divide the CPUs among other groups of processes by what they want now.
+// A comparison has kTurns turns per count, of kTurn windows each. The first window of a turn is not counted: the
+// scheduler takes about that long to divide the CPUs among groups of processes by their present demand.
 constexpr int kTurns = 2, kTurn = 3;
-// Seconds between two contests, which grow while the outcome stays the same: contests cost less and less.
+// Seconds between two comparisons. The pause grows while the outcome is the same, so comparisons cost less and less.
 constexpr double kShortestPause = 2, kLongestPause = 8;
-// Seconds of regions, outside of a contest, from which it follows that a contest is due. A moment's load is not enough.
+// Seconds of regions outside of a comparison that justify a new comparison. Load of a moment is not enough.
 constexpr double kRecent = 0.4;
 
 } // namespace
@@ -31,11 +31,11 @@ void Crew::judge(double now, double window, double work) {
   if (recent_.window < kRecent) return;
   const double reached = recent_.reached();
   recent_ = {};
-  const bool fewer = active_ > 1 && reached < 0.5 * active_; // else half as many cannot get more
+  const bool fewer = active_ > 1 && reached < 0.5 * active_; // else half as many threads cannot get more CPU time
   const bool more = active_ < size_;
   contended_ = fewer || more;
   if (!contended_ || now < next_) return;
-  down_ = fewer && (!more || !down_); // in turn where both are possible
+  down_ = fewer && (!more || !down_); // alternate if both directions are possible
   fewer_ = down_ ? (active_ + 1) / 2 : active_;
   more_ = down_ ? active_ : std::min(2 * active_, size_);
   before_ = active_;

@@ -1,8 +1,8 @@
-// dropout.cc: dst = src·factor where an element of src (N, …) stays, else 0.
+// dropout.cc: dst = src·factor if an element of src (N, …) is kept, else 0.
 //
-// Which elements stay depends on (key, stream, sample id, row-major position in the sample) alone: the same op is its
-// own gradient, and a mask is never stored. In image layouts a channel's positions are taken one after the other, its
-// elements where they lie. The generator is in dropout_simd.h.
+// The choice depends on (key, stream, sample id, row-major position in the sample) alone: the op is its own gradient,
+// and no mask is stored. In image layouts a channel's positions are processed in order, at their addresses in the
+// layout. The generator is in dropout_simd.h.
 #include <algorithm>
 #include <cmath>
 
@@ -15,14 +15,14 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kChunk = 8192; // positions that a thread takes at once: a multiple of 64
+constexpr int64_t kChunk = 8192; // positions per thread and chunk: a multiple of 64
 
 struct Dropout final : Kernel {
   bool bf16;
   uint32_t stream;
   uint64_t threshold;
   float factor;
-  int64_t samples, positions; // of a sample
+  int64_t samples, positions; // positions per sample
   bool plain = true;
   ImageLayout image{};
 

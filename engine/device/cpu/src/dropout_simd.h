@@ -1,4 +1,4 @@
-// dropout_simd.h: which elements of a sample stay, sixteen counters of Philox4x32-10 at a time.
+// dropout_simd.h: computes which elements of a sample are kept, sixteen counters of Philox4x32-10 at a time.
 //
 // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). Counter (position/4, stream, low half
 // of the sample id, high half); word position%4 decides.
@@ -9,7 +9,7 @@
 namespace hetero {
 namespace {
 
-// Lanes of 64 bits, whose upper halves are zero but for products.
+// Lanes of 64 bits, whose upper halves are zero except for products.
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are taken out of pairs");
 constexpr int kWide = kPartLanes / 2;
 typedef uint64_t PartL __attribute__((vector_size(4 * kPartLanes)));
@@ -27,7 +27,7 @@ SIMD_INLINE PartL product(PartL a, uint32_t b) {
 #endif
 }
 
-// The words that decide elements 4·first … 4·first + 63: those of counters first … first + 15, one after the other.
+// The words for elements 4·first … 4·first + 63: those of counters first … first + 15, in order.
 SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[64]) {
   static const uint64_t count[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
   uint64_t front[16], back[16]; // words 0 and 1, words 2 and 3 of each counter
@@ -57,11 +57,11 @@ SIMD_INLINE void philox(const DropoutSample &s, uint32_t first, uint32_t words[6
   memcpy(words, pairs, sizeof pairs); // the low half first
 }
 
-// The multiplier of elements from … from + 63: factor where they stay, else 0.
+// The multipliers of elements from … from + 63: factor if kept, else 0.
 SIMD_INLINE void keep_factors(const DropoutSample &s, int64_t from, float factor, float *out) {
   uint32_t words[64];
   philox(s, uint32_t(from / 4), words);
-  if (s.threshold > 0xffffffffu) factor = 0; // all are dropped
+  if (s.threshold > 0xffffffffu) factor = 0; // all elements are dropped
   const uint32_t threshold = uint32_t(s.threshold);
   for (int i = 0; i < 64; i++) out[i] = words[i] >= threshold ? factor : 0.0f;
 }
@@ -75,7 +75,7 @@ template <class T> void dropout(const DropoutSample &s, int64_t from, int64_t n,
     each_vector(n - block < 64 ? n - block : 64, [&](int64_t i, auto full, int lanes) {
       const F32 f = load(factors + i);
       const F32 x = load_row<full.value>(src + block + i, lanes);
-      // a select, not a product: what is dropped is 0 even where it was infinite
+      // a select, not a product: a dropped element is 0 even if it was infinite
       store_row<full.value>(dst + block + i, select(f > zero(), x * f, zero()), lanes);
     });
   }

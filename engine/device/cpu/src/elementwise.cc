@@ -1,11 +1,11 @@
 // elementwise.cc: unary, unary_diff, binary, scale and fill, on tensors of any shape.
 //
 //   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b repeated along dimensions where it is 1 or missing
+//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
 //   scale       dst = src·factor              fill         dst = value
 //
-// Where operands have one shape they are taken in memory order, in whatever layout they share, padding included; what
-// does not map zeros to zero clears the padding again. The loops are in elementwise_simd.h.
+// Operands of one shape are processed in memory order, in any common layout, including padding. Functions that do not
+// map zero to zero clear the padding afterwards. The loops are in elementwise_simd.h.
 #include <algorithm>
 #include <cstring>
 
@@ -18,9 +18,9 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kChunk = 16384; // elements that a thread takes at once: a multiple of sixteen
+constexpr int64_t kChunk = 16384; // elements per thread and chunk: a multiple of sixteen
 
-// Elements in memory, padding included.
+// Elements in memory, including padding.
 int64_t memory_elements(const ht_spec &spec) { return spec.bytes / dtype_size(spec.dtype); }
 
 void *at(void *a, int64_t element, int64_t size) { return static_cast<char *>(a) + element * size; }
@@ -31,9 +31,9 @@ template <class F> void chunks(int64_t n, bool threads, F f) {
   for (int64_t i = 0; i < (n + kChunk - 1) / kChunk; i++) f(i * kChunk, std::min(kChunk, n - i * kChunk));
 }
 
-// Operands of one shape and layout; dst may take the place of any of them.
+// Operands of one shape and layout; dst may replace any of them in place.
 struct Elementwise : Kernel {
-  bool bf16, clears = false; // clears: zeros do not become zeros
+  bool bf16, clears = false; // clears: zeros do not map to zeros
   int64_t n, size;
 
   Elementwise(const Request &request, const Positions &images, bool zero_to_zero) : bf16(is_bf16(request.in[0])) {
@@ -100,19 +100,19 @@ struct Binary final : Elementwise {
   }
 };
 
-// binary with a repeated b: runs of a meet a run of b, or one element of it. Plain layouts.
+// binary with a broadcast b: a run of a is combined with a run of b, or with one element of b. Plain layouts.
 struct BinaryRepeated final : Kernel {
   ElementwiseTable::Binary f;
   int64_t size, run_length, runs;
   int rank = 0;                                     // of the runs
-  int64_t extent[HT_MAX_DIMS], stride[HT_MAX_DIMS]; // outermost first; stride of b in elements, 0 where it is repeated
+  int64_t extent[HT_MAX_DIMS], stride[HT_MAX_DIMS]; // outermost first; stride of b in elements, 0 where broadcast
 
   BinaryRepeated(const Request &request, int func) {
     const bool bf16 = is_bf16(request.in[0]);
     take_plain(*this, request);
     size = dtype_size(in[0].dtype);
     inplace = {{0, 0}};
-    // b's strides over a's dimensions, then neighbours that step alike become one dimension
+    // b's strides over a's dimensions; adjacent dimensions with matching strides become one
     const ht_spec &a = in[0], &b = in[1];
     int64_t step = 1, strides[HT_MAX_DIMS];
     for (int d = a.ndim - 1; d >= 0; d--) {
@@ -190,7 +190,7 @@ struct Fill final : Kernel {
     chunks(memory_elements(out[0]), worth_threads(out[0].bytes), [&](int64_t i, int64_t count) {
       char *dst = static_cast<char *>(at(a.out[0], i, size));
       std::memcpy(dst, element, size_t(size));
-      for (int64_t done = 1; done < count; done *= 2) // doubles what is there
+      for (int64_t done = 1; done < count; done *= 2) // doubles the written part
         std::memcpy(dst + done * size, dst, size_t(std::min(done, count - done) * size));
     });
     clear_padding(out[0], a.out[0]);

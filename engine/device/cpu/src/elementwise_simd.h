@@ -1,4 +1,4 @@
-// elementwise_simd.h: unary, binary and scale on n elements in memory order, whatever their layout.
+// elementwise_simd.h: unary, binary and scale on n elements in memory order, for any layout.
 #pragma once
 
 #include "simd_table.h"
@@ -7,14 +7,14 @@
 namespace hetero {
 namespace {
 
-// Calls step(i, Bool<full>, lanes) for sixteen elements from i at a time, the last step for what is left.
+// Calls step(i, Bool<full>, lanes) for sixteen elements from i at a time; the last step has the remainder.
 template <class Step> SIMD_INLINE void each_vector(int64_t n, Step step) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) step(i, Bool<true>{}, kLanes);
   if (i < n) step(i, Bool<false>{}, int(n - i));
 }
 
-// The larger (smaller), NaN if either is.
+// The larger (smaller) value, NaN if either is NaN.
 SIMD_INLINE F32 max_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, max(a, b)); }
 SIMD_INLINE F32 min_or_nan(F32 a, F32 b) { return select(unordered(a, a), a, min(a, b)); }
 

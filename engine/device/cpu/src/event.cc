@@ -23,7 +23,7 @@ void Event::settle(State s) {
   uint32_t word = word_.load();
   while (!word_.compare_exchange_weak(word, ((word >> state_bits) << state_bits) | s)) {
   }
-  // Sequentially consistent, as is the waiter's count: one of the two sees the other.
+  // Sequentially consistent, like the waiter's count: one of the two sees the other.
   if (waiters_.load() > 0)
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
 }
@@ -47,7 +47,7 @@ Event::State Event::wait(int64_t timeout_ns) {
     syscall(SYS_futex, reinterpret_cast<uint32_t *>(&word_), FUTEX_WAIT_PRIVATE, seen, limit, nullptr, 0);
   }
   waiters_--;
-  // Another count: it was settled, and taken back before this thread saw it.
+  // The count differs: the event was settled, then made pending again before this thread saw it.
   return (word ^ seen) >> state_bits ? complete : state_of(word);
 }
 

@@ -6,21 +6,22 @@
 
 namespace hetero {
 
-// Pending until it is first recorded, and again from when a recording is announced until it is reached; one that a
-// failure kept from being reached leaves it failed. Waiting sleeps on a futex. Any thread may call anything at any time.
+// An event is pending until it is first recorded, and from the announcement of a recording until the stream reaches it.
+// If a failure prevents the recording, the event is failed. Waiting sleeps on a futex. Any thread may call any function
+// at any time.
 class Event {
 public:
   enum State : uint32_t { complete, pending, failed };
 
   State state() const { return state_of(word_.load(std::memory_order_acquire)); }
-  // Takes completion back, if there is one. Who waited for what was complete is not held up by it.
+  // Makes a complete event pending. It does not affect threads that waited for the completion.
   void announce();
   void settle(State s); // complete or failed
-  // Waits until it is not pending, and says what it is then; pending if timeout_ns is over first. Negative: without end.
+  // Waits until the event is not pending, and returns the state; pending after timeout_ns. Negative: no limit.
   State wait(int64_t timeout_ns);
 
 private:
-  // The state in two bits, above them the number of completions that were taken back.
+  // The low two bits are the state; the others count completions that were taken back.
   static constexpr uint32_t state_bits = 2;
   static State state_of(uint32_t word) { return static_cast<State>(word & ((1u << state_bits) - 1)); }
 

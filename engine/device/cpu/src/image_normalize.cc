@@ -1,7 +1,7 @@
 // image_normalize.cc: network input dst (N, C, H, W) from bytes src (N, H, W, C), dst = src·a + b for each channel.
 //
-// a = 1/(255·std), b = -mean/std in f32, the product rounded before the sum. Any of the four image layouts is written
-// directly. There are 256 results for each channel: they are computed once.
+// a = 1/(255·std), b = -mean/std in f32, the product rounded before the sum. The kernel writes any of the four image
+// layouts directly. Each channel has only 256 possible results, which are computed once.
 #include <algorithm>
 #include <cstring>
 
@@ -13,7 +13,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kPixels = 4096; // that a thread takes at once
+constexpr int64_t kPixels = 4096; // pixels per thread and chunk
 
 struct ImageNormalize final : Kernel {
   bool bf16;
@@ -34,7 +34,7 @@ struct ImageNormalize final : Kernel {
     Request plain = request;
     plain.out[0].layout = HT_LAYOUT_PLAIN;
     take_plain(*this, plain);
-    // Nothing to follow: plain, unless the reader of dst binds another.
+    // No input determines a layout: plain, unless dst is bound to another.
     if (request.out[0].layout != HT_LAYOUT_ANY) choose_image_layout(*this, request, {}, {0});
     image_layout(out[0], &image);
     table.resize(size_t(channels) * 256);

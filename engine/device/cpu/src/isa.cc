@@ -1,4 +1,4 @@
-// isa.cc: asks the CPU, and the environment.
+// isa.cc: queries the CPU and the environment.
 #include "isa.h"
 
 #if defined(__x86_64__)
@@ -15,7 +15,7 @@ namespace hetero {
 namespace {
 
 #if defined(__x86_64__)
-// GCC before 11 does not know F16C as a name for __builtin_cpu_supports.
+// GCC before 11 does not accept F16C in __builtin_cpu_supports.
 bool has_f16c() {
   unsigned a, b, c, d;
   return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -43,7 +43,7 @@ Choice choose() {
   return c;
 }
 
-// Linux keeps tile registers from processes that have not asked for them: their state takes 8 KiB a thread.
+// Linux reserves tile registers for processes that request them, because their state takes 8 KiB per thread.
 bool may_use_tiles() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;

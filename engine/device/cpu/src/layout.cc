@@ -1,4 +1,4 @@
-// layout.cc: layout numbers, and their images in oneDNN's descriptors.
+// layout.cc: converts layout numbers to and from oneDNN's descriptors.
 #include "layout.h"
 
 #include <cstdio>
@@ -63,7 +63,7 @@ constexpr int kGroupShift = 12;
 constexpr uint32_t kTagMask = (1u << kGroupShift) - 1;
 constexpr int64_t kMaxGroups = (1 << 16) - 1;
 
-// Descriptors without a format tag, in the order in which they came up.
+// Descriptors without a format tag, in the order of their registration.
 std::mutex registry_mutex;
 std::vector<Desc> &registry() {
   static auto *r = new std::vector<Desc>;

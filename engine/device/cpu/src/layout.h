@@ -1,16 +1,17 @@
-// layout.h: the numbers by which this device names layouts, and how image data lies in each.
+// layout.h: the layout numbers of this device, and the arrangement of images in each layout.
 //
-// A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag, so the same format has the same number
-// for every batch size and element type, and a memory descriptor can be rebuilt from (number, dims, type). Weights
-// of grouped convolutions are 4-d (O, I/G, KH, KW) to the engine and 5-d (G, O/G, I/G, KH, KW) to oneDNN: their
-// numbers carry G as well. Formats without a tag are kept whole in a registry and numbered from kRegistered on.
+// A private layout number is HT_LAYOUT_FIRST_PRIVATE + a oneDNN format tag. A format thus has the same number for every
+// batch size and element type, and (number, dims, type) determine a memory descriptor. Weights of grouped convolutions
+// are 4-d (O, I/G, KH, KW) in the engine and 5-d (G, O/G, I/G, KH, KW) in oneDNN; their numbers contain G. A registry
+// holds formats without a tag; their numbers start at kRegistered.
 //
 //   bits 0..11   HT_LAYOUT_FIRST_PRIVATE + format tag
 //   bits 12..27  G, 0 for anything that is not a grouped weight
 //   bit 31       kRegistered: the other bits are an index
 //
-// Kernels other than convolutions, linear layers and reorders see four layouts of images: plain (NCHW), nhwc,
-// nChw8c and nChw16c. Padding of channels in the blocked ones holds zeros, always: who writes a tensor writes them.
+// Kernels other than convolutions, linear layers and reorders support four layouts of images: plain (NCHW), nhwc,
+// nChw8c and nChw16c. Padding of channels in the blocked ones is always zero: each kernel that writes a tensor writes
+// the zeros.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +36,7 @@ constexpr uint32_t kNChw16c = HT_LAYOUT_FIRST_PRIVATE + 3;
 #endif
 constexpr uint32_t kRegistered = 1u << 31;
 
-// How the elements of images (N, C, H, W) lie:
+// Arrangement of the elements of images (N, C, H, W):
 //   index(n, c, pixel) = ((n*cblocks + c/blk)*h*w + pixel)*blk + c%blk,  pixel = y*w + x
 // plain: blk 1, cblocks C; nhwc: blk C, cblocks 1; nChw8c, nChw16c: blk 8, 16, cblocks ceil(C/blk).
 struct ImageLayout {
@@ -45,13 +46,14 @@ struct ImageLayout {
 
   int64_t pixels() const { return h * w; }
   int64_t padded_c() const { return blk * cblocks; }
-  int64_t elements() const { return n * padded_c() * h * w; } // in memory, padding included
+  int64_t elements() const { return n * padded_c() * h * w; } // in memory, including padding
   int64_t index(int64_t in, int64_t ic, int64_t pixel) const {
     return ((in * cblocks + ic / blk) * h * w + pixel) * blk + ic % blk;
   }
 };
 
-// Says how a 4-d spec lies; false where it is not 4-d or its layout is none of the four (HT_LAYOUT_ANY included).
+// Sets *out for a 4-d spec. Returns false if the spec is not 4-d or its layout is none of the four (including
+// HT_LAYOUT_ANY).
 bool image_layout(const ht_spec &spec, ImageLayout *out);
 
 // The blocked layout that suits the vector length in use: nChw16c, nChw8c, or plain without vectors.

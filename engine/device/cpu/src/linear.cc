@@ -1,4 +1,4 @@
-// linear.cc: Linear and its gradients on oneDNN's inner products; plain kernels where there is none.
+// linear.cc: Linear and its gradients on oneDNN's inner products; plain kernels where oneDNN has none.
 #include "layout.h"
 #include "ops.h"
 #include "plain.h"
@@ -17,7 +17,8 @@ void check_shapes(const ht_spec &src, const ht_spec &weight, const ht_spec &dst)
 
 #if HT_HAVE_ONEDNN
 
-// Weight formats vary with the rows below about 128; optimizer state is laid out for the sizes where speed matters.
+// Weight formats depend on the number of rows below about 128. Optimizer state uses the format of large batches, where
+// speed matters.
 constexpr int64_t kCanonicalRows = 1024;
 
 PrimitiveDesc build(const Product &p, const Formats &f) {

@@ -1,4 +1,4 @@
-// machine.h: what this process may use of the machine.
+// machine.h: the resources that this process may use.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace hetero {
 
-std::string cpu_model(); // as the maker calls it
-int usable_cores(); // cores that the affinity mask and the control group leave us, one a core of SMT siblings; >= 1
-int64_t usable_memory(); // bytes: the machine's or the control group's limit, the smaller
+std::string cpu_model(); // the manufacturer's name
+int usable_cores();      // cores allowed by the affinity mask and the control group, one per core of SMT siblings; >= 1
+int64_t usable_memory(); // bytes: the smaller of the machine's memory and the control group's limit
 
 } // namespace hetero

@@ -1,4 +1,4 @@
-// onednn.h: what the kernels on oneDNN primitives share. Included only where HT_HAVE_ONEDNN is 1.
+// onednn.h: common code of the kernels on oneDNN primitives. Included only if HT_HAVE_ONEDNN is 1.
 #pragma once
 
 #if HT_HAVE_ONEDNN
@@ -20,33 +20,33 @@ const dnnl::stream &cpu_stream();
 
 dnnl::memory::data_type dnnl_type(int32_t dtype); // throws Unsupported for types that oneDNN lacks
 
-// The dims by which oneDNN knows a tensor: those of the spec, or 5-d (groups, …) for a 4-d weight with groups > 1.
+// A tensor's dims in oneDNN: those of the spec, or 5-d (groups, …) for a 4-d weight with groups > 1.
 dnnl::memory::dims dnnl_dims(const ht_spec &spec, int64_t groups = 0);
 
-// The descriptor of a spec whose layout is known. groups > 1: the spec is a weight of a grouped convolution (its
-// layout number says so too unless it is plain).
+// The descriptor of a spec with a known layout. groups > 1: the spec is a weight of a grouped convolution (its layout
+// number also contains groups unless it is plain).
 Desc desc_of(const ht_spec &spec, int64_t groups = 0);
-// The same with the format left to oneDNN.
+// The same with a format that oneDNN chooses.
 Desc any_desc(const ht_spec &spec, int64_t groups = 0);
 
 // The layout number of a descriptor that oneDNN chose.
 uint32_t layout_of(const Desc &desc, int64_t groups = 0);
 // spec in the layout of desc, bytes filled.
 ht_spec spec_in(const ht_spec &spec, const Desc &desc, int64_t groups = 0);
-// The groups that a layout number carries; 0 for none.
+// The groups in a layout number; 0 for none.
 int64_t layout_groups(uint32_t layout);
 
-// How good an implementation is, by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
+// Quality of an implementation by its name: 2 optimised, 1 im2col with GEMM, 0 reference.
 int implementation_rank(const char *name);
 
-// A chain of primitives over the operands of one launch. Operands that the chain's main primitive wants in another
-// format or type than the spec says pass through the workspace.
+// A chain of primitives on the operands of one launch. If the main primitive needs an operand in another format or type
+// than the spec's, a copy in the workspace is used.
 class PrimitiveChain {
 public:
-  // Where an argument's memory comes from.
+  // The source of an argument's memory.
   struct Operand {
     enum Place { input, output, scratch } place;
-    int64_t index; // of the input or output, or the offset in the workspace
+    int64_t index; // of the input or output; for the workspace: the offset
     Desc desc;
   };
   struct Argument {
@@ -57,12 +57,12 @@ public:
   // Reserves bytes of workspace and returns their offset.
   int64_t reserve(int64_t bytes);
   Operand reserve(const Desc &desc) { return {Operand::scratch, reserve(static_cast<int64_t>(desc.get_size())), desc}; }
-  // Appends a primitive; its scratchpad comes from the workspace.
+  // Appends a primitive; its scratchpad is in the workspace.
   void add(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments);
-  // Appends a reorder; false, appending nothing, where oneDNN has none.
+  // Appends a reorder. Returns false and appends nothing if oneDNN has none.
   bool add_reorder(const Operand &from, const Operand &to);
-  // Appends a primitive with operands in the formats that it wants (in its arguments) from and to where they lie
-  // (in outer, one for each argument): reorders inputs before and outputs after where the two differ.
+  // Appends a primitive with operands in the formats that it needs (in its arguments), which exist in other formats (in
+  // outer, one per argument). Where the two differ, it reorders inputs before and outputs after the primitive.
   void add_staged(const dnnl::primitive &primitive, const Desc &scratchpad, std::vector<Argument> arguments,
                   const std::vector<Desc> &outer);
 
@@ -79,13 +79,13 @@ private:
   };
   std::vector<Link> links_;
   int64_t workspace_ = 0;
-  std::mutex mutex_; // the memory objects are set for each launch; two streams may run one kernel at once
+  std::mutex mutex_; // each launch sets the memory objects, and two streams may run one kernel at once
 };
 
-// A kernel that is nothing but a chain.
+// A kernel that consists of a chain.
 struct ChainKernel : Kernel {
   PrimitiveChain chain;
-  bool together = false; // a primitive's threads may wait for one another
+  bool together = false; // a primitive's threads may wait for each other
   void run(const Args &args) override {
     Together all(together);
     chain.run(args);

@@ -1,11 +1,11 @@
 // optim.cc: the norm of the flat gradient, and the optimizers on the flat parameter buffer.
 //
-//   sum_squares   partial[i] = sum of x² over chunk i, in f64: its bits depend on nothing but the chunk
+//   sum_squares   partial[i] = sum of x² over chunk i, in f64: its bits depend only on the chunk
 //   grad_control  {norm, scale, ok} from the partial sums
-//   moving_average  a = a + w·(x - a), as op_optim.go orders it
-//   sgd, adamw    element by element within segments, each with its own decay and rate; bits as op_optim.go orders them
+//   moving_average  a = a + w·(x - a), in the order of op_optim.go
+//   sgd, adamw    element by element within segments, each with its own decay and rate; bits as in op_optim.go
 //
-// The loops are in optim_simd.h. Elements outside all segments stay as they are.
+// The loops are in optim_simd.h. Elements outside all segments stay unchanged.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kChunk = 16384; // elements that a thread takes at once
+constexpr int64_t kChunk = 16384; // elements per thread and chunk
 
 const ht_optim_params &params_of(const Request &request) {
   return *static_cast<const ht_optim_params *>(request.params);
@@ -66,7 +66,7 @@ struct GradControl final : Kernel {
   }
 };
 
-// What the optimizers share: segments, and the pieces that threads take.
+// Common state of the optimizers: segments, and the pieces for threads.
 struct Optimizer : Kernel {
   std::vector<ht_segment> segments;
   OptimFactors fixed{};
@@ -87,7 +87,8 @@ struct Optimizer : Kernel {
     }
   }
 
-  // Calls step(factors, first, count) for each piece of a segment, in parallel; factors(segment, f) sets its own.
+  // Calls step(factors, first, count) for each piece of a segment, in parallel; factors(segment, f) sets the segment's
+  // factors.
   template <class Factors, class Step> void each_piece(const Args &a, Factors factors, Step step) const {
     const auto *control = static_cast<const float *>(a.in[1]);
     if (control[2] == 0) return;
@@ -162,7 +163,7 @@ struct AdamW final : Optimizer {
   }
 };
 
-// Memory is the bound, so the compiler's own vectors do.
+// Memory bandwidth is the limit, so the compiler's vectorisation suffices.
 struct MovingAverage final : Kernel {
   explicit MovingAverage(const Request &request) {
     want_operands(request, 4, 1);

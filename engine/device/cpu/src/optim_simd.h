@@ -9,7 +9,7 @@ namespace {
 
 typedef double PartD __attribute__((vector_size(4 * kPartLanes)));
 
-// As many floats as a register holds doubles.
+// As many floats as a register has doubles.
 SIMD_INLINE PartD load_wide(const float *x) {
 #if SIMD_AVX512
   return (PartD)_mm512_cvtps_pd(_mm256_loadu_ps(x));
@@ -20,7 +20,7 @@ SIMD_INLINE PartD load_wide(const float *x) {
 #endif
 }
 
-// Sum of x²: squares of f32 are exact in f64. 32 chains by position modulo 32, then halves are added to halves.
+// Sum of x²: squares of f32 are exact in f64. 32 chains by position modulo 32; the halves are then added pairwise.
 double sum_squares(int64_t n, const float *x) {
   constexpr int kChains = 32, kWide = kPartLanes / 2, kVectors = kChains / kWide;
   PartD sum[kVectors] = {};

@@ -12,7 +12,7 @@ namespace hetero {
 namespace {
 
 constexpr double chunk_ns = 1e6;
-// A process that was stopped while it slept has not worked ahead.
+// A process that was stopped during a sleep must not count the stop as credit.
 constexpr double most_credit_ns = 20e6;
 
 } // namespace
@@ -28,7 +28,7 @@ void Pace::worked(int64_t ns, double factor) {
   until.tv_sec = end / 1000000000;
   until.tv_nsec = end % 1000000000;
   while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr) != 0) {
-  } // a signal: the end stays what it is
+  } // interrupted by a signal: the deadline does not change
   int64_t slept = now_ns() - begin;
   slowdown_.idle_ns_.fetch_add(slept, std::memory_order_relaxed);
   owed_ns_ = std::max(owed_ns_ - static_cast<double>(slept), -most_credit_ns);

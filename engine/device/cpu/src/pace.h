@@ -1,4 +1,4 @@
-// pace.h: makes a device slower than it is, so that equal machines can stand in for unequal ones.
+// pace.h: slows a device down, so that equal machines can stand in for unequal ones.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// How much slower a device is, and what that came to. Any thread may call anything at any time.
+// The slowdown factor of a device, and its effect so far. Any thread may call any function at any time.
 class Slowdown {
 public:
   double factor() const { return factor_.load(std::memory_order_relaxed); }
@@ -20,14 +20,14 @@ private:
   std::atomic<int64_t> worked_ns_{0}, idle_ns_{0}; // while the factor was above 1
 };
 
-// What one stream owes: (factor - 1) times what it has worked. It is paid in sleeps of a millisecond and more, since each is
-// some 0.05 ms late; what a sleep was too long counts for later work.
+// The idle time that one stream owes: (factor - 1) times its work. It sleeps for at least a millisecond at a time,
+// because each sleep is about 0.05 ms late. The excess of a sleep counts for later work.
 class Pace {
 public:
   explicit Pace(Slowdown &slowdown) : slowdown_(slowdown) {}
-  // At 1 nothing is to be measured, and nothing owed.
+  // At 1 no time is measured or owed.
   double factor() const { return slowdown_.factor(); }
-  // After work of so long.
+  // Call after ns of work.
   void worked(int64_t ns, double factor);
 
 private:

@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Without vector intrinsics: what the compiler makes of a plain loop. A target with a fused multiply-add uses it.
+// Without vector intrinsics: the compiler vectorises a plain loop. A target with a fused multiply-add uses it.
 int64_t generic_f32(int64_t turns, void *sink) {
   constexpr int lanes = 64;
   float sum[lanes];
@@ -99,11 +99,12 @@ struct alignas(64) Sink {
   char bytes[64];
 };
 
-// The time of a pass, in seconds. It is long against starting a team, which takes microseconds, and shorter than the
-// scheduler's slice of about 3 ms: on a busy machine each longer pass shares its CPUs with another process.
+// The time of a pass, in seconds. It is long compared with the start of a team, which takes microseconds, and shorter
+// than the scheduler's slice of about 3 ms: on a busy machine a longer pass would share its CPUs with another process.
 constexpr double pass_seconds = 0.002;
 
-// The sum over threads of each one's best pass: on a busy machine hardly any pass is undisturbed on all threads at once.
+// The sum over threads of each thread's best pass: on a busy machine hardly any pass is undisturbed on all threads at
+// once.
 double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threads) {
   std::vector<Sink> sinks(static_cast<size_t>(threads));
   std::vector<int64_t> done(static_cast<size_t>(threads));
@@ -123,7 +124,7 @@ double measure_flops(int64_t (*loop)(int64_t, void *), double seconds, int threa
 }
 
 double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threads) {
-  // Beyond the caches, whose size a virtual machine may overstate; more only costs page faults.
+  // Exceeds the caches, whose size a virtual machine may overstate; a larger buffer only costs page faults.
   int64_t cache = std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), 0);
   int64_t part = std::min<int64_t>(std::clamp<int64_t>(4 * cache, 256 << 20, 512 << 20), usable_memory() / 8) /
                  threads / 4096 * 4096;
@@ -155,7 +156,7 @@ double measure_bytes(const PeakLoops &l, int32_t what, double seconds, int threa
   return best;
 }
 
-// Square products by oneDNN, of the first size that takes about a pass's time, operands in the formats that suit it best.
+// Square products by oneDNN, of the first size that takes about a pass's time, with operands in the fastest formats.
 double measure_product([[maybe_unused]] int32_t dtype, [[maybe_unused]] double seconds) {
 #if HT_HAVE_ONEDNN
   using namespace dnnl;

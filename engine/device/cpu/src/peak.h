@@ -1,4 +1,4 @@
-// peak.h: what this machine can do at best, measured with all threads of the calling thread's team.
+// peak.h: measures the hardware limits of this machine, with all threads of the calling thread's team.
 #pragma once
 
 #include <cstddef>
@@ -6,10 +6,10 @@
 
 namespace hetero {
 
-// what is an ht_peak; the figure is the best of several passes in about this many seconds. Throws Invalid or Unsupported.
+// what is an ht_peak. Returns the best of several passes in about the given seconds. Throws Invalid or Unsupported.
 double measure_peak(int32_t what, double seconds);
 
-// The inner loops for one instruction set. Each writes something that depends on all it computed to sink (64 bytes).
+// The inner loops for one instruction set. Each writes a value that depends on all its results to sink (64 bytes).
 struct PeakLoops {
   int64_t (*f32)(int64_t turns, void *sink);  // returns the FLOPs done
   int64_t (*bf16)(int64_t turns, void *sink); // nullptr without the instruction

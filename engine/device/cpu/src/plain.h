@@ -1,5 +1,5 @@
-// plain.h: convolutions and linear layers over plain tensors in plain C++: what serves where oneDNN is missing or has no
-// implementation (bf16 without AVX-512). Right and threaded, many times slower than oneDNN.
+// plain.h: convolutions and linear layers over plain tensors in plain C++, for builds without oneDNN and for ops
+// without an implementation in it (bf16 without AVX-512). Multithreaded, but many times slower than oneDNN.
 #pragma once
 
 #include <memory>

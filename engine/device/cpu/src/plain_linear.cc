@@ -11,7 +11,7 @@ namespace hetero {
 namespace {
 
 constexpr int64_t kLanes = 16; // partial sums that the compiler keeps in vectors
-constexpr int64_t kTile = 512; // elements of a row that are summed up on the stack
+constexpr int64_t kTile = 512; // elements of a row that are summed on the stack
 
 template <class T> float dot(const T *a, const T *b, int64_t n) {
   float sum[kLanes] = {};
@@ -81,7 +81,7 @@ template <class T, class D> struct DiffWeights : Kernel {
   }
 };
 
-// Makes K<T, D> for the element types of two specs.
+// Creates K<T, D> for the element types of two specs.
 template <template <class, class> class K>
 std::unique_ptr<Kernel> make(const Request &r, const ht_spec &t, const ht_spec &d) {
   std::unique_ptr<Kernel> k;

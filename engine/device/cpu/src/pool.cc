@@ -1,5 +1,5 @@
 // pool.cc: max and average pooling and their gradients, images (N, C, H, W) to (N, C, OH, OW); global average pooling,
-// (N, C, H, W) to (N, C). A thread takes planes: up to 16 channels of one image. The loops are in pool_simd.h.
+// (N, C, H, W) to (N, C). A thread processes planes: up to 16 channels of one image. The loops are in pool_simd.h.
 #include <algorithm>
 
 #include "bf16.h"
@@ -16,7 +16,7 @@ namespace {
 struct Axis {
   int32_t in, out, kernel, stride, padding, dilation;
   std::vector<int32_t> first, last, begin, window, tap;
-  bool empty_window = false; // some window is wholly padding
+  bool empty_window = false; // some window is entirely padding
 
   Axis(const ht_pool2d_params &p, int d, int64_t in_, int64_t out_)
       : in(int32_t(in_)), out(int32_t(out_)), kernel(p.kernel[d]), stride(p.stride[d]), padding(p.padding[d]),
@@ -53,7 +53,7 @@ struct Axis {
   }
 };
 
-// What the four windowed poolings share. large is the image that windows lie on, small has a pixel a window.
+// Common state of the four windowed poolings. large is the image under the windows; small has one pixel per window.
 struct Pool : Kernel {
   ht_pool2d_params p;
   bool bf16;

@@ -1,6 +1,6 @@
-// pool_simd.h: max and average pooling of one plane: up to 16 channels of one image, a pixel a vector. src (H, W, 16),
-// dst (OH, OW, 16). Gradients are gathered: every pixel of diff_src sums what the windows over it send, in the order of
-// the windows, and is written once.
+// pool_simd.h: max and average pooling of one plane: up to 16 channels of one image, one vector per pixel. src (H, W,
+// 16), dst (OH, OW, 16). Gradients are gathered: every pixel of diff_src sums the contributions of its windows, in the
+// order of the windows, and is written once.
 #pragma once
 
 #include "rows_simd.h"
@@ -76,7 +76,7 @@ template <class Source, class Done> SIMD_INLINE void each_source(const PoolPlane
   }
 }
 
-// Asks for the pixels that the window below (oy, ox) adds: rows lie too far apart for the hardware to foresee them.
+// Prefetches the pixels that the window below (oy, ox) adds: rows are too far apart for the hardware prefetcher.
 template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, int oy, int ox) {
   const PoolAxis &y = p.y, &x = p.x;
   const int64_t row = int64_t(oy * y.stride - y.padding + (y.kernel - 1) * y.dilation + 1);
@@ -86,9 +86,9 @@ template <class T> SIMD_INLINE void ask_ahead(const PoolPlane &p, const T *src, 
 
 // --- max -----------------------------------------------------------------------------------------
 
-// The first of equals wins; a NaN wins over numbers, so that it is not lost.
+// The first of equal values wins; a NaN wins over numbers, so that it is not lost.
 template <class T, class Index> void max_pool(const PoolPlane &plane, const void *src_, void *dst_, void *argmax_) {
-  const PoolPlane p = plane; // a copy: entries of one byte could be stored anywhere, plane included
+  const PoolPlane p = plane; // a copy: stores of one-byte entries may alias anything, including plane
   const T *src = static_cast<const T *>(src_);
   T *dst = static_cast<T *>(dst_);
   Index *argmax = static_cast<Index *>(argmax_);
@@ -133,7 +133,7 @@ void max_pool_diff(const PoolPlane &plane, const void *diff_dst_, const void *ar
 
 // --- average -------------------------------------------------------------------------------------
 
-// What a window's sum is divided by; 1 for a window wholly in the padding, whose mean is 0.
+// The divisor of a window's sum; 1 for a window entirely in the padding, whose mean is 0.
 SIMD_INLINE float divisor(const PoolPlane &p, bool count_padding, int oy, int ox) {
   if (count_padding) return float(p.y.kernel * p.x.kernel);
   const int taps = (p.y.last[oy] - p.y.first[oy]) * (p.x.last[ox] - p.x.first[ox]);

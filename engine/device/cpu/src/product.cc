@@ -1,4 +1,4 @@
-// product.cc: chooses formats and implementation, and wires operands to primitive arguments.
+// product.cc: chooses formats and implementation, and connects operands to primitive arguments.
 #include "product.h"
 
 #if HT_HAVE_ONEDNN
@@ -40,7 +40,7 @@ Choice attempt(const Builder &build, const Product &p, const Formats &wanted) {
 bool is_private(const ht_spec &s) { return s.layout >= HT_LAYOUT_FIRST_PRIVATE; }
 bool is_bound(const ht_spec &output) { return output.layout != HT_LAYOUT_ANY; }
 
-// The best choice; of equals the one that suits the neighbours best, which is tried first.
+// The best choice; among equals the one that suits the neighbours best, which is tried first.
 Choice choose(const Builder &build, const Product &p) {
   Formats any = any_formats(p);
   bool src_given = p.pass == Pass::diff_src ? is_bound(p.src) : is_private(p.src);
@@ -54,7 +54,7 @@ Choice choose(const Builder &build, const Product &p) {
   auto add_given = [&](bool src, bool dst) { add(src ? desc_of(p.src) : any.src, dst ? desc_of(p.dst) : any.dst); };
   if (src_given || dst_given) add_given(src_given, dst_given);
   if (src_given && dst_given && p.pass != Pass::diff_weights)
-    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output staged
+    add_given(p.pass == Pass::forward, p.pass == Pass::diff_src); // the output through the workspace
   if (p.pass != Pass::forward) {
     Product forward = forward_of(p);
     Choice f = attempt(build, forward, any_formats(forward));
@@ -74,7 +74,7 @@ struct Operand {
   int name;
   bool output;
   ht_spec spec; // of the request
-  Desc desc;    // as the primitive wants it
+  Desc desc;    // required by the primitive
 };
 
 std::vector<Operand> operands_of(const Request &r, const Product &p, const Formats &f) {
@@ -111,7 +111,7 @@ Product product_of(const Request &r, Pass pass, int64_t groups) {
   }
   for (const ht_spec *s : {&p.src, &p.weight, &p.dst})
     if (s->dtype != HT_F32 && s->dtype != HT_BF16) throw Unsupported(describe(*s) + ": want f32 or bf16");
-  // oneDNN's gradients take images of one type; where the engine brings f32 beside bf16, the chain converts.
+  // oneDNN's gradients need images of one type; if the request mixes f32 and bf16, the chain converts.
   if (pass == Pass::diff_src) p.dst.dtype = p.src.dtype = p.weight.dtype;
   if (pass == Pass::diff_weights) p.dst.dtype = p.src.dtype;
   if (pass == Pass::diff_weights && p.weight.dtype != HT_F32)
@@ -144,7 +144,7 @@ void bind_weight_gradient(Request &r, int64_t groups, const Builder &build, int6
   set_bytes(r.out[0]);
 }
 
-// oneDNN counts the pixels of a batch, and the rows of a matrix, in 32 bits; beyond that it divides by zero.
+// oneDNN counts the pixels of a batch, and the rows of a matrix, in 32 bits; larger counts make it divide by zero.
 static void want_countable(const Request &r) {
   for (const Specs *side : {&r.in, &r.out})
     for (const ht_spec &s : *side) {
@@ -155,14 +155,14 @@ static void want_countable(const Request &r) {
     }
 }
 
-// A weight gradient whose samples are divided among the threads: each thread runs a primitive of its own on its samples, then the
-// sums are added in the order of parts. oneDNN divides them likewise, but its threads then wait for one another in a barrier
-// that spins: while one of them waits for a CPU, the other burns the time slices that the first needs.
+// A weight gradient whose samples are divided among the threads. Each thread runs its own primitive on its samples;
+// then the sums are added in the order of parts. oneDNN uses the same division, but its threads wait for each other in
+// a spinning barrier: while one thread waits for a CPU, the others burn the time slices that it needs.
 struct SplitGradient : Kernel {
   struct Part {
     PrimitiveChain chain;
     int64_t first;         // sample
-    int64_t sums, scratch; // offsets in the workspace: of its outputs, none of the first part; of the chain's workspace
+    int64_t sums, scratch; // workspace offsets: of its outputs (not for the first part); of the chain
   };
   std::vector<std::unique_ptr<Part>> parts;
   int64_t sample_bytes[2]; // of src and diff_dst
@@ -189,7 +189,7 @@ struct SplitGradient : Kernel {
   static int64_t round_up(int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
   void add(float *to, char *workspace, size_t o) const {
-    constexpr int64_t block = 4096; // elements: a task long enough to be given to a thread
+    constexpr int64_t block = 4096; // elements: enough work for a thread
     const int64_t n = out_bytes[o] / 4, blocks = (n + block - 1) / block;
 #pragma omp parallel for schedule(static) if (blocks > 1)
     for (int64_t b = 0; b < blocks; b++)
@@ -206,18 +206,20 @@ Product samples_of(Product p, int64_t n) {
   return p;
 }
 
-// The kernel for a weight gradient by parts of the batch, nullptr where that does not pay or oneDNN's formats do not allow it.
+// Returns the kernel for a weight gradient in parts of the batch, nullptr if that does not pay or oneDNN's formats do
+// not allow it.
 std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Choice &c, const Builder &build) {
   if (p.pass != Pass::diff_weights || r.threads < 2 || c.rank < 2) return nullptr;
   const int64_t samples = p.src.dims[0];
   const int64_t pixels = p.dst.ndim == 4 ? p.dst.dims[2] * p.dst.dims[3] : 1;
   int64_t weights = 1;
   for (int32_t i = 0; i < p.weight.ndim; i++) weights *= p.weight.dims[i];
-  // Products that a sum has in a part. With fewer, writing and adding the parts' sums takes a share of the time worth having.
+  // Least number of products per sum in a part. With fewer, writing and adding the parts' sums takes a noticeable
+  // fraction of the time.
   constexpr int64_t least = 512;
   int64_t count = std::min<int64_t>(r.threads, samples);
   const bool tiny =
-      samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about what waking another takes
+      samples * pixels * weights < 4'000'000; // less than 0.1 ms on one thread, about the time to wake another
   if (tiny) count = 1;
   if (count < r.threads && !tiny) return nullptr;
   if (!tiny && samples / count * pixels < least) return nullptr;
@@ -231,19 +233,19 @@ std::unique_ptr<Kernel> make_split(const Request &r, const Product &p, const Cho
     ht_spec spec = *images[i];
     spec.layout = layout_of(lies[i]);
     if (spec.layout >= HT_LAYOUT_FIRST_PRIVATE && spec.ndim != 4) return nullptr;
-    if (!(desc_of(spec) == lies[i])) return nullptr; // of another type, to be converted first
+    if (!(desc_of(spec) == lies[i])) return nullptr; // of another type, which must be converted first
     ht_spec one = spec;
     one.dims[0] = 1;
     k->sample_bytes[i] = static_cast<int64_t>(desc_of(one).get_size());
     spec.bytes = static_cast<int64_t>(lies[i].get_size());
-    if (k->sample_bytes[i] * samples != spec.bytes) return nullptr; // samples do not follow one another
+    if (k->sample_bytes[i] * samples != spec.bytes) return nullptr; // samples are not contiguous
     k->in.push_back(spec);
   }
   for (const ht_spec &spec : r.out) {
     k->out.push_back(with_layout(spec, k->out.empty() ? p.weight.layout : HT_LAYOUT_PLAIN));
     k->out_bytes.push_back(k->out.back().bytes);
   }
-  Alone alone; // primitives of one thread
+  Alone alone; // for primitives with one thread
   for (int64_t i = 0; i < count; i++) {
     const int64_t first = samples * i / count;
     Product q = samples_of(p, samples * (i + 1) / count - first);
@@ -282,8 +284,7 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
   }
   if (auto k = make_split(r, p, c, build)) return k;
   auto k = std::make_unique<ChainKernel>();
-  k->together =
-      p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added behind a barrier that spins
+  k->together = p.pass == Pass::diff_weights && r.threads > 1; // the sums of threads are added after a spinning barrier
   std::vector<PrimitiveChain::Argument> arguments;
   std::vector<Desc> outer;
   for (const Operand &o : operands_of(r, p, c.formats)) {
@@ -291,11 +292,11 @@ std::unique_ptr<Kernel> make_product(const Request &r, const Product &p, const B
     int64_t groups = is_weight ? p.groups : 1;
     Specs &side = o.output ? k->out : k->in;
     ht_spec spec = o.spec;
-    // Inputs are asked for in the primitive's format, outputs given in it unless they are bound.
+    // Inputs are requested in the primitive's format; outputs have it unless they are bound.
     if (!o.output || spec.layout == HT_LAYOUT_ANY) spec.layout = layout_of(o.desc, groups);
     if ((spec.layout & kRegistered) &&
         spec.dtype != static_cast<int32_t>(o.desc.get_data_type() == dnnl::memory::data_type::f32 ? HT_F32 : HT_BF16))
-      spec.layout = HT_LAYOUT_PLAIN; // a registered layout holds one type only
+      spec.layout = HT_LAYOUT_PLAIN; // a registered layout supports one type only
     Desc lies = desc_of(spec, groups);
     spec.bytes = static_cast<int64_t>(lies.get_size());
     arguments.push_back({o.name,

@@ -1,7 +1,7 @@
 // program.h: lists of launches, and running them.
 //
-// A stream of this device has no thread of its own: run() executes on the calling OS thread and its OpenMP team and is
-// done when it returns. Events still matter, to other OS threads that wait for a step in mid-program.
+// A stream of this device has no thread: run() executes on the calling OS thread and its team, and returns when the
+// work is done. Events still matter to other OS threads, which wait for a step during the run.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace hetero {
 class Program {
 public:
   Program(const ht_step *steps, int32_t count) : steps_(steps, count) {}
-  // elapsed_ns[i] += time of step i, unless nullptr. After a launch the thread idles as pace demands. Throws what a kernel
-  // throws, after settling all its events.
+  // elapsed_ns[i] += time of step i, unless nullptr. After a launch the thread idles as pace requires. Throws the
+  // exception of a kernel, after settling all events of the program.
   void run(int64_t *elapsed_ns, Pace &pace, int64_t &waited_ns);
 
 private:

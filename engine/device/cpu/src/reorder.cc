@@ -1,8 +1,8 @@
 // reorder.cc: Reorder, between layouts and element types.
 //
-// The same type in the same layout, whatever both are, is a copy of bytes. Working copies of weights have kernels of
-// their own (weight_reorder.h). Everything else is oneDNN's reorder primitive. Where that has none (bf16 without
-// AVX-512) or oneDNN is missing, there are only plain tensors and images, converted here element by element.
+// Equal types and layouts are copied as bytes. Working copies of weights have special kernels (weight_reorder.h). All
+// other cases use oneDNN's reorder primitive. Where oneDNN is missing or has no primitive (bf16 without AVX-512), there
+// are only plain tensors and images, which are converted here element by element.
 #include <algorithm>
 #include <cstring>
 
@@ -18,7 +18,7 @@ namespace {
 
 struct CopyBytes : Kernel {
   void run(const Args &args) override {
-    constexpr int64_t piece = 1 << 18; // bytes: enough for a thread to be worth waking
+    constexpr int64_t piece = 1 << 18; // bytes: enough to justify waking a thread
     auto *dst = static_cast<char *>(args.out[0]);
     auto *src = static_cast<const char *>(args.in[0]);
     int64_t n = in[0].bytes, pieces = (n + piece - 1) / piece;
@@ -29,7 +29,7 @@ struct CopyBytes : Kernel {
   }
 };
 
-// Images between any two of their layouts; a plain tensor counts as one long image.
+// Converts images between any two of their layouts; a plain tensor counts as one long image.
 template <class From, class To> struct Convert : Kernel {
   ImageLayout from, to;
   Convert(const ImageLayout &a, const ImageLayout &b) : from(a), to(b) {}
@@ -87,7 +87,8 @@ std::unique_ptr<Kernel> make_reorder(const Request &r) {
   if (!same_dims(from, to))
     throw Invalid("reorder: " + describe(from) + " to " + describe(to) + ": want the same shape");
   if (from.dtype == HT_OPAQUE) throw Invalid("reorder: an opaque tensor has no other form");
-  // Where one side leaves the choice, nothing is moved: both lie alike, if the layout can hold the other type.
+  // If one side leaves the choice, both get the same layout, so no elements move, if the layout supports the other
+  // type.
   auto alike = [&](uint32_t l) {
     return l == HT_LAYOUT_ANY || (l & kRegistered && from.dtype != to.dtype) ? HT_LAYOUT_PLAIN : l;
   };

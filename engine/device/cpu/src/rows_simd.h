@@ -1,4 +1,4 @@
-// rows_simd.h: walking the rows of units (rows.h) with vectors of sixteen lanes.
+// rows_simd.h: iterates over the rows of units (rows.h) with vectors of sixteen lanes.
 #pragma once
 
 #include "rows.h"
@@ -7,10 +7,10 @@
 namespace hetero {
 namespace {
 
-constexpr int64_t kTileRows = 256; // rows whose f32 sums go to an f64 sum
+constexpr int64_t kTileRows = 256; // rows whose f32 sums are added to an f64 sum
 
-// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit: row i begins at
-// element at + i*row_stride and has word number word + i*word_row. Not full: only the first lanes are there.
+// Calls span(Bool<full>, at, word, n, lanes) for each run of n rows among rows [from, to) of a unit. Row i begins at
+// element at + i*row_stride and has word number word + i*word_row. If not full, only the first lanes exist.
 template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t from, int64_t to, Span span) {
   const int unit_lanes = unit + 1 == r.units ? r.last_unit_lanes : 16;
   int64_t image = from / r.rows, row = from % r.rows;
@@ -29,8 +29,8 @@ template <class Span> SIMD_INLINE void walk(const Rows &r, int64_t unit, int64_t
   }
 }
 
-// Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit, consecutive rows in four chains: sums
-// taken in one chain would wait for the adder at each row.
+// Calls row(chain, at, word, Bool<full>, lanes) for rows [from, to) of a unit, with consecutive rows in four chains: a
+// single chain of sums would wait for the adder at each row.
 template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int64_t from, int64_t to, Row row) {
   walk(r, unit, from, to, [&](auto full, int64_t at, int64_t word, int64_t n, int lanes) {
     int64_t i = 0;
@@ -47,7 +47,7 @@ template <class Row> SIMD_INLINE void each_row(const Rows &r, int64_t unit, int6
 }
 
 // The same for interleaved units: row(u, at, word, Bool<full>, lanes) for units [unit, unit + units) of a row, then the
-// next row, so that memory is touched in order.
+// next row, so that memory is accessed in order.
 template <class Row>
 SIMD_INLINE void each_row_of_units(const Rows &r, int64_t unit, int64_t units, int64_t from, int64_t to, Row row) {
   const bool last = unit + units == r.units && r.last_unit_lanes < 16;
@@ -64,7 +64,7 @@ struct Chains {
   SIMD_INLINE F32 total() const { return (c[0] + c[1]) + (c[2] + c[3]); }
 };
 
-// Sums lanes of the same channel, so that all of them hold the channel's sum.
+// Sums lanes of the same channel, so that each of these lanes holds the channel's sum.
 SIMD_INLINE void fold(int64_t unit_channels, F32 v, double *out) {
   float lanes[16];
   store(lanes, v);

@@ -1,4 +1,4 @@
-// simd.cc: the choice among the sets of vectorised loops.
+// simd.cc: selects the set of vectorised loops.
 #include "isa.h"
 #include "simd_table.h"
 

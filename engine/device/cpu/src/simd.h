@@ -1,12 +1,12 @@
-// simd.h: vectors of sixteen f32 lanes, whatever the instruction set of the file that includes this.
+// simd.h: vectors of sixteen f32 lanes for any instruction set of the including file.
 //
 // A vector is one register with AVX-512, two with AVX2, four elsewhere (SSE2, NEON). Kernels are written once on these
 // types and compiled in simd_generic.cc, simd_avx2.cc, simd_avx512.cc and simd_avx512bf16.cc. There is no fused
-// multiply-add and no approximate operation: every lane is what IEEE f32 arithmetic gives, so results are bit-equal on
-// all of them. One exception: the bf16 instruction of the last one stores denormal numbers as zeros.
+// multiply-add and no approximate operation: every lane has the result of IEEE f32 arithmetic, so results are bit-equal
+// on all of them. One exception: the bf16 instruction of the last one stores denormal numbers as zeros.
 //
-// All of it lives in unnamed namespaces, and includes C headers only: a function with external linkage compiled here
-// could be picked by the linker for the whole library and end a program on a CPU without AVX-512.
+// All code is in unnamed namespaces and includes only C headers. The linker could use a function with external linkage
+// that is compiled here for the whole library, and the program would crash on a CPU without AVX-512.
 #pragma once
 
 #include <math.h>
@@ -14,9 +14,9 @@
 #include <string.h>
 
 #if defined(__GNUC__) && !defined(__clang__)
-// All is inlined: no vector is passed between functions.
+// All functions are inlined: no call passes a vector.
 #pragma GCC diagnostic ignored "-Wpsabi"
-// GCC 12 takes the deliberately undefined values inside its own AVX-512 intrinsics for bugs.
+// GCC 12 reports deliberately undefined values inside its own AVX-512 intrinsics.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #endif
@@ -124,9 +124,9 @@ SIMD_INLINE F32 sqrt(F32 a) {
 
 // --- masks ---------------------------------------------------------------------------------------
 //
-//   a > b, a >= b, a == b   lane by lane, false where one is NaN
+//   a > b, a >= b, a == b   for each lane, false if one is NaN
 //   unordered(a, b)         a or b is NaN
-//   beats(a, b)             a > b, or a is the first NaN of the two: what a maximum that keeps NaN goes by
+//   beats(a, b)             a > b, or only a is NaN: the comparison of a maximum that keeps NaN
 //   select(m, a, b)         m ? a : b
 //   bits(m), mask_of(bits)  bit i is lane i
 
@@ -211,7 +211,7 @@ SIMD_INLINE Mask mask_of(uint16_t bits) {
 
 SIMD_INLINE Mask first_lanes(int n) { return mask_of(uint16_t((1u << n) - 1)); }
 
-// The larger (smaller) lane by lane; b where one of them is NaN or both are equal.
+// The larger (smaller) value of each lane; b if one of them is NaN or both are equal.
 SIMD_INLINE F32 max(F32 a, F32 b) {
 #if SIMD_AVX512
   return {{(PartF)_mm512_max_ps((__m512)a.p[0], (__m512)b.p[0])}};
@@ -229,7 +229,7 @@ SIMD_INLINE F32 min(F32 a, F32 b) {
 
 // --- memory: any alignment -----------------------------------------------------------------------
 
-// A PartF anywhere in memory. (memcpy of a whole F32 would go through the stack with AVX2.)
+// A PartF at any address. (memcpy of a whole F32 would go through the stack with AVX2.)
 typedef float PartAnywhere __attribute__((vector_size(4 * kPartLanes), aligned(4), may_alias));
 
 SIMD_INLINE F32 load(const float *a) {
@@ -295,7 +295,7 @@ SIMD_INLINE void store(Bf16 *a, F32 v) {
 #endif
 }
 
-// The first n lanes (0 <= n <= 16); the others are zero when loaded and left alone when stored.
+// The first n lanes (0 <= n <= 16); loads set the others to zero, stores do not write them.
 template <class T> SIMD_INLINE F32 load_first(const T *a, int n) {
 #if SIMD_AVX512
   const __mmask16 k = __mmask16((1u << n) - 1);
@@ -322,7 +322,7 @@ template <class T> SIMD_INLINE void store_first(T *a, F32 v, int n) {
 #endif
 }
 
-// As store, past the caches; a must be aligned to the bytes stored. Call stream_fence() when done.
+// A store that bypasses the caches; a must be aligned to the bytes stored. Call stream_fence() after the last one.
 template <class T> SIMD_INLINE void stream(T *a, F32 v) {
 #if SIMD_AVX512
   if constexpr (sizeof(T) == 4)
@@ -340,7 +340,7 @@ SIMD_INLINE void stream_fence() {
 #endif
 }
 
-// All lanes or the first ones, known when compiled.
+// All lanes or the first ones, as a compile-time choice.
 template <bool full, class T> SIMD_INLINE F32 load_row(const T *a, int lanes) {
   return full ? load(a) : load_first(a, lanes);
 }

@@ -1,4 +1,4 @@
-// simd_generic.cc: the vectorised loops, compiled for what every CPU has.
+// simd_generic.cc: the vectorised loops, compiled for the instructions that every CPU has.
 #include "simd_tables.h"
 
 namespace hetero {

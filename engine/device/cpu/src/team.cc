@@ -38,8 +38,8 @@ constexpr int kMostThreads = 4096;
 constexpr int64_t kWindow =
     100'000'000; // ns of regions between two judgements: long against a time slice of the scheduler
 constexpr int64_t kShortRegion =
-    50'000;                           // ns: shorter ones are not measured, since asking for the CPU time takes 0.3 us
-constexpr int64_t kNap = 100'000'000; // ns until a thread that was not called looks whether it is needed after all
+    50'000;                           // ns: shorter regions are not measured, because reading the CPU time takes 0.3 us
+constexpr int64_t kNap = 100'000'000; // ns until an idle thread checks whether it is needed
 
 int64_t clock_ns(clockid_t c) {
   timespec t{};
@@ -62,8 +62,8 @@ void futex_wake(std::atomic<uint32_t> &word, uint32_t bits) {
   syscall(SYS_futex, &word, FUTEX_WAKE_BITSET_PRIVATE, INT_MAX, nullptr, nullptr, bits);
 }
 
-// Turns that a thread spins before it sleeps, by the variables of GCC's OpenMP library. The default is about 0.1 ms where a turn
-// takes 25 ns (Zen 5): as long as waking a thread takes. The gaps between kernels are shorter.
+// Turns that a thread spins before it sleeps, from the variables of GCC's OpenMP library. The default is about 0.1 ms
+// at 25 ns per turn (Zen 5): as long as waking a thread takes. The gaps between kernels are shorter.
 int64_t spin_turns() {
   if (const char *s = std::getenv("GOMP_SPINCOUNT")) {
     char *end = nullptr;
@@ -83,16 +83,16 @@ class Team;
 // The position of the calling OS thread in its region.
 struct Place {
   int part = 0, parts = 1;
-  Team *team = nullptr; // of the region with more than one part, nullptr outside of one
-  // The loop under way (GOMP_loop_static_start).
+  Team *team = nullptr; // of the region with several parts, nullptr outside
+  // The loop in progress (GOMP_loop_static_start).
   long start = 0, increment = 1, chunk = 0, count = 0, turn = 0;
 };
 thread_local Place place;
 thread_local std::vector<Place> outer; // of the regions that this thread has begun
-thread_local int wanted = 1;           // threads of its regions
+thread_local int wanted = 1;           // threads of its next regions
 thread_local bool together = false;
 
-// A word is a region: its number, how many threads are called, its parts. 0 ends the team.
+// A word describes a region: its number, the number of called threads, and its parts. 0 ends the team.
 struct Word {
   uint64_t number;
   int called, parts;
@@ -110,7 +110,7 @@ public:
     wake(size_);
     for (pthread_t t : threads_) pthread_join(t, nullptr);
   }
-  // Starts the threads, with signals blocked: those belong to Go's threads, whose handlers expect Go's stacks.
+  // Starts the threads with signals blocked: signals belong to Go's threads, whose handlers expect Go's stacks.
   void hire() {
     sigset_t blocked, before;
     sigfillset(&blocked);
@@ -133,13 +133,13 @@ public:
   }
   int size() const { return size_; }
 
-  // Begins a region; the caller then runs part 0, and ends it.
+  // Begins a region. The caller then runs part 0, and ends the region.
   void begin(Body body, void *data, int parts, bool all) {
     body_ = body;
     data_ = data;
     number_++;
     measured_ = last_region_ >= kShortRegion;
-    counts_ = measured_ && !all; // with all threads at once it does not tell the counts apart
+    counts_ = measured_ && !all; // with all threads at once the counts cannot be compared
     region_work_ns_.store(0, std::memory_order_relaxed);
     began_ = clock_ns(CLOCK_MONOTONIC);
     if (measured_) own_began_ = clock_ns(CLOCK_THREAD_CPUTIME_ID);
@@ -171,7 +171,7 @@ public:
   }
 
   void barrier(int parts) {
-    if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) { // no thread may be coming for those
+    if (unclaimed_.load() > 0 && Word(word_.load()).called < parts) { // perhaps no thread is about to take those
       counts_ = false;
       word_.store(Word::of(number_, size_, parts));
       wake(size_);
@@ -193,7 +193,7 @@ public:
 
 private:
   struct alignas(64) Claim {
-    std::atomic<uint64_t> number{0}; // of the last region in which somebody took this part
+    std::atomic<uint64_t> number{0}; // of the last region in which a thread took this part
   };
   struct Start {
     Team *team;
@@ -206,7 +206,7 @@ private:
     return nullptr;
   }
 
-  // Threads are woken by bits, so that those that are not called sleep on.
+  // Threads are woken by bits, so that threads that are not called continue to sleep.
   uint32_t bit(int index) const { return 1u << (int64_t(index) * 32 / (size_ > 32 ? size_ : 32)); }
 
   void wake(int called) {
@@ -226,9 +226,10 @@ private:
       needed = false;
     }
   }
-  static constexpr uint64_t number_of_none() { return 1; } // no word: regions have parts > 1
+  static constexpr uint64_t number_of_none() { return 1; } // no valid word: regions have parts > 1
 
-  // Waits for a word other than seen. needed: the word is still seen's, and has had parts without a thread for the time of a nap.
+  // Waits for a word other than seen. needed: the word is still seen's, and had parts without a thread for the time of
+  // a nap.
   uint64_t next_word(uint64_t seen, int me, bool &needed) {
     uint64_t w;
     for (int64_t turn = 0; turn < spin_.load(std::memory_order_relaxed); turn++) {
@@ -249,7 +250,7 @@ private:
     }
   }
 
-  // Runs the parts that are not taken, from `first` on.
+  // Runs the parts that no thread has taken, starting at `first`.
   void take(int first, int parts, uint64_t number) {
     for (int k = 0; k < parts && unclaimed_.load(std::memory_order_relaxed) > 0; k++) {
       const int i = first + k < parts ? first + k : first + k - parts;
@@ -288,7 +289,8 @@ private:
   std::atomic<int64_t> spin_{kSpin}; // turns
   std::vector<pthread_t> threads_;
 
-  // The region under way. Written by the caller before word_, read by threads that have claimed a part, which keeps the region open.
+  // The region in progress. The caller writes it before word_. Threads read it after they have claimed a part, which
+  // keeps the region open.
   Body body_ = nullptr;
   void *data_ = nullptr;
   bool measured_ = false;
@@ -300,7 +302,7 @@ private:
   std::unique_ptr<Claim[]> claims_;     // of parts
   alignas(64) std::atomic<uint64_t> word_{1};
   std::atomic<int> unclaimed_{0};             // parts; may lag behind claims_
-  alignas(64) std::atomic<uint32_t> left_{0}; // parts that are not finished
+  alignas(64) std::atomic<uint32_t> left_{0}; // unfinished parts
   std::atomic<bool> waiting_{false};          // the caller sleeps until left_ is 0
   std::atomic<int64_t> region_work_ns_{0};    // CPU time of the region's parts
   alignas(64) std::atomic<uint32_t> signal_{0}, sleepers_{0};
@@ -309,7 +311,7 @@ private:
 
 thread_local std::unique_ptr<Team> own; // of the calling OS thread
 
-// Iterations of a loop that fall to a part: [from, to), false if none is left.
+// The iterations [from, to) of a loop for a part; false if none is left.
 bool next_chunk(long *from, long *to) {
   Place &p = place;
   long first, last;
@@ -369,7 +371,7 @@ extern "C" {
 void GOMP_parallel_start(void (*body)(void *), void *data, unsigned threads) {
   outer.push_back(place);
   const int n = threads ? int(threads) : wanted;
-  // A region within another one, and one that asks for more threads than there are, which only foreign code does.
+  // A nested region, or one that requests more threads than the team has, which only foreign code does.
   if (n == 1 || place.team || !own || n > own->size()) {
     Team *team = place.team;
     place = {};
@@ -426,8 +428,8 @@ namespace hetero {
 
 int most_threads() { return omp_get_thread_limit(); }
 
-// The workers are started here, with signals blocked: those belong to Go's threads, whose handlers expect Go's stacks. OpenMP told to
-// bind threads (OMP_PROC_BIND) may bind workers but not this thread, from which Go starts others.
+// Starts the workers here, with signals blocked: signals belong to Go's threads, whose handlers expect Go's stacks. If
+// OpenMP binds threads (OMP_PROC_BIND), it may bind workers but not this thread, from which Go starts others.
 void use_team(int n) {
   static thread_local int team = 0;
   if (team == n) return;

@@ -1,4 +1,4 @@
-// weight_reorder.cc: which reorders are of weight blocks, and the loop over them.
+// weight_reorder.cc: recognises reorders of weight blocks, and loops over the blocks.
 #include "weight_reorder.h"
 
 #if HT_HAVE_ONEDNN && defined(__x86_64__)
@@ -18,7 +18,7 @@ struct Rule {
   uint32_t from, to;
   int32_t to_type;
   int64_t width;  // W
-  bool exchanged; // dst's blocks have inputs outermost
+  bool exchanged; // inputs are outermost in dst's blocks
   Block block;
 };
 
@@ -42,7 +42,7 @@ struct WeightReorder : Kernel {
     auto *src = static_cast<const float *>(args.in[0]);
     auto *dst = static_cast<char *>(args.out[0]);
     int64_t size = 16 * width, outer = exchanged ? inputs : outputs, inner = exchanged ? outputs : inputs;
-    // In dst's order: scattered writes cost more than scattered reads.
+    // In dst's order, because scattered writes cost more than scattered reads.
 #pragma omp parallel for collapse(2) schedule(static)
     for (int64_t a = 0; a < outer; a++)
       for (int64_t b = 0; b < inner; b++) {

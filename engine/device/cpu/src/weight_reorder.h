@@ -1,8 +1,9 @@
-// weight_reorder.h: from the layout of parameters to those of their working copies, each step of training.
+// weight_reorder.h: reorders parameters to the layouts of their working copies, in each training step.
 //
-// Parameters lie as oneDNN's weight gradients do: blocks of (16 inputs, W outputs) in f32, W being 16 for convolutions and 16
-// to 64 for linear layers. The forward pass wants bf16 blocks with pairs of inputs side by side, diff_src blocks with inputs
-// and outputs exchanged, plain or in pairs. oneDNN's own reorders do that at a fifth of the memory's speed.
+// Parameters have the layout of oneDNN's weight gradients: blocks of (16 inputs, W outputs) in f32, where W is 16 for
+// convolutions and 16 to 64 for linear layers. The forward pass needs bf16 blocks with adjacent pairs of inputs.
+// diff_src needs blocks with inputs and outputs exchanged, plain or in pairs. oneDNN's reorders reach a fifth of the
+// memory's speed.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +15,15 @@ namespace hetero {
 
 struct BlockReorder {
   // One block: src (16, W) f32.
-  void (*pairs)(const float *src, void *dst, int64_t w);      // dst (8, W, 2) bf16: two inputs side by side
+  void (*pairs)(const float *src, void *dst, int64_t w);      // dst (8, W, 2) bf16: adjacent pairs of inputs
   void (*transposed)(const float *src, void *dst, int64_t w); // dst (16, 16) f32, W = 16
   void (*transposed_pairs)(const float *src, void *dst,
-                           int64_t w); // dst (8, 16, 2) bf16, W = 16: two outputs side by side
+                           int64_t w); // dst (8, 16, 2) bf16, W = 16: adjacent pairs of outputs
 };
 
 BlockReorder avx512_block_reorder();
 
-// The kernel for a reorder, nullptr where it is none of these. Specs and bytes are final.
+// Returns the kernel for a reorder, nullptr for other reorders. Specs and bytes are final.
 std::unique_ptr<Kernel> make_weight_reorder(const ht_spec &from, const ht_spec &to);
 
 } // namespace hetero

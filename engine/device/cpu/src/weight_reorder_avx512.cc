@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// f32 to bf16 in the low halves of the lanes: to nearest even, a NaN stays one.
+// f32 to bf16 in the low halves of the lanes: to nearest even, NaN stays NaN.
 __m512i round_to_bf16(__m512 v) {
   __m512i u = _mm512_castps_si512(v), odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);

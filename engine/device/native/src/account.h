@@ -1,4 +1,4 @@
-// account.h: how much of a device's memory is given out.
+// account.h: counts the allocated memory of a device.
 #pragma once
 
 #include <atomic>
@@ -6,7 +6,7 @@
 
 namespace hetero {
 
-// Bytes as they were asked for, not as the system rounds them. Any thread may call anything at any time.
+// Requested bytes, without the system's rounding. Any thread may call any function at any time.
 class Account {
 public:
   void add(int64_t bytes) {

@@ -1,4 +1,4 @@
-// calls.h: functions of the C ABI that every library implements alike.
+// calls.h: functions of the C ABI with the same implementation in every library.
 #pragma once
 
 #include <cstdio>
@@ -12,19 +12,19 @@
 
 namespace hetero {
 
-// Compiles a checked request into a checked kernel, for ht_kernel_calls.compile. use selects the device for the calling
+// Compiles a checked request to a checked kernel, for ht_kernel_calls.compile. use selects the device for the calling
 // thread. Throws as factories do; the text begins with the op's name.
 ht_kernel *compiled(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                     const ht_spec *out, int32_t num_out, int threads, const std::function<void()> &use);
 
 ht_kernel_desc described(const ht_kernel &kernel);
 
-// Copies a text, cut to the room there is. room_bytes includes the final NUL.
+// Copies a text, truncated to the room. room_bytes includes the final NUL.
 inline void copy_text(const std::string &text, char *room, size_t room_bytes) {
   if (room_bytes > 0) std::snprintf(room, room_bytes, "%s", text.c_str());
 }
 
-// Throws unless memory for bytes more can be given out. limit is the device's memory in bytes.
+// Throws unless bytes more can be allocated. limit is the device's memory in bytes.
 inline void check_alloc(const Account &account, int64_t bytes, int64_t limit) {
   if (bytes < 0) throw Invalid("alloc: got " + std::to_string(bytes) + " bytes");
   if (bytes > limit - account.allocated())
@@ -42,7 +42,7 @@ inline void check_copy(int64_t bytes) {
   if (bytes < 0) throw Invalid("copy: got " + std::to_string(bytes) + " bytes");
 }
 
-// Waits for an event. Throws Timeout, and std::runtime_error if the run that was to record the event failed.
+// Waits for an event. Throws Timeout, and std::runtime_error if the run that should record the event failed.
 template <class Event> void want_complete(Event &event, int64_t timeout_ns) {
   switch (event.wait(timeout_ns)) {
   case Event::complete: break;
@@ -51,8 +51,8 @@ template <class Event> void want_complete(Event &event, int64_t timeout_ns) {
   }
 }
 
-// The functions on events that need no device. Handle is ht_event: its member impl is an Event with state, announce, settle
-// and wait. create and free are the library's.
+// Functions on events that need no device. Handle is ht_event: its member impl is an Event with state, announce, settle
+// and wait. Each library provides create and free.
 template <class Handle, class Device>
 ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *), void (*free)(Handle *)) {
   using Event = decltype(Handle::impl);
@@ -74,7 +74,7 @@ ht_event_calls event_calls(ht_status (*create)(Device *, Handle **, ht_error *),
   return c;
 }
 
-// The table with its version, and no functions yet.
+// The table with its version, without functions.
 inline ht_api empty_table(const char *kind, const char *build) {
   ht_api api{};
   api.abi_version = HT_ABI_VERSION;

@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-// Of the clock that no setting of the time moves.
+// Time of the monotonic clock.
 inline int64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);

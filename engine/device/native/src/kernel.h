@@ -1,8 +1,8 @@
-// kernel.h: what every kernel of a native device is, and how an op finds its kernel.
+// kernel.h: the base of every kernel of a native device, and the lookup of an op's kernel.
 //
-// A kernel is made once for fixed specs (the constructor does all the thinking) and run many times; run()
-// allocates nothing. Errors while making one are thrown as Unsupported or Invalid and become a status at the C
-// boundary (status.h); run() throws only on device failure.
+// A kernel is created once for fixed specs (the constructor makes all decisions) and run many times; run() allocates
+// nothing. Creation throws Unsupported or Invalid, which become a status at the C boundary (status.h). run() throws
+// only on device failure.
 #pragma once
 
 #include <cstdint>
@@ -29,28 +29,28 @@ struct Args {
   void *const *in;
   void *const *out;
   void *workspace;
-  void *queue; // of a device that runs behind the caller: where to enqueue the launch
+  void *queue; // on an asynchronous device: the queue for the launch
 };
 
 struct Kernel {
-  Specs in, out;         // as wanted: layouts resolved, bytes filled
+  Specs in, out;         // final: layouts resolved, bytes set
   int64_t workspace = 0; // bytes, 64-byte aligned address
   std::vector<ht_alias> inplace;
   virtual ~Kernel() = default;
   virtual void run(const Args &) = 0;
 };
 
-// What a factory gets: the request of ht_api.compile. in and out may hold HT_LAYOUT_ANY.
+// The input of a factory: the request of ht_api.compile. in and out may hold HT_LAYOUT_ANY.
 struct Request {
   ht_op op;
   const void *params; // the op's parameter struct, size already checked; valid during the call only
   Specs in, out;
-  int threads; // of a device that has some
+  int threads; // of a CPU device
 };
 
 using Factory = std::unique_ptr<Kernel> (*)(const Request &);
 
-// The factory of each op. Defined in ops.cc: one line an op.
+// The factory of each op. Defined in ops.cc: one line per op.
 Factory factory_of(ht_op op);
 
 } // namespace hetero
@@ -59,5 +59,5 @@ Factory factory_of(ht_op op);
 struct ht_kernel {
   ht_op op;
   std::unique_ptr<hetero::Kernel> impl;
-  ht_device *device = nullptr; // where freeing needs it
+  ht_device *device = nullptr; // for devices that need it to free the kernel
 };

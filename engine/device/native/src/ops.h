@@ -1,8 +1,8 @@
-// ops.h: the kernel factories of a native device, one an op; each library defines them all, in the file named above them (.cc or .cu).
-// ops.cc binds them to op numbers.
+// ops.h: the kernel factories of a native device, one per op. Each library defines them all, in the file that is named
+// above them (.cc or .cu). ops.cc maps op numbers to factories.
 //
-// A factory checks what it needs of the specs and throws Invalid for a wrong argument, Unsupported where it has no
-// kernel. The number and the shapes of operands were checked before by the engine, from the same op.
+// A factory checks the specs that it depends on. It throws Invalid for a wrong argument, Unsupported if it has no
+// kernel. The engine has checked the number and the shapes of operands, from the same op.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// requests.cc: one line an op, and the checks that hold for all of them.
+// requests.cc: one line per op, and the checks of all ops.
 #include "requests.h"
 
 #include "specs.h"
@@ -7,7 +7,7 @@ namespace hetero {
 
 namespace {
 
-// What every request of an op must have.
+// Requirements on every request of an op.
 struct OpInfo {
   ht_op op;
   const char *name;

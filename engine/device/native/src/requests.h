@@ -1,4 +1,4 @@
-// requests.h: what a request to compile must look like whatever the op, and what a factory must have made of it.
+// requests.h: checks of requests to compile, for any op, and of the kernels that factories make of them.
 #pragma once
 
 #include <cstddef>
@@ -8,15 +8,15 @@
 
 namespace hetero {
 
-// "conv2d", for error texts; "op 99" for a number that is none.
+// "conv2d", for error texts; "op 99" for an unknown number.
 std::string op_name(int32_t op);
 
-// Checks the number of operands, the size of the parameters, and each spec by itself; fills in the bytes of specs whose
-// layout is known. Throws Invalid, or Unsupported for an unknown op.
+// Checks the number of operands, the size of the parameters, and each spec; sets the bytes of specs with a known
+// layout. Throws Invalid, or Unsupported for an unknown op.
 Request checked_request(int32_t op, const void *params, size_t params_bytes, const ht_spec *in, int32_t num_in,
                         const ht_spec *out, int32_t num_out, int threads);
 
-// Throws std::logic_error where a kernel leaves open what it must say, or changed what it must not: the library's fault.
+// Throws std::logic_error if a kernel lacks a required value or changed a fixed one, which is a fault of the library.
 void check_kernel(const Kernel &k, const Request &r);
 
 } // namespace hetero
