@@ -18,10 +18,10 @@ var (
 	_ device.Describer = Driver{}
 )
 
-// LibraryName is the file of the device's library.
+// LibraryName is the file name of the device's library.
 const LibraryName = "libhetero_cuda.so"
 
-// ErrNotBuilt is why a program without the device's library uses no GPU, on a machine that has none either.
+// ErrNotBuilt is the error of a program without the device's library, on a machine without a GPU driver.
 const ErrNotBuilt device.AbsentError = "cuda: this build contains no CUDA device"
 
 // Kind implements device.Driver.
@@ -40,7 +40,8 @@ func (d Driver) Open(index int, opts device.Options) (device.Device, error) {
 	return dev, nil
 }
 
-// Describe implements device.Describer. It makes no context: one takes hundreds of megabytes of the GPU, and its time.
+// Describe implements device.Describer. It creates no context, because a context takes hundreds of megabytes of the
+// GPU.
 func (Driver) Describe(index int) (device.Info, error) {
 	lib, err := load()
 	if err != nil {
@@ -50,7 +51,8 @@ func (Driver) Describe(index int) (device.Info, error) {
 	return info, explained(err)
 }
 
-// Count implements device.Counter. The driver is asked itself where that can be done: the library brings cuDNN and cuBLAS, which are large.
+// Count implements device.Counter. It queries the driver directly if possible, because the library loads cuDNN and
+// cuBLAS, which are large.
 func (Driver) Count() (int, error) {
 	path, err := find()
 	if err != nil {
@@ -69,7 +71,7 @@ func (Driver) Count() (int, error) {
 	return n, readEnvironment().check(n)
 }
 
-// explained is the error of a driver that shows no GPU: that of the list in the environment where it names some.
+// explained returns the error of a driver without GPUs, or that of the list of GPUs in the environment if there is one.
 func explained(err error) error {
 	if errors.Is(err, errNoGPU) {
 		if wrong := readEnvironment().check(0); wrong != nil {
@@ -79,13 +81,13 @@ func explained(err error) error {
 	return err
 }
 
-// Available says why no GPU can be used, nil if one can.
+// Available returns an error if no GPU can be used, nil if one can.
 func Available() error {
 	_, err := Driver{}.Count()
 	return err
 }
 
-// Library is where the device's library was found and what it was built with. The error is device.ErrUnavailable.
+// Library returns the path of the device's library and its build information. The error is device.ErrUnavailable.
 func Library() (path, build string, err error) {
 	lib, err := load()
 	if err != nil {
@@ -94,7 +96,7 @@ func Library() (path, build string, err error) {
 	return lib.Path(), lib.Build(), nil
 }
 
-// load finds and loads the library, unless the driver says that it would be of no use.
+// load finds and loads the library, unless the driver reports that no GPU can be used.
 func load() (*native.Library, error) {
 	path, err := find()
 	if err != nil {
@@ -118,11 +120,12 @@ func find() (string, error) {
 	return path, widen()
 }
 
-// queuesVariable is how many hardware queues CUDA takes for a process's streams, 8 where it is not set.
+// queuesVariable sets the number of hardware queues for a process's streams; the default is 8.
 const queuesVariable = "CUDA_DEVICE_MAX_CONNECTIONS"
 
-// widen asks for as many queues as there are. Streams wait for words that work enqueued later writes (src/event.h), of which CUDA knows nothing:
-// in one queue with that work they would hold it up for ever. What the user has set stays.
+// widen requests the maximum number of queues. Streams wait for words that later work writes (src/event.h), and CUDA
+// does not know this dependency: in the same queue they would block that work for ever. A value set by the user is
+// kept.
 func widen() error {
 	if _, set := os.LookupEnv(queuesVariable); set {
 		return nil
@@ -130,10 +133,10 @@ func widen() error {
 	return os.Setenv(queuesVariable, "32")
 }
 
-// driverFiles are there where a driver is, on a machine of its own and in WSL.
+// driverFiles exist if a driver is installed, natively or in WSL.
 var driverFiles = []string{"/proc/driver/nvidia/version", "/dev/dxg"}
 
-// notBuilt is the error of a program without the library. A machine with a driver could do better.
+// notBuilt is the error of a program without the library. On a machine with a driver it says how to build the library.
 func notBuilt(missing error, driverFiles []string) error {
 	for _, file := range driverFiles {
 		if _, err := os.Stat(file); err == nil {

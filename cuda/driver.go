@@ -17,11 +17,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/native"
 )
 
-// Binding is who asks the driver.
+// Binding describes how this build queries the driver.
 const Binding = "asks the driver"
 
-// start opens the driver, once in a process, and says why no GPU can be used. It makes no context, so a process that only counts GPUs takes none of
-// their memory.
+// start initialises the driver, once in a process, and returns an error if no GPU can be used. It creates no context,
+// so a process that only counts GPUs takes none of their memory.
 var start = sync.OnceValue(func() error {
 	var why *C.char
 	if result := C.hetero_libcuda_open(&why); result != 0 {
@@ -34,7 +34,8 @@ var start = sync.OnceValue(func() error {
 	return versionError(cu.Version(), C.CUDA_VERSION)
 })
 
-// seen is how many GPUs the driver shows. asked is whether it was asked: a program without the binding does not know.
+// seen returns the number of GPUs that the driver shows. asked is false in a program without the binding, which cannot
+// know.
 func seen() (count int, asked bool, err error) {
 	if err := start(); err != nil {
 		return 0, true, err
@@ -48,8 +49,8 @@ func seen() (count int, asked bool, err error) {
 	return count, true, nil
 }
 
-// kept is a device whose primary context is held as long as it is open: the one that the run-time library, cuDNN and NCCL work in, whatever
-// each of them does with it.
+// kept is a device that holds its primary context while it is open. The run-time library, cuDNN and NCCL use this
+// context, and none of them can destroy it in the meantime.
 type kept struct {
 	*native.Device
 	gpu cu.Device
@@ -90,7 +91,7 @@ func opened(lib *native.Library, index int, opts device.Options) (device.Device,
 	}
 	dev, err := lib.Open(index, opts)
 	if err != nil {
-		_ = gpu.ReleasePrimaryCtx() // why it does not open matters more
+		_ = gpu.ReleasePrimaryCtx() // the error of opening matters more
 		return nil, err
 	}
 	own, ok := dev.(*native.Device)

@@ -7,13 +7,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/native"
 )
 
-// Binding is who asks the driver.
+// Binding describes how this build queries the driver.
 const Binding = "leaves the driver to the device's library (built without -tags cuda, which make sets if it finds a CUDA toolkit)"
 
-// seen knows nothing.
+// seen returns no information.
 func seen() (count int, asked bool, err error) { return 0, false, nil }
 
-// opened opens a GPU in whatever context the library makes.
+// opened opens a GPU in the context that the library creates.
 func opened(lib *native.Library, index int, opts device.Options) (device.Device, error) {
 	return lib.Open(index, opts)
 }

@@ -7,10 +7,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// errNoGPU is a driver without GPUs.
+// errNoGPU is the error of a driver without GPUs.
 const errNoGPU device.AbsentError = "cuda: no GPU: the driver shows none"
 
-// advice is what CUresults mean that the driver's start ends with, and what mends it (CUDA Driver API, "Data types used by CUDA driver").
+// advice maps CUresults of the driver's initialisation to cause and remedy (CUDA Driver API, "Data types used by CUDA
+// driver").
 var advice = map[int]string{
 	3:   "CUDA_ERROR_NOT_INITIALIZED: the kernel module is not loaded, or this user may not use it: run nvidia-smi",
 	34:  "CUDA_ERROR_STUB_LIBRARY: libcuda.so.1 is the toolkit's stub, not a driver: remove its folder from LD_LIBRARY_PATH",
@@ -22,7 +23,8 @@ var advice = map[int]string{
 	999: "CUDA_ERROR_UNKNOWN: often /dev/nvidia-uvm is missing (nvidia-modprobe -u creates it), or the machine needs a restart after a driver update",
 }
 
-// startError is why the driver does not start: its result, or -1 and why its library cannot be opened.
+// startError returns the error of a driver that does not start. result is its CUresult, or -1 if its library cannot be
+// opened for the reason why.
 func startError(result int, why string) error {
 	switch {
 	case result == -1 && (why == "" || strings.Contains(why, "cannot open shared object file")):
@@ -37,7 +39,8 @@ func startError(result int, why string) error {
 	return fmt.Errorf("%w: cuda: the driver does not start: CUDA error %d", device.ErrUnavailable, result)
 }
 
-// versionError refuses a driver that is older than the toolkit. Within one major version the older driver runs what the newer toolkit made.
+// versionError returns an error if the driver is older than the toolkit. Within one major version an older driver runs
+// the code of a newer toolkit.
 func versionError(driver, toolkit int) error {
 	if driver/1000 >= toolkit/1000 {
 		return nil

@@ -10,17 +10,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// VisibleVariable is the environment variable by which CUDA is told which GPUs a process may see, in which order.
+// VisibleVariable is the environment variable that selects and orders the GPUs of a process.
 const VisibleVariable = "CUDA_VISIBLE_DEVICES"
 
-// Visible is what the variable says.
+// Visible is the parsed variable.
 type Visible struct {
-	Set   bool     // it exists
-	Names []string // numbers, "GPU-…" and "MIG-…", up to the first that CUDA does not take for a name: it hides what follows
-	Rest  []string // that one, and what follows
+	Set   bool     // the variable exists
+	Names []string // numbers, "GPU-…" and "MIG-…", up to the first invalid name: CUDA hides all later ones
+	Rest  []string // the first invalid name and all later ones
 }
 
-// ReadVisible reads the variable's text.
+// ReadVisible parses the variable's text.
 func ReadVisible(text string, set bool) Visible {
 	v := Visible{Set: set}
 	if !set || strings.TrimSpace(text) == "" {
@@ -37,7 +37,7 @@ func ReadVisible(text string, set bool) Visible {
 	return v
 }
 
-// isName tells a name from what ends the list: "-1", "NoDevFiles", a word.
+// isName reports whether text is a name, not an end of the list: "-1", "NoDevFiles", a word.
 func isName(text string) bool {
 	n, err := strconv.Atoi(text)
 	return err == nil && n >= 0 || len(text) > 4 && (strings.HasPrefix(text, "GPU-") || strings.HasPrefix(text, "MIG-"))
@@ -45,7 +45,7 @@ func isName(text string) bool {
 
 func readEnvironment() Visible { return ReadVisible(os.LookupEnv(VisibleVariable)) }
 
-// Slices is how many MIG slices it names. A process sees the first alone.
+// Slices returns the number of MIG slices in the list. A process sees only the first.
 func (v Visible) Slices() int {
 	n := 0
 	for _, name := range v.Names {
@@ -56,7 +56,8 @@ func (v Visible) Slices() int {
 	return n
 }
 
-// Of is the variable's text for the local-th of several processes, "" where it needs none of its own: slices of one GPU are dealt out, one each.
+// Of returns the variable's text for the local-th of several processes, "" if the process needs none of its own. It
+// assigns one slice of a GPU to each process.
 func (v Visible) Of(local int) string {
 	if v.Slices() < 2 || local >= len(v.Names) {
 		return ""
@@ -68,7 +69,7 @@ func (v Visible) String() string {
 	return fmt.Sprintf("%s=%q", VisibleVariable, strings.Join(append(slices.Clone(v.Names), v.Rest...), ","))
 }
 
-// hidden is the error of a list that hides all GPUs, or names one twice.
+// hidden returns the error of a list that hides all GPUs, or names one twice.
 func (v Visible) hidden() error {
 	if v.Set && len(v.Names) == 0 {
 		if len(v.Rest) > 0 && v.Rest[0] != "-1" {
@@ -84,7 +85,7 @@ func (v Visible) hidden() error {
 	return nil
 }
 
-// check is the error of a list that names more than the count GPUs that the driver then shows.
+// check returns the error of a list with more GPUs than the count that the driver then shows.
 func (v Visible) check(count int) error {
 	want := len(v.Names)
 	if n := v.Slices(); n > 0 {
@@ -93,7 +94,7 @@ func (v Visible) check(count int) error {
 	if !v.Set || count >= want && len(v.Rest) == 0 {
 		return nil
 	}
-	if count >= want && v.Rest[0] == "-1" { // the way to end a list that NVIDIA documents
+	if count >= want && v.Rest[0] == "-1" { // NVIDIA documents -1 as the end of a list
 		return nil
 	}
 	culprit := ""

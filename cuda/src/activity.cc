@@ -29,7 +29,7 @@ struct StepOf {
   int32_t step = -1;
 };
 
-thread_local StepOf adding; // what nodes are being added for
+thread_local StepOf adding; // the step for which nodes are being added
 
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_RUNTIME,
@@ -43,7 +43,7 @@ public:
   void forget();
   uint64_t session() const { return session_; }
 
-  // From CUPTI, on any thread.
+  // Called by CUPTI, on any thread.
   void node(CUpti_CallbackId what, const CUpti_GraphData &data);
   void buffer(CUcontext context, uint32_t stream, uint8_t *records, size_t bytes);
 
@@ -54,27 +54,28 @@ private:
   const char *kept_name(const Noted &noted);
 
   std::atomic<uint64_t> session_{0};
-  std::mutex switching_; // of begin and end
+  std::mutex switching_; // serialises begin and end
   bool open_ = false, registered_ = false;
   CUpti_SubscriberHandle subscriber_ = nullptr;
 
-  // Of what follows. Nobody calls CUPTI with it held: CUPTI's thread takes it, maybe within a lock of CUPTI's.
+  // Guards the fields below. No thread calls CUPTI while holding it: CUPTI's thread takes it, perhaps inside a lock of
+  // CUPTI.
   std::mutex mutex_;
   std::unordered_map<uint64_t, StepOf> nodes_;         // of graphs, by CUPTI's number
-  std::unordered_map<std::string, std::string> names_; // as CUPTI has them: as people read them
-  bool taking_ = false;                                // what buffers hold; afterwards the list is the caller's
+  std::unordered_map<std::string, std::string> names_; // CUPTI's name to the readable name
+  bool taking_ = false;                                // adding records of buffers; afterwards the list is the caller's
   std::vector<ht_activity> list_;
-  int64_t offset_ = 0; // of the host's clock to CUPTI's, ns
+  int64_t offset_ = 0; // CUPTI's clock minus the host's clock, ns
   int64_t lost_ = 0;
 };
 
 Notebook &notebook() {
-  static auto *const one = new Notebook; // CUPTI's thread outlives static objects
+  static auto *const one = new Notebook; // never destroyed: CUPTI's thread outlives static objects
   return *one;
 }
 
 void CUPTIAPI on_request(uint8_t **buffer, size_t *bytes, size_t *most_records) {
-  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // without one CUPTI drops, and counts
+  *buffer = static_cast<uint8_t *>(std::aligned_alloc(8, kBufferBytes)); // nullptr: CUPTI drops and counts
   *bytes = *buffer ? kBufferBytes : 0;
   *most_records = 0; // as many as fit
 }
@@ -104,7 +105,7 @@ void Notebook::node(CUpti_CallbackId what, const CUpti_GraphData &data) {
     } else if (const auto it = nodes_.find(from); it != nodes_.end()) {
       nodes_[id] = StepOf(it->second);
     }
-  } catch (...) { // no memory: the kernel goes under its own name
+  } catch (...) { // out of memory: keep the kernel's mangled name
   }
 }
 
@@ -132,7 +133,7 @@ const char *Notebook::kept_name(const Noted &noted) {
 }
 
 void Notebook::keep(const Noted &noted) {
-  if (noted.begin != 0 && noted.end == 0) return; // still under way
+  if (noted.begin != 0 && noted.end == 0) return; // still running
   if (noted.begin == 0 || noted.end < noted.begin || list_.size() >= kMostRecords) {
     lost_++;
     return;
@@ -153,7 +154,7 @@ void Notebook::keep(const Noted &noted) {
 }
 
 void Notebook::begin() {
-  Cupti::get(); // says why there is none
+  Cupti::get(); // throws the reason if CUPTI is unavailable
   const std::lock_guard<std::mutex> lock(switching_);
   if (open_) throw Invalid("activity: it is being noted already");
   {
@@ -169,7 +170,8 @@ void Notebook::begin() {
   session_++;
 }
 
-// Of the host's clock to CUPTI's, ns: of some tries the one that took least, lest this thread lost its turn between the two.
+// CUPTI's clock minus the host's clock, ns. The fastest of several tries counts, in case the thread was preempted
+// between the two readings.
 int64_t clock_offset() {
   int64_t offset = 0, least = INT64_MAX;
   for (int i = 0; i < 8; i++) {
@@ -184,7 +186,7 @@ int64_t clock_offset() {
   return offset;
 }
 
-// Asks for what is to be noted; where that fails, for nothing.
+// Enables all kinds of records; on failure it disables all.
 void Notebook::listen() {
   const Cupti &cupti = Cupti::get();
   check(cupti.cuptiSubscribe(&subscriber_, reinterpret_cast<CUpti_CallbackFunc>(on_resource), nullptr), "listening");
@@ -215,7 +217,7 @@ Activities Notebook::end() {
   const Cupti &cupti = Cupti::get();
   const std::lock_guard<std::mutex> lock(switching_);
   if (!open_) throw Invalid("activity: it is not being noted");
-  const cudaError_t waited = cudaDeviceSynchronize(); // CUPTI waits for nothing
+  const cudaError_t waited = cudaDeviceSynchronize(); // CUPTI does not wait for the GPU
   const CUptiResult flushed = cupti.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   leave();
   open_ = false;
@@ -233,7 +235,7 @@ void Notebook::forget() {
   const std::lock_guard<std::mutex> lock(switching_);
   if (open_) throw Invalid("activity: it is being noted");
   const std::lock_guard<std::mutex> held(mutex_);
-  list_ = std::vector<ht_activity>(); // clear() would keep the room
+  list_ = std::vector<ht_activity>(); // clear() would keep the memory
   nodes_.clear();
   names_.clear();
 }

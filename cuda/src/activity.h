@@ -1,6 +1,8 @@
-// activity.h: what the GPU did by its own clock, as CUPTI notes it: kernels, copies and fills, those of graphs one by one, and the host's calls of CUDA.
+// activity.h: records of the GPU's activity with its own clock, from CUPTI: kernels, copies and fills, including each
+// node of graphs, and the host's calls of CUDA.
 //
-// CUPTI is opened when it is first asked for. It sends records in buffers, from a thread of its own, and knows one listener in a process.
+// CUPTI is opened at the first use. It delivers records in buffers, on a thread of its own, and supports one subscriber
+// per process.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +13,23 @@
 namespace hetero {
 
 struct Activities {
-  const std::vector<ht_activity> *list; // until the next start, or free_activities
+  const std::vector<ht_activity> *list; // valid until the next start, or free_activities
   int64_t lost;
 };
 
-// Throws Unavailable where there is no CUPTI or it is not allowed, Invalid where it is being done already.
+// Throws Unavailable if CUPTI is missing or not permitted, Invalid if a recording is active.
 void start_activity();
-// Waits for the GPU; what it has done since. Throws Invalid where it was not started.
+// Waits for the GPU and returns its activities since the start. Throws Invalid without a recording.
 Activities stop_activity();
-// Gives back the memory of what was handed out. Throws Invalid where it is being noted.
+// Frees the memory of the returned activities. Throws Invalid if a recording is active.
 void free_activities();
 
-// Changes with every start and stop. CUPTI tells of a graph's nodes for certain where it was listening when the graph was made, and what it adds to such a
-// graph should be gone when it no longer does: a graph of another session is made anew.
+// Changes with every start and stop. CUPTI reliably reports nodes only of graphs that were created while it was
+// recording, and it adds instrumentation to such graphs. A program therefore creates its graph again in another
+// session.
 uint64_t activity_session();
 
-// While it lives, nodes that this thread adds to graphs belong to a step of a program.
+// While an object exists, nodes that this thread adds to graphs belong to a step of a program.
 class NodesOfStep {
 public:
   NodesOfStep(const ht_program *program, int32_t step);

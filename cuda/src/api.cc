@@ -1,7 +1,8 @@
-// api.cc: the C ABI of the CUDA device: checks arguments, turns exceptions into statuses.
+// api.cc: the C ABI of the CUDA device. It checks arguments and converts exceptions to statuses.
 //
-// It works in the device's primary context, which the run-time library, cuDNN and NCCL share. A context belongs to an OS thread, so
-// every call that comes from any thread says first which device it means: freeing too, else the run-time library makes a context on GPU 0.
+// The device works in its primary context, which the run-time library, cuDNN and NCCL use, too. A context belongs to an
+// OS thread, so every call that may come from any thread first selects the device. That includes freeing: otherwise the
+// run-time library would create a context on GPU 0.
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -31,7 +32,7 @@ struct ht_device {
 struct ht_stream {
   ht_device *device;
   cudaStream_t stream = nullptr;
-  std::vector<cudaEvent_t> marks{}; // nullptr where one was never set
+  std::vector<cudaEvent_t> marks{}; // nullptr for a mark that was never set
 };
 
 namespace {
@@ -41,16 +42,16 @@ void use(ht_device *d) {
   check(cudaSetDevice(d->index), "choosing the device");
 }
 
-// The same where there is nobody to tell that it fails.
+// The same, ignoring a failure, where no caller could receive it.
 void try_use(ht_device *d) {
   Quiet::choose(&d->quiet);
   cudaSetDevice(d->index);
 }
 
-// Hardware queues that streams of this program are put into: of passes, batches, copies to other ranks, NCCL, timing.
+// Number of streams of this program that need hardware queues: passes, batches, copies to other ranks, NCCL, timing.
 constexpr int kLeastQueues = 16;
 
-// A stream that stands holds up what is behind it in its queue, other streams' work too.
+// A blocked stream blocks all later work in its hardware queue, including that of other streams.
 void note_queues(Notes &notes) {
   const char *text = std::getenv("CUDA_DEVICE_MAX_CONNECTIONS");
   if (!text || !*text || std::atoi(text) >= kLeastQueues) return;
@@ -59,10 +60,10 @@ void note_queues(Notes &notes) {
             " or none: a stream that waits for other ranks may hold up for ever what it waits for");
 }
 
-// Says why one is missing now rather than in the middle of a plan.
+// Reports a missing library now instead of during planning.
 void want_libraries() {
   products_by(); // by cuBLASLt
-  Dnn::get();    // which takes the cuBLASLt that is there already
+  Dnn::get();    // which uses the cuBLASLt that is already open
 }
 
 ht_status cuda_open(const ht_open_options *options, ht_device **device, ht_error *error) {
@@ -96,7 +97,7 @@ void tell(const cudaDeviceProp &facts, ht_info *info) {
 
 void cuda_info(const ht_device *d, ht_info *info) { tell(d->facts, info); }
 
-// Nothing here makes a context.
+// Must not create a context.
 ht_status cuda_describe(int32_t index, ht_info *info, ht_error *error) {
   return guarded(error, [&] {
     want_gpu(index);
@@ -116,7 +117,7 @@ void cuda_layout_name(const ht_device *, uint32_t layout, char *name, size_t nam
   copy_text(layout_name(layout), name, name_bytes);
 }
 
-// Calls for memory; where it is short, make_room first frees what is kept for a quiet moment.
+// Allocates with call. If memory is short, make_room first frees what is kept for quiescence.
 template <class Call, class Room> void want_memory(const char *what, Call call, Room make_room) {
   cudaError_t answer = call();
   if (answer == cudaErrorMemoryAllocation) {
@@ -136,7 +137,7 @@ ht_status cuda_alloc(ht_device *d, int64_t bytes, int32_t host, void **p, ht_err
     if (host) {
       want_memory(
           "page-locked memory", [&] { return cudaHostAlloc(p, size, cudaHostAllocPortable); },
-          [&] { d->quiet.sweep(); }); // an exchange may allocate too, and cannot wait for its own end
+          [&] { d->quiet.sweep(); }); // not during: an exchange may allocate, and cannot wait for its own end
       return;
     }
     want_memory(
@@ -166,7 +167,7 @@ ht_status cuda_compile(ht_device *d, int32_t op, const void *params, size_t para
 
 void cuda_kernel_desc(const ht_kernel *kernel, ht_kernel_desc *desc) { *desc = described(*kernel); }
 
-// Deletes an object of the C ABI with its device chosen, in a quiet moment: it owns memory, code or graphs.
+// Deletes an object of the C ABI, with its device selected, at quiescence: it owns memory, code or graphs.
 template <class Object> void free_on_device(Object *o) {
   try_use(o->device);
   o->device->quiet.later([o] { delete o; });
@@ -202,7 +203,7 @@ ht_status cuda_stream_create(ht_device *d, ht_stream **stream, ht_error *error) 
   });
 }
 
-// Runs body with the stream's device chosen.
+// Runs body with the stream's device selected.
 template <class Body> ht_status on(ht_stream *s, ht_error *error, Body body) {
   return guarded(error, [&] {
     use(s->device);
@@ -307,7 +308,7 @@ ht_status cuda_activity_stop(ht_device *d, const ht_activity **list, int64_t *co
   return guarded(error, [&] {
     use(d);
     Activities recorded{};
-    d->quiet.during([&] { recorded = stop_activity(); }); // it waits for the whole GPU
+    d->quiet.during([&] { recorded = stop_activity(); }); // waits for the whole GPU
     *list = recorded.list->data();
     *count = static_cast<int64_t>(recorded.list->size());
     *lost = recorded.lost;

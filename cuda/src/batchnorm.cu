@@ -1,11 +1,12 @@
-// batchnorm.cu: batch normalisation over groups of samples, forward and backward, cut where ranks exchange (op_batchnorm.go has the
-// formulas).
+// batchnorm.cu: batch normalisation over groups of samples, forward and backward, split where ranks exchange
+// statistics. op_batchnorm.go has the formulas.
 //
-// A row is the channels of one pixel. In nhwc a row is contiguous and a thread owns 16 bytes of channels, whose parameters stay
-// in registers while it walks down the rows of its chunk; plain images go element by element. Sums: a thread its rows in f32, a block
-// its threads by halves, then 32 threads a channel the blocks in f64, by halves again: an order fixed by the shape.
+// A row is the channels of one pixel. In nhwc a row is contiguous, and a thread processes 16 bytes of channels. It
+// keeps their parameters in registers while it iterates over the rows of its chunk. Plain images are processed element
+// by element. Sums: a thread sums its rows in f32, a block sums its threads pairwise, then 32 threads per channel sum
+// the blocks in f64, again pairwise. The order depends only on the shape.
 //
-// The mask of BN+add+ReLU has a byte for each 16 bytes of a row (a byte for each element in plain), bit v for channel v of it.
+// The mask of BN+add+ReLU has one byte per 16 bytes of a row (per element in plain); bit v is channel v of these.
 #include <cmath>
 
 #include "gpu.h"
@@ -21,8 +22,8 @@ struct Norm {
   bool nhwc, relu, add, two, running; // running: statistics are (C), not (G, C)
   float eps;
   int64_t full_count; // of diff_apply: n of a full group, 0: its own
-  int64_t chunks;     // blocks that share the rows of a group
-  int lanes;          // threads of a block that lie side by side in a row
+  int64_t chunks;     // blocks that divide the rows of a group
+  int lanes;          // threads of a block that are adjacent in a row
 
   int64_t rows_of(int64_t g) const {
     const int64_t first = g * group, end = first + group < samples ? first + group : samples;
@@ -30,7 +31,7 @@ struct Norm {
   }
 };
 
-// What a thread works on: V channels from c on, and the rows first, first + step, … below end.
+// The part of a thread: V channels starting at c, and the rows first, first + step, … below end.
 template <int V> struct Span {
   int64_t c, first, end, step, g;
   bool any; // this thread has channels
@@ -50,7 +51,7 @@ template <int V> __device__ Span<V> span_of(const Norm &b) {
   return s;
 }
 
-// Where channel c of a row lies.
+// The offset of channel c of a row.
 __device__ int64_t place(const Norm &b, int64_t row, int64_t c) {
   return b.nhwc ? row * b.channels + c : (row / b.pixels * b.channels + c) * b.pixels + row % b.pixels;
 }
@@ -73,7 +74,7 @@ template <int V> struct Channels {
   __device__ float scaled(int v, float x) const { return gamma[v] * normalized(v, x) + beta[v]; }
 };
 
-// Adds a[v] and b[v] over the threads of a block that own the same channels, and writes partial[chunk][g][0 and 1][c].
+// Adds a[v] and b[v] over the threads of a block with the same channels, and writes partial[chunk][g][0 and 1][c].
 template <int V>
 __device__ void write_partial(const Norm &b, const Span<V> &s, const float *a, const float *other, float *partial) {
   __shared__ float sums[2 * V][kThreads];
@@ -95,7 +96,7 @@ __device__ void write_partial(const Norm &b, const Span<V> &s, const float *a, c
   }
 }
 
-// Sums of x - x0 and of its square, where x0 is the group's first row: no cancellation where the mean is far from zero.
+// Sums of x - x0 and of its square, where x0 is the group's first row: no cancellation if the mean is far from zero.
 template <class T, int V> __global__ void stats(Norm b, const T *x, float *partial) {
   const Span<V> s = span_of<V>(b);
   float sum[V] = {}, squares[V] = {}, origin[V], row[V];
@@ -113,15 +114,16 @@ template <class T, int V> __global__ void stats(Norm b, const T *x, float *parti
   write_partial<V>(b, s, sum, squares, partial);
 }
 
-// Threads of a block that share the partial sums of one channel: there are up to thousands, and few channels.
+// Threads of a block that add the partial sums of one channel: up to thousands of sums, and few channels.
 constexpr int kLanes = 32, kChannels = kThreads / kLanes;
 
 inline Grid one_block_each(int64_t channels) { return {(channels + kChannels - 1) / kChannels}; }
 
-// The channel i = g·C + c of this thread, of which a block has kChannels side by side: they read whole sectors of memory.
+// The channel i = g·C + c of this thread. A block has kChannels adjacent channels, so it reads whole sectors of memory.
 __device__ int64_t finished_channel() { return int64_t{blockIdx.x} * kChannels + threadIdx.x % kChannels; }
 
-// The two sums of channel i over all chunks: a lane every 32nd, then the lanes by halves. For lane 0; all threads of the block call it.
+// The two sums of channel i over all chunks: each lane adds every 32nd, then the lanes are added pairwise. The result
+// is valid in lane 0; all threads of the block call it.
 __device__ void add_up(const Norm &b, int64_t i, const float *partial, double *first, double *second) {
   __shared__ double sums[2][kThreads];
   const int own = static_cast<int>(threadIdx.x), lane = own / kChannels;
@@ -167,7 +169,7 @@ template <class T> __global__ void finish_stats(Norm b, const T *x, const float 
   var[i] = static_cast<float>(spread < 0 ? 0 : spread); // NaN stays
 }
 
-// The first sum is that of dz·(x - mean): what x̂ lacks, the same for all, comes here.
+// The first sum is that of dz·(x - mean); the common factor of x̂ is applied here.
 __global__ void finish_sums(Norm b, const float *partial, const float *var, float *diff_gamma, float *diff_beta) {
   const int64_t i = finished_channel();
   double first, second;
@@ -267,7 +269,7 @@ __global__ void merge(int64_t ranks, int64_t channels, const float *stats, const
   }
 }
 
-// The order of operations is part of the op: ranks of any device must get the same bits.
+// The order of operations is part of the op, because ranks on all kinds of devices must get the same bits.
 __global__ void move_running(int64_t groups, int64_t channels, double momentum, const int64_t *counts,
                              const float *mean, const float *var, float *running_mean, float *running_var) {
   for (int64_t c = first_index(); c < channels; c += index_stride()) {
@@ -277,7 +279,7 @@ __global__ void move_running(int64_t groups, int64_t channels, double momentum, 
       m = m + static_cast<double>(mean[g * channels + c]);
       v = v + static_cast<double>(var[g * channels + c]) * (n > 1 ? n / (n - 1) : 1);
     }
-    if (m - m != 0 || v - v != 0) continue; // a step that is skipped leaves no trace
+    if (m - m != 0 || v - v != 0) continue; // a skipped step changes nothing
     const double old_mean = running_mean[c], old_var = running_var[c], all = static_cast<double>(groups);
     running_mean[c] = static_cast<float>(old_mean + momentum * (m / all - old_mean));
     running_var[c] = static_cast<float>(old_var + momentum * (v / all - old_var));
@@ -293,7 +295,7 @@ void launch_rows(void (*kernel)(Params...), const Norm &b, int per_thread, void 
   launch(kernel, Grid{(owners + b.lanes - 1) / b.lanes, b.chunks, b.groups, kThreads}, queue, args...);
 }
 
-// Calls body(type, V) with the channels a thread owns.
+// Calls body(type, V), where V is the number of channels per thread.
 template <class Body> auto with_rows(const ht_spec &image, const Norm &b, Body body) {
   return with_float(image, [&](auto type) {
     constexpr int most = Pack<decltype(type)>::size;
@@ -314,14 +316,14 @@ Norm norm_of(const Request &request, const ht_spec &x) {
   return b;
 }
 
-// Cuts the rows into chunks, for V channels a thread.
+// Divides the rows into chunks, for V channels per thread.
 void cut(Norm &b, const ht_spec &x) {
   const int size = b.nhwc ? static_cast<int>(16 / dtype_size(x.dtype)) : 1;
   const int64_t owners = b.channels % size == 0 ? b.channels / size : b.channels;
   for (b.lanes = 1; b.lanes < 32 && b.lanes < owners; b.lanes *= 2) {
   }
   const int64_t rows = kThreads / b.lanes, columns = (owners + b.lanes - 1) / b.lanes;
-  b.chunks = (b.rows_of(0) + rows * 16 - 1) / (rows * 16); // 16 rows a thread at least
+  b.chunks = (b.rows_of(0) + rows * 16 - 1) / (rows * 16); // at least 16 rows per thread
   const int64_t most = 2048 / (columns * b.groups);
   if (b.chunks > most) b.chunks = most;
   if (b.chunks < 1) b.chunks = 1;

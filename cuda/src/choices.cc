@@ -1,8 +1,9 @@
 // choices.cc: times candidates with events.
 //
-// Each launch that is timed finds a cold level-2 cache: in a step all other tensors pass through it between two runs of one kernel, and
-// operands that are still there would favour candidates that read them twice. Overwriting the cache also keeps the GPU busy while the
-// host enqueues, so that what the events measure holds no gap. Candidates take turns, which spreads a change of clocks over all of them.
+// Each timed launch starts with a cold level-2 cache. In a step all other tensors pass through the cache between two
+// runs of a kernel; cached operands would favour candidates that read them twice. Overwriting the cache also keeps the
+// GPU busy while the host enqueues, so the measured time contains no gap. Candidates alternate, so that a change of
+// clocks affects all of them.
 #include "choices.h"
 
 #include <fcntl.h>
@@ -28,15 +29,15 @@
 namespace hetero {
 namespace {
 
-constexpr int kTurns = 7;                      // timed launches of a candidate, of which the median counts
-constexpr float kHopeless = 3;                 // times the best: out after its first launch
+constexpr int kTurns = 7;                      // timed launches per candidate; the median counts
+constexpr float kHopeless = 3;                 // times the best: a slower candidate drops out after its first launch
 constexpr size_t kMostBytes = size_t{1} << 20; // of a file: a few thousand choices
-constexpr int kLockSeconds = 120;              // longer than any contest
+constexpr int kLockSeconds = 120;              // longer than any comparison
 const char *const kHeader = "hetero-train choices 1";
 
 // --- timing ---------------------------------------------------------------------------------------
 
-// What is needed to time; its memory is given back in a quiet moment.
+// The resources for timing; its memory is freed at quiescence.
 class Stopwatch {
 public:
   explicit Stopwatch(int64_t bytes) {
@@ -51,7 +52,7 @@ public:
       check(cudaMalloc(&flush_, flush_bytes_), "scratch memory to time on");
       check(cudaEventCreate(&begin_), "an event to time with");
       check(cudaEventCreate(&end_), "an event to time with");
-      // Small numbers in every float type: zeros draw less power than data do, and the clock is higher.
+      // Small numbers in every float type: zeros would draw less power than real data and raise the clock.
       check(cudaMemsetAsync(scratch_, 0x3c, static_cast<size_t>(std::max<int64_t>(bytes, 1)), stream_), "scratch");
     } catch (...) {
       release();
@@ -97,7 +98,7 @@ struct Runner {
   }
 };
 
-// A contest under way: prepare, then start in a quiet moment, then finish.
+// A comparison in progress: prepare, then start at quiescence, then finish.
 class Race {
 public:
   explicit Race(const Contest &contest) : contest_(contest) {}
@@ -106,7 +107,7 @@ public:
     for (size_t i = 0; i < contest_.candidates.size(); i++)
       attempt(i, [&] { field_.push_back({i, contest_.candidates[i].prepare(), {}}); });
   }
-  // The first run loads code, and is not counted.
+  // The first run loads code, and is not timed.
   void start() {
     watch_.emplace(contest_.bytes);
     std::vector<Runner> started;
@@ -117,7 +118,7 @@ public:
       });
     field_ = std::move(started);
   }
-  // The index of the fastest, and its time.
+  // The index of the fastest candidate, and its time.
   std::pair<size_t, float> finish() {
     if (field_.empty())
       throw Unsupported("none of " + std::to_string(contest_.candidates.size()) + " ways works: " + reason_);
@@ -134,7 +135,7 @@ public:
   }
 
 private:
-  // Calls work for a candidate, which is out where that throws.
+  // Runs work for a candidate, which drops out if work throws.
   template <class Work> void attempt(size_t candidate, Work work) {
     try {
       work();
@@ -154,10 +155,10 @@ private:
 
 // --- memory of the process and of the disk ----------------------------------------------------------
 
-// One line a choice: key, name, microseconds, separated by tabs.
+// One line per choice: key, name, microseconds, separated by tabs.
 using Choices = std::map<std::string, std::pair<std::string, std::string>>; // key -> name, microseconds
 
-// Where the user's caches lie; "" where that is not known.
+// The folder of the user's caches; "" if unknown.
 std::string cache_folder() {
   const char *xdg = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   if (xdg && *xdg == '/') return xdg;
@@ -172,9 +173,10 @@ std::string make_folders() {
   return folder;
 }
 
-// What choices depend on besides their key, as part of a file's name. Asking the driver takes milliseconds, so it is done once for a device.
+// Properties on which choices depend in addition to their key, as part of a file's name. Queried once per device,
+// because the query takes milliseconds.
 const std::string &this_machine() {
-  static std::map<int, std::string> names; // whoever calls holds the lock of fastest()
+  static std::map<int, std::string> names; // guarded by the lock of fastest()
   cudaDeviceProp facts{};
   int device = 0, driver = 0;
   check(cudaGetDevice(&device), "the device in use");
@@ -190,7 +192,8 @@ const std::string &this_machine() {
   return names[device] = name;
 }
 
-// A file that is damaged, or another version's, counts as empty and is replaced with the next choice; a damaged line counts as none.
+// A file that is damaged or of another version counts as empty, and the next choice replaces it. Damaged lines are
+// ignored.
 Choices read(const std::string &path) {
   Choices list;
   std::ifstream in(path, std::ios::binary);
@@ -198,7 +201,7 @@ Choices read(const std::string &path) {
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<size_t>(in.gcount()));
   if (!in.eof()) return list;
-  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end was cut off
+  text.resize(text.rfind('\n') == std::string::npos ? 0 : text.rfind('\n')); // a last line without an end is truncated
   std::istringstream lines(text);
   std::string line;
   if (!std::getline(lines, line) || line != kHeader) return list;
@@ -210,7 +213,7 @@ Choices read(const std::string &path) {
   return list;
 }
 
-// Replaces the file as a whole. What fails is left: the choice is made anew in the next process.
+// Replaces the file as a whole. Failures are ignored: the next process makes the choice again.
 void write(const std::string &path, const Choices &list) {
   const std::string temporary = path + "." + std::to_string(getpid()) + ".tmp";
   {
@@ -226,7 +229,8 @@ void write(const std::string &path, const Choices &list) {
   if (rename(temporary.c_str(), path.c_str()) != 0) unlink(temporary.c_str());
 }
 
-// Keeps other processes of this machine from timing at the same time, for a while at most: one that hangs holds up nobody for ever.
+// Prevents other processes of this machine from timing at the same time. The wait is limited, so a process that hangs
+// does not block others for ever.
 class Lock {
 public:
   explicit Lock(const std::string &path) : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
@@ -243,7 +247,7 @@ private:
   int file_;
 };
 
-// The index of the candidate of that name; the number of candidates where there is none.
+// The index of the candidate with that name; the number of candidates if there is none.
 size_t named(const Contest &contest, const std::string &name) {
   size_t i = 0;
   while (i < contest.candidates.size() && contest.candidates[i].name != name) i++;
@@ -282,12 +286,12 @@ size_t fastest(const Contest &contest) {
     Race race(contest);
     race.prepare();
     if (!Quiet::now([&] { race.start(); })) {
-      // What the stream stands and waits for may be a rank that waits for this lock.
+      // Released first: the stream may be blocked on a rank that waits for this lock.
       others.reset();
       hold.unlock();
       Quiet::moment([&] { race.start(); });
       hold.lock();
-      if (const size_t i = chosen(mine); i < count) return i; // another thread was here meanwhile
+      if (const size_t i = chosen(mine); i < count) return i; // another thread has made the choice in the meantime
       others = std::make_unique<Lock>(lock);
       if (const size_t i = chosen_by_others(); i < count) return i;
     }

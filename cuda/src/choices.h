@@ -1,7 +1,9 @@
-// choices.h: which of several ways to do one thing is fastest: timed once, then remembered, in memory and on disk.
+// choices.h: finds the fastest of several ways to compute the same result. It times them once and caches the choice in
+// memory and on disk.
 //
-// On disk: <user's cache folder>/hetero-train/choices, one file for each kind of GPU with its driver, safe to delete. Processes that
-// want one thing timed at once do not: the first does it, the others take its choice, so ranks of one machine compute alike.
+// On disk: <user's cache folder>/hetero-train/choices, one file per kind of GPU and driver, which can be deleted
+// safely. If several processes need the same choice at once, the first times it and the others use its choice, so ranks
+// of one machine compute alike.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -17,20 +19,21 @@ namespace hetero {
 using Attempt = std::function<void(void *scratch, cudaStream_t)>;
 
 struct Candidate {
-  std::string name; // without tabs and line ends; the same way has the same name in every process
-  // Called only if the candidate is timed. Throws where it will not do: it is out of the race then.
+  std::string name; // without tabs and line ends; a way has the same name in every process
+  // Called only if the candidate is timed. Throws if the candidate cannot be used, which removes it from the
+  // comparison.
   std::function<Attempt()> prepare;
 };
 
 struct Contest {
   std::string library;               // with its version: "cuBLASLt 130100"
-  std::string key;                   // op, shapes, types: all that the times depend on besides the library and the GPU
-  int64_t bytes;                     // of scratch, for operands and for the workspace of any candidate
+  std::string key;                   // op, shapes, types: everything else that times depend on
+  int64_t bytes;                     // of scratch, for the operands and the largest workspace of the candidates
   std::vector<Candidate> candidates; // at least one, best guess first
 };
 
-// The index of the fastest candidate on the device in use. Throws Unsupported with the last reason where none of them works.
-// Where scratch memory is short it is the best guess, which is not remembered.
+// The index of the fastest candidate on the device in use. Throws Unsupported with the last reason if none works. If
+// scratch memory is short it returns the best guess, which is not cached.
 size_t fastest(const Contest &contest);
 
 } // namespace hetero

@@ -1,8 +1,8 @@
 // conv.cc: Conv2D and its gradients on cuDNN.
 //
-// One request can be computed in several ways: what cuDNN is asked for may have its channels padded with zeros to what tensor cores
-// take, its operands or its result in another type, or a bias to add; kernels of our own do the rest, in workspace. Every way rounds a
-// result once: sums are f32 until then. Ways and engines compete by time (choices.h).
+// A request can be computed in several ways. cuDNN may get channels padded with zeros to the granularity of tensor
+// cores, or operands or a result of another type, or a bias to add; kernels in this folder do the rest, in the
+// workspace. Every way rounds a result once: sums are f32 until then. Ways and engines compete by time (choices.h).
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
@@ -19,25 +19,26 @@
 namespace hetero {
 namespace {
 
-// cuDNN's part of a kernel's workspace at most; engines that want more are out of the race.
+// Largest workspace of cuDNN's part of a kernel; engines that need more are not considered.
 #ifdef HETERO_CUDA_SHIM
 constexpr int64_t kMostWorkspace = int64_t{1} << 20; // tests touch all of it
 #else
 constexpr int64_t kMostWorkspace = int64_t{512} << 20;
 #endif
-// Engines of one graph that are timed at most: heuristics name the best first. Those that are compiled when they are made cost a second each.
+// Largest number of timed engines of one graph, in the order of cuDNN's heuristics. Engines that are compiled on
+// creation cost a second each.
 constexpr int kMostEngines = 8, kMostCompiled = 2;
 
-constexpr int64_t kAlign = 256; // of what lies in workspace
+constexpr int64_t kAlign = 256; // alignment within the workspace
 int64_t align_up(int64_t n) { return (n + kAlign - 1) / kAlign * kAlign; }
 
-// What is to be computed.
+// The convolution to compute.
 struct Convolution {
   Pass pass;
   bool nhwc, bias_gradient;
   int groups;
   std::array<int64_t, 2> stride, padding, dilation;
-  Dense own[kRoles]; // as the request has them
+  Dense own[kRoles]; // operands of the request
 
   Role result() const { return result_of(pass); }
   std::vector<Role> inputs() const {
@@ -49,9 +50,9 @@ struct Convolution {
 
 // A way to compute it.
 struct Way {
-  int32_t operands, result; // types of what cuDNN gets and gives
+  int32_t operands, result; // types of cuDNN's inputs and output
   bool fused = false;       // cuDNN adds the bias
-  bool chained = false;     // ConvGraph's
+  bool chained = false;     // see ConvGraph
   bool padded = false;      // channels, to a multiple of 16 bytes
 };
 
@@ -73,7 +74,7 @@ int64_t channels_for(int64_t n, int32_t dtype) {
   return (n + unit - 1) / unit * unit;
 }
 
-// An operand as cuDNN gets it.
+// An operand in the form that cuDNN gets.
 Dense asked(const Convolution &c, const Way &way, int role) {
   Dense d = c.own[role];
   if (d.dtype == 0 || (role == kBias && !way.fused)) return {};
@@ -86,7 +87,7 @@ Dense asked(const Convolution &c, const Way &way, int role) {
 }
 
 ConvGraph graph_of(const Convolution &c, const Way &way) {
-  const bool tf32 = c.own[kX].dtype != HT_F32; // it holds all that bf16 and f16 do
+  const bool tf32 = c.own[kX].dtype != HT_F32; // TF32 represents all values of bf16 and f16
   ConvGraph g{c.pass, c.nhwc, way.chained, tf32, {}, c.stride, c.padding, c.dilation};
   for (int role = 0; role < kRoles; role++) g.operand[role] = asked(c, way, role);
   return g;
@@ -94,13 +95,14 @@ ConvGraph graph_of(const Convolution &c, const Way &way) {
 
 using Ways = std::vector<Way>;
 
-// HETERO_CUDA_NARROW_GRADIENTS=1: weight gradients of bf16 and f16 may be rounded to that type on their way to f32, as other frameworks do.
+// HETERO_CUDA_NARROW_GRADIENTS=1: weight gradients of bf16 and f16 may be rounded to that type before the conversion to
+// f32, as in other frameworks.
 bool narrow_gradients() {
   const char *text = std::getenv("HETERO_CUDA_NARROW_GRADIENTS");
   return text && std::string(text) == "1";
 }
 
-// The ways to compute it, in ranks: one rank is tried where nothing works of those before it.
+// The ways to compute it, by priority: a priority is tried only if no way of a higher one works.
 std::vector<Ways> ways_of(const Convolution &c) {
   const int32_t type = c.own[kX].dtype;
   const bool bias = c.pass == Pass::forward && c.own[kBias].dtype, wide = type == HT_F32;
@@ -109,7 +111,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   if (c.pass == Pass::diff_weights && !wide && narrow_gradients()) ranks.push_back({{type, type}});
   if (wide || (!bias && c.pass != Pass::diff_weights)) {
     ranks.push_back({{type, type}});
-  } else { // the result is not rounded yet: a bias comes, or it stays f32
+  } else { // the result is not final: a bias follows, or it stays f32
     ranks.push_back({{type, HT_F32}, {type, HT_F32, false, true}});
     ranks.push_back({{HT_F32, HT_F32}});
   }
@@ -125,7 +127,7 @@ std::vector<Ways> ways_of(const Convolution &c) {
   return ranks;
 }
 
-// A plan owns code: it is destroyed in a quiet moment, also where what it was made for fails.
+// A plan owns code, so it is destroyed at quiescence, also if the creation of its owner fails.
 struct DiscardPlan {
   void operator()(ConvPlan *plan) const { Quiet::discard(std::unique_ptr<ConvPlan>(plan)); }
 };
@@ -145,7 +147,7 @@ public:
     if (workspace > 0) workspace += kAlign; // the caller aligns to 64 only
   }
 
-  // Bytes without what cuDNN wants for itself.
+  // Bytes without cuDNN's own workspace.
   static int64_t staging(const Convolution &c, const Way &way) {
     int64_t bytes = 2 * kAlign + align_up(c.bias_gradient ? channel_sums_workspace(block_of(c.own[kY], c.nhwc)) : 0);
     for (int role = 0; role < kRoles; role++) bytes += align_up(asked(c, way, role).bytes());
@@ -189,13 +191,13 @@ private:
   Way way_;
   Plan plan_;
   Dense asked_[kRoles];
-  int64_t offset_[kRoles]; // in workspace, of an operand that cuDNN gets otherwise than it lies; else -1
+  int64_t offset_[kRoles]; // in the workspace, of an operand that cuDNN gets converted; else -1
   int64_t partial_ = 0, dnn_ = 0;
 };
 
 // --- choosing -------------------------------------------------------------------------------------
 
-// One engine for one way, and the kernel once it is made.
+// One engine for one way, and its kernel once created.
 struct Option {
   Way way;
   std::shared_ptr<BuiltGraph> graph;
@@ -213,7 +215,7 @@ struct Option {
   }
 };
 
-// What cuDNN offers for these ways. reasons collects why it offers nothing.
+// cuDNN's engines for these ways. reasons collects why a way has none.
 std::vector<Option> options_of(const Convolution &c, const Ways &ways, std::string &reasons) {
   std::vector<Option> out;
   for (const Way &way : ways) {
@@ -245,7 +247,7 @@ std::string key_of(const Convolution &c) {
   return s + (c.bias_gradient ? " bias" : "");
 }
 
-// Runs a kernel on operands that lie one behind the other in scratch memory.
+// Runs a kernel on contiguous operands in scratch memory.
 Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
   return [&kernel, &specs](void *scratch, cudaStream_t stream) {
     auto *at = static_cast<uint8_t *>(scratch);
@@ -256,7 +258,7 @@ Attempt attempt_of(ConvKernel &kernel, const Specced &specs) {
   };
 }
 
-// The fastest kernel of one rank of ways. Throws Unsupported where none works.
+// The fastest kernel among the ways of one priority. Throws Unsupported if none works.
 std::unique_ptr<ConvKernel> best_of(const Convolution &c, const Specced &specs, std::vector<Option> &options) {
   Contest contest{
       "cuDNN " + std::to_string(Dnn::get().version), key_of(c) + ", " + text(options[0].way), kMostWorkspace, {}};

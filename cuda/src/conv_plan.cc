@@ -9,8 +9,8 @@
 namespace hetero {
 namespace {
 
-// The numbers by which the operands of a graph are known.
-constexpr int64_t kVirtual = 100; // a convolution's result that a bias is added to
+// Identifiers of the operands in a graph.
+constexpr int64_t kVirtual = 100; // a convolution's result before the bias
 int64_t uid(int role) { return role + 1; }
 
 cudnnDataType_t type_of(int32_t dtype) {
@@ -53,7 +53,7 @@ Descriptor convolution(const ConvGraph &g) {
   return out;
 }
 
-// How the attributes of each pass are called.
+// Names of the attributes of each pass.
 struct OperationNames {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t conv, x, w, y, alpha, beta;
@@ -95,7 +95,7 @@ Descriptor operation(Pass pass, const Descriptor &conv, const Descriptor &x, con
   return out;
 }
 
-// What is done with a convolution's result.
+// The operation on a convolution's result.
 Descriptor pointwise(cudnnPointwiseMode_t mode) {
   Descriptor out(CUDNN_BACKEND_POINTWISE_DESCRIPTOR, "cuDNN pointwise");
   out.raw(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode)
@@ -104,7 +104,7 @@ Descriptor pointwise(cudnnPointwiseMode_t mode) {
   return out;
 }
 
-// y = x + bias, or y = x where there is none.
+// y = x + bias, or y = x without a bias.
 Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const Descriptor *bias,
                                const Descriptor &y) {
   Descriptor out(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR, "cuDNN pointwise operation");
@@ -114,7 +114,7 @@ Descriptor pointwise_operation(const Descriptor &how, const Descriptor &x, const
   return out;
 }
 
-// Why an engine with these notes may not be used; nullptr where it may.
+// Why an engine with these notes is not allowed; nullptr if it is.
 const char *objection(const std::vector<cudnnBackendNumericalNote_t> &notes, bool tf32) {
   for (const cudnnBackendNumericalNote_t note : notes) {
     switch (note) {
@@ -186,14 +186,14 @@ BuiltGraph::BuiltGraph(const ConvGraph &g)
     : tf32_(g.tf32 || g.operand[kX].dtype != HT_F32), graph_(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, "cuDNN graph") {
   const bool bias = g.operand[kBias].dtype != 0;
   const Role result = result_of(g.pass);
-  parts_.reserve(16); // they are pointed to
+  parts_.reserve(16); // pointers to elements must stay valid
   const auto part = [&](Descriptor d) { return &parts_.emplace_back(std::move(d)); };
   const Descriptor *t[] = {part(tensor(g.operand[kX], g.nhwc, uid(kX), false)),
                            part(tensor(g.operand[kW], g.nhwc, uid(kW), false)),
                            part(tensor(g.operand[kY], g.nhwc, uid(kY), false))};
   const Descriptor *to = t[result];
   if (bias || g.chained) {
-    Dense sum = g.operand[result]; // in f32, never in memory
+    Dense sum = g.operand[result]; // in f32, virtual
     sum.dtype = HT_F32;
     t[result] = part(tensor(sum, g.nhwc, kVirtual, true));
   }
@@ -238,7 +238,7 @@ std::vector<EngineChoice> BuiltGraph::choices(std::string &turned_down) const {
   for (cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
     try {
       offer(mode, list, turned_down);
-    } catch (const DnnError &e) { // it knows nothing of this graph; the other one may
+    } catch (const DnnError &e) { // these heuristics do not support the graph; others may
       turned_down += (turned_down.empty() ? "" : ", ") + std::string(e.what());
     }
   }
@@ -271,7 +271,7 @@ ConvPlan::ConvPlan(const BuiltGraph &graph, const EngineChoice &choice)
       .set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config_)
       .finalize();
   workspace_ = plan_.number(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  running_handle(); // made now: not in a step
+  running_handle(); // created here, not during a step
 }
 
 void ConvPlan::run(void *const (&operand)[kRoles], void *workspace, void *queue) {

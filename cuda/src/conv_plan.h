@@ -1,8 +1,9 @@
-// conv_plan.h: one convolution as a cuDNN graph, the engine configurations that may compute it, and a configuration ready to run.
+// conv_plan.h: a convolution as a cuDNN graph, the engine configurations that are allowed for it, and a configuration
+// that is ready to run.
 //
-// What may compute it is what keeps a training reproducible and its results those of the element types: engines that cuDNN notes as
-// nondeterministic, as converting inputs down, as summing in a narrower type, and Winograd and FFT transforms are turned down; for f32
-// those on tensor cores as well, which round to TF32, unless that changes nothing.
+// The rules keep training reproducible and results as accurate as the element types. Not allowed are engines with
+// cuDNN's notes nondeterministic, down-converted inputs, reduced-precision sums, and Winograd and FFT transforms. For
+// f32, tensor cores are not allowed either, because they round to TF32, unless that changes no value.
 #pragma once
 
 #include <array>
@@ -18,12 +19,12 @@ namespace hetero {
 
 enum class Pass { forward, diff_src, diff_weights };
 
-// The operands by their places in y = x * w + bias, whatever is computed from what.
+// The operands by their positions in y = x * w + bias, for any pass.
 enum Role { kX, kW, kY, kBias, kRoles };
 
 // A tensor (N, C, H, W), a weight (O, I, KH, KW) or a bias (1, O, 1, 1).
 struct Dense {
-  int32_t dtype = 0; // ht_dtype; 0: there is none
+  int32_t dtype = 0; // ht_dtype; 0: no operand
   std::array<int64_t, 4> dims{};
 
   int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
@@ -33,32 +34,32 @@ struct Dense {
 
 inline Role result_of(Pass pass) { return pass == Pass::forward ? kY : pass == Pass::diff_src ? kX : kW; }
 
-// What cuDNN is asked for. The number of groups follows from the channels of x and w.
+// The graph requested from cuDNN. The number of groups follows from the channels of x and w.
 struct ConvGraph {
   Pass pass;
   bool nhwc;
-  bool
-      chained; // the result goes through an identity: where engines of single convolutions give no f32, those of chains do
-  bool tf32;             // operands are f32 and hold nothing that TF32 does not
-  Dense operand[kRoles]; // a bias: it is added in the same graph
+  bool chained; // the result passes an identity: engines of chains offer f32 where those of single convolutions do not
+  bool tf32;    // operands are f32 with values that TF32 represents
+  Dense operand[kRoles]; // kBias: added in the same graph
   std::array<int64_t, 2> stride, padding, dilation;
 };
 
-// An engine with its settings: all that makes a plan of a graph.
+// An engine with its settings, which determine a plan of a graph.
 struct EngineChoice {
   int64_t engine = 0;                             // its global index
-  bool compiled = false;                          // when it is made, which takes a second
+  bool compiled = false;                          // on creation, which takes a second
   std::vector<std::pair<int32_t, int64_t>> knobs; // type, value
 
   std::string text() const; // "engine 34 knobs 2=5 13=0"
 };
 
-// A graph, finalised. Throws DnnError where cuDNN has no such graph.
+// A finalised graph. Throws DnnError if cuDNN does not support it.
 class BuiltGraph {
 public:
   explicit BuiltGraph(const ConvGraph &graph);
 
-  // What heuristics offer for it and may be used, the best first, each once. turned_down collects why others may not.
+  // Allowed engines from the heuristics, the best first, without duplicates. turned_down collects why others are not
+  // allowed.
   std::vector<EngineChoice> choices(std::string &turned_down) const;
   const Descriptor &graph() const { return graph_; }
 
@@ -66,24 +67,25 @@ private:
   void offer(cudnnBackendHeurMode_t mode, std::vector<EngineChoice> &list, std::string &turned_down) const;
 
   bool tf32_;
-  std::vector<Descriptor> parts_; // what the graph is made of
+  std::vector<Descriptor> parts_; // components of the graph
   Descriptor graph_;
 };
 
-// A choice ready to run. Throws DnnError where the engine does not take the graph after all.
+// An engine choice that is ready to run. Throws DnnError if the engine rejects the graph.
 class ConvPlan {
 public:
   ConvPlan(const BuiltGraph &graph, const EngineChoice &choice);
 
   int64_t workspace() const { return workspace_; } // bytes
-  // Enqueues it. Allocates nothing on the device; addresses are multiples of 16, nullptr where the graph has no such operand.
+  // Enqueues the convolution. It allocates nothing on the device. Addresses are multiples of 16, nullptr for operands
+  // that the graph lacks.
   void run(void *const (&operand)[kRoles], void *workspace, void *queue);
 
 private:
   std::vector<Descriptor> knobs_;
-  Descriptor engine_, config_, plan_; // a plan may look at what it was made of
+  Descriptor engine_, config_, plan_; // a plan may refer to its components
   int64_t workspace_ = 0;
-  std::optional<Descriptor> pack_; // of the last run: a program runs with the same addresses again
+  std::optional<Descriptor> pack_; // of the last run: a program runs with the same addresses each time
   std::array<void *, kRoles + 1> packed_{};
 };
 

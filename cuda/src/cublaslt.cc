@@ -51,7 +51,7 @@ const char *text_of(cublasStatus_t status) {
 } // namespace
 
 const CublasLt &cublaslt() {
-  static const CublasLt functions = open(); // what throws is tried again by the next call
+  static const CublasLt functions = open(); // after an exception the next call tries again
   return functions;
 }
 

@@ -1,4 +1,4 @@
-// cublaslt.h: cuBLASLt's functions, looked up when the library is first used.
+// cublaslt.h: cuBLASLt's functions, resolved at the first use of the library.
 #pragma once
 
 #include <cublasLt.h>
@@ -8,7 +8,7 @@
 namespace hetero {
 
 struct CublasLt {
-  std::string version; // "cuBLASLt 130100", as choices are remembered by
+  std::string version; // "cuBLASLt 130100", part of the key of cached choices
   decltype(&cublasLtCreate) create;
   decltype(&cublasLtMatmul) matmul;
   decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic;
@@ -20,13 +20,13 @@ struct CublasLt {
   decltype(&cublasLtMatmulPreferenceSetAttribute) set_preference;
 };
 
-// The library of this process. Throws Unavailable, each time anew, where there is none that serves.
+// The library of this process. Throws Unavailable, after a new search at each call, if there is no suitable one.
 const CublasLt &cublaslt();
 
-// The library's handle of the device in use, made once.
+// The library's handle for the device in use, created once.
 cublasLtHandle_t cublaslt_handle();
 
-// Throws std::runtime_error, OutOfMemory where memory was short, unless a call went well.
+// Throws std::runtime_error, or OutOfMemory, unless a call succeeded.
 void check(cublasStatus_t status, const char *what);
 
 } // namespace hetero

@@ -16,7 +16,7 @@ std::string library_file() {
   return "libcupti" HETERO_CUDA_LIBRARIES ".so." + std::to_string(version / 1000);
 }
 
-// What whoever meets this answer can do about it.
+// The remedy for a result.
 const char *advice(CUptiResult result) {
   switch (result) {
   case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:

@@ -1,4 +1,5 @@
-// cupti_library.h: CUPTI's functions, looked up when the library is first used. Only where HETERO_CUPTI says that there is its header.
+// cupti_library.h: CUPTI's functions, resolved at the first use of the library. Only if HETERO_CUPTI states that its
+// header exists.
 #pragma once
 
 #include <cupti.h>
@@ -10,7 +11,7 @@
 namespace hetero {
 
 struct Cupti {
-  std::string file; // whose name library keeps
+  std::string file; // owns the string that library refers to
   Library library;
 #define FUNCTION(name) decltype(&::name) name = library.function<decltype(&::name)>(#name)
   FUNCTION(cuptiGetResultString);
@@ -28,14 +29,14 @@ struct Cupti {
   FUNCTION(cuptiActivityGetNumDroppedRecords);
 #undef FUNCTION
 
-  // The library of this process. Throws Unavailable, each time anew, where there is none that serves.
+  // The library of this process. Throws Unavailable, after a new search at each call, if there is no suitable one.
   static const Cupti &get();
 
 private:
   Cupti();
 };
 
-// Throws Unavailable, with what can be done about it, unless a call went well.
+// Throws Unavailable, with the remedy, unless a call succeeded.
 void check(CUptiResult result, const char *what);
 
 } // namespace hetero

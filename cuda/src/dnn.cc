@@ -26,7 +26,7 @@ Dnn::Dnn()
   library.want_major(version < 90000 ? version / 1000 : version / 10000, CUDNN_MAJOR);
 }
 
-// cuDNN compiles its fused engines with NVRTC, which it opens by name, and does without them where there is none.
+// cuDNN compiles its fused engines with NVRTC, which it opens by name. Without NVRTC it does not offer them.
 static void open_compiler() {
 #ifndef HETERO_CUDA_SHIM
   const std::string file = "libnvrtc.so." + std::to_string(CUDART_VERSION / 1000);
@@ -35,7 +35,7 @@ static void open_compiler() {
 }
 
 const Dnn &Dnn::get() {
-  static const Dnn *const dnn = (open_compiler(), new Dnn); // tried again where it throws
+  static const Dnn *const dnn = (open_compiler(), new Dnn); // after an exception the next call tries again
   return *dnn;
 }
 
@@ -50,7 +50,7 @@ void check_dnn(cudnnStatus_t status, const char *what) {
 
 namespace {
 
-// The handle of the current device, out of a list of them.
+// The handle of the current device, from a map of handles.
 DnnHandle &handle_in(std::map<int, std::unique_ptr<DnnHandle>> &handles) {
   static std::mutex lock;
   int device = 0;

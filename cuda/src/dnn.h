@@ -1,4 +1,5 @@
-// dnn.h: cuDNN's graph API as C++ objects. libcudnn.so.9 is opened when it is first needed; its own name, cudnn.h, is its header's.
+// dnn.h: cuDNN's graph API as C++ objects. libcudnn.so.9 is opened at the first use. This file is not cudnn.h, the
+// header of cuDNN.
 #pragma once
 
 #include <cudnn.h>
@@ -13,7 +14,7 @@
 
 namespace hetero {
 
-// The functions that are used.
+// The functions of cuDNN that this program uses.
 struct Dnn {
   Library library;
   decltype(&cudnnGetVersion) get_version;
@@ -29,7 +30,7 @@ struct Dnn {
   decltype(&cudnnBackendExecute) execute;
   int64_t version; // 92000 is 9.20.0
 
-  // Throws Unavailable where there is no cuDNN of the version that this program was built for.
+  // Throws Unavailable without a cuDNN of the version for which this program was built.
   static const Dnn &get();
 
 private:
@@ -42,17 +43,17 @@ struct DnnError : std::runtime_error {
 
 void check_dnn(cudnnStatus_t status, const char *what); // throws DnnError
 
-// A handle of the current device. One thread at a time may use it: hold lock meanwhile.
+// A handle of the current device. One thread at a time may use it and holds lock meanwhile.
 struct DnnHandle {
   std::mutex lock;
   cudnnHandle_t handle = nullptr;
 };
 
-// Handles live as long as the process. Building a plan can take a second, so launches have a handle of their own.
+// Handles live as long as the process. Building a plan can take a second, so launches use another handle.
 DnnHandle &building_handle();
 DnnHandle &running_handle();
 
-// A backend descriptor: made, given attributes, finalised, then read and used by others. Errors name what it is.
+// A backend descriptor: created, given attributes, finalised, then read and used by others. Errors contain its name.
 class Descriptor {
 public:
   Descriptor(cudnnBackendDescriptorType_t type, const char *what);
@@ -84,10 +85,10 @@ public:
                   const void *values);
   Descriptor &finalize();
 
-  // Reads up to most values; returns how many there are.
+  // Reads at most `most` values and returns the number of available ones.
   int64_t read(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, int64_t most, void *values) const;
   int64_t number(cudnnBackendAttributeName_t name) const;
-  // Fills in descriptors that were made for it, and drops those that were not needed.
+  // Fills descriptors that were created for the attribute, and removes the unused ones.
   void read(cudnnBackendAttributeName_t name, std::vector<Descriptor> &list) const;
 
   cudnnBackendDescriptor_t get() const { return raw_; }

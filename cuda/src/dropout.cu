@@ -1,8 +1,9 @@
-// dropout.cu: zeroes elements by a counter-based generator, the same ones as every other device.
+// dropout.cu: zeroes elements by a counter-based generator, the same elements as on every other device.
 //
-// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key (key[0], key[1]) and
-// counter (position/4, stream, low half of the sample id, high half); word position%4 decides. Where sizes allow it a thread takes 16 bytes
-// at a time: neighbours in memory order, or of images that lie as (N, H, W, C) four pixels' channels, which its counters cover.
+// Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3, 2011) with key (key[0],
+// key[1]) and counter (position/4, stream, low half of the sample id, high half); word position%4 decides. If sizes
+// allow it, a thread processes 16 bytes at a time: adjacent elements, or in (N, H, W, C) images the channels of the
+// four pixels of its counters.
 #include <cmath>
 
 #include "gpu.h"
@@ -27,10 +28,10 @@ struct Dropout {
   float factor;          // 1/(1-P)
   uint32_t stream;
   int64_t
-      channels; // of images that lie as (N, H, W, C), whose position is still that of (C, H, W); 0: positions in memory order
+      channels; // of (N, H, W, C) images, whose positions are still those of (C, H, W); 0: positions in memory order
 };
 
-// What stays of the four elements of a counter, a bit each.
+// Which of a counter's four elements are kept, one bit each.
 __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample, int64_t counter) {
   const auto id = static_cast<uint64_t>(sample);
   uint32_t w[4] = {static_cast<uint32_t>(counter), d.stream, static_cast<uint32_t>(id),
@@ -41,7 +42,7 @@ __device__ unsigned stays(const Dropout &d, const uint32_t *key, int64_t sample,
   return bits;
 }
 
-// A counter a thread, whatever the sizes.
+// One counter per thread, for any sizes.
 template <class T>
 __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   const int64_t counters = (d.size + 3) / 4;
@@ -60,7 +61,7 @@ __global__ void dropout_each(Dropout d, const T *src, const int64_t *ids, const 
   }
 }
 
-// Positions in memory order, samples of whole packs.
+// Positions in memory order; samples are multiples of packs.
 template <class T>
 __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;
@@ -76,7 +77,7 @@ __global__ void dropout_packs(Dropout d, const T *src, const int64_t *ids, const
   }
 }
 
-// Channels of whole packs, pixels by fours.
+// Channels are multiples of packs, pixels of four.
 template <class T>
 __global__ void dropout_pixels(Dropout d, const T *src, const int64_t *ids, const uint32_t *key, T *dst) {
   constexpr int V = Pack<T>::size;

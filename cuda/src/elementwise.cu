@@ -1,11 +1,11 @@
 // elementwise.cu: unary, unary_diff, binary, scale and fill.
 //
 //   unary       dst = f(src)                  unary_diff   diff_src = diff_dst·f'(src)
-//   binary      dst = f(a, b), b repeated along dimensions where it is 1 or missing
+//   binary      dst = f(a, b), b broadcast along dimensions of extent 1 or missing dimensions
 //   scale       dst = src·factor              fill         dst = value
 //
-// Operands of one shape are taken in memory order, in whatever layout they share, all 16 bytes at a time where their addresses
-// allow it. Arithmetic is f32, rounded once when it is stored.
+// Operands of one shape are processed in memory order, in any common layout, 16 bytes at a time if their addresses
+// allow it. Arithmetic is f32, rounded once when stored.
 #include "gpu.h"
 #include "ops.h"
 
@@ -66,8 +66,8 @@ __device__ float binary(int func, float a, float b) {
   }
 }
 
-// The function is a number at run time, the same for all threads: memory is what these kernels wait for, and there are eleven times
-// fewer of them to compile.
+// The function is a run-time value, equal for all threads: these kernels are limited by memory, and eleven times fewer
+// of them are compiled.
 struct Apply {
   int func;
   __device__ float operator()(float x, float) const { return unary(func, x); }
@@ -81,7 +81,7 @@ struct Combine {
   __device__ float operator()(float a, float b) const { return binary(func, a, b); }
 };
 
-// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). V at a time, then the rest one by one.
+// dst[i] = f(a[i], b[i]); without b, f(a[i], 0). V elements at a time, then the rest one by one.
 template <int V, bool two, class T, class F> __device__ void map(int64_t n, const T *a, const T *b, T *dst, F f) {
   float x[V], y[V] = {};
   for (int64_t i = first_index(); i < n / V; i += index_stride()) {
@@ -128,7 +128,7 @@ int func_of(const Request &request, int last) {
   return func;
 }
 
-// b is repeated: its stride is 0 where its extent is 1.
+// b is broadcast: its stride is 0 where its extent is 1.
 struct Repeat {
   int ndim;
   int64_t dims[HT_MAX_DIMS], stride[HT_MAX_DIMS];
@@ -136,7 +136,7 @@ struct Repeat {
   int64_t last() const { return ndim > 0 ? dims[ndim - 1] : 1; }
 };
 
-// V neighbours of a row, which have either neighbours of b or one element of it.
+// V adjacent elements of a row, which are combined with adjacent elements of b or with one element of b.
 template <int V, class T> __global__ void map_repeated(int64_t n, Repeat r, const T *a, const T *b, T *dst, Combine f) {
   const bool one = r.ndim == 0 || r.stride[r.ndim - 1] == 0;
   float x[V], y[V];
@@ -156,7 +156,7 @@ template <int V, class T> __global__ void map_repeated(int64_t n, Repeat r, cons
   }
 }
 
-// The factory of binary where b is repeated.
+// The factory of binary with a broadcast b.
 std::unique_ptr<Kernel> repeated(const Request &request, Combine f) {
   Specced k;
   take_plain(k, request);

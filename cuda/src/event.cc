@@ -1,4 +1,5 @@
-// event.cc: the host polls: first in place, since what a step waits for comes within microseconds, then between short sleeps.
+// event.cc: the host polls. It first spins, because a step's events usually come within microseconds, then sleeps
+// briefly between polls.
 #include "event.h"
 
 #include <time.h>
@@ -14,8 +15,8 @@ namespace {
 
 // ns
 constexpr int64_t kSpin = 20'000, kSleep = 20'000;
-constexpr int64_t kLong = 20'000'000;      // a wait after which it may be asked whether the GPU works
-constexpr int64_t kAskEvery = 500'000'000; // the question takes up to 100 us
+constexpr int64_t kLong = 20'000'000;      // ns of waiting after which the GPU may be checked
+constexpr int64_t kAskEvery = 500'000'000; // ns; a check takes up to 100 us
 
 } // namespace
 
@@ -25,7 +26,7 @@ void Pulse::feel() {
   if (now - asked < kAskEvery || !asked_ns_.compare_exchange_strong(asked, now)) return;
   check(cudaSetDevice(device_), "the GPU does not answer");
   size_t free = 0, total = 0;
-  check(cudaMemGetInfo(&free, &total), "the GPU does not answer"); // which the driver asks the GPU for
+  check(cudaMemGetInfo(&free, &total), "the GPU does not answer"); // the driver must query the GPU for this
 }
 
 Event::Event(Pulse &pulse) : pulse_(pulse) {
@@ -45,7 +46,7 @@ Event::State Event::state() const {
 void Event::announce() {
   if (__atomic_load_n(word_, __ATOMIC_ACQUIRE) == kPending) return;
   failed_ = false;
-  taken_back_++; // before the word: who sees it pending again sees this too
+  taken_back_++; // before the word: a thread that sees the event pending again also sees this
   __atomic_store_n(word_, kPending, __ATOMIC_RELEASE);
 }
 
@@ -59,7 +60,7 @@ Event::State Event::wait(int64_t timeout_ns) const {
   const int64_t begin = now_ns();
   for (;;) {
     if (const State s = state(); s != pending) return s;
-    if (taken_back_ != seen) return complete; // it was settled, and taken back before this thread saw it
+    if (taken_back_ != seen) return complete; // it was complete, then pending again before this thread saw it
     const int64_t passed = now_ns() - begin;
     if (timeout_ns >= 0 && passed >= timeout_ns) return pending;
     if (passed < kSpin) continue;

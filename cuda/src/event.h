@@ -1,7 +1,8 @@
-// event.h: a point in a stream that the host and other streams wait for, or a moment that the host says has come.
+// event.h: a point in a stream for which the host and other streams wait, or which the host completes.
 //
-// The state is a word in page-locked memory that host and GPU share: a stream writes it (cuStreamWriteValue32) and waits for it
-// (cuStreamWaitValue32) without a kernel, in a captured graph as well, and the host can complete an event that a stream waits for.
+// The state is a word in page-locked memory that host and GPU access. A stream writes it (cuStreamWriteValue32) and
+// waits for it (cuStreamWaitValue32) without a kernel, also in a captured graph. The host can complete an event for
+// which a stream waits.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -11,11 +12,12 @@
 
 namespace hetero {
 
-// Whether a GPU still answers, asked now and then by who waits for it: a GPU that has fallen off the bus writes no word.
+// Checks whether a GPU still works. Waiting threads call it from time to time, because a GPU that has fallen off the
+// bus writes no word.
 class Pulse {
 public:
   explicit Pulse(int device) : device_(device) {}
-  // Asks, unless it has been asked a moment ago. Throws std::runtime_error with the GPU's error.
+  // Checks, unless a check was made a moment ago. Throws std::runtime_error with the GPU's error.
   void feel();
 
 private:
@@ -27,16 +29,16 @@ class Event {
 public:
   enum State { complete, pending, failed };
 
-  explicit Event(Pulse &pulse); // which outlives it
-  ~Event();                     // waits for the GPU: in a quiet moment
+  explicit Event(Pulse &pulse); // pulse must outlive the event
+  ~Event();                     // waits for the GPU: destroy at quiescence
   Event(const Event &) = delete;
 
   State state() const;
-  // Takes completion back, if there is one. A host that waited for what was complete is not held up by it.
+  // Makes a complete event pending. It does not affect a host thread that waited for the completion.
   void announce();
   void settle(State s); // complete or failed, from the host
-  // Waits until it is not pending, and says what it is then; pending if timeout_ns is over first. Negative: without end. Throws where the GPU has failed
-  // meanwhile.
+  // Waits until the event is not pending, and returns the state; pending after timeout_ns. Negative: no limit. Throws
+  // if the GPU fails in the meantime.
   State wait(int64_t timeout_ns) const;
 
   void enqueue_record(cudaStream_t stream);
@@ -46,9 +48,9 @@ private:
   static constexpr uint32_t kPending = 0, kComplete = 1;
 
   Pulse &pulse_;
-  uint32_t *word_; // kPending or kComplete: also what streams that wait for a failed event are let go by
+  uint32_t *word_; // kPending or kComplete, which also releases streams that wait for a failed event
   std::atomic<bool> failed_{false};
-  std::atomic<uint32_t> taken_back_{0}; // how many completions were
+  std::atomic<uint32_t> taken_back_{0}; // number of completions that were taken back
 };
 
 } // namespace hetero

@@ -34,12 +34,13 @@ bool choose_image_layout(Kernel &kernel, const Request &request, const Positions
 Table::Table(const void *data, size_t bytes) {
   void *p = nullptr;
   check(cudaMalloc(&p, bytes ? bytes : 1), "a table of a kernel");
-  memory_ = std::shared_ptr<void>(p, [](void *q) { // also where making the kernel fails, whenever that is
+  memory_ = std::shared_ptr<void>(p, [](void *q) { // runs also if the kernel's creation fails
     Quiet::discard(std::shared_ptr<void>(q, [](void *r) { Quiet::freed(cudaFree(r), "a table of a kernel"); }));
   });
   if (!bytes) return;
   check(cudaMemcpy(p, data, bytes, cudaMemcpyHostToDevice), "copying a table of a kernel");
-  // What is not page-locked may still be on its way when the copy returns, and the streams of kernels do not wait for this one.
+  // A copy from pageable memory may still be in progress when the call returns, and the streams of kernels do not wait
+  // for this stream.
   check(cudaStreamSynchronize(nullptr), "copying a table of a kernel");
 }
 

@@ -1,7 +1,7 @@
-// gpu.h: what every file of the CUDA device stands on: checked calls, launches, element types.
+// gpu.h: common code of all files of the CUDA device: checked calls, launches, element types.
 //
-// The same sources are compiled by nvcc, and for tests by the host's compiler with the headers of ../shim in front of CUDA's:
-// CONTRIBUTING.md lists the constructs that work in both. No <<<>>>: launch() stands for it.
+// nvcc compiles the sources, and for tests the host's compiler does, with the headers of ../shim before CUDA's.
+// CONTRIBUTING.md lists the constructs that work in both. Use launch() instead of <<<>>>.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -24,10 +24,10 @@
 
 namespace hetero {
 
-// Images (N, C, H, W) lie plain or as (N, H, W, C), which this device prefers.
+// Images (N, C, H, W) are plain or (N, H, W, C), which this device prefers.
 constexpr uint32_t kNhwc = HT_LAYOUT_FIRST_PRIVATE;
 
-// Threads of a block, unless a kernel says otherwise: a multiple of a warp. On the host, where a thread is a fiber, few are faster.
+// Default threads per block: a multiple of a warp. On the host, where a thread is a fiber, fewer are faster.
 #ifdef __CUDACC__
 constexpr int kThreads = 256;
 #else
@@ -39,17 +39,17 @@ struct Grid {
   int threads = kThreads;
 };
 
-// Blocks of a grid-stride loop over n pieces of work: enough to fill any GPU some times over, no more.
+// Blocks of a grid-stride loop over n pieces of work: enough to fill any GPU several times, but limited.
 inline Grid over(int64_t n) {
   const int64_t blocks = (n + kThreads - 1) / kThreads;
   return {blocks < 1 ? 1 : blocks > 4096 ? 4096 : blocks};
 }
 
-// What follows is for files with kernels: nvcc's, and the host's with the shim.
+// For files with kernels only: compiled by nvcc, or by the host's compiler with the shim.
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
 
 template <class... Params, class... Args> void launch(void (*kernel)(Params...), Grid grid, void *queue, Args... args) {
-  if (grid.x == 0) return; // nothing to do, which CUDA calls an invalid configuration
+  if (grid.x == 0) return; // no work; CUDA would report an invalid configuration
   const dim3 blocks(static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z));
 #ifdef __CUDACC__
   kernel<<<blocks, static_cast<unsigned>(grid.threads), 0, static_cast<cudaStream_t>(queue)>>>(
@@ -64,7 +64,7 @@ template <class... Params, class... Args> void launch(void (*kernel)(Params...),
 #endif
 }
 
-// The index of this thread in the grid, and how far the next element of a grid-stride loop is.
+// The index of this thread in the grid, and the step of a grid-stride loop.
 __device__ inline int64_t first_index() { return int64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
 __device__ inline int64_t index_stride() { return int64_t{gridDim.x} * blockDim.x; }
 
@@ -80,14 +80,15 @@ __host__ __device__ inline void store(float *p, float v) { *p = v; }
 __host__ __device__ inline void store(bf16 *p, float v) { *p = __float2bfloat16_rn(v); }
 __host__ __device__ inline void store(f16 *p, float v) { *p = __float2half_rn(v); }
 
-// N neighbours of T, by default 16 bytes, moved at once; more than 16 bytes in turns. Its address is a multiple of 16, or of its size.
+// N adjacent values of T, by default 16 bytes, which are moved at once; more than 16 bytes in several moves. Its
+// address is a multiple of 16, or of its size if that is smaller.
 template <class T, int N = 16 / sizeof(T)> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Pack {
   static constexpr int size = N;
   T v[N];
 };
 
 #if defined(__CUDACC__) || defined(HETERO_CUDA_SHIM)
-// V elements from place at on, a Pack of them.
+// V elements starting at `at`, in a Pack.
 template <int V, class T> __device__ void load_row(const T *from, int64_t at, float *out) {
   const Pack<T, V> pack = *reinterpret_cast<const Pack<T, V> *>(from + at);
   for (int v = 0; v < V; v++) out[v] = load(&pack.v[v]);
@@ -110,12 +111,13 @@ template <class Body> auto with_float(const ht_spec &spec, Body body) {
   throw Unsupported("element type of " + describe(spec) + ", want f32, bf16 or f16");
 }
 
-// Gives images at these positions one layout, plain or nhwc, and says whether it is nhwc. A bound output decides, then what an
-// opaque input at made_for (-1: none) was made for, then the first input that lies in either, else it is nhwc.
+// Gives images at these positions one layout, plain or nhwc, and returns whether it is nhwc. A bound output decides.
+// Then the layout decides for which an opaque input at made_for (-1: none) was made, then the first input with either
+// layout, else nhwc.
 bool choose_image_layout(Kernel &kernel, const Request &request, const Positions &in, const Positions &out,
                          int made_for = -1);
 
-// What a factory fills in before it has a kernel.
+// The part of a kernel that a factory sets before the kernel exists.
 struct Specced : Kernel {
   void run(const Args &) override {}
 };
@@ -127,7 +129,7 @@ template <class Body> struct Launcher : Kernel {
   void run(const Args &args) override { body(args); }
 };
 
-// Makes a kernel of specs, workspace and in-place pairs as filled in, and a body.
+// Creates a kernel from specs, workspace and in-place pairs, and a body.
 template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Body body) {
   auto k = std::make_unique<Launcher<Body>>(std::move(body));
   k->in = specs.in;
@@ -137,7 +139,7 @@ template <class Body> std::unique_ptr<Kernel> launcher(const Specced &specs, Bod
   return k;
 }
 
-// Data that a kernel keeps on the device. Kernels are destroyed in quiet moments (quiet.h), since that frees it.
+// Data of a kernel in device memory. Kernels are destroyed at quiescence (quiet.h), because that frees the data.
 class Table {
 public:
   Table(const void *data, size_t bytes);

@@ -1,6 +1,7 @@
-// image_normalize.cu: network input from bytes: dst = src·a + b, a = 1/(255·std), b = -mean/std; the product is rounded before the sum.
+// image_normalize.cu: network input from bytes: dst = src·a + b, a = 1/(255·std), b = -mean/std.
 //
-// The product is rounded by itself (nothing here is contracted), so all devices have the same bits. A thread makes 16 bytes of dst.
+// The product is rounded before the sum (no operation here is contracted), so all devices have the same bits. A thread
+// computes 16 bytes of dst.
 #include "gpu.h"
 #include "ops.h"
 
@@ -9,14 +10,14 @@ namespace {
 
 struct Geometry {
   int64_t elements, channels, pixels;
-  bool nhwc; // of dst; src always lies (N, H, W, C)
+  bool nhwc; // of dst; src is always (N, H, W, C)
 };
 
 struct alignas(8) Line {
   float a, b;
 }; // of a channel
 
-// V elements of dst from place at on: neighbours of src too in nhwc, else of one channel.
+// V adjacent elements of dst: in nhwc also adjacent in src, else of one channel.
 template <int V, class T>
 __device__ void normalize(const Geometry &g, int64_t at, const uint8_t *src, const Line *lines, T *dst) {
   Pack<uint8_t, V> bytes;

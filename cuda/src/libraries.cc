@@ -1,13 +1,13 @@
-// libraries.cc: where CUDA's libraries are looked for, first to last:
+// libraries.cc: searches CUDA's libraries in this order:
 //
 //   1. $HETERO_CUDA_LIBS, folders separated by colons
-//   2. beside our own library
-//   3. wherever the loader looks: LD_LIBRARY_PATH, ldconfig
+//   2. the folder of this library
+//   3. the loader's search path: LD_LIBRARY_PATH, ldconfig
 //   4. lib64, lib and extras/CUPTI/lib64 of $CUDA_HOME and $CUDA_PATH
 //   5. the nvidia/* packages of the active Python: of $VIRTUAL_ENV, of the python3 in PATH, /usr/local, ~/.local
-//   6. third_party/.cuda beside the program and in the source tree of our library, where `make cuda-toolchain` puts them
+//   6. third_party/.cuda relative to the program and in this library's source tree, where `make cuda-toolchain` puts them
 //
-// The first file that opens is taken; one that is there and does not open is told in the error.
+// The first file that opens is used. The error names a file that exists but does not open.
 #include "libraries.h"
 
 #include <cuda_runtime.h>
@@ -58,14 +58,14 @@ std::string program_folder() {
   return n > 0 && n < PATH_MAX ? folder_of(std::string(path, static_cast<size_t>(n))) : "";
 }
 
-// The folder that holds bin and lib of the python3 that a shell would start.
+// The folder with bin and lib of the first python3 in PATH.
 std::string python_prefix() {
   for (const std::string &folder : split(variable("PATH")))
     if (access((folder + "/python3").c_str(), X_OK) == 0) return folder_of(folder);
   return "";
 }
 
-// A name as a pattern of glob(3) that matches nothing else.
+// A pattern of glob(3) that matches only this name.
 std::string literal(const std::string &name) {
   std::string pattern;
   for (char c : name) {
@@ -75,7 +75,7 @@ std::string literal(const std::string &name) {
   return pattern;
 }
 
-// Folders to look in before the loader's own, and behind them, as patterns of glob(3).
+// Folders to search before and after the loader's, as patterns of glob(3).
 Folders first_folders() {
   Folders list;
   for (const std::string &folder : split(variable("HETERO_CUDA_LIBS"))) list.push_back(literal(folder));
@@ -104,7 +104,7 @@ std::string joined(const Folders &list) {
   return text;
 }
 
-// Opens the first of these files that will; damaged collects why one that is there does not.
+// Opens the first of these files that opens; damaged collects the errors of files that exist but do not.
 void *open_first(const Folders &patterns, const std::string &file, std::string &path, std::string &damaged) {
   void *handle = nullptr;
   for (const std::string &pattern : patterns) {
@@ -122,7 +122,7 @@ void *open_first(const Folders &patterns, const std::string &file, std::string &
   return handle;
 }
 
-// Asks the loader for a name without a folder.
+// Opens a file name without a folder through the loader.
 void *open_by_name(const std::string &file, std::string &path, std::string &damaged) {
   path = file;
   if (void *handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) return handle;

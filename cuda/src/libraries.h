@@ -1,5 +1,5 @@
-// libraries.h: CUDA's libraries (cuBLASLt, cuDNN, CUPTI), opened at run time from where toolkits, Python packages and users put them, so that
-// the program starts without them and says what is missing.
+// libraries.h: CUDA's libraries (cuBLASLt, cuDNN, CUPTI), opened at run time from toolkits, Python packages and user
+// folders. The program starts without them and reports which one is missing.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,28 @@
 namespace hetero {
 
 struct LibraryName {
-  const char *name; // "cuBLASLt", for texts
+  const char *name; // "cuBLASLt", for error texts
   const char *file; // "libcublasLt.so.13"
-  const char *pip;  // what brings it: "nvidia-cublas"
-  bool toolkit;     // part of the CUDA toolkit: from 13 on such packages are named without its version
+  const char *pip;  // Python package with the library: "nvidia-cublas"
+  bool toolkit;     // part of the CUDA toolkit: since 13 such packages have no version in their name
 };
 
-// A library that stays open until the process ends. One that others open by name must be opened before them: cuDNN takes the cuBLASLt
-// that is there already.
+// A library that stays open until the process ends. A library that others open by name must be opened before them:
+// cuDNN uses the cuBLASLt that is already open.
 class Library {
 public:
-  // Throws Unavailable, saying what was looked for, where, and what to do.
+  // Throws Unavailable with the searched file, the searched places, and the remedy.
   explicit Library(const LibraryName &name);
 
-  // Throws Unavailable where the library has no such function.
+  // Throws Unavailable if the library lacks the function.
   template <class Function> Function function(const char *symbol) const {
     return reinterpret_cast<Function>(address(symbol));
   }
-  // Throws Unavailable unless the library's major version is the one that this program was built for.
+  // Throws Unavailable unless the library's major version is that for which this program was built.
   void want_major(int64_t got, int64_t want) const;
 
   const std::string &path() const { return path_; }
-  // The Python package that brings it for the toolkit that this program was built with.
+  // The Python package with the library for the toolkit with which this program was built.
   std::string package() const;
 
 private:

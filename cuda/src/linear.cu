@@ -1,12 +1,14 @@
-// linear.cu: Linear and its gradients: products through cuBLASLt, and what it does not do: casts, a bias on narrow results, sums of rows.
+// linear.cu: Linear and its gradients. cuBLASLt computes products; kernels here compute casts, a bias on narrow
+// results, and sums of rows.
 //
-// Legend: src (N, I), weight (O, I), dst (N, O), row by row. T is the type of src and weight. In columns, as the library sees them,
+// Legend: src (N, I), weight (O, I), dst (N, O), row-major. T is the type of src and weight. Column-major, as in the
+// library:
 //
 //   forward       dst (O, N)       = weight (I, O)ᵀ · src (I, N)          bias (O) in the same pass if dst is f32
 //   diff_src      diff_src (I, N)  = weight (I, O)  · diff_dst (O, N)
-//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass where that is faster
+//   diff_weights  diff_w (I, O)    = src (I, N)     · diff_dst (O, N)ᵀ    diff_bias (O) in the same pass if that is faster
 //
-// A gradient of another type than T is rounded to T first. A narrow dst with a bias is rounded once, behind the bias.
+// A gradient of another type than T is rounded to T first. A narrow dst with a bias is rounded once, after the bias.
 #include <algorithm>
 #include <functional>
 #include <optional>
@@ -20,10 +22,11 @@
 namespace hetero {
 namespace {
 
-constexpr int kAlign = 16;   // what addresses commonly are multiples of
-constexpr int kColumns = 32; // of a block that sums rows: neighbouring threads read neighbouring elements
+constexpr int kAlign = 16;   // usual alignment of addresses
+constexpr int kColumns = 32; // of a block that sums rows: adjacent threads read adjacent elements
 
-// sums (O) of src (N, O) over N: a thread takes every kThreads/32nd row of a column, then those of one column are added in pairs.
+// sums (O) of src (N, O) over N: a thread adds every kThreads/32nd row of a column, then those of one column are added
+// pairwise.
 template <class E> __global__ void sum_rows(int64_t rows, int64_t columns, const E *src, float *sums) {
   __shared__ float part[kThreads];
   const int lane = threadIdx.x % kColumns;
@@ -48,7 +51,7 @@ Work casting(const ht_spec &from, const ht_spec &to) {
              const void *src, const void *, void *dst, void *queue) { cast(n, type, src, wanted, dst, queue); };
 }
 
-// dst (N, O) = sums (N, O) in f32 + bias (O), unless that is nullptr; they may be one.
+// dst (N, O) = sums (N, O) in f32 + bias (O), unless bias is nullptr; dst and sums may be the same memory.
 Work adding_bias(const ht_spec &dst) {
   const Block to{dst.dtype, 1, dst.dims[0], dst.dims[1], true};
   Block from = to;
@@ -76,12 +79,12 @@ struct Way {
   Algorithm algorithm;
 };
 
-// A product with what goes before and behind it. The operands are A = in[a] and B = in[1 - a].
+// A product with the work before and after it. The operands are A = in[a] and B = in[1 - a].
 struct LinearKernel : Kernel {
   int a;
   Way fast;                    // for operands at multiples of 16
-  std::optional<Way> anywhere; // where they are not
-  Work cast_b, finish, sums;   // empty where there is nothing to do
+  std::optional<Way> anywhere; // for other operands
+  Work cast_b, finish, sums;   // empty without work
   int64_t cast_bytes = 0, wide_bytes = 0;
 
   void run(const Args &x) override {
@@ -110,8 +113,8 @@ struct LinearKernel : Kernel {
   }
 };
 
-// Chooses among all ways to compute shapes, which differ in their epilogues. Where there is more to do behind those without, apart does
-// it, from B to the bias.
+// Chooses among all ways to compute shapes, which differ in their epilogues. For shapes without an epilogue, apart does
+// the remaining work, from B to the bias.
 Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
   const ProductShape &s = shapes.back();
   const int64_t a = padded(s.m * s.k * dtype_size(s.factors)), b = padded(s.k * s.n * dtype_size(s.factors)),
@@ -137,7 +140,7 @@ Way choose(const std::vector<ProductShape> &shapes, const Work &apart) {
   return ways[fastest(contest)];
 }
 
-// Fills in how the product is computed; shapes: all that will do, the last for operands wherever they lie.
+// Sets how the product is computed. shapes: all suitable ones, the last for operands of any alignment.
 std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vector<ProductShape> &shapes) {
   k->fast = choose(shapes, k->sums);
   const ProductShape &last = shapes.back();
@@ -145,7 +148,7 @@ std::unique_ptr<Kernel> finished(std::unique_ptr<LinearKernel> k, const std::vec
   if (!careful.empty()) k->anywhere = Way{last, careful[0]};
   const int64_t products = std::max(k->fast.algorithm.workspace, k->anywhere ? k->anywhere->algorithm.workspace : 0);
   k->workspace = k->cast_bytes + k->wide_bytes + products;
-  if (k->workspace > 0) k->workspace += kProductAlign - 64; // it comes at a multiple of 64
+  if (k->workspace > 0) k->workspace += kProductAlign - 64; // its address is a multiple of 64
   return k;
 }
 
@@ -156,7 +159,7 @@ void want_fit(const ht_spec &src, const ht_spec &weight, const ht_spec &dst) {
                   " do not fit");
 }
 
-// Starts a kernel whose B is a gradient: it is cast where it has another type than A.
+// Starts a kernel whose B is a gradient, which is cast if it has another type than A.
 std::unique_ptr<LinearKernel> with_gradient(const Request &r, int a) {
   auto k = std::make_unique<LinearKernel>();
   take_plain(*k, r);
@@ -208,7 +211,7 @@ std::unique_ptr<Kernel> make_linear_diff_weights(const Request &r) {
   if (k->out.size() != 2) return finished(std::move(k), {plain});
   want_f32(k->out[1]);
   k->sums = summing_rows(diff_dst);
-  if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before it is rounded
+  if (k->cast_b) return finished(std::move(k), {plain}); // the sums are those of the gradient before rounding
   ProductShape in_one = plain;
   in_one.epilogue = ProductShape::sums_of_b;
   return finished(std::move(k), {in_one, plain});

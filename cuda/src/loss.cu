@@ -3,9 +3,10 @@
 //   q = (1 - s)·one_hot(label) + s/C      lse = log sum exp(logits)
 //   loss = sum_k q_k·(lse - logits_k)     diff_logits = (exp(logits - lse) - q)·scale
 //
-// A warp takes a sample. With m the largest logit the loss is summed of differences from m, so that a common offset of the logits
-// costs no accuracy. A mixed sample has share·one_hot(label) + (1 - share)·one_hot(second) in place of one_hot(label). A label
-// beyond the classes, which the host refuses before, gives NaN and reads nothing.
+// A warp processes a sample. With m the largest logit, the loss is a sum of differences from m, so that a common offset
+// of the logits costs no accuracy. A mixed sample has lambda·one_hot(label) + (1 - lambda)·one_hot(second) instead of
+// one_hot(label); the operand share holds lambda. A label above the classes, which the host refuses earlier, gives NaN
+// and reads no memory.
 #include <cmath>
 
 #include "gpu.h"
@@ -22,12 +23,12 @@ __device__ float warp_sum(float v) {
 }
 
 struct Targets {
-  const int32_t *first, *second; // second, share: null unless mixed
+  const int32_t *first, *second; // second, share (lambda): null unless mixed
   const float *share;
 
   __device__ float part(int64_t n) const { return share ? share[n] : 1.0f; }
   __device__ int32_t other(int64_t n) const { return share ? second[n] : first[n]; }
-  // The label that counts most.
+  // The label with the larger weight.
   __device__ int32_t main(int64_t n) const { return share && share[n] < 0.5f ? second[n] : first[n]; }
   __device__ bool sound(int64_t n, int64_t classes) const {
     return first[n] < classes && other(n) >= 0 && other(n) < classes;
@@ -103,7 +104,7 @@ struct Loss {
   Specced specs;
   int64_t samples, classes;
   float smoothing;
-  size_t mixed; // where second labels and shares are among the inputs, 0: nowhere
+  size_t mixed; // position of second labels and lambdas in the inputs, 0: not mixed
 
   explicit Loss(const Request &request, size_t inputs) {
     const auto &p = *static_cast<const ht_loss_params *>(request.params);

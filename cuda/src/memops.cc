@@ -32,7 +32,7 @@ namespace {
 int attribute(CUdevice_attribute what, int index) {
   static const auto ask = entry<decltype(&cuDeviceGetAttribute)>("cuDeviceGetAttribute");
   int value = 0;
-  check_driver(ask(&value, what, index), "an attribute of a GPU"); // a device's handle is its index
+  check_driver(ask(&value, what, index), "an attribute of a GPU"); // a device's handle equals its index
   return value;
 }
 

@@ -1,5 +1,5 @@
-// memops.h: the driver's functions that the run-time library has no equal of, looked up when they are first used: streams that write and
-// wait for a word of page-locked memory, and what tells GPUs apart.
+// memops.h: the driver's functions without an equivalent in the run-time library, resolved at the first use: streams
+// that write and wait for a word of page-locked memory, and identification of GPUs.
 #pragma once
 
 #include <cuda.h>
@@ -12,11 +12,11 @@ namespace hetero {
 void stream_write(cudaStream_t stream, uint32_t *word, uint32_t value);
 void stream_wait(cudaStream_t stream, uint32_t *word, uint32_t value); // until the word has that value
 
-// What the driver tells of a GPU without a context: name, capability, memory in all. The rest is 0.
+// Properties of a GPU that the driver returns without a context: name, capability, total memory. The rest is 0.
 cudaDeviceProp driver_facts(int index);
-bool prohibited(int index); // by its compute mode: no program may use it
+bool prohibited(int index); // by its compute mode: no program may use the GPU
 
-// The first version of the question, or the second, which tells MIG slices apart.
+// The first version of the query, or the second, which distinguishes MIG slices.
 void device_uuid(CUuuid *uuid, int index, bool second);
 
 } // namespace hetero

@@ -1,8 +1,8 @@
-// move.cu: what only moves elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
+// move.cu: ops that only move elements: reorder, transpose, reshape, concat, slice, pad, broadcast.
 //
-// All are one kernel: a box of elements, and for both sides where its first element lies and how far apart neighbours are.
-// Threads go through the box in the order of its dimensions, the last fastest: that is dst's order in memory. Where whole rows of 16 bytes stay
-// together, 16 bytes are an element.
+// All use one kernel: it copies a box of elements, with the offset of the first element and the strides on both sides.
+// Threads process the box in the order of its dimensions, the last fastest, which is dst's memory order. If whole rows
+// of 16 bytes stay contiguous, 16 bytes count as an element.
 #include "channels.h"
 #include "gpu.h"
 #include "ops.h"
@@ -20,12 +20,12 @@ struct Box {
     for (int d = 0; d < ndim; d++) n *= dims[d];
     return n;
   }
-  // The same box with as few dimensions as will do.
+  // The same box with as few dimensions as possible.
   Box merged() const;
-  // Whether V neighbours are neighbours on both sides, V of them everywhere; then the box of packs.
+  // Whether V elements are contiguous and aligned on both sides everywhere; then the box is converted to one of packs.
   bool packs(int64_t V) const;
   Box packed(int64_t V) const;
-  // Whether it is n elements in a row on both sides.
+  // Whether it is n contiguous elements on both sides.
   bool is_row() const { return ndim == 0 || (ndim == 1 && src_stride[0] == 1 && dst_stride[0] == 1); }
 };
 
@@ -86,7 +86,7 @@ template <class From, class To, class Convert> __global__ void move(int64_t n, B
   }
 }
 
-// Launches a move of elements of so many bytes.
+// Launches a move of elements of size bytes.
 void move_bytes(int64_t size, const Box &box, void *queue, const void *src, void *dst) {
   const auto launched = [&](auto type, const Box &b) {
     using T = decltype(type);
@@ -102,7 +102,7 @@ void move_bytes(int64_t size, const Box &box, void *queue, const void *src, void
   }
 }
 
-// Distances of neighbours along the dimensions of a plain tensor.
+// Strides of a plain tensor.
 void plain_strides(const ht_spec &spec, int64_t *stride) {
   int64_t n = 1;
   for (int d = spec.ndim - 1; d >= 0; d--) {
@@ -111,7 +111,7 @@ void plain_strides(const ht_spec &spec, int64_t *stride) {
   }
 }
 
-// The same of a tensor in either layout.
+// Strides of a tensor in either layout.
 void strides(const ht_spec &spec, int64_t *stride) {
   plain_strides(spec, stride);
   if (spec.layout != kNhwc) return;
@@ -120,7 +120,7 @@ void strides(const ht_spec &spec, int64_t *stride) {
   stride[2] = spec.dims[1] * spec.dims[3];
 }
 
-// Makes a kernel that moves one box a source, each into the same dst; clear: dst is zeroed first.
+// Creates a kernel that moves one box per source into the same dst; clear: dst is zeroed first.
 std::unique_ptr<Kernel> mover(const Specced &k, std::vector<Box> boxes, bool clear) {
   const int64_t size = dtype_size(k.out[0].dtype), bytes = k.out[0].bytes;
   for (Box &b : boxes) b = b.merged();
@@ -140,7 +140,7 @@ Specced plain(const Request &request) {
   return k;
 }
 
-// The box of a plain dst whose neighbours in src are far apart as src_stride says.
+// The box of a plain dst with the strides src_stride in src.
 Box box_of(const ht_spec &dst) {
   Box b;
   b.ndim = dst.ndim;
@@ -167,7 +167,7 @@ std::unique_ptr<Kernel> make_reorder(const Request &request) {
   strides(src, from);
   strides(dst, to);
   const bool nhwc = dst.layout == kNhwc;
-  static constexpr int kOrder[] = {0, 2, 3, 1}; // dimensions as they lie in memory
+  static constexpr int kOrder[] = {0, 2, 3, 1}; // dimensions in memory order
   for (int d = 0; d < dst.ndim; d++) {
     const int o = nhwc ? kOrder[d] : d;
     b.dims[d] = dst.dims[o];

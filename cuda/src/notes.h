@@ -1,4 +1,4 @@
-// notes.h: what a device does otherwise than it should, for the log.
+// notes.h: unusual behaviour of a device, for the log.
 #pragma once
 
 #include <mutex>
@@ -6,10 +6,10 @@
 
 namespace hetero {
 
-// Any thread may call anything at any time.
+// Any thread may call any function at any time.
 class Notes {
 public:
-  // Each text once.
+  // Adds a text, once.
   void add(const std::string &text) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (text_.find(text) == std::string::npos) text_ += (text_.empty() ? "" : "; ") + text;

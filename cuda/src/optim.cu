@@ -1,12 +1,13 @@
 // optim.cu: the norm of the flat gradient, and the optimizers on the flat parameter buffer.
 //
-//   sum_squares   partial[i] = sum of x² over chunk i, in f64: 32 chains by position modulo 32, then halves are added to halves
+//   sum_squares   partial[i] = sum of x² over chunk i, in f64: 32 chains by position modulo 32, then pairwise sums
 //   grad_control  {norm, scale, ok} from the partial sums
 //   sgd, adamw    element by element within segments, each with its own decay and rate
-//   moving_average  a = a + w·(x - a), as op_optim.go orders it
+//   moving_average  a = a + w·(x - a), in the order of op_optim.go
 //
-// Every operation is rounded by itself, in the order of op_optim.go (this library is compiled without contraction), and the sums
-// are taken in the order of the CPU device: all devices have the same bits. Elements outside all segments stay as they are.
+// Every operation is rounded separately, in the order of op_optim.go (this library is compiled without contraction).
+// Sums have the order of the CPU device, so all devices have the same bits. Elements outside all segments stay
+// unchanged.
 #include <cmath>
 
 #include "gpu.h"
@@ -19,8 +20,8 @@ const ht_optim_params &params_of(const Request &request) {
   return *static_cast<const ht_optim_params *>(request.params);
 }
 
-// A block is a warp and takes V chunks: 32/V lanes each, of which one has V chains side by side. Rows of a chunk are read ahead: memory is to be
-// kept busy by few threads.
+// A block is a warp and processes V chunks with 32/V lanes each; a lane has V adjacent chains. Rows of a chunk are
+// prefetched, to keep memory busy with few threads.
 template <int V>
 __global__ void sum_squares(int64_t n, int64_t chunk, int64_t chunks, const float *x, double *partial) {
   constexpr int lanes = 32 / V, rows = 16;
@@ -44,7 +45,7 @@ __global__ void sum_squares(int64_t n, int64_t chunk, int64_t chunks, const floa
   if (lane == 0 && c < chunks) partial[c] = sum[0];
 }
 
-// The sum is taken by one thread, in order; the others bring the numbers.
+// One thread sums in order; the others load the numbers.
 __global__ void grad_control(int64_t n, double max_norm, const double *partial, const float *unscale, float *control) {
   __shared__ double tile[kThreads];
   double sum = 0;
@@ -63,7 +64,7 @@ __global__ void grad_control(int64_t n, double max_norm, const double *partial, 
   control[2] = norm - norm == 0 ? 1.0f : 0.0f;
 }
 
-// A run of elements with one decay and rate, at most kPiece of them: what a block takes.
+// A run of elements with one decay and rate, at most kPiece of them: the part of a block.
 struct Piece {
   int64_t first, count;
   float decay, lr_scale;
@@ -96,8 +97,8 @@ Optimizer optimizer(const Request &request) {
   return {k, static_cast<int64_t>(pieces.size()), Table(pieces)};
 }
 
-// Calls body(how many, i) for the elements from first on: one by one up to a multiple of 4 and behind the last, 4 at a time between, unless the
-// buffers do not lie at multiples of 16.
+// Calls body(how many, i) for the elements starting at first: one by one up to a multiple of 4 and after the last, 4 at
+// a time between. Without wide (buffers aligned to 16 bytes) it goes one by one.
 template <class Body> __device__ void each_of(int64_t first, int64_t count, bool wide, Body body) {
   const int64_t end = first + count, own = threadIdx.x;
   const int64_t begin = wide && (first + 3) / 4 * 4 < end ? (first + 3) / 4 * 4 : end,

@@ -1,5 +1,5 @@
-// peak.cu: the limits of a GPU: memory by kernels that move 16 bytes at a time, f32 by multiply-adds in registers, bf16 and f16 by a large
-// product through cuBLASLt, which is what tensor cores reach in practice.
+// peak.cu: the limits of a GPU: memory by kernels that move 16 bytes at a time, f32 by multiply-adds in registers, bf16
+// and f16 by a large product through cuBLASLt, the rate that tensor cores reach in practice.
 #include "peak.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ __global__ void read_all(int64_t n, const Pack16 *from, float *sink) {
     const Pack16 p = from[i];
     sum += p.v[0] + p.v[1] + p.v[2] + p.v[3];
   }
-  if (sum == -1) *sink = sum; // never: what is read is zero or above; but the compiler cannot know
+  if (sum == -1) *sink = sum; // never true: all values read are >= 0; it keeps the compiler from removing the loads
 }
 
 __global__ void copy_all(int64_t n, const Pack16 *from, Pack16 *to) {
@@ -33,7 +33,7 @@ __global__ void write_all(int64_t n, Pack16 *to) {
   for (int64_t i = first_index(); i < n; i += index_stride()) to[i] = p;
 }
 
-constexpr int kChains = 8; // of a thread, none waits for another: enough to hide the time that an addition takes
+constexpr int kChains = 8; // independent chains per thread: enough to hide the latency of an addition
 #ifdef __CUDACC__
 constexpr int kTurns = 4096;
 #else
@@ -58,7 +58,7 @@ cudaDeviceProp facts_in_use() {
   return facts;
 }
 
-// Memory and a stream to measure with, given back at the end.
+// Memory and a stream for measurements, freed at the end.
 class Bench {
 public:
   explicit Bench(int64_t bytes) {
@@ -112,7 +112,7 @@ private:
 
 double measure_bytes(int32_t what, double seconds) {
   const cudaDeviceProp facts = facts_in_use();
-  // Far beyond the level-2 cache, and long against a launch; less where there is little memory.
+  // Much larger than the level-2 cache, and long compared with a launch; less if memory is short.
   const int64_t bytes = std::min<int64_t>(20 * int64_t{std::max(facts.l2CacheSize, 1 << 20)},
                                           static_cast<int64_t>(facts.totalGlobalMem / 16)) /
                         256 * 256;

@@ -1,8 +1,9 @@
 // pool.cu: max, average and global average pooling.
 //
-// Gradients are gathered: a thread sums what the windows over its pixel send it, in the order of the windows, and writes it once:
-// no atomics, the same bits every time. argmax holds the number of the winning tap in its window, 2 bytes each, in dst's order. A thread
-// takes 16 bytes of channels where they come so.
+// Gradients are gathered: a thread sums the contributions of the windows over its pixel, in the order of the windows,
+// and writes the sum once. There are no atomics, so bits are the same every time. argmax holds the number of the
+// winning tap in its window, 2 bytes each, in dst's order. A thread processes 16 bytes of channels if they are
+// contiguous.
 #include "gpu.h"
 #include "ops.h"
 
@@ -14,12 +15,12 @@ struct Pool {
   int kh, kw, sy, sx, py, px, dy, dx;
   bool nhwc, count_padding;
 
-  // Where element (n, c, y, x) of an image of height and width lies.
+  // The offset of element (n, c, y, x) of an image with the given height and width.
   __device__ int64_t at(int64_t in, int64_t ic, int64_t y, int64_t x, int64_t height, int64_t width) const {
     return nhwc ? ((in * height + y) * width + x) * c + ic : ((in * c + ic) * height + y) * width + x;
   }
-  // The element that thread i of the image's order in memory takes, the first of V channels. Divisions are of 32 bits where they can be: those
-  // of 64 take longer than memory does.
+  // The first of V channels for thread i in the image's memory order. Divisions have 32 bits if possible, because those
+  // of 64 bits take longer than the memory accesses.
   template <int V>
   __device__ void split(int64_t i, int64_t height, int64_t width, int64_t &in, int64_t &ic, int &y, int &x) const {
     if (i >> 32)
@@ -35,12 +36,12 @@ struct Pool {
     if (!nhwc) ic = i % pieces * V, i /= pieces;
     in = i;
   }
-  // Whether a thread can take the channels of a pack of images at these addresses.
+  // Whether a thread can process a pack of channels at these addresses.
   template <class T> bool packs(std::initializer_list<const void *> addresses) const {
     return nhwc && c % Pack<T>::size == 0 && aligned(addresses);
   }
   __device__ bool inside(int y, int x) const { return y >= 0 && y < h && x >= 0 && x < w; }
-  // What the sum of window (oy, ox) is divided by; a window wholly in the padding has the mean 0.
+  // The divisor of the sum of window (oy, ox); a window entirely in the padding has the mean 0.
   __device__ float count(int oy, int ox) const {
     if (count_padding) return static_cast<float>(kh * kw);
     int taps = 0;
@@ -79,7 +80,7 @@ template <class T, int V> __global__ void max_pool(Pool p, const T *src, T *dst,
   }
 }
 
-// Calls body(window's place in dst, oy, ox, tap) for the windows over pixel (y, x), in their order.
+// Calls body(offset of the window in dst, oy, ox, tap) for the windows over pixel (y, x), in their order.
 template <class Body> __device__ void each_window(const Pool &p, int64_t n, int64_t c, int y, int x, Body body) {
   int first_y = (y + p.py - (p.kh - 1) * p.dy + p.sy - 1) / p.sy, last_y = (y + p.py) / p.sy;
   int first_x = (x + p.px - (p.kw - 1) * p.dx + p.sx - 1) / p.sx, last_x = (x + p.px) / p.sx;
@@ -148,7 +149,7 @@ template <class T, int V> __global__ void avg_pool_diff(Pool p, const T *diff_ds
   }
 }
 
-// A thread takes the pixels of an image one behind the other: neighbours take neighbouring channels.
+// A thread iterates over the pixels of an image; adjacent threads have adjacent channels.
 template <class T, int V> __global__ void global_avg(Pool p, const T *src, T *dst) {
   const int64_t pixels = p.h * p.w, pieces = p.c / V, step = p.nhwc ? p.c : 1;
   for (int64_t i = first_index(); i < p.n * pieces; i += index_stride()) {
@@ -192,7 +193,7 @@ Pool pool_of(const Request &request, const ht_spec &src, const ht_spec &dst) {
   return p;
 }
 
-// Launches the kernel that takes n elements of an image of T, by packs where it can.
+// Launches the kernel for n elements of an image of T, in packs if possible.
 template <class T>
 void launch_wide(const Pool &p, int64_t n, const Args &x, void (*packs)(Pool, const T *, T *),
                  void (*each)(Pool, const T *, T *)) {

@@ -1,4 +1,4 @@
-// presence.cc: questions to the driver that need no context, and the free memory, which does.
+// presence.cc: queries to the driver that need no context, and the free memory, which needs one.
 #include "presence.h"
 
 #include <cuda.h>
@@ -64,7 +64,7 @@ void want_architecture(int index, const cudaDeviceProp &facts) {
 
 ht_identity identify(int index) {
   ht_identity id{};
-  // The first version of the question answers for the whole card, the second for the MIG slice that this process sees.
+  // The first version of the query identifies the whole card, the second the MIG slice that this process sees.
   CUuuid card{}, slice{};
   device_uuid(&card, index, false);
   device_uuid(&slice, index, true);

@@ -1,4 +1,4 @@
-// presence.h: which GPUs there are, why there is none, and what tells one from the others.
+// presence.h: which GPUs exist, why there is none, and their identities.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,7 +7,7 @@
 
 namespace hetero {
 
-int visible_gpus(); // throws Absent where there is none, Unavailable where one could be used if something were mended
+int visible_gpus();       // throws Absent if there is none, Unavailable if a fault prevents the use of one
 void want_gpu(int index); // throws Unavailable unless there is such a GPU
 void want_architecture(int index,
                        const cudaDeviceProp &facts); // throws Unavailable below the lowest that there is code for

@@ -25,7 +25,7 @@ cudaDataType_t type_of(int32_t dtype) {
 
 const char *type_name(int32_t dtype) { return dtype == HT_F32 ? "f32" : dtype == HT_BF16 ? "bf16" : "f16"; }
 
-// What the library wants to know of a product, in memory of ours: making it allocates nothing.
+// The library's description of a product, in host memory of this program: creating it allocates nothing.
 class Description {
 public:
   Description(const ProductShape &s, void *bias) : lt_(cublaslt()) {
@@ -72,8 +72,9 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   check(cudaGetDevice(&device), "the device in use");
   check(cudaGetDeviceProperties(&facts, device), "facts of the device");
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-      uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as its manual advises
-  // Parts of a sum are added in f32 and in a fixed order; the other schemes round them to D's type or add them where they are.
+      uint64_t{facts.major >= 9 ? 32u << 20 : 4u << 20}); // as recommended in its manual
+  // Parts of a sum are added in f32 and in a fixed order; the other schemes round them to D's type or add them in
+  // place.
   set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
@@ -81,7 +82,7 @@ cublasLtMatmulPreferenceOpaque_t preference_for(int align) {
   return preference;
 }
 
-// The configuration as text; what this version of the library does not know is left out.
+// The configuration as text, without attributes that this version of the library does not know.
 std::string name_of(const cublasLtMatmulAlgo_t &algorithm) {
   std::ostringstream text;
   auto add = [&](const char *name, cublasLtMatmulAlgoConfigAttributes_t attribute, auto value) {
@@ -116,14 +117,14 @@ std::string ProductShape::text() const {
 }
 
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
-  // What the library is told of a bias is how it is aligned: as an address.
+  // The library derives a bias's alignment from its address, so pass an address with that alignment.
   Description x(shape, reinterpret_cast<void *>(static_cast<uintptr_t>(align)));
   cublasLtMatmulPreferenceOpaque_t preference = preference_for(align);
   cublasLtMatmulHeuristicResult_t results[kMostAlgorithms] = {};
   int count = 0;
   const cublasStatus_t status = cublaslt().heuristic(cublaslt_handle(), &x.desc, &x.a, &x.b, &x.d, &x.d, &preference,
                                                      kMostAlgorithms, results, &count);
-  // What an epilogue is not there for may be called a wrong argument.
+  // The library may report an unsupported epilogue as an invalid argument.
   if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
       (status == CUBLAS_STATUS_INVALID_VALUE && shape.epilogue != ProductShape::none))
     return {};
@@ -132,7 +133,7 @@ std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align) {
   for (int i = 0; i < count; i++) {
     if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
     Algorithm algorithm{name_of(results[i].algo), static_cast<int64_t>(results[i].workspaceSize), {}};
-    for (const Algorithm &other : list) // nothing that tells them apart is told: then their order does
+    for (const Algorithm &other : list) // no attribute distinguishes them, so the order does
       if (other.name == algorithm.name) algorithm.name += "'";
     std::memcpy(algorithm.data.data(), &results[i].algo, sizeof results[i].algo);
     list.push_back(std::move(algorithm));

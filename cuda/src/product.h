@@ -1,6 +1,6 @@
 // product.h: matrix products through cuBLASLt.
 //
-// The library thinks in columns: what lies row by row as (r, c) is a column-major (c, r) matrix to it, and is named so here.
+// The library is column-major: a row-major (r, c) matrix is a column-major (c, r) matrix to it, and is named so here.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,8 @@
 
 namespace hetero {
 
-// D (m, n) = op(A) (m, k) · op(B) (k, n), op being the identity or the transpose; sums are f32, f32 factors are not rounded.
+// D (m, n) = op(A) (m, k) · op(B) (k, n), where op is the identity or the transpose; sums are f32, f32 factors are not
+// rounded.
 struct ProductShape {
   enum Epilogue {
     none,
@@ -24,7 +25,7 @@ struct ProductShape {
   bool transpose_a, transpose_b;
   Epilogue epilogue = none;
 
-  std::string text() const; // all of it, as choices are remembered by
+  std::string text() const; // all of it: the key of cached choices
 };
 
 // One way to compute a product.
@@ -44,8 +45,8 @@ constexpr int64_t kProductAlign = 256;
 
 std::string products_by(); // the library, with its version
 
-// What the library offers for operands at multiples of so many bytes, best guess first; nothing where it cannot. All give the same bits
-// in every run.
+// The library's algorithms for operands with this alignment in bytes, best guess first; empty without one. Each gives
+// the same bits in every run.
 std::vector<Algorithm> algorithms_for(const ProductShape &shape, int align);
 
 void run_product(const ProductShape &shape, const Algorithm &algorithm, const ProductOperands &x, cudaStream_t stream);

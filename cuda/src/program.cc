@@ -23,8 +23,8 @@ Program::~Program() {
   if (done_) cudaEventDestroy(done_);
 }
 
-// Who waits for an event of this run must not take the previous run's completion for it, nor must the previous run still be about
-// to write it.
+// A waiter for an event of this run must not see the previous run's completion, and the previous run must not write the
+// event later.
 void Program::announce() {
   if (!records_) return;
   check(cudaEventSynchronize(done_), "the last run of a program");
@@ -62,7 +62,8 @@ void Program::enqueue_all(cudaStream_t stream) {
   }
 }
 
-// Loads all code, by making the graph for the first time. Where that fails the steps are enqueued one by one, run after run, and the device says so.
+// Loads all code by creating the graph for the first time. On failure each run enqueues the steps one by one, and the
+// device notes it.
 void Program::load(bool first) {
   session_ = activity_session();
   if (graph_) cudaGraphExecDestroy(graph_);
@@ -83,11 +84,11 @@ void Program::load(bool first) {
   }
   if (scratch) cudaStreamDestroy(scratch);
   if (!graph_ || steps_.list.size() > 1) return;
-  cudaGraphExecDestroy(graph_); // a single step costs less by itself
+  cudaGraphExecDestroy(graph_); // a single step is cheaper without a graph
   graph_ = nullptr;
 }
 
-// The capture is relaxed: libraries load code when a kernel of theirs is first enqueued, which other modes may refuse.
+// The capture is relaxed: libraries load code when they first enqueue a kernel, which other modes may refuse.
 void Program::make_graph(cudaStream_t scratch) {
   struct Captured {
     cudaGraph_t graph = nullptr;

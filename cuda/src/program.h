@@ -1,5 +1,5 @@
-// program.h: lists of launches, and running them: as one CUDA graph, which is made and brought to the GPU with the program. All code is loaded by that, that of
-// libraries too: a run loads none.
+// program.h: lists of launches, which run as one CUDA graph. The graph is created and uploaded with the program. This
+// loads all code, including that of libraries, so a run loads none.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,7 +14,8 @@ namespace hetero {
 
 class Program {
 public:
-  // self is what the C ABI calls it. Waits for a quiet moment. quiet and notes outlive the program, which is destroyed in such a moment.
+  // self is the handle of the C ABI. Waits for quiescence. quiet and notes outlive the program, which is destroyed at
+  // quiescence.
   Program(const ht_program *self, const ht_step *steps, int32_t count, Quiet &quiet, Notes &notes);
   ~Program();
   Program(const Program &) = delete;
@@ -25,7 +26,7 @@ public:
 
 private:
   void announce();
-  // Announces, then runs body; where that throws, the events it was to record have failed: nobody waits for ever.
+  // Announces the events, then runs body. If body throws, the events become failed, so that no thread waits for ever.
   template <class Body> void guarded_run(Body body);
   void enqueue(const Step &step, cudaStream_t stream);
   void enqueue_all(cudaStream_t stream);
@@ -38,10 +39,10 @@ private:
   Steps steps_;
   Quiet &quiet_;
   Notes &notes_;
-  cudaGraphExec_t graph_ = nullptr;      // nullptr: steps are started one by one
-  uint64_t session_ = 0;                 // of activities, in which it was made
+  cudaGraphExec_t graph_ = nullptr;      // nullptr: steps are launched one by one
+  uint64_t session_ = 0;                 // session of activities in which it was created
   bool records_ = false, waits_ = false; // events
-  cudaEvent_t done_ = nullptr;           // of the last run, where it records events
+  cudaEvent_t done_ = nullptr;           // of the last run, if it records events
 };
 
 } // namespace hetero

@@ -8,8 +8,8 @@
 namespace hetero {
 namespace {
 
-constexpr auto kLook = std::chrono::microseconds(50); // how often a stream that stands is asked for
-constexpr int64_t kPatience = 5'000'000'000;          // ns, of a device that closes
+constexpr auto kLook = std::chrono::microseconds(50); // interval of checks of a blocked stream
+constexpr int64_t kPatience = 5'000'000'000;          // ns, when a device closes
 
 thread_local Quiet *chosen_by_thread = nullptr;
 
@@ -31,7 +31,7 @@ void Quiet::enter() {
   entering_++;
 }
 
-// A GPU that answers with an error stands no more: who waits for it gets that error.
+// A GPU that returns an error no longer counts as blocked: the waiting thread gets that error.
 void Quiet::left(cudaStream_t stream) {
   const std::lock_guard<std::mutex> lock(mutex_);
   cudaEvent_t e = nullptr;
@@ -56,13 +56,13 @@ bool Quiet::stands() {
     standing_[i] = standing_.back();
     standing_.pop_back();
   }
-  cudaGetLastError(); // which "not ready" counts as, where the next launch looks
+  cudaGetLastError(); // clear "not ready", which the next launch would report as its error
   return entering_ > 0 || !standing_.empty();
 }
 
 void Quiet::begin() {
   std::unique_lock<std::mutex> lock(mutex_);
-  keepers_++; // nothing that may stand begins from now on
+  keepers_++; // from now on no stream may become blocked
   while (stands()) changed_.wait_for(lock, kLook);
   free_kept(lock);
 }
@@ -113,7 +113,7 @@ Quiet::~Quiet() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (stands() && now_ns() - begun < kPatience) changed_.wait_for(lock, kLook);
   if (stands())
-    new std::vector<std::function<void()>>(std::move(kept_)); // not even destroyed: that would free
+    new std::vector<std::function<void()>>(std::move(kept_)); // leaked: its destructor would free
   else
     free_kept(lock);
   for (cudaEvent_t e : spare_) cudaEventDestroy(e);

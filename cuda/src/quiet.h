@@ -1,10 +1,13 @@
-// quiet.h: moments in which no stream of a device stands still for the host, and what is kept for them.
+// quiet.h: quiescence, which holds while no stream of a device is blocked on a host event, and the work that is kept
+// for it.
 //
-// A stream that waits for a word (event.h) stands until a thread of the host has launched what it waits for: an exchange between ranks. Some calls
-// of CUDA may wait for the whole GPU and keep all other threads from launching meanwhile: the first launch of a kernel, which loads its code (the
-// programming guide's "Lazy Loading"), frees of memory, and what destroys objects that own memory or code. While a stream stands they could wait
-// for ever. So they are made in quiet moments: code is loaded when a program is made, which waits for such a moment and holds up what would
-// stand; what is freed beside training is kept until the next one.
+// A stream that waits for a word (event.h) is blocked until a host thread has launched the work that writes the word:
+// an exchange between ranks. Some calls of CUDA may wait for the whole GPU and keep all other threads from launching
+// meanwhile: the first launch of a kernel, which loads its code (the programming guide's "Lazy Loading"), frees of
+// memory, and destruction of objects that own memory or code. While a stream is blocked such a call could wait for
+// ever. These calls are therefore made at quiescence. Code is loaded when a program is created, which waits for
+// quiescence and delays work that would block a stream. Objects that are freed during training are kept until the next
+// quiescence.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,31 +23,32 @@
 
 namespace hetero {
 
-// Any thread may call anything at any time, with the device chosen.
+// Any thread may call any function at any time, with the device selected.
 class Quiet {
 public:
-  // notes outlive it.
+  // notes must outlive the object.
   explicit Quiet(Notes &notes) : notes_(notes) {}
-  // Frees what is kept. What a stream that never went on holds up is left to the end of the process.
+  // Frees what is kept. Memory that a permanently blocked stream holds is left to the end of the process.
   ~Quiet();
   Quiet(const Quiet &) = delete;
 
-  // Runs enqueue, behind which the stream may stand.
+  // Runs enqueue, after which the stream may be blocked.
   template <class Body> void stand(cudaStream_t stream, Body enqueue) {
     const Standing s(*this, stream);
     enqueue();
   }
-  // Runs body in a quiet moment: waits until all streams have gone on. The caller holds nothing that they, or other ranks that they wait for, need to do so.
+  // Runs body at quiescence: waits until no stream is blocked. The caller must hold no resource that the streams, or
+  // ranks for which they wait, need to continue.
   template <class Body> void during(Body body) {
     const Moment m(*this);
     body();
   }
-  // Frees in a quiet moment: now if this is one, else in the next. free throws nothing.
+  // Frees at quiescence: now, or at the next one. free must not throw.
   void later(std::function<void()> free);
-  // Frees what is kept if this is a quiet moment. Costs nothing where nothing is kept.
+  // Frees what is kept if no stream is blocked. Costs nothing if nothing is kept.
   void sweep();
 
-  // The same for the device that the calling thread works with: choose is called before. Without one there is nothing to wait for.
+  // The same for the device of the calling thread, which choose has selected. Without a device there is no wait.
   static void choose(Quiet *of_device);
   template <class Body> static void moment(Body body) {
     if (Quiet *q = chosen())
@@ -52,7 +56,7 @@ public:
     else
       body();
   }
-  // Runs body if this is a quiet moment, else answers false.
+  // Runs body if no stream is blocked, else returns false.
   template <class Body> static bool now(Body body) {
     Quiet *q = chosen();
     if (q && !q->begun()) return false;
@@ -60,12 +64,12 @@ public:
     body();
     return true;
   }
-  // Destroys object in a quiet moment.
+  // Destroys object at quiescence.
   template <class T> static void discard(T object) {
     auto kept = std::make_shared<T>(std::move(object));
     if (Quiet *q = chosen()) q->later([kept = std::move(kept)]() mutable { kept.reset(); });
   }
-  // Takes what CUDA answers to a free: what fails is noted.
+  // Notes the error of a free, if any.
   static void freed(cudaError_t answer, const char *what);
 
 private:
@@ -89,17 +93,17 @@ private:
   void enter();
   void left(cudaStream_t stream);
   void begin();
-  bool begun(); // begin where it need not wait
+  bool begun(); // begin if it need not wait
   void end();
-  bool stands(); // the lock is held
+  bool stands(); // the caller holds the lock
   void free_kept(std::unique_lock<std::mutex> &lock);
 
   Notes &notes_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int entering_ = 0;                  // threads that enqueue what may stand
-  int keepers_ = 0;                   // threads that need the moment to be quiet
-  std::vector<cudaEvent_t> standing_; // each behind work that may stand
+  int entering_ = 0;                  // threads that enqueue work that may block
+  int keepers_ = 0;                   // threads that need quiescence
+  std::vector<cudaEvent_t> standing_; // each after work that may block
   std::vector<cudaEvent_t> spare_;
   std::vector<std::function<void()>> kept_;
 };

@@ -11,7 +11,8 @@
 namespace hetero {
 namespace {
 
-// CUPTI hands out its latest form of a record; each form begins as the one before it, so those of CUDA 12.5 fit everywhere.
+// CUPTI returns its latest version of a record. Each version begins like the previous one, so the structures of CUDA
+// 12.5 work with all.
 using KernelRecord = CUpti_ActivityKernel9;
 using CopyRecord = CUpti_ActivityMemcpy5;
 using FillRecord = CUpti_ActivityMemset4;
@@ -21,7 +22,7 @@ static_assert(offsetof(CUpti_ActivityKernel10, graphNodeId) == offsetof(KernelRe
 static_assert(offsetof(CUpti_ActivityMemcpy6, graphNodeId) == offsetof(CopyRecord, graphNodeId), "a form goes on");
 #endif
 
-// "void hetero::(anonymous namespace)::pool<float, 4>(float const*, long)" is "pool<float, 4>".
+// "void hetero::(anonymous namespace)::pool<float, 4>(float const*, long)" becomes "pool<float, 4>".
 std::string readable(const char *mangled) {
   int status = 0;
   char *plain = abi::__cxa_demangle(mangled, nullptr, nullptr, &status);
@@ -30,7 +31,7 @@ std::string readable(const char *mangled) {
   if (status != 0) return name;
   for (const std::string part : {"(anonymous namespace)::", "hetero::"})
     for (size_t at; (at = name.find(part)) != std::string::npos;) name.erase(at, part.size());
-  int open = 0; // its parameters are the last pair of parentheses
+  int open = 0; // the parameters are the last pair of parentheses
   for (size_t i = name.size(); i-- > 0;) {
     open += name[i] == ')' ? 1 : name[i] == '(' ? -1 : 0;
     if (open > 0 || name[i] != '(') continue;
@@ -40,7 +41,7 @@ std::string readable(const char *mangled) {
   return name.rfind("void ", 0) == 0 ? name.substr(5) : name;
 }
 
-// "cudaGraphLaunch_v10000" is "cudaGraphLaunch".
+// "cudaGraphLaunch_v10000" becomes "cudaGraphLaunch".
 std::string without_version(std::string name) {
   const size_t at = name.rfind("_v");
   if (at != std::string::npos && name.find_first_not_of("0123456789", at + 2) == std::string::npos) name.erase(at);
@@ -76,7 +77,7 @@ bool read_record(const CUpti_Activity &record, Noted &to) {
     to = {HT_ACTIVITY_CALL, name, call.threadId, call.start, call.end, 0, 0};
     return true;
   }
-  default: return false; // what CUPTI sends unasked
+  default: return false; // records that CUPTI sends without a request
   }
 }
 
@@ -89,7 +90,7 @@ std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost) {
   while (bytes > 0) {
     const CUptiResult next = cupti.cuptiActivityGetNextRecord(records, bytes, &record);
     if (next == CUPTI_ERROR_MAX_LIMIT_REACHED) break;
-    if (next != CUPTI_SUCCESS) { // nothing behind it can be read
+    if (next != CUPTI_SUCCESS) { // later records cannot be read
       lost++;
       break;
     }
@@ -103,7 +104,7 @@ std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost) {
 }
 
 int64_t dropped_records(CUcontext context, uint32_t stream) {
-  size_t dropped = 0; // since it was asked last
+  size_t dropped = 0; // since the last query
   const CUptiResult asked = Cupti::get().cuptiActivityGetNumDroppedRecords(context, stream, &dropped);
   return asked == CUPTI_SUCCESS ? static_cast<int64_t>(dropped) : 0;
 }

@@ -1,4 +1,4 @@
-// records.h: what is in the buffers that CUPTI fills. Only where HETERO_CUPTI says that there is its header.
+// records.h: reads the buffers that CUPTI fills. Only if HETERO_CUPTI states that its header exists.
 #pragma once
 
 #include <cupti.h>
@@ -10,21 +10,21 @@
 
 namespace hetero {
 
-// What is kept of CUPTI's record.
+// The kept part of CUPTI's record.
 struct Noted {
   int32_t kind;
-  const char *name; // as CUPTI has it, which keeps it
+  const char *name; // CUPTI's name, which CUPTI owns
   uint32_t lane;
   uint64_t begin, end, bytes, node;
 };
 
-// What a buffer holds of the kinds that are kept. lost goes up where it cannot be read, or there is no memory.
+// The records in a buffer of the kinds that are kept. lost increases if a record cannot be read, or memory is short.
 std::vector<Noted> read_buffer(uint8_t *records, size_t bytes, int64_t &lost);
 
-// What CUPTI had no room for, since it was asked last.
+// The number of records that CUPTI dropped since the last query.
 int64_t dropped_records(CUcontext context, uint32_t stream);
 
-// The name of what was noted, as people read it.
+// The readable name of the activity.
 std::string readable_name(const Noted &noted);
 
 } // namespace hetero

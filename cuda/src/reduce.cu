@@ -1,7 +1,7 @@
 // reduce.cu: sums, means and maxima over dimensions of a tensor.
 //
-// A warp folds what goes into one element of dst: lanes take every 32nd value, then halves are added to halves, so bits depend on
-// nothing but the shape.
+// A warp reduces the values of one element of dst: each lane takes every 32nd value, then lanes are combined pairwise,
+// so bits depend only on the shape.
 #include <cmath>
 
 #include "gpu.h"
@@ -13,7 +13,7 @@ namespace {
 struct Fold {
   int kept, folded; // dimensions
   int64_t kept_dims[HT_MAX_DIMS], kept_stride[HT_MAX_DIMS], folded_dims[HT_MAX_DIMS], folded_stride[HT_MAX_DIMS];
-  int64_t results, values; // elements of dst, and how many values go into each
+  int64_t results, values; // elements of dst, and the number of values of each
   int func;
 };
 
