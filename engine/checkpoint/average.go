@@ -8,17 +8,18 @@ import (
 // averageSuffix ends the names of averaged weights in optimizer.safetensors.
 const averageSuffix = ".ema"
 
-// AverageName is the name, in optimizer.safetensors, of the average of a tensor of model.safetensors. What is not averaged (frozen
-// parameters and statistics) has none: its average is the tensor itself.
+// AverageName returns the name, in optimizer.safetensors, of the average of a tensor of model.safetensors. Frozen
+// parameters and statistics have no average: the tensor itself is used.
 func AverageName(tensor string) string { return tensor + averageSuffix }
 
-// IsAverage reports whether the tensor is the average of another.
+// IsAverage reports whether the tensor is the average of another tensor.
 func (i Info) IsAverage() bool { return strings.HasSuffix(i.Name, averageSuffix) }
 
-// Averaged reports whether the checkpoint holds averages of the weights.
+// Averaged reports whether the checkpoint contains averages of the weights.
 func (c *Checkpoint) Averaged() bool { return slices.ContainsFunc(c.Optimizer.tensors, Info.IsAverage) }
 
-// ReadAverage is File.ReadInto of Model for the averaged weights: the average of the named tensor, or the tensor itself where it has none.
+// ReadAverage reads the average of the named model tensor into dst, or the tensor itself if it has none. Its errors are
+// those of File.ReadInto.
 func (c *Checkpoint) ReadAverage(name string, dst []byte) error {
 	if _, ok := c.Optimizer.Info(AverageName(name)); ok {
 		return c.Optimizer.ReadInto(AverageName(name), dst)

@@ -1,6 +1,6 @@
 // Package checkpoint stores and loads the state of a training run, and reads and writes safetensors files.
 //
-// # Using it
+// # Use
 //
 //	store, err := checkpoint.Open(dir, checkpoint.Options{Keep: 3})  // one writer at a time: hold the run's lock
 //	saved, err := store.Save(ctx, checkpoint.Snapshot{State: state, Model: weights, Optimizer: moments})
@@ -10,19 +10,19 @@
 //	err = c.Model.Check(want)                                        // refuses another model with a diff
 //	err = c.Model.ReadInto("fc.weight", dst)
 //
-// OpenFile reads any safetensors file, for example weights made by another program.
+// OpenFile reads any safetensors file, for example weights from another program.
 //
 // # Files
 //
 //	checkpoints/
-//	  step-00001234/           one checkpoint, taken after 1,234 optimizer steps
-//	    model.safetensors      parameters and buffers, under the names the model's users know
-//	    optimizer.safetensors  optimizer state, one tensor a moment and parameter ("fc.weight.momentum"); averages ("fc.weight.ema",
-//	                           "bn1.running_mean.ema") where weights are averaged: AverageName
+//	  step-00001234/           a checkpoint after 1,234 optimizer steps
+//	    model.safetensors      parameters and buffers, under the model's public names
+//	    optimizer.safetensors  optimizer state, one tensor per moment and parameter ("fc.weight.momentum"); averages of
+//	                           weights, if any ("fc.weight.ema", "bn1.running_mean.ema"): AverageName
 //	    state.json             everything else: see State
 //	    MANIFEST               size and SHA-256 of each file, CRC-32C of each tensor
 //	  latest                   the name of the newest checkpoint: a hint for people and scripts
-//	  best                     the name of the best checkpoint, which retention keeps beside the last k
+//	  best                     the name of the best checkpoint, which retention keeps in addition to the last k
 //
 // MANIFEST is text. Fields are separated by one space:
 //
@@ -31,23 +31,23 @@
 //	tensor 1b2c3d4e model.safetensors "fc.weight"
 //	manifest 60303ae22...b
 //
-// The last line holds the SHA-256 of all bytes before it, so that a damaged manifest is found as well.
+// The last line contains the SHA-256 of all bytes before it, so that a damaged manifest is detected too.
 //
-// # What holds at any moment
+// # Guarantees
 //
-// A checkpoint is written to a temporary folder, each file and then the folder is flushed to the disk, and
-// only then it is renamed to its final name. Older ones are removed after that, never before. Whatever
-// operation a crash or a power failure interrupts, Latest finds the newest checkpoint whose Save returned, or
-// the one being saved. A failed Save (disk full) removes what it had written and leaves the others alone.
+// Save writes a checkpoint to a temporary folder, flushes each file and then the folder to the disk, and only then
+// renames the folder to its final name. It removes older checkpoints afterwards, never before. After a crash or a power
+// failure at any point, Latest finds the newest checkpoint whose Save returned, or the one that was being saved. A
+// failed Save (disk full) removes its own files and does not touch other checkpoints.
 //
-// Names of tensors come from files and are never used as paths. All file access goes through os.Root, so a
-// symbolic link cannot lead outside the folder. Nothing in a checkpoint is ever executed.
+// Names of tensors come from files and are never used as paths. All file access uses os.Root, so a symbolic link cannot
+// lead outside the folder. Nothing in a checkpoint is ever executed.
 //
 // # Errors
 //
 //	*CorruptError   the bytes are damaged, incomplete or hostile (exit code 3)
 //	*FormatError    written by a later version of the program (exit code 3)
-//	*MismatchError  a sound checkpoint of another model (exit code 2)
-//	*IOError        the system refused to read or write; Unwrap tells why (exit code 7)
-//	ErrNone         there is no checkpoint at all
+//	*MismatchError  a valid checkpoint of another model (exit code 2)
+//	*IOError        the system refused to read or write; Unwrap returns the reason (exit code 7)
+//	ErrNone         the folder contains no checkpoint
 package checkpoint

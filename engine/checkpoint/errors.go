@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// ErrNone says that a folder holds no checkpoint, neither valid nor damaged.
+// ErrNone means that a folder contains no checkpoint, neither valid nor damaged.
 var ErrNone = errors.New("no checkpoint")
 
-// CorruptError says that a file or checkpoint is damaged, incomplete or not what it claims to be.
+// CorruptError reports a file or checkpoint that is damaged, incomplete or of another kind.
 type CorruptError struct {
 	Path   string // the file or folder
-	Reason string // what is wrong: got and want
+	Reason string // the fault: got and want
 }
 
 func (e *CorruptError) Error() string { return fmt.Sprintf("%s is corrupt: %s", e.Path, e.Reason) }
@@ -21,17 +21,18 @@ func corrupt(path, format string, args ...any) error {
 	return &CorruptError{Path: path, Reason: fmt.Sprintf(format, args...)}
 }
 
-// pyTorchError is a CorruptError of which is known how it came about: the file is what torch.save writes, a zip archive or a bare pickle.
+// pyTorchError is a CorruptError with a known origin: the file was written by torch.save, as a zip archive or a bare
+// pickle.
 type pyTorchError struct{ path string }
 
 func (e *pyTorchError) Error() string {
 	return fmt.Sprintf("%s is a file of PyTorch (torch.save), want a .safetensors file: load it in Python and write safetensors.torch.save_file(model.state_dict(), \"NAME.safetensors\")", e.path)
 }
 
-// Unwrap says that it is no file of this format.
+// Unwrap returns the CorruptError: the file has another format.
 func (e *pyTorchError) Unwrap() error { return corrupt(e.path, "a file of PyTorch") }
 
-// FormatError says that a checkpoint was written in a format this program does not know.
+// FormatError reports a checkpoint in a format that this program does not know.
 type FormatError struct {
 	Path      string
 	Got, Want int // format versions
@@ -41,16 +42,16 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("%s has checkpoint format %d, this program reads format %d: use the program version that wrote it", e.Path, e.Got, e.Want)
 }
 
-// IOError says that the system refused an operation; errors.Is finds the reason, for example syscall.ENOSPC.
+// IOError reports an operation that the system refused; errors.Is finds the reason, for example syscall.ENOSPC.
 type IOError struct {
-	Op   string // what was being done
+	Op   string // the attempted operation
 	Path string
 	Err  error
 }
 
 func (e *IOError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err) }
 
-// Unwrap gives the system's error.
+// Unwrap returns the system's error.
 func (e *IOError) Unwrap() error { return e.Err }
 
 func ioError(op, path string, err error) error {
@@ -61,7 +62,7 @@ func ioError(op, path string, err error) error {
 	return &IOError{Op: op, Path: path, Err: err}
 }
 
-// Difference is one tensor on which a file and a model disagree. An empty side lacks the tensor.
+// Difference is a tensor that differs between a file and a model. A side without the tensor is empty.
 type Difference struct {
 	Name  string
 	File  string // element type and shape in the file
@@ -78,13 +79,13 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: file %s, model %s", d.Name, d.File, d.Model)
 }
 
-// MismatchError says that a sound file holds other tensors than the model needs.
+// MismatchError reports that a valid file contains other tensors than the model needs.
 type MismatchError struct {
 	Path        string
 	Differences []Difference // all of them, sorted by name
 }
 
-// shownDifferences keeps the text of a MismatchError readable when two models have nothing in common.
+// shownDifferences limits the text of a MismatchError: two models may have nothing in common.
 const shownDifferences = 10
 
 func (e *MismatchError) Error() string {

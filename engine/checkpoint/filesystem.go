@@ -10,11 +10,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// fileSystem is what this package needs of a folder. Names are relative to it. The interface is as small as
-// this so that a test can stop the world between any two operations.
+// fileSystem contains the operations that this package uses in a folder. Names are relative to the folder. The
+// interface is small, so that a test can interrupt it between any two operations.
 type fileSystem interface {
 	Mkdir(name string) error
-	Create(name string) (writeFile, error) // fails where name exists
+	Create(name string) (writeFile, error) // fails if name exists
 	Rename(from, to string) error          // replaces a file at to
 	Remove(name string) error              // a file or an empty folder
 	SyncDir(name string) error             // makes created, renamed and removed entries survive a power failure
@@ -34,7 +34,7 @@ type readFile interface {
 	Size() (int64, error)
 }
 
-// folder is a fileSystem on the disk, from which no symbolic link leads out.
+// folder is a fileSystem on the disk. Symbolic links cannot lead outside it.
 type folder struct{ root *os.Root }
 
 func openFolder(path string) (folder, error) {
@@ -52,7 +52,7 @@ func (f folder) Remove(name string) error     { return f.root.Remove(name) }
 func (f folder) Create(name string) (writeFile, error) {
 	file, err := f.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
-		return nil, err // not a nil *os.File in an interface
+		return nil, err // avoids a nil *os.File in a non-nil interface
 	}
 	return file, nil
 }
@@ -104,7 +104,7 @@ func (d diskFile) Size() (int64, error) {
 	return stat.Size(), nil
 }
 
-// removeTree removes a file or a folder with all it holds; what is missing already is fine.
+// removeTree removes a file, or a folder with its contents. A missing name is no error.
 func removeTree(fsys fileSystem, name string) error {
 	err := fsys.Remove(name)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -122,7 +122,7 @@ func removeTree(fsys fileSystem, name string) error {
 	return fsys.Remove(name)
 }
 
-// replaceFile makes name hold text, atomically and durably.
+// replaceFile sets the content of the file name to text, atomically and durably.
 func replaceFile(fsys fileSystem, name string, text []byte) error {
 	temporary := "." + name + temporarySuffix
 	if err := removeTree(fsys, temporary); err != nil {

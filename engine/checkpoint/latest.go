@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Names in a folder of checkpoints. A leading dot marks what a crash may leave behind and nobody may load.
+// Names in a folder of checkpoints. A leading dot marks remains of a crash, which are never loaded.
 const (
 	stepPrefix      = "step-"
-	replacedSuffix  = ".old" // makes room for a checkpoint of the same step; loadable until that one is in place
+	replacedSuffix  = ".old" // an older checkpoint of the same step, loadable until the new one is in place
 	savingPrefix    = ".saving-"
 	removingPrefix  = ".removing-"
 	temporarySuffix = ".tmp"
@@ -22,17 +22,17 @@ const (
 	bestFile        = "best"
 )
 
-// StepName is the name of the folder of the checkpoint taken after step optimizer steps.
+// StepName returns the name of the folder of the checkpoint after step optimizer steps.
 func StepName(step int64) string { return fmt.Sprintf("%s%08d", stepPrefix, step) }
 
-// parseStepName is the inverse of StepName, also for the name with replacedSuffix.
+// parseStepName is the inverse of StepName. It also accepts names with replacedSuffix.
 func parseStepName(name string) (step int64, replaced, ok bool) {
 	plain, replaced := strings.CutSuffix(name, replacedSuffix)
 	step, err := strconv.ParseInt(strings.TrimPrefix(plain, stepPrefix), 10, 64)
 	return step, replaced, err == nil && step >= 0 && StepName(step) == plain
 }
 
-// candidate is a folder that should hold a checkpoint.
+// candidate is a folder whose name is that of a checkpoint.
 type candidate struct {
 	name     string
 	step     int64
@@ -52,13 +52,14 @@ func candidates(fsys fileSystem) ([]candidate, error) {
 		}
 	}
 	slices.SortFunc(list, func(a, b candidate) int {
-		// "step-1" sorts before "step-1.old", which it has replaced.
+		// "step-1" sorts before "step-1.old", which it replaced.
 		return cmp.Or(-cmp.Compare(a.step, b.step), cmp.Compare(a.name, b.name))
 	})
 	return list, nil
 }
 
-// NewestStep is the step of the newest checkpoint of the folder dir, by its name: nothing is read or verified. ok is false without one.
+// NewestStep returns the step of the newest checkpoint in the folder dir, according to its name, without reading it. ok
+// is false without a checkpoint.
 func NewestStep(dir string) (step int64, ok bool) {
 	fsys, err := openFolder(dir)
 	if err != nil {
@@ -72,7 +73,7 @@ func NewestStep(dir string) (step int64, ok bool) {
 	return list[0].step, true
 }
 
-// Skipped is a checkpoint that Latest did not take, and why.
+// Skipped is a checkpoint that Latest skipped, and the reason.
 type Skipped struct {
 	Path string
 	Err  error
@@ -80,9 +81,9 @@ type Skipped struct {
 
 func (s Skipped) String() string { return fmt.Sprintf("checkpoint %s skipped: %v", s.Path, s.Err) }
 
-// Latest loads the newest valid checkpoint of the folder dir, and lists the newer ones it had to skip.
-// Errors: ErrNone (also for a missing folder), *CorruptError where there are checkpoints but none is valid,
-// *FormatError where the newest one that is not damaged is of a later format, *IOError.
+// Latest loads the newest valid checkpoint in the folder dir, and lists the newer ones that it skipped. Errors: ErrNone
+// (also for a missing folder); *CorruptError if no checkpoint is valid; *FormatError if the newest undamaged one has a
+// later format; *IOError.
 func Latest(dir string) (*Checkpoint, []Skipped, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -110,12 +111,12 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 			return c, skipped, nil
 		}
 		if errors.As(err, new(*FormatError)) {
-			return nil, skipped, err // it is sound: to go back behind it would throw away what another program has trained
+			return nil, skipped, err // the checkpoint is valid: skipping it would discard the training of another version
 		}
 		skipped = append(skipped, Skipped{filepath.Join(dir, cand.name), err})
 	}
 	var reasons strings.Builder
-	refused := 0 // checkpoints that could not even be read
+	refused := 0 // number of unreadable checkpoints
 	for _, s := range skipped {
 		fmt.Fprintf(&reasons, "\n  %v", s)
 		if errors.As(s.Err, new(*IOError)) {
@@ -128,7 +129,7 @@ func latest(fsys fileSystem, dir string) (*Checkpoint, []Skipped, error) {
 	return nil, skipped, corrupt(dir, "none of its %d checkpoints is valid:%s", len(list), reasons.String())
 }
 
-// loadCandidate also holds a checkpoint to the step its folder names.
+// loadCandidate also checks that the checkpoint's step equals that of its folder name.
 func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, error) {
 	path := filepath.Join(dir, cand.name)
 	c, err := load(fsys, cand.name, path)
@@ -142,8 +143,8 @@ func loadCandidate(fsys fileSystem, cand candidate, dir string) (*Checkpoint, er
 	return c, nil
 }
 
-// LoadBest loads the checkpoint that the folder's `best` names. Errors: ErrNone where there is none yet,
-// *CorruptError, *FormatError, *IOError.
+// LoadBest loads the checkpoint that the file `best` names. Errors: ErrNone if there is none yet, *CorruptError,
+// *FormatError, *IOError.
 func LoadBest(dir string) (*Checkpoint, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,7 +171,7 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 	}
 	c, err := loadCandidate(fsys, candidate{name: name, step: step}, dir)
 	if err != nil {
-		// A crash may have left it under the name it has while another one takes its place.
+		// A crash may have interrupted its replacement, so try the name of the older checkpoint.
 		old, oldErr := loadCandidate(fsys, candidate{name + replacedSuffix, step, true}, dir)
 		if oldErr == nil {
 			return old, nil
@@ -179,7 +180,7 @@ func loadBest(fsys fileSystem, dir string) (*Checkpoint, error) {
 	return c, err
 }
 
-// readPointer reads `latest` or `best`; "" where it does not exist.
+// readPointer returns the content of `latest` or `best`; "" if the file does not exist.
 func readPointer(fsys fileSystem, name string) (string, error) {
 	file, err := fsys.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -12,7 +12,7 @@ import (
 
 // Checkpoint is an open, verified checkpoint.
 type Checkpoint struct {
-	Path      string // its folder
+	Path      string // path of the folder
 	State     State
 	Model     *File
 	Optimizer *File
@@ -23,8 +23,8 @@ func (c *Checkpoint) Close() error {
 	return errors.Join(c.Model.Close(), c.Optimizer.Close())
 }
 
-// Load opens the checkpoint in the folder path and verifies every byte of it against its manifest.
-// Errors: *IOError, *CorruptError, *FormatError.
+// Load opens the checkpoint in the folder path, and verifies every byte with the manifest. Errors: *IOError,
+// *CorruptError, *FormatError.
 func Load(path string) (*Checkpoint, error) {
 	dir, err := openFolder(path)
 	if err != nil {
@@ -34,7 +34,7 @@ func Load(path string) (*Checkpoint, error) {
 	return load(dir, ".", path)
 }
 
-// load opens the checkpoint in the folder name of fsys; path names it in errors.
+// load opens the checkpoint in the folder name of fsys; path is its name in errors.
 func load(fsys fileSystem, name, path string) (*Checkpoint, error) {
 	m, err := readManifest(fsys, name, path)
 	if err != nil {
@@ -113,7 +113,7 @@ func loadTensors(fsys fileSystem, name, path, file string, m manifest) (_ *File,
 	return f, nil
 }
 
-// damagedTensors names what is damaged in a file whose hash is wrong, as far as its header still tells.
+// damagedTensors names the damaged tensors of a file with a wrong hash, if its header is readable.
 func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	f, err := NewFile(src, size, "")
 	if err != nil {
@@ -138,7 +138,7 @@ func damagedTensors(src io.ReaderAt, size int64, want fileSum) string {
 	return fmt.Sprintf(" (tensor %q and %d more are damaged)", first, damaged-1)
 }
 
-// openIn opens a file of the checkpoint in the folder name. A missing file is damage, not an I/O fault.
+// openIn opens a file of the checkpoint in the folder name. A missing file is a CorruptError, not an IOError.
 func openIn(fsys fileSystem, name, path, file string) (readFile, int64, error) {
 	label := filepath.Join(path, file)
 	src, err := fsys.Open(name + "/" + file)

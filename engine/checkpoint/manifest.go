@@ -27,7 +27,7 @@ const (
 
 var checkpointFiles = []string{modelFile, optimizerFile, stateFile}
 
-// manifest lists what a checkpoint consists of; see doc.go for its text.
+// manifest lists the files of a checkpoint; doc.go describes its text.
 type manifest struct {
 	files map[string]fileSum
 }

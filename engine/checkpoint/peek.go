@@ -6,9 +6,9 @@ import (
 	"io/fs"
 )
 
-// PeekState is the state of the newest checkpoint in the folder dir, or of the checkpoint dir itself, without its tensors: for what must be known
-// before a checkpoint is loaded. Only the state is verified, so Latest may take an older checkpoint. Errors: ErrNone where no checkpoint has a sound
-// state, *IOError.
+// PeekState returns the state of the newest checkpoint in the folder dir, or of the checkpoint dir itself, without its
+// tensors. It provides information that is needed before a checkpoint is loaded. It verifies only the state, so Latest
+// may choose an older checkpoint. Errors: ErrNone if no checkpoint has a valid state, *IOError.
 func PeekState(dir string) (State, error) {
 	fsys, err := openFolder(dir)
 	if errors.Is(err, fs.ErrNotExist) {

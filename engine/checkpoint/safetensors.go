@@ -9,9 +9,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Limits of a safetensors file, so that a hostile one cannot make its reader use more memory than it has bytes.
+// Limits of a safetensors file, so that a hostile file cannot make its reader use more memory than the file has bytes.
 const (
-	maxHeaderBytes   = 100_000_000 // as the reference implementation
+	maxHeaderBytes   = 100_000_000 // as in the reference implementation
 	maxTensors       = 1 << 17
 	maxNameBytes     = 4096
 	maxDims          = 32
@@ -20,8 +20,8 @@ const (
 	metadataKey = "__metadata__"
 )
 
-// elementTypes is the allow-list of element types in files. Those the engine does not compute in have no
-// tensor.DType; they are accepted because the weights of other programs carry them (masks, token tables).
+// elementTypes lists the permitted element types in files. Types in which the engine does not compute have no
+// tensor.DType; they are permitted because weights of other programs contain them (masks, token tables).
 var elementTypes = []struct {
 	wire  string
 	dtype tensor.DType
@@ -36,14 +36,14 @@ var elementTypes = []struct {
 // Info describes one tensor of a safetensors file.
 type Info struct {
 	Name  string
-	DType tensor.DType // tensor.Invalid where the engine has no such type
-	Wire  string       // the element type as files write it: "F32"
+	DType tensor.DType // tensor.Invalid if the engine has no such type
+	Wire  string       // the element type in the notation of the file: "F32"
 	Shape tensor.Shape
 
 	offset, bytes int64 // in the data section
 }
 
-// Bytes is the size of the tensor's data.
+// Bytes returns the size of the tensor's data in bytes.
 func (i Info) Bytes() int64 { return i.bytes }
 
 func (i Info) describe() string {
@@ -54,19 +54,19 @@ func (i Info) describe() string {
 	return wire + " " + i.Shape.String()
 }
 
-// Tensor is a tensor to be written or one that was read.
+// Tensor is a tensor to write, or one that was read.
 type Tensor struct {
 	Name  string
 	DType tensor.DType
 	Shape tensor.Shape
 	Data  []byte // little endian, row major
 
-	// Stream writes the data instead when Data is nil: exactly the bytes of DType and Shape, called once. It
-	// lets a device's private layout be converted tensor by tensor, without a second copy of the model.
+	// Stream writes the data if Data is nil: exactly the bytes of DType and Shape. It is called once. It permits the
+	// conversion of a device's private layout tensor by tensor, without a second copy of the model.
 	Stream func(w io.Writer) error
 }
 
-// Info describes t as a file would.
+// Info returns the description of t in a file.
 func (t Tensor) Info() Info {
 	n, _ := dataBytes(t.Shape, t.DType.Size())
 	return Info{Name: t.Name, DType: t.DType, Wire: wireName(t.DType), Shape: t.Shape, bytes: n}
@@ -81,7 +81,7 @@ func wireName(d tensor.DType) string {
 	return ""
 }
 
-// dataBytes is the product of the extents and the element's bytes, or an error where int64 cannot hold it.
+// dataBytes returns the product of the extents and the element size, or an error if it overflows int64.
 func dataBytes(shape []int, element int64) (int64, error) {
 	n := uint64(element)
 	for _, d := range shape {

@@ -12,11 +12,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// parseHeader reads the JSON header of a safetensors file whose data section has dataSize bytes. It returns
-// the tensors in the order of their data.
+// parseHeader parses the JSON header of a safetensors file whose data section has dataSize bytes. It returns the
+// tensors in the order of their data.
 //
-// The header's grammar is so small that it is scanned here rather than by encoding/json, which would accept
-// repeated keys and would need memory for whatever a hostile header nests.
+// The grammar of the header is so small that this file has its own scanner. encoding/json would accept duplicate keys,
+// and would allocate memory for any nesting in a hostile header.
 func parseHeader(header []byte, dataSize int64) ([]Info, map[string]string, error) {
 	if !utf8.Valid(header) {
 		return nil, nil, fmt.Errorf("header is not UTF-8")
@@ -56,7 +56,7 @@ func parseHeader(header []byte, dataSize int64) ([]Info, map[string]string, erro
 	return infos, metadata, checkOffsets(infos, dataSize)
 }
 
-// checkOffsets sorts the tensors by their place and makes sure that they fill the data section exactly.
+// checkOffsets sorts the tensors by offset, and checks that they fill the data section exactly.
 func checkOffsets(infos []Info, dataSize int64) error {
 	slices.SortStableFunc(infos, func(a, b Info) int {
 		return cmp.Or(cmp.Compare(a.offset, b.offset), cmp.Compare(a.bytes, b.bytes))
@@ -70,7 +70,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 			}
 			return fmt.Errorf("%s before tensor %q: got offset %d, want %d", kind, info.Name, info.offset, end)
 		}
-		end += info.bytes // cannot overflow: tensor() checked offset + bytes
+		end += info.bytes // cannot overflow, because tensor() checked offset + bytes
 	}
 	if end != dataSize {
 		return fmt.Errorf("tensors end at byte %d of the data, the file at %d", end, dataSize)
@@ -78,7 +78,7 @@ func checkOffsets(infos []Info, dataSize int64) error {
 	return nil
 }
 
-// scanner walks over the JSON text of a header.
+// scanner scans the JSON text of a header.
 type scanner struct {
 	text []byte
 	at   int // index of the next byte
@@ -107,7 +107,7 @@ func (s *scanner) expect(want byte) error {
 	return nil
 }
 
-// sequence reads open, elements separated by commas, close.
+// sequence reads open, elements separated by commas, and close.
 func (s *scanner) sequence(open, close byte, element func() error) error {
 	if err := s.expect(open); err != nil {
 		return err
@@ -140,7 +140,7 @@ func (s *scanner) object(member func(key string) error) error {
 	})
 }
 
-// str reads a string of at most limit bytes as written.
+// str reads a string of at most limit bytes, with its escapes.
 func (s *scanner) str(limit int) (string, error) {
 	if err := s.expect('"'); err != nil {
 		return "", err
@@ -172,7 +172,7 @@ func (s *scanner) str(limit int) (string, error) {
 	return "", fmt.Errorf("string without an end")
 }
 
-// integer reads a number that is written with digits only and fits an int64.
+// integer reads a number that consists of digits only and fits int64.
 func (s *scanner) integer() (int64, error) {
 	s.next()
 	begin := s.at
@@ -278,7 +278,7 @@ func (s *scanner) shape() (tensor.Shape, error) {
 	return shape, err
 }
 
-// place checks the element type and that the bytes [begin, end) are as many as the shape needs.
+// place checks the element type, and that [begin, end) has the number of bytes that the shape needs.
 func (i *Info) place(begin, end int64) error {
 	at := -1
 	for k, e := range elementTypes {

@@ -15,20 +15,20 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// File is an open safetensors file. Its tensors may be read by several goroutines at once.
+// File is an open safetensors file. Any goroutine may read its tensors.
 type File struct {
 	path     string
 	src      io.ReaderAt
-	closer   io.Closer // nil where the caller owns src
+	closer   io.Closer // nil if the caller owns src
 	data     int64     // offset of the data section in the file
 	tensors  []Info    // in the order of their data
 	index    map[string]int
 	metadata map[string]string
-	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file that has no manifest
+	sums     map[string]uint32 // CRC-32C by tensor name; nil for a file without a manifest
 }
 
-// OpenFile opens and checks the safetensors file at path. Tensor data is read later, on demand.
-// Errors: *IOError, *CorruptError.
+// OpenFile opens the safetensors file at path and checks its header. Tensor data is read later, on demand. Errors:
+// *IOError, *CorruptError.
 func OpenFile(path string) (*File, error) {
 	f, info, err := regular.Open(path)
 	if err != nil {
@@ -43,8 +43,8 @@ func OpenFile(path string) (*File, error) {
 	return file, nil
 }
 
-// NewFile checks the safetensors file of size bytes behind src; path only serves error texts. The caller
-// keeps src open while the File is used, and closes it. Errors: *IOError, *CorruptError.
+// NewFile checks the safetensors file of size bytes in src; path is its name in errors. The caller must keep src open
+// while the File is used, and close it afterwards. Errors: *IOError, *CorruptError.
 func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	var prefix [8]byte
 	if size < int64(len(prefix)) {
@@ -79,7 +79,7 @@ func NewFile(src io.ReaderAt, size int64, path string) (*File, error) {
 	return f, nil
 }
 
-// readFull reads len(p) bytes at offset; a file that ends early is an error.
+// readFull reads len(p) bytes at offset. A file that ends early is an error.
 func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	n, err := src.ReadAt(p, offset)
 	if n == len(p) {
@@ -91,16 +91,16 @@ func readFull(src io.ReaderAt, p []byte, offset int64) error {
 	return err
 }
 
-// Path is where the file lies, as it was opened.
+// Path returns the path with which the file was opened.
 func (f *File) Path() string { return f.path }
 
-// Tensors describes all tensors in the order of their data.
+// Tensors returns all tensors in the order of their data.
 func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
 
-// Metadata is the file's free text, by key.
+// Metadata returns the file's free text, by key.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// Info describes one tensor.
+// Info returns the description of a tensor; ok is false if the file does not contain it.
 func (f *File) Info(name string) (Info, bool) {
 	i, ok := f.index[name]
 	if !ok {
@@ -109,9 +109,9 @@ func (f *File) Info(name string) (Info, bool) {
 	return f.tensors[i], true
 }
 
-// ReadInto reads a tensor's data, little endian and row major, into dst, which has exactly its size.
-// Inside a checkpoint the bytes are compared with the manifest's checksum of this tensor.
-// Errors: *IOError, *CorruptError; *MismatchError for a name the file lacks.
+// ReadInto reads a tensor's data, little endian and row major, into dst, which must have exactly its size. In a
+// checkpoint it compares the bytes with the checksum of the manifest. Errors: *IOError, *CorruptError; *MismatchError
+// if the file does not contain the tensor.
 func (f *File) ReadInto(name string, dst []byte) error {
 	info, ok := f.Info(name)
 	if !ok {
@@ -131,8 +131,7 @@ func (f *File) ReadInto(name string, dst []byte) error {
 	return nil
 }
 
-// Read returns a tensor with its data in memory of its own. Its DType is tensor.Invalid where the engine
-// has no such type.
+// Read returns a tensor, with its data in new memory. Its DType is tensor.Invalid if the engine has no such type.
 func (f *File) Read(name string) (Tensor, error) {
 	info, ok := f.Info(name)
 	if !ok {
@@ -142,8 +141,8 @@ func (f *File) Read(name string) (Tensor, error) {
 	return t, f.ReadInto(name, t.Data)
 }
 
-// Check compares the file's tensors with those a model has: names, element types and shapes. It returns a
-// *MismatchError with every difference, or nil. Only Name, DType and Shape of want are looked at.
+// Check compares names, element types and shapes of the file's tensors with those of a model. It returns a
+// *MismatchError with every difference, or nil. It uses only Name, DType and Shape of want.
 func (f *File) Check(want []Info) error {
 	var differences []Difference
 	wanted := make(map[string]bool, len(want))
@@ -169,7 +168,7 @@ func (f *File) Check(want []Info) error {
 	return &MismatchError{Path: f.path, Differences: differences}
 }
 
-// Close closes a file opened by OpenFile or held by a Checkpoint.
+// Close closes a file that OpenFile opened or that belongs to a Checkpoint.
 func (f *File) Close() error {
 	if f.closer == nil {
 		return nil

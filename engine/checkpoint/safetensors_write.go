@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 )
 
-// Write writes tensors as one safetensors file. They are ordered by falling element size, then by name, so
-// that the same tensors always give the same bytes and every tensor is aligned for its element type.
-// No second copy of the data is made. Errors of w are returned as they are.
+// Write writes tensors as one safetensors file. It sorts them by descending element size, then by name, so that equal
+// tensors always give equal bytes and every tensor is aligned for its element type. It makes no second copy of the
+// data. Errors of w are returned unchanged.
 func Write(w io.Writer, tensors []Tensor, metadata map[string]string) error {
 	return writeTensors(w, tensors, metadata, func(string, uint32) {})
 }
@@ -60,7 +60,7 @@ func writeTensors(w io.Writer, tensors []Tensor, metadata map[string]string, sum
 	return nil
 }
 
-// appendHeader appends the JSON header, for tensors in the order of their data.
+// appendHeader appends the JSON header for tensors, which are in the order of their data.
 func appendHeader(b []byte, tensors []Tensor, metadata map[string]string) ([]byte, error) {
 	if len(tensors) > maxTensors {
 		return nil, fmt.Errorf("%d tensors, want at most %d", len(tensors), maxTensors)
@@ -107,14 +107,14 @@ func appendHeader(b []byte, tensors []Tensor, metadata map[string]string) ([]byt
 	return append(bytes.TrimSuffix(b, []byte(",")), '}'), nil
 }
 
-// maxWrittenNameBytes leaves room for JSON, where one byte of a name may become six.
+// maxWrittenNameBytes allows for JSON escapes, which may turn one byte of a name into six.
 const maxWrittenNameBytes = maxNameBytes / 6
 
 func writableName(name string) bool {
 	return name != "" && len(name) <= maxWrittenNameBytes && utf8.ValidString(name)
 }
 
-// checkTensor refuses what a reader would refuse, before a byte is written.
+// checkTensor refuses tensors that a reader would refuse, before anything is written.
 func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 	switch {
 	case t.Name == metadataKey || !writableName(t.Name):
@@ -139,15 +139,15 @@ func checkTensor(t Tensor, seen map[string]bool) (size int64, err error) {
 func appendString(b []byte, s string) []byte {
 	text, err := json.Marshal(s)
 	if err != nil {
-		panic(err) // a string always has a JSON form
+		panic(err) // a string always has a JSON representation
 	}
 	return append(b, text...)
 }
 
-// writeChunkBytes keeps checksum and write of a piece of data in the CPU's cache.
+// writeChunkBytes is small enough that data stays in the CPU's cache between checksum and write.
 const writeChunkBytes = 1 << 20
 
-// tensorWriter passes on at most left bytes and sums them up.
+// tensorWriter passes on at most left bytes and computes their checksum.
 type tensorWriter struct {
 	w    io.Writer
 	left int64

@@ -9,14 +9,14 @@ import (
 	"strconv"
 )
 
-// State is everything of a run beside its tensors: the content of state.json. With the same tensors and the
-// same State a run goes on as if it had never stopped.
+// State is the state of a run except for its tensors: the content of state.json. With the same tensors and the same
+// State, a run continues as if it had never stopped.
 type State struct {
 	Program string `json:"program"` // version of the program that saved it
 
 	Step        int64  `json:"step"`         // optimizer steps done
 	Epoch       int64  `json:"epoch"`        // epoch of the next step, from 0
-	EpochSample int64  `json:"epoch_sample"` // samples of that epoch already trained on, over all ranks
+	EpochSample int64  `json:"epoch_sample"` // samples of that epoch already used, over all ranks
 	SamplesSeen int64  `json:"samples_seen"` // over all ranks
 	Seed        uint64 `json:"seed"`
 
@@ -27,7 +27,7 @@ type State struct {
 
 	Config string `json:"config"` // resolved configuration, TOML
 
-	// Extra has room for parts of the program that keep state of their own, under their package's name.
+	// Extra contains state of other parts of the program, under the names of their packages.
 	Extra map[string]json.RawMessage `json:"extra,omitempty"`
 }
 
@@ -38,7 +38,7 @@ type Best struct {
 	Step   int64  `json:"step"`
 }
 
-// OptimizerState is the part of an optimizer's state that is not tensors.
+// OptimizerState is the part of an optimizer's state outside tensors.
 type OptimizerState struct {
 	Name    string           `json:"name"`
 	Scalars map[string]Float `json:"scalars"`
@@ -50,11 +50,11 @@ type LossScale struct {
 	GoodSteps int64 `json:"good_steps"` // since the scale last changed
 }
 
-// Float is a float64 that JSON carries exactly; NaN and infinities, for which JSON has no number, are the
-// strings "NaN", "+Inf" and "-Inf".
+// Float is a float64 that JSON represents exactly. NaN and infinities, for which JSON has no numbers, are the strings
+// "NaN", "+Inf" and "-Inf".
 type Float float64
 
-// MarshalJSON writes the shortest number that reads back as the same bits.
+// MarshalJSON writes the shortest number that parses to the same bits.
 func (f Float) MarshalJSON() ([]byte, error) {
 	v := float64(f)
 	text := strconv.FormatFloat(v, 'g', -1, 64)
@@ -74,7 +74,7 @@ func (f *Float) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// No run gets as far as this, and sums and products of such numbers stay below the end of int64.
+// Upper bounds beyond any real run. Sums and products of such numbers fit int64.
 const (
 	mostCount  = 1 << 53 // steps or samples
 	mostEpochs = 1 << 31
@@ -99,7 +99,7 @@ func encodeState(s State) ([]byte, error) {
 	return append(text, '\n'), err
 }
 
-// decodeState refuses unknown fields: state this program would silently lose.
+// decodeState refuses unknown fields, which this program would lose silently.
 func decodeState(text []byte) (State, error) {
 	var s State
 	d := json.NewDecoder(bytes.NewReader(text))

@@ -14,7 +14,7 @@ import (
 	"sync"
 )
 
-// Store writes the checkpoints of one run. Its methods may be called from any goroutine, one at a time runs.
+// Store writes the checkpoints of one run. Any goroutine may call its methods, which run one at a time.
 type Store struct {
 	dir  string
 	keep int
@@ -26,28 +26,28 @@ type Store struct {
 
 // Options of a Store.
 type Options struct {
-	Keep int // newest checkpoints to keep, at least 1; the best one is kept beside them
+	Keep int // number of newest checkpoints to keep, at least 1; the best one is kept in addition
 }
 
-// Snapshot is what one checkpoint holds. The tensors' data must not change until Save returns.
+// Snapshot is the content of a checkpoint. The tensors' data must not change until Save returns.
 type Snapshot struct {
 	State     State
 	Model     []Tensor
 	Optimizer []Tensor
-	Best      bool // `best` is to name this checkpoint
+	Best      bool // makes `best` name this checkpoint
 }
 
-// Saved tells what Save did.
+// Saved is the result of Save.
 type Saved struct {
 	Path     string
-	Bytes    int64    // written
+	Bytes    int64    // bytes written
 	Removed  []string // names of older checkpoints that were removed
-	Warnings []error  // the checkpoint is safe, but `latest`, `best` or the removal of older ones failed
+	Warnings []error  // the checkpoint is safe, but updating `latest` or `best` or removing older ones failed
 }
 
-// Open opens the folder of checkpoints dir for writing, creates it if need be, and clears away what crashed
-// saves left behind. Only one Store may be open on a folder: the caller holds the run's lock.
-// Errors: *IOError; an Options error is a plain error.
+// Open opens the folder of checkpoints dir for writing, creates it if necessary, and removes the remains of crashed
+// saves. Only one Store may be open per folder: the caller must hold the run's lock. Errors: *IOError, or a plain error
+// for invalid Options.
 func Open(dir string, options Options) (*Store, error) {
 	if options.Keep < 1 {
 		return nil, fmt.Errorf("open checkpoints %s: got %d checkpoints to keep, want at least 1", dir, options.Keep)
@@ -71,7 +71,7 @@ func Open(dir string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// syncParent makes the entry of a folder that was just created survive a power failure.
+// syncParent makes the entry of a newly created folder survive a power failure.
 func syncParent(dir string) error {
 	parent, err := openFolder(filepath.Dir(dir))
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) Close() error {
 	return s.root.Close()
 }
 
-// clearLeftovers removes what crashed saves left, and finishes the replacement of a checkpoint.
+// clearLeftovers removes the remains of crashed saves, and completes an interrupted replacement of a checkpoint.
 func (s *Store) clearLeftovers() error {
 	names, err := s.fsys.ReadDir(".")
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Store) clearLeftovers() error {
 	return nil
 }
 
-// finishReplacement decides between a checkpoint and the one of the same step that it was to replace.
+// finishReplacement keeps either a checkpoint or the older one of the same step that it was to replace.
 func (s *Store) finishReplacement(replaced candidate) error {
 	name := StepName(replaced.step)
 	c, err := loadCandidate(s.fsys, candidate{name: name, step: replaced.step}, s.dir)
@@ -117,7 +117,7 @@ func (s *Store) finishReplacement(replaced candidate) error {
 		c.Close()
 		return s.remove(replaced.name)
 	}
-	if !errors.As(err, new(*CorruptError)) { // it may be sound, and the newer one
+	if !errors.As(err, new(*CorruptError)) { // it may be valid, and is newer
 		return err
 	}
 	if err := s.remove(name); err != nil {
@@ -129,8 +129,8 @@ func (s *Store) finishReplacement(replaced candidate) error {
 	return s.fsys.SyncDir(".")
 }
 
-// remove makes a checkpoint disappear in one step and then frees its space. A crash in between leaves a
-// folder that nobody takes for a damaged checkpoint; a power failure too, hence the flush.
+// remove renames a checkpoint, flushes, and then frees its space. A crash or power failure in between leaves a folder
+// that is not mistaken for a damaged checkpoint.
 func (s *Store) remove(name string) error {
 	exists, err := s.fsys.Exists(name)
 	if err != nil || !exists {
@@ -149,10 +149,10 @@ func (s *Store) remove(name string) error {
 	return removeTree(s.fsys, gone)
 }
 
-// Save writes a checkpoint and, once it is safe on the disk, removes those that are no longer kept. If it
-// fails, what it had written is removed and the older checkpoints are as they were; the caller may go on and
-// try again later. A checkpoint of the same step is replaced. Errors: *IOError, ctx.Err(), and a plain error
-// for tensors or a State that cannot be written.
+// Save writes a checkpoint and then, once it is safe on the disk, removes checkpoints that are no longer kept. If Save
+// fails, it removes its own files and leaves the older checkpoints unchanged; the caller may retry later. Save replaces
+// a checkpoint of the same step. Errors: *IOError, ctx.Err(), or a plain error for tensors or a State that cannot be
+// written.
 func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,7 +183,7 @@ func (s *Store) Save(ctx context.Context, snapshot Snapshot) (Saved, error) {
 	return saved, nil
 }
 
-// saveError tells the system's refusals from the caller's mistakes and from cancellation.
+// saveError distinguishes errors of the system from mistakes of the caller and from cancellation.
 func saveError(path string, err error) error {
 	var path1 *os.PathError
 	var link *os.LinkError
@@ -207,7 +207,7 @@ func (s *Store) write(ctx context.Context, name string, snapshot Snapshot) (writ
 		return 0, err
 	}
 	m := manifest{files: map[string]fileSum{}}
-	metadata := map[string]string{"format": "pt"} // what readers of model weights look for
+	metadata := map[string]string{"format": "pt"} // expected by readers of model weights
 	content := []func(w io.Writer, sum func(string, uint32)) error{
 		func(w io.Writer, sum func(string, uint32)) error {
 			return writeTensors(w, snapshot.Model, metadata, sum)
@@ -253,7 +253,7 @@ func (s *Store) writeSummed(ctx context.Context, name string, content func(io.Wr
 	return fileSum{bytes: out.bytes, sha256: hex.EncodeToString(out.hash.Sum(nil)), tensors: tensors}, err
 }
 
-// summedWriter counts and hashes what is written, and stops when ctx ends.
+// summedWriter counts and hashes the bytes that it writes, and stops when ctx ends.
 type summedWriter struct {
 	ctx   context.Context
 	w     io.Writer
@@ -271,8 +271,8 @@ func (s *summedWriter) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// commit gives a complete checkpoint its final name. Where that name is taken, the older checkpoint stays
-// loadable under another name until the exchange is on the disk.
+// commit gives a complete checkpoint its final name. If a checkpoint of that name exists, it remains loadable under
+// another name until the exchange is on the disk.
 func (s *Store) commit(temporary, name string) error {
 	taken, err := s.fsys.Exists(name)
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Fault is something wrong with a checkpoint or a safetensors file, and where.
+// Fault is a fault of a checkpoint or safetensors file, with its location.
 type Fault struct {
-	Path   string `json:"path"`   // the file, or the folder where it is none of its files
-	Tensor string `json:"tensor"` // "" where it is no tensor's
-	Offset int64  `json:"offset"` // in the file, bytes; of a damaged tensor its first byte, of values that are not finite the first of these; -1 where no place is known
-	Bytes  int64  `json:"bytes"`  // how many may be concerned, from Offset on
+	Path   string `json:"path"`   // the file, or the folder if the fault concerns none of its files
+	Tensor string `json:"tensor"` // "" if the fault concerns no tensor
+	Offset int64  `json:"offset"` // in the file, in bytes: the start of a damaged tensor, or the first value that is not finite; -1 if unknown
+	Bytes  int64  `json:"bytes"`  // number of affected bytes, from Offset on
 	Reason string `json:"reason"` // got and want
 }
 
@@ -35,16 +35,16 @@ func (f Fault) String() string {
 	return text + ": " + f.Reason
 }
 
-// Verified is what Verify found.
+// Verified is the result of Verify.
 type Verified struct {
 	Path    string
 	Files   int
 	Tensors int
-	Bytes   int64   // read
+	Bytes   int64   // bytes read
 	Faults  []Fault // in the order of the files and of their data
 }
 
-// List names the folders of the checkpoints in dir, newest first; sound or not, none is opened. Error: *IOError.
+// List returns the names of the folders of the checkpoints in dir, newest first, without opening them. Error: *IOError.
 func List(dir string) ([]string, error) {
 	fsys, err := openFolder(dir)
 	if err != nil {
@@ -59,9 +59,9 @@ func List(dir string) ([]string, error) {
 	return names, ioError("list checkpoints", dir, err)
 }
 
-// Verify reads every byte of the checkpoint in the folder path and lists all that is wrong: what Load would refuse, and beyond it every
-// tensor with a value that is not finite. Other than Load it goes on behind a fault, as far as the rest can be told apart. The error is
-// an *IOError where the system refuses to read, a *FormatError for a checkpoint of a later version.
+// Verify reads every byte of the checkpoint in the folder path and lists all faults: everything that Load refuses, and
+// every tensor with a value that is not finite. Unlike Load it continues after a fault if possible. The error is an
+// *IOError if the system refuses to read, or a *FormatError for a checkpoint of a later version.
 func Verify(path string) (Verified, error) {
 	dir, err := openFolder(path)
 	if err != nil {
@@ -82,7 +82,7 @@ func Verify(path string) (Verified, error) {
 	return v.Verified, nil
 }
 
-// VerifyFile reads every byte of a safetensors file and lists all that is wrong with it. Error: *IOError.
+// VerifyFile reads every byte of a safetensors file and lists all faults. Error: *IOError.
 func VerifyFile(path string) (Verified, error) {
 	v := &verifier{Verified: Verified{Path: path, Files: 1}}
 	f, err := OpenFile(path)
@@ -98,7 +98,7 @@ type verifier struct {
 	fsys fileSystem
 }
 
-// note takes a *CorruptError as a fault and returns every other error.
+// note records a *CorruptError as a fault, and returns every other error.
 func (v *verifier) note(err error) error {
 	var bad *CorruptError
 	if errors.As(err, &bad) {
@@ -108,7 +108,7 @@ func (v *verifier) note(err error) error {
 	return err
 }
 
-// file verifies one file of a checkpoint; what the manifest wants of it is known where it lists it.
+// file verifies one file of a checkpoint. want is its entry in the manifest, if listed.
 func (v *verifier) file(name string, want fileSum, listed bool) error {
 	path := v.Path
 	label := filepath.Join(path, name)
@@ -148,7 +148,7 @@ func (v *verifier) fault(path, format string, args ...any) {
 	v.Faults = append(v.Faults, Fault{Path: path, Offset: -1, Reason: fmt.Sprintf(format, args...)})
 }
 
-// state decodes state.json; what is known to be damaged need not be told twice.
+// state decodes state.json. It does not report known damage again.
 func (v *verifier) state(src readFile, size int64, label string, damaged bool) error {
 	if size > maxStateBytes {
 		v.fault(label, "%d bytes, want at most %d", size, maxStateBytes)
@@ -191,7 +191,7 @@ func (v *verifier) names(f *File) {
 
 // tensors verifies the data of all tensors of a file.
 func (v *verifier) tensors(f *File) error {
-	single := v.fsys == nil // not read for a hash before
+	single := v.fsys == nil // the data has not been read for a hash yet
 	if single {
 		v.Bytes += f.data
 	}
@@ -219,13 +219,13 @@ func (v *verifier) tensors(f *File) error {
 	return nil
 }
 
-// notFinite is what of a tensor is no number, or infinite.
+// notFinite describes the values of a tensor that are NaN or infinite.
 type notFinite struct {
 	count, first int64 // elements
 	value        float64
 }
 
-// examine reads a tensor piece by piece: its checksum, and which of its values are not finite.
+// examine reads a tensor in pieces, computes its checksum, and finds values that are not finite.
 func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	buffer := make([]byte, min(t.bytes, writeChunkBytes))
 	for at := int64(0); at < t.bytes; at += int64(len(buffer)) {
@@ -241,7 +241,8 @@ func (f *File) examine(t Info) (crc uint32, bad notFinite, err error) {
 	return crc, bad, nil
 }
 
-// add looks at numbers, the first of which is element at of its tensor. A number is finite where its exponent is not all ones.
+// add examines numbers, the first of which is element at of its tensor. A number is finite if its exponent is not all
+// ones.
 func (b *notFinite) add(p []byte, d tensor.DType, at int64) {
 	size := int(d.Size())
 	for i := 0; i+size <= len(p); i += size {

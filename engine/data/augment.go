@@ -56,7 +56,7 @@ func (a Augment) normalized() (Augment, error) {
 // augmenter applies an Augment to square images; each worker has one.
 type augmenter struct {
 	a     Augment
-	paint *paint // of erased rectangles
+	paint *paint // fills erased rectangles
 	other []byte // destination of geometry and sharpness
 }
 

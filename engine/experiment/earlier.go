@@ -13,15 +13,15 @@ import (
 
 // Earlier describes a run in an experiment's folder, to decide whether another run may resume it.
 type Earlier struct {
-	From   string                     // the checkpoint or the file that it comes from
+	From   string                     // the checkpoint or file from which this description comes
 	Config string                     // settings, TOML
 	Extra  map[string]json.RawMessage // checkpoint.State.Extra of the newest checkpoint; nil without one
 	Result *Result                    // nil while the run has not ended
-	Steps  int64                      // trained so far
-	Epochs int64                      // begun so far
+	Steps  int64                      // number of trained steps
+	Epochs int64                      // number of epochs begun
 }
 
-// Change is one setting with another value than an earlier run had.
+// Change is a setting whose value differs from that of an earlier run.
 type Change struct {
 	Key string // full dotted key
 	Old string
@@ -30,13 +30,14 @@ type Change struct {
 
 func (c Change) String() string { return fmt.Sprintf("%s was %s, now %s", c.Key, c.Old, c.New) }
 
-// ChangedError says that a run would not have the result that its settings stand for if it resumed an earlier one.
+// ChangedError reports that a run with these settings must not resume an earlier run, because its result would not
+// correspond to the settings.
 type ChangedError struct {
 	Dir     string   // of the run
 	Path    string   // Options.Resume
-	Changes []Change // empty where only the length differs
-	Steps   int64    // trained by the earlier run, where the settings ask for less; else 0
-	Length  string   // the setting that asks for less: "train.steps = 2"
+	Changes []Change // empty if only the length differs
+	Steps   int64    // steps trained by the earlier run, if the settings request fewer; otherwise 0
+	Length  string   // the setting that requests fewer steps: "train.steps = 2"
 }
 
 // Reason lists the changes on one line.
@@ -81,7 +82,7 @@ func (e *ChangedError) Error() string {
 	return b.String()
 }
 
-// decide settles how the run begins: see the table in the package documentation.
+// decide determines how the run begins, as in the table of the package comment.
 func (r *Run) decide(o Options) error {
 	if o.Resume == ResumeNone {
 		return r.giveWay(nil)
@@ -116,7 +117,7 @@ func (r *Run) decide(o Options) error {
 		r.closeCheckpoint()
 		return r.giveWay(changed)
 	case found && o.done(result):
-		r.closeCheckpoint() // was only read
+		r.closeCheckpoint() // read only
 		r.Finished = &result
 	case damage != nil:
 		return fmt.Errorf("resume %s: %w\nstart a new run with --resume none (the old run keeps its files under a numbered name)", r.Dir, damage)
@@ -126,12 +127,12 @@ func (r *Run) decide(o Options) error {
 	return nil
 }
 
-// decidePath settles a run that resumes from a checkpoint that the user has named, which is open.
+// decidePath determines how a run begins that resumes from an open checkpoint that the user named.
 func (r *Run) decidePath(o Options) error {
 	state := r.Checkpoint.State
 	var changed *ChangedError
 	var err error
-	if state.Step > 0 { // at step 0, as weights are imported, nothing was learnt with any settings
+	if state.Step > 0 { // at step 0, for imported weights, no settings have affected the weights
 		changed, err = r.changed(o, Earlier{From: r.Checkpoint.Path, Config: state.Config, Extra: state.Extra, Steps: state.Step, Epochs: epochsBegun(state)})
 	}
 	switch {
@@ -162,7 +163,7 @@ func (r *Run) earlier(c *checkpoint.Checkpoint) (Earlier, error) {
 	return e, err
 }
 
-// epochsBegun counts an epoch that is not complete.
+// epochsBegun includes an incomplete epoch.
 func epochsBegun(s checkpoint.State) int64 {
 	if s.EpochSample > 0 {
 		return s.Epoch + 1
@@ -170,7 +171,7 @@ func epochsBegun(s checkpoint.State) int64 {
 	return s.Epoch
 }
 
-// changed compares the run at hand with an earlier one; nil where it may resume.
+// changed compares this run with an earlier one. It returns nil if this run may resume.
 func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	out := &ChangedError{Dir: r.Dir, Path: o.Resume, Length: o.Length}
 	if o.Compare != nil && e.Config != "" {
@@ -188,7 +189,7 @@ func (r *Run) changed(o Options, e Earlier) (*ChangedError, error) {
 	return out, nil
 }
 
-// giveWay has Begin move what is in the folder aside, because of changed settings or because the user wants to start afresh.
+// giveWay makes Begin move the contents of the folder, because settings changed or the user requested a new run.
 func (r *Run) giveWay(why *ChangedError) error {
 	if r.root == nil {
 		return nil
@@ -200,7 +201,7 @@ func (r *Run) giveWay(why *ChangedError) error {
 
 func (r *Run) closeCheckpoint() {
 	if r.Checkpoint != nil {
-		r.Checkpoint.Close() // was only read
+		r.Checkpoint.Close() // read only
 		r.Checkpoint = nil
 	}
 }

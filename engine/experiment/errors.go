@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// NameError says that a text cannot name an experiment.
+// NameError reports an invalid name of an experiment.
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
@@ -22,10 +22,10 @@ type Holder struct {
 	Since time.Time `json:"since"`
 }
 
-// InUseError says that another process uses the run's folder.
+// InUseError reports that another process uses the run's folder.
 type InUseError struct {
 	Dir    string
-	Holder Holder // zero where the other process has not said yet who it is
+	Holder Holder // zero if the other process has not written its identity yet
 }
 
 func (e *InUseError) Error() string {
@@ -36,7 +36,7 @@ func (e *InUseError) Error() string {
 	return fmt.Sprintf("experiment folder %s is in use by %s: wait for it, stop it, or set another experiment.name", e.Dir, who)
 }
 
-// ResumeError says that a run cannot resume from a path.
+// ResumeError reports that a run cannot resume from a path.
 type ResumeError struct {
 	Path string
 	Err  error
@@ -44,26 +44,26 @@ type ResumeError struct {
 
 func (e *ResumeError) Error() string { return fmt.Sprintf("resume from %s: %v", e.Path, e.Err) }
 
-// Unwrap gives the reason.
+// Unwrap returns the reason.
 func (e *ResumeError) Unwrap() error { return e.Err }
 
-// FolderError says that the system refused something in a run's folder.
+// FolderError reports an operation in a run's folder that the system refused.
 type FolderError struct {
-	Op   string // what was being done
+	Op   string // the attempted operation
 	Path string
 	Err  error
 }
 
 func (e *FolderError) Error() string { return fmt.Sprintf("%s %s: %v", e.Op, e.Path, e.Err) }
 
-// Unwrap gives the system's error.
+// Unwrap returns the system's error.
 func (e *FolderError) Unwrap() error { return e.Err }
 
 func folderError(op, path string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if strings.Contains(err.Error(), "path escapes from parent") { // what os.Root says, which exports no error for it
+	if strings.Contains(err.Error(), "path escapes from parent") { // the text of os.Root's error, which is not exported
 		err = fmt.Errorf("%w (refused: a symbolic link here leads out of the folder)", err)
 	}
 	if op == "create" && errors.Is(err, fs.ErrExist) {

@@ -29,24 +29,26 @@ const (
 	ResumeNone = "none"
 )
 
-// Options say which run is meant and how it begins.
+// Options identify a run and determine how it begins.
 type Options struct {
-	OutputDir string // made if need be
+	OutputDir string // created if necessary
 	Name      string
-	Named     bool   // the user chose the name: the run of that name never gives way to one of other settings
-	LogDir    string // "": the folder logs of the run
+	Named     bool   // the user chose the name: a run of this name is never moved because of changed settings
+	LogDir    string // "": the run's folder logs
 	Resume    string // ResumeAuto, ResumeNone or a path
 
-	// Steps, or where that is 0 Epochs, is how much training the settings ask for; with both 0 there is no limit. A run that has done as much
-	// with exit code 0 is finished; one that has done less resumes; one that has done more is another run.
+	// Steps, or Epochs if Steps is 0, is the requested amount of training; with both 0 there is no limit. A run that
+	// trained this amount with exit code 0 is finished. A run that trained less resumes; a run that trained more is
+	// another run.
 	Steps, Epochs int64
-	Length        string // the setting behind them, for messages: "train.epochs = 3"
+	Length        string // the setting of the amount, for messages: "train.epochs = 3"
 
-	// Compare lists the settings that make the run at hand learn something else than the earlier one; nil compares nothing.
+	// Compare lists the changed settings that affect training results, relative to the earlier run; nil compares
+	// nothing.
 	Compare func(Earlier) ([]Change, error)
 }
 
-// done reports whether a run that ended so has nothing left to do.
+// done reports whether a run with result r has finished its training.
 func (o Options) done(r Result) bool {
 	if r.Exit != 0 || r.OutOfTime || r.GaveUp != "" {
 		return false
@@ -57,29 +59,29 @@ func (o Options) done(r Result) bool {
 	return r.Epochs >= o.Epochs
 }
 
-// Run is a run folder. It is locked from Open on if it exists, else from Begin on.
+// Run is a run's folder. It is locked from Open on if it exists, otherwise from Begin on.
 type Run struct {
 	Name string
 	Dir  string // <output_dir>/<name>
 
-	Finished   *Result                // the run is done already; nothing was touched
-	Checkpoint *checkpoint.Checkpoint // to resume from, open and verified; nil: fresh
-	Skipped    []checkpoint.Skipped   // newer checkpoints that could not be taken
-	Changed    *ChangedError          // why the old run gives way; nil where the user starts afresh, or where no run gives way
-	MovedTo    string                 // where the old run of this name is since Begin; "" if there was none
+	Finished   *Result                // the run is already finished; nothing was changed
+	Checkpoint *checkpoint.Checkpoint // to resume from, open and verified; nil: a new run
+	Skipped    []checkpoint.Skipped   // newer checkpoints that are unusable
+	Changed    *ChangedError          // why the old run is moved; nil if the user requested a new run, or no run is moved
+	MovedTo    string                 // new path of the old run after Begin; "" if there was none
 	Warnings   []string
 
 	options Options
-	own     bool // Checkpoint is one of this run's own
-	moves   bool // Begin moves the old run aside
+	own     bool // Checkpoint belongs to this run
+	moves   bool // Begin moves the old run
 	begun   bool
 	logDir  string
 	root    *os.Root // nil while the folder does not exist
 	lock    *os.File
 }
 
-// ValidName reports whether name can name an experiment. Names that begin with a dot would be hidden, and programs take
-// those that begin with a hyphen for flags.
+// ValidName reports whether name can be the name of an experiment. A name with a leading dot would be hidden, and
+// programs would read one with a leading hyphen as a flag.
 func ValidName(name string) bool {
 	if name == "" || name[0] == '.' || name[0] == '-' || len(name) > maxNameBytes {
 		return false
@@ -88,9 +90,9 @@ func ValidName(name string) bool {
 	return strings.Trim(name, allowed) == ""
 }
 
-// Open decides how the run begins; see the table in the package documentation. It locks the run's folder where that exists, and
-// changes nothing: the caller finds out whether it can train at all, and then calls Begin, unless the run is finished. The caller closes the
-// Run, and before that its Checkpoint.
+// Open decides how the run begins, as in the table of the package comment. It locks the run's folder if that exists,
+// and changes nothing. The caller then checks whether training is possible, and calls Begin unless the run is finished.
+// The caller must close the Checkpoint and then the Run.
 func Open(options Options) (*Run, error) {
 	if !ValidName(options.Name) {
 		return nil, &NameError{options.Name}
@@ -118,7 +120,7 @@ func (r *Run) open() error {
 		_, err = output.Stat(o.Name)
 	}
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // there is no run yet: Begin makes the folder
+	case errors.Is(err, fs.ErrNotExist): // no run yet: Begin creates the folder
 		if r.Checkpoint != nil {
 			return r.decidePath(o)
 		}
@@ -132,7 +134,7 @@ func (r *Run) open() error {
 	return r.decide(o)
 }
 
-// take locks the run's folder, which it makes if need be, and opens it.
+// take creates the run's folder if necessary, locks it and opens it.
 func (r *Run) take(output *os.Root) (err error) {
 	if r.lock, err = lockFolder(output, r.Name); err != nil {
 		return err
@@ -141,11 +143,11 @@ func (r *Run) take(output *os.Root) (err error) {
 	return folderError("open", r.Dir, err)
 }
 
-// Begin makes the run's folder ready for training: it moves the old run aside where Open has decided so, and makes what is missing. Where it
-// returns an error the old run, if any, is complete, under its old name or under that of MovedTo.
+// Begin prepares the run's folder for training: it moves the old run if Open decided so, and creates missing folders.
+// If Begin fails, the old run remains complete, under its old name or that of MovedTo.
 func (r *Run) Begin() error {
 	o := r.options
-	for _, dir := range []string{o.LogDir, o.OutputDir} { // a folder that cannot be had is found before anything is moved
+	for _, dir := range []string{o.LogDir, o.OutputDir} { // detect an unusable folder before anything is moved
 		if dir == "" {
 			continue
 		}
@@ -172,7 +174,7 @@ func (r *Run) Begin() error {
 	return r.makeFolders()
 }
 
-// takeNew takes a folder that did not exist when Open looked.
+// takeNew takes a folder that did not exist during Open.
 func (r *Run) takeNew(output *os.Root) error {
 	if err := r.take(output); err != nil {
 		return err
@@ -199,11 +201,12 @@ func (r *Run) makeFolders() error {
 	return r.refuseOddFiles(folders)
 }
 
-// refuseOddFiles refuses what would stop a run later, before anything is written: a symbolic link that leads out of the run's folder, since not all who
-// write logs and results open them through the folder; a named pipe, for whose other end an open waits; and a folder in the place of the result.
+// refuseOddFiles returns an error for files that would stop a run later, before anything is written. These are symbolic
+// links that lead outside the run's folder, because some writers of logs and results do not open files through the
+// folder; named pipes, whose other end an open would wait for; and a folder in place of the result.
 func (r *Run) refuseOddFiles(folders []string) error {
 	for _, folder := range folders {
-		if folder == checkpointsFolder { // a checkpoint.Store follows no links and opens regular files only
+		if folder == checkpointsFolder { // a checkpoint.Store follows no links and opens only regular files
 			continue
 		}
 		err := fs.WalkDir(r.root.FS(), folder, func(name string, entry fs.DirEntry, err error) error {
@@ -222,7 +225,7 @@ func (r *Run) refuseOddFiles(folders []string) error {
 func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
 	info, err := r.root.Stat(name)
 	if entry.Type()&fs.ModeSymlink != 0 && errors.Is(err, fs.ErrNotExist) {
-		return nil // leads to nothing within the folder
+		return nil // the link has no target within the folder
 	}
 	if err != nil {
 		return err
@@ -230,7 +233,7 @@ func (r *Run) refuseOdd(name string, entry fs.DirEntry) error {
 	return odd(name, info, !entry.IsDir() || filepath.Dir(name) == resultsFolder && entry.Name() == resultFile)
 }
 
-// refuseOddLogs looks at the files of a run in a folder for logs of the user's choice.
+// refuseOddLogs checks the run's files in Options.LogDir.
 func (r *Run) refuseOddLogs() error {
 	if r.logDir == "" {
 		return nil
@@ -246,7 +249,7 @@ func (r *Run) refuseOddLogs() error {
 		path := filepath.Join(r.logDir, entry.Name())
 		info, err := os.Stat(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // a link to nothing
+			continue // a broken link
 		}
 		if err == nil {
 			err = odd(path, info, !entry.IsDir())
@@ -258,7 +261,7 @@ func (r *Run) refuseOddLogs() error {
 	return nil
 }
 
-// odd refuses what is neither a regular file nor, where that may be, a folder.
+// odd returns an error if the file is neither regular nor, where permitted, a folder.
 func odd(path string, info fs.FileInfo, file bool) error {
 	if info.Mode().IsRegular() || info.IsDir() && !file {
 		return nil
@@ -266,7 +269,7 @@ func odd(path string, info fs.FileInfo, file bool) error {
 	return &regular.Error{Path: path, Reason: fmt.Sprintf("%v, want a regular file: remove it", info.Mode())}
 }
 
-// Close gives the folder free. The Checkpoint is not closed.
+// Close releases the folder. It does not close the Checkpoint.
 func (r *Run) Close() error {
 	if r.root != nil {
 		r.root.Close()
@@ -274,10 +277,10 @@ func (r *Run) Close() error {
 	if r.lock == nil {
 		return nil
 	}
-	return r.lock.Close() // the lock ends with its last descriptor
+	return r.lock.Close() // closing the last descriptor releases the lock
 }
 
-// LogDir is the folder of log file and metric records.
+// LogDir returns the folder of the log file and metric records.
 func (r *Run) LogDir() string {
 	if r.logDir != "" {
 		return r.logDir
@@ -285,14 +288,14 @@ func (r *Run) LogDir() string {
 	return filepath.Join(r.Dir, logsFolder)
 }
 
-// CheckpointDir is the folder for a checkpoint.Store.
+// CheckpointDir returns the folder for a checkpoint.Store.
 func (r *Run) CheckpointDir() string { return filepath.Join(r.Dir, checkpointsFolder) }
 
-// ConfigDir is the folder of settings and hardware profiles.
+// ConfigDir returns the folder of settings and hardware profiles.
 func (r *Run) ConfigDir() string { return filepath.Join(r.Dir, configsFolder) }
 
-// OpenLog opens logs/train.log for appending. Each Write is one write to the file, so lines of several
-// processes do not mix. The caller closes it.
+// OpenLog opens logs/train.log for appending. Each Write is a single write to the file, so lines of several processes
+// do not mix. The caller must close the log.
 func (r *Run) OpenLog() (io.WriteCloser, error) {
 	const name = "train.log"
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_APPEND

@@ -11,8 +11,8 @@ import (
 
 const lockFile = ".lock"
 
-// lockFolder makes the folder name under output if need be, and locks it. The lock ends with the process,
-// however that ends.
+// lockFolder creates the folder name in output if necessary, and locks it. The kernel releases the lock when the
+// process ends for any reason.
 func lockFolder(output *os.Root, name string) (*os.File, error) {
 	dir := filepath.Join(output.Name(), name)
 	for {
@@ -21,7 +21,7 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 		}
 		lock, err := output.OpenFile(filepath.Join(name, lockFile), os.O_RDWR|os.O_CREATE, 0o644)
 		if errors.Is(err, os.ErrNotExist) {
-			continue // the folder was moved aside just now
+			continue // another process has just moved the folder
 		}
 		if err != nil {
 			return nil, folderError("lock", dir, err)
@@ -35,7 +35,7 @@ func lockFolder(output *os.Root, name string) (*os.File, error) {
 			return nil, folderError("lock", dir, err)
 		}
 		if !isStill(output, name, lock) {
-			lock.Close() // the lock of a folder that another process moved aside before we held it
+			lock.Close() // this lock belongs to a folder that another process has moved
 			continue
 		}
 		if err := writeHolder(lock); err != nil {
@@ -80,7 +80,7 @@ func writeHolder(lock *os.File) error {
 	return err
 }
 
-// readHolder returns the zero Holder where the text is not complete.
+// readHolder returns the zero Holder if the text is incomplete.
 func readHolder(lock *os.File) Holder {
 	text := make([]byte, 4096)
 	n, _ := lock.ReadAt(text, 0)

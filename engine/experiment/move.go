@@ -13,18 +13,19 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// carried are the files of the folder configs that describe the machine and not the run. They are copied to the run that takes the place of the old
-// one, so that profile.gpu_profiles still finds them.
+// carried lists the files in the folder configs that describe the machine and not the run. They are copied to the run
+// that replaces the old one, so that profile.gpu_profiles still finds them.
 var carried = []string{"gpu_profiles.json", "system_profile.json"}
 
-// maxCarriedBytes is far above the size of a profile of thousands of ranks.
+// maxCarriedBytes exceeds the size of a profile of thousands of ranks.
 const maxCarriedBytes = 64 << 20
 
-// logPatterns name what a run writes into a folder for logs of its own (Options.LogDir), which may hold other files too.
+// logPatterns match the files that a run writes into Options.LogDir, which may contain other files too.
 var logPatterns = []string{"train.log", "rank_*", "*.jsonl", "trace.json", "summary.json", "latency_histogram.*"}
 
-// moveAside renames the run's folder to <name>-<n>, n above every number there is, and takes a fresh one. A process that is killed at any point leaves
-// the old run complete, under one of the two names: the folder moves in one rename, and its lock with it.
+// moveAside renames the run's folder to <name>-<n>, n above every existing number, and takes a new folder. If the
+// process is killed, the old run remains complete under one of the two names: the folder moves in one rename, together
+// with its lock.
 func (r *Run) moveAside(output *os.Root) error {
 	aside, err := asideName(output, r.Name)
 	for err == nil {
@@ -34,7 +35,7 @@ func (r *Run) moveAside(output *os.Root) error {
 		if err = renameNew(output, r.Name, aside); !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		aside, err = asideName(output, r.Name) // another process took that name just now
+		aside, err = asideName(output, r.Name) // another process has just taken that name
 	}
 	if err != nil {
 		return folderError("move aside", r.Dir, err)
@@ -55,7 +56,8 @@ func (r *Run) moveAside(output *os.Root) error {
 	return nil
 }
 
-// asideName is name-<n>, n one above the highest there is, shortened so that it is a valid name itself.
+// asideName returns name-<n>, with n one above the highest existing number. It shortens name if the result would be too
+// long.
 func asideName(output *os.Root, name string) (string, error) {
 	dir, err := output.Open(".")
 	if err != nil {
@@ -80,7 +82,7 @@ func asideName(output *os.Root, name string) (string, error) {
 	return candidate(free), nil
 }
 
-// moveLogs moves the old run's files in a folder for logs of its own into a folder below that, named as the old run is from now on.
+// moveLogs moves the old run's files in Options.LogDir into a subfolder with the new name of the old run.
 func (r *Run) moveLogs(aside string) error {
 	if r.logDir == "" {
 		return nil
@@ -119,7 +121,7 @@ func isLogName(name string) bool {
 	return false
 }
 
-// copyFile copies one file of the folder configs, if it is there.
+// copyFile copies one file of the folder configs, if it exists.
 func copyFile(from, to *os.Root, name string) error {
 	path := filepath.Join(configsFolder, name)
 	in, info, err := regular.OpenIn(from, path)
@@ -142,7 +144,7 @@ func copyFile(from, to *os.Root, name string) error {
 	})
 }
 
-// holdsFiles reports whether a run's folder holds any file but the lock.
+// holdsFiles reports whether a run's folder contains any file except the lock.
 func holdsFiles(root *os.Root, name string) (bool, error) {
 	dir, err := root.Open(name)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// renameNew renames a folder to a name that does not exist; fs.ErrExist where it does.
+// renameNew renames a folder to a name that does not exist; if the name exists, it returns fs.ErrExist.
 func renameNew(dir *os.Root, from, to string) error {
 	here, err := dir.Open(".")
 	if err != nil {
@@ -16,7 +16,7 @@ func renameNew(dir *os.Root, from, to string) error {
 	defer here.Close()
 	fd := int(here.Fd())
 	err = unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // some file systems cannot; there an empty folder may be replaced, a run never
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) { // not supported by some file systems; Rename may then replace an empty folder, but never a run
 		return dir.Rename(from, to)
 	}
 	return err

@@ -11,7 +11,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Replace makes the file path hold what write writes: all of it or what it held before, also over a loss of power.
+// Replace replaces the contents of the file path with the output of write. After a failure or loss of power, the file
+// contains either all of the new or all of the old contents.
 func Replace(path string, write func(io.Writer) error) error {
 	dir, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
@@ -24,7 +25,7 @@ func Replace(path string, write func(io.Writer) error) error {
 	return nil
 }
 
-// ReplaceText is Replace for a text that is there.
+// ReplaceText is Replace for a given text.
 func ReplaceText(path string, text []byte) error {
 	return Replace(path, func(w io.Writer) error {
 		_, err := w.Write(text)

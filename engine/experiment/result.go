@@ -16,7 +16,7 @@ const (
 	mostResultBytes = 16 << 20
 )
 
-// Result is how a run ended: the content of results/result.json.
+// Result describes how a run ended: the content of results/result.json.
 type Result struct {
 	Steps            int64  `json:"steps"`            // optimizer steps done, over all processes of the run
 	Epochs           int64  `json:"epochs"`           // complete epochs
@@ -24,29 +24,29 @@ type Result struct {
 	BestEval         Number `json:"best_eval"`        // in BestEvalMetric; null without an evaluation
 	BestEvalMetric   string `json:"best_eval_metric"` // "top1" (fraction 0…1), "loss", …
 	BestEvalStep     int64  `json:"best_eval_step"`
-	SamplesPerSecond Number `json:"samples_per_second"` // of this process, evaluation and saving left out
+	SamplesPerSecond Number `json:"samples_per_second"` // of this process, without evaluation and saving
 	Exit             int    `json:"exit"`               // exit code
 	Error            string `json:"error,omitempty"`
-	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended it: it can go on
-	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended it: with more patience it goes on
+	OutOfTime        bool   `json:"out_of_time,omitempty"` // train.max_seconds ended the run: it can resume
+	GaveUp           string `json:"gave_up,omitempty"`     // why train.early_stop_patience ended the run: with more patience it can resume
 
 	Program      string    `json:"program"` // version
 	Model        string    `json:"model"`
-	Dataset      string    `json:"dataset"` // the one that was trained on, also after a fallback
+	Dataset      string    `json:"dataset"` // the data set used, also after a fallback
 	Device       string    `json:"device"`
 	Precision    string    `json:"precision"`
 	BatchSize    int64     `json:"batch_size"` // global
 	Ranks        int       `json:"ranks"`
 	SamplesSeen  int64     `json:"samples_seen"`
 	SkippedSteps int64     `json:"skipped_steps"`      // because of NaN or infinite gradients
-	Unreadable   int64     `json:"unreadable_samples"` // replaced, over the whole run and all ranks; a sample counts in each epoch
-	Seconds      Number    `json:"seconds"`            // wall time of this process's training
-	Started      time.Time `json:"started"`            // of this process
+	Unreadable   int64     `json:"unreadable_samples"` // unreadable samples that were replaced, over the whole run and all ranks; a sample counts once per epoch
+	Seconds      Number    `json:"seconds"`            // duration of training in this process
+	Started      time.Time `json:"started"`            // start of this process
 	Ended        time.Time `json:"ended"`
 	Checkpoint   string    `json:"checkpoint"` // newest checkpoint, relative to the run's folder; "" without one
-	Notes        []string  `json:"notes"`      // what a reader of the figures must know, for example a fallback
+	Notes        []string  `json:"notes"`      // remarks that readers of the figures need, for example about a fallback
 
-	Extra map[string]any `json:"extra,omitempty"` // room for other parts of the program
+	Extra map[string]any `json:"extra,omitempty"` // fields of other parts of the program
 }
 
 // Number is a float64 whose NaN and infinities are null in JSON.
@@ -82,12 +82,12 @@ func (r *Run) WriteResult(result Result) error {
 	return r.replace(path, append(text, '\n'))
 }
 
-// WriteTable writes results/results.md: the same in Markdown, for people.
+// WriteTable writes results/results.md: the result in Markdown.
 func (r *Run) WriteTable(markdown string) error {
 	return r.replace(filepath.Join(resultsFolder, "results.md"), []byte(markdown))
 }
 
-// ReadResult reads results/result.json of the run in the folder dir. Without one the error is fs.ErrNotExist: the run has not ended,
+// ReadResult reads results/result.json of the run in the folder dir. It returns fs.ErrNotExist if the run has not ended
 // or was killed.
 func ReadResult(dir string) (Result, error) {
 	root, err := os.OpenRoot(dir)

@@ -12,7 +12,8 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// Named follows the files that name a checkpoint of their folder, `latest` and `best`; every other path it returns as it is.
+// Named resolves a file that names a checkpoint of its folder (`latest`, `best`). It returns every other path
+// unchanged.
 func Named(path string) string {
 	name, err := regular.Read(path, maxNameBytes)
 	if target := strings.TrimSpace(string(name)); err == nil && ValidName(target) {
@@ -21,7 +22,7 @@ func Named(path string) string {
 	return path
 }
 
-// loadFrom opens the checkpoint that path means and reports whether it is one of this run's own.
+// loadFrom opens the checkpoint that path denotes, and reports whether it belongs to this run.
 func (r *Run) loadFrom(path string) (own bool, err error) {
 	if r.Checkpoint, r.Skipped, err = FindCheckpoint(path); err != nil {
 		return false, &ResumeError{Path: path, Err: err}
@@ -29,8 +30,8 @@ func (r *Run) loadFrom(path string) (own bool, err error) {
 	return isWithin(r.Checkpoint.Path, r.Dir)
 }
 
-// Settings is the text of the settings that the run around a checkpoint was started with last, "" where there is none: what a checkpoint itself
-// does not tell.
+// Settings returns the text of the last settings of the run that contains a checkpoint, or "" if there are none.
+// Checkpoints themselves may lack these settings.
 func Settings(checkpointPath string) (string, error) {
 	path := filepath.Join(filepath.Dir(filepath.Dir(checkpointPath)), configsFolder, resolvedFile)
 	text, err := regular.Read(path, mostSettingsBytes)
@@ -43,9 +44,10 @@ func Settings(checkpointPath string) (string, error) {
 	return string(text), nil
 }
 
-// FindCheckpoint opens the checkpoint that path means: a checkpoint's own folder, a file that names one (`latest`, `best`), a folder of
-// checkpoints or a run's folder, of which it takes the newest sound one and lists those that it had to skip.
-// Errors: those of package checkpoint, checkpoint.ErrNone where there is none; fs.ErrNotExist.
+// FindCheckpoint opens the checkpoint that path denotes. path is a checkpoint's own folder, a file that names one
+// (`latest`, `best`), a folder of checkpoints or a run's folder. From the latter two it takes the newest valid
+// checkpoint and lists the skipped ones. Errors: those of package checkpoint, including checkpoint.ErrNone;
+// fs.ErrNotExist.
 func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, err
@@ -61,7 +63,7 @@ func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, 
 	return c, skipped, nil
 }
 
-// CheckpointsIn is the folder of checkpoints of a run's folder, or path itself where it is none.
+// CheckpointsIn returns the folder of checkpoints in a run's folder, or path itself if it is not a run's folder.
 func CheckpointsIn(path string) string {
 	if dir := filepath.Join(path, checkpointsFolder); exists(dir) {
 		return dir
@@ -69,7 +71,7 @@ func CheckpointsIn(path string) string {
 	return path
 }
 
-// loadOne loads a single checkpoint; a folder without any file of one is the user's slip, not damage.
+// loadOne loads a single checkpoint. A folder without any file of a checkpoint is a mistake of the user, not damage.
 func loadOne(path string) (*checkpoint.Checkpoint, error) {
 	if !IsCheckpoint(path) {
 		return nil, fmt.Errorf("%w: neither a checkpoint nor a folder of checkpoints", checkpoint.ErrNone)
@@ -77,7 +79,7 @@ func loadOne(path string) (*checkpoint.Checkpoint, error) {
 	return checkpoint.Load(path)
 }
 
-// IsCheckpoint reports whether the folder path has a file of a checkpoint, sound or not.
+// IsCheckpoint reports whether the folder path contains a file of a checkpoint, valid or not.
 func IsCheckpoint(path string) bool {
 	return exists(filepath.Join(path, "MANIFEST")) || exists(filepath.Join(path, "state.json"))
 }
@@ -87,7 +89,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isWithin follows symbolic links on both sides. A run's folder that does not exist holds nothing.
+// isWithin follows symbolic links on both sides. A run's folder that does not exist contains nothing.
 func isWithin(path, dir string) (bool, error) {
 	dir, err := realPath(dir)
 	if errors.Is(err, fs.ErrNotExist) {

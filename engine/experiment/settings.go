@@ -13,10 +13,10 @@ const (
 	resolvedFile = "resolved.toml"
 	versionFile  = "version.txt"
 
-	mostSettingsBytes = 1 << 20 // a file of settings may have 64 KiB; with all defaults it is longer
+	mostSettingsBytes = 1 << 20 // a settings file may have 64 KiB; with all defaults it is longer
 )
 
-// PreviousConfig is the text of configs/resolved.toml, "" where the run has none yet.
+// PreviousConfig returns the text of configs/resolved.toml, or "" if the run has none yet.
 func (r *Run) PreviousConfig() (string, error) {
 	text, err := regular.ReadIn(r.root, filepath.Join(configsFolder, resolvedFile), mostSettingsBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -25,8 +25,8 @@ func (r *Run) PreviousConfig() (string, error) {
 	return string(text), folderError("read", filepath.Join(r.ConfigDir(), resolvedFile), err)
 }
 
-// StoreConfig writes the resolved settings (TOML) and the program's version. Settings that differ from the
-// stored ones do not overwrite them: those are renamed to resolved.1.toml, resolved.2.toml, …
+// StoreConfig writes the resolved settings (TOML) and the program's version. If the stored settings differ, it first
+// renames them to resolved.1.toml, resolved.2.toml, ….
 func (r *Run) StoreConfig(resolved, version string) error {
 	previous, err := r.PreviousConfig()
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package nativelib says where the program's native libraries are looked for. It opens none: who needs one does.
+// Package nativelib defines where to search for the program's native libraries. It does not open them.
 //
 //	path, err := nativelib.Find("libhetero_cpu.so")
 //
-// HETERO_LIB_DIR names the folder. Without it the folders build/lib, lib and ../lib/hetero-train beside the program, links
-// to it followed, are looked into: where `make` puts the libraries, and where packages do.
+// HETERO_LIB_DIR names the only folder to search. Without it, Find searches build/lib, lib and ../lib/hetero-train
+// relative to the folder of the executable, after resolving links. `make` and packages install the libraries there.
 package nativelib

@@ -9,10 +9,11 @@ import (
 	"strings"
 )
 
-// DirVariable is the environment variable that names the folder of the libraries, alone.
+// DirVariable is the environment variable with the only folder to search.
 const DirVariable = "HETERO_LIB_DIR"
 
-// Find is the path of a library, for example "libhetero_cpu.so". The error says where it is not, and what to do; it is fs.ErrNotExist.
+// Find returns the path of a library such as "libhetero_cpu.so". If the library is missing, the error is
+// fs.ErrNotExist, with the searched folders and a remedy.
 func Find(name string) (string, error) {
 	dirs := Dirs()
 	for _, dir := range dirs {
@@ -24,7 +25,7 @@ func Find(name string) (string, error) {
 	return "", fmt.Errorf("no %s in %s; run make, or set %s to the folder that holds it: %w", name, strings.Join(dirs, ", "), DirVariable, fs.ErrNotExist)
 }
 
-// Dirs are the folders to look in, first to last. A folder that was named is the only one.
+// Dirs returns the folders to search, in order. A folder in DirVariable is the only one.
 func Dirs() []string {
 	if dir := os.Getenv(DirVariable); dir != "" {
 		return []string{dir}

@@ -6,17 +6,18 @@ import (
 	"io"
 )
 
-// mostLineBytes bounds the memory that lines need.
+// mostLineBytes limits the memory for a line.
 const mostLineBytes = 16 << 20
 
-// EachLine calls visit with each line of the regular file path and its end, which the last line may lack. A line of more than 16 MiB is passed as nil.
-// The text is valid during the call only: memory holds one line, however long the file is.
+// EachLine calls visit with each line of the regular file path, including its line end, which the last line may lack.
+// It passes nil for a line of more than 16 MiB. The slice is valid only during the call. Memory use is limited to one
+// line, regardless of the file's size.
 func EachLine(path string, visit func(line []byte) error) error {
 	f, info, err := Open(path)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // is only read
+	defer f.Close() // read only
 	in := bufio.NewReaderSize(f, int(min(info.Size()+1, mostLineBytes)))
 	for {
 		line, err := in.ReadSlice('\n')

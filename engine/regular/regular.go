@@ -1,5 +1,5 @@
-// Package regular opens files of unknown origin. What is no regular file is refused: opening a named pipe waits for its other end, perhaps for ever,
-// and no place in it can be read at random.
+// Package regular opens untrusted files and refuses any file that is not regular. Opening a named pipe may block
+// forever, and a pipe does not support random access.
 package regular
 
 import (
@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// Error says why a file is refused.
+// Error is the reason why a file was refused.
 type Error struct{ Path, Reason string }
 
 func (e *Error) Error() string { return e.Path + ": " + e.Reason }
@@ -20,30 +20,31 @@ func Open(path string) (*os.File, os.FileInfo, error) {
 	return checked(os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 }
 
-// OpenIn is Open of a name below root.
+// OpenIn is Open for a name in root.
 func OpenIn(root *os.Root, name string) (*os.File, os.FileInfo, error) {
 	return checked(root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0))
 }
 
-// Write opens the regular file path for writing with the flags of os.OpenFile. A file that it creates can be read by all.
+// Write opens the regular file path for writing, with the flags of os.OpenFile. Files that it creates are readable by
+// all users.
 func Write(path string, flags int) (*os.File, error) {
 	f, _, err := checked(os.OpenFile(path, flags|syscall.O_NONBLOCK, 0o644))
 	return f, err
 }
 
-// WriteIn is Write of a name below root.
+// WriteIn is Write for a name in root.
 func WriteIn(root *os.Root, name string, flags int) (*os.File, error) {
 	f, _, err := checked(root.OpenFile(name, flags|syscall.O_NONBLOCK, 0o644))
 	return f, err
 }
 
-// Read is the contents of the regular file path, which may have most bytes.
+// Read returns the contents of the regular file path, at most most bytes; a larger file is an error.
 func Read(path string, most int64) ([]byte, error) {
 	f, info, err := Open(path)
 	return contents(f, info, most, err)
 }
 
-// ReadIn is Read of a name below root.
+// ReadIn is Read for a name in root.
 func ReadIn(root *os.Root, name string, most int64) ([]byte, error) {
 	f, info, err := OpenIn(root, name)
 	return contents(f, info, most, err)
@@ -53,18 +54,19 @@ func contents(f *os.File, info os.FileInfo, most int64, err error) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close() // is only read
+	defer f.Close() // read only
 	if info.Size() > most {
 		return nil, &Error{f.Name(), fmt.Sprintf("got %d bytes, want at most %d", info.Size(), most)}
 	}
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most { // it has grown meanwhile
+	if err == nil && int64(len(text)) > most { // the file has grown meanwhile
 		err = &Error{f.Name(), fmt.Sprintf("got more than %d bytes, want at most that", most)}
 	}
 	return text, err
 }
 
-// checked closes what is no regular file. Without O_NONBLOCK in the flags, the open itself would have waited for the other end of a pipe.
+// checked closes and refuses files that are not regular. The flags must include O_NONBLOCK, otherwise opening a pipe
+// would wait for its other end.
 func checked(f *os.File, err error) (*os.File, os.FileInfo, error) {
 	if err != nil {
 		return nil, nil, err

@@ -8,9 +8,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// ValueError says that a value is not finite after the conversion.
+// ValueError reports a value that is not finite after the conversion.
 type ValueError struct {
-	Element  int64 // its index, row major
+	Element  int64 // index of the element, row major
 	From     float64
 	FromType tensor.DType
 	ToType   tensor.DType
@@ -23,9 +23,9 @@ func (e *ValueError) Error() string {
 	return fmt.Sprintf("element %d, %g, is too large for %v", e.Element, e.From, e.ToType)
 }
 
-// Convert writes the numbers in src, of type from, to dst as numbers of type to, both little endian: rounded to the nearest, ties to
-// even. dst has room for exactly as many. A number that is not finite, or no longer is, is a *ValueError; what was converted before it
-// is in dst.
+// Convert converts the numbers in src, of type from, to numbers of type to in dst, both little endian. It rounds to
+// nearest, ties to even. dst must have exactly the size of the result. If a result is not finite, Convert returns a
+// *ValueError; dst then contains the numbers before it.
 func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	if !from.IsFloat() || !to.IsFloat() {
 		return fmt.Errorf("convert %v to %v: want real numbers", from, to)
@@ -44,7 +44,7 @@ func Convert(dst []byte, to tensor.DType, src []byte, from tensor.DType) error {
 	return nil
 }
 
-// loads reads a number of each type, exactly.
+// loads decodes a number of each type exactly.
 var loads = map[tensor.DType]func(p []byte) float64{
 	tensor.F64: func(p []byte) float64 { return math.Float64frombits(binary.LittleEndian.Uint64(p)) },
 	tensor.F32: func(p []byte) float64 {
@@ -54,7 +54,7 @@ var loads = map[tensor.DType]func(p []byte) float64{
 	tensor.BF16: func(p []byte) float64 { return float64(tensor.F32FromBF16(binary.LittleEndian.Uint16(p))) },
 }
 
-// stores rounds a number to each type and reports whether it is finite then.
+// stores rounds a number to each type, and reports whether the result is finite.
 var stores = map[tensor.DType]func(p []byte, v float64) bool{
 	tensor.F64: func(p []byte, v float64) bool {
 		binary.LittleEndian.PutUint64(p, math.Float64bits(v))
@@ -77,8 +77,8 @@ var stores = map[tensor.DType]func(p []byte, v float64) bool{
 	},
 }
 
-// toOdd rounds to f32 so that rounding once more, to a shorter type, gives what rounding once would: of the two neighbours of a
-// number that f32 does not hold it takes the one whose last bit is set.
+// toOdd rounds to f32 such that a second rounding, to a shorter type, gives the same result as a single rounding. If
+// f32 cannot represent the number, toOdd returns the neighbour whose last bit is set.
 func toOdd(v float64) float32 {
 	f := float32(v)
 	if float64(f) == v || f-f != 0 || v != v || math.Float32bits(f)&1 == 1 {

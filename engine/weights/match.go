@@ -10,32 +10,32 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// What becomes of the head.
+// Sources of the head's values.
 const (
-	HeadAuto = "auto" // the file's where it fits, else the model's initial values
-	HeadKeep = "keep" // the file's, or an error
+	HeadAuto = "auto" // the file's values if they fit, otherwise the model's initial values
+	HeadKeep = "keep" // the file's values, or an error
 	HeadNew  = "new"  // the model's initial values
 )
 
-// Options of Match.
+// Options configure Match.
 type Options struct {
 	Head    string // name of the layer whose outputs are the classes: "fc"
 	InitOf  string // HeadAuto, HeadKeep, HeadNew; "" is HeadAuto
 	Renames []Rename
 }
 
-// Fit says which tensor of a file each tensor of a model takes its values from.
+// Fit maps each tensor of a model to the tensor of a file with its values.
 type Fit struct {
 	file  *checkpoint.File
 	from  map[string]checkpoint.Info // of the file, by name in the model
-	fresh []string                   // tensors of the head that the file does not give, sorted
-	head  string                     // why, "" where the file gives them
-	names []string                   // what was done about names
-	other map[tensor.DType]int       // tensors of another element type
-	left  int                        // counters of batches left out
+	fresh []string                   // tensors of the head that keep their initial values, sorted
+	head  string                     // the reason for fresh; "" if the file provides the head
+	names []string                   // renamings that were applied
+	other map[tensor.DType]int       // number of tensors with another element type
+	left  int                        // number of ignored batch counters
 }
 
-// Match compares the tensors of a file with those of a model, by name and shape, and reports all differences together.
+// Match compares the tensors of a file with those of a model by name and shape. Its error lists all differences.
 func Match(f *checkpoint.File, model []checkpoint.Info, o Options) (*Fit, error) {
 	wanted := make(map[string]bool, len(model))
 	for _, m := range model {
@@ -91,8 +91,8 @@ func (f *Fit) take(m, got checkpoint.Info) {
 	}
 }
 
-// whyNew is why the head starts with its initial values, "" where it does not. Only another number of classes is a reason to leave out
-// what the file has: a head over other features belongs to another model.
+// whyNew returns the reason why the head keeps its initial values, or "". If the file contains a head, only a different
+// number of classes is a reason: a head with other features belongs to another model.
 func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info) string {
 	if o.InitOf == HeadNew {
 		return "a random one is requested"
@@ -118,15 +118,16 @@ func (o Options) whyNew(have map[string]checkpoint.Info, model []checkpoint.Info
 	return why
 }
 
-// inLayer reports whether a tensor is one of a layer's.
+// inLayer reports whether a tensor belongs to a layer.
 func inLayer(layer, name string) bool { return strings.HasPrefix(name, layer+".") }
 
 func describe(i checkpoint.Info) string { return i.Wire + " " + i.Shape.String() }
 
-// Replaced are the tensors of the head that keep their initial values, and why; none where the file gives all.
+// Replaced returns the tensors of the head that keep their initial values, and the reason; no tensors if the file
+// provides all of them.
 func (f *Fit) Replaced() (names []string, why string) { return f.fresh, f.head }
 
-// Notes say what else a user should know, a line each.
+// Notes returns further remarks for the user, one per line.
 func (f *Fit) Notes() []string {
 	notes := slices.Clone(f.names)
 	for _, d := range []tensor.DType{tensor.F64, tensor.BF16, tensor.F16, tensor.F32} {
@@ -140,8 +141,9 @@ func (f *Fit) Notes() []string {
 	return notes
 }
 
-// ReadInto fills dst with the plain values of the model's tensor m, in its element type. It returns false, and leaves dst alone, for
-// a tensor that keeps its initial values. Every value is finite then.
+// ReadInto fills dst with the values of the model's tensor m, in its element type and in plain layout. It returns
+// false, and leaves dst unchanged, for a tensor that keeps its initial values. All values are finite if the error is
+// nil.
 func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	from, ok := f.from[m.Name]
 	if !ok {
@@ -158,7 +160,7 @@ func (f *Fit) ReadInto(m checkpoint.Info, dst []byte) (bool, error) {
 	return true, err
 }
 
-// Classes is how many outputs the head in a file has, 0 where the file has none.
+// Classes returns the number of outputs of the head in a file, or 0 if the file has no head.
 func Classes(f *checkpoint.File, model []checkpoint.Info, o Options) (int, error) {
 	wanted := make(map[string]bool, len(model))
 	for _, m := range model {

@@ -9,13 +9,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Rename replaces what a regular expression finds in the names of a file; $1 is its first group.
+// Rename replaces matches of a regular expression in the names of a file; $1 is its first group.
 type Rename struct {
 	Pattern *regexp.Regexp
 	With    string
 }
 
-// ParseRename reads PATTERN=REPLACEMENT, cut at the first "=".
+// ParseRename parses PATTERN=REPLACEMENT, split at the first "=".
 func ParseRename(text string) (Rename, error) {
 	pattern, with, ok := strings.Cut(text, "=")
 	if !ok || pattern == "" {
@@ -28,9 +28,9 @@ func ParseRename(text string) (Rename, error) {
 	return Rename{Pattern: re, With: with}, nil
 }
 
-// RenameError says that a rule cannot be applied.
+// RenameError reports a rule that cannot be applied.
 type RenameError struct {
-	Rule   string // "" where it is the rules together
+	Rule   string // "" if the combination of rules is at fault
 	Reason string
 }
 
@@ -41,10 +41,11 @@ func (e *RenameError) Error() string {
 	return fmt.Sprintf("rename %q: %s", e.Rule, e.Reason)
 }
 
-// wrappers are what programs put before every name of a model that is a part of something else.
+// wrappers are prefixes that programs add to all names of a model that is part of another object.
 var wrappers = []string{"module.", "_orig_mod.", "model.", "state_dict."}
 
-// rename gives every tensor of a file its name in the model: rules first, then without wrappers. done says what was changed.
+// rename maps every tensor of a file to a name in the model: it applies the rules, then removes wrappers. done
+// describes the changes.
 func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (names map[string]string, done []string, err error) {
 	names = make(map[string]string, len(tensors)) // of the file, by name in the model
 	changed := make([]int, len(rules))
@@ -79,7 +80,7 @@ func rename(tensors []checkpoint.Info, wanted map[string]bool, rules []Rename) (
 	return names, done, nil
 }
 
-// wrapper is the prefix that all names have and none of the model, "" if there is none.
+// wrapper returns the prefix that all names of the file but none of the model have, or "".
 func wrapper(names map[string]string, wanted map[string]bool) string {
 	at := slices.IndexFunc(wrappers, func(prefix string) bool {
 		for name := range names {

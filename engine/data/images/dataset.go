@@ -21,7 +21,7 @@ type dataset struct {
 
 // entry locates a sample.
 type entry struct {
-	nameEnd int64 // in names; the name begins where that of the entry before ends
+	nameEnd int64 // end of the name in names; it begins at the end of the previous name
 	offset  int64 // in a tar, bytes
 	size    int32 // in a tar, bytes
 	label   int32

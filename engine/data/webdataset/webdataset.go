@@ -381,7 +381,7 @@ func (o Options) splits(ids []identity, indices []*index, nTrain int) (data.Spli
 
 // checkChunks refuses shards that cannot be read at random within the memory limit, and warns of slow ones.
 func (o Options) checkChunks(ids []identity, indices []*index) error {
-	const slow = 16 << 20 // bytes; decompressing so much for one sample shows
+	const slow = 16 << 20 // bytes; decompressing more for one sample is noticeably slow
 	large, total := 0, int64(0)
 	for k, x := range indices {
 		l := x.Layout.Largest()

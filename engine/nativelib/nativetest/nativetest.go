@@ -1,5 +1,5 @@
-// Package nativetest finds the native libraries for tests. A test binary does not lie next to the program, so the folder is
-// HETERO_LIB_DIR or build/lib of the source tree.
+// Package nativetest finds the native libraries for tests. A test binary is not in the program's folder, so this
+// package searches HETERO_LIB_DIR or build/lib of the source tree.
 package nativetest
 
 import (
@@ -13,12 +13,13 @@ import (
 	"github.com/hetero-train/hetero-train/engine/nativelib"
 )
 
-// requireVariable lists what must have been built, separated by commas: "cpu,shm". Without it, tests skip what was not.
+// requireVariable lists the libraries that must exist, separated by commas: "cpu,shm". Tests of other missing libraries
+// skip.
 const requireVariable = "HETERO_REQUIRE"
 
-// Need returns the absolute path of the folder with the libraries and sets HETERO_LIB_DIR to it for the test and for the
-// processes that it starts. files are paths relative to that folder. Where one does not exist, the test is skipped, or
-// fails if HETERO_REQUIRE names group: "cpu", "gloo".
+// Need returns the absolute path of the folder with the libraries. It sets HETERO_LIB_DIR to this folder, for the test
+// and the processes that it starts. files are paths relative to the folder. If a file is missing, the test skips, or
+// fails if HETERO_REQUIRE contains group ("cpu", "gloo").
 func Need(t testing.TB, group string, files ...string) string {
 	t.Helper()
 	dir, err := folder()
@@ -39,7 +40,8 @@ func Need(t testing.TB, group string, files ...string) string {
 	return dir
 }
 
-// folder is that of the variable, else build/lib of the module around the working directory, which is the package's.
+// folder returns the folder in HETERO_LIB_DIR, or build/lib of the module that contains the working directory (the
+// package's folder).
 func folder() (string, error) {
 	if dir := os.Getenv(nativelib.DirVariable); dir != "" {
 		return filepath.Abs(dir)
