@@ -100,7 +100,7 @@ func (f *File) Tensors() []Info { return slices.Clone(f.tensors) }
 // Metadata returns the file's free text, by key.
 func (f *File) Metadata() map[string]string { return maps.Clone(f.metadata) }
 
-// Info returns the description of a tensor; ok is false if the file does not contain it.
+// Info returns the description of a tensor, or false if the file does not contain it.
 func (f *File) Info(name string) (Info, bool) {
 	i, ok := f.index[name]
 	if !ok {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// assign checks a TOML value against the key and sets the field. Otherwise it returns the fault without its place.
+// assign checks a TOML value against the key and sets the field. For an invalid value it returns the fault, without
+// place and key, and false.
 func (k Key) assign(value any) (Fault, bool) {
 	fault := func(message string) (Fault, bool) {
 		return Fault{Message: message, Got: describe(value), Want: k.want()}, false
@@ -68,7 +69,7 @@ func (k Key) assign(value any) (Fault, bool) {
 	return Fault{}, true
 }
 
-// nearest is the allowed value that a text was probably meant to be.
+// nearest returns the allowed value that the user probably meant by text.
 func (k Key) nearest(text string) string {
 	if k.meant != nil {
 		if meant := k.meant(text); meant != "" {
@@ -78,7 +79,7 @@ func (k Key) nearest(text string) string {
 	return quote(nearest(text, k.enum))
 }
 
-// texts is a list of strings, or what is wrong.
+// texts returns a list of strings, or a message about an invalid value.
 func texts(value any) (list []string, message string) {
 	elements, ok := value.([]any)
 	if !ok {
@@ -99,7 +100,8 @@ func texts(value any) (list []string, message string) {
 	return list, ""
 }
 
-// number checks one number against the key's type and bounds: an int64 or a float64, or what is wrong.
+// number checks one number against the key's type and bounds. It returns an int64 or a float64, or a message about an
+// invalid value.
 func (k Key) number(value any) (x any, message string) {
 	var v float64
 	switch n := value.(type) {
@@ -121,7 +123,7 @@ func (k Key) number(value any) (x any, message string) {
 		return nil, "not a finite number"
 	case v < k.min || k.above && v == k.min:
 		return nil, "too small"
-	case v > k.max && k.max == math.MaxInt32: // a bound that is not worth a word otherwise
+	case v > k.max && k.max == math.MaxInt32: // the bound is not worth mentioning otherwise
 		return nil, "too large, above 2147483647"
 	case v > k.max || k.below && v == k.max:
 		return nil, "too large"
@@ -163,7 +165,7 @@ func setList(field any, numbers []any) {
 	}
 }
 
-// kind names the key's type as a user knows it.
+// kind returns the key's type in the user's terms.
 func (k Key) kind() string {
 	switch k.field.(type) {
 	case *string:
@@ -183,7 +185,7 @@ func (k Key) kind() string {
 	}
 }
 
-// want says what the key takes: "an integer from 1 to 4096".
+// want describes the values that the key accepts: "an integer from 1 to 4096".
 func (k Key) want() string {
 	switch k.field.(type) {
 	case *string:
@@ -207,7 +209,7 @@ func (k Key) want() string {
 	return "a " + what + " " + k.bounds()
 }
 
-// bounds says what numbers are allowed: "of at least 1", "from 0 to 1", "above 0 and below 1".
+// bounds describes the allowed numbers: "of at least 1", "from 0 to 1", "above 0 and below 1".
 func (k Key) bounds() string {
 	low, high := formatBound(k.min), formatBound(k.max)
 	unbounded := k.max >= math.MaxInt32
@@ -229,7 +231,7 @@ func (k Key) bounds() string {
 	return text + " and at most " + high
 }
 
-// describe shows a decoded TOML value in a message.
+// describe returns a decoded TOML value as text for a message.
 func describe(value any) string {
 	switch v := value.(type) {
 	case string:

@@ -23,7 +23,7 @@ type Augment struct {
 	EraseCount int
 }
 
-// Keys lists them.
+// Keys lists the table's keys.
 func (a *Augment) Keys() []Key {
 	mixes := Any(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0))
 	return each(Key.Learnt, []Key{
@@ -62,7 +62,7 @@ func (a *Augment) Keys() []Key {
 	})
 }
 
-// mixedPairs wants micro-batches of whole pairs.
+// mixedPairs requires micro-batches with an even number of samples, so that they contain whole pairs.
 func mixedPairs(key string, alpha func(*Augment) float64) rule {
 	return rule{key: key, with: []string{"data.batch_size", "train.grad_accumulation"}, check: func(c *Config) *Fault {
 		part := c.Data.BatchSize / c.Train.GradAccumulation

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Catalog lists the models, data sets and policies that the program was built with.
+// Catalog lists the models, data sets and policies of the program.
 type Catalog struct {
 	Models   []Kind
 	DataSets []Kind
@@ -21,25 +21,25 @@ type Catalog struct {
 type Kind struct {
 	Name string // the value of model.name, data.dataset or balance.policy
 	Doc  string // one sentence for configs/README.md
-	// Options makes the struct of the keys that only this kind has; nil if it has none.
+	// Options returns the struct of the keys that only this kind has; nil if it has none.
 	Options func() Options
-	Data    DataTraits // of a data set
+	Data    DataTraits // for a data set
 }
 
-// DataTraits are the properties of a data set that a configuration depends on. The zero value is a data set that may
-// have a path and whose images are neither cropped nor mirrored.
+// DataTraits are the properties of a data set that affect a configuration. The zero value is a data set that may have a
+// path and whose images are neither cropped nor mirrored.
 type DataTraits struct {
 	NeedsPath bool // data.path must be set
-	Computed  bool // computed from the seed: it has no path, and any data set may fall back on it
+	Computed  bool // computed from the seed: it has no path, and any data set may use it as a fallback
 
-	// The defaults of the keys of the same names, for a configuration that does not set them.
+	// Defaults of the keys of the same names, for a configuration that does not set them.
 	ImageSize         int // pixels; 0 means 32
 	CropPadding       int // pixels
 	RandomResizedCrop bool
 	Flip              bool
 }
 
-// choosers are the keys that choose a kind, by the table that the kind's own keys are in.
+// choosers maps each table with own keys of kinds to the key that chooses the kind.
 var choosers = map[string]string{"model": "model.name", "data": "data.dataset", "balance": "balance.policy"}
 
 func (k Kind) options() Options {
@@ -49,7 +49,7 @@ func (k Kind) options() Options {
 	return k.Options()
 }
 
-// withDefaults are the kind's options with each key at its default; nil if it has none.
+// withDefaults returns the kind's options with default values; nil if it has none.
 func (k Kind) withDefaults() Options {
 	o := k.options()
 	if o != nil {
@@ -60,10 +60,11 @@ func (k Kind) withDefaults() Options {
 	return o
 }
 
-// DataSetOptions are the options of the data set called name, with each key at its default; nil if there is none.
+// DataSetOptions returns the options of the data set called name, with default values; nil if it has none or is
+// unknown.
 func (cat Catalog) DataSetOptions(name string) Options { return defaultsOf(cat.DataSets, name) }
 
-// PolicyOptions are the options of the policy called name, with each key at its default; nil if there is none.
+// PolicyOptions returns the options of the policy called name, with default values; nil if it has none or is unknown.
 func (cat Catalog) PolicyOptions(name string) Options { return defaultsOf(cat.Policies, name) }
 
 func defaultsOf(kinds []Kind, name string) Options {
@@ -71,8 +72,8 @@ func defaultsOf(kinds []Kind, name string) Options {
 	return kind.withDefaults()
 }
 
-// Check reports everything that is wrong with the lists: names that are used twice or cannot be written in a
-// configuration, and keys that a table has already.
+// Check reports all faults of the lists: duplicate names, names that are invalid in a configuration, and keys that
+// already exist in a table.
 func (cat Catalog) Check() error {
 	var errs []error
 	common := map[string][]string{}
@@ -125,8 +126,8 @@ func names(kinds []Kind) []string {
 	return all
 }
 
-// tables binds every key to its field in c, lets the keys that choose a kind take only what is listed, and says which
-// defaults depend on the data set.
+// tables binds every key to its field in c, restricts the keys that choose a kind to the listed kinds, and documents
+// the defaults that depend on the data set.
 func (cat Catalog) tables(c *Config) []table {
 	ts := c.tables()
 	for _, t := range ts {
@@ -151,8 +152,8 @@ func (cat Catalog) tables(c *Config) []table {
 	return ts
 }
 
-// varies says which data sets have another default than usual: "224 for `images` and `webdataset`, else 32". It is ""
-// where none has.
+// varies describes the data sets with another default than usual: "224 for `images` and `webdataset`, else 32". It
+// returns "" if there are none.
 func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) string {
 	var values []any
 	owners := map[any][]string{}
@@ -182,7 +183,8 @@ func (cat Catalog) varies(usual any, unless string, trait func(DataTraits) any) 
 	return text.String() + fmt.Sprint("else ", usual)
 }
 
-// kinds are the models for the [model] table, the data sets for [data], the policies for [balance], none for the others.
+// kinds returns the models for the [model] table, the data sets for [data], the policies for [balance], and nil for
+// other tables.
 func (cat Catalog) kinds(table string) []Kind {
 	switch table {
 	case "model":
@@ -195,7 +197,7 @@ func (cat Catalog) kinds(table string) []Kind {
 	return nil
 }
 
-// owners names the kinds of a table that have the key as one of their own.
+// owners returns the names of the kinds of a table that have key as one of their own keys.
 func (cat Catalog) owners(table, key string) []string {
 	var have []string
 	for _, kind := range cat.kinds(table) {
@@ -206,10 +208,10 @@ func (cat Catalog) owners(table, key string) []string {
 	return have
 }
 
-// family is a set of kinds that share one type of options.
+// family is a set of kinds with the same type of options.
 type family struct {
 	kinds []Kind
-	keys  []Key // at their defaults
+	keys  []Key // with default values
 }
 
 // families groups kinds by their type of options, in the order of the list.

@@ -5,7 +5,7 @@ type Profile struct {
 	Enabled             bool
 	Interval            int // steps
 	TensorBoardInterval int // steps; 0 = no event files
-	TraceStep           int // the first that is traced; 0 = none
+	TraceStep           int // first step to trace; 0 = none
 	TraceSteps          int
 	GPUProfiles         string
 	AtStart             string // auto, measure, off

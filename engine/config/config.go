@@ -1,6 +1,6 @@
 package config
 
-// Config is a whole, resolved configuration: every key has a value, given or default.
+// Config is a complete, resolved configuration: every key has a value, either set or default.
 type Config struct {
 	Experiment Experiment
 	Device     Device
@@ -18,19 +18,19 @@ type Config struct {
 	Lab        Lab
 	NCCL       NCCL
 
-	places map[string]place // by full dotted key; defaults are left out
+	places map[string]place // by full dotted key; keys at their defaults are absent
 }
 
-// Origin says what gave a key its value: "FILE:LINE", or Override.Origin. It is empty for a key at its default.
+// Origin returns the source of a key's value: "FILE:LINE", or Override.Origin. It returns "" for a key at its default.
 func (c *Config) Origin(key string) string { return c.places[key].String() }
 
 // table is one [table] of the file, bound to its struct.
 type table struct {
 	name  string
 	doc   string
-	needs []Need // of all its keys
+	needs []Need // apply to all of its keys
 	keys  []Key
-	// own are the keys of the chosen model, data set or policy, a part of keys.
+	// own contains the keys of the chosen model, data set or policy. They are part of keys.
 	own []Key
 }
 
@@ -56,7 +56,7 @@ func (c *Config) tables() []table {
 	for i := range ts {
 		if own := c.ownOptions(ts[i].name); own != nil && *own != nil {
 			ts[i].own = (*own).Keys()
-			if ts[i].name == "balance" { // policies never change what is learnt
+			if ts[i].name == "balance" { // policies never affect training results
 				ts[i].own = each(Key.Operational, ts[i].own)
 			}
 		}
@@ -65,7 +65,7 @@ func (c *Config) tables() []table {
 	return ts
 }
 
-// ownOptions is where the options of a table's chosen kind are kept; nil for a table without kinds.
+// ownOptions returns the field for the options of a table's chosen kind; nil for a table without kinds.
 func (c *Config) ownOptions(table string) *Options {
 	switch table {
 	case "model":
@@ -78,8 +78,8 @@ func (c *Config) ownOptions(table string) *Options {
 	return nil
 }
 
-// Default returns a configuration with every common key at its default. Keys of a model, data set or policy are
-// not in it: [Parse] of an empty text gives those too.
+// Default returns a configuration with every common key at its default. It does not contain keys of a model, data set
+// or policy; [Parse] of an empty text includes them.
 func Default() *Config {
 	c := new(Config)
 	for _, t := range c.tables() {
@@ -91,7 +91,7 @@ func Default() *Config {
 	return c
 }
 
-// fillDependentDefaults sets the keys whose default depends on another key, unless they were given.
+// fillDependentDefaults sets keys whose default depends on another key, unless they were set.
 func (c *Config) fillDependentDefaults(given func(key string) bool) {
 	if c.Optimizer.Name == "adamw" {
 		if !given("optimizer.lr") {

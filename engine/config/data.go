@@ -3,15 +3,15 @@ package config
 // Data is the [data] table.
 type Data struct {
 	Dataset  string
-	Path     string // "" where the data set needs none
+	Path     string // "" if the data set needs none
 	Fallback string // "" or a synthetic data set
 
-	FallbackEpochs int // at most; 0 = as many as Train.Epochs
+	FallbackEpochs int // maximum; 0 = as many as Train.Epochs
 
 	Download    string // auto, never
 	CacheDir    string // "" = the user's cache folder
 	ValFraction float64
-	BatchSize   int // samples of one optimizer step over all ranks (GLOBAL)
+	BatchSize   int // samples of one optimizer step over all ranks (global batch)
 	ImageSize   int // pixels, height = width
 	NumSamples  int // 0 = all
 	NumClasses  int // synthetic data only; 0 = the default of the data set
@@ -26,9 +26,11 @@ type Data struct {
 
 	DataInput
 
-	// Options are the keys that only this data set has, of the type its package documents; nil if it has none.
+	// Options contains the keys that only this data set has, in the type that its package documents; nil if it has
+	// none.
 	Options Options
-	// FallbackOptions are those of the data set that Fallback names, at their defaults; nil without one.
+	// FallbackOptions contains the options of the data set that Fallback names, with default values; nil without a
+	// fallback.
 	FallbackOptions Options
 
 	traits DataTraits // of the data set

@@ -1,9 +1,9 @@
 package config
 
-// DataInput are the keys of the [data] table that say which of the samples are read, and how their files are.
+// DataInput contains the keys of the [data] table that select samples and describe their files.
 type DataInput struct {
-	ValPath         string // webdataset: shards of the part held out; "" finds or cuts it
-	ClassNames      string // file of class names; "" where the data names them
+	ValPath         string // webdataset: shards of the evaluation part; "": found by name or split off
+	ClassNames      string // file of class names; "" if the data contain them
 	MaxClasses      int    // 0 = all
 	SamplesPerClass int    // 0 = all
 	ShardCacheMB    int    // MiB
@@ -12,7 +12,7 @@ type DataInput struct {
 	CorruptLimit    int    // samples
 }
 
-// Keys lists them.
+// Keys lists these keys.
 func (d *DataInput) Keys() []Key {
 	return []Key{
 		String(&d.ValPath, "val_path", "").Operational().

@@ -31,7 +31,7 @@ func (e *Experiment) Keys() []Key {
 // Device is the [device] table.
 type Device struct {
 	Kind     string // auto, cpu, cuda, reference, null
-	Index    int    // -1: by the rank's number on its machine
+	Index    int    // -1: the rank's number on its machine
 	ShareGPU bool
 	Threads  int // 0 = as many as the CPU quota allows
 }
@@ -50,7 +50,7 @@ func (d *Device) Keys() []Key {
 	})
 }
 
-// meantDevice says how this program calls a GPU that a text names as other programs do: "gpu", "cuda:1"; "" if it does not.
+// meantDevice returns this program's name for a GPU that other programs call "gpu" or "cuda:1"; "" for any other text.
 func meantDevice(text string) string {
 	word, number, numbered := strings.Cut(strings.ToLower(text), ":")
 	switch word {

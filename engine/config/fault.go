@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// Fault is one thing that is wrong with a configuration.
+// Fault is one fault of a configuration.
 type Fault struct {
 	Place   string // the file's name, "--set train.steps", "--epochs"; "" for a default
 	Line    int    // in the file, from 1; 0 if there is none
 	Key     string // full dotted key, as data.batch_size; "" if the fault concerns no key
-	Message string // what is wrong
-	Got     string // the value as it stands; "" if that says nothing
-	Want    string // what would be right; "" if Message says it
+	Message string // description of the fault
+	Got     string // the value found; "" if it adds no information
+	Want    string // the expected value; "" if Message contains it
 
 	rank int // order among overrides; 0 in the file
 }
 
-// String is the fault on one line: `FILE: line N: key: message (got X, want Y)`.
+// String returns the fault on one line: `FILE: line N: key: message (got X, want Y)`.
 func (f Fault) String() string {
 	var b strings.Builder
 	if f.Place != "" {
@@ -43,16 +43,16 @@ func (f Fault) String() string {
 	return b.String()
 }
 
-// Error holds every fault of a configuration.
+// Error contains all faults of a configuration.
 type Error struct {
 	Faults []Fault // at most maxFaults of them, in the order of the file, then of the overrides
-	More   int     // further ones that are not listed
+	More   int     // number of further faults that are not listed
 }
 
-// maxFaults bounds the list: a file that is not a configuration at all has thousands.
+// maxFaults limits the list: a file that is not a configuration may have thousands of faults.
 const maxFaults = 100
 
-// Error has one fault a line.
+// Error returns one fault per line.
 func (e *Error) Error() string {
 	lines := make([]string, 0, len(e.Faults)+1)
 	for _, f := range e.Faults {
@@ -64,8 +64,9 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// nearest returns the candidate that text was probably meant to be: the smallest edit distance, where a
-// right last part in the wrong table counts as close. Ties go to the first; no candidates give "".
+// nearest returns the candidate that the user probably meant by text: the one with the smallest edit distance. A
+// correct last part in the wrong table counts as close. Ties go to the first candidate. Without candidates it returns
+// "".
 func nearest(text string, candidates []string) string {
 	best, bestDistance := "", 0
 	text = strings.ToLower(text)
@@ -83,7 +84,7 @@ func nearest(text string, candidates []string) string {
 	return best
 }
 
-// Nearest are up to n of the candidates that text may have been meant to be, the nearest first.
+// Nearest returns up to n candidates that the user may have meant by text, the nearest first.
 func Nearest(text string, candidates []string, n int) []string {
 	var all []string
 	for rest := slices.Clone(candidates); len(all) < n && len(rest) > 0; {
@@ -94,10 +95,10 @@ func Nearest(text string, candidates []string, n int) []string {
 	return all
 }
 
-// longestName bounds the work of editDistance: no key is longer.
+// longestName limits the cost of editDistance: no key is longer.
 const longestName = 64
 
-// editDistance counts the insertions, deletions and replacements of bytes that turn a into b.
+// editDistance counts the insertions, deletions and replacements of bytes that transform a into b.
 func editDistance(a, b string) int {
 	a, b = a[:min(len(a), longestName)], b[:min(len(b), longestName)]
 	row := make([]int, len(b)+1) // row[j]: distance from the part of a read so far to b[:j]
@@ -131,7 +132,7 @@ func orList(values []string) string {
 	return strings.Join(quoted, "")
 }
 
-// shorten cuts a text that is shown in a message.
+// shorten shortens a text for a message.
 func shorten(text string) string {
 	const most = 60
 	runes := []rune(text)

@@ -1,7 +1,7 @@
 package config
 
-// later lists what a configuration may name although this version cannot do it yet. Whoever builds the
-// missing part deletes its row; nothing else has to change here.
+// later lists values that a configuration may name but this version does not implement. Delete a row when the missing
+// part is implemented; no other change is needed here.
 var later = []laterRow{
 	{key: "model.name", value: "bert_base", missing: "the BERT model"},
 	{key: "model.name", value: "gpt2", missing: "the GPT-2 model"},
@@ -11,11 +11,11 @@ var later = []laterRow{
 	{key: "parallel.wire_dtype", value: "fp16", missing: "gradients in fp16; use \"auto\" or \"bf16\""},
 }
 
-// laterRow is one value, or one condition, that waits for its implementation.
+// laterRow is one value, or one condition, that is not implemented yet.
 type laterRow struct {
 	key     string
 	value   string               // of a string key
-	waits   string               // for other keys: the values in words,
+	waits   string               // for other keys: the values as text,
 	when    func(c *Config) bool // and the condition
 	missing string               // completes "this version lacks …"
 }

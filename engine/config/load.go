@@ -17,17 +17,17 @@ import (
 // withPassword matches scheme://user:password@host.
 var withPassword = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://[^/?#\s]*:[^/?#\s]*@`)
 
-// MaxFileBytes is the largest configuration that is read: parsing takes time quadratic in the number of keys.
+// MaxFileBytes is the maximum size of a configuration: the time to parse is quadratic in the number of keys.
 const MaxFileBytes = 64 << 10
 
 // Override is a setting from the command line; it takes precedence over the file.
 type Override struct {
-	Origin string // where it came from, as errors name it: "--set train.steps", "--epochs"
+	Origin string // the source, as shown in errors: "--set train.steps", "--epochs"
 	Key    string // full dotted key
 	Value  string // a TOML value, or a bare word for a string key
 }
 
-// ParseSet reads the argument of --set, `table.key=value`.
+// ParseSet parses the argument of --set, `table.key=value`.
 func ParseSet(text string) (Override, error) {
 	key, value, found := strings.Cut(text, "=")
 	key = strings.TrimSpace(key)
@@ -37,8 +37,8 @@ func ParseSet(text string) (Override, error) {
 	return Override{Origin: "--set " + dotted(strings.Split(key, ".")), Key: key, Value: strings.TrimSpace(value)}, nil
 }
 
-// Load reads a configuration file and applies the overrides in their order. Without a file ("") only
-// they differ from the defaults. Faults come as a [*Error], a file that cannot be read as another error.
+// Load reads a configuration file and applies the overrides in order. With file "" it applies them to the defaults.
+// Faults are reported as an [*Error]; a file that cannot be read is another error.
 func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) {
 	if file == "" {
 		return Parse("", nil, catalog, overrides...)
@@ -55,7 +55,7 @@ func Load(file string, catalog Catalog, overrides ...Override) (*Config, error) 
 	return Parse(file, text, catalog, overrides...)
 }
 
-// Parse is [Load] of a text; name stands for the file in faults.
+// Parse is [Load] for a text; name is the file's name in faults.
 func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*Config, error) {
 	l := loader{
 		file: name, catalog: catalog, config: new(Config),
@@ -66,7 +66,7 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 		size := fmt.Sprintf("at least %d bytes", len(text))
 		return nil, &Error{Faults: []Fault{{Place: name, Message: "the file is too large", Got: size, Want: "at most 64 KiB"}}}
 	}
-	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff"))) // editors on Windows write that mark
+	entries, faults := parseTOML(bytes.TrimPrefix(text, []byte("\ufeff"))) // the byte order mark of editors on Windows
 	for _, f := range faults {
 		f.Place = name
 		l.faults = append(l.faults, f)
@@ -91,14 +91,14 @@ func Parse(name string, text []byte, catalog Catalog, overrides ...Override) (*C
 	return l.config, nil
 }
 
-// place is where a value comes from; the zero place is a default.
+// place is the source of a value; the zero place means the default.
 type place struct {
 	name string
 	line int // 0 unless name is the file
-	rank int // order of overrides; 0 for the file
+	rank int // position among the overrides, from 1; 0 for the file
 }
 
-// String is the place as [Config.Origin] names it.
+// String returns the place in the form of [Config.Origin].
 func (p place) String() string {
 	if p.line > 0 {
 		return fmt.Sprintf("%s:%d", p.name, p.line)
@@ -109,24 +109,24 @@ func (p place) String() string {
 // typed reports whether the place is the command line.
 func (p place) typed() bool { return p.rank > 0 }
 
-// loader turns entries and overrides into a Config and faults.
+// loader converts entries and overrides to a Config and faults.
 type loader struct {
 	file      string
 	catalog   Catalog
 	config    *Config
-	chosen    map[string]string // what the input says for the keys that choose a kind, known or not
+	chosen    map[string]string // the input's values of the keys that choose a kind, known or not
 	keys      map[string]Key    // by full dotted key
-	order     []string          // the keys of l.keys, as the tables list them
+	order     []string          // the keys of l.keys, in the order of the tables
 	tables    []string
 	tableLine map[string]int
-	places    map[string]place // of the keys that were given
-	bad       map[string]bool  // keys whose value has a fault, so that no rule looks at them
+	places    map[string]place // of the keys that were set
+	bad       map[string]bool  // keys with a faulty value, which no rule checks
 	overrides int
 	faults    []Fault
 }
 
-// bind chooses the options of the model, data set and policy that the input names and binds every key to its
-// field, all at their defaults.
+// bind selects the options of the model, data set and policy that the input names, binds every key to its field, and
+// sets all defaults.
 func (l *loader) bind(entries []entry, overrides []Override) {
 	l.chosen = map[string]string{"data.fallback": ""}
 	for _, key := range choosers {
@@ -142,7 +142,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	}
 	for _, e := range entries {
 		if _, chooses := chosen[e.key()]; chooses && len(e.path) == 2 {
-			chosen[e.key()], _ = e.value.(string) // no text: no kind
+			chosen[e.key()], _ = e.value.(string) // a value that is no text names no kind
 		}
 	}
 	for _, o := range overrides {
@@ -174,7 +174,7 @@ func (l *loader) bind(entries []entry, overrides []Override) {
 	}
 }
 
-// entry assigns what the file sets.
+// entry assigns a value of the file.
 func (l *loader) entry(e entry) {
 	at := place{name: l.file, line: e.line}
 	_, isTable := e.value.(map[string]any)
@@ -190,7 +190,7 @@ func (l *loader) entry(e entry) {
 		case len(e.value.(map[string]any)) == 0:
 			l.fault(at, e.key(), Fault{Message: "unknown table", Want: "one of " + strings.Join(l.tables, ", ")})
 		}
-		return // an unknown table with keys is reported for each of them
+		return // an unknown table is reported through each of its keys
 	}
 	key, known := l.keys[e.key()]
 	switch {
@@ -201,7 +201,7 @@ func (l *loader) entry(e entry) {
 	} // the keys of any other table are reported one by one
 }
 
-// override assigns what the command line sets.
+// override assigns a value of the command line.
 func (l *loader) override(o Override) {
 	l.overrides++
 	at := place{name: o.Origin, rank: l.overrides}
@@ -219,7 +219,7 @@ func (l *loader) override(o Override) {
 	l.assign(at, o.Key, key, value)
 }
 
-// parseValue reads a TOML value; where text is wanted anything that is not a quoted string is a bare word.
+// parseValue parses a TOML value. If wantText is set, any text that is not a quoted string is a bare word.
 func parseValue(text string, wantText bool) (any, error) {
 	if quoted := strings.HasPrefix(text, `"`) || strings.HasPrefix(text, `'`); wantText && !quoted {
 		return text, nil
@@ -251,14 +251,14 @@ func (l *loader) assign(at place, name string, key Key, value any) {
 	l.fault(at, name, f)
 }
 
-// fault records one with its place.
+// fault records a fault with its place.
 func (l *loader) fault(at place, key string, f Fault) {
 	f.Place, f.Line, f.Key, f.rank = at.name, at.line, key, at.rank
 	l.bad[key] = true
 	l.faults = append(l.faults, f)
 }
 
-// unknown records a key that does not exist.
+// unknown records an unknown key.
 func (l *loader) unknown(at place, path []string) {
 	f := Fault{Message: "unknown key"}
 	key := dotted(path)
@@ -268,7 +268,7 @@ func (l *loader) unknown(at place, path []string) {
 		_, exists := find(l.catalog.kinds(path[0]), chosen)
 		switch {
 		case len(owners) > 0 && !exists:
-			return // whether the key belongs here is not known before that name is mended
+			return // until that name is corrected, it is unknown whether the key is valid
 		case len(owners) > 0:
 			f.Message = fmt.Sprintf("%s has no such key, it belongs to %s", chosen, strings.Join(owners, ", "))
 		case path[0] == "nccl" && loadsCode(path[1]):
@@ -283,7 +283,7 @@ func loadsCode(ncclKey string) bool {
 	return strings.Contains(name, "plugin") || strings.HasSuffix(name, "_file") || strings.HasSuffix(name, "_path") || strings.HasSuffix(name, "_dir")
 }
 
-// error sorts the faults as a reader meets them and names the nearest key of each unknown one.
+// error sorts the faults in the order of the input, and adds the nearest key to each unknown one.
 func (l *loader) error() *Error {
 	slices.SortStableFunc(l.faults, func(a, b Fault) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Line, b.Line))

@@ -25,7 +25,7 @@ This page lists every key; ` + "`hetero-train config docs`" + ` writes it.
 - The TOML files in this folder are complete runs with a comment for every key.
 `
 
-// Markdown returns the page that documents every key of every table, model, data set and policy.
+// Markdown returns the page that documents all keys of all tables, models, data sets and policies.
 func Markdown(cat Catalog) []byte {
 	var b strings.Builder
 	b.WriteString(markdownHead)
@@ -49,7 +49,7 @@ func writeKeys(b *strings.Builder, keys []Key) {
 	}
 }
 
-// writeKinds lists the models, data sets or policies, then the keys that only some of them have.
+// writeKinds writes the models, data sets or policies, then the keys that only some of them have.
 func writeKinds(b *strings.Builder, table string, kinds []Kind) {
 	what := map[string]string{"model": "models", "data": "data sets", "balance": "policies"}[table]
 	if len(kinds) == 0 {
@@ -83,7 +83,7 @@ func writeLater(b *strings.Builder) {
 	}
 }
 
-// markdownType is the type with its values or bounds, bounds that say nothing left out.
+// markdownType returns the type with its values or bounds, without trivial bounds.
 func (k Key) markdownType() string {
 	switch k.field.(type) {
 	case *string:
@@ -115,7 +115,7 @@ func (k Key) markdownType() string {
 	}
 }
 
-// interval is the allowed range: 0…1, 0 < x < 1.
+// interval returns the allowed range: 0…1, 0 < x < 1.
 func (k Key) interval() string {
 	low, high := formatBound(k.min), formatBound(k.max)
 	if !k.above && !k.below {
@@ -131,5 +131,5 @@ func (k Key) interval() string {
 	return fmt.Sprintf("%s %s x %s %s", low, left, right, high)
 }
 
-// formatBound writes a bound without an exponent: 16777216, not 1.6777216e+07.
+// formatBound formats a bound without an exponent: 16777216, not 1.6777216e+07.
 func formatBound(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }

@@ -10,7 +10,7 @@ type Model struct {
 	NumClasses   int    // 0 = the data set's
 	Freeze       []string
 	FreezeLayers int
-	// Options are the keys that only this model has, of the type its package documents; nil if it has none.
+	// Options contains the keys that only this model has, in the type that its package documents; nil if it has none.
 	Options Options
 }
 

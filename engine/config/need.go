@@ -6,37 +6,39 @@ import (
 	"strings"
 )
 
-// Need is a condition on other keys: a key with an unmet need has no effect, see [Key.Only]. Make one with [Is], [IsNot] or [Any].
+// Need is a condition on other keys. A key with an unmet need has no effect, see [Key.Only]. Create one with [Is],
+// [IsNot] or [Any].
 type Need struct {
-	any  []Need // of [Any]; the fields below are unused
+	any  []Need // of [Any]; the other fields are then unused
 	key  string // full dotted
-	not  bool   // the key must have none of the values, else one of them
-	want []any  // as [Key] holds them
+	not  bool   // the key must have none of the values; otherwise it must have one of them
+	want []any  // in the form of [Key]
 }
 
-// Is is met where the key, by its full dotted name, has one of the values.
+// Is returns a need that is met if the key, given by its full dotted name, has one of the values.
 func Is(key string, values ...any) Need { return Need{key: key, want: values} }
 
-// IsNot is met where the key has none of the values.
+// IsNot returns a need that is met if the key has none of the values.
 func IsNot(key string, values ...any) Need { return Need{key: key, not: true, want: values} }
 
-// Any is met where one of the needs is.
+// Any returns a need that is met if one of needs is met.
 func Any(needs ...Need) Need { return Need{any: needs} }
 
-// Only says that the key is read only where all needs are met. [Config.Unused] reports a key that was set although one is not.
+// Only sets the needs of a key: it has an effect only if all of them are met. [Config.Unused] reports a key that was
+// set although a need is unmet.
 func (k Key) Only(needs ...Need) Key {
 	k.needs = append(slices.Clip(k.needs), needs...)
 	return k
 }
 
-// OverriddenBy says that the key is not read where another one, by its full dotted name, is not at its default. It is no fault
-// that the command line overrides a file in this way, so [Config.Unused] leaves that out.
+// OverriddenBy sets the full dotted name of another key: while that key is not at its default, this key has no effect.
+// [Config.Unused] ignores the case in which the command line overrides the file in this way, because this is intended.
 func (k Key) OverriddenBy(key string) Key { k.overriddenBy = key; return k }
 
-// String writes the need as a condition: `optimizer.name = "sgd"`.
+// String returns the need as a condition: `optimizer.name = "sgd"`.
 func (n Need) String() string { return n.text("") }
 
-// text writes keys and values between marks.
+// text returns the condition with mark around keys and values.
 func (n Need) text(mark string) string {
 	var parts []string
 	if n.any != nil {
@@ -58,7 +60,7 @@ func (n Need) text(mark string) string {
 	return mark + n.key + mark + relation + parts[0]
 }
 
-// met reports whether values, TOML by full dotted key, meet the need.
+// met reports whether values (TOML by full dotted key) meet the need.
 func (n Need) met(values map[string]string) bool {
 	if n.any != nil {
 		return slices.ContainsFunc(n.any, func(one Need) bool { return one.met(values) })
@@ -66,7 +68,7 @@ func (n Need) met(values map[string]string) bool {
 	return n.not != slices.ContainsFunc(n.want, func(value any) bool { return values[n.key] == formatValue(value) })
 }
 
-// got are the values that do not meet the need, each key once.
+// got returns the values that do not meet the need, each key once.
 func (n Need) got(values map[string]string) string {
 	if n.any == nil {
 		return values[n.key]
@@ -80,27 +82,27 @@ func (n Need) got(values map[string]string) string {
 	return strings.Join(parts, ", ")
 }
 
-// Ignorer is implemented by the [Options] of a model, data set or policy that does not read some of the common keys of its table.
+// Ignorer is implemented by [Options] of a model, data set or policy that ignores some common keys of its table.
 type Ignorer interface {
 	Ignores() []string // names without the table
 }
 
-// Unused is a key that was set and has no effect.
+// Unused is a key that was set but has no effect.
 type Unused struct {
 	Key    string // full dotted
 	Value  string // TOML
-	Origin string // as Config.Origin
-	Why    string // the rest of the sentence
+	Origin string // in the form of Config.Origin
+	Why    string // completes the sentence of String
 }
 
-// String is the warning.
+// String returns the text of the warning.
 func (u Unused) String() string {
 	return fmt.Sprintf("%s = %s (%s) has no effect: %s", u.Key, u.Value, u.Origin, u.Why)
 }
 
-// Unused lists the keys that were set and have no effect because another key chose something else, in the order of the file. A
-// file may hold every key: of its keys only those count that are not at their defaults. actual has the values that "auto"
-// stands for, where the caller knows them: texts by full dotted key.
+// Unused lists the keys that were set but have no effect because another key chose something else, in the order of the
+// file. Of the keys in the file, it includes only those that are not at their defaults, because a file may contain
+// every key. actual contains the values that the caller knows for keys set to "auto": texts by full dotted key.
 func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	values, _ := c.flat()
 	for key, value := range actual {
@@ -123,7 +125,7 @@ func (c *Config) Unused(actual map[string]string) (all []Unused) {
 	return all
 }
 
-// unusedBecause says why a key that was given is not read; "" if it is read.
+// unusedBecause returns the reason why a key that was set has no effect, or "".
 func (c *Config) unusedBecause(table string, k Key, at place, values map[string]string, keys map[string]Key) string {
 	if by := k.overriddenBy; by != "" && values[by] != formatValue(keys[by].def) && (at.typed() || !c.places[by].typed()) {
 		return fmt.Sprintf("%s = %s overrides it", by, values[by])
@@ -141,12 +143,12 @@ func (c *Config) unusedBecause(table string, k Key, at place, values map[string]
 	return ""
 }
 
-// NoEffect is the warning about a key of which only the caller can know that it has no effect.
+// NoEffect returns the warning about a key whose lack of effect only the caller can detect.
 func (c *Config) NoEffect(key, why string) Unused {
 	return Unused{Key: key, Value: c.keys()[key].text(), Origin: c.Origin(key), Why: why}
 }
 
-// conditions is what the documentation adds to a key's meaning: its needs, and the key that overrides it.
+// conditions returns an addition to a key's documentation: its needs, and the key that overrides it.
 func (k Key) conditions() string {
 	text := onlyWith(k.needs)
 	if k.overriddenBy != "" {
@@ -155,7 +157,7 @@ func (k Key) conditions() string {
 	return text
 }
 
-// onlyWith is a sentence of the documentation, "" without needs.
+// onlyWith returns a sentence of the documentation; "" without needs.
 func onlyWith(needs []Need) string {
 	if len(needs) == 0 {
 		return ""

@@ -9,7 +9,7 @@ type Optimizer struct {
 	WeightDecay       float64
 	DecayNormsAndBias bool
 	LayerDecay        float64
-	Betas             []float64 // adamw, two of them
+	Betas             []float64 // adamw; two values
 	Eps               float64   // adamw
 }
 
@@ -42,7 +42,7 @@ func (o *Optimizer) Keys() []Key {
 // Schedule is the [schedule] table.
 type Schedule struct {
 	Name         string  // constant, step, multistep, cosine, linear
-	WarmupSteps  int     // at most one of the two is above 0
+	WarmupSteps  int     // at most one of WarmupSteps and WarmupEpochs may exceed 0
 	WarmupEpochs float64 // epochs
 	StepSize     int     // epochs
 	Milestones   []int   // epochs, ascending

@@ -8,8 +8,8 @@ import (
 // Parallel is the [parallel] table.
 type Parallel struct {
 	Backend                  string // auto, nccl, gloo
-	Ranks                    int    // 0 = one for each local device
-	CPURanks                 int    // of them, the last ones
+	Ranks                    int    // 0 = one per local device
+	CPURanks                 int    // number of CPU ranks among Ranks: the last ones
 	BucketCapMB              float64
 	Overlap                  bool
 	WireDType                string // auto, f32, bf16, fp16
@@ -60,14 +60,14 @@ type Balance struct {
 	Interval           int    // steps
 	Objective          string // time, energy, cost
 	MaxSlowdownPercent float64
-	PowerWatts         []float64 // one for each rank
-	IdleWatts          []float64 // one for each rank
-	Prices             []float64 // money an hour, one for each rank
+	PowerWatts         []float64 // one value per rank
+	IdleWatts          []float64 // one value per rank
+	Prices             []float64 // money per hour, one value per rank
 	BenchWorthless     bool
 	CurveCache         string // auto, off
-	FixedShares        []int  // samples, one for each rank; overrides Policy
+	FixedShares        []int  // samples, one value per rank; overrides Policy
 
-	// Options are the keys that only this policy has; nil if it has none.
+	// Options contains the keys that only this policy has; nil if it has none.
 	Options Options
 }
 
@@ -97,7 +97,7 @@ func (b *Balance) Keys() []Key {
 	})
 }
 
-// NCCL is the [nccl] table. A field at its zero value is not passed on.
+// NCCL is the [nccl] table. Fields with zero values are not passed on.
 type NCCL struct {
 	Debug          string
 	Algo           string
@@ -114,7 +114,7 @@ type NCCL struct {
 	SocketNthreads int
 	NsocksPerTh    int
 
-	MinCTAs, MaxCTAs                                             int // of each communicator: no variables
+	MinCTAs, MaxCTAs                                             int // of each communicator, not NCCL variables
 	DebugSubsys, Net, P2PLevel, NetGDRLevel                      string
 	IBGIDIndex                                                   int // -1 = not passed on
 	IBTC, IBSL, IBQPS, IBTimeout, IBRetries, NetPeer             int
@@ -123,8 +123,8 @@ type NCCL struct {
 	PXNDisable                                                   bool
 }
 
-// Variables are the settings that are not at their defaults, as NCCL's environment has them: name and value. Settings of communicators are
-// not among them.
+// Variables returns the settings that are not at their defaults, as names and values of NCCL's environment variables.
+// It excludes settings of communicators.
 func (n *NCCL) Variables() (list [][2]string) {
 	for _, k := range n.Keys() {
 		if k.name == "min_ctas" || k.name == "max_ctas" {
@@ -150,7 +150,7 @@ func (n *NCCL) Variables() (list [][2]string) {
 	return list
 }
 
-// Keys lists the table's keys: the allow-list.
+// Keys lists the table's keys, which are the permitted settings.
 func (n *NCCL) Keys() []Key {
 	return each(Key.Operational, []Key{
 		Choice(&n.Debug, "debug", "", "", "VERSION", "WARN", "INFO", "TRACE").Doc("Verbosity of NCCL (on standard error)."),

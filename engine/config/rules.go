@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// rule is a condition over one or several keys. It is not checked where one of them already has a fault.
+// rule is a condition on one or several keys. It is not checked if one of them already has a fault.
 type rule struct {
-	key   string   // where the fault is reported
+	key   string   // the key with which the fault is reported
 	with  []string // the other keys that it reads
 	check func(c *Config) *Fault
 }
 
 var experimentName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
-// rules are the conditions that the bounds of single keys cannot say.
+// rules are the conditions beyond the bounds of single keys.
 var rules = []rule{
 	{key: "experiment.name", check: func(c *Config) *Fault {
 		return unless(experimentName.MatchString(c.Experiment.Name), "not a folder name",
@@ -118,7 +118,7 @@ var rules = []rule{
 	}},
 }
 
-// CheckRanks checks what depends on how many ranks the run has, on all machines together; Load does not know that. The
+// CheckRanks checks the settings that depend on the number of ranks on all machines, which Load does not know. The
 // error is an [*Error].
 func (c *Config) CheckRanks(ranks int) error {
 	var faults []Fault
@@ -167,7 +167,7 @@ func fallback(c *Config) *Fault {
 	if stand == "" {
 		return nil
 	}
-	if c.Data.traits.Computed { // a file whose data set was changed on the command line may still name it
+	if c.Data.traits.Computed { // a file may still name a path after the command line changed its data set
 		return unless(stand == c.Data.Dataset, "synthetic data needs no fallback", quote(stand), `""`)
 	}
 	return nil
@@ -195,7 +195,7 @@ func milestones(c *Config) *Fault {
 	return nil
 }
 
-// checkRules checks every rule whose keys are sound so far.
+// checkRules checks every rule whose keys have no fault.
 func (l *loader) checkRules() {
 	for _, r := range rules {
 		keys := append([]string{r.key}, r.with...)
@@ -208,7 +208,7 @@ func (l *loader) checkRules() {
 	}
 }
 
-// faultAt records a fault where the key was given; for a default, at its table in the file.
+// faultAt records a fault at the place where the key was set; for a default, at its table in the file.
 func (l *loader) faultAt(key string, f Fault) {
 	at, given := l.places[key]
 	if !given {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// node is a part of a JSON Schema (draft 7, what TOML editors read).
+// node is a part of a JSON Schema (draft 7, which TOML editors support).
 type node map[string]any
 
-// Schema returns the JSON Schema of a configuration file, for editors. It holds what the keys say by
-// themselves; rules over several keys are left to Load. Keys of all models, data sets and policies are in it.
+// Schema returns the JSON Schema of a configuration file, for editors. It contains the keys of all models, data sets
+// and policies, with the bounds of each key; Load checks the rules over several keys.
 func Schema(cat Catalog) []byte {
 	properties := node{}
 	for _, t := range cat.tables(Default()) {
@@ -34,12 +34,12 @@ func Schema(cat Catalog) []byte {
 		"properties":           properties,
 	}, "", "  ")
 	if err != nil {
-		panic(fmt.Sprintf("config: schema: %v", err)) // maps of strings, numbers and lists
+		panic(fmt.Sprintf("config: schema: %v", err)) // cannot happen: node contains only maps of strings, numbers and lists
 	}
 	return append(text, '\n')
 }
 
-// addOwn adds a key of one family of models; where another family has a key of that name, either form is allowed.
+// addOwn adds a key of one family of kinds. If another family has a key of that name, both forms are allowed.
 func addOwn(keys node, k Key, f family) {
 	own := k.schema(fmt.Sprintf("Only %s. %s", strings.Join(names(f.kinds), ", "), k.doc))
 	switch other := keys[k.name].(type) {
@@ -54,7 +54,7 @@ func addOwn(keys node, k Key, f family) {
 	}
 }
 
-// schema is the key's own part.
+// schema returns the schema of the key itself.
 func (k Key) schema(doc string) node {
 	doc += k.conditions()
 	if k.unit != "" {
@@ -89,7 +89,7 @@ func (k Key) schema(doc string) node {
 		if k.filled {
 			s["minItems"] = max(1, k.length)
 		}
-		if k.length > 0 { // an empty list stands for the default where there is none
+		if k.length > 0 { // a key without a default value may be an empty list
 			s["maxItems"] = k.length
 		}
 	}

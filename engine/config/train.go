@@ -2,11 +2,11 @@ package config
 
 // Train is the [train] table.
 type Train struct {
-	Epochs            int // 0 = no limit, then Steps or MaxSeconds ends the run
-	Steps             int // above 0: exactly so many optimizer steps
+	Epochs            int // 0 = no limit; Steps or MaxSeconds then ends the run
+	Steps             int // if above 0, the exact number of optimizer steps
 	MaxSeconds        float64
 	Precision         string // auto, f32, bf16, fp16
-	GradAccumulation  int    // micro-batches of an optimizer step
+	GradAccumulation  int    // micro-batches per optimizer step
 	EvalInterval      int    // epochs; 0 = only at the end
 	LogInterval       int    // steps
 	NormsInterval     int    // steps; 0 = never

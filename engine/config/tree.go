@@ -13,10 +13,10 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// entry is one thing that a TOML text sets: a key with its value, or a table (value is a map).
+// entry is one element of a TOML text: a key with its value, or a table (value is a map).
 type entry struct {
 	path  []string
-	value any // as go-toml decodes it: string, int64, float64, bool, []any, map[string]any, a date
+	value any // as decoded by go-toml: string, int64, float64, bool, []any, map[string]any, a date
 	line  int // from 1
 }
 
@@ -24,7 +24,7 @@ func (e entry) key() string { return dotted(e.path) }
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// dotted writes a path as TOML would: with quotes around a part that needs them.
+// dotted returns a path in TOML notation, with quotes around parts that need them.
 func dotted(path []string) string {
 	parts := make([]string, len(path))
 	for i, part := range path {
@@ -36,8 +36,8 @@ func dotted(path []string) string {
 	return shorten(strings.Join(parts, "."))
 }
 
-// parseTOML returns what the text sets, in its order. The faults are a syntax error (then there are no
-// entries) and keys of one table that differ only in case.
+// parseTOML returns the entries of the text, in order. Faults are a syntax error (without entries) and keys of one
+// table that differ only in case.
 func parseTOML(text []byte) ([]entry, []Fault) {
 	if tooManyKeys(text) {
 		return nil, []Fault{{Message: "too many keys and tables", Got: "more than " + strconv.Itoa(maxKeys), Want: "a configuration has about a hundred keys"}}
@@ -62,13 +62,13 @@ func parseTOML(text []byte) ([]entry, []Fault) {
 			w.keyValue(table, node)
 		}
 	}
-	if err := parser.Error(); err != nil { // Unmarshal reads the same grammar: cannot happen
+	if err := parser.Error(); err != nil { // cannot happen: Unmarshal uses the same grammar
 		return nil, []Fault{{Message: "not valid TOML: " + err.Error()}}
 	}
 	return w.entries, w.faults
 }
 
-// maxKeys keeps decoding, which takes time quadratic in the number of keys, under a few milliseconds.
+// maxKeys limits the time of decoding, which is quadratic in the number of keys, to a few milliseconds.
 const maxKeys = 2000
 
 // tooManyKeys counts keys and tables up to the first syntax error, in linear time.
@@ -106,20 +106,20 @@ func syntaxFault(err error) Fault {
 	return f
 }
 
-// walk collects entries from the syntax tree, which knows the places, and the decoded values.
+// walk collects entries from the syntax tree, which has the lines, and the decoded values.
 type walk struct {
 	values     map[string]any
 	entries    []entry
 	faults     []Fault
 	seen       map[string]bool  // paths in entries
-	spelled    map[string]entry // by path with the last part in lower case: how it was first written
+	spelled    map[string]entry // first spelling, by path with the last part in lower case
 	lineStarts []int            // offset of each line
 }
 
-// deepest bounds the work on a path of thousands of parts; a configuration has two.
+// deepest limits the cost of a path with thousands of parts; a configuration has two.
 const deepest = 4
 
-// keyValue adds `key = value`, and for an inline table what is in it.
+// keyValue adds `key = value`, and the contents of an inline table.
 func (w *walk) keyValue(table []string, node *unstable.Node) {
 	path := w.keyOf(table, node)
 	w.add(path, w.line(node))
@@ -130,7 +130,7 @@ func (w *walk) keyValue(table []string, node *unstable.Node) {
 	}
 }
 
-// keyOf is the path of a table header or of a key inside a table, cut at the deepest part.
+// keyOf returns the path of a table header or of a key inside a table, cut after deepest parts.
 func (w *walk) keyOf(table []string, node *unstable.Node) []string {
 	path := slices.Clone(table)
 	for it := node.Key(); it.Next() && len(path) < deepest; {
@@ -139,7 +139,7 @@ func (w *walk) keyOf(table []string, node *unstable.Node) []string {
 	return path
 }
 
-// line is where the node's key stands.
+// line returns the line of the node's key.
 func (w *walk) line(node *unstable.Node) int {
 	it := node.Key()
 	it.Next()
@@ -157,12 +157,12 @@ func lineStarts(text []byte) []int {
 	return starts
 }
 
-// add records the path, or the list of tables that it leads through.
+// add records the path, or the list of tables that contains it.
 func (w *walk) add(path []string, line int) {
 	var value any = w.values
 	for depth, part := range path {
 		inner, isTable := value.(map[string]any)
-		if !isTable { // a list of tables: one entry for all of it
+		if !isTable { // a list of tables has a single entry
 			path = path[:depth]
 			break
 		}
@@ -179,8 +179,8 @@ func (w *walk) add(path []string, line int) {
 	w.entries = append(w.entries, entry{path: path, value: value, line: line})
 }
 
-// differsInCase reports whether the last part of path was written before with other letter cases, as a
-// fault the first time.
+// differsInCase reports whether the last part of path occurred before with different case. It records a fault the first
+// time.
 func (w *walk) differsInCase(path []string, line int) bool {
 	last := len(path) - 1
 	id := pathID(append(slices.Clone(path[:last]), strings.ToLower(path[last])))
@@ -202,5 +202,5 @@ func (w *walk) differsInCase(path []string, line int) bool {
 	return true
 }
 
-// pathID tells ["a.b"] from ["a", "b"]: TOML keys cannot hold NUL.
+// pathID distinguishes ["a.b"] from ["a", "b"]: TOML keys cannot contain NUL.
 func pathID(path []string) string { return strings.Join(path, "\x00") }

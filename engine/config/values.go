@@ -5,25 +5,25 @@ import (
 	"strings"
 )
 
-// Values is what is known of a key's values, for completion on command lines.
+// Values describes the possible values of a key, for completion on the command line.
 type Values struct {
 	Key     string   // full dotted key
-	Doc     string   // the first sentence of its meaning
-	Allowed []string // every value that it may have; nil where there are too many to list
-	Path    bool     // it names a file or folder
-	Learnt  bool     // it affects what is learnt: Key.Learnt
+	Doc     string   // first sentence of its documentation
+	Allowed []string // all allowed values; nil if there are too many to list
+	Path    bool     // it is the path of a file or folder
+	Learnt  bool     // it affects training results: Key.Learnt
 
-	Classified bool // it says itself whether it does
+	Classified bool // it is marked Learnt or Operational
 }
 
-// Values lists every key of every table, model and data set, in the order of the documentation.
+// Values lists the keys of all tables, models and data sets, in the order of the documentation.
 func (cat Catalog) Values() []Values {
 	var all []Values
 	seen := map[string]bool{}
 	add := func(table string, keys []Key) {
 		for _, k := range keys {
 			v := k.values(table)
-			if seen[v.Key] { // of another family of models
+			if seen[v.Key] { // key of another family of models
 				continue
 			}
 			seen[v.Key] = true

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// TOML writes every key with its value. Loading the text with the same [Catalog] gives an equal Config.
+// TOML returns every key with its value. Loading the text with the same [Catalog] gives an equal Config.
 func (c *Config) TOML() []byte {
 	var b strings.Builder
 	for i, t := range c.tables() {
@@ -24,16 +24,16 @@ func (c *Config) TOML() []byte {
 	return []byte(b.String())
 }
 
-// Difference is one key on which two configurations disagree.
+// Difference is a key that differs between two configurations.
 type Difference struct {
 	Key    string // full dotted key
-	Old    string // as TOML; "" where the key does not exist there (another model's key)
+	Old    string // as TOML; "" if the key does not exist (another model's key)
 	New    string
-	Shapes bool // the parameters' names or shapes depend on it: Key.Shapes
-	Learnt bool // it affects what is learnt: Key.Learnt
+	Shapes bool // names or shapes of parameters depend on it: Key.Shapes
+	Learnt bool // it affects training results: Key.Learnt
 }
 
-// Diff lists the keys that differ from old to new, in the order of the file.
+// Diff lists the keys that differ between old and new, in the order of the file.
 func Diff(old, new *Config) []Difference {
 	before, oldOrder := old.flat()
 	after, order := new.flat()
@@ -56,7 +56,7 @@ func Diff(old, new *Config) []Difference {
 	return all
 }
 
-// keys gives each key by its full dotted name.
+// keys returns all keys by full dotted name.
 func (c *Config) keys() map[string]Key {
 	all := make(map[string]Key)
 	for _, t := range c.tables() {
@@ -67,16 +67,17 @@ func (c *Config) keys() map[string]Key {
 	return all
 }
 
-// Learnt reports whether a key, by its full dotted name, affects what is learnt (Key.Learnt), and whether there is such a key.
+// Learnt reports whether a key, given by its full dotted name, affects training results (Key.Learnt), and whether the
+// key exists.
 func (c *Config) Learnt(key string) (affects, known bool) {
 	k, known := c.keys()[key]
 	return known && k.effect != operational, known
 }
 
 // Setting is a key with its value.
-type Setting struct{ Key, Value string } // full dotted key, TOML
+type Setting struct{ Key, Value string } // full dotted key; TOML
 
-// Settings are all keys, in the order of the file.
+// Settings returns all keys with their values, in the order of the file.
 func (c *Config) Settings() []Setting {
 	values, order := c.flat()
 	all := make([]Setting, len(order))
@@ -86,7 +87,7 @@ func (c *Config) Settings() []Setting {
 	return all
 }
 
-// flat gives each dotted key's value as TOML, and the keys in order.
+// flat returns the value of each dotted key as TOML, and the keys in order.
 func (c *Config) flat() (values map[string]string, order []string) {
 	values = make(map[string]string)
 	for _, t := range c.tables() {
@@ -99,7 +100,7 @@ func (c *Config) flat() (values map[string]string, order []string) {
 	return values, order
 }
 
-// text is the field's value as TOML.
+// text returns the field's value as TOML.
 func (k Key) text() string {
 	switch field := k.field.(type) {
 	case *string:
@@ -122,7 +123,7 @@ func (k Key) text() string {
 	panic(fmt.Sprintf("config: key %s has a field of type %T", k.name, k.field))
 }
 
-// formatValue writes a field's or default's value as TOML.
+// formatValue returns the TOML form of a field's value or default.
 func formatValue(value any) string {
 	switch v := value.(type) {
 	case string:
@@ -147,7 +148,7 @@ func formatList[T any](list []T) string {
 	return "[" + strings.Join(parts, ", ") + "]"
 }
 
-// formatFloat writes the shortest number that reads back as x and as a float: 1.0, 0.05, 1e-08.
+// formatFloat returns the shortest text that parses to x as a float: 1.0, 0.05, 1e-08.
 func formatFloat(x float64) string {
 	switch {
 	case math.IsNaN(x):
@@ -162,7 +163,7 @@ func formatFloat(x float64) string {
 	return text
 }
 
-// quote writes a TOML basic string.
+// quote returns a TOML basic string.
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

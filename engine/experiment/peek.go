@@ -6,8 +6,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/checkpoint"
 )
 
-// Peek is the state of the checkpoint from which Open would go on, without its tensors, or checkpoint.ErrNone where a run would start. It locks and
-// changes nothing, so Open may find another one afterwards: a checkpoint with damaged tensors, for instance, is only found out when it is loaded.
+// Peek returns the state of the checkpoint from which Open would resume, without its tensors, or checkpoint.ErrNone for
+// a new run. It locks and changes nothing. Open may choose another checkpoint later, because Peek does not detect
+// damaged tensors, for example.
 func Peek(options Options) (checkpoint.State, error) {
 	path := options.Resume
 	switch {
