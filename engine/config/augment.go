@@ -28,15 +28,15 @@ func (a *Augment) Keys() []Key {
 	mixes := Any(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0))
 	return each(Key.Learnt, []Key{
 		Float(&a.Mixup, "mixup", 0).AtMost(1000).
-			Doc("Mixup: the alpha of Beta(alpha, alpha), the distribution of lambda, the weight of an image and its label relative to its partner. 0: off. 0.2 is usual for ResNets."),
+			Doc("Mixup: an image and its label get the weight lambda, the partner 1 - lambda. lambda is drawn from Beta(alpha, alpha); this key is alpha. 0: off. 0.2 is usual for ResNets."),
 		Float(&a.Cutmix, "cutmix", 0).AtMost(1000).
-			Doc("Cutmix: the same alpha for a rectangle of the partner's image. 0: off. 1 is usual."),
+			Doc("Cutmix: alpha of the distribution for the area of the rectangle that the partner's image replaces. 0: off. 1 is usual."),
 		Float(&a.MixProb, "mix_prob", 1).AtMost(1).Only(mixes).
-			Doc("Probability of mixing, for each batch, pair or sample, by `mix_mode`."),
+			Doc("Probability that a batch, pair or sample (according to `mix_mode`) is mixed."),
 		Float(&a.MixSwitchProb, "mix_switch_prob", 0.5).AtMost(1).Only(IsNot("augment.mixup", 0.0), IsNot("augment.cutmix", 0.0)).
 			Doc("Probability of cutmix instead of mixup."),
 		Choice(&a.MixMode, "mix_mode", "batch", "batch", "pair", "elem").Only(mixes).
-			Doc("Scope of one choice of lambda and rectangle: `batch`: all samples of an optimizer step; `pair`: the two of a pair; `elem`: each sample."),
+			Doc("Samples that share one lambda and rectangle: `batch`: all samples of an optimizer step; `pair`: the two of a pair; `elem`: each sample."),
 		Int(&a.MixOffEpoch, "mix_off_epoch", 0).Unit("epochs").Only(mixes).
 			Doc("Mixing ends before this epoch, counted from 0. 0: it never ends."),
 		Int(&a.RandAugmentOps, "randaugment_ops", 0).Unit("operations").AtMost(64).

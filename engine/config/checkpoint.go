@@ -25,9 +25,9 @@ func (p *Profile) Keys() []Key {
 		Int(&p.TraceSteps, "trace_steps", 5).Unit("steps").AtLeast(1).AtMost(1000).Only(IsNot("profile.trace_step", 0)).
 			Doc("Number of steps of the timeline."),
 		String(&p.GPUProfiles, "gpu_profiles", "").
-			Doc("A `gpu_profiles.json` of an earlier `hetero-train profile`, the start of balancing. Empty: see `at_start`."),
+			Doc("A `gpu_profiles.json` written by `hetero-train profile`; balancing starts with its scores. Empty: see `at_start`."),
 		Choice(&p.AtStart, "at_start", "auto", "auto", "measure", "off").OverriddenBy("profile.gpu_profiles").
-			Doc("Compute scores of several ranks if `gpu_profiles` is empty. `auto`: those in the user's cache folder, else measured after rank discovery, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
+			Doc("Where the compute scores come from if `gpu_profiles` is empty and there are several ranks. `auto`: those in the user's cache folder, else measured after rank discovery, in about 2 s at most. `measure`: always measured. `off`: none. One rank alone needs none. Rank 0 decides for all."),
 	})
 }
 

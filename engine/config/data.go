@@ -54,7 +54,7 @@ func (d *Data) Keys() []Key {
 		Float(&d.ValFraction, "val_fraction", 0.1).AtMost(0.9).Learnt().
 			Doc("Fraction of the samples kept for evaluation if the data set has no evaluation part."),
 		Int(&d.BatchSize, "batch_size", 128).Unit("samples").AtLeast(1).AtMost(1 << 24).Learnt().
-			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. It has the same size for every split."),
+			Doc("GLOBAL batch: samples of one optimizer step over all ranks and micro-batches. Its size does not depend on how it is divided among ranks."),
 		Int(&d.ImageSize, "image_size", 32).Unit("pixels").AtLeast(1).AtMost(4096).Learnt().
 			Doc("Height and width of the images that enter the network."),
 		Int(&d.NumSamples, "num_samples", 0).Unit("samples").Learnt().

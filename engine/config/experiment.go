@@ -18,7 +18,7 @@ type Experiment struct {
 func (e *Experiment) Keys() []Key {
 	return []Key{
 		String(&e.Name, "name", "distributed_training").Operational().
-			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. A run with the default name moves to `distributed_training-1`, `-2`, … when a run with other settings starts. A run with another name does not move (docs/training.md)."),
+			Doc("Name of the run and of its folder: letters, digits, `.`, `_` and `-`, at most 64 characters. If a run with other settings starts under the default name, the folder of the old run is renamed `distributed_training-1`, `-2`, … A run with another name does not move (docs/training.md)."),
 		String(&e.OutputDir, "output_dir", "experiments").Operational().
 			Doc("Folder that contains the folders of all runs."),
 		String(&e.LogDir, "log_dir", "").Operational().

@@ -20,7 +20,7 @@ func (m *Model) Keys() []Key {
 		String(&m.Name, "name", "simple_cnn").Shapes().
 			Doc("The network, see the list of models below."),
 		Choice(&m.BatchNorm, "batch_norm", "sync", "sync", "local", "ghost").
-			Doc("Samples for BatchNorm's statistics. `sync`: a whole micro-batch on all ranks, so the result does not depend on the number of ranks or their shares. `local`: each rank's own samples. `ghost`: fixed groups of `ghost_group` samples, without communication."),
+			Doc("Samples for BatchNorm's statistics. `sync`: the whole micro-batch, summed over all ranks, so the result does not depend on the number of ranks or their shares. `local`: each rank's own samples. `ghost`: fixed groups of `ghost_group` samples, without communication."),
 		Int(&m.GhostGroup, "ghost_group", 0).Unit("samples").
 			Doc("Size of a group for `batch_norm = \"ghost\"`, which requires it; at most the samples of a micro-batch (`data.batch_size` / `train.grad_accumulation`). If it does not divide them, the last group is smaller. 0 for other values of `batch_norm`."),
 		String(&m.InitFrom, "init_from", "").Operational().

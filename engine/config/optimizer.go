@@ -56,7 +56,7 @@ func (s *Schedule) Keys() []Key {
 		Choice(&s.Name, "name", "constant", "constant", "step", "multistep", "cosine", "linear").
 			Doc("The curve after the warm-up. `constant`: `optimizer.lr`. `step`: multiplied by `gamma` every `step_size` epochs. `multistep`: multiplied by `gamma` at each of `milestones`. `cosine`, `linear`: falls to `min_lr` at the end of the run."),
 		Int(&s.WarmupSteps, "warmup_steps", 0).Unit("steps").
-			Doc("The learning rate rises linearly to `optimizer.lr` over this many steps, including the first step. 0: no warm-up, or `warmup_epochs`."),
+			Doc("The learning rate rises linearly to `optimizer.lr` over this many steps, including the first step. 0: `warmup_epochs` gives the length; if it is 0 too, there is no warm-up."),
 		Float(&s.WarmupEpochs, "warmup_epochs", 0).Unit("epochs").AtMost(1e6).
 			Doc("The same in epochs, fractions allowed. Only one of the two may be given."),
 		Int(&s.StepSize, "step_size", 30).Unit("epochs").AtLeast(1).Only(Is("schedule.name", "step")).
@@ -84,7 +84,7 @@ func (e *EMA) Keys() []Key {
 		Float(&e.Decay, "decay", 0).Below(1).
 			Doc("Fraction of the averages that an update keeps; the rest comes from the weights. 0.999 for runs of some thousand steps, 0.9999 for longer ones. 0: no averages."),
 		Bool(&e.Warmup, "warmup", false).Only(IsNot("ema.decay", 0.0)).
-			Doc("Update n keeps at most `1 - n^(-2/3)`, as timm's `--model-ema-warmup`, so the averages follow the weights while they change fast."),
+			Doc("Update n keeps at most `1 - n^(-2/3)`, as timm's `--model-ema-warmup`, so the averages follow the weights closely early in training."),
 		Int(&e.Interval, "interval", 1).Unit("steps").AtLeast(1).Only(IsNot("ema.decay", 0.0)).
 			Doc("Steps between two updates. `decay` applies to each update, so a longer interval needs a smaller `decay`."),
 		Bool(&e.Evaluate, "evaluate", true).Only(IsNot("ema.decay", 0.0)).

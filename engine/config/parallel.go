@@ -30,7 +30,7 @@ func (p *Parallel) Keys() []Key {
 		Int(&p.Ranks, "ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
 			Doc("Ranks started on this machine; they divide its cores. 0: one for each local device. Not for a process that a launcher has started as one rank of several."),
 		Int(&p.CPURanks, "cpu_ranks", 0).Unit("ranks").AtMost(1 << 16).Operational().
-			Doc("Number of ranks of this machine that compute on its CPUs although it has GPUs: the last ones. With `ranks = 0` they start in addition to one rank per GPU. Gradients then travel through host memory (`gloo`)."),
+			Doc("Number of this machine's ranks that compute on its CPUs although it has GPUs. They are the ranks with the highest numbers. With `ranks = 0` they start in addition to one rank per GPU. Gradients then travel through host memory (`gloo`)."),
 		Float(&p.BucketCapMB, "bucket_cap_mb", 5).Unit("MiB").AtMost(1 << 16).Operational().
 			Doc("Maximum size of a gradient bucket; the first and last ones are smaller. Buckets are sent during the backward pass. 0: the sizes with which the last bucket arrives first, from a few passes and all-reduces that are measured at the start. The result does not depend on it, bit for bit."),
 		Bool(&p.Overlap, "overlap", true).Operational().
@@ -87,13 +87,13 @@ func (b *Balance) Keys() []Key {
 		Floats(&b.IdleWatts, "idle_watts").Unit("W").Only(Is("balance.objective", "energy")).
 			Doc("Power of each rank while it waits for others. Empty: 30 % of `power_watts`."),
 		Floats(&b.Prices, "prices").Unit("an hour").Only(Is("balance.objective", "cost")).
-			Doc("Price of each rank, in any currency, while it computes or waits. Savings are possible only with `bench_worthless`."),
+			Doc("Price of each rank, in any currency, while it computes or waits. Waiting costs as much as computing, so a run saves only by leaving ranks out (`bench_worthless`)."),
 		Bool(&b.BenchWorthless, "bench_worthless", false).Only(Is("balance.objective", "time", "cost")).OverriddenBy("balance.fixed_shares").
 			Doc("Whether a rank gets no samples if the step is faster without it. The policy tries the rank again now and then."),
 		Choice(&b.CurveCache, "curve_cache", "auto", "auto", "off").Only(Is("balance.policy", "hybrid")).OverriddenBy("balance.fixed_shares").
 			Doc("`auto`: `hybrid` starts with the curves that earlier runs of this model fitted on the same type of device, from `hetero-train/curves` in the user's cache folder, and stores its curves there. `off`: it neither reads nor stores curves."),
 		Ints(&b.FixedShares, "fixed_shares").Unit("samples").
-			Doc("One share for each rank; the shares sum to `data.batch_size`. Overrides `policy`. For tests and oracles. Empty: the policy decides."),
+			Doc("One share for each rank; the shares sum to `data.batch_size`. Overrides `policy`. For tests, and to measure the best fixed shares (the oracle). Empty: the policy decides."),
 	})
 }
 
@@ -167,13 +167,13 @@ func (n *NCCL) Keys() []Key {
 		Int(&n.Buffsize, "buffsize", 0).Unit("bytes").AtMost(1 << 30).Doc("Buffer between a pair of GPUs."),
 		Int(&n.SocketNthreads, "socket_nthreads", 0).Unit("threads").AtMost(16).Doc("CPU threads of a socket connection."),
 		Int(&n.NsocksPerTh, "nsocks_perthread", 0).AtMost(16).Doc("Sockets per CPU thread of a connection."),
-		Int(&n.MinCTAs, "min_ctas", 0).Unit("thread blocks").AtMost(64).Doc("Minimum number of multiprocessors of a GPU that a communicator uses. 0: NCCL's choice. Set for each communicator, not as a variable."),
-		Int(&n.MaxCTAs, "max_ctas", 16).Unit("thread blocks").AtMost(64).Doc("Maximum number of multiprocessors of a GPU that a communicator uses, so that enough remain for the concurrent backward pass. 0: NCCL's choice. Set for each communicator, not as a variable."),
+		Int(&n.MinCTAs, "min_ctas", 0).Unit("thread blocks").AtMost(64).Doc("Minimum number of multiprocessors of a GPU that a communicator uses. 0: NCCL's choice. Passed to NCCL for each communicator, not as an environment variable."),
+		Int(&n.MaxCTAs, "max_ctas", 16).Unit("thread blocks").AtMost(64).Doc("Maximum number of multiprocessors of a GPU that a communicator uses, so that enough remain for the concurrent backward pass. 0: NCCL's choice. Passed to NCCL for each communicator, not as an environment variable."),
 		String(&n.DebugSubsys, "debug_subsys", "").Doc("Subsystems of the debug output, as `INIT,COLL`."),
 		Choice(&n.Net, "net", "", "", "IB", "Socket").Doc("Forces a network. Networks of plugins are refused."),
 		Choice(&n.P2PLevel, "p2p_level", "", "", "LOC", "NVL", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance between GPUs of one machine for direct copies."),
 		Choice(&n.NetGDRLevel, "net_gdr_level", "", "", "LOC", "PIX", "PXB", "PHB", "SYS").Doc("Maximum distance at which a network adapter reads the GPU's memory directly."),
-		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("Whether the adapter also does so when it sends."),
+		Choice(&n.NetGDRRead, "net_gdr_read", "", "", "0", "1").Doc("Whether the adapter reads GPU memory directly when it sends, too."),
 		Int(&n.IBGIDIndex, "ib_gid_index", -1).AtLeast(-1).AtMost(255).Doc("Global id of RoCE adapters. -1: not passed on."),
 		Int(&n.IBTC, "ib_tc", 0).AtMost(255).Doc("InfiniBand traffic class."),
 		Int(&n.IBSL, "ib_sl", 0).AtMost(15).Doc("InfiniBand service level."),
@@ -184,7 +184,7 @@ func (n *NCCL) Keys() []Key {
 		Choice(&n.AdaptiveRouting, "ib_adaptive_routing", "", "", "0", "1").Doc("Whether adapters may reorder messages."),
 		Int(&n.NetPeer, "nchannels_per_net_peer", 0).AtMost(64).Doc("Channels to each peer in the network."),
 		Choice(&n.CrossNIC, "cross_nic", "", "", "0", "1", "2").Doc("Whether rings may use another adapter on each machine. `2`: if it is faster."),
-		Bool(&n.PXNDisable, "pxn_disable", false).Doc("Whether data may not pass through another GPU to that GPU's adapter."),
+		Bool(&n.PXNDisable, "pxn_disable", false).Doc("Forbids sending data through another GPU to that GPU's network adapter."),
 		Choice(&n.NVLS, "nvls_enable", "", "", "0", "1", "2").Doc("Sums within NVLink switches. `2`: if it is faster."),
 		Choice(&n.PAT, "pat_enable", "", "", "0", "1", "2").Doc("The algorithm PAT. `2`: if it is faster."),
 		Choice(&n.CuMem, "cumem_enable", "", "", "0", "1").Doc("Memory from CUDA's virtual memory functions."),

@@ -113,7 +113,7 @@ var rules = []rule{
 			fmt.Sprint(c.NCCL.MaxCTAs), fmt.Sprintf("0 or at least nccl.min_ctas = %d", c.NCCL.MinCTAs))
 	}},
 	{key: "nccl.nthreads", check: func(c *Config) *Fault {
-		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "not a size of a block",
+		return unless(slices.Contains([]int{0, 64, 128, 256, 512}, c.NCCL.Nthreads), "not a valid block size",
 			fmt.Sprint(c.NCCL.Nthreads), "0, 64, 128, 256 or 512")
 	}},
 }
@@ -178,7 +178,7 @@ func ghostGroup(c *Config) *Fault {
 	if c.Model.BatchNorm != "ghost" {
 		return unless(group == 0, `only model.batch_norm = "ghost" has groups`, fmt.Sprint(group), "0")
 	}
-	return unless(group >= 1 && group <= micro, "not a size of a group", fmt.Sprint(group),
+	return unless(group >= 1 && group <= micro, "not a valid group size", fmt.Sprint(group),
 		fmt.Sprintf("from 1 to the %d samples of a micro-batch", micro))
 }
 

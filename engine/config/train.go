@@ -52,7 +52,7 @@ func (t *Train) Keys() []Key {
 		Choice(&t.EarlyStopMetric, "early_stop_metric", "top1", "top1", "top5", "loss").Operational().Only(IsNot("train.early_stop_patience", 0)).
 			Doc("Metric that has to improve for `early_stop_patience`."),
 		Float(&t.EarlyStopMinDelta, "early_stop_min_delta", 0).Operational().Only(IsNot("train.early_stop_patience", 0)).
-			Doc("An evaluation is an improvement only by more than this. For `top1` and `top5` it is a fraction: 0.001 is 0.1 %."),
+			Doc("An evaluation counts as an improvement only if the metric improves by more than this. For `top1` and `top5` it is a fraction: 0.001 is 0.1 %."),
 		String(&t.Resume, "resume", "auto").Operational().
 			Doc("`auto`: resumes from the newest valid checkpoint of the run, or starts the run. `none`: starts again and moves the old run to another name. Other values: the folder of the checkpoint to resume from."),
 	}

@@ -103,7 +103,7 @@ type Encoded interface {
 }
 
 // ErrNotEncoded means that samples are stored as pixels.
-var ErrNotEncoded = errors.New("samples are no files")
+var ErrNotEncoded = errors.New("the samples of this data set are not stored as files")
 
 // Sizer determines the required resolution.
 type Sizer interface {

@@ -58,5 +58,5 @@ func (s *stopping) over(o EarlyStop) bool {
 
 // reason describes why early stopping ended the run.
 func (s *stopping) reason(o EarlyStop) string {
-	return fmt.Sprintf("no improvement of %s over %.6g by more than %.6g in %d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
+	return fmt.Sprintf("%s has not improved on %.6g by more than %.6g in %d evaluations", o.Metric, math.Abs(float64(s.Best)), o.MinDelta, s.Since)
 }

@@ -198,7 +198,7 @@ func (o ReplicaOptions) checkPeers() error {
 func (r *Replica) allocate() (err error) {
 	defer func() {
 		if r.arena == nil && errors.Is(err, device.ErrOutOfMemory) && !errors.As(err, new(*MemoryError)) {
-			err = fmt.Errorf("%w: this is before the activations of any sample, so no batch size helps: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
+			err = fmt.Errorf("%w: memory is full even without activations, so a smaller batch does not help: use a smaller model, an optimizer with less state (optimizer.name, ema.decay), or a device with more memory", err)
 		}
 	}()
 	params := r.params

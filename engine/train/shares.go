@@ -156,7 +156,7 @@ func (r *Replica) chooseLayout() (first *plan.Plan, err error) {
 // bind binds the plans to memory.
 func (r *Replica) bind(s *share) error {
 	if have, want := r.arena.Bytes(), s.arenaBytes(); want > have {
-		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, reserved are %d: raise Peers.MaxShare", s.samples, want, have)
+		return fmt.Errorf("replica: a share of %d samples needs %d bytes for activations, but only %d are reserved: raise Peers.MaxShare", s.samples, want, have)
 	}
 	if err := s.train.bind(r.dev, device.Whole(r.arena), r.state, r.sums); err != nil {
 		return err

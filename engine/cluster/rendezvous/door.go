@@ -148,7 +148,7 @@ func (d *door) complain(conn net.Conn, err error) {
 		clear(d.lastSaid)
 	}
 	d.lastSaid[from] = now
-	d.log.Warn("connection to the rendezvous port refused", "from", from, "reason", err)
+	d.log.Warn("rejected a connection to the rendezvous port", "from", from, "reason", err)
 }
 
 func addressOf(conn net.Conn) string {

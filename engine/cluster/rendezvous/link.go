@@ -35,7 +35,7 @@ var (
 	errStranger = errors.New("the program that answers does not use this protocol")
 	errForged   = errors.New("a frame has a wrong tag")
 	errTooLong  = fmt.Errorf("a frame is longer than %d bytes", maxFrame)
-	errShort    = errors.New("a frame has no kind")
+	errShort    = errors.New("a message lacks its type")
 )
 
 // link is an authenticated connection. One goroutine may read while another one writes.

@@ -153,7 +153,7 @@ func (n *native) close() {
 
 func (n *native) err() error { return errors.New("jpeg: " + C.GoString(&n.text[0])) }
 
-var errFourInks = errors.New("jpeg: four-ink image")
+var errFourInks = errors.New("jpeg: CMYK image")
 
 func (n *native) header(data []byte) (Header, error) {
 	info := &n.info

@@ -27,7 +27,7 @@ func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
 		return nil
 	})
 	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines`, each of which starts its own ranks")
-	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, from 0 to --nnodes minus 1")
 }
 
 // SetFlag is --set: each use adds an override.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/hetero-train/hetero-train/cmd/hetero-train/internal/exit"
@@ -100,6 +101,10 @@ func Open(kind string, p Placement) (device.Device, error) {
 			names = append(names, d.Kind())
 		}
 		return nil, exit.Usagef("device: got %q, want %s", kind, strings.Join(names, ", "))
+	}
+	absent := func(err error) bool { return errors.As(err, new(device.AbsentError)) }
+	if slices.ContainsFunc(reasons, func(err error) bool { return !absent(err) }) {
+		reasons = slices.DeleteFunc(reasons, absent) // what this machine lacks is not what is wrong
 	}
 	err := errors.Join(reasons...)
 	if kind != (cuda.Driver{}).Kind() {

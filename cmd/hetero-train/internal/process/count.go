@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +48,7 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 		}
 		log = log.With(logs.ComponentKey, logs.ComponentCluster)
 		addresses := place.Addresses()
-		log.Info("waiting for the other nodes, to count the ranks of all", "node", place.Node, "of", place.Nodes,
+		log.Info("waiting for the other nodes to report their numbers of ranks", "node", place.Node, "of", place.Nodes,
 			"own_ranks", place.LocalWorldSize, "meeting_at", place.Master())
 		return a.Env.Count(ctx, rendezvous.Options{Rank: place.Node, WorldSize: place.Nodes, LocalRank: -1, Address: addresses[0],
 			Alternatives: addresses[1:], Generation: place.Start, Token: token, Insecure: cfg.Parallel.Insecure,
@@ -57,8 +58,12 @@ func countRanks(ctx context.Context, a *cli.App, cfg *config.Config, place disco
 	if n.Err == nil {
 		n.Err = context.Cause(ctx) // the signal was taken from what comes next
 	}
-	if n.Err != nil {
-		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (each node is one rank of this meeting): %w", place.Nodes, n.Err))
+	var stopped exit.Stopped
+	switch {
+	case errors.As(context.Cause(ctx), &stopped):
+		n.Err = exit.With(stopped.Saved(), stopped)
+	case n.Err != nil:
+		n.Err = exit.Classify(ctx, fmt.Errorf("count the ranks of %d nodes (here rank N is node N): %w", place.Nodes, n.Err))
 	}
 	return n
 }

@@ -138,7 +138,7 @@ func (b *Balancer) givenScores(ctx context.Context) error {
 		}
 		for rank, r := range ranks {
 			if got, want := r.Measured.DType, b.run.Types[rank].Type; got != "" && got != want {
-				b.log().Warn("profile.gpu_profiles was measured in another precision than that of a rank: the first shares may be less accurate",
+				b.log().Warn("profile.gpu_profiles was measured in another precision than a rank uses: the first shares may be less accurate",
 					"file", path, "rank", rank, "got", got, "want", want)
 			}
 		}

@@ -94,7 +94,7 @@ int32_t decode(hetero_jpeg_decoder *d, const uint8_t *data, size_t data_bytes, i
     return status;
   }
   if (h.cmyk != 0) {
-    return fail(error, error_bytes, "four-ink image");
+    return fail(error, error_bytes, "CMYK image");
   }
   if (denominator != 1 && denominator != 2 && denominator != 4 && denominator != 8) {
     return fail(error, error_bytes, "denominator: want 1, 2, 4 or 8");

@@ -32,7 +32,7 @@ import (
 const benchDataLong = `Measure the speed of reading, decoding and augmenting training images, without training.
 
 Without --path the images are 64 JPEG files of 500x375 pixels, which the command makes. Decoded images are not cached, although a
-run caches small ones. Images per core and second use the CPU time of this process, so they do not depend on other programs.`
+run caches small ones. The figure "images per core and second" is based on the CPU time of this process, so other programs do not affect it.`
 
 // imageFlags describe what bench data reads and what it does to it.
 type imageFlags struct {

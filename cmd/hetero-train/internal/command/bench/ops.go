@@ -43,7 +43,7 @@ func newBenchOps(a *cli.App) *cobra.Command {
 		Long: `Time every op of one training step against its limit.
 
 The limit of an op is the longer of two times, both from rates measured in the same run: its arithmetic at the peak, and its memory
-traffic (every operand once) at the bandwidth of a copy. Operands that stay in a cache can be faster than that limit.
+traffic (every operand once) at the bandwidth of a copy. An op whose operands stay in a cache can be faster than its limit.
 On a GPU, times come from the GPU's clock; an op of less than about 10 us shows its launch time instead.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,

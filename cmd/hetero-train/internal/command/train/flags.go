@@ -60,7 +60,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		return err
 	})
 	cmd.Flags().StringVar(&flags.Nodes, "nnodes", "", "number of `machines` of the run, each of which starts its own ranks")
-	cmd.Flags().StringVar(&flags.NodeRank, "node-rank", "", "`number` of this machine among them, from 0")
+	cmd.Flags().StringVar(&flags.NodeRank, "node-rank", "", "`number` of this machine, from 0 to --nnodes minus 1")
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags
 }
@@ -99,7 +99,7 @@ func (f *trainFlags) policy(file string, overrides []config.Override) ([]config.
 		return append(overrides, config.Override{Origin: "--load-balance-policy", Key: "balance.policy", Value: "none"}),
 			[]string{"--load-balance-policy has no effect without --enable-load-balancing: the policy is none"}
 	case file == "": // before all others, so that --set balance.policy wins
-		none := config.Override{Origin: "no --enable-load-balancing", Key: "balance.policy", Value: "none"}
+		none := config.Override{Origin: noBalancing, Key: "balance.policy", Value: "none"}
 		return slices.Insert(overrides, 0, none), nil
 	}
 	return overrides, nil

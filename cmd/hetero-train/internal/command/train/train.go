@@ -127,7 +127,13 @@ func logConfig(log *slog.Logger, a *cli.App, cfg *config.Config, place discovery
 		"dataset", cfg.Data.Dataset, "device", cfg.Device.Kind, "precision", cfg.Train.Precision,
 		"ranks", ranks, "batch_size_global", cfg.Data.BatchSize, perRank, "batch_size_from", batchSizeFrom(cfg), length,
 		"optimizer", cfg.Optimizer.Name, "lr", cfg.Optimizer.LR, "policy", cfg.Balance.Policy, "policy_from", policyFrom(cfg))
+	if ranks > 1 && cfg.Origin("balance.policy") == noBalancing {
+		log.Info("policy none gives all ranks the same number of samples; --enable-load-balancing divides the batch by speed")
+	}
 }
+
+// noBalancing is the origin of policy none where neither a file nor a flag chose a policy.
+const noBalancing = "no --enable-load-balancing"
 
 // batchSizeFrom says what set the batch size, and what it counts there.
 func batchSizeFrom(cfg *config.Config) string {
@@ -151,7 +157,7 @@ func policyFrom(cfg *config.Config) string {
 		return "default of a file"
 	case origin == "--enable-load-balancing":
 		return "default of " + origin
-	case origin == "no --enable-load-balancing":
+	case origin == noBalancing:
 		return "default without a file and without --enable-load-balancing"
 	}
 	return origin
@@ -170,6 +176,6 @@ func warnOfAddressLimit(log *slog.Logger) {
 
 // AddResume adds --resume and --allow, which the root and train have alike.
 func AddResume(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "`KEY` that affects training results and may differ from the resumed run, for example optimizer.lr; repeatable")
+	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "let `KEY` differ from the resumed run although it affects training results, for example optimizer.lr; repeatable")
 	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start a new run, or resume from the checkpoint PATH")
 }
