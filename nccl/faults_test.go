@@ -20,7 +20,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// faults is what the fake NCCL is told to do (nccl/shim/fake.cc).
+// faults is the value of HETERO_FAKE_NCCL for the fake NCCL (nccl/shim/fake.cc).
 const faults = "HETERO_FAKE_NCCL"
 
 // patience is longer than anything here takes on a loaded machine.
@@ -156,7 +156,7 @@ func sums(t *testing.T, r *ranks, comms []*Communicator, n int) []error {
 	return errs
 }
 
-// TestOperationsEnd: whatever NCCL does not do ends in an error on all ranks, within the time-out.
+// TestOperationsEnd: any operation that NCCL does not complete ends with an error on all ranks, within the time limit.
 func TestOperationsEnd(t *testing.T) {
 	lib := shim(t)
 	const limit = 400 * time.Millisecond

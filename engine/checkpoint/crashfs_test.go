@@ -50,7 +50,7 @@ func dirNode() *node {
 	return &node{isDir: true, entries: map[string]*node{}, synced: map[string]*node{}}
 }
 
-// tornBytes stands for the 4 KiB of a disk's block, in files that are as small as here.
+// tornBytes represents the 4 KiB block of a disk, for the small files of this test.
 const tornBytes = 64
 
 func newMemoryFS() *memoryFS { return &memoryFS{root: dirNode(), budget: -1} }

@@ -277,7 +277,8 @@ func TestReadIntoRefusesWrongBuffersAndNames(t *testing.T) {
 	}
 }
 
-// FuzzSafetensors: whatever the reader accepts is valid JSON, covers the file exactly and survives a rewrite.
+// FuzzSafetensors: every accepted file has a header of valid JSON, has tensors that cover the file exactly, and
+// survives a rewrite.
 func FuzzSafetensors(f *testing.F) {
 	reference, err := os.ReadFile("testdata/reference.safetensors")
 	if err != nil {

@@ -87,7 +87,8 @@ func TestRandomFlippedBitsAreFound(t *testing.T) {
 	t.Logf("%d bits flipped, all found", *trials)
 }
 
-// cuts are the lengths to which a file of size bytes is cut: each 1/256 of it, and around the edges of what it consists of.
+// cuts returns the lengths to which a file of size bytes is cut: each 1/256 of it, and lengths around the limits of its
+// parts.
 func cuts(file []byte) []int {
 	list := []int{0, 1, 7, 8, 9, len(file) - 1}
 	for k := range 256 {

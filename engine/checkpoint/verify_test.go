@@ -174,7 +174,7 @@ func TestVerifyHoldsACheckpointToTheStepOfItsFolder(t *testing.T) {
 	compareFaults(t, "moved", v.Faults, []string{"it holds step 10, the folder is named for step 11"})
 }
 
-// testdata/format1 was written by version 0.1.0-dev of the program. Whatever format comes later, it still loads.
+// testdata/format1 was written by version 0.1.0-dev of the program. Every later version must load it.
 func TestACheckpointOfFormat1StillLoads(t *testing.T) {
 	path := filepath.Join("testdata", "format1", "step-00000020")
 	c, err := Load(path)

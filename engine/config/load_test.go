@@ -322,7 +322,7 @@ func TestEveryKeySaysWhatAChangeMeans(t *testing.T) {
 	}
 }
 
-// Whatever is accepted has only keys that exist, and resolves to a text that is accepted and means the same.
+// An accepted text contains only existing keys, and resolves to a text that is accepted with the same meaning.
 func FuzzLoad(f *testing.F) {
 	files, err := filepath.Glob("testdata/faults/*.toml")
 	if err != nil {

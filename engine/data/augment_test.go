@@ -52,7 +52,7 @@ func TestAugmentationIsAFunctionOfSeedEpochAndIndex(t *testing.T) {
 	}
 }
 
-// Each operation must be drawn about equally often; here, by what it does to images that tell them apart.
+// Each operation must be drawn about equally often. The test recognises an operation by its effect on suitable images.
 func TestRandAugmentDrawsAllOperationsInBothDirections(t *testing.T) {
 	const size, n = 16, 2000
 	pix := photo(size)

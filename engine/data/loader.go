@@ -59,7 +59,7 @@ type Batch struct {
 	IDs    []int64 // (N) sample indices within the Dataset
 	// For mixed samples (Options.Mix), otherwise nil: the partner's label (N), and the weight of Labels (N), 0 … 1.
 	SecondLabels []int32
-	Share        []float32
+	Lambda       []float32
 	N            int   // samples here; 0 is possible
 	Offset       int   // position of the first one in the batch
 	Total        int   // samples of the batch over all ranks

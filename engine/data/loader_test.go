@@ -41,14 +41,14 @@ func clone(b *Batch) Batch {
 	c := *b
 	c.loader, c.slot = nil, nil
 	c.Images, c.Labels, c.IDs = slices.Clone(b.Images), slices.Clone(b.Labels), slices.Clone(b.IDs)
-	c.SecondLabels, c.Share = slices.Clone(b.SecondLabels), slices.Clone(b.Share)
+	c.SecondLabels, c.Lambda = slices.Clone(b.SecondLabels), slices.Clone(b.Lambda)
 	return c
 }
 
 func (b Batch) equal(o Batch) bool {
 	return b.Step == o.Step && b.Epoch == o.Epoch && b.N == o.N && b.Offset == o.Offset && b.Total == o.Total &&
 		slices.Equal(b.IDs, o.IDs) && slices.Equal(b.Labels, o.Labels) &&
-		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Share, o.Share) && bytes.Equal(b.Images, o.Images)
+		slices.Equal(b.SecondLabels, o.SecondLabels) && slices.Equal(b.Lambda, o.Lambda) && bytes.Equal(b.Images, o.Images)
 }
 
 // join puts the shares of one batch together.
@@ -59,7 +59,7 @@ func join(shares ...Batch) Batch {
 		whole.Images = append(whole.Images, s.Images...)
 		whole.Labels = append(whole.Labels, s.Labels...)
 		whole.SecondLabels = append(whole.SecondLabels, s.SecondLabels...)
-		whole.Share = append(whole.Share, s.Share...)
+		whole.Lambda = append(whole.Lambda, s.Lambda...)
 		whole.IDs = append(whole.IDs, s.IDs...)
 	}
 	return whole
@@ -112,15 +112,15 @@ func mixed(b *Batch, o Options, first int) {
 	for j := range b.N {
 		partner := j + 1 - 2*(j%2)
 		m := o.Mix.draw(o.Seed, b.Epoch, first+j, o.BatchSize, o.Transform.Size)
-		b.SecondLabels, b.Share = append(b.SecondLabels, b.Labels[j]), append(b.Share, m.share)
-		if m.share == 1 {
+		b.SecondLabels, b.Lambda = append(b.SecondLabels, b.Labels[j]), append(b.Lambda, m.lambda)
+		if m.lambda == 1 {
 			continue
 		}
 		b.SecondLabels[j] = b.Labels[partner]
 		for k := range sample {
 			own, other := float64(image(j)[k]), float64(image(partner)[k])
 			x, y := k/3%o.Transform.Size, k/3/o.Transform.Size
-			v := math.Floor(own*float64(m.share) + other*(1-float64(m.share)) + 0.5)
+			v := math.Floor(own*float64(m.lambda) + other*(1-float64(m.lambda)) + 0.5)
 			if m.cut {
 				v = own
 				if x >= m.box.x && x < m.box.x+m.box.w && y >= m.box.y && y < m.box.y+m.box.h {

@@ -55,20 +55,20 @@ func (m Mix) check() error {
 	return errors.Join(errs...)
 }
 
-// wholeShare is the weight of an unmixed image.
-const wholeShare = 1 << 16
+// unmixedWeight is the weight of an unmixed image.
+const unmixedWeight = 1 << 16
 
 // mixing is one choice: the weight of the sample's own pixels and of its own label.
 type mixing struct {
-	cut   bool
-	box   rect // rectangle of the partner, if cut is set
-	own   int  // weight in 1/wholeShare, if cut is not set
-	share float32
+	cut    bool
+	box    rect // rectangle of the partner, if cut is set
+	own    int  // weight in 1/unmixedWeight, if cut is not set
+	lambda float32
 }
 
-var unmixed = mixing{own: wholeShare, share: 1}
+var unmixed = mixing{own: unmixedWeight, lambda: 1}
 
-func (m mixing) none() bool { return m.share == 1 }
+func (m mixing) none() bool { return m.lambda == 1 }
 
 // draw makes the choice for a position of the epoch's order. It is a function of (seed, epoch, position) and of the
 // number of samples per step.
@@ -90,14 +90,14 @@ func (m Mix) draw(seed uint64, epoch, position, batchSize, size int) mixing {
 	if cut {
 		return cutmix(d.beta(m.CutmixAlpha), &d, size)
 	}
-	own := int(math.RoundToEven(d.beta(m.MixupAlpha) * wholeShare))
-	return mixing{own: own, share: float32(own) / wholeShare}
+	own := int(math.RoundToEven(d.beta(m.MixupAlpha) * unmixedWeight))
+	return mixing{own: own, lambda: float32(own) / unmixedWeight}
 }
 
 // cutmix draws a rectangle with the fraction 1-lambda of the area around a uniform centre. If the border cuts off a
 // part, the label's weight increases accordingly.
-func cutmix(share float64, d *draws, size int) mixing {
-	side := int(float64(size) * math.Sqrt(1-share))
+func cutmix(lambda float64, d *draws, size int) mixing {
+	side := int(float64(size) * math.Sqrt(1-lambda))
 	span := func() (lo, hi int) {
 		middle := d.below(size)
 		return max(middle-side/2, 0), min(middle+(side+1)/2, size)
@@ -105,7 +105,7 @@ func cutmix(share float64, d *draws, size int) mixing {
 	top, bottom := span()
 	left, right := span()
 	box := rect{left, top, right - left, bottom - top}
-	return mixing{cut: true, box: box, share: float32(size*size-box.w*box.h) / float32(size*size)}
+	return mixing{cut: true, box: box, lambda: float32(size*size-box.w*box.h) / float32(size*size)}
 }
 
 // apply mixes partner into pix, both (size, size, 3).
@@ -117,9 +117,9 @@ func (m mixing) apply(pix, partner []byte, size int) {
 		}
 		return
 	}
-	own, other := uint32(m.own), uint32(wholeShare-m.own)
+	own, other := uint32(m.own), uint32(unmixedWeight-m.own)
 	partner = partner[:len(pix)]
 	for i, v := range pix {
-		pix[i] = byte((uint32(v)*own + uint32(partner[i])*other + wholeShare/2) / wholeShare)
+		pix[i] = byte((uint32(v)*own + uint32(partner[i])*other + unmixedWeight/2) / unmixedWeight)
 	}
 }

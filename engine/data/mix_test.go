@@ -40,12 +40,12 @@ func TestLabelsAreMixedAsMuchAsPixels(t *testing.T) {
 				for _, v := range b.Images[j*3*size*size:][:3*size*size] {
 					sum += float64(v)
 				}
-				share := float64(b.Share[j])
-				want := share*float64(b.Labels[j]) + (1-share)*float64(b.SecondLabels[j])
+				lambda := float64(b.Lambda[j])
+				want := lambda*float64(b.Labels[j]) + (1-lambda)*float64(b.SecondLabels[j])
 				if got := sum / (255 * 3 * size * size); math.Abs(got-want) > 0.5/255 { // bytes are rounded
-					t.Fatalf("%+v: sample %d is white to %g, its labels %d, %d with share %g say %g", mix, b.IDs[j], got, b.Labels[j], b.SecondLabels[j], share, want)
+					t.Fatalf("%+v: sample %d is white to %g, its labels %d, %d with lambda %g say %g", mix, b.IDs[j], got, b.Labels[j], b.SecondLabels[j], lambda, want)
 				}
-				if share < 1 && b.Labels[j] != b.SecondLabels[j] {
+				if lambda < 1 && b.Labels[j] != b.SecondLabels[j] {
 					mixedSamples++
 				}
 			}
@@ -95,7 +95,7 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 	const n = 20_000
 	m := Mix{MixupAlpha: 0.5, CutmixAlpha: 2, Probability: 0.8, Switch: 0.25, Mode: MixElement, OffEpoch: 3}
 	none, cut := 0, 0
-	var sum, squares float64 // of mixup's shares
+	var sum, squares float64 // of mixup's lambda
 	for i := range n {
 		c := m.draw(7, 1, i, 64, 1024)
 		switch {
@@ -104,8 +104,8 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 		case c.cut:
 			cut++
 		default:
-			sum += float64(c.share)
-			squares += float64(c.share) * float64(c.share)
+			sum += float64(c.lambda)
+			squares += float64(c.lambda) * float64(c.lambda)
 		}
 		if c := m.draw(7, 3, i, 64, 1024); c != unmixed {
 			t.Fatalf("mixed in the epoch in which it is off: %+v", c)
@@ -121,8 +121,8 @@ func TestMixingIsDistributedAsAsked(t *testing.T) {
 	near("cut", float64(cut)/n, 0.8*0.25, math.Sqrt(0.2*0.8/n))
 	mixups := float64(n - none - cut)
 	mean := sum / mixups
-	near("mean share of mixup", mean, 0.5, math.Sqrt(0.125/mixups)) // Beta(a, a): variance 1/(4(2a+1))
-	near("variance of the share", squares/mixups-mean*mean, 0.125, 0.1/math.Sqrt(mixups))
+	near("mean lambda of mixup", mean, 0.5, math.Sqrt(0.125/mixups)) // Beta(a, a): variance 1/(4(2a+1))
+	near("variance of lambda", squares/mixups-mean*mean, 0.125, 0.1/math.Sqrt(mixups))
 }
 
 func TestMixingThatCannotBeIsRefused(t *testing.T) {

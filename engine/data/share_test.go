@@ -54,8 +54,8 @@ func TestSharesMayChangeBetweenAnyTwoSteps(t *testing.T) {
 			w.N, w.Offset = s.count, s.offset
 			w.IDs, w.Labels = w.IDs[s.offset:][:s.count], w.Labels[s.offset:][:s.count]
 			w.Images = w.Images[s.offset*size:][:s.count*size]
-			if w.Share != nil {
-				w.SecondLabels, w.Share = w.SecondLabels[s.offset:][:s.count], w.Share[s.offset:][:s.count]
+			if w.Lambda != nil {
+				w.SecondLabels, w.Lambda = w.SecondLabels[s.offset:][:s.count], w.Lambda[s.offset:][:s.count]
 			}
 			if got := clone(b); !got.equal(w) {
 				t.Fatalf("step %d, share %+v: got %+v, want %+v", step, s, got, w)

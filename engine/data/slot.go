@@ -33,8 +33,8 @@ type slot struct {
 
 	images []byte  // (capacity, Size, Size, 3)
 	labels []int32 // (capacity)
-	second []int32 // (capacity), like share; nil unless samples are mixed
-	share  []float32
+	second []int32 // (capacity), like lambda; nil unless samples are mixed
+	lambda []float32
 	ids    []int64       // (capacity)
 	have   []sampleState // (capacity)
 	index  []int32       // (total) sample indices of the whole batch
@@ -62,10 +62,10 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 	align := func(bytes int) int { return (bytes + 63) &^ 63 }
 	labelsAt := align(8 * n)
 	secondAt := labelsAt + align(4*n)
-	shareAt, imagesAt := secondAt, secondAt
+	lambdaAt, imagesAt := secondAt, secondAt
 	if l.o.Mix.Enabled() {
-		shareAt = secondAt + align(4*n)
-		imagesAt = shareAt + align(4*n)
+		lambdaAt = secondAt + align(4*n)
+		imagesAt = lambdaAt + align(4*n)
 	}
 	size := imagesAt + n*sampleBytes
 	alloc := l.o.Alloc
@@ -94,7 +94,7 @@ func newSlot(l *Loader, sampleBytes int) (*slot, error) {
 	}
 	if l.o.Mix.Enabled() {
 		s.second = unsafe.Slice((*int32)(unsafe.Pointer(&memory[secondAt])), n)
-		s.share = unsafe.Slice((*float32)(unsafe.Pointer(&memory[shareAt])), n)
+		s.lambda = unsafe.Slice((*float32)(unsafe.Pointer(&memory[lambdaAt])), n)
 	}
 	return s, nil
 }
@@ -172,7 +172,7 @@ func (s *slot) moveTo(origin int) {
 		copy(s.ids[dst:dst+n], s.ids[src:src+n])
 		if s.second != nil {
 			copy(s.second[dst:dst+n], s.second[src:src+n])
-			copy(s.share[dst:dst+n], s.share[src:src+n])
+			copy(s.lambda[dst:dst+n], s.lambda[src:src+n])
 		}
 		copy(s.have[dst:dst+n], s.have[src:src+n])
 		clear(s.have[:dst])
@@ -256,7 +256,7 @@ func (s *slot) lend() *Batch {
 		}
 	}
 	if s.second != nil {
-		s.batch.SecondLabels, s.batch.Share = s.second[a:b:b], s.share[a:b:b]
+		s.batch.SecondLabels, s.batch.Lambda = s.second[a:b:b], s.lambda[a:b:b]
 	}
 	return &s.batch
 }

@@ -127,7 +127,7 @@ func (w *worker) label(s *slot, j int, m mixing) {
 	if s.second == nil {
 		return
 	}
-	s.second[at], s.share[at] = s.labels[at], m.share
+	s.second[at], s.lambda[at] = s.labels[at], m.lambda
 	if !m.none() {
 		s.second[at] = int32(labels.Label(int(s.index[j^1])))
 	}

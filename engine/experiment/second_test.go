@@ -141,7 +141,8 @@ func TestAPathWithOtherSettingsNeedsThemAllowed(t *testing.T) {
 	}
 }
 
-// TestOpenChangesNothing: a run that cannot be trained after all leaves no folder behind and the old run where it is.
+// TestOpenChangesNothing: if training turns out to be impossible, Open has created no folder and has not moved the old
+// run.
 func TestOpenChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "experiments")
 	run, err := Open(auto(dir))

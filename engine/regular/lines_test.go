@@ -48,7 +48,7 @@ func TestReadRefusesTooMuch(t *testing.T) {
 	}
 }
 
-// TestPipesAreNotWrittenTo: also where somebody reads the pipe, so that the open itself would succeed.
+// TestPipesAreNotWrittenTo: also if a process reads the pipe, so that opening it would succeed.
 func TestPipesAreNotWrittenTo(t *testing.T) {
 	pipe := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(pipe, 0o644); err != nil {

@@ -215,9 +215,9 @@ func (p *pass) fillMixed(b *data.Batch, host []byte) error {
 	for i := range b.N {
 		binary.LittleEndian.PutUint32(labels[4*i:], uint32(b.SecondLabels[i]))
 		if share.spec.DType == tensor.F64 {
-			binary.LittleEndian.PutUint64(shares[8*i:], math.Float64bits(float64(b.Share[i])))
+			binary.LittleEndian.PutUint64(shares[8*i:], math.Float64bits(float64(b.Lambda[i])))
 		} else {
-			binary.LittleEndian.PutUint32(shares[4*i:], math.Float32bits(b.Share[i]))
+			binary.LittleEndian.PutUint32(shares[4*i:], math.Float32bits(b.Lambda[i]))
 		}
 	}
 	return nil

@@ -193,7 +193,7 @@ func TestValuesComeOutOfAllTypesAndNotFiniteOnesAreRefused(t *testing.T) {
 	}
 }
 
-// A number is rounded once, whatever lies between the two types: f64 to bf16 by way of f32 is the nearest bf16.
+// A number is rounded only once: converting f64 to bf16 via f32 gives the nearest bf16.
 func TestRoundingTwiceIsRoundingOnce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

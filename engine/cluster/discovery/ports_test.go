@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// torchrun is what it sets for one of two ranks, and variables that change it.
+// torchrun returns the environment that torchrun sets for one of two ranks, changed by variables.
 func torchrun(rank int, changes ...string) []string {
 	return append([]string{
 		fmt.Sprintf("RANK=%d", rank), fmt.Sprintf("LOCAL_RANK=%d", rank), "WORLD_SIZE=2", "LOCAL_WORLD_SIZE=2", "GROUP_RANK=0",

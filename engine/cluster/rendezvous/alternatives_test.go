@@ -78,7 +78,7 @@ func TestRanksMeetAtTheFirstFreeAddress(t *testing.T) {
 	}
 }
 
-// awaitListener returns when somebody listens at an address.
+// awaitListener returns when a process listens at an address.
 func awaitListener(t *testing.T, address string) {
 	t.Helper()
 	for {

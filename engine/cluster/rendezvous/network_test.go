@@ -118,7 +118,7 @@ func closeAll(groups []*Group) {
 	}
 }
 
-// closeJoined closes the groups of those who got one.
+// closeJoined closes the groups of the ranks that joined.
 func closeJoined(results []joined) {
 	for i := len(results) - 1; i >= 0; i-- {
 		if results[i].group != nil {

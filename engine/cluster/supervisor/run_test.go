@@ -146,7 +146,7 @@ func TestFrozenRanksAreKilled(t *testing.T) {
 	}
 }
 
-// A survivor that saves for longer than the time of grace ends by itself.
+// A rank that saves for longer than the grace period ends on its own.
 func TestSavingRanksGetTheirTime(t *testing.T) {
 	options, _ := planned(t, "pause 100ms,saving 1500ms,exit 5;pause 50ms,exit 3")
 	options.Grace = 700 * time.Millisecond // more than between two signs, less than the save

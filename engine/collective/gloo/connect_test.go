@@ -140,7 +140,8 @@ func TestTheOtherRankIsMissing(t *testing.T) {
 	}
 }
 
-// TestStrayConnectionsAreTurnedAway: whatever comes to the port of a rank that is connecting, the ranks find each other, and the next operation works.
+// TestStrayConnectionsAreTurnedAway: connections from other programs to a rank that is connecting prevent neither the
+// group nor its next operation.
 func TestStrayConnectionsAreTurnedAway(t *testing.T) {
 	need(t)
 	const fewer, more = spareGuests / 2, 2 * spareGuests // than are in a handshake at once

@@ -91,7 +91,7 @@ func (r role) connect(ctx context.Context, group *rendezvous.Group) (*hosts.Comm
 	return hosts.New(opts)
 }
 
-// run says a line of what it has computed, "round" and then reduces 4 MB without end.
+// run prints a line with the result of compute, prints "round", and then reduces 4 MB in an endless loop.
 func (r role) run() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -133,7 +133,7 @@ func (r role) run() error {
 	}
 }
 
-// compute sums thirds and says the sum's bits, gathers and says what it has.
+// compute sums thirds and prints the sum's bits, then gathers and prints the result.
 func (r role) compute(ctx context.Context, comm collective.Communicator, memory device.Buffer) error {
 	host := memory.Host()
 	binary.LittleEndian.PutUint32(host, math.Float32bits(1/(3+float32(r.Rank))))

@@ -224,7 +224,7 @@ func startAll(t *testing.T, size int, r role) []*child {
 	return children
 }
 
-// endless all-reduces of 16 MB: whatever happens, happens in the middle of one.
+// endless all-reduces of 16 MB, so that every fault occurs in the middle of one.
 var endless = role{Elements: 4 << 20}
 
 func TestKilledProcessIsNamed(t *testing.T) {

@@ -4,7 +4,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// hidden is a device whose memory the host cannot see, as that of a GPU; what it computes is the reference device's.
+// hidden is a device whose memory the host cannot access, like that of a GPU. It computes with the reference device.
 type hidden struct{ device.Device }
 
 type hiddenBuffer struct{ device.Buffer }

@@ -87,7 +87,7 @@ func TestLayoutsThatCannotBeAreFound(t *testing.T) {
 	}
 }
 
-// crowded counts the readers that are within it, and fails where it is told to.
+// crowded counts its concurrent readers, and fails on request.
 type crowded struct {
 	io.ReaderAt
 	fail         bool
@@ -133,7 +133,7 @@ func TestChunksWaitForRoom(t *testing.T) {
 		for _, e := range random.chunks {
 			sum += e.size
 		}
-		// The last chunk may be so small that it has room beside another.
+		// The last chunk may be so small that it fits next to another one.
 		if file.most.Load() > 2 || random.held != sum || random.held > random.limit || random.inFlight != 0 || fail && sum != 0 {
 			t.Errorf("failing %v: %d chunks at a time, %d bytes held of %d", fail, file.most.Load(), random.held, sum)
 		}

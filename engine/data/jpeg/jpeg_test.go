@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// decoders returns a decoder on each library; libturbojpeg only where it is there.
+// decoders returns a decoder for each library; the one for libturbojpeg only if that is available.
 func decoders(t testing.TB) map[string]*Decoder {
 	t.Helper()
 	all := map[string]*Decoder{"image/jpeg": {}}

@@ -55,8 +55,8 @@ func mutate(random *rand.Rand, b []byte) []byte {
 	return b
 }
 
-// TestMutatedImagesAreDecodedOrRefused: 800 of them, with HETERO_HOSTILE=1 as many as five minutes allow (row S9). Under make SANITIZE=address it finds
-// what a decoder reads or writes beside its memory.
+// TestMutatedImagesAreDecodedOrRefused decodes 800 mutated images; with HETERO_HOSTILE=1 it continues for five minutes
+// (row S9). With make SANITIZE=address it detects accesses of a decoder outside its memory.
 func TestMutatedImagesAreDecodedOrRefused(t *testing.T) {
 	const seed = 9
 	random := rand.New(rand.NewPCG(seed, 0))

@@ -102,7 +102,7 @@ func hsv(r, g, b byte) (h, s, v byte) {
 // sector describes the colours of a hue: one channel equals the value, one is the least for the saturation, and one
 // lies between.
 type sector struct {
-	share            float64 // fraction of the saturation by which the middle channel is below the value
+	fraction         float64 // fraction of the saturation by which the middle channel is below the value
 	red, green, blue uint8   // bit positions of each channel in a word with value, least and between, a byte each
 }
 
@@ -112,12 +112,12 @@ var sectors = func() (all [256]sector) {
 	for h := range all {
 		turn := float64(float32(float64(h) * 6 / 255))
 		number := math.Floor(turn)
-		share := float64(float32(turn - number))
+		fraction := float64(float32(turn - number))
 		if int(number)%2 == 0 {
-			share = 1 - share
+			fraction = 1 - fraction
 		}
 		channels := order[int(number)%6]
-		all[h] = sector{share, channels[0], channels[1], channels[2]}
+		all[h] = sector{fraction, channels[0], channels[1], channels[2]}
 	}
 	return all
 }()
@@ -133,7 +133,7 @@ var saturations = func() (all [256]float64) {
 func rgb(h, s, v byte) (r, g, b byte) {
 	at, value, saturation := &sectors[h], float64(v), saturations[s]
 	least := round(float64(value * (1 - saturation)))
-	between := round(float64(value * (1 - float64(float32(saturation*at.share)))))
+	between := round(float64(value * (1 - float64(float32(saturation*at.fraction)))))
 	all := uint32(v) | least<<8 | between<<16
 	return byte(all >> (at.red & 31)), byte(all >> (at.green & 31)), byte(all >> (at.blue & 31))
 }

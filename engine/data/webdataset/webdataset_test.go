@@ -245,7 +245,7 @@ func TestAnIndexIsMadeAnewWhenTheShardChanges(t *testing.T) {
 	if got, err := number(t, open().Train, 0); err != nil || got != 1000 || indexed == 0 {
 		t.Errorf("after a change that keeps size and time: sample 0 is %d, %v, want 1000", got, err)
 	}
-	// A damaged index is made anew.
+	// A damaged index is created again.
 	kept, err := filepath.Glob(filepath.Join(cache, "shards", "*.idx"))
 	if err != nil || len(kept) == 0 {
 		t.Fatalf("kept %q, %v", kept, err)

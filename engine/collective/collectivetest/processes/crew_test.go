@@ -17,7 +17,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device/reference"
 )
 
-// TestAProcessThatDoesNotEndIsGivenUp: whoever waits for it hears so, and its number is named.
+// TestAProcessThatDoesNotEndIsGivenUp: all callers that wait for the process get an error that names it.
 func TestAProcessThatDoesNotEndIsGivenUp(t *testing.T) {
 	cmd := exec.Command("sleep", "60")
 	if err := cmd.Start(); err != nil {

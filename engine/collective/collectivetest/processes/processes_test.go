@@ -113,7 +113,7 @@ func TestARankEndsBeforeWhatItHasStarted(t *testing.T) {
 
 var few = collectivetest.Options{Sizes: []int{1, 3}, Rounds: 2, Apart: true}
 
-// TestConformance: a communicator that is driven from another process passes what it passes in this one.
+// TestConformance: a communicator that is driven from another process passes the same suite as in this process.
 func TestConformance(t *testing.T) {
 	c := crew(t, "right")
 	collectivetest.RunWith(conformance.Brief(conformance.Go(t)), c.Open, few)
@@ -146,7 +146,7 @@ func TestARankWithoutDevice(t *testing.T) {
 	}
 }
 
-// TestARankThatHangsEndsWithItsCrew: nothing is left behind, whatever its communicator does.
+// TestARankThatHangsEndsWithItsCrew: closing the crew ends a rank whose communicator hangs.
 func TestARankThatHangsEndsWithItsCrew(t *testing.T) {
 	there, requests, err := os.Pipe()
 	if err != nil {
