@@ -9,11 +9,11 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// blockSteps is how many consecutive steps are drawn together: neighbouring steps are alike (a rebalance, a throttled core), and
-// drawing them one by one would make intervals too narrow.
+// blockSteps is the number of consecutive steps that are drawn together. Neighbouring steps are correlated (a
+// rebalance, a throttled core), so drawing single steps would make intervals too narrow.
 const blockSteps = 10
 
-// metric is what is estimated, each as sum of numerators / sum of denominators over a run's blocks.
+// metric is an estimated quantity: sum of numerators / sum of denominators over a run's blocks.
 type metric int
 
 const (
@@ -25,7 +25,7 @@ const (
 	metrics
 )
 
-// block is the sums of some consecutive steps, or of one decision.
+// block holds the sums over some consecutive steps, or over one decision.
 type block [metrics]struct{ sum, count float64 }
 
 func (b *block) add(m metric, value, count float64) {
@@ -35,7 +35,7 @@ func (b *block) add(m metric, value, count float64) {
 	}
 }
 
-// blocksOf cuts steps into blocks; the last may be shorter.
+// blocksOf divides steps into blocks; the last may be shorter.
 func blocksOf(steps []Step) []block {
 	var blocks []block
 	for part := range slices.Chunk(steps, blockSteps) {
@@ -55,7 +55,7 @@ func blocksOf(steps []Step) []block {
 	return blocks
 }
 
-// blocksOfDecisions makes a block of each decision: they lie an interval of steps apart.
+// blocksOfDecisions makes one block per decision, because decisions are a whole interval of steps apart.
 func blocksOfDecisions(decisions []Decision) []block {
 	blocks := make([]block, len(decisions))
 	for i, d := range decisions {
@@ -64,10 +64,10 @@ func blocksOfDecisions(decisions []Decision) []block {
 	return blocks
 }
 
-// values is one number for each metric, NaN where there is none.
+// values holds one number per metric, NaN if unknown.
 type values [metrics]float64
 
-// mean is the mean over runs of each run's ratio.
+// mean returns the mean over runs of each run's ratio.
 func mean(runs [][]block) values {
 	picked := make([][]*block, len(runs))
 	for i, blocks := range runs {
@@ -101,8 +101,8 @@ func meanOf(runs [][]*block) values {
 	return total
 }
 
-// replicate draws n times as many runs as there are, with replacement, and of each run as many blocks as it has, with replacement.
-// The same seed and name give the same replicates, whatever else is computed.
+// replicate returns n bootstrap replicates. Each draws as many runs as there are, and as many blocks of each run as it
+// has, both with replacement. The same seed and name give the same replicates, regardless of other computations.
 func replicate(runs [][]block, n int, seed uint64, name string) []values {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
@@ -122,7 +122,7 @@ func replicate(runs [][]block, n int, seed uint64, name string) []values {
 	return out
 }
 
-// Estimate is a value with its confidence interval; all NaN where it is not known.
+// Estimate is a value with its confidence interval; all NaN if unknown.
 type Estimate struct{ Value, Low, High float64 }
 
 // Known reports whether there is a value.
@@ -130,7 +130,7 @@ func (e Estimate) Known() bool { return !math.IsNaN(e.Value) }
 
 var noEstimate = Estimate{unknown, unknown, unknown}
 
-// percentile is the estimate with the percentile interval of its replicates; confidence is 0…1.
+// percentile returns value with the percentile interval of its replicates; confidence is 0…1.
 func percentile(value float64, replicates []float64, confidence float64) Estimate {
 	known := slices.DeleteFunc(slices.Clone(replicates), math.IsNaN)
 	if math.IsNaN(value) || len(known) == 0 {
@@ -141,7 +141,7 @@ func percentile(value float64, replicates []float64, confidence float64) Estimat
 	return Estimate{value, stat.Quantile(tail, stat.LinInterp, known, nil), stat.Quantile(1-tail, stat.LinInterp, known, nil)}
 }
 
-// column is one metric of all replicates.
+// column returns one metric of all replicates.
 func column(replicates []values, m metric) []float64 {
 	out := make([]float64, len(replicates))
 	for i, r := range replicates {
@@ -150,7 +150,7 @@ func column(replicates []values, m metric) []float64 {
 	return out
 }
 
-// ratio divides replicate by replicate.
+// ratio divides each element of above by that of below.
 func ratio(above, below []float64) []float64 {
 	out := make([]float64, len(above))
 	for i := range out {

@@ -8,14 +8,15 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// BottleneckSummary names the limit of a run: package runtime's verdicts on its windows of steps, summed up.
+// BottleneckSummary names the limit of a run, summed over package runtime's verdicts on windows of steps.
 type BottleneckSummary struct {
-	Bound   string         `json:"bound"`                 // that lost most time in all windows, if it is a tenth of them; else compute-bound
-	Verdict string         `json:"verdict"`               // the last window with that bound, in words
-	Rank    *int           `json:"rank"`                  // which that window is about; null: no single one
-	Windows map[string]int `json:"windows"`               // how many had each verdict
+	// Bound is the bound with the largest loss over all windows, if that is a tenth of their time; else compute-bound.
+	Bound   string         `json:"bound"`
+	Verdict string         `json:"verdict"`               // text of the last window with that bound
+	Rank    *int           `json:"rank"`                  // rank named by that window; null: no single rank
+	Windows map[string]int `json:"windows"`               // number of windows per verdict
 	Lost    LostTimes      `json:"lost_seconds_per_step"` // means over the steps of all windows
-	Step    Number         `json:"step_seconds"`          // likewise, of the slowest rank
+	Step    Number         `json:"step_seconds"`          // the same mean, for the slowest rank
 }
 
 // LostTimes are seconds.
@@ -45,7 +46,7 @@ func (v *verdicts) add(b runtime.Bottleneck) {
 	v.count[b.Bound.String()]++
 }
 
-// summary is nil where there were no windows.
+// summary returns nil without windows.
 func (v *verdicts) summary() *BottleneckSummary {
 	if v.steps == 0 {
 		return nil
@@ -60,7 +61,7 @@ func (v *verdicts) summary() *BottleneckSummary {
 	out := &BottleneckSummary{Bound: bound.String(), Windows: v.count, Step: Number(v.step / v.steps),
 		Lost: LostTimes{Data: lost(runtime.DataBound), Communication: lost(runtime.CommunicationBound), Straggler: lost(runtime.StragglerBound), Memory: lost(runtime.MemoryBound)}}
 	window, judged := v.last[bound]
-	if !judged { // windows that were bound by different things, none of which matters over the whole run
+	if !judged { // windows with different bounds, none of which matters over the whole run
 		out.Verdict = "no cause takes a tenth of the time of all windows"
 		return out
 	}
@@ -71,7 +72,7 @@ func (v *verdicts) summary() *BottleneckSummary {
 	return out
 }
 
-// recordsOf are the records of one rank, in order. err is set once they have ended.
+// recordsOf returns the records of one rank, in order. It sets err after the last one.
 func recordsOf(path string, err *error) iter.Seq[runtime.Record] {
 	return func(yield func(runtime.Record) bool) {
 		wanted := true
@@ -106,7 +107,7 @@ func bottleneck(logs string, ranks int) (*BottleneckSummary, error) {
 			out.add(find.Verdict())
 		}
 	}
-	if len(out.count) == 0 && find.Steps() > 0 { // a run that is shorter than a window
+	if len(out.count) == 0 && find.Steps() > 0 { // the run is shorter than a window
 		out.add(find.Verdict())
 	}
 	return out.summary(), errors.Join(failures...)

@@ -8,29 +8,30 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// collector adds up the records of a run, one file after the other, in memory that grows by 32 bytes a step, and by 8 for each of the first
-// maxLatencies steps of a rank.
+// collector adds up the records of a run, one file at a time. Its memory grows by 32 bytes per step, and by 8 for each
+// of the first maxLatencies steps of a rank.
 type collector struct {
-	steps []stepTotal // that rank 0 has, in order
+	steps []stepTotal // steps of rank 0, in order
 	loss  float64     // of the last one
 	ranks []*rankTotal
 
 	pauses int
 }
 
-// stepTotal is one step of all ranks.
+// stepTotal holds one step of all ranks.
 type stepTotal struct {
 	iteration int64
 	seconds   float32
 	min, max  float32 // of own compute times of ranks with samples; max 0: none
 	samples   int32
-	ranks     int32 // that have a record of it
+	ranks     int32 // number of ranks with a record of the step
 }
 
-// maxLatencies is how many times of a rank are kept for histograms: beyond it each second one goes, again and again.
+// maxLatencies is the number of times per rank that are kept for histograms. When it is reached, every second one is
+// dropped.
 const maxLatencies = 1 << 16
 
-// rankTotal is one rank's sums.
+// rankTotal holds one rank's sums.
 type rankTotal struct {
 	n, samples                                                       float64
 	data, forward, backward, communication, optimizer, hidden, own   float64 // s
@@ -41,7 +42,7 @@ type rankTotal struct {
 
 type shareTotal struct{ steps, own float64 }
 
-// thinned keeps each k-th of the values that it is given.
+// thinned keeps each k-th of the values that are added.
 type thinned struct {
 	values []float32
 	every  int
@@ -68,11 +69,11 @@ func (t *thinned) add(v float64) {
 	t.values = append(t.values, float32(v))
 }
 
-// read adds the file of a rank; that of rank 0 comes first.
+// read adds the file of a rank. The file of rank 0 must come first.
 func (c *collector) read(rank int, path string) (damaged int, err error) {
 	t := &rankTotal{memory: unknown, hottest: unknown, shares: map[int64]*shareTotal{}}
 	var previous runtime.Record
-	next := 0 // of steps
+	next := 0 // index in steps
 	damaged, err = runtime.EachMetric(path, func(m *runtime.Record) {
 		t.add(m)
 		own := ownSeconds(m)
@@ -101,7 +102,7 @@ func (c *collector) read(rank int, path string) (damaged int, err error) {
 	return damaged, err
 }
 
-// ownSeconds is what a rank computed, without waiting for others.
+// ownSeconds returns a rank's compute time without waiting for others.
 func ownSeconds(m *runtime.Record) float64 {
 	return (m.DataLoading + m.Forward + m.Backward - m.Exchanges).Seconds()
 }
@@ -150,7 +151,7 @@ func (t *rankTotal) add(m *runtime.Record) {
 	s.own += own
 }
 
-// knownMax passes over what is not known.
+// knownMax returns the maximum, ignoring NaN.
 func knownMax(a, b float64) float64 {
 	if math.IsNaN(a) || b > a {
 		return b
@@ -158,19 +159,20 @@ func knownMax(a, b float64) float64 {
 	return a
 }
 
-// whole leaves out the last steps of a killed run, of which not all ranks have a record: their samples are not those of the batch.
+// whole omits the last steps of a killed run that lack records of some ranks, because their samples do not sum to the
+// batch.
 func (c *collector) whole(batch int64) []stepTotal {
 	n := len(c.steps)
 	for n > 0 && batch > 0 && int64(c.steps[n-1].samples) != batch {
 		n--
 	}
-	if n == 0 { // of another batch size than the settings say
+	if n == 0 { // the batch size differs from that in the settings
 		return c.steps
 	}
 	return c.steps[:n]
 }
 
-// fill says what was added up.
+// fill writes the sums to s.
 func (c *collector) fill(s *Summary, batch int64) {
 	steps := c.whole(batch)
 	last := steps[len(steps)-1]
@@ -205,12 +207,12 @@ func (c *collector) fill(s *Summary, batch int64) {
 		s.Overlap = Number(unknown)
 		return
 	}
-	// What each rank's link carries where the sum goes round a ring: what NCCL's tests call bus bandwidth.
+	// Bytes per link for a ring all-reduce, the "bus bandwidth" of NCCL's tests.
 	n := float64(s.Ranks)
 	s.BusBandwidth = Number(2 * (n - 1) / n * all.bytes / (all.hidden + all.communication))
 }
 
-// sum adds another rank's.
+// sum adds the totals of another rank.
 func (t *rankTotal) sum(o *rankTotal) {
 	t.n += o.n
 	t.data += o.data

@@ -10,24 +10,24 @@ import (
 	"github.com/hetero-train/hetero-train/balancer"
 )
 
-// baseline is the policy that the others are compared with.
+// baseline is the policy with which the others are compared.
 const baseline = "none"
 
-// soloPrefix begins the scenarios in which one rank runs alone.
+// soloPrefix is the prefix of scenarios in which one rank runs alone.
 const soloPrefix = "solo-"
 
-// minSteadySteps is what a run must have beyond its warm-up: two blocks.
+// minSteadySteps is the minimum number of steps after the warm-up: two blocks.
 const minSteadySteps = 2 * blockSteps
 
-// Options say how runs are compared.
+// Options configure a comparison of runs.
 type Options struct {
-	WarmUpSteps int64   // steps left out at the start of each run; negative: see WarmUp
+	WarmUpSteps int64   // steps omitted at the start of each run; negative: see WarmUp
 	Replicates  int     // of the bootstrap, at least 100
 	Confidence  float64 // of intervals, above 0 and below 1
 	Seed        uint64  // of the bootstrap
 }
 
-// Check finds values that cannot be.
+// Check returns an error for invalid options.
 func (o Options) Check() error {
 	switch {
 	case o.Replicates < 100 || o.Replicates > 1_000_000:
@@ -38,16 +38,16 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Study is what the runs below a folder say.
+// Study is the result of comparing the runs below a folder.
 type Study struct {
 	Options
 	Root        string
 	Comparisons []*Comparison
-	Skipped     []Skipped // folders that are no finished runs, and runs that are too short
-	Damaged     []string  // what could not be read of the runs that are compared, a sentence each
+	Skipped     []Skipped // folders without a finished run, and runs that are too short
+	Damaged     []string  // unreadable parts of the compared runs, one sentence each
 }
 
-// Comparison is runs of like settings and unlike policies.
+// Comparison holds runs with equal settings except for the policy and the seed.
 type Comparison struct {
 	ID                       string // a name for files, unique in the study
 	Model, Dataset, Scenario string
@@ -55,20 +55,22 @@ type Comparison struct {
 	Ranks                    int
 	BatchSize                int64
 	Devices                  []string
-	Solo                     []Solo          // one a rank; empty where there are none
+	Solo                     []Solo          // one per rank; empty if unknown
 	Policies                 []*PolicyResult // the baseline first
-	TargetLoss               float64         // the lowest loss that every run reached, NaN where losses are not known
-	LossSpread               float64         // largest difference of loss curves between policies on the same seed, as a share of the first loss; NaN for one policy
-	Notes                    []string        // what a reader of the figures must know
+	TargetLoss               float64         // the lowest loss that every run reached, NaN if losses are unknown
+	// LossSpread is the largest difference of loss curves between policies on the same seed, as a fraction of the
+	// first loss; NaN for one policy.
+	LossSpread float64
+	Notes      []string // facts that a reader of the figures must know
 }
 
-// Solo is what a rank does alone.
+// Solo is the performance of a rank that runs alone.
 type Solo struct {
 	Scenario   string
 	Throughput Estimate // samples/s
 }
 
-// PolicyResult is the runs of one policy.
+// PolicyResult holds the results of one policy's runs.
 type PolicyResult struct {
 	Policy string
 	Runs   []*Run
@@ -78,20 +80,20 @@ type PolicyResult struct {
 	Utilization Estimate // percent
 	Efficiency  Estimate // throughput / sum of the ranks' solo throughputs
 	Imbalance   Estimate // 0…1
-	Waiting     Estimate // 0…1, share of the ranks' compute time
+	Waiting     Estimate // 0…1, fraction of the ranks' compute time
 	Oracle      Estimate // 0…1
 	Speedup     Estimate // over the baseline
 	Ratios      map[string]Estimate
 
-	Lost         map[string]float64 // mean seconds of a step by cause, empty where not known
+	Lost         map[string]float64 // mean seconds of a step by cause, empty if unknown
 	Curve        []CurvePoint       // loss, mean over runs
-	SecondsTo    []float64          // TargetLoss, one a run
+	SecondsTo    []float64          // time to TargetLoss, one per run
 	StepsTo      []int64
 	replicates   []values
 	efficiencies []float64
 }
 
-// Compare sorts runs into comparisons and estimates what they show.
+// Compare groups runs into comparisons and estimates their metrics.
 func Compare(all Collection, options Options) (*Study, error) {
 	if err := options.Check(); err != nil {
 		return nil, err
@@ -120,7 +122,7 @@ func Compare(all Collection, options Options) (*Study, error) {
 	return study, nil
 }
 
-// faults is what is wrong with a run that is used all the same.
+// faults lists the faults of a run that is used nevertheless.
 func (r *Run) faults() []string {
 	out := slices.Clone(r.Damaged)
 	if r.Partial > 0 {
@@ -132,7 +134,7 @@ func (r *Run) faults() []string {
 	return out
 }
 
-// nameComparisons gives each a name of its own, and says in what two of the same description differ.
+// nameComparisons gives each comparison a unique name, and states the difference between two with the same description.
 func (s *Study) nameComparisons() {
 	slices.SortStableFunc(s.Comparisons, func(a, b *Comparison) int { return cmp.Compare(a.description(), b.description()) })
 	alike := map[string][]*Comparison{}
@@ -164,7 +166,7 @@ func (c *Comparison) description() string {
 
 func (c *Comparison) settings() map[string]string { return c.Policies[0].Runs[0].comparable(ownKeys) }
 
-// compare makes one comparison.
+// compare computes one comparison.
 func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	first := runs[0]
 	c := &Comparison{Model: first.Model, Dataset: first.Dataset, Scenario: first.Scenario, Machine: first.Machine,
@@ -183,7 +185,8 @@ func (o Options) compare(runs []*Run, solos map[string][]*Run) *Comparison {
 	return c
 }
 
-// OrderPolicies sorts names as the balancer lists its policies, the baseline first; others come behind by name.
+// OrderPolicies sorts names in the order of the balancer's list, the baseline first; unknown names follow
+// alphabetically.
 func OrderPolicies(names []string) []string {
 	known := balancer.Policies()
 	rank := func(name string) int {
@@ -196,7 +199,7 @@ func OrderPolicies(names []string) []string {
 	return names
 }
 
-// solo fills c.Solo and returns the replicates of the sum of all ranks' throughputs alone, nil where one is missing.
+// solo sets c.Solo and returns the replicates of the sum of all ranks' solo throughputs, nil if one is missing.
 func (o Options) solo(c *Comparison, run *Run, solos map[string][]*Run) []float64 {
 	if len(run.Solo) == 0 {
 		return nil
@@ -232,7 +235,7 @@ func (o Options) blocks(runs []*Run) [][]block {
 	return blocks
 }
 
-// policy estimates everything that needs no other policy; alone is as solo returns it.
+// policy estimates all values that need no other policy; alone is the result of solo.
 func (o Options) policy(like *Run, policy string, runs []*Run, c *Comparison, alone []float64) *PolicyResult {
 	slices.SortFunc(runs, func(a, b *Run) int { return cmp.Compare(a.Dir, b.Dir) })
 	p := &PolicyResult{Policy: policy, Runs: runs, Efficiency: noEstimate, Lost: map[string]float64{}}
@@ -266,7 +269,7 @@ func (r *Run) steadyDecisions(set int64) []Decision {
 	return slices.DeleteFunc(slices.Clone(r.Decisions), func(d Decision) bool { return d.Step < steps[0].Iteration })
 }
 
-// lose takes the mean of what decisions say about lost time.
+// lose sets the mean of the lost times in the balancer's decisions.
 func (p *PolicyResult) lose(o Options) {
 	n := 0.0
 	for _, run := range p.Runs {
@@ -302,14 +305,14 @@ func (c *Comparison) speedups(o Options) {
 		p.Ratios["throughput"] = p.Speedup
 		p.Ratios["utilization"] = over(utilization, p.Utilization, base.Utilization)
 		p.Ratios["imbalance"] = over(imbalance, p.Imbalance, base.Imbalance)
-		p.Ratios["efficiency"] = p.Speedup // the ranks alone are the same
+		p.Ratios["efficiency"] = p.Speedup // the sum of solo throughputs is the same
 	}
 	if base.Policy != baseline {
 		c.Notes = append(c.Notes, fmt.Sprintf("no run of policy %q: there are no speed-ups", baseline))
 	}
 }
 
-// note collects what a reader must know of the runs.
+// note collects the facts about the runs that a reader must know.
 func (c *Comparison) note(runs []*Run) {
 	add := func(format string, args ...any) {
 		if text := fmt.Sprintf(format, args...); !slices.Contains(c.Notes, text) {
@@ -338,7 +341,7 @@ func (c *Comparison) note(runs []*Run) {
 	}
 }
 
-// values lists what the runs of a policy have set a key to.
+// values lists the values of a key in the runs of a policy.
 func (p *PolicyResult) values(key string) []string {
 	var all []string
 	for _, run := range p.Runs {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// SummaryCSV has a row for each policy of each comparison. What is not known is empty.
+// SummaryCSV returns one row per policy of each comparison. Unknown values are empty.
 func (s *Study) SummaryCSV() (string, error) {
 	header := []string{"comparison", "model", "dataset", "scenario", "machine", "ranks", "batch_size", "policy", "runs", "seeds"}
 	for _, name := range []string{"throughput_samples_per_second", "speedup", "utilization_percent", "scaling_efficiency", "load_imbalance", "waiting", "share_of_oracle"} {
@@ -27,7 +27,7 @@ func (s *Study) SummaryCSV() (string, error) {
 	return csvText(rows)
 }
 
-// StepsCSV has a row for each step of the run.
+// StepsCSV returns one row per step of the run.
 func (r *Run) StepsCSV() (string, error) {
 	header := []string{"iteration", "elapsed_seconds", "step_seconds", "samples_per_second", "loss", "load_imbalance", "waiting"}
 	for rank := range r.Ranks {
@@ -47,7 +47,7 @@ func (r *Run) StepsCSV() (string, error) {
 	return csvText(rows)
 }
 
-// number has 6 digits, which is more than any of these values is worth.
+// number formats 6 digits, more than the precision of any of these values.
 func number(v float64) string {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return ""

@@ -5,17 +5,17 @@ import (
 	"math"
 )
 
-// expectation is a ratio to the baseline that a policy is expected to reach on four unequal workers.
+// expectation is the ratio to the baseline that a policy should reach on four unequal workers.
 type expectation struct {
 	policy, what string
 	key          string // in PolicyResult.Ratios
 	ratio        float64
-	below        bool // less is better
+	below        bool // lower is better
 }
 
-// expectations follow from: throughput 450, 600 and 650 samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85;
-// load imbalance 35, 18 and 12 %; for the baseline, proportional and dynamic. Absolute values belong to one machine, ratios do not.
-// The expectations of hybrid are those of dynamic.
+// expectations are ratios of these values for the baseline, proportional and dynamic: throughput 450, 600 and 650
+// samples/s; utilization 65, 80 and 85 %; scaling efficiency 0.65, 0.78 and 0.85; load imbalance 35, 18 and 12 %.
+// Absolute values depend on the machine, ratios do not. hybrid has the expectations of dynamic.
 var expectations = []expectation{
 	{"proportional", "throughput", "throughput", 600. / 450, false},
 	{"dynamic", "throughput", "throughput", 650. / 450, false},
@@ -31,10 +31,11 @@ var expectations = []expectation{
 	{"hybrid", "load imbalance", "imbalance", 12. / 35, true},
 }
 
-// expectedRanges are the figures that a policy is expected to reach on four unequal workers, as text.
+// expectedRanges are the values that a policy should reach on four unequal workers, as text.
 type expectedRanges struct{ throughput, utilization, efficiency, imbalance, straggler string }
 
-// rangesOf are the expected ranges by policy. hybrid has those of dynamic. Absolute throughput belongs to one machine, so only its ratio to the baseline counts.
+// rangesOf maps policies to expected ranges. hybrid has those of dynamic. Absolute throughput depends on the machine,
+// so only its ratio to the baseline counts.
 var rangesOf = map[string]expectedRanges{
 	"none":         {"1.00x (450)", "60–70 %", "0.60–0.70", "30–40 %", "high"},
 	"proportional": {"1.33x (600)", "75–85 %", "0.75–0.85", "15–20 %", "medium"},
@@ -42,7 +43,8 @@ var rangesOf = map[string]expectedRanges{
 	"hybrid":       {"1.44x (650)", "80–90 %", "0.80–0.90", "10–15 %", "low"},
 }
 
-// fiveFigures is the table of the five figures: a row for each figure and policy, with the expected range next to the measured value.
+// fiveFigures returns the table of the five figures: a row per figure and policy, with the expected range next to the
+// measured value.
 func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	columns = []string{"figure"}
 	var known []*PolicyResult
@@ -76,7 +78,7 @@ func (c *Comparison) fiveFigures() (columns []string, rows [][]string) {
 	return columns, rows
 }
 
-// expects reports whether the expectations are about such runs: four ranks that are not equal.
+// expects reports whether the expectations apply: four ranks that are not equal.
 func (c *Comparison) expects() bool {
 	if c.Ranks != 4 || len(c.Policies) == 0 || c.Policies[0].Policy != baseline {
 		return false
@@ -89,8 +91,8 @@ func (c *Comparison) expects() bool {
 	return false
 }
 
-// possible is the largest speed-up over equal shares that ranks of these speeds allow: what they reach together over what they reach at
-// the pace of the slowest.
+// possible returns the largest speed-up over equal shares that the ranks' speeds allow: their total throughput, divided
+// by their throughput at the pace of the slowest.
 func (c *Comparison) possible() float64 {
 	sum, least := 0.0, math.Inf(1)
 	for _, solo := range c.Solo {
@@ -99,7 +101,7 @@ func (c *Comparison) possible() float64 {
 	return sum / (float64(len(c.Solo)) * least)
 }
 
-// verdict says whether a ratio reaches what is expected, as far as its interval tells.
+// verdict reports whether a ratio reaches the expectation, within its interval.
 func (e expectation) verdict(got Estimate) string {
 	low, high, want := got.Low, got.High, e.ratio
 	if e.below {
@@ -129,7 +131,7 @@ func stragglerImpact(waiting Estimate) string {
 	return "low"
 }
 
-// expectedRows is the table of the report.
+// expectedRows returns the table of the report.
 func (c *Comparison) expectedRows() [][]string {
 	var rows [][]string
 	for _, e := range expectations {

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// Figure is a drawing that belongs to a report.
+// Figure is a drawing of a report.
 type Figure struct {
 	Title   string // one line
-	Caption string // what is shown and how to read it
-	Path    string // of the PNG, relative to the report; the SVG beside it has the same name
+	Caption string // contents, and how to read them
+	Path    string // of the PNG, relative to the report; the SVG in the same folder has the same name
 }
 
-// Report is the study as Markdown. figures are those of each comparison, by its ID; overview are those of the whole study.
+// Report returns the study as Markdown. figures maps a comparison's ID to its figures; overview are those of the whole
+// study.
 func (s *Study) Report(figures map[string][]Figure, overview []Figure) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Balancing policies compared\n\nRuns read from `%s`. Intervals are %g %% confidence intervals; [Method](#method) explains them.\n\n", s.Root, 100*s.Confidence)
@@ -103,7 +104,7 @@ func (c *Comparison) setup(s *Study) [][]string {
 	return rows
 }
 
-// explain says what the table cannot.
+// explain returns the facts that the table cannot show.
 func (c *Comparison) explain() string {
 	var b strings.Builder
 	if c.TargetLoss == c.TargetLoss { // known
@@ -121,7 +122,7 @@ func (c *Comparison) explain() string {
 	return b.String()
 }
 
-// lostTable shows what the balancer says of lost time, where it does.
+// lostTable returns the balancer's lost times, if known.
 func (c *Comparison) lostTable() string {
 	var causes []string
 	for _, p := range c.Policies {
@@ -193,7 +194,7 @@ func (s *Study) leftOut() string {
 	return b.String()
 }
 
-// Causes lists why folders were skipped, with how many for each reason, for a short message.
+// Causes returns the reasons for skipped folders with their numbers, for a short message.
 func Causes(skipped []Skipped) []string {
 	count := map[string]int{}
 	for _, s := range skipped {

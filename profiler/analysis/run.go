@@ -15,40 +15,40 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// Run is a finished training run, as its folder tells.
+// Run is a finished training run, read from its folder.
 type Run struct {
-	Name, Dir string // Name is that of its folder
+	Name, Dir string // Name is the folder's name
 
 	Policy, Model, Dataset, Scenario string
 	Seed                             string
 	Ranks                            int
 	BatchSize                        int64    // global
-	Solo                             []string // for each rank the scenario that measures it alone; nil where nobody said
-	Devices                          []string // for each rank what it stands for; nil where nobody said
-	Machine                          string   // what it ran on; "" where nobody said
+	Solo                             []string // for each rank the scenario that measures it alone; nil if unknown
+	Devices                          []string // for each rank the device that it represents; nil if unknown
+	Machine                          string   // machine of the run; "" if unknown
 	Settings                         map[string]string
 	Result                           experiment.Result
 
 	Steps     []Step
-	Decisions []Decision // of the balancer; none where logs/balance.jsonl is absent
+	Decisions []Decision // of the balancer; none without logs/balance.jsonl
 
-	Damaged []string // what of its files could not be read, a sentence each
-	Pauses  int      // steps before which something else was done: see Step.Seconds
-	Partial int      // steps that some rank has no record of; they are left out
+	Damaged []string // unreadable parts of its files, one sentence each
+	Pauses  int      // steps after a pause: see Step.Seconds
+	Partial int      // steps without a record of some rank, which are omitted
 }
 
-// Skipped is a folder that is no finished run.
+// Skipped is a folder that is not used, with the reason.
 type Skipped struct{ Dir, Reason string }
 
-// Collection is what lies below a folder.
+// Collection holds the runs below a folder.
 type Collection struct {
 	Root    string
 	Runs    []*Run // by name of the folder
 	Skipped []Skipped
 }
 
-// Read reads all runs below root. A folder that looks like a run and cannot be used is skipped with a reason; only a root that cannot
-// be listed is an error.
+// Read reads all runs below root. It skips unusable runs with a reason. It returns an error only if root cannot be
+// listed.
 func Read(root string) (Collection, error) {
 	all := Collection{Root: root}
 	info, err := os.Stat(root)
@@ -96,7 +96,7 @@ func looksLikeRun(dir string) bool {
 	})
 }
 
-// Load reads one run. A run that has not ended well is an error that says so.
+// Load reads one run. It returns an error for a run that did not end well.
 func Load(dir string) (*Run, error) {
 	run := &Run{Name: filepath.Base(dir), Dir: dir}
 	var err error
@@ -126,7 +126,7 @@ func Load(dir string) (*Run, error) {
 	return run, run.readDecisions(filepath.Join(logs, balanceFile))
 }
 
-// identify says what the run was, from its settings and from benchmark.json, which must agree.
+// identify reads the run's identity from its settings and from benchmark.json, which must agree.
 func (r *Run) identify() error {
 	r.Policy, r.Seed, r.Ranks = r.Settings["balance.policy"], r.Settings["experiment.seed"], max(r.Result.Ranks, 1)
 	r.Model, r.Dataset, r.BatchSize = r.Result.Model, r.Result.Dataset, r.Result.BatchSize
@@ -188,7 +188,7 @@ func (r *Run) readSteps(logs string) error {
 	return nil
 }
 
-// possible reports records that no run can have written.
+// possible returns an error for records that no run can have written.
 func possible(records []runtime.Record, batch int64) error {
 	for i := range records {
 		m := &records[i]
@@ -201,7 +201,7 @@ func possible(records []runtime.Record, batch int64) error {
 
 const balanceFile = "balance.jsonl"
 
-// Decision is one look of the balancer at the run: a line of logs/balance.jsonl. What it did not know is NaN.
+// Decision is one decision of the balancer: a line of logs/balance.jsonl. Unknown values are NaN.
 type Decision struct {
 	Step          int64
 	ShareOfOracle float64            // 0…1
@@ -210,7 +210,7 @@ type Decision struct {
 	ShareOfOracleLow, ShareOfOracleHigh float64 // 90 % interval; NaN in records without one
 }
 
-// readDecisions reads logs/balance.jsonl, which may be absent.
+// readDecisions reads logs/balance.jsonl, which is optional.
 func (r *Run) readDecisions(path string) error {
 	damaged := 0
 	err := regular.EachLine(path, func(text []byte) error {

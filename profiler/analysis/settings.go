@@ -19,7 +19,7 @@ const (
 	mostTextBytes = 1 << 20
 )
 
-// benchmark is what scripts/run_benchmark.sh says of a run: what its settings cannot tell.
+// benchmark is the content of benchmark.json from scripts/run_benchmark.sh: facts that are not in the settings.
 type benchmark struct {
 	Schema    int      `json:"schema"`
 	Policy    string   `json:"policy"`
@@ -50,7 +50,7 @@ func readBenchmark(dir string) (benchmark, error) {
 	return b, nil
 }
 
-// readSettings reads configs/resolved.toml as dotted keys and their values.
+// readSettings reads configs/resolved.toml as a map of dotted keys to values.
 func readSettings(dir string) (map[string]string, error) {
 	path := filepath.Join(dir, resolvedFile)
 	text, err := regular.Read(path, mostTextBytes)
@@ -76,15 +76,17 @@ func flatten(flat map[string]string, prefix string, tree map[string]any) {
 	}
 }
 
-// Keys in which runs of one comparison may differ: who they are, and what is compared. A name that ends in "." is a whole table.
+// Keys in which runs of one comparison may differ: identities, and the compared keys. A name that ends in "." is a
+// whole table.
 var (
 	ownKeys = []string{"experiment.", "balance.policy", "balance.fixed_shares", "profile.gpu_profiles", "train.resume",
 		"parallel.master_addr", "parallel.master_port", "parallel.token_file"}
-	// A run of one rank alone has other ranks, takes another number of steps and is not balanced.
+	// A run of one rank alone has other ranks and another number of steps, and is not balanced.
 	soloKeys = append([]string{"balance.", "parallel.", "train.steps", "train.epochs", "device.threads"}, ownKeys...)
 )
 
-// comparable is the settings of a run without those named, and what else must be alike for times to be compared.
+// comparable returns the settings of a run without the named ones, plus other facts that must be equal to compare
+// times.
 func (r *Run) comparable(without []string) map[string]string {
 	kept := maps.Clone(r.Settings)
 	maps.DeleteFunc(kept, func(key, _ string) bool {
@@ -97,7 +99,7 @@ func (r *Run) comparable(without []string) map[string]string {
 	return kept
 }
 
-// fingerprint is equal for equal settings.
+// fingerprint returns equal texts for equal settings.
 func fingerprint(settings map[string]string) string {
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
@@ -106,7 +108,7 @@ func fingerprint(settings map[string]string) string {
 	return b.String()
 }
 
-// differences lists the keys that have not the same value in all of several settings.
+// differences lists the keys whose values differ between several settings.
 func differences(all []map[string]string) []string {
 	var keys []string
 	for _, settings := range all {

@@ -13,8 +13,8 @@ var unknown = math.NaN()
 // Step is one optimizer step of all ranks.
 type Step struct {
 	Iteration int64 // from 1
-	// Seconds is the time from the end of the step before to the end of this one: nothing that happens between steps is left
-	// out, except a pause (an evaluation, a checkpoint, a resumed run), where it is the longest iteration_time of the ranks.
+	// Seconds is the time from the end of the previous step to the end of this one, including work between steps. After
+	// a pause (an evaluation, a checkpoint, a resumed run) it is the longest iteration_time of the ranks.
 	Seconds float64
 	Elapsed float64 // s, sum of Seconds up to here
 	Samples int64   // of all ranks
@@ -22,21 +22,21 @@ type Step struct {
 	Ranks   []RankStep
 }
 
-// RankStep is a rank's part in a step.
+// RankStep is a rank's part of a step.
 type RankStep struct {
 	Samples     int64
-	Compute     float64 // s, own: data + forward + backward without exchanges, so without waiting for others
-	Utilization float64 // percent, NaN where not known
+	Compute     float64 // s, data + forward + backward without exchanges, so without waiting for others
+	Utilization float64 // percent, NaN if unknown
 }
 
-// A step counts as preceded by a pause if it took more than pauseTimes what the ranks measured, and pauseSeconds.
+// A step follows a pause if it took more than pauseTimes the ranks' measured time, plus pauseSeconds.
 const (
 	pauseTimes   = 3
 	pauseSeconds = 1
 )
 
-// align makes steps of the records of all ranks. It returns how many had a pause before them, and how many were left out because a
-// rank has no record of them.
+// align combines the records of all ranks to steps. It returns the number of steps after a pause, and the number of
+// steps that are omitted because a rank has no record of them.
 func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	byIteration := map[int64][]runtime.Record{}
 	for rank, list := range records {
@@ -79,22 +79,22 @@ func align(records [][]runtime.Record) (steps []Step, pauses, partial int) {
 	return steps, pauses, partial
 }
 
-// sincePrevious is the time of one step from the ends of two recorded ones, which may lie several steps apart; measured is what the
-// ranks measured of it.
+// sincePrevious returns the time of one step from the ends of two recorded steps, which may be several steps apart.
+// measured is the ranks' measurement of the step.
 func sincePrevious(previous, current runtime.Record, measured float64) (seconds float64, paused bool) {
 	if previous.Timestamp.IsZero() || current.Timestamp.IsZero() {
 		return measured, false
 	}
 	apart := float64(current.Iteration - previous.Iteration)
 	took := current.Timestamp.Sub(previous.Timestamp).Seconds()
-	if took <= 0 || took > apart*pauseTimes*measured+pauseSeconds { // the clock was set, or something else was done
+	if took <= 0 || took > apart*pauseTimes*measured+pauseSeconds { // the clock was set, or there was a pause
 		return measured, true
 	}
 	return took / apart, false
 }
 
-// imbalance is (max-min)/max of the own compute time of the ranks that have samples, and waiting the share of all their time that they
-// wait for the slowest of them; both 0…1 and NaN for fewer than two ranks.
+// imbalance returns (max-min)/max of the compute time of the ranks with samples. waiting is the fraction of the ranks'
+// total time spent waiting for the slowest rank. Both are 0…1, and NaN for fewer than two ranks.
 func (s *Step) imbalance() (imbalance, waiting float64) {
 	least, most, sum, n := math.Inf(1), 0.0, 0.0, 0.0
 	for _, rank := range s.Ranks {
@@ -108,7 +108,8 @@ func (s *Step) imbalance() (imbalance, waiting float64) {
 	return (most - least) / most, 1 - sum/(n*most)
 }
 
-// WarmUp is how many of a run's steps come before its steady state: set, or where that is negative a fifth of them and at least 30.
+// WarmUp returns the number of steps before a run's steady state: set, or if set is negative a fifth of total, at least
+// 30.
 func WarmUp(total int64, set int64) int64 {
 	if set >= 0 {
 		return set
@@ -116,7 +117,7 @@ func WarmUp(total int64, set int64) int64 {
 	return max((total+4)/5, 30)
 }
 
-// steady is the steps of the steady state.
+// steady returns the steps of the steady state.
 func (r *Run) steady(set int64) []Step {
 	first := WarmUp(r.Steps[len(r.Steps)-1].Iteration, set)
 	i := slices.IndexFunc(r.Steps, func(s Step) bool { return s.Iteration > first })

@@ -14,47 +14,50 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-// SummaryVersion changes when a key of the summary changes its meaning or goes.
+// SummaryVersion changes when a key of the summary is removed or changes its meaning.
 const SummaryVersion = 1
 
-// Number is a value of which null stands for "not known".
+// Number is a value whose unknown state is null in JSON.
 type Number = experiment.Number
 
-// Summary is one run in numbers: the content of logs/summary.json. Times are seconds unless their name says otherwise, shares are
-// fractions 0…1. What is not known is null.
+// Summary describes one run in numbers: the content of logs/summary.json. Times are in seconds unless their name states
+// another unit. Ratios are fractions 0…1. Unknown values are null.
 type Summary struct {
 	SchemaVersion int    `json:"schema_version"`
-	Run           string `json:"run"`    // its folder's name
-	Status        string `json:"status"` // finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running: it has not written a result
-	Program       string `json:"program,omitempty"`
-	Model         string `json:"model,omitempty"`
-	Dataset       string `json:"dataset,omitempty"`
-	Device        string `json:"device,omitempty"`
-	Precision     string `json:"precision,omitempty"`
-	Ranks         int    `json:"ranks"`
-	BatchSize     int64  `json:"batch_size"` // global, of the last step
+	Run           string `json:"run"` // its folder's name
+	// Status is finished, stopped_early, out_of_time, interrupted, failed, or killed_or_running (no result written).
+	Status    string `json:"status"`
+	Program   string `json:"program,omitempty"`
+	Model     string `json:"model,omitempty"`
+	Dataset   string `json:"dataset,omitempty"`
+	Device    string `json:"device,omitempty"`
+	Precision string `json:"precision,omitempty"`
+	Ranks     int    `json:"ranks"`
+	BatchSize int64  `json:"batch_size"` // global, of the last step
 
-	Steps          int64  `json:"steps"` // the last one that is recorded
+	Steps          int64  `json:"steps"` // number of the last recorded step
 	RecordedSteps  int64  `json:"recorded_steps"`
 	FinalTrainLoss Number `json:"final_train_loss"`
 	BestEval       Number `json:"best_eval"`
 	BestEvalStep   int64  `json:"best_eval_step"`
 
-	Throughput          Number `json:"throughput_images_per_sec"`     // of the whole cluster; evaluations, checkpoints and other pauses left out
-	CommunicationTime   Number `json:"communication_time_per_step"`   // that ranks waited for, after the backward pass; mean over ranks
-	CommunicationHidden Number `json:"communication_hidden_per_step"` // under the backward pass
-	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // that each rank brings, in the type on the wire
-	Overlap             Number `json:"communication_overlap"`         // hidden / (hidden + waited for)
-	CommunicationRatio  Number `json:"communication_compute_ratio"`   // waited for / (forward + backward)
+	// Throughput is that of all ranks, without evaluations, checkpoints and other pauses.
+	Throughput          Number `json:"throughput_images_per_sec"`
+	CommunicationTime   Number `json:"communication_time_per_step"`   // exposed, after the backward pass; mean over ranks
+	CommunicationHidden Number `json:"communication_hidden_per_step"` // during the backward pass
+	CommunicationBytes  Number `json:"communication_bytes_per_step"`  // contributed by each rank, in the type on the wire
+	Overlap             Number `json:"communication_overlap"`         // hidden / (hidden + exposed)
+	CommunicationRatio  Number `json:"communication_compute_ratio"`   // exposed / (forward + backward)
 	BusBandwidth        Number `json:"all_reduce_bus_bandwidth_bytes_per_sec"`
-	MemoryUtilization   Number `json:"gpu_memory_utilization"` // peak used / total, of the fullest rank; of a CPU rank: of the memory that it may use
-	Utilization         Number `json:"gpu_utilization"`        // mean over ranks and steps; of a CPU rank: of its CPU quota
-	Imbalance           Number `json:"load_imbalance"`         // (max-min)/max of the ranks' own compute time, mean over steps
-	ShareOfOracle       Number `json:"share_of_oracle"`        // the balancer's last estimate,
-	ShareOfOracleLow    Number `json:"share_of_oracle_low"`    // and its 90 % interval
-	ShareOfOracleHigh   Number `json:"share_of_oracle_high"`
-	TrainingTime        Number `json:"training_time"` // sum of all steps
-	Pauses              int    `json:"pauses"`        // steps before which something else was done
+	// MemoryUtilization is the peak used / total of the fullest rank; CPU rank: of the memory that it may use.
+	MemoryUtilization Number `json:"gpu_memory_utilization"`
+	Utilization       Number `json:"gpu_utilization"`     // mean over ranks and steps; CPU rank: of its CPU quota
+	Imbalance         Number `json:"load_imbalance"`      // (max-min)/max of the ranks' own compute time, mean over steps
+	ShareOfOracle     Number `json:"share_of_oracle"`     // the balancer's last estimate,
+	ShareOfOracleLow  Number `json:"share_of_oracle_low"` // and its 90 % interval
+	ShareOfOracleHigh Number `json:"share_of_oracle_high"`
+	TrainingTime      Number `json:"training_time"` // sum of all steps
+	Pauses            int    `json:"pauses"`        // steps after a pause
 
 	Bottleneck *BottleneckSummary `json:"bottleneck"` // null: no step could be judged
 
@@ -62,10 +65,10 @@ type Summary struct {
 	StepParts StepParts     `json:"step_time_parts"` // means over ranks
 	AllReduce Distribution  `json:"all_reduce_time"` // of a step's gradients, hidden or not, over all ranks
 	PerRank   []RankSummary `json:"per_rank"`
-	Damaged   []string      `json:"damaged,omitempty"` // what of the records could not be read
+	Damaged   []string      `json:"damaged,omitempty"` // unreadable parts of the records
 }
 
-// Distribution is what a time was like, over steps.
+// Distribution describes the distribution of a time over steps.
 type Distribution struct {
 	Mean Number `json:"mean"`
 	Min  Number `json:"min"`
@@ -84,25 +87,25 @@ type StepParts struct {
 	Optimizer     Number `json:"optimizer"`
 }
 
-// RankSummary is what one rank did.
+// RankSummary describes one rank.
 type RankSummary struct {
 	Rank              int            `json:"rank"`
 	Samples           Number         `json:"batch_size"`      // mean
-	Compute           Number         `json:"compute_time"`    // own, without waiting for others
+	Compute           Number         `json:"compute_time"`    // without waiting for others
 	SamplesPerSecond  Number         `json:"samples_per_sec"` // while it computes
-	StepTime          Distribution   `json:"step_time"`       // as the rank measured it
+	StepTime          Distribution   `json:"step_time"`       // measured by the rank
 	StepParts         StepParts      `json:"step_time_parts"`
 	AllReduce         Distribution   `json:"all_reduce_time"`
 	Utilization       Number         `json:"gpu_utilization"`
 	MemoryUtilization Number         `json:"gpu_memory_utilization"`
 	PowerWatts        Number         `json:"power_watts"`         // mean
 	Temperature       Number         `json:"temperature_celsius"` // highest
-	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // the shares that it had most often, by size
+	ByBatchSize       []ShareSummary `json:"by_batch_size"`       // its most frequent shares, by size
 
 	stepTimes, allReduces []float32 // s, for the histogram
 }
 
-// ShareSummary is what a rank was like with one share of the batch.
+// ShareSummary describes a rank with one share of the batch.
 type ShareSummary struct {
 	Samples          int64  `json:"batch_size"`
 	Steps            int64  `json:"steps"`
@@ -110,15 +113,15 @@ type ShareSummary struct {
 	SamplesPerSecond Number `json:"samples_per_sec"`
 }
 
-// Latencies are a rank's times, in s, for drawing: of steps, and of the sums of their gradients over ranks, where there were any. Of
-// many steps each k-th is there.
+// Latencies returns a rank's times in s, for drawing: of steps, and of the all-reduces of their gradients, if any. For
+// long runs it returns every k-th step.
 func (r *RankSummary) Latencies() (steps, allReduces []float32) { return r.stepTimes, r.allReduces }
 
-// ErrNoRecords says that a folder holds no records to sum up.
+// ErrNoRecords reports that a folder contains no records to sum up.
 var ErrNoRecords = errors.New("no metric records (logs/rank_0_metrics.json); was the run made with profile.enabled = false, or are its logs elsewhere (--log-dir)?")
 
-// Summarize reads the records of the run in dir, finished, running or killed. logs is where they are, "" for where the run's settings
-// say, or dir/logs.
+// Summarize reads the records of the run in dir, which may be finished, running or killed. logs is the folder of the
+// records; "" means the folder in the run's settings, or dir/logs.
 func Summarize(dir, logs string) (*Summary, error) {
 	if logs == "" {
 		logs = LogDir(dir)
@@ -147,7 +150,7 @@ func Summarize(dir, logs string) (*Summary, error) {
 	if err := everyRank(dir, logs, found); err != nil {
 		return nil, err
 	}
-	settings, _ := readSettings(dir) // a run of which only the records are left is summed up too
+	settings, _ := readSettings(dir) // settings are optional: the records alone suffice
 	batch, _ := strconv.ParseInt(settings["data.batch_size"], 10, 64)
 	c.fill(s, batch)
 	var err error
@@ -169,7 +172,8 @@ func Summarize(dir, logs string) (*Summary, error) {
 	return s, nil
 }
 
-// everyRank reports a rank without records where others have them: what the others say is not what the run did. found ranks have some, from rank 0 on.
+// everyRank returns an error if a rank lacks records that others have, because a summary without it would be wrong.
+// found is the number of ranks with records, starting at rank 0.
 func everyRank(dir, logs string, found int) error {
 	files, err := fs.Glob(os.DirFS(logs), "rank_*_metrics.json")
 	if err != nil {
@@ -185,7 +189,7 @@ func everyRank(dir, logs string, found int) error {
 	return nil
 }
 
-// LogDir is where the run in dir has its logs, as its settings say.
+// LogDir returns the folder of the logs of the run in dir, from its settings.
 func LogDir(dir string) string {
 	if settings, err := readSettings(dir); err == nil && settings["experiment.log_dir"] != "" {
 		return settings["experiment.log_dir"]
@@ -193,7 +197,7 @@ func LogDir(dir string) string {
 	return filepath.Join(dir, "logs")
 }
 
-// addResult says how the run ended. A result that records go beyond is that of an earlier process.
+// addResult sets the status of the run. A result is that of an earlier process if records exist after it.
 func (s *Summary) addResult(dir string) error {
 	s.Status = "killed_or_running"
 	r, err := experiment.ReadResult(dir)
@@ -224,7 +228,7 @@ func (s *Summary) addResult(dir string) error {
 	return nil
 }
 
-// distribution of times; the values are sorted in place.
+// distribution summarises times; it sorts the values in place.
 func distribution(values []float32) Distribution {
 	n := Number(unknown)
 	d := Distribution{n, n, n, n, n, n}

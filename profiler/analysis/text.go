@@ -9,10 +9,10 @@ import (
 	"text/tabwriter"
 )
 
-// noValue stands where a value is not known.
+// noValue is printed for unknown values.
 const noValue = "-"
 
-// value prints a value, times scale.
+// value formats v times scale.
 func value(v, scale float64, format, unit string) string {
 	if math.IsNaN(v) {
 		return noValue
@@ -20,7 +20,7 @@ func value(v, scale float64, format, unit string) string {
 	return fmt.Sprintf(format, v*scale) + unit
 }
 
-// interval prints a value with its interval.
+// interval formats a value with its interval.
 func interval(e Estimate, scale float64, format, unit string) string {
 	if !e.Known() {
 		return noValue
@@ -32,10 +32,10 @@ func interval(e Estimate, scale float64, format, unit string) string {
 	return fmt.Sprintf("%s (%s–%s)", text, value(e.Low, scale, format, ""), value(e.High, scale, format, ""))
 }
 
-// resultColumns are the columns of the table that everybody looks at first.
+// resultColumns are the columns of the main table.
 var resultColumns = []string{"policy", "runs", "throughput, samples/s", "speed-up", "utilization", "scaling efficiency", "load imbalance", "waiting", "straggler impact", "share of oracle", "time to loss"}
 
-// resultRows has a row for each policy.
+// resultRows returns one row per policy.
 func (c *Comparison) resultRows() [][]string {
 	var rows [][]string
 	for _, p := range c.Policies {
@@ -48,7 +48,7 @@ func (c *Comparison) resultRows() [][]string {
 	return rows
 }
 
-// average is NaN for no numbers.
+// average returns NaN for no numbers.
 func average(numbers []float64) float64 {
 	sum := 0.0
 	for _, n := range numbers {
@@ -88,7 +88,7 @@ func (s *Study) Print(w io.Writer) error {
 	return nil
 }
 
-// withoutEmpty drops columns in which nothing is known.
+// withoutEmpty removes columns without known values.
 func withoutEmpty(columns []string, rows [][]string) ([]string, [][]string) {
 	var keptColumns []string
 	kept := make([][]string, len(rows))
@@ -104,7 +104,7 @@ func withoutEmpty(columns []string, rows [][]string) ([]string, [][]string) {
 	return keptColumns, kept
 }
 
-// markdown writes a table.
+// markdown formats a table.
 func markdown(columns []string, rows [][]string) string {
 	var b strings.Builder
 	line := func(cells []string) {

@@ -13,7 +13,7 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// version of the files.
+// version is the version of the file format.
 const version = 1
 
 const (
@@ -24,10 +24,10 @@ const (
 // Cache is a folder of curves.
 type Cache struct{ dir string }
 
-// Open names the folder; it is made with the first Store.
+// Open returns the cache in dir. The first Store creates the folder.
 func Open(dir string) *Cache { return &Cache{dir} }
 
-// file is what is stored. The key is in it because hashes say nothing to people.
+// file is the stored form. It contains the key, because the file name is only a hash.
 type file struct {
 	Version int          `json:"version"`
 	Key     string       `json:"key"`
@@ -38,7 +38,7 @@ func (c *Cache) path(key string) string {
 	return filepath.Join(c.dir, fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))))
 }
 
-// Load gives the curve of a key, nil where there is none.
+// Load returns the curve of a key, nil if there is none.
 func (c *Cache) Load(key string) (balancer.Curve, error) {
 	path := c.path(key)
 	text, err := regular.Read(path, mostBytes)
@@ -77,7 +77,7 @@ func (f *file) check(key string) error {
 	return nil
 }
 
-// Store keeps a curve.
+// Store saves a curve.
 func (c *Cache) Store(key string, curve balancer.Curve) (err error) {
 	f := file{Version: version, Key: key}
 	for _, p := range curve {
@@ -107,5 +107,5 @@ func (c *Cache) Store(key string, curve balancer.Curve) (err error) {
 	if err := errors.Join(err, temporary.Sync(), temporary.Close()); err != nil {
 		return err
 	}
-	return os.Rename(temporary.Name(), c.path(key)) // the folder is not synced: a curve that is lost is learned anew
+	return os.Rename(temporary.Name(), c.path(key)) // the folder is not synced: a lost curve is measured again
 }

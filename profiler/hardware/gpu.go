@@ -2,19 +2,19 @@ package hardware
 
 import "fmt"
 
-// Vendor is who makes a device.
+// Vendor is the manufacturer of a device.
 type Vendor string
 
-// The vendors. GPUs of AMD are in the format of profiles, but nothing here finds them yet.
+// Vendors. The profile format includes GPUs of AMD, but this package does not find them yet.
 const (
 	Nvidia Vendor = "Nvidia"
 	AMD    Vendor = "AMD"
 	CPU    Vendor = "CPU"
 )
 
-// GPU describes one GPU. What the driver does not tell is 0 or "".
+// GPU describes one GPU. Values that the driver does not report are 0 or "".
 type GPU struct {
-	Index             int     `json:"index"` // as NVML counts, by position on the bus
+	Index             int     `json:"index"` // NVML's number, by position on the bus
 	UUID              string  `json:"uuid"`
 	Name              string  `json:"name"`
 	Vendor            Vendor  `json:"vendor"`
@@ -33,13 +33,13 @@ type GPU struct {
 	PowerLimitWatts   float64 `json:"power_limit_watts"`
 	TemperatureC      int     `json:"temperature_celsius"`
 	Driver            string  `json:"driver"`
-	CUDA              string  `json:"cuda"` // newest version that the driver runs, "13.0"
-	MIG               bool    `json:"mig"`  // cut into instances: the figures above are those of the whole card
+	CUDA              string  `json:"cuda"` // newest version that the driver supports, "13.0"
+	MIG               bool    `json:"mig"`  // divided into instances: the figures above are those of the whole card
 
 	maxLink Link
 }
 
-// Link is a PCIe connection, now and at best. A GPU without work lowers its generation; its width stays.
+// Link is a PCIe connection, its present state and its maximum. An idle GPU lowers the generation, not the width.
 type Link struct {
 	Generation    int `json:"generation"`
 	Width         int `json:"width"` // lanes
@@ -50,7 +50,7 @@ type Link struct {
 // lanesPerSecond is the bandwidth of one lane by generation, in GB/s, after line coding.
 var lanesPerSecond = []float64{0, 0.25, 0.5, 0.985, 1.969, 3.938, 7.563}
 
-// GBytesPerSecond is what the link carries at most in one direction at its best generation and width, 0 if unknown.
+// GBytesPerSecond returns the maximum bandwidth of the link in one direction, 0 if unknown.
 func (l Link) GBytesPerSecond() float64 {
 	if l.GenerationMax < 1 || l.GenerationMax >= len(lanesPerSecond) {
 		return 0
@@ -58,8 +58,8 @@ func (l Link) GBytesPerSecond() float64 {
 	return lanesPerSecond[l.GenerationMax] * float64(l.WidthMax)
 }
 
-// Percent is the current share of what the link could carry: generation times width, of their maxima.
-// It is 0 if unknown. The generation counts as it is, although each doubles the bandwidth, so that a link at rest does not look broken.
+// Percent returns generation times width, in percent of their maxima; 0 if unknown. Each generation doubles the
+// bandwidth, but the generation counts linearly, so that an idle link does not look broken.
 func (l Link) Percent() float64 {
 	if l.GenerationMax < 1 || l.WidthMax < 1 {
 		return 0
@@ -71,8 +71,8 @@ func (g GPU) String() string {
 	return fmt.Sprintf("GPU %d: %s, %s (compute capability %s), %d MB", g.Index, g.Name, g.Architecture, g.ComputeCapability, g.MemoryBytes>>20)
 }
 
-// architecture names the family of a compute capability and its CUDA cores in each SM (CUDA C++ Programming Guide, "Arithmetic
-// Instructions": f32 results per clock and SM). A capability that came after this table is "" with 0 cores.
+// architecture returns the family of a compute capability and its CUDA cores per SM (CUDA C++ Programming Guide,
+// "Arithmetic Instructions": f32 results per clock and SM). For a capability newer than this table it returns "" and 0.
 func architecture(major, minor int) (name string, coresPerSM int) {
 	switch major {
 	case 3:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// GPUs are the GPUs of this machine.
+// GPUs holds the GPUs of this machine.
 type GPUs struct {
 	list     []GPU
 	reason   string
@@ -14,26 +14,26 @@ type GPUs struct {
 	driver   driver // nil without one
 }
 
-// driver is what a vendor's library answers about the GPUs it has.
+// driver is the interface to a vendor's library.
 type driver interface {
-	// sample fills in what it knows of a GPU. processes is whether those on it are to be counted again.
+	// sample sets the known figures of a GPU. processes requests a new count of its processes.
 	sample(g *GPU, processes bool, h *Health) error
 	close()
 }
 
-// None is a machine without GPUs, for a reason.
+// None returns a machine without GPUs, with the reason.
 func None(reason string) *GPUs { return &GPUs{reason: reason} }
 
-// All are the GPUs, by index. The slice is the caller's.
+// All returns the GPUs, by index. The caller owns the slice.
 func (g *GPUs) All() []GPU { return slices.Clone(g.list) }
 
-// Reason says why there is no GPU; "" if there are some.
+// Reason returns why there is no GPU; "" if there are some.
 func (g *GPUs) Reason() string { return g.reason }
 
-// Warnings are what went wrong with single GPUs while they were found.
+// Warnings returns the errors of single GPUs during the search.
 func (g *GPUs) Warnings() []string { return slices.Clone(g.warnings) }
 
-// Close unloads the driver's library. Probes end before.
+// Close unloads the driver's library. Close all probes first.
 func (g *GPUs) Close() {
 	if g.driver != nil {
 		g.driver.close()
@@ -41,8 +41,9 @@ func (g *GPUs) Close() {
 	}
 }
 
-// At is the GPU in a place on the bus, as CUDA or NVML writes it: "0000:65:00.0", "00000000:65:00.0". CUDA's numbers are of no use here: by
-// default it counts the fastest first, and CUDA_VISIBLE_DEVICES leaves GPUs out. All slices of a GPU share its place.
+// At returns the GPU at a bus address, as CUDA or NVML writes it: "0000:65:00.0", "00000000:65:00.0". CUDA's numbers
+// are not usable here: by default CUDA sorts by speed, and CUDA_VISIBLE_DEVICES hides GPUs. All slices of a GPU have
+// its address.
 func (g *GPUs) At(busID string) (GPU, error) {
 	place := func(id string) string { return strings.TrimLeft(strings.ToLower(id), "0") }
 	i := slices.IndexFunc(g.list, func(gpu GPU) bool { return busID != "" && place(gpu.BusID) == place(busID) })

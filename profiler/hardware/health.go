@@ -6,38 +6,39 @@ import (
 	"strings"
 )
 
-// Health is how a device fares. NaN is what is not known.
+// Health is the telemetry of a device. Unknown values are NaN.
 type Health struct {
-	UtilizationPercent float64 // GPU: share of time with a kernel running; CPU: share of the quota in use
+	UtilizationPercent float64 // GPU: time with a kernel running; CPU: CPU quota in use
 	MemoryPercent      float64 // used, of the device's memory, or of this process's limit
 	TemperatureCelsius float64
 	PowerWatts         float64
-	// ClockPercent is the SM's or the CPU's clock now, of its maximum. Without work clocks are low: it tells something only
-	// beside a high utilization.
+	// ClockPercent is the present clock of the SMs or the CPU, in percent of its maximum. Idle clocks are low, so the
+	// value is meaningful only together with a high utilization.
 	ClockPercent float64
 	Throttle     Throttle
-	// StolenPercent is how much of the time in which this process's threads wanted a CPU they waited for one that others had.
+	// StolenPercent is the time that this process's threads waited for CPUs used by others, in percent of the time in
+	// which they ran or wanted to run.
 	StolenPercent  float64
-	PCIePercent    float64 // generation times width, of their maxima; also low without work
-	ECCErrors      int64   // uncorrected, since the driver was loaded; -1 = unknown
-	OtherProcesses int     // that compute on this GPU, beside this one; -1 = unknown
+	PCIePercent    float64 // generation times width, of their maxima; also low when idle
+	ECCErrors      int64   // uncorrected, since the driver was loaded; -1: unknown
+	OtherProcesses int     // other processes that compute on this GPU; -1: unknown
 }
 
-// unknown is the Health of which nothing is known.
+// unknown returns a Health without known values.
 func unknown() Health {
 	nan := math.NaN()
 	return Health{UtilizationPercent: nan, MemoryPercent: nan, TemperatureCelsius: nan, PowerWatts: nan, ClockPercent: nan,
 		StolenPercent: nan, PCIePercent: nan, ECCErrors: -1, OtherProcesses: -1}
 }
 
-// Throttle is why a device runs below its clock or a process below its speed, as bits.
+// Throttle is a set of reasons why a device runs below its clock or a process below its speed, as bits.
 type Throttle uint8
 
-// The reasons.
+// Reasons of Throttle.
 const (
 	ThrottleThermal  Throttle = 1 << iota // too hot
-	ThrottlePower                         // at its power limit, or the power supply brakes
-	ThrottleHardware                      // slowed by its hardware, for one of the reasons above or one it does not tell
+	ThrottlePower                         // at its power limit, or limited by the power supply
+	ThrottleHardware                      // slowed by its hardware, for one of the reasons above or an unknown one
 	ThrottleQuota                         // a container's CPU quota was used up
 )
 
@@ -54,10 +55,10 @@ func (t Throttle) String() string {
 	return strings.Join(names, "+")
 }
 
-// LostError says that a GPU no longer answers: it has fallen off the bus or needs a reset.
+// LostError reports that a GPU no longer responds: it has fallen off the bus or needs a reset.
 type LostError struct {
 	GPU    GPU
-	Reason string // as the driver says it
+	Reason string // the driver's text
 }
 
 func (e *LostError) Error() string {

@@ -12,21 +12,21 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// Identity names the hardware under one rank.
+// Identity describes the hardware of one rank.
 type Identity struct {
-	// Fingerprint is a hash of what a profile measured here depends on: the device and its model, the CPU and how much of it the rank may use, its
-	// memory, and the card itself by its UUID. Nothing measured is in it.
+	// Fingerprint is a hash of the facts on which a profile depends: the device and its model, the CPU and the part
+	// that the rank may use, its memory, and the card's UUID. It contains no measured values.
 	Fingerprint string
-	// Type is a short key of the type of device and of what the rank may use of it, the same for all devices alike:
-	// "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread", "cuda NVIDIA H100 80GB HBM3". It holds no character that is special in a file name
-	// but spaces.
+	// Type is a short key of the type of device and of the part that the rank may use, equal for all equal devices:
+	// "cpu AMD EPYC avx512_bf16 0.8 CPUs 1 thread", "cuda NVIDIA H100 80GB HBM3". Except for spaces it contains no
+	// character that is special in a file name.
 	Type string
 }
 
-// memoryUnit rounds memory: kernels of different versions keep some MB to themselves.
+// memoryUnit is the granularity of memory sizes: different kernel versions reserve some MB.
 const memoryUnit = 256 << 20
 
-// Identify tells what a rank computes on. gpu is its card, nil for a rank that computes on the CPU.
+// Identify returns the identity of a rank's device. gpu is its card, nil for a rank that computes on the CPU.
 func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 	cpu := host.CPU
 	facts := []string{dev.Kind, dev.Model, dev.ISA, strconv.Itoa(dev.Threads), cpu.Model, strconv.Itoa(cpu.Usable), cpus(cpu.Quota),
@@ -49,17 +49,17 @@ func Identify(dev device.Info, host system.Host, gpu *GPU) Identity {
 func Fingerprint(facts ...string) string {
 	h := sha256.New()
 	for _, f := range facts {
-		fmt.Fprintf(h, "%d:%s", len(f), f) // no two lists give the same bytes
+		fmt.Fprintf(h, "%d:%s", len(f), f) // different lists give different bytes
 	}
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// cpus is a quota to two digits: 0.8, 16.
+// cpus formats a quota with two digits: 0.8, 16.
 func cpus(quota float64) string {
 	return strconv.FormatFloat(math.Round(100*quota)/100, 'f', -1, 64)
 }
 
-// squeeze leaves letters, digits and a few signs of a name, and single spaces between.
+// squeeze keeps letters, digits and a few signs of a name, with single spaces between.
 func squeeze(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune(".-_+@", r) {

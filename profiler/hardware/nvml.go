@@ -13,22 +13,22 @@ import (
 type nvmlDriver struct {
 	lib     nvml.Interface
 	devices map[int]nvml.Device // by index
-	seen    map[int]int         // other processes on each when they were counted last
+	seen    map[int]int         // other processes on each at the last count
 	lost    map[int]*LostError
-	hidden  bool // this process has another number than the one NVML knows
+	hidden  bool // this process has another PID in NVML
 }
 
-// Open looks for GPUs.
+// Open searches for GPUs.
 func Open() *GPUs { return OpenNVML(nvml.New()) }
 
-// OpenNVML is Open with a library of the caller's: tests have whole machines.
+// OpenNVML is Open with the caller's library, such as a fake machine of a test.
 func OpenNVML(lib nvml.Interface) *GPUs {
 	if ret := lib.Init(); ret != nvml.SUCCESS {
 		return None(reasonOf(ret))
 	}
 	count, ret := lib.DeviceGetCount()
 	if ret != nvml.SUCCESS || count == 0 {
-		_ = lib.Shutdown() // there is nothing to lose
+		_ = lib.Shutdown() // nothing was opened
 		if ret != nvml.SUCCESS {
 			return None(fmt.Sprintf("NVML cannot count the GPUs: %s", ret.Error()))
 		}
@@ -38,7 +38,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 	g := &GPUs{driver: d}
 	for i := range count {
 		dev, ret := lib.DeviceGetHandleByIndex(i)
-		if ret != nvml.SUCCESS { // a card that fell off the bus, or that this user may not use; the others can work
+		if ret != nvml.SUCCESS { // a card that fell off the bus, or that this user may not use; others may work
 			g.warnings = append(g.warnings, fmt.Sprintf("GPU %d cannot be used: %s", i, ret.Error()))
 			continue
 		}
@@ -56,7 +56,7 @@ func OpenNVML(lib nvml.Interface) *GPUs {
 	return g
 }
 
-// reasonOf says why NVML does not start.
+// reasonOf returns why NVML does not start.
 func reasonOf(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
@@ -71,9 +71,9 @@ func reasonOf(ret nvml.Return) string {
 	return fmt.Sprintf("NVIDIA's library NVML does not start: %s", ret.Error())
 }
 
-func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // the driver lives on; only this process's use of it ends
+func (d *nvmlDriver) close() { _ = d.lib.Shutdown() } // ends only this process's use of the driver
 
-// describe asks a GPU what it is. Only what identifies it must be answered.
+// describe queries a GPU's properties. Only its identity is required.
 func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 	g := GPU{Index: index, Vendor: Nvidia}
 	var ret nvml.Return
@@ -116,7 +116,7 @@ func (d *nvmlDriver) describe(index int, dev nvml.Device) (GPU, nvml.Return) {
 	return g, nvml.SUCCESS
 }
 
-// cores is the number of CUDA cores. Drivers before 470 do not tell.
+// cores returns the number of CUDA cores, 0 for drivers before 470, which do not report it.
 func (d *nvmlDriver) cores(dev nvml.Device) int {
 	if !d.offers("nvmlDeviceGetNumGpuCores") {
 		return 0
@@ -124,12 +124,12 @@ func (d *nvmlDriver) cores(dev nvml.Device) int {
 	return known(dev.GetNumGpuCores())
 }
 
-// offers reports whether the driver's library has a function. A call of one that it lacks would end the process.
+// offers reports whether the driver's library has a function. Calling a missing function would end the process.
 func (d *nvmlDriver) offers(symbol string) bool {
 	return d.lib.Extensions().LookupSymbol(symbol) == nil
 }
 
-// activeLinks counts NVLink connections; GPUs without any answer so at the first.
+// activeLinks counts NVLink connections; GPUs without NVLink return an error at the first query.
 func activeLinks(dev nvml.Device) (n int) {
 	for link := range nvml.NVLINK_MAX_LINKS {
 		state, ret := dev.GetNvLinkState(link)
@@ -165,7 +165,7 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, h *Health) error {
 	if clock, ret := dev.GetClockInfo(nvml.CLOCK_SM); asked.ok(ret) && g.SMClockMaxMHz > 0 {
 		h.ClockPercent = 100 * float64(clock) / float64(g.SMClockMaxMHz)
 	}
-	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name that all drivers know
+	if reasons, ret := dev.GetCurrentClocksThrottleReasons(); asked.ok(ret) { // the name that all drivers support
 		h.Throttle |= throttleOf(reasons)
 	}
 	link := g.PCIe
@@ -193,8 +193,8 @@ func (d *nvmlDriver) sample(g *GPU, processes bool, h *Health) error {
 	return lost
 }
 
-// answers notices among many answers the one that says that the GPU is gone. Others, such as "not supported", are figures that
-// stay unknown.
+// answers records, among many results, the one that reports a lost GPU. Other errors, such as "not supported", leave a
+// figure unknown.
 type answers struct{ lost nvml.Return }
 
 func (a *answers) ok(ret nvml.Return) bool {
@@ -204,7 +204,8 @@ func (a *answers) ok(ret nvml.Return) bool {
 	return ret == nvml.SUCCESS
 }
 
-// throttleOf sorts NVML's reasons. Those that are no fault (no work, clocks set by the user, synchronised boards) are left out.
+// throttleOf converts NVML's reasons. It ignores reasons that are no fault (idle, clocks set by the user, synchronised
+// boards).
 func throttleOf(reasons uint64) (t Throttle) {
 	for _, r := range []struct {
 		bits uint64
@@ -221,8 +222,8 @@ func throttleOf(reasons uint64) (t Throttle) {
 	return t
 }
 
-// others counts the processes on a GPU that are not this one. In a container this process has a number there that it cannot know:
-// then one of them is taken for it, since who samples a GPU works on it.
+// others counts the processes on a GPU except this one. In a container this process cannot know its PID on the host.
+// Then one process is assumed to be this one, because a process that samples a GPU works on it.
 func others(list []nvml.ProcessInfo, own int, hidden bool) (n int) {
 	for _, p := range list {
 		if int(p.Pid) != own {
@@ -235,14 +236,14 @@ func others(list []nvml.ProcessInfo, own int, hidden bool) (n int) {
 	return n
 }
 
-// inOwnPIDNamespace reports whether processes have other numbers here than on the machine. The number of the first such
-// namespace is fixed in Linux (PROC_PID_INIT_INO).
+// inOwnPIDNamespace reports whether PIDs here differ from those on the host. The number of the first namespace is fixed
+// in Linux (PROC_PID_INIT_INO).
 func inOwnPIDNamespace() bool {
 	name, err := os.Readlink("/proc/self/ns/pid")
 	return err == nil && name != "pid:[4026531836]"
 }
 
-// known is an answer that may be missing: 0 then.
+// known returns v, or 0 if the query failed.
 func known[T int | uint32](v T, ret nvml.Return) int {
 	if ret != nvml.SUCCESS {
 		return 0
@@ -252,7 +253,7 @@ func known[T int | uint32](v T, ret nvml.Return) int {
 
 func firstOf(now, _ int, ret nvml.Return) int { return known(now, ret) }
 
-// text is a C string.
+// text converts a C string.
 func text(chars []int8) string {
 	var b []byte
 	for _, c := range chars {

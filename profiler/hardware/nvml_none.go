@@ -2,7 +2,7 @@
 
 package hardware
 
-// Open answers that there is no GPU: NVML cannot be loaded by this program.
+// Open returns a machine without GPUs: this program cannot load NVML.
 func Open() *GPUs {
 	return None("this program was built without cgo or for another system than Linux, so it cannot load NVIDIA's library NVML")
 }

@@ -11,25 +11,26 @@ import (
 )
 
 const (
-	// sampleEvery bounds the cost of a Probe that is asked at every step.
+	// sampleEvery limits the cost of a Probe that is sampled at every step.
 	sampleEvery = 500 * time.Millisecond
-	// processesEvery is how often the processes on a GPU are counted: the list is the one answer of a driver that costs memory.
+	// processesEvery is the interval of counting the processes on a GPU, the only query of the driver that allocates
+	// memory.
 	processesEvery = 5 * time.Second
 )
 
-// Probe measures the Health of one device. It may be used by several goroutines.
+// Probe measures the Health of one device. Several goroutines may use it.
 type Probe struct {
 	mu      sync.Mutex
 	gpu     *GPU // nil: the CPU
 	driver  driver
 	host    process
 	sampled time.Time
-	counted time.Time // processes on the GPU
+	counted time.Time // last count of processes on the GPU
 	health  Health
 	err     error
 }
 
-// process is what a Probe asks about this process and the machine under it.
+// process is the source of figures about this process and its machine.
 type process interface {
 	load() system.Load
 	waits() system.Wait
@@ -40,7 +41,7 @@ type process interface {
 // ProbeCPU measures this process on the CPU.
 func ProbeCPU() *Probe { return newProbe(nil, nil, openProcess()) }
 
-// Probe measures a GPU of the list and the CPU time of this process, which feeds it. It ends before the GPUs are closed.
+// Probe measures a GPU of the list, and the CPU time of this process, which feeds it. Close it before the GPUs.
 func (g *GPUs) Probe(index int) (*Probe, error) {
 	at := slices.IndexFunc(g.list, func(gpu GPU) bool { return gpu.Index == index })
 	if at < 0 {
@@ -61,8 +62,8 @@ func newProbe(gpu *GPU, d driver, host process) *Probe {
 	return &Probe{gpu: gpu, driver: d, host: host, health: unknown()}
 }
 
-// Sample returns the Health. It measures at most twice a second and otherwise returns what it measured last. The error is a
-// *LostError: then nothing is known any more.
+// Sample returns the Health. It measures at most twice a second and otherwise returns the last measurement. The error
+// is a *LostError; all values are then unknown.
 func (p *Probe) Sample() (Health, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +101,7 @@ func (p *Probe) sampleCPU() {
 	}
 }
 
-// Close ends the measuring.
+// Close releases the files of the probe.
 func (p *Probe) Close() error { return p.host.close() }
 
 // self is this process.

@@ -12,26 +12,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/device"
 )
 
-// AllReduced is the sum of a buffer of f32 over all ranks.
+// AllReduced is the timing of an all-reduce of an f32 buffer over all ranks.
 type AllReduced struct {
 	Bytes     int64   `json:"bytes"`
-	Seconds   float64 `json:"seconds"` // median over the rounds, of the slowest rank
+	Seconds   float64 `json:"seconds"` // median over the rounds, for the slowest rank
 	BusGBytes float64 `json:"bus_gbytes_per_second"`
 }
 
-// Sizes of the buffers, each 8 times the one before.
+// Sizes of the buffers; each is 8 times the previous one.
 const (
 	smallestSum = 4 << 10
 	largestSum  = 128 << 20
 	mostRounds  = 50
 )
 
-// AllReduce times sums over all ranks of buffers that grow, as long as the next is expected to fit into the budget. All ranks call it
-// and get the same list. alloc gives memory such as gradients have.
+// AllReduce times all-reduces of growing buffers, while the next is expected to fit into the budget. All ranks call it
+// and get the same list. alloc allocates memory like that of gradients.
 func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error), budget time.Duration, progress func(bytes int64)) ([]AllReduced, error) {
 	var list []AllReduced
 	left, last := budget, time.Duration(0)
-	// Four rounds to warm up and to look, and some to measure, of 8 times the size.
+	// Four rounds for warm-up and estimation, plus measured ones, of 8 times the size.
 	for bytes := int64(smallestSum); bytes <= largestSum && (last == 0 || 8*last*10 < left); bytes *= 8 {
 		began := time.Now()
 		took, err := sum(ctx, g, comm, alloc, bytes, left/3)
@@ -51,20 +51,20 @@ func AllReduce(ctx context.Context, g Group, comm collective.Communicator, alloc
 	return list, nil
 }
 
-// sum is the time of one size.
+// sum measures one size.
 func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(int64) (device.Buffer, error), bytes int64, budget time.Duration) (took time.Duration, err error) {
 	buffer, err := alloc(bytes)
 	if err != nil {
 		return 0, fmt.Errorf("all-reduce of %d bytes: %w", bytes, err)
 	}
 	defer func() {
-		if err != nil { // an operation may still be under way in the buffer
+		if err != nil { // an operation may still use the buffer
 			comm.Abort(err)
 			_ = comm.Sync(context.Background()) // the error is known
 		}
 		err = errors.Join(err, buffer.Free())
 	}()
-	clear(buffer.Host()) // nothing where the CPU cannot see it
+	clear(buffer.Host()) // does nothing if the CPU cannot access the buffer
 	first, err := collective.MeasureAllReduce(ctx, comm, device.Whole(buffer), 1)
 	if err != nil {
 		return 0, err
@@ -82,7 +82,7 @@ func sum(ctx context.Context, g Group, comm collective.Communicator, alloc func(
 	return slowest(ctx, g, times[len(times)/2])
 }
 
-// slowest is the longest of all ranks' times, at least 1 ns.
+// slowest returns the longest of all ranks' times, at least 1 ns.
 func slowest(ctx context.Context, g Group, own time.Duration) (time.Duration, error) {
 	words, err := g.Gather(ctx, "all-reduce: times", binary.LittleEndian.AppendUint64(nil, uint64(own)))
 	if err != nil {

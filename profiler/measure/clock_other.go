@@ -4,5 +4,5 @@ package measure
 
 import "time"
 
-// processTime is not known here: wall time is used instead.
+// processTime is unknown on this system: callers use wall time.
 func processTime() (time.Duration, bool) { return 0, false }

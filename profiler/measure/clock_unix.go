@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processTime is the CPU time that all threads of this process have used.
+// processTime returns the CPU time of all threads of this process.
 func processTime() (time.Duration, bool) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -15,18 +15,18 @@ import (
 // Compute is the speed of matrix products.
 type Compute struct {
 	DType  string `json:"dtype"`
-	TFLOPS Figure `json:"tflops"` // a multiply-add is 2
-	Size   int    `json:"size"`   // of the square matrices that were fastest
+	TFLOPS Figure `json:"tflops"` // a multiply-add counts 2
+	Size   int    `json:"size"`   // of the fastest square matrices
 }
 
-// Sizes of the square matrices: the first takes the slowest device milliseconds, the last keeps the fastest busy.
+// Sizes of the square matrices: the first takes milliseconds on the slowest device, the last keeps the fastest busy.
 const (
 	smallestProduct = 64
 	largestProduct  = 8192
 )
 
-// Products measures matrix products (device.Linear) of square matrices that double in size. It answers device.ErrUnsupported where the
-// device has no product of this type.
+// Products measures matrix products (device.Linear) of square matrices whose size doubles. It returns
+// device.ErrUnsupported if the device has no product of this type.
 func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget time.Duration) (Compute, error) {
 	best := Compute{DType: dt.String()}
 	if dev.Info().Modelled {
@@ -34,7 +34,7 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 	}
 	began := time.Now()
 	for size := smallestProduct; size <= largestProduct; size *= 2 {
-		// Half of what is left: small products only find out how large the others may be.
+		// Half of the remaining budget: small products only determine the size of larger ones.
 		once, err := product(ctx, dev, dt, size, (budget-time.Since(began))/2)
 		if errors.Is(err, device.ErrOutOfMemory) && best.Size > 0 {
 			break
@@ -45,7 +45,7 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 		if tflops := Figure(2 * math.Pow(float64(size), 3) / once.Seconds() / 1e12); tflops > best.TFLOPS {
 			best.TFLOPS, best.Size = tflops, size
 		}
-		// Compiling, filling and the first pass take about as long as two passes more.
+		// Compiling, filling and the first pass take about as long as two more passes.
 		if next := 8 * once; time.Since(began)+4*next > budget {
 			break
 		}
@@ -53,12 +53,12 @@ func Products(ctx context.Context, dev device.Device, dt tensor.DType, budget ti
 	return best, nil
 }
 
-// product is the time of a pass.
+// product returns the time of a pass.
 func product(ctx context.Context, dev device.Device, dt tensor.DType, size int, budget time.Duration) (time.Duration, error) {
 	return kernel(ctx, dev, device.Linear{}, budget, device.Spec(dt, size, size), device.Spec(dt, size, size))
 }
 
-// kernel is the time of a pass of an op over operands in the layouts that the device likes.
+// kernel returns the time of a pass of an op with operands in the device's preferred layouts.
 func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Duration, in ...device.TensorSpec) (best time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -95,7 +95,7 @@ func kernel(ctx context.Context, dev device.Device, op device.Op, budget time.Du
 	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Run(program) })
 }
 
-// memory is what one measurement allocates. The first error stays.
+// memory owns the allocations of one measurement, and keeps the first error.
 type memory struct {
 	dev     device.Device
 	stream  device.Stream
@@ -116,7 +116,7 @@ func (m *memory) alloc(allocate func(int64) (device.Buffer, error), bytes int64)
 	return b
 }
 
-// region is device memory; none for 0 bytes.
+// region allocates device memory; none for 0 bytes.
 func (m *memory) region(bytes int64) device.Region {
 	b := m.alloc(m.dev.Alloc, max(bytes, 1))
 	if m.err != nil || bytes == 0 {
@@ -125,7 +125,8 @@ func (m *memory) region(bytes int64) device.Region {
 	return device.Whole(b)
 }
 
-// filled is device memory full of small numbers: undefined bytes may be NaN or denormal numbers, which take longer.
+// filled allocates device memory full of small numbers: undefined bytes may be NaN or denormal numbers, which are
+// slower.
 func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	r := m.region(bytes)
 	host := m.alloc(m.dev.AllocHost, max(bytes, 1))
@@ -139,13 +140,13 @@ func (m *memory) filled(bytes int64, dt tensor.DType) device.Region {
 	return r
 }
 
-// fill writes numbers of [-1, 1) that look random, as products of real data are: their power and so their clock depends on it.
+// fill writes pseudo-random numbers of [-1, 1), like real data: power draw, and so the clock, depends on the values.
 func fill(b []byte, dt tensor.DType) {
 	state := uint32(1)
 	for i := 0; i+4 <= len(b); i += 4 {
 		state = state*1664525 + 1013904223 // Numerical Recipes, ranqd1
 		x := math.Float32bits(float32(int32(state)) / (1 << 31))
-		if dt.Size() == 2 { // two of them
+		if dt.Size() == 2 { // two values
 			x = x&0xffff0000 | x>>16
 		}
 		binary.NativeEndian.PutUint32(b[i:], x)
@@ -159,11 +160,12 @@ func (m *memory) open() device.Stream {
 	return m.stream
 }
 
-// sustainedFor is how long work is repeated where the budget allows it: many periods of a CPU quota (10 to 100 ms), in the first part of which a rank is
-// as fast as if it had none.
+// sustainedFor is how long work is repeated if the budget allows it. It covers many periods of a CPU quota (10 to 100
+// ms): at the start of each period a rank is as fast as without a quota.
 const sustainedFor = 300 * time.Millisecond
 
-// sustained is the mean time of a pass: after one to warm up, at least one, and until sustainedFor or the budget is used up.
+// sustained returns the mean time of a pass. After one warm-up pass it runs at least one, until sustainedFor or the
+// budget has passed.
 func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(device.Stream) error) (time.Duration, error) {
 	s := m.open()
 	if m.err != nil {
@@ -188,7 +190,7 @@ func (m *memory) sustained(ctx context.Context, budget time.Duration, work func(
 	}
 }
 
-// free gives everything back.
+// free frees all allocations.
 func (m *memory) free() error {
 	var errs []error
 	if m.stream != nil {

@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// DiskSpeed is that of the disk below a folder, in decimal MB/s.
+// DiskSpeed is the speed of the disk that holds a folder, in decimal MB/s.
 type DiskSpeed struct {
-	WriteMBytes Figure `json:"write_mbytes_per_second"` // until the disk has it
+	WriteMBytes Figure `json:"write_mbytes_per_second"` // until the data is on the disk
 	ReadMBytes  Figure `json:"read_mbytes_per_second"`
-	ReadCached  bool   `json:"read_cached"` // the file could not be thrown out of memory: ReadMBytes is the memory's
+	ReadCached  bool   `json:"read_cached"` // the page cache could not be dropped: ReadMBytes is the memory's speed
 	Bytes       int64  `json:"bytes"`       // of the file
 }
 
-// A block is what is written at once, a flush what is written before the disk is waited for.
+// A block is written at once; after a flush's worth of blocks the disk is synced.
 const (
 	diskBlock = 4 << 20
 	diskFlush = 16 << 20
 )
 
-// Disk writes a file of at most most bytes into dir, and of a quarter of the space that is free there, waits until the disk has it, reads it
-// back and removes it.
+// Disk writes a file of at most `most` bytes, and at most a quarter of the free space, into dir. It waits until the
+// disk has it, reads it back and removes it.
 func Disk(ctx context.Context, dir string, most int64, budget time.Duration) (d DiskSpeed, err error) {
 	if free, known := freeBytes(dir); known {
 		most = min(most, free/4)

@@ -1,13 +1,16 @@
-// Package measure finds out what the hardware does, by doing it: matrix products, memory, copies, disks, the links between ranks and
-// their sums.
+// Package measure contains micro-benchmarks of the hardware: matrix products, memory, copies, disks, the links between
+// ranks, and all-reduces.
 //
-// [Speed] measures what a compute score needs, in slices, so that ranks of one machine can take turns. Figures that were not measured are null in JSON.
+// [Speed] measures the figures of a compute score in slices, so that ranks of one machine can take turns. Figures that
+// were not measured are null in JSON.
 //
-// Every function takes a context and a budget, the time that it may use, and ends near it whatever the hardware: work starts
-// small and grows only as long as the next larger piece is expected to fit. A result is the best of several passes where others may have
-// interfered (arithmetic, memory), the median where interference belongs to it (sums of all ranks).
+// Every function takes a context and a budget, which is the time that it may use, and ends close to it on any hardware:
+// work starts small and grows while the next larger piece is expected to fit. Results are the best of several passes if
+// other work may have interfered (arithmetic, memory), and the median if interference is part of the result
+// (all-reduces).
 //
-// Links and AllReduce are called by all ranks at once; they agree on what to do next through a [Group].
+// All ranks call Links and AllReduce at the same time, and agree on the next measurement through a [Group].
 //
-// Units are in the names of fields. GB and TFLOP are decimal.
+// Units are in the names of fields. GB and TFLOP are decimal. Errors are those of the device, the communicator, the
+// network or the file, and context errors.
 package measure

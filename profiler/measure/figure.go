@@ -2,10 +2,10 @@ package measure
 
 import "strconv"
 
-// Figure is a measured number above 0. In JSON a figure that was not measured, 0, is null; older files have 0.
+// Figure is a measured number above 0; 0 means not measured. Its JSON is then null; older files have 0.
 type Figure float64
 
-// Known reports whether it was measured.
+// Known reports whether the figure was measured.
 func (f Figure) Known() bool { return f > 0 }
 
 // MarshalJSON implements json.Marshaler.

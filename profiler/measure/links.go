@@ -12,15 +12,16 @@ import (
 	"time"
 )
 
-// Group is how ranks agree while they measure; *rendezvous.Group is one.
+// Group exchanges values between ranks during measurements; *rendezvous.Group is one.
 type Group interface {
 	Rank() int
 	Size() int
-	// Gather exchanges one value of each rank and returns all, by rank.
+	// Gather exchanges one value of each rank and returns all values, by rank.
 	Gather(ctx context.Context, name string, value []byte) ([][]byte, error)
 }
 
-// Link is a connection of two ranks over TCP, A < B. Where Error says why it was not measured, the figures are 0.
+// Link is a TCP connection between two ranks, A < B. If Error gives a reason why it was not measured, the figures are
+// 0.
 type Link struct {
 	A              int     `json:"a"`
 	B              int     `json:"b"`
@@ -31,17 +32,19 @@ type Link struct {
 	Error          string  `json:"error,omitempty"`
 }
 
-// LinkOptions are those of Links.
+// LinkOptions configure Links.
 type LinkOptions struct {
-	Host     string // address of this rank's machine, at which the other ranks reach it
+	Host     string // address of this rank's machine for the other ranks
 	Budget   time.Duration
 	Progress func(done, total int) // may be nil
 }
 
-// Links measures the network between ranks over plain TCP connections: all pairs up to 16 ranks, a ring and random pairs beyond. All ranks
-// call it and get the same list. A pair that cannot connect is an entry with an Error; an error is that of the group.
+// Links measures the network between ranks over plain TCP connections: all pairs up to 16 ranks, a ring and random
+// pairs beyond. All ranks call it and get the same list. A pair that cannot connect is an entry with an Error. The
+// error of Links is that of the group.
 //
-// Each rank listens on a port for as long as it takes and serves only who shows the random key that it has told the group.
+// During the measurement each rank listens on a port, and serves only connections that send the random key from the
+// group.
 func Links(ctx context.Context, g Group, o LinkOptions) ([]Link, error) {
 	rounds, slot := schedule(g.Size(), o.Budget)
 	door, err := openDoor(o.Host)
@@ -105,14 +108,14 @@ func gatherLinks(ctx context.Context, g Group, mine []Link) ([]Link, error) {
 	return all, nil
 }
 
-// doorSign is what a rank tells about where it listens.
+// doorSign is a rank's listening address and key.
 type doorSign struct {
 	Address string
 	Key     []byte
 	Reason  string // why it does not listen
 }
 
-// entrance is where a rank listens.
+// entrance is the listener of a rank.
 type entrance struct {
 	listener net.Listener
 	key      [16]byte
@@ -122,7 +125,7 @@ type entrance struct {
 	once     sync.Once
 }
 
-// arrival is a connection that has shown the key.
+// arrival is a connection that has sent the key.
 type arrival struct {
 	conn  net.Conn
 	round byte // low bits
@@ -158,7 +161,7 @@ func (d *entrance) accept() {
 	}
 }
 
-// admit lets in who knows the key.
+// admit checks the key of a connection.
 func (d *entrance) admit(conn net.Conn) {
 	var hello [17]byte
 	err := conn.SetDeadline(time.Now().Add(2 * time.Second))
@@ -188,7 +191,7 @@ func (d *entrance) close() {
 	}
 }
 
-// serve answers the partner of a round until it is done or the slot is over; what goes wrong the partner sees too.
+// serve serves the partner of a round until it is done or the slot is over. The partner sees all errors, too.
 func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 	if d.listener == nil {
 		return
@@ -204,7 +207,7 @@ func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 				a.conn.Close()
 				return
 			}
-			a.conn.Close() // who came too late to its own round
+			a.conn.Close() // it came too late for its round
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -213,7 +216,7 @@ func (d *entrance) serve(ctx context.Context, round int, slot time.Duration) {
 	}
 }
 
-// measure fills in the figures of a link.
+// measure sets the figures of a link.
 func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Duration) {
 	if to.Address == "" {
 		l.Error = "rank " + fmt.Sprint(l.B) + " cannot listen: " + to.Reason
@@ -228,7 +231,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 		return
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // also where the caller gives up
+	stop := context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) }) // also if the caller cancels
 	defer stop()
 	if _, err = conn.Write(append(bytes.Clone(to.Key), byte(round))); err == nil {
 		err = l.talk(conn, slot)
@@ -238,7 +241,7 @@ func (l *Link) measure(ctx context.Context, to doorSign, round int, slot time.Du
 	}
 }
 
-// talk does the three measurements, each in a quarter of the slot.
+// talk runs the three measurements, each in a quarter of the slot.
 func (l *Link) talk(conn net.Conn, slot time.Duration) error {
 	latency, err := roundTrip(conn, slot/4)
 	if err != nil {

@@ -11,25 +11,26 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Bandwidth is that of a device's own memory, far beyond its caches, in GB/s.
+// Bandwidth is that of a device's memory, with data much larger than its caches, in GB/s.
 type Bandwidth struct {
 	Read  Figure `json:"read_gbytes_per_second"`
 	Write Figure `json:"write_gbytes_per_second"`
-	Copy  Figure `json:"copy_gbytes_per_second"` // read and written
+	Copy  Figure `json:"copy_gbytes_per_second"` // bytes read and written
 }
 
-// leastPeak is the budget from which on a device measures itself: it prepares hundreds of MB first.
+// leastPeak is the smallest budget for the device's own measurement, which first prepares hundreds of MB.
 const leastPeak = 2 * time.Second
 
-// Memory measures the bandwidth of the device's memory with its own measurement (device.PeakMeasurer) where it has one and the budget is
-// 2 s or more; reading and writing are left out where preparing has used the time up. Otherwise Copy is that of adding two tensors of
-// 32 MiB, less on a slow device that is no CPU: rougher, and too good where a cache holds them.
+// Memory measures the bandwidth of the device's memory. It uses the device's own measurement (device.PeakMeasurer) if
+// there is one and the budget is at least 2 s; it omits reading and writing if preparation has used the time. Otherwise
+// Copy is the rate of adding two tensors of 32 MiB, less on a slow device other than a CPU. That is less accurate, and
+// too high if a cache holds the tensors.
 func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandwidth, error) {
 	var b Bandwidth
 	m, ok := dev.(device.PeakMeasurer)
 	if !ok || budget < leastPeak {
 		least := int64(leastMoved)
-		if dev.Info().Threads > 0 { // ranks that are slow by a quota must not stay within their caches
+		if dev.Info().Threads > 0 { // ranks with a small quota must not stay within their caches
 			least = mostAdded
 		}
 		bytes, took, err := grow(least, mostAdded, budget, func(bytes int64, budget time.Duration) (time.Duration, error) {
@@ -68,14 +69,15 @@ func Memory(ctx context.Context, dev device.Device, budget time.Duration) (Bandw
 }
 
 const (
-	// leastMoved is the memory that a slow device begins with, mostAdded that of a tensor that is added, and mostCopied that of a copy: an
-	// H100 moves it in about a millisecond over PCIe. All in bytes.
+	// In bytes: leastMoved is the first size on a slow device, mostAdded the largest tensor of an addition, mostCopied
+	// the largest copy. An H100 copies mostCopied in about a millisecond over PCIe.
 	leastMoved = 1 << 20
 	mostAdded  = 32 << 20
 	mostCopied = 64 << 20
 )
 
-// grow repeats work on four times the memory as long as that is expected to fit into half of the budget, and gives what is left to the last size.
+// grow repeats work with four times the memory while that is expected to fit into half of the budget, and spends the
+// rest on the last size.
 func grow(least, most int64, budget time.Duration, work func(bytes int64, budget time.Duration) (time.Duration, error)) (bytes int64, took time.Duration, err error) {
 	began := time.Now()
 	for bytes = least; ; bytes *= 4 {
@@ -91,7 +93,7 @@ func grow(least, most int64, budget time.Duration, work func(bytes int64, budget
 	return bytes, again, err
 }
 
-// Copies is what moves between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
+// Copies is the speed of copies between host and device, over PCIe for a GPU; for a CPU it is a copy in memory.
 type Copies struct {
 	ToDevice       Figure `json:"host_to_device_gbytes_per_second"`
 	ToHost         Figure `json:"device_to_host_gbytes_per_second"`
@@ -120,7 +122,7 @@ func HostDevice(ctx context.Context, dev device.Device, budget time.Duration) (c
 	return c, nil
 }
 
-// copied is the time of a copy from host to device (there) or back.
+// copied returns the time of a copy from host to device (there) or back.
 func copied(ctx context.Context, dev device.Device, bytes int64, there bool, budget time.Duration) (_ time.Duration, err error) {
 	m := memory{dev: dev}
 	defer func() { err = errors.Join(err, m.free()) }()
@@ -136,11 +138,12 @@ func copied(ctx context.Context, dev device.Device, bytes int64, there bool, bud
 	return m.sustained(ctx, budget, func(s device.Stream) error { return s.Copy(dst, src) })
 }
 
-// triadElements is the length of each of the three arrays: together 192 MiB.
+// triadElements is the length of each of the three arrays, together 192 MiB.
 const triadElements = 8 << 20
 
-// Triad measures the host's memory: a[i] = b[i] + s*c[i] over f64 in plain Go by so many goroutines (McCalpin, STREAM), in GB/s, 24 bytes
-// an element; what the hardware reads before it writes a is not counted.
+// Triad measures the host's memory in GB/s: a[i] = b[i] + s*c[i] over f64 in plain Go with the given number of
+// goroutines (McCalpin, STREAM). It counts 24 bytes per element, without the read of a that the hardware does before
+// the write.
 func Triad(ctx context.Context, threads int, budget time.Duration) (float64, error) {
 	a, b, c := make([]float64, triadElements), make([]float64, triadElements), make([]float64, triadElements)
 	run := func(each func(lo, hi int)) {
@@ -150,7 +153,7 @@ func Triad(ctx context.Context, threads int, budget time.Duration) (float64, err
 		}
 		wait.Wait()
 	}
-	run(func(lo, hi int) { // the pages come to the goroutine's CPU
+	run(func(lo, hi int) { // places the pages near the goroutine's CPU
 		for i := lo; i < hi; i++ {
 			a[i], b[i], c[i] = 0, 1, 2
 		}

@@ -6,17 +6,18 @@ import (
 )
 
 const (
-	// allPairs is the most ranks of which every pair is measured.
+	// allPairs is the largest number of ranks for which every pair is measured.
 	allPairs = 16
-	// leastSlot is the least time in which a pair can be measured: some tens of round trips and transfers of megabytes in a fast network.
+	// leastSlot is the shortest time to measure a pair: some tens of round trips, and transfers of megabytes in a fast
+	// network.
 	leastSlot = 20 * time.Millisecond
-	// randomRounds is how many random partners each rank of a large group gets, beside its two neighbours.
+	// randomRounds is the number of random partners of each rank in a large group, in addition to its two neighbours.
 	randomRounds = 4
 )
 
-// schedule says which pairs (a < b) are measured, round by round, and how long each round may take. Up to 16 ranks every pair has a round of
-// its own, so that none disturbs another; where the budget is too short for that, and beyond 16 ranks, each rank has one partner in
-// a round. All ranks compute the same.
+// schedule returns the pairs (a < b) of each round, and the time of a round. Up to 16 ranks every pair has its own
+// round, so that pairs do not disturb each other. If the budget is too short for that, and for more than 16 ranks, each
+// rank has one partner in a round. All ranks compute the same schedule.
 func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Duration) {
 	switch {
 	case size < 2:
@@ -35,9 +36,10 @@ func schedule(size int, budget time.Duration) (rounds [][][2]int, slot time.Dura
 	return rounds, max(budget/time.Duration(len(rounds)), leastSlot)
 }
 
-// tournament is every pair, in rounds in which nobody meets two: one rank stays, the others turn around it (the circle method).
+// tournament returns every pair, in rounds in which each rank occurs at most once: one rank stays, the others rotate
+// (the circle method).
 func tournament(size int) (rounds [][][2]int) {
-	seats := size + size%2 // an odd one pauses
+	seats := size + size%2 // with an odd number one rank pauses
 	for round := range seats - 1 {
 		var pairs [][2]int
 		at := func(seat int) int {
@@ -56,7 +58,7 @@ func tournament(size int) (rounds [][][2]int) {
 	return rounds
 }
 
-// ring is each rank with the next, in two rounds, three for an odd number.
+// ring returns each rank with the next one, in two rounds, or three for an odd number.
 func ring(size int) [][][2]int {
 	rounds := make([][][2]int, 2)
 	for a := 0; a+1 < size; a++ {

@@ -12,8 +12,9 @@ import (
 	"github.com/hetero-train/hetero-train/engine/tensor"
 )
 
-// Speed measures the two figures of a compute score, matrix products and memory bandwidth, in short slices. Ranks of one machine
-// take turns with their slices, so that no rank disturbs another, and a disturbance from outside meets all of them.
+// Speed measures the two figures of a compute score, matrix products and memory bandwidth, in short slices. Ranks of
+// one machine alternate their slices, so that ranks do not disturb each other, and outside interference affects all of
+// them.
 type Speed struct {
 	clock            clock
 	dtype            tensor.DType
@@ -22,12 +23,13 @@ type Speed struct {
 	products, memory work
 }
 
-// SpeedOptions say how a rank is measured.
+// SpeedOptions configure the measurement of a rank.
 type SpeedOptions struct {
-	DType tensor.DType // of the products: that of the training
+	DType tensor.DType // of the products: the type of the training
 
-	// CPUs is the CPU time that the rank may use in a second, of a device that computes on the host's CPUs; 0 of any other device. Time is
-	// then CPU time / CPUs: neither the periods of a quota nor other work on the machine change it.
+	// CPUs is the CPU time that the rank may use per second, for a device that computes on the host's CPUs; 0 for other
+	// devices. Time is then CPU time / CPUs, which does not depend on the periods of a quota or on other work on the
+	// machine.
 	CPUs float64
 
 	// TensorBytes is the size of each of the three tensors of an addition; 0: 32 MiB.
@@ -35,23 +37,23 @@ type SpeedOptions struct {
 }
 
 const (
-	// enoughWork is the CPU or GPU time of a pass from which on matrices grow no more, so that a pass fits into a slice of 100 ms also with a
-	// tenth of a CPU. Larger: better figures of fast devices, longer slices of slow ones.
+	// enoughWork is the CPU or GPU time of a pass at which matrices stop growing, so that a pass fits into a slice of
+	// 100 ms even with a tenth of a CPU. Larger: better figures of fast devices, longer slices of slow ones.
 	enoughWork = 4 * time.Millisecond
-	// leastTensor keeps the tensors of an addition out of most caches.
+	// leastTensor is the smallest tensor of an addition; it exceeds most caches.
 	leastTensor = 4 << 20
 )
 
-// work is an operation that is timed.
+// work is a timed operation.
 type work struct {
 	memory
 	program device.Program
 	kernel  device.Kernel
-	slices  []float64 // seconds of a pass, one a slice
+	slices  []float64 // seconds of a pass, one per slice
 }
 
-// OpenSpeed prepares both operations and runs each once. Preparing may take long under a quota, but disturbs no measurement: ranks
-// do it before they take turns.
+// OpenSpeed prepares both operations and runs each once. Preparation may be slow under a quota. Ranks call it before
+// they take turns, so that it disturbs no measurement.
 func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed, err error) {
 	if dev.Info().Modelled {
 		return nil, fmt.Errorf("compute score: device %s does not compute, so it cannot be measured", dev.Info().Name)
@@ -92,7 +94,7 @@ func OpenSpeed(ctx context.Context, dev device.Device, o SpeedOptions) (_ *Speed
 	return s, s.memory.pass(ctx)
 }
 
-// Slice runs each operation for about half of the time, at least once, and notes how fast it was.
+// Slice runs each operation for about half of length, at least once, and records its speed.
 func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 	for _, w := range []*work{&s.products, &s.memory} {
 		if err := w.slice(ctx, s.clock, length/2); err != nil {
@@ -102,13 +104,13 @@ func (s *Speed) Slice(ctx context.Context, length time.Duration) error {
 	return nil
 }
 
-// Result is the median of the slices.
+// Result returns the median of the slices.
 func (s *Speed) Result() (Compute, Bandwidth) {
 	c := Compute{DType: s.dtype.String(), Size: s.size, TFLOPS: Figure(2 * math.Pow(float64(s.size), 3) / median(s.products.slices) / 1e12)}
 	return c, Bandwidth{Copy: Figure(3 * float64(s.moved) / median(s.memory.slices) / 1e9)}
 }
 
-// Close gives everything back.
+// Close frees all resources.
 func (s *Speed) Close() error { return errors.Join(s.products.close(), s.memory.close()) }
 
 func (w *work) open(dev device.Device, op device.Op, in ...device.TensorSpec) (err error) {
@@ -147,7 +149,7 @@ func (w *work) pass(ctx context.Context) error {
 	return errors.Join(w.stream.Run(w.program), w.stream.Sync())
 }
 
-// slice repeats the work. A slice of no length is one pass.
+// slice repeats the work for length, at least once.
 func (w *work) slice(ctx context.Context, c clock, length time.Duration) error {
 	began, took := time.Now(), c.elapsed()
 	for pass := 1; ; pass++ {
@@ -174,7 +176,7 @@ func (w *work) close() error {
 	return errors.Join(errs...)
 }
 
-// median of values, which it sorts; NaN of none.
+// median returns the median of values, which it sorts; NaN for none.
 func median(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -184,9 +186,9 @@ func median(values []float64) float64 {
 	return (values[(n-1)/2] + values[n/2]) / 2
 }
 
-// clock times a rank's work: by CPU time where the device computes on CPUs, else by wall time.
+// clock times a rank's work: by CPU time if the device computes on CPUs, else by wall time.
 type clock struct {
-	cpus float64 // CPU seconds of a second; 0: wall time
+	cpus float64 // CPU seconds per second; 0: wall time
 }
 
 func newClock(cpus float64) clock {
@@ -196,7 +198,7 @@ func newClock(cpus float64) clock {
 	return clock{cpus}
 }
 
-// elapsed begins to time; the function that it returns says how long the work has taken since then with nothing else on its CPUs.
+// elapsed starts timing. The returned function returns the time of the work so far, as if its CPUs had no other work.
 func (c clock) elapsed() func() time.Duration {
 	if c.cpus == 0 {
 		begin := time.Now()
@@ -206,7 +208,7 @@ func (c clock) elapsed() func() time.Duration {
 	return func() time.Duration { return time.Duration(float64(busy()) / c.cpus) }
 }
 
-// busy is the same without the quota: CPU time, or wall time.
+// busy is elapsed without the quota: CPU time, or wall time.
 func (c clock) busy() func() time.Duration {
 	if c.cpus == 0 {
 		return c.elapsed()

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// forget cannot throw a file out of the page cache here.
+// forget cannot drop a file from the page cache on this system.
 func forget(*os.File) error { return errors.ErrUnsupported }
 
-// freeBytes is not known here.
+// freeBytes is unknown on this system.
 func freeBytes(string) (int64, bool) { return 0, false }

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// What the rank that measures asks of the other: a byte and a number of bytes. Both sides know what follows.
+// Requests of the measuring rank: a byte and a number of bytes. Both sides know the reply.
 const (
-	ping    = 'p' // the number comes back
-	send    = 's' // so many bytes follow; the request comes back when all are there
-	receive = 'r' // so many bytes come back
+	ping    = 'p' // the number is returned
+	send    = 's' // that many bytes follow; the request is returned when all have arrived
+	receive = 'r' // that many bytes are returned
 	bye     = 'b'
 )
 
@@ -32,7 +32,7 @@ func request(what byte, n int) []byte {
 	return b
 }
 
-// roundTrip is the median time of small messages there and back.
+// roundTrip returns the median round-trip time of small messages.
 func roundTrip(conn net.Conn, budget time.Duration) (time.Duration, error) {
 	var times []time.Duration
 	message, echo := request(ping, 0), make([]byte, requestBytes)
@@ -50,7 +50,7 @@ func roundTrip(conn net.Conn, budget time.Duration) (time.Duration, error) {
 	return max(times[len(times)/2], 1), nil
 }
 
-// throughput is that of the largest of transfers that grow until one takes a quarter of the budget, in MB/s.
+// throughput returns the rate of the largest transfer in MB/s. Transfers grow until one takes a quarter of the budget.
 func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error) {
 	piece, echo := make([]byte, pieceBytes), make([]byte, requestBytes)
 	began := time.Now()
@@ -74,7 +74,7 @@ func throughput(conn net.Conn, what byte, budget time.Duration) (float64, error)
 		if n >= mostBytes || took >= budget/4 || time.Since(began)+2*took > budget {
 			return float64(n) / took.Seconds() / 1e6, nil
 		}
-		// A fast link is not asked for many small transfers; none is expected to take more than half of the budget.
+		// Sizes grow fast on a fast link, and no transfer is expected to take more than half of the budget.
 		n = min(n*int(max(min(budget/(2*took), 16), 2)), mostBytes)
 	}
 }
@@ -84,7 +84,7 @@ func leave(conn net.Conn) error {
 	return err
 }
 
-// answer serves a rank that measures until it says bye, an error or the deadline.
+// answer serves a measuring rank until it says bye, or until an error or the deadline.
 func answer(conn net.Conn, deadline time.Time) error {
 	if err := conn.SetDeadline(deadline); err != nil {
 		return err

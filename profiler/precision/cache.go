@@ -12,24 +12,25 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// version of the files.
+// version is the version of the file format.
 const version = 1
 
 const mostBytes = 1 << 16
 
-// Choice is a format that was found to be the fastest.
+// Choice is the fastest format.
 type Choice struct {
 	Type    string             `json:"type"`
 	Seconds map[string]float64 `json:"seconds"` // of a step, by format
 }
 
-// Cache is a folder of choices: one file for each key, JSON, written whole or not at all. Deleting it is safe: the formats are timed again.
+// Cache is a folder of choices: one JSON file per key, written atomically. It can be deleted safely: the formats are
+// timed again.
 type Cache struct{ dir string }
 
-// Open names the folder; the first Store makes it.
+// Open returns the cache in dir. The first Store creates the folder.
 func Open(dir string) *Cache { return &Cache{dir} }
 
-// file is the stored form. It holds the key because the hash in its name says nothing to people.
+// file is the stored form. It contains the key, because the file name is only a hash.
 type file struct {
 	Version int    `json:"version"`
 	Key     string `json:"key"`
@@ -40,7 +41,7 @@ func (c *Cache) path(key string) string {
 	return filepath.Join(c.dir, fmt.Sprintf("%.12x.json", sha256.Sum256([]byte(key))))
 }
 
-// Load gives the choice of a key; its Type is "" where there is none.
+// Load returns the choice of a key; its Type is "" if there is none.
 func (c *Cache) Load(key string) (Choice, error) {
 	path := c.path(key)
 	text, err := regular.Read(path, mostBytes)
@@ -66,7 +67,7 @@ func (c *Cache) Load(key string) (Choice, error) {
 	return f.Choice, nil
 }
 
-// Store keeps a choice.
+// Store saves a choice.
 func (c *Cache) Store(key string, choice Choice) (err error) {
 	defer func() {
 		if err != nil {

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// Margin is by how much a format must be faster than the first one to be taken instead. Larger: the first format is kept although another one is
-	// faster. Smaller: noise decides between formats that are equally fast.
+	// Margin is the fraction by which a format must be faster than the first one to be chosen. Larger: the first format
+	// is kept although another one is faster. Smaller: noise decides between equally fast formats.
 	Margin = 0.1
 
 	samples = 8  // of a step: enough for the kernels of large batches, few enough for some milliseconds
@@ -27,16 +27,17 @@ const (
 	classes = 10
 
 	rounds = 8                      // steps in each format; the fastest counts
-	limit  = 300 * time.Millisecond // of all rounds; on slow devices there are fewer, but at least four
+	limit  = 300 * time.Millisecond // of all rounds; slow devices run fewer rounds, but at least four
 )
 
-// Time trains a small network on synthetic images in each format and gives the seconds of the fastest step of each. Steps of the formats alternate, so
-// that another program on the machine slows down all of them. The device must compute values.
+// Time trains a small network on synthetic images in each format and returns the seconds of the fastest step of each.
+// Steps of the formats alternate, so that another program on the machine slows down all of them. The device must
+// compute values.
 func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds []float64, err error) {
 	if dev.Info().Modelled {
 		return nil, fmt.Errorf("time number formats: device %s does not compute", dev.Info().Name)
 	}
-	runtime.LockOSThread() // the threads of a device belong to the one that calls it
+	runtime.LockOSThread() // a device's threads belong to the calling thread
 	defer runtime.UnlockOSThread()
 	trials := make([]trial, len(types))
 	defer func() {
@@ -56,7 +57,7 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	began := time.Now()
 	for round := 0; round <= rounds && (round <= 4 || time.Since(began) < limit); round++ {
 		if round == 1 {
-			began = time.Now() // the first round touches memory for the first time
+			began = time.Now() // the first round also pays for page faults
 		}
 		for i := range trials {
 			took, err := trials[i].step(ctx)
@@ -71,11 +72,12 @@ func Time(ctx context.Context, dev device.Device, types []tensor.DType) (seconds
 	return seconds, nil
 }
 
-// Fastest is the format to take, by its position: times holds the seconds of each format, for each of several ranks with equal devices.
+// Fastest returns the position of the chosen format. times holds the seconds of each format, for each of several ranks
+// with equal devices.
 func Fastest(times [][]float64) int {
 	best, least := 0, 0.0
 	for i := range times[0] {
-		ratio := 0.0 // mean logarithm of the time over that of the first format
+		ratio := 0.0 // mean logarithm of the time relative to the first format
 		for _, seconds := range times {
 			ratio += math.Log(seconds[i]/seconds[0]) / float64(len(times))
 		}
@@ -107,7 +109,7 @@ func (t *trial) open(dev device.Device, dt tensor.DType) error {
 	return err
 }
 
-// step is the seconds of a step without the wait for data.
+// step returns the seconds of a step without the wait for data.
 func (t *trial) step(ctx context.Context) (float64, error) {
 	r, err := t.replica.Step(ctx, t.loader, 0.01)
 	return (r.Times.Total() - r.Times.Data).Seconds(), err
@@ -124,7 +126,8 @@ func (t *trial) close() error {
 	return errors.Join(errs...)
 }
 
-// network has the layers that take the time of a ResNet's step: convolutions of 3x3 and 1x1 with few and with many channels, and normalisation.
+// network has the layers that dominate a ResNet's step: convolutions of 3x3 and 1x1 with few and with many channels,
+// and normalisation.
 //
 // Legend: N samples.
 func network(net *nn.Net, x *graph.Value, classes int) *graph.Value {

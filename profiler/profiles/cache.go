@@ -13,19 +13,19 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/hardware"
 )
 
-// Cache is a folder of figures that were measured when a training began, one file a device, so that the next training need not measure.
-// The folder is safe to delete.
+// Cache is a folder of figures from the starts of trainings, one file per device, so that the next training need not
+// measure. It can be deleted safely.
 type Cache struct{ dir string }
 
-// OpenCache names the folder; it is made with the first Store.
+// OpenCache returns the cache in dir. The first Store creates the folder.
 func OpenCache(dir string) *Cache { return &Cache{dir} }
 
-// CacheKey is everything that figures depend on.
+// CacheKey contains everything on which the figures depend.
 type CacheKey struct {
 	Fingerprint string `json:"fingerprint"` // hardware.Identity: device, CPU quota, memory
 	DeviceType  string `json:"device_type"`
 	DType       string `json:"dtype"`
-	Program     string `json:"program"` // kernels change with it
+	Program     string `json:"program"` // version of the program, whose kernels may change
 }
 
 // cached is a file of the cache.
@@ -40,14 +40,15 @@ func (c *Cache) path(k CacheKey) string {
 	return filepath.Join(c.dir, hardware.Fingerprint(k.Fingerprint, k.DeviceType, k.DType, k.Program)[:24]+".json")
 }
 
-// Kept are figures of the cache.
+// Kept are cached figures.
 type Kept struct {
 	Measured Measured
 	Created  time.Time
 	File     string
 }
 
-// Load gives the figures of a key, nil where there are none. A file that cannot be used is an error; the next Store replaces it.
+// Load returns the figures of a key, nil if there are none. It returns an error for an unusable file, which the next
+// Store replaces.
 func (c *Cache) Load(k CacheKey) (*Kept, error) {
 	path := c.path(k)
 	text, err := regular.Read(path, maxFile)
@@ -59,7 +60,7 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 		err = json.Unmarshal(text, &f)
 	}
 	if err == nil && f.SchemaVersion != SchemaVersion {
-		return nil, nil // of another program; its figures are measured again
+		return nil, nil // of another program version; measured again
 	}
 	if err == nil && (f.Key != k || !f.Measured.TFLOPS.Known() || !f.Measured.Memory.Copy.Known()) {
 		err = fmt.Errorf("got the figures of %+v, want those of %+v, above 0", f.Key, k)
@@ -70,7 +71,7 @@ func (c *Cache) Load(k CacheKey) (*Kept, error) {
 	return &Kept{Measured: f.Measured, Created: f.Created, File: path}, nil
 }
 
-// Store keeps figures.
+// Store saves figures.
 func (c *Cache) Store(k CacheKey, m *Measured) error {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return fmt.Errorf("profile cache: %w", err)

@@ -1,5 +1,5 @@
-// Package profiles is what hetero-train profile finds out, as it is kept in files: gpu_profiles.json, one entry a rank, and system_profile.json, one
-// entry a machine and the links between ranks.
+// Package profiles defines the files of hetero-train profile: gpu_profiles.json with one entry per rank, and
+// system_profile.json with one entry per machine and the links between ranks.
 //
 // # The compute score
 //
@@ -7,17 +7,18 @@
 //
 //	(TFLOP/s of the training's element type)^a * (memory bandwidth / 10 GB/s)^b,  a + b = 1
 //
-// with b the share of a training step that is bound by memory, see [Score]. The memory's size is no part of it: memory limits a share, it never
-// speeds it up. Scores are absolute, so that files of different days can be compared, and relative to the slowest rank, which has 1.0.
+// where b is the fraction of a training step that is bound by memory, see [Score]. The size of the memory is not part
+// of the score: it limits a share, but never speeds it up. Scores are absolute, so that files of different days can be
+// compared, and relative to the slowest rank, which has 1.0.
 //
-// Ranks of the same device type and element type have one score, of the medians of their figures: what differs between them is chance. [Predict] says how
-// well scores predict measured step times.
+// Ranks of the same device type and element type have one score, from the medians of their figures, because differences
+// between them are noise. [Predict] measures how well scores predict step times.
 //
 // # Reading
 //
-//	p, err := profiles.Load(path)                    // corrupt or of a newer program: an error that says so
-//	ranks, mismatch := p.Match(fingerprints)         // those of the ranks that are here
+//	p, err := profiles.Load(path)                    // *FormatError for a corrupt file or one of a newer program
+//	ranks, mismatch := p.Match(fingerprints)         // entries for the ranks of this run
 //	if mismatch != "" { log.Warn(...) }              // measured on other hardware: ranks is nil
 //
-// A fingerprint is that of hardware.Identify, one a rank.
+// fingerprints are those of hardware.Identify, one per rank.
 package profiles

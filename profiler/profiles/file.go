@@ -11,10 +11,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxFile is the most bytes of a profile that is read: a thousand ranks take about 2 MB.
+// maxFile is the largest readable profile in bytes: a thousand ranks take about 2 MB.
 const maxFile = 64 << 20
 
-// FormatError says why a file is no profile that this program can read.
+// FormatError describes why this program cannot read a file as a profile.
 type FormatError struct {
 	Path   string
 	Reason string
@@ -24,7 +24,7 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("hardware profile %s: %s", e.Path, e.Reason)
 }
 
-// Load reads gpu_profiles.json. What is wrong with its content is a *FormatError, also a schema version that this program does not know.
+// Load reads gpu_profiles.json. It returns a *FormatError for invalid content, including an unknown schema version.
 func Load(path string) (*Ranks, error) {
 	text, err := regular.Read(path, maxFile)
 	if err != nil {
@@ -40,7 +40,7 @@ func Load(path string) (*Ranks, error) {
 	return p, nil
 }
 
-// decode looks at the version first: a newer file may have other types.
+// decode checks the version first, because a newer file may have other types.
 func decode(text []byte, into any, origin *Origin) error {
 	var version struct {
 		SchemaVersion *int `json:"schema_version"`
@@ -65,7 +65,7 @@ func decode(text []byte, into any, origin *Origin) error {
 	return nil
 }
 
-// check finds what a balancer could not use.
+// check returns an error for values that a balancer cannot use.
 func (p *Ranks) check() error {
 	if len(p.Ranks) == 0 {
 		return errors.New("it has no ranks")
@@ -85,7 +85,7 @@ func (p *Ranks) check() error {
 	return nil
 }
 
-// Save writes both files into dir, which it makes. Each is whole at any time: it is written next to its place and renamed.
+// Save writes both files into dir, which it creates. Each is written atomically: to a temporary name, then renamed.
 func Save(dir string, ranks *Ranks, system *System) error {
 	if err := SaveRanks(dir, ranks); err != nil {
 		return err
@@ -93,7 +93,7 @@ func Save(dir string, ranks *Ranks, system *System) error {
 	return write(filepath.Join(dir, SystemFile), system)
 }
 
-// SaveRanks writes gpu_profiles.json alone.
+// SaveRanks writes only gpu_profiles.json.
 func SaveRanks(dir string, ranks *Ranks) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("hardware profile: %w", err)
@@ -130,7 +130,7 @@ func write(path string, v any) (err error) {
 	return syncFolder(filepath.Dir(path))
 }
 
-// syncFolder makes a rename last over a loss of power.
+// syncFolder makes a rename durable.
 func syncFolder(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Prediction says how well compute scores predict the time that ranks take for a sample of a model.
+// Prediction describes how well compute scores predict the ranks' time per sample of a model.
 type Prediction struct {
 	Model string          `json:"model"`
 	Ranks []PredictedRank `json:"ranks"`
@@ -13,7 +13,8 @@ type Prediction struct {
 	Worst int             `json:"worst_rank"`
 }
 
-// PredictedRank is one rank's time per sample, predicted and measured. Relative times have the geometric mean 1 over the ranks.
+// PredictedRank is one rank's predicted and measured time per sample. Relative times have the geometric mean 1 over the
+// ranks.
 type PredictedRank struct {
 	Rank             int     `json:"rank"`
 	SecondsPerSample float64 `json:"seconds_per_sample"`
@@ -21,14 +22,14 @@ type PredictedRank struct {
 	Predicted        float64 `json:"predicted_relative_time"`
 }
 
-// Predict compares scores with measured seconds per sample, both > 0. It is nil where a rank has neither, or where there is one rank
-// only: a score says nothing but how ranks compare.
+// Predict compares scores with measured seconds per sample, both > 0. It returns nil if a rank lacks a value, or for a
+// single rank, because scores only compare ranks.
 func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	n := len(scores)
 	if n < 2 || len(secondsPerSample) != n {
 		return nil
 	}
-	meanScore, meanSeconds := 0.0, 0.0 // of the logarithms
+	meanScore, meanSeconds := 0.0, 0.0 // means of the logarithms
 	for i := range scores {
 		if !positive(scores[i]) || !positive(secondsPerSample[i]) {
 			return nil
@@ -51,7 +52,7 @@ func Predict(model string, scores, secondsPerSample []float64) *Prediction {
 	return p
 }
 
-// String is a line for people.
+// String returns a readable line.
 func (p *Prediction) String() string {
 	w := p.Ranks[p.Worst]
 	return fmt.Sprintf("compute scores predict the time per sample of %s within %.0f %% on average (worst: rank %d, predicted %.2f, measured %.2f of the mean)",

@@ -11,28 +11,29 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-// SchemaVersion is that of both files. It changes when a reader of the old one would misread the new one.
+// SchemaVersion is the version of both files. It changes when a reader of the previous version would misread the new
+// one.
 //
 //	1  a figure that was not measured is 0
 //	2  a figure that was not measured is null; ranks of the same device type have one score
 const SchemaVersion = 2
 
-// The names of the files.
+// Names of the files.
 const (
 	RanksFile  = "gpu_profiles.json"
 	SystemFile = "system_profile.json"
 )
 
-// Origin is what both files begin with.
+// Origin is the head of both files.
 type Origin struct {
 	SchemaVersion int       `json:"schema_version"`
-	Fingerprint   string    `json:"fingerprint"` // of all ranks' together
+	Fingerprint   string    `json:"fingerprint"` // over all ranks
 	Created       time.Time `json:"created"`
 	Program       string    `json:"program"`
 	Quick         bool      `json:"quick"` // measured with shorter budgets
 }
 
-// Ranks is gpu_profiles.json.
+// Ranks is the content of gpu_profiles.json.
 type Ranks struct {
 	Origin
 	Score      Rule        `json:"score"`
@@ -40,15 +41,15 @@ type Ranks struct {
 	Prediction *Prediction `json:"prediction,omitempty"` // how well the scores predict step times; nil: no step was timed
 }
 
-// Rule says how the scores were computed.
+// Rule describes how the scores were computed.
 type Rule struct {
 	Formula      string  `json:"formula"`
 	ComputeShare float64 `json:"compute_share"`
 	MemoryShare  float64 `json:"memory_share"`
-	Model        string  `json:"model,omitempty"` // of which MemoryShare is; "" = none, the default
+	Model        string  `json:"model,omitempty"` // model for MemoryShare; "": the default
 }
 
-// Rank is one rank's device, and what was measured on it.
+// Rank describes one rank's device and its measurements.
 type Rank struct {
 	Rank          int           `json:"rank"`
 	LocalRank     int           `json:"local_rank"`
@@ -56,15 +57,15 @@ type Rank struct {
 	Fingerprint   string        `json:"fingerprint"`
 	DeviceType    string        `json:"device_type"` // hardware.Identity.Type
 	Device        Device        `json:"device"`
-	GPU           *hardware.GPU `json:"gpu,omitempty"` // the card, of a rank that computes on one
-	MemoryBytes   int64         `json:"memory_bytes"`  // that the rank may use: it limits its share
+	GPU           *hardware.GPU `json:"gpu,omitempty"` // the rank's card; nil for a CPU rank
+	MemoryBytes   int64         `json:"memory_bytes"`  // available to the rank: limits its share
 	Measured      Measured      `json:"measured"`
 	ComputeScore  float64       `json:"compute_score"`
 	RelativeScore float64       `json:"relative_score"` // slowest rank = 1.0
 	Skipped       []string      `json:"skipped,omitempty"`
 }
 
-// Device is what the rank computes on, as the engine sees it.
+// Device is the rank's device as the engine describes it.
 type Device struct {
 	Name    string          `json:"name"` // "cpu:0"
 	Kind    string          `json:"kind"`
@@ -72,19 +73,19 @@ type Device struct {
 	Model   string          `json:"model"`
 	ISA     string          `json:"isa"`
 	Threads int             `json:"threads,omitempty"`
-	CPUs    float64         `json:"cpus,omitempty"` // that the rank may use, of a CPU device
+	CPUs    float64         `json:"cpus,omitempty"` // available to the rank, for a CPU device
 }
 
-// Measured are a rank's own figures.
+// Measured holds a rank's own figures.
 type Measured struct {
-	DType  string            `json:"dtype"` // of training, which the score is about
+	DType  string            `json:"dtype"` // of training: the type of the score
 	TFLOPS measure.Figure    `json:"tflops"`
-	All    []measure.Compute `json:"products"` // of every type that the device has
+	All    []measure.Compute `json:"products"` // of every type that the device supports
 	Memory measure.Bandwidth `json:"memory"`
 	Copies measure.Copies    `json:"copies"`
 }
 
-// String is the log line that users look for.
+// String returns the rank's log line.
 func (r Rank) String() string {
 	digits := fmt.Sprintf("%.1f", r.ComputeScore)
 	if r.ComputeScore < 1 {
@@ -93,8 +94,9 @@ func (r Rank) String() string {
 	return fmt.Sprintf("Node %d: Compute score %s, Memory %dMB", r.Rank, digits, r.MemoryBytes>>20)
 }
 
-// Rate computes the scores of all ranks. shares are the ranks' memory-bound shares of a step; their mean holds for all, so that scores can
-// be compared. nil is the default. Ranks of the same device type and element type get the same score: what differs between them is chance.
+// Rate computes the scores of all ranks. shares are the ranks' memory-bound fractions of a step, nil for the default.
+// Their mean applies to all ranks, so that scores can be compared. Ranks of the same device type and element type get
+// the same score, because differences between them are noise.
 func (p *Ranks) Rate(model string, shares []float64) error {
 	memory := DefaultMemoryShare
 	if len(shares) > 0 {
@@ -117,7 +119,8 @@ func (p *Ranks) Rate(model string, shares []float64) error {
 	return nil
 }
 
-// typical is the median of a figure over all ranks with the same device type and element type. A rank without a known device type has its own figure.
+// typical returns the median of a figure over all ranks with the same device type and element type. A rank with an
+// unknown device type keeps its own figure.
 func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
 	own := &p.Ranks[rank]
 	if own.DeviceType == "" {
@@ -134,7 +137,7 @@ func (p *Ranks) typical(rank int, of func(*Measured) measure.Figure) float64 {
 	return (figures[(n-1)/2] + figures[n/2]) / 2
 }
 
-// Scores lists the ranks' compute scores.
+// Scores returns the ranks' compute scores.
 func (p *Ranks) Scores() []float64 {
 	var scores []float64
 	for _, r := range p.Ranks {
@@ -143,7 +146,7 @@ func (p *Ranks) Scores() []float64 {
 	return scores
 }
 
-// Seal sets the fingerprint of the whole from those of the ranks.
+// Seal sets the fingerprint of the profile from those of the ranks.
 func (p *Ranks) Seal() {
 	prints := make([]string, len(p.Ranks))
 	for i, r := range p.Ranks {
@@ -152,9 +155,9 @@ func (p *Ranks) Seal() {
 	p.Fingerprint = hardware.Fingerprint(prints...)
 }
 
-// Match gives an entry to each rank of a run, by the fingerprints of the ranks' hardware. A rank gets the entry of the same number, or of another
-// rank on hardware of the same fingerprint. Where a rank has none the whole profile does not fit: the answer is nil and says, for a
-// warning, why.
+// Match assigns an entry to each rank of a run, by the fingerprints of the ranks' hardware. A rank gets the entry of
+// the same number, or that of another rank with the same fingerprint. If a rank has none, the profile does not apply:
+// Match returns nil and the reason, for a warning.
 func (p *Ranks) Match(fingerprints []string) (ranks []Rank, mismatch string) {
 	var strangers []string
 	for rank, print := range fingerprints {

@@ -5,25 +5,27 @@ import (
 	"math"
 )
 
-// DefaultMemoryShare is the share of a step that is taken to be bound by memory where no model says better: that of ResNet-50 at 224 pixels in bf16 on
-// an H100, whose arithmetic alone would allow 40,700 images/s and whose memory, layer by layer, 10,800: 1 - 10.8/40.7 = 0.73. Most of what is
-// trained today has normalisations, activations and optimizers between its products and is nearer to that than to pure arithmetic.
+// DefaultMemoryShare is the default fraction of a step that is bound by memory. It is that of ResNet-50 at 224 pixels
+// in bf16 on an H100. Its arithmetic alone would allow 40,700 images/s, its memory traffic, layer by layer, 10,800: 1 -
+// 10.8/40.7 = 0.73. Most models have normalisations, activations and optimizers between products, and are nearer to
+// this value than to pure arithmetic.
 const DefaultMemoryShare = 0.7
 
 // bandwidthUnit makes scores readable: 1 TFLOP/s and 10 GB/s give 1.0. A common factor changes no share.
 const bandwidthUnit = 10 // GB/s
 
-// Formula is the score in words, for files and people.
+// Formula is the score as text, for files and output.
 const Formula = "tflops(dtype)^compute_share * (copy GB/s / 10)^memory_share"
 
-// Score is a rank's compute score: the weighted geometric mean of its arithmetic and its memory bandwidth.
+// Score returns a rank's compute score: the weighted geometric mean of its arithmetic and its memory bandwidth.
 //
-//	tflops       of matrix products in the training's element type, > 0
-//	gbytes       of memory bandwidth a second (read and written), GB/s, > 0
-//	memoryShare  the share of a step's time that is bound by memory, 0 to 1
+//	tflops       of matrix products in the training's element type, TFLOP/s, > 0
+//	gbytes       memory bandwidth (read and written), GB/s, > 0
+//	memoryShare  fraction of a step's time that is bound by memory, 0 to 1
 //
-// A geometric mean, because a step's time is a sum of parts that shrink with one or the other: d(log time) is the mean of the
-// two d(log)s, weighted by the parts. It is exact for small differences between ranks, and the balancer corrects the rest.
+// The mean is geometric, because a step's time is a sum of parts that shrink with one or the other: d(log time) is the
+// mean of the two d(log)s, weighted by the parts. It is exact for small differences between ranks; the balancer
+// corrects the rest.
 func Score(tflops, gbytes, memoryShare float64) (float64, error) {
 	for _, v := range []struct {
 		name  string
@@ -39,11 +41,11 @@ func Score(tflops, gbytes, memoryShare float64) (float64, error) {
 	return math.Pow(tflops, 1-memoryShare) * math.Pow(gbytes/bandwidthUnit, memoryShare), nil
 }
 
-// Work is what one operation of a step must do at least.
+// Work is the minimum arithmetic and memory traffic of one operation of a step.
 type Work struct{ FLOPs, Bytes int64 }
 
-// MemoryShare is the share of a step's least time that operations take whose memory traffic takes longer than their arithmetic, on a device of
-// these speeds (a roofline). Without any work it is DefaultMemoryShare.
+// MemoryShare returns the fraction of a step's least time in operations whose memory traffic takes longer than their
+// arithmetic, on a device with these speeds (a roofline). Without work it returns DefaultMemoryShare.
 func MemoryShare(step []Work, tflops, gbytes float64) float64 {
 	var bound, total float64
 	for _, w := range step {
@@ -59,7 +61,7 @@ func MemoryShare(step []Work, tflops, gbytes float64) float64 {
 	return bound / total
 }
 
-// Relative divides scores by the smallest: the slowest rank has 1.0.
+// Relative divides scores by the smallest one, so the slowest rank has 1.0.
 func Relative(scores []float64) []float64 {
 	slowest := math.Inf(1)
 	for _, s := range scores {

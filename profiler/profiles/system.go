@@ -6,7 +6,7 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-// System is system_profile.json.
+// System is the content of system_profile.json.
 type System struct {
 	Origin
 	Hosts     []Host               `json:"hosts"`
@@ -15,7 +15,7 @@ type System struct {
 	Skipped   []string             `json:"skipped,omitempty"`
 }
 
-// Host is one machine, as its first rank sees it.
+// Host describes one machine, as seen by its first rank.
 type Host struct {
 	Name        string         `json:"name"`
 	Ranks       []int          `json:"ranks"`
@@ -26,14 +26,14 @@ type Host struct {
 	CPU         CPU            `json:"cpu"`
 	Memory      Memory         `json:"memory"`
 	GPUs        []hardware.GPU `json:"gpus"`
-	NoGPU       string         `json:"no_gpu,omitempty"` // why there is none
+	NoGPU       string         `json:"no_gpu,omitempty"` // reason for no GPU
 	Disks       []Disk         `json:"disks"`
 	Networks    []Network      `json:"networks"`
 	TriadGBytes measure.Figure `json:"memory_triad_gbytes_per_second"`
 	Output      *Output        `json:"output,omitempty"`
 }
 
-// CPU is that of a host.
+// CPU describes the processors of a host.
 type CPU struct {
 	Model    string   `json:"model"`
 	Vendor   string   `json:"vendor"`
@@ -45,14 +45,14 @@ type CPU struct {
 	Quota    float64  `json:"quota"`  // CPUs' worth of time
 }
 
-// Memory of a host, in bytes.
+// Memory is that of a host, in bytes.
 type Memory struct {
 	Total     int64 `json:"total_bytes"`
 	Available int64 `json:"available_bytes"`
 	Limit     int64 `json:"limit_bytes"` // of the process
 }
 
-// Disk of a host.
+// Disk describes a disk of a host.
 type Disk struct {
 	Name  string `json:"name"`
 	Model string `json:"model,omitempty"`
@@ -60,22 +60,22 @@ type Disk struct {
 	Bytes int64  `json:"bytes"`
 }
 
-// Network is an interface of a host.
+// Network describes a network interface of a host.
 type Network struct {
 	Name       string `json:"name"`
 	Kind       string `json:"kind"`
 	Up         bool   `json:"up"`
-	SpeedMbits int    `json:"speed_mbits_per_second,omitempty"` // not there: unknown
+	SpeedMbits int    `json:"speed_mbits_per_second,omitempty"` // absent: unknown
 	MTU        int    `json:"mtu"`
 }
 
-// Output is the disk below the folder for results.
+// Output is the disk of the results folder.
 type Output struct {
 	Folder string `json:"folder"`
 	measure.DiskSpeed
 }
 
-// Describe is a host as package system found it.
+// Describe converts the host description of package system.
 func Describe(h system.Host, gpus []hardware.GPU, noGPU string) Host {
 	out := Host{Name: h.Name, Kernel: h.Kernel, WSL2: h.WSL2, Container: h.Container, Cgroups: h.Cgroups, CPU: CPU(h.CPU), Memory: Memory(h.Memory),
 		GPUs: append([]hardware.GPU{}, gpus...), NoGPU: noGPU, Disks: []Disk{}, Networks: []Network{}}

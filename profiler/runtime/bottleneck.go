@@ -2,34 +2,36 @@ package runtime
 
 import "math"
 
-// BottleneckWindow is how many steps a verdict is about.
+// BottleneckWindow is the number of steps of a verdict.
 const BottleneckWindow = 50
 
-// LostFraction is the fraction of a step's time that a cause must take to be the verdict.
+// LostFraction is the fraction of a step's time above which a cause becomes the verdict.
 const LostFraction = 0.10
 
-// Limits of the verdict. Shares are of the step's time.
+// Limits of the verdict. Shares are fractions of the step's time.
 const (
-	lostShare    = LostFraction // what a cause must take to be the verdict; below it the run is compute-bound
-	keptShare    = 0.07         // what the verdict of the window before must take to stay
-	changeShare  = 0.03         // by how much another cause must be above it
-	fullPercent  = 90.0         // memory from which on a rank can take no more samples
-	slowedShare  = 0.10         // by how much a rank with full memory must be slower than before
-	sameShare    = 0.10         // by how much its share may have changed meanwhile
-	warmUpSteps  = 2            // of a run, which touch memory for the first time
-	steadyShare  = 0.5          // of a straggler's loss that a rank must cause by its mean time, not by jitter, to be named
-	optimizerBig = 0.15         // share of the step from which on the optimizer is spoken of
+	lostShare   = LostFraction // a cause with a larger loss becomes the verdict; below it the run is compute-bound
+	keptShare   = 0.07         // the previous verdict stays while its loss is larger
+	changeShare = 0.03         // and while no other cause exceeds it by more
+	fullPercent = 90.0         // memory above which a rank can take no more samples
+	slowedShare = 0.10         // slowdown of a rank with full memory that counts
+	sameShare   = 0.10         // allowed change of its share since
+	warmUpSteps = 2            // of a run: they include page faults
+	// steadyShare is the fraction of a straggler's loss that a rank's mean time, not jitter, must cause to name the
+	// rank.
+	steadyShare  = 0.5
+	optimizerBig = 0.15 // fraction of the step above which the optimizer is mentioned
 )
 
-// Bound is what limits a run's speed.
+// Bound is the limit of a run's speed.
 type Bound int
 
 const (
-	ComputeBound       Bound = iota // nothing else takes 10 % of a step
+	ComputeBound       Bound = iota // no other cause takes 10 % of a step
 	DataBound                       // the step waits for data
-	CommunicationBound              // for gradients and statistics of other ranks, after the slowest rank is done
-	StragglerBound                  // for ranks that have more work than they can do in the time of the others
-	MemoryBound                     // for work that ranks with full memory cannot take, or that full memory slows down
+	CommunicationBound              // waiting for other ranks' gradients and statistics after the slowest rank is done
+	StragglerBound                  // waiting for ranks with too many samples for their speed
+	MemoryBound                     // work that ranks with full memory cannot take, or that full memory slows down
 
 	bounds
 )
@@ -39,9 +41,9 @@ func (b Bound) String() string {
 	return [...]string{"compute-bound", "data-bound", "communication-bound", "straggler", "memory-bound"}[b]
 }
 
-// RankTimes is what one rank measured in one step, in seconds, as in its Record.
+// RankTimes are one rank's measurements in one step, in seconds, as in its Record.
 type RankTimes struct {
-	Samples       int // 0: the rank is left out
+	Samples       int // 0: the rank is ignored
 	Data          float64
 	Forward       float64
 	Backward      float64
@@ -52,7 +54,7 @@ type RankTimes struct {
 	MemoryPercent float64 // NaN unknown
 }
 
-// own is the rank's computing without data and without waiting for others.
+// own returns the rank's compute time without data and without waiting for others.
 func (r *RankTimes) own() float64 { return max(0, r.Forward+r.Backward-r.Exchanges) }
 
 func (r *RankTimes) total() float64 {
@@ -62,45 +64,45 @@ func (r *RankTimes) total() float64 {
 // Bottleneck is the verdict on a window. Times are seconds per step, means over the window.
 type Bottleneck struct {
 	Bound    Bound
-	Lost     [bounds]float64 // to each cause; to compute nothing
-	Rank     int             // which waits most for data, is the straggler, or has the fullest memory; -1: no single one
-	Slowest  float64         // share of the steps in which Rank was the slowest, of a straggler
-	Ratio    float64         // Rank's compute time over what it would be with shares in proportion to speed
+	Lost     [bounds]float64 // to each cause; 0 for compute
+	Rank     int             // rank with the longest wait for data, straggler, or rank with the fullest memory; -1: no single one
+	Slowest  float64         // fraction of steps in which Rank, a straggler, was the slowest
+	Ratio    float64         // Rank's compute time relative to that with shares in proportion to speed
 	Step     float64         // the whole step
-	Compute  float64         // what forward and backward would take with nothing lost
+	Compute  float64         // forward and backward without losses
 	Update   float64         // the optimizer
-	Hidden   float64         // communication under the backward pass
-	Exchange float64         // of the communication that was lost, exchanges of batch normalisation
-	Memory   float64         // percent, the fullest rank; NaN unknown
-	Ranks    int             // that had samples
+	Hidden   float64         // communication during the backward pass
+	Exchange float64         // exchanges of batch normalisation, part of the lost communication
+	Memory   float64         // percent, of the fullest rank; NaN: unknown
+	Ranks    int             // ranks with samples
 	Steps    int
 }
 
-// Bottlenecks finds what limits a run, in windows of steps.
+// Bottlenecks finds the limit of a run's speed, in windows of steps.
 //
 //	b := runtime.NewBottlenecks(ranks)
-//	b.Add(times)         // once a step: no allocation
+//	b.Add(times)         // once per step: no allocation
 //	if b.Full() {
-//		v := b.Verdict() // and the next window begins
+//		v := b.Verdict() // and starts the next window
 //	}
 //
-// # What is lost
+// # Lost time
 //
-// Every step is taken apart so that the parts add up to it:
+// Every step is divided into parts that sum to it:
 //
-//	data           the slowest rank's time with its waiting for data, less the slowest rank's without: waiting on ranks
-//	               that would have waited for others anyway costs nothing, unless shares are balanced with it: then it
-//	               is what balanced shares would gain without it
-//	communication  the least exposed communication and the least exchanges of any rank: what even the rank that all
-//	               others wait for had to wait
-//	straggler      the slowest rank's compute time, less the one that all would have with samples in proportion to
-//	               their speed; where ranks with full memory cannot take their part of that, with as much as they have
-//	memory         what their not taking it costs, and what they became slower by since their memory is full
+//	data           the slowest rank's time including its wait for data, minus the slowest rank's time without it. Waiting on
+//	               ranks that would have waited for others anyway costs nothing. If balanced shares would gain more without
+//	               the wait for data, it is that gain
+//	communication  the least exposed communication plus the least exchanges of any rank: the wait of the rank for which
+//	               all others wait
+//	straggler      the slowest rank's compute time, minus the time of all ranks with samples in proportion to their speed.
+//	               Ranks with full memory count with at most the samples that they have
+//	memory         the cost of the samples that ranks with full memory cannot take, plus their slowdown since then
 //	optimizer and compute, which are not lost, are the rest
 //
-// Proportion takes a rank's time per sample as it is, so that a straggler's loss is a little too high where shares are
-// small. The verdict is the cause that loses most, if that is a tenth of the step; else the run is compute-bound. The
-// verdict before stays while it loses 7 % and no other loses 3 % of the step more, so that it does not change with noise.
+// The proportion uses a rank's time per sample as it is, so a straggler's loss is slightly too high for small shares.
+// The verdict is the cause with the largest loss, if that is a tenth of the step; otherwise the run is compute-bound.
+// To suppress noise, the previous verdict stays while it loses 7 % and no other cause loses 3 % of the step more.
 type Bottlenecks struct {
 	warm, steps int
 	ranks       []rankWindow
@@ -114,20 +116,20 @@ type Bottlenecks struct {
 	speed       []float64 // scratch of Verdict
 }
 
-// rankWindow is one rank's sums over the window, and what it was like before its memory was full.
+// rankWindow holds one rank's sums over the window, and its state before its memory was full.
 type rankWindow struct {
 	samples, own, data, memory float64
 	slowest, steps             int
 
-	usualShare, usualTime float64 // samples a step, seconds a sample; 0 unknown
+	usualShare, usualTime float64 // samples per step, seconds per sample; 0: unknown
 }
 
-// NewBottlenecks watches a number of ranks.
+// NewBottlenecks returns Bottlenecks for the given number of ranks.
 func NewBottlenecks(ranks int) *Bottlenecks {
 	return &Bottlenecks{ranks: make([]rankWindow, ranks), speed: make([]float64, ranks)}
 }
 
-// Add takes a step, one entry a rank. The first steps of a run are left out. A step whose times are no numbers is too.
+// Add adds a step, one entry per rank. It ignores the first steps of a run, and steps whose times are not numbers.
 func (b *Bottlenecks) Add(step []RankTimes) {
 	if b.warm < warmUpSteps {
 		b.warm++
@@ -171,13 +173,13 @@ func (b *Bottlenecks) Add(step []RankTimes) {
 	b.hidden += hidden
 }
 
-// Steps is how many steps the window has so far.
+// Steps returns the number of steps in the window.
 func (b *Bottlenecks) Steps() int { return b.steps }
 
 // Full reports whether a window is complete.
 func (b *Bottlenecks) Full() bool { return b.steps >= BottleneckWindow }
 
-// Reset drops the window so far, as when a run goes back to an earlier step.
+// Reset discards the window, for example when a run returns to an earlier step.
 func (b *Bottlenecks) Reset() {
 	for i := range b.ranks {
 		w := &b.ranks[i]
@@ -187,7 +189,7 @@ func (b *Bottlenecks) Reset() {
 	b.steps, b.slowest, b.step, b.update, b.exchange, b.hidden = 0, 0, 0, 0, 0, 0
 }
 
-// Verdict is that of the steps added since the last one, which must be at least one, and begins the next window.
+// Verdict judges the steps since the last verdict, at least one, and starts the next window.
 func (b *Bottlenecks) Verdict() Bottleneck {
 	n := float64(b.steps)
 	v := Bottleneck{Rank: -1, Steps: b.steps, Step: b.step / n, Update: b.update / n, Hidden: b.hidden / n, Exchange: b.exchange / n, Memory: math.NaN()}
@@ -199,8 +201,8 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	}
 	usual, free, bounded, withData := b.balanced()
 	v.Compute = usual
-	all := max(0, b.slowest/n-usual) // but communication
-	shares := b.slowest/n - withData // gained by balancing as things are
+	all := max(0, b.slowest/n-usual) // all losses except communication
+	shares := b.slowest/n - withData // gain by balancing in the present state
 	v.Lost[DataBound] = min(all, max(v.Lost[DataBound], withData-free-shares))
 	v.Lost[MemoryBound] = min(all-v.Lost[DataBound], max(0, bounded-usual))
 	v.Lost[StragglerBound] = all - v.Lost[DataBound] - v.Lost[MemoryBound]
@@ -212,7 +214,7 @@ func (b *Bottlenecks) Verdict() Bottleneck {
 	return v
 }
 
-// choose finds the cause that loses most, and keeps the last one while it is nearly that.
+// choose returns the cause with the largest loss, or the previous cause if that loses nearly as much.
 func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	most := ComputeBound
 	for cause := range bounds {
@@ -229,9 +231,9 @@ func (b *Bottlenecks) choose(v *Bottleneck) Bound {
 	return most
 }
 
-// balanced is the compute time of a step whose samples are divided in proportion to the ranks' speeds: as they were
-// before their memory was full, as they are, with no more samples on ranks with full memory than they have, and with the
-// waiting for data in it.
+// balanced returns the compute times of a step with samples in proportion to the ranks' speeds: usual with the speeds
+// before their memory was full, free with the present speeds, bounded with no more samples on ranks with full memory
+// than they have, and withData including the wait for data.
 func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	batch, speeds, usualSpeeds, speedsWithData := 0.0, 0.0, 0.0, 0.0
 	for i := range b.ranks {
@@ -252,8 +254,8 @@ func (b *Bottlenecks) balanced() (usual, free, bounded, withData float64) {
 	return batch / usualSpeeds, batch / speeds, b.bounded(batch, speeds), batch / speedsWithData
 }
 
-// bounded takes ranks with full memory out of the division, one round after the other: what they leave makes the step
-// longer, and so other full ranks' parts larger.
+// bounded removes ranks with full memory from the division, one round at a time: the samples that they cannot take make
+// the step longer, and so other full ranks' parts larger.
 func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 	const rounding = 1 + 1e-9
 	least, again := 0.0, true
@@ -283,7 +285,7 @@ func (b *Bottlenecks) bounded(batch, speeds float64) (seconds float64) {
 
 func (w *rankWindow) full() bool { return w.memory >= fullPercent }
 
-// usualSpeed is the speed of a rank before its memory was full, 0 where it is as fast, or has another share now.
+// usualSpeed returns the speed of a rank before its memory was full; 0 if it is unchanged, or if the share has changed.
 func (w *rankWindow) usualSpeed() float64 {
 	share, time := w.samples/float64(w.steps), w.own/w.samples
 	if !w.full() || w.usualTime == 0 || math.Abs(share-w.usualShare) > sameShare*w.usualShare || time < (1+slowedShare)*w.usualTime {
@@ -292,7 +294,7 @@ func (w *rankWindow) usualSpeed() float64 {
 	return 1 / w.usualTime
 }
 
-// rememberUsual keeps the best time per sample of ranks whose memory is not full, for the share that they have.
+// rememberUsual keeps the best time per sample of ranks whose memory is not full, with their share.
 func (b *Bottlenecks) rememberUsual() {
 	for i := range b.ranks {
 		w := &b.ranks[i]
@@ -306,7 +308,7 @@ func (b *Bottlenecks) rememberUsual() {
 	}
 }
 
-// point names the rank that the verdict is about, where there is one.
+// point sets the rank of the verdict, if there is a single one.
 func (b *Bottlenecks) point(v *Bottleneck, balanced float64) {
 	data, slowest, fullest := 0, 0, 0
 	for i := range b.ranks {

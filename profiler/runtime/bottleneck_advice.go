@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// BottleneckSettings are what advice depends on: it names no key that is already as it advises.
+// BottleneckSettings are the settings on which advice depends. Advice names no key that already has the advised value.
 type BottleneckSettings struct {
-	DataWorkers  int    // goroutines that a rank loads data with
-	CPUs         int    // that a rank has for them
+	DataWorkers  int    // goroutines of a rank that load data
+	CPUs         int    // CPUs of a rank for them
 	Policy       string // balance.policy, or "fixed" for balance.fixed_shares
 	WireDType    string // f32 or bf16
 	Overlap      bool
@@ -18,7 +18,7 @@ type BottleneckSettings struct {
 	Accumulation int
 }
 
-// String is the verdict as a log line carries it, with what is lost.
+// String returns the verdict with the lost times as a log line.
 //
 //	communication-bound: 120.0 of 400.0 ms a step (30 %) are lost waiting for gradients, 40.0 ms more are hidden
 func (v Bottleneck) String() string {
@@ -50,7 +50,7 @@ func (v Bottleneck) String() string {
 	return text + v.others()
 }
 
-// others names what else is lost, where it is a hundredth of the step or more.
+// others names other losses of at least a hundredth of the step.
 func (v Bottleneck) others() string {
 	const worthNaming = 0.01
 	names := [bounds]string{DataBound: "data", CommunicationBound: "communication", StragglerBound: "stragglers", MemoryBound: "memory"}
@@ -68,7 +68,7 @@ func (v Bottleneck) others() string {
 
 func milliseconds(seconds float64) string { return fmt.Sprintf("%.1f", 1000*seconds) }
 
-// Advice says what to change, the most promising first.
+// Advice returns the changes to make, the most promising first.
 func (v Bottleneck) Advice(s BottleneckSettings) string {
 	switch v.Bound {
 	case DataBound:

@@ -12,12 +12,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-// maxLineBytes is far more than a record of ours needs.
+// maxLineBytes is much more than a record needs.
 const maxLineBytes = 1 << 20
 
-// ReadMetrics reads a file of metric records, of a run that is over, going on or was killed. Lines that are
-// not records are left out and counted: 0 in a sound file, 1 after a torn write. A file in another layout
-// than ours is read as far as it is a JSON array of records.
+// ReadMetrics reads a file of metric records, of a run that is finished, running or killed. It skips and counts lines
+// that are not records: 0 in a valid file, 1 after a partial write. A file in another layout is read up to the first
+// fault of its JSON array of records.
 func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -33,7 +33,7 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 		records = append(records, record)
 	})
 	if errors.Is(err, errLayout) || err == nil && damaged > 0 {
-		// Perhaps a tool laid the array out in another way.
+		// Another tool may have reformatted the array.
 		all, sound, arrayErr := readArray(file)
 		if sound || errors.Is(err, errLayout) {
 			records, damaged, closed, err = all, 0, sound, arrayErr
@@ -48,7 +48,8 @@ func ReadMetrics(path string) (records []Record, damaged int, err error) {
 	return records, damaged, nil
 }
 
-// EachMetric calls each with every record of a file, as ReadMetrics gives them, and holds no more than one in memory.
+// EachMetric calls each with every record of a file, as ReadMetrics returns them. It holds at most one record in
+// memory.
 func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 	file, _, err := regular.Open(path)
 	if err != nil {
@@ -65,7 +66,7 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 		found = true
 		each(&record)
 	})
-	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // perhaps laid out in another way
+	if !found && (errors.Is(err, errLayout) || err == nil && damaged > 0) { // perhaps in another layout
 		records, damaged, err := ReadMetrics(path)
 		for i := range records {
 			each(&records[i])
@@ -81,12 +82,12 @@ func EachMetric(path string, each func(*Record)) (damaged int, err error) {
 	return damaged, nil
 }
 
-// errLayout says that a file does not hold one record a line.
+// errLayout reports that a file does not have one record per line.
 var errLayout = errors.New("not an array with one record a line")
 
-// eachLine calls record with the text of every line that should be a record, without the comma behind it.
-// The text is valid during the call only. It reports whether the array is closed properly: the closing
-// bracket is the last line, all lines but the last record end with a comma, and no line is too long.
+// eachLine calls record with the text of every line that should be a record, without the comma after it. The text is
+// valid only during the call. closed reports whether the array is closed properly: the closing bracket is the last
+// line, all lines except the last record end with a comma, and no line is too long.
 func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error) {
 	in := bufio.NewReaderSize(file, maxLineBytes)
 	sound := true
@@ -97,7 +98,7 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 			return false, readErr
 		}
 		if readErr == bufio.ErrBufferFull {
-			sound = false // the pieces of the line will be refused as records
+			sound = false // record will refuse the pieces of the line
 		}
 		if readErr == io.EOF && len(line) == 0 {
 			return sound && bracket, nil
@@ -124,7 +125,7 @@ func eachLine(file io.Reader, record func(line []byte)) (closed bool, err error)
 	}
 }
 
-// readArray reads any JSON array of records, up to its first fault; sound tells that there was none.
+// readArray reads any JSON array of records, up to its first fault; sound reports that there was none.
 func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, false, err
@@ -148,7 +149,7 @@ func readArray(file io.ReadSeeker) (records []Record, sound bool, err error) {
 	return records, err == nil && token == json.Delim(']'), nil
 }
 
-// lineIteration finds the iteration in the text of a record; ok is false where the text is not one.
+// lineIteration returns the iteration in the text of a record; ok is false for other texts.
 func lineIteration(line []byte) (iteration int64, ok bool) {
 	if !json.Valid(line) || len(line) == 0 || line[0] != '{' {
 		return 0, false

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// FileName is the name of a rank's file in the folder of logs.
+// FileName returns the name of a rank's file in the folder of logs.
 func FileName(rank int) string { return fmt.Sprintf("rank_%d_metrics.json", rank) }
 
-// Record is what one rank measured in one optimizer step. Set a float that is not known to math.NaN().
-// The package documentation lists units.
+// Record is one rank's measurement of one optimizer step. Set unknown floats to math.NaN(). The package documentation
+// lists units.
 type Record struct {
 	Epoch     int64
-	Iteration int64 // optimizer steps done, this one included
+	Iteration int64 // optimizer steps done, including this one
 	Rank      int
 	Timestamp time.Time
 	BatchSize int64 // samples of this rank
@@ -35,7 +35,7 @@ type Record struct {
 	CommunicationHidden time.Duration
 	Exchanges           time.Duration // of batch normalisation
 	Bytes               int64         // of gradients that were summed over ranks
-	Buckets             int64         // in which they were
+	Buckets             int64         // number of all-reduces
 
 	GPUUtilization   float64 // percent
 	GPUMemoryPercent float64
@@ -43,12 +43,12 @@ type Record struct {
 	Power            float64 // W
 }
 
-// IterationTime is the sum of the step's parts.
+// IterationTime returns the sum of the step's parts.
 func (r *Record) IterationTime() time.Duration {
 	return r.DataLoading + r.Forward + r.Backward + r.Communication + r.Optimizer
 }
 
-// Throughput is the rank's samples per second, NaN where no time was measured.
+// Throughput returns the rank's samples per second, NaN if no time was measured.
 func (r *Record) Throughput() float64 {
 	if r.IterationTime() <= 0 {
 		return math.NaN()
@@ -87,7 +87,7 @@ func (r *Record) appendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendTimestamp writes null for the zero time, which is before any that a Duration since 1970 can hold.
+// appendTimestamp writes null for the zero time, which a Duration since 1970 cannot represent.
 func (r *Record) appendTimestamp(b []byte) []byte {
 	const key = `,"timestamp":`
 	if r.Timestamp.IsZero() {
@@ -110,7 +110,7 @@ func appendFloat(b []byte, key string, v float64) []byte {
 	return strconv.AppendFloat(b, v, 'g', -1, 64)
 }
 
-// appendSeconds writes whole nanoseconds, so that the parts' sum is the total in every digit.
+// appendSeconds writes whole nanoseconds, so that the sum of the parts equals the total in every digit.
 func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	b = append(b, key...)
 	if d < 0 {
@@ -122,7 +122,7 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	if nanoseconds == 0 {
 		return b
 	}
-	// The leading 1 keeps the zeros behind the point; the point then takes its place.
+	// The leading 1 keeps the zeros after the point; then the point replaces it.
 	at := len(b)
 	b = strconv.AppendInt(b, int64(time.Second)+nanoseconds, 10)
 	b[at] = '.'
@@ -132,10 +132,10 @@ func appendSeconds(b []byte, key string, d time.Duration) []byte {
 	return b
 }
 
-// MarshalJSON writes the same text as the files hold.
+// MarshalJSON writes the same text as in files.
 func (r Record) MarshalJSON() ([]byte, error) { return r.appendJSON(nil), nil }
 
-// wireRecord is a Record as JSON carries it; iteration_time and throughput follow from the rest.
+// wireRecord is the JSON form of a Record; iteration_time and throughput follow from the rest.
 type wireRecord struct {
 	Epoch               int64    `json:"epoch"`
 	Iteration           *int64   `json:"iteration"`
@@ -163,7 +163,7 @@ type wireRecord struct {
 	Power               *float64 `json:"power"`
 }
 
-// UnmarshalJSON reads a record; null and a missing float become NaN, a missing iteration is an error.
+// UnmarshalJSON reads a record. null and missing floats become NaN; a missing iteration is an error.
 func (r *Record) UnmarshalJSON(text []byte) error {
 	var w wireRecord
 	if err := json.Unmarshal(text, &w); err != nil {

@@ -12,43 +12,44 @@ import (
 )
 
 const (
-	// flushEvery is half a second, so that a kill loses less than a second even where the flush comes late.
+	// flushEvery is half a second, so that a kill loses less than a second even if the flush is late.
 	flushEvery = 500 * time.Millisecond
 
-	// pageBytes bounds a write, unless one record is longer: the kernel finishes a write within a page even
-	// when the process is being killed, so that the array is closed at any time.
+	// pageBytes limits a write, unless one record is longer. The kernel completes a write within a page even if the
+	// process is killed, so that the array is closed at any time.
 	pageBytes = 4096
 
-	// maxPendingBytes bounds each of the two buffers for records that a full disk does not take.
+	// maxPendingBytes is the size of each of the two buffers for records that a full disk does not accept.
 	maxPendingBytes = 4 << 20
 
 	opening = "["
 	closing = "\n]\n"
 )
 
-// Options of a Writer.
+// Options configure a Writer.
 type Options struct {
-	// Fresh renames a file that holds anything, the records of another run, to path.1, path.2, … and begins a new one.
+	// Fresh renames an existing file with contents, which are another run's records, to path.1, path.2, … and starts a
+	// new one.
 	Fresh bool
 
-	// OnFault is called, from a goroutine of the Writer or from within Flush and Sync, when writing begins to fail, and again
-	// with nil when it works again: once each, however often it is tried meanwhile. May be nil.
+	// OnFault is called when writing starts to fail, and with nil when it works again: once each, regardless of the
+	// number of tries. A goroutine of the Writer, Flush or Sync calls it. May be nil.
 	OnFault func(error)
 }
 
-// Writer appends records to a rank's file. Append may be called from one goroutine, all else from any.
+// Writer appends records to a rank's file. One goroutine may call Append; any goroutine may call the other methods.
 type Writer struct {
 	path string
 
-	spool *spool.Spool // of records, each preceded by a comma and a line break; its Hold guards what follows
+	spool *spool.Spool // of records, each preceded by a comma and a line break; its Hold guards the fields below
 	dir   *os.Root
 	file  metricFile
-	end   int64  // where the closing bracket's line break is
+	end   int64  // offset of the line break before the closing bracket
 	empty bool   // no record in the file: the next one has no comma
 	page  []byte // one write
 }
 
-// metricFile is an *os.File in programs.
+// metricFile is an *os.File except in tests.
 type metricFile interface {
 	WriteAt(p []byte, offset int64) (int, error)
 	Truncate(size int64) error
@@ -56,16 +57,16 @@ type metricFile interface {
 	Close() error
 }
 
-// Repair tells what Open found and did.
+// Repair describes the state that Open found, and its repairs.
 type Repair struct {
 	Records  int64  // now in the file
 	Damaged  int    // lines that were not records and were removed
 	Repaired bool   // the array was not closed, or had damaged lines
-	SetAside string // a file in another layout, renamed to this
-	Earlier  string // another run's file, renamed to this because of Options.Fresh; no fault, so String is silent about it
+	SetAside string // new name of a file in another layout
+	Earlier  string // new name of another run's file, because of Options.Fresh; no fault, so String ignores it
 }
 
-// String says what was wrong with the file, "" if nothing was.
+// String returns the fault of the file, "" if there was none.
 func (r Repair) String() string {
 	switch {
 	case r.SetAside != "":
@@ -76,8 +77,8 @@ func (r Repair) String() string {
 	return ""
 }
 
-// Open opens or creates the file at path, in a folder that exists, and repairs it if need be. Only one Writer
-// may have a file open: the caller holds the run's lock.
+// Open opens or creates the file at path, in an existing folder, and repairs it if necessary. Only one Writer may have
+// a file open: the caller holds the run's lock.
 func Open(path string, options Options) (*Writer, Repair, error) {
 	w := &Writer{path: path}
 	dir, err := os.OpenRoot(filepath.Dir(path))
@@ -94,21 +95,21 @@ func Open(path string, options Options) (*Writer, Repair, error) {
 	return w, repair, nil
 }
 
-// Append adds a record. It only copies it to memory; a background goroutine writes it out.
+// Append adds a record. It only copies the record to memory; a background goroutine writes it.
 func (w *Writer) Append(record *Record) {
 	w.spool.Add(func(records []byte) []byte { return record.appendJSON(append(records, ",\n"...)) })
 }
 
-// Dropped is the number of records lost because the disk took none for too long.
+// Dropped returns the number of records lost because the disk accepted none for too long.
 func (w *Writer) Dropped() int64 { return w.spool.Dropped() }
 
-// Flush hands all records to the system. After an error they are kept and the next Flush tries again.
+// Flush writes all records to the file. After an error they are kept, and the next Flush tries again.
 func (w *Writer) Flush() error { return w.spool.Flush() }
 
-// Sync is Flush, then waits until the disk has the records.
+// Sync flushes, then waits until the disk has the records.
 func (w *Writer) Sync() error { return w.spool.Sync() }
 
-// Close writes out all records and closes the file. A second Close does nothing.
+// Close writes all records and closes the file. A second Close does nothing.
 func (w *Writer) Close() error { return w.spool.Close() }
 
 func (w *Writer) sync() error {
@@ -120,7 +121,7 @@ func (w *Writer) sync() error {
 
 func (w *Writer) closeFiles() error { return errors.Join(w.file.Close(), w.dir.Close()) }
 
-// write writes records, page by page. After an error the array is closed behind those that were written; the rest is left.
+// write writes records, page by page. After an error the array is closed after the written ones; left are the others.
 func (w *Writer) write(rest []byte) (left []byte, err error) {
 	for len(rest) > 0 {
 		records := wholeRecords(rest, pageBytes-len(closing))
@@ -141,7 +142,8 @@ func (w *Writer) write(rest []byte) (left []byte, err error) {
 	return nil, nil
 }
 
-// wholeRecords is the longest part of b that ends with a record and has at most limit bytes, at least one record.
+// wholeRecords returns the longest prefix of b that ends with a record and has at most limit bytes, but at least one
+// record.
 func wholeRecords(b []byte, limit int) []byte {
 	if len(b) <= limit {
 		return b

@@ -6,29 +6,30 @@ import (
 	"time"
 )
 
-// Options of a Spool. Write, Sync and Close are called by one goroutine at a time.
+// Options configure a Spool. One goroutine at a time calls Write, Sync and Close.
 type Options struct {
 	Every     time.Duration // between two flushes
-	MostBytes int           // of the records in either of two buffers
+	MostBytes int           // size of each of two buffers
 
-	// Write hands records to the system, all that wait, or none. left are those that it could not write: they come again, first.
+	// Write writes all waiting records, possibly none. It returns the unwritten records in left; the next call gets
+	// them first.
 	Write       func(records []byte) (left []byte, err error)
 	Sync, Close func() error
 
-	// OnFault is called, from a goroutine of the Spool or from within Flush and Sync, when writing begins to fail, and again with nil when it works
-	// again: once each, however often it is tried meanwhile. May be nil.
+	// OnFault is called when writing starts to fail, and with nil when it works again: once each, regardless of the
+	// number of tries. A goroutine of the Spool, Flush or Sync calls it. May be nil.
 	OnFault func(error)
 }
 
-// Spool holds records.
+// Spool buffers records.
 type Spool struct {
 	o Options
 
-	mu      sync.Mutex // guards what follows; held for no system call
+	mu      sync.Mutex // guards the fields below; never held during a system call
 	pending []byte     // since the last flush
 	dropped int64
 
-	disk    sync.Mutex // guards what follows and what Write uses; taken before mu
+	disk    sync.Mutex // guards the fields below and the state of Write; taken before mu
 	waiting []byte     // being written
 	failing bool
 	closed  bool
@@ -36,14 +37,14 @@ type Spool struct {
 	stop, stopped chan struct{}
 }
 
-// Start makes a Spool, which is to be closed.
+// Start returns a Spool, which the caller closes.
 func Start(o Options) *Spool {
 	s := &Spool{o: o, stop: make(chan struct{}), stopped: make(chan struct{})}
 	go s.flushRegularly()
 	return s
 }
 
-// Add adds a record, which add appends. It only copies it to memory.
+// Add calls add to append a record. It only copies to memory.
 func (s *Spool) Add(add func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +55,7 @@ func (s *Spool) Add(add func(records []byte) []byte) {
 	s.pending = add(s.pending)
 }
 
-// Dropped is the number of records lost because the disk took none for too long.
+// Dropped returns the number of records lost because the disk accepted none for too long.
 func (s *Spool) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,17 +69,17 @@ func (s *Spool) flushRegularly() {
 	for {
 		select {
 		case <-tick.C:
-			s.Flush() // what fails is told to OnFault
+			s.Flush() // OnFault receives the error
 		case <-s.stop:
 			return
 		}
 	}
 }
 
-// Flush hands all records to the system. After an error they are kept and the next Flush tries again.
+// Flush writes all records. After an error they are kept, and the next Flush tries again.
 func (s *Spool) Flush() error { return s.tell(s.flush) }
 
-// Sync is Flush, then waits until the disk has the records.
+// Sync flushes, then waits until the disk has the records.
 func (s *Spool) Sync() error {
 	return s.tell(func() error {
 		if err := s.flush(); err != nil {
@@ -88,7 +89,7 @@ func (s *Spool) Sync() error {
 	})
 }
 
-// tell does something with the disk and calls OnFault where that changes from working to failing, or back.
+// tell runs do and calls OnFault if the disk starts to fail or works again.
 func (s *Spool) tell(do func() error) error {
 	s.disk.Lock()
 	err := do()
@@ -101,7 +102,7 @@ func (s *Spool) tell(do func() error) error {
 	return err
 }
 
-// flush writes what an earlier one had to leave, then what has come since. The two buffers change places.
+// flush writes the records left by earlier calls, then newer ones. The two buffers swap.
 func (s *Spool) flush() error {
 	err := s.write()
 	if err == nil {
@@ -119,21 +120,21 @@ func (s *Spool) write() error {
 	return err
 }
 
-// Hold does something while nothing is written. flush is for it alone: Flush without telling OnFault.
+// Hold runs do while no records are written. Only do may call flush, which is Flush without OnFault.
 func (s *Spool) Hold(do func(flush func() error) error) error {
 	s.disk.Lock()
 	defer s.disk.Unlock()
 	return do(s.flush)
 }
 
-// Change gives all records that were not written to change, those that come first first. For what Hold does.
+// Change passes all unwritten records to change, the oldest first. Only functions passed to Hold may call it.
 func (s *Spool) Change(change func(records []byte) []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting, s.pending = change(s.waiting), change(s.pending)
 }
 
-// Close writes out all records and closes the file. A second Close does nothing.
+// Close writes all records and closes the file. A second Close does nothing.
 func (s *Spool) Close() error {
 	s.disk.Lock()
 	if s.closed {

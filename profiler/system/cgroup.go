@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// cgroups says where the control groups of this process are.
+// cgroups describes the control groups of this process.
 type cgroups struct {
-	groups        map[string]string // path by controller; "" is the one path of version 2
+	groups        map[string]string // path by controller; "" is the path of version 2
 	mounts        []cgroupMount
-	rootIsOverlay bool // the root file system is an overlay, as container engines make it
+	rootIsOverlay bool // the root file system is an overlay, as in containers
 }
 
 type cgroupMount struct {
@@ -23,8 +23,8 @@ type cgroupMount struct {
 	v2          bool
 }
 
-// readCgroups reads proc/self/cgroup and proc/self/mountinfo. A kernel without control groups has neither
-// group nor mount.
+// readCgroups reads proc/self/cgroup and proc/self/mountinfo. A kernel without control groups has neither group nor
+// mount.
 func readCgroups(root fs.FS) cgroups {
 	c := cgroups{groups: map[string]string{}}
 	list, _ := fs.ReadFile(root, "proc/self/cgroup")
@@ -44,7 +44,7 @@ func readCgroups(root fs.FS) cgroups {
 	return c
 }
 
-// addMount reads a line like "35 31 0:32 /docker/1a2b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory".
+// addMount parses a line like "35 31 0:32 /docker/1a2b /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory".
 func (c *cgroups) addMount(line string) {
 	before, after, ok := strings.Cut(line, " - ")
 	place, kind := strings.Fields(before), strings.Fields(after)
@@ -64,7 +64,7 @@ func (c *cgroups) addMount(line string) {
 	}
 }
 
-// unescape undoes the octal escapes of mountinfo.
+// unescape decodes the octal escapes of mountinfo.
 func unescape(s string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }
@@ -100,8 +100,8 @@ func (c cgroups) mentions(word string) bool {
 	return false
 }
 
-// folders lists where a controller's limits stand: the process's own group first, then those above it. A
-// group that lies outside what is mounted (cgroup namespaces) is looked for at the mount itself.
+// folders lists the folders of a controller's limits: the process's own group first, then its parents. If the group is
+// outside the mount (cgroup namespaces), the folder is the mount itself.
 func (c cgroups) folders(controller string) (list []string, v2 bool) {
 	group, isV1 := c.groups[controller]
 	if !isV1 {
@@ -128,14 +128,14 @@ func (c cgroups) folders(controller string) (list []string, v2 bool) {
 	return nil, v2
 }
 
-// cpuQuota is the smallest CPU quota of all levels, in CPUs.
+// cpuQuota returns the smallest CPU quota of all levels, in CPUs.
 func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	cpus = math.Inf(1)
 	folders, v2 := c.folders("cpu")
 	for _, folder := range folders {
 		var quota, period string
 		if v2 {
-			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000" or "max 100000"; none at the top
+			line, _ := readLine(root, path.Join(folder, "cpu.max")) // "50000 100000" or "max 100000"; no file at the top
 			quota, period, _ = strings.Cut(line, " ")
 		} else {
 			quota, _ = readLine(root, path.Join(folder, "cpu.cfs_quota_us")) // -1: none
@@ -150,7 +150,7 @@ func (c cgroups) cpuQuota(root fs.FS) (cpus float64, limited bool) {
 	return cpus, !math.IsInf(cpus, 1)
 }
 
-// memoryLimit is the smallest memory limit of all levels, in bytes.
+// memoryLimit returns the smallest memory limit of all levels, in bytes.
 func (c cgroups) memoryLimit(root fs.FS) (bytes int64, limited bool) {
 	bytes = math.MaxInt64
 	folders, v2 := c.folders("memory")

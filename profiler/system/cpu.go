@@ -16,20 +16,20 @@ type CPU struct {
 	Sockets  int
 	Cores    int      // physical, of the whole machine
 	Threads  int      // logical CPUs of the whole machine
-	Features []string // those of Features() that it has, as Linux names them
+	Features []string // those of Features() that the CPU has, in Linux's names
 
 	Usable int     // logical CPUs that this process may run on (affinity, cpuset)
-	Quota  float64 // CPUs' worth of time that this process may use: Usable, or less under a CPU quota
+	Quota  float64 // CPU time per second that this process may use: Usable, or less under a CPU quota
 }
 
-// features are the instruction sets that kernels here choose between, by Linux's names.
+// features are the instruction sets among which kernels choose, in Linux's names.
 var features = []string{
 	"avx", "avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni", "avx512_bf16", "avx512_fp16",
 	"avx_vnni", "amx_tile", "amx_bf16", "amx_int8",
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
 
-// Features lists the instruction sets that CPU.Features may contain.
+// Features returns the instruction sets that CPU.Features may contain.
 func Features() []string { return slices.Clone(features) }
 
 // Has reports whether the CPU, and the kernel, offer an instruction set.
@@ -47,7 +47,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	if c.Cores == 0 {
 		c.Sockets, c.Cores = readTopology(root)
 	}
-	if c.Cores == 0 { // neither file tells: a virtual machine without topology
+	if c.Cores == 0 { // neither file contains it: a virtual machine without topology
 		c.Sockets, c.Cores = 1, c.Threads
 	}
 	status, err := fs.ReadFile(root, "proc/self/status")
@@ -65,7 +65,7 @@ func readCPU(root fs.FS) (CPU, error) {
 	return c, err
 }
 
-// parseCPUInfo reads proc/cpuinfo of x86 and of ARM, which names neither model nor topology.
+// parseCPUInfo parses proc/cpuinfo of x86 and of ARM, which has neither model nor topology.
 func parseCPUInfo(text []byte) CPU {
 	var c CPU
 	var socket, implementer, part string
@@ -113,7 +113,7 @@ func knownFeatures(has []string) []string {
 	return known
 }
 
-// armVendor names the implementers of server and laptop CPUs (Arm Architecture Reference Manual, MIDR_EL1).
+// armVendor returns the vendor of server and laptop CPUs (Arm Architecture Reference Manual, MIDR_EL1).
 func armVendor(implementer string) string {
 	switch implementer {
 	case "0x41":

@@ -13,21 +13,21 @@ import (
 // Disk is a block device of the machine.
 type Disk struct {
 	Name  string // "nvme0n1"
-	Model string // "" if it does not tell, as in most virtual machines
-	Kind  string // "nvme", "ssd" or "hdd", as the kernel believes
+	Model string // "" if unknown, as in most virtual machines
+	Kind  string // "nvme", "ssd" or "hdd", according to the kernel
 	Bytes int64
 }
 
 // Network is a network interface.
 type Network struct {
 	Name       string
-	Kind       string // "ethernet", "wireless", "infiniband"; "virtual" for what has no hardware of its own
+	Kind       string // "ethernet", "wireless", "infiniband"; "virtual" without hardware
 	Up         bool
-	SpeedMbits int // of the link; 0 = it does not tell
+	SpeedMbits int // of the link; 0: unknown
 	MTU        int
 }
 
-// readDisks lists the block devices, less those that are files, memory or parts of others.
+// readDisks lists the block devices, except files, memory and parts of other devices.
 func readDisks(root fs.FS) ([]Disk, error) {
 	folders, err := fs.Glob(root, "sys/block/*")
 	if err != nil {
@@ -70,7 +70,7 @@ const (
 	arpLoopback   = "772"
 )
 
-// readNetworks lists the interfaces, less the loopback, those that are up and fast first.
+// readNetworks lists the interfaces except the loopback; interfaces that are up and fast come first.
 func readNetworks(root fs.FS) ([]Network, error) {
 	folders, err := fs.Glob(root, "sys/class/net/*")
 	if err != nil {
@@ -79,7 +79,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 	networks := []Network{}
 	for _, folder := range folders {
 		kind, err := readLine(root, path.Join(folder, "type"))
-		if err != nil || kind == arpLoopback { // without a type: a file that is no interface (bonding_masters)
+		if err != nil || kind == arpLoopback { // without a type it is no interface (bonding_masters)
 			continue
 		}
 		exists := func(name string) bool {
@@ -113,7 +113,7 @@ func readNetworks(root fs.FS) ([]Network, error) {
 	return networks, nil
 }
 
-// positive is the number in a file, 0 if there is none.
+// positive returns the number in a file, 0 if there is none.
 func positive(root fs.FS, file string) int {
 	line, err := readLine(root, file)
 	n, err2 := strconv.Atoi(line)

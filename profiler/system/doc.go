@@ -1,18 +1,21 @@
-// Package system says what the host offers to this process and how much of it the process uses.
+// Package system describes the resources that the host offers to this process, and their use.
 //
 //	host, err := system.Detect()    // once: CPU, memory, disks, networks, limits, WSL2, container
 //	load := system.NewSampler()     // then
-//	load.Sample().CPUPercent        // as often as every step
+//	load.Sample().CPUPercent        // at most every step
 //
-//	waits := system.NewWaitSampler() // time in which this process's threads waited for CPUs that others had
-//	sensors := system.NewSensorSampler() // temperature, power and clock of the CPU, where the machine tells them
+//	waits := system.NewWaitSampler() // time that this process's threads waited for CPUs used by others
+//	sensors := system.NewSensorSampler() // temperature, power and clock of the CPU, if available
 //
-// A process rarely has the whole machine: its affinity, a container's CPU quota and a memory limit bound it.
-// Host therefore gives both, what the machine has and what the process may use, and percentages are shares
-// of the latter. Cgroups are read in version 1, version 2 and mixtures of both, at every level from the
-// process's own group up to the top that is visible.
+// A process rarely may use the whole machine: its affinity, a container's CPU quota and a memory limit restrict it.
+// Host therefore contains both the resources of the machine and those of the process, and percentages are relative to
+// the latter. Control groups are read in version 1, version 2 and mixtures, at every level from the process's own group
+// to the top that is visible.
 //
-// Read does the same on any file system that holds proc and sys, so that tests describe whole machines.
+// Read does the same on any file system that contains proc and sys, so that tests can describe machines.
 //
-// Only Linux has what is read here. Elsewhere Detect returns an error and a Sampler's figures are NaN.
+// # Errors
+//
+// This package supports only Linux. On other systems Detect returns an error, and a Sampler's figures are NaN. If
+// Detect cannot read a part, it returns the other parts together with an error.
 package system

@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Host is what the machine has and what of it this process may use.
+// Host describes the machine and the part that this process may use.
 type Host struct {
 	Name      string // of the host
 	Kernel    string // release
 	WSL2      bool   // Linux inside Windows
-	Container string // "docker", "podman", "kubernetes", "lxc", "containerd", another name, "" (none seen)
+	Container string // "docker", "podman", "kubernetes", "lxc", "containerd", another name, "" (none detected)
 	Cgroups   string // "v1", "v2", "v1+v2" or "none"
 	CPU       CPU
 	Memory    Memory
@@ -27,15 +27,15 @@ type Host struct {
 // Memory of the host, in bytes.
 type Memory struct {
 	Total     int64
-	Available int64 // without swapping, now, on the whole machine
+	Available int64 // without swapping, at present, on the whole machine
 	Limit     int64 // what this process may use: Total or less
 }
 
-// Detect describes the machine that the process runs on. Where something cannot be read it returns what it
-// found together with an error.
+// Detect describes the machine of the process. If a part cannot be read, it returns the other parts together with an
+// error.
 func Detect() (Host, error) { return Read(os.DirFS("/")) }
 
-// Read describes the machine whose proc and sys folders root holds.
+// Read describes the machine whose proc and sys folders are in root.
 func Read(root fs.FS) (Host, error) {
 	var h Host
 	var faults []error
@@ -73,15 +73,15 @@ func Read(root fs.FS) (Host, error) {
 	return h, errors.Join(faults...)
 }
 
-// isWSL2 knows WSL 2 by the kernel Microsoft builds for it ("5.15.167.4-microsoft-standard-WSL2"); kernels
-// that users build keep the suffix.
+// isWSL2 recognises Microsoft's kernel for WSL 2 ("5.15.167.4-microsoft-standard-WSL2"); user-built kernels keep the
+// suffix.
 func isWSL2(release string) bool {
 	release = strings.ToLower(release)
 	return strings.Contains(release, "wsl2") || strings.Contains(release, "microsoft-standard")
 }
 
-// container names the kind of container the process is in. A process cannot know for sure: these are the
-// marks that container engines leave, the more telling ones first.
+// container returns the kind of container of the process. A process cannot know for sure: it checks the traces that
+// container engines leave, the most reliable first.
 func container(root fs.FS, groups cgroups) string {
 	exists := func(name string) bool {
 		_, err := fs.Stat(root, name)
@@ -131,7 +131,7 @@ func readMemory(root fs.FS) (Memory, error) {
 	return m, nil
 }
 
-// keyValues walks over the lines "key : value" of a file in proc.
+// keyValues iterates over the lines "key : value" of a file in proc.
 func keyValues(text []byte) func(yield func(key, value string) bool) {
 	return func(yield func(key, value string) bool) {
 		lines := bufio.NewScanner(bytes.NewReader(text))

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// sampleEvery bounds the cost of a Sampler that is asked at every step.
+// sampleEvery limits the cost of a Sampler that is sampled at every step.
 const sampleEvery = 500 * time.Millisecond
 
-// Load is how much of what it may use a process uses. What cannot be read is NaN.
+// Load is the use of the process's resources. Unreadable values are NaN.
 type Load struct {
-	CPUPercent    float64 // CPU time since the sample before, as a share of the process's CPU quota
-	MemoryPercent float64 // resident memory as a share of the process's memory limit
-	ResidentBytes int64   // 0 where it cannot be read
+	CPUPercent    float64 // CPU time since the previous sample, relative to the process's CPU quota
+	MemoryPercent float64 // resident memory, relative to the process's memory limit
+	ResidentBytes int64   // 0 if it cannot be read
 }
 
-// Sampler measures this process's Load. It may be used by several goroutines.
+// Sampler measures this process's Load. Several goroutines may use it.
 type Sampler struct {
 	mu      sync.Mutex
 	source  source
@@ -29,18 +29,18 @@ type Sampler struct {
 	sampled time.Time
 	cpuTime time.Duration // at sampled
 	load    Load
-	first   bool // no Load has been measured yet
+	first   bool // no Load was measured yet
 	err     error
 }
 
-// source is where a Sampler's figures come from.
+// source provides the figures of a Sampler.
 type source interface {
-	cpuTime() (time.Duration, error) // of all threads, since the process began
+	cpuTime() (time.Duration, error) // of all threads, since the process started
 	resident() (int64, error)        // bytes
 	io.Closer
 }
 
-// NewSampler starts measuring this process. What Detect finds are the limits that count as 100 percent.
+// NewSampler starts measuring this process. The limits that Detect returns are 100 percent.
 func NewSampler() *Sampler {
 	host, err := Detect()
 	self, openErr := openSelf()
@@ -60,23 +60,23 @@ func newSampler(from source, host Host, err error) *Sampler {
 	return s
 }
 
-// Err says why the Load is NaN, if it is.
+// Err returns why the Load is NaN, if it is.
 func (s *Sampler) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// Close ends the measuring.
+// Close releases the files of the sampler.
 func (s *Sampler) Close() error { return s.source.Close() }
 
-// Sample returns the Load. It measures at most twice a second and otherwise returns what it measured last;
-// it allocates nothing.
+// Sample returns the Load. It measures at most twice a second and otherwise returns the last measurement. It allocates
+// nothing.
 func (s *Sampler) Sample() Load {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	elapsed := time.Since(s.sampled)
-	// The first interval may be short, so that the first step has figures, but not so short that they are noise.
+	// The first interval may be short, so that the first step has figures, but long enough to limit noise.
 	if s.err != nil || elapsed < time.Millisecond || elapsed < sampleEvery && !s.first {
 		return s.load
 	}
@@ -97,7 +97,7 @@ func (s *Sampler) Sample() Load {
 	return s.load
 }
 
-// fail ends the measuring: a figure that is no longer measured must not look like one.
+// fail ends the measurement and makes the figures NaN, because old figures would look measured.
 func (s *Sampler) fail(err error) Load {
 	s.err = err
 	s.load = Load{CPUPercent: math.NaN(), MemoryPercent: math.NaN()}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// Sensors are what the CPU tells of itself; all that runs on the machine has a part in it. NaN is what it does not tell, as most virtual
-// machines do for everything.
+// Sensors are the CPU's sensor values, which all programs on the machine affect. Unavailable values are NaN; most
+// virtual machines have none.
 type Sensors struct {
 	TemperatureCelsius float64
-	PowerWatts         float64 // of all sockets, since the sample before; Linux shows it to root only
+	PowerWatts         float64 // of all sockets, since the previous sample; only root may read it
 	ClockPercent       float64 // of the first CPU's maximum
-	Throttled          bool    // too hot since the sample before
+	Throttled          bool    // too hot since the previous sample
 }
 
 // SensorSampler reads Sensors. One goroutine uses it at a time.
@@ -41,7 +41,7 @@ type energyCounter struct {
 	wraps  float64 // largest value
 }
 
-// NewSensorSampler looks for the machine's sensors.
+// NewSensorSampler searches for the machine's sensors.
 func NewSensorSampler() *SensorSampler { return newSensorSampler(os.DirFS("/"), time.Now) }
 
 const firstCPU = "sys/devices/system/cpu/cpu0/"
@@ -66,7 +66,7 @@ func newSensorSampler(root fs.FS, now func() time.Time) *SensorSampler {
 	return s
 }
 
-// temperatureFile is the sensor of a CPU package by the names that drivers give it.
+// temperatureFile returns the sensor of a CPU package, by drivers' names for it.
 func temperatureFile(root fs.FS) string {
 	for _, place := range []struct {
 		pattern, value string
@@ -109,7 +109,7 @@ func (s *SensorSampler) Sample() Sensors {
 	return out
 }
 
-// joules is the energy of all sockets since the call before.
+// joules returns the energy of all sockets since the previous call.
 func (s *SensorSampler) joules() (sum float64, known bool) {
 	known = len(s.energy) > 0
 	for i := range s.energy {

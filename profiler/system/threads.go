@@ -10,22 +10,22 @@ import (
 	"strings"
 )
 
-// ThreadLimit is a limit of threads. Linux counts threads as processes.
+// ThreadLimit is a limit on threads. Linux counts threads as processes.
 type ThreadLimit struct {
 	Name  string // "RLIMIT_NPROC of user 1000", "pids.max of the control group /job"
-	Cure  string // what raises it: "ulimit -u"
+	Cure  string // how to raise it: "ulimit -u"
 	Limit int64
-	Used  int64 // threads that count towards it now, those of this process included
+	Used  int64 // threads that count towards it at present, including those of this process
 }
 
-// String is "RLIMIT_NPROC of user 1000 allows 64 threads, of which 40 exist".
+// String returns a text such as "RLIMIT_NPROC of user 1000 allows 64 threads, of which 40 exist".
 func (l ThreadLimit) String() string {
 	return fmt.Sprintf("%s allows %d threads, of which %d exist", l.Name, l.Limit, l.Used)
 }
 
-// ThreadsRefused returns the limit that refuses this process more threads than it has, the tightest one where several
-// do. refused is false where there is room, and where the system does not tell: threads of other containers may count
-// towards a user's limit and are not seen.
+// ThreadsRefused returns the limit that refuses this process more additional threads, the tightest if there are
+// several. refused is false if there is room, and if the system does not tell: threads of other containers may count
+// towards a user's limit, but are invisible.
 func ThreadsRefused(more int) (limit ThreadLimit, refused bool) {
 	return threadsRefused(os.DirFS("/"), more)
 }
@@ -45,14 +45,15 @@ func threadsRefused(root fs.FS, more int) (tightest ThreadLimit, refused bool) {
 			consider(ThreadLimit{Name: "pids.max of the control group /" + folder, Cure: "pids.max", Limit: limit, Used: used})
 		}
 	}
-	if limit, user, limited := userLimit(root); limited && existingThreads(root)+int64(more) > limit { // counting them takes a while
+	// Cheap test first: counting a user's threads takes a while.
+	if limit, user, limited := userLimit(root); limited && existingThreads(root)+int64(more) > limit {
 		consider(ThreadLimit{Name: "RLIMIT_NPROC of user " + user, Cure: "ulimit -u", Limit: limit, Used: threadsOf(root, user)})
 	}
 	return tightest, refused
 }
 
-// userLimit is RLIMIT_NPROC, where it binds this process: root and processes with CAP_SYS_RESOURCE or CAP_SYS_ADMIN are
-// exempt, unless they are that in a user namespace alone.
+// userLimit returns RLIMIT_NPROC if it applies to this process. root and processes with CAP_SYS_RESOURCE or
+// CAP_SYS_ADMIN are exempt, unless they have these only in a user namespace.
 func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	limits, _ := fs.ReadFile(root, "proc/self/limits")
 	for line := range strings.Lines(string(limits)) {
@@ -82,8 +83,8 @@ func userLimit(root fs.FS) (limit int64, user string, limited bool) {
 	return limit, user, limited && user != ""
 }
 
-// existingThreads is how many threads the machine has, as far as it is visible; where that is not known, so many that
-// each limit is looked at.
+// existingThreads returns the number of visible threads on the machine. If it is unknown, the result is so large that
+// every limit is checked.
 func existingThreads(root fs.FS) int64 {
 	line, _ := readLine(root, "proc/loadavg") // "0.20 0.18 0.12 1/523 4711": 523 threads
 	if field := strings.Fields(line); len(field) == 5 {
@@ -103,7 +104,7 @@ func threadsOf(root fs.FS, user string) (threads int64) {
 		if _, err := strconv.Atoi(entry.Name()); err != nil {
 			continue
 		}
-		status, _ := fs.ReadFile(root, path.Join("proc", entry.Name(), "status")) // it may have ended
+		status, _ := fs.ReadFile(root, path.Join("proc", entry.Name(), "status")) // the process may have ended
 		owner, own := "", int64(0)
 		for key, value := range keyValues(status) {
 			switch field := strings.Fields(value); {
@@ -120,7 +121,7 @@ func threadsOf(root fs.FS, user string) (threads int64) {
 	return threads
 }
 
-// OwnThreads is how many threads this process has, 0 where that is not known.
+// OwnThreads returns the number of threads of this process, 0 if unknown.
 func OwnThreads() int { return ownThreads(os.DirFS("/")) }
 
 func ownThreads(root fs.FS) int {

@@ -12,16 +12,17 @@ import (
 	"time"
 )
 
-// Wait is how this process's threads wait for CPUs.
+// Wait describes how this process's threads wait for CPUs.
 type Wait struct {
-	// StolenPercent is the share, of the time in which threads ran or wanted to, that they waited for CPUs that others had. Two kinds of waiting are
-	// taken out: that for an exhausted CPU quota, and that for the process's own other threads, by bounding it by the CPU time
-	// that the quota allows and the process did not get. NaN where it cannot be read.
+	// StolenPercent is the time that threads waited for CPUs used by others, in percent of the time in which they ran
+	// or wanted to run. Waiting because of an exhausted CPU quota is excluded. Waiting for the process's own threads is
+	// excluded by an upper bound: the CPU time that the quota allows and the process did not get. NaN if it cannot be
+	// read.
 	StolenPercent float64
-	Throttled     bool // a CPU quota was used up since the sample before
+	Throttled     bool // a CPU quota was exhausted since the previous sample
 }
 
-// WaitSampler measures this process's Wait from one Sample to the next. One goroutine uses it at a time.
+// WaitSampler measures this process's Wait between calls of Sample. One goroutine uses it at a time.
 type WaitSampler struct {
 	source  waitSource
 	quota   float64 // CPUs
@@ -33,16 +34,16 @@ type WaitSampler struct {
 	err     error
 }
 
-// waitSource is where a WaitSampler's figures come from.
+// waitSource provides the figures of a WaitSampler.
 type waitSource interface {
-	// threads tells of every thread how long it has run and how long it has waited for a CPU since it began.
+	// threads calls each with every thread's run time and its wait for CPUs since it started.
 	threads(each func(id int, ran, waited time.Duration)) error
-	// throttling is zero where there is no quota.
+	// throttling returns zero without a quota.
 	throttling() (throttling, error)
 	io.Closer
 }
 
-// throttling is what a control group has lost to its CPU quota, since it was made.
+// throttling is the time that a control group has lost to its CPU quota since its creation.
 type throttling struct {
 	periods int64
 	time    time.Duration // of all its CPUs together
@@ -50,7 +51,7 @@ type throttling struct {
 
 type threadTime struct {
 	ran, waited time.Duration
-	round       int // in which it was last seen
+	round       int // last round that saw the thread
 }
 
 // NewWaitSampler starts measuring this process.
@@ -68,13 +69,14 @@ func newWaitSampler(source waitSource, quota float64, now func() time.Time, err 
 	return w
 }
 
-// Err says why StolenPercent is NaN, if it is for ever.
+// Err returns why StolenPercent is permanently NaN, if it is.
 func (w *WaitSampler) Err() error { return w.err }
 
-// Close ends the measuring.
+// Close releases the files of the sampler.
 func (w *WaitSampler) Close() error { return w.source.Close() }
 
-// Sample measures since the call before. The first call, and one without any time or CPU use in between, knows nothing.
+// Sample measures since the previous call. The first call, and one without elapsed time or CPU use, returns unknown
+// values.
 func (w *WaitSampler) Sample() Wait {
 	none := Wait{StolenPercent: math.NaN()}
 	if w.err != nil {
@@ -91,7 +93,7 @@ func (w *WaitSampler) Sample() Wait {
 			t = new(threadTime)
 			w.threads[id] = t
 		}
-		ran += max(r-t.ran, 0) // a number may have gone to another thread
+		ran += max(r-t.ran, 0) // another thread may have got the id
 		waited += max(d-t.waited, 0)
 		t.ran, t.waited, t.round = r, d, w.round
 	})
@@ -120,7 +122,7 @@ func (w *WaitSampler) Sample() Wait {
 // procWaits reads proc and the control groups below root.
 type procWaits struct {
 	tasks string     // folder
-	stats []*os.File // cpu.stat of the process's group and those above it
+	stats []*os.File // cpu.stat of the process's group and its parents
 	v2    bool
 	text  [1024]byte
 }
@@ -145,7 +147,7 @@ func (p *procWaits) Close() error {
 	return errors.Join(errs...)
 }
 
-// threads reads the two times, in ns, that begin a line of proc/self/task/ID/schedstat.
+// threads reads the two times, in ns, at the start of proc/self/task/ID/schedstat.
 func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error {
 	folder, err := os.Open(p.tasks)
 	if err != nil {
@@ -176,7 +178,7 @@ func (p *procWaits) threads(each func(id int, ran, waited time.Duration)) error 
 	return nil
 }
 
-// read is os.ReadFile for short files, without garbage.
+// read is os.ReadFile for short files, without allocation.
 func (p *procWaits) read(path string) ([]byte, error) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -190,7 +192,7 @@ func (p *procWaits) read(path string) ([]byte, error) {
 	return p.text[:n], nil
 }
 
-// throttling is that of the level that lost most: a group waits while any level above it is out of quota.
+// throttling returns that of the level with the largest loss, because a group waits while any parent is out of quota.
 func (p *procWaits) throttling() (most throttling, err error) {
 	key, unit := []byte("throttled_time "), time.Nanosecond // version 1
 	if p.v2 {
@@ -207,14 +209,14 @@ func (p *procWaits) throttling() (most throttling, err error) {
 	return most, nil
 }
 
-// after is the number that follows key in text, 0 without it.
+// after returns the number that follows key in text, 0 without it.
 func after(text, key []byte) int64 {
 	_, rest, _ := bytes.Cut(text, key)
 	n, _ := number(rest)
 	return n
 }
 
-// number reads digits, and what follows them and a space.
+// number parses digits, and returns the text after them and a space.
 func number(text []byte) (n int64, rest []byte) {
 	for i, c := range text {
 		if c < '0' || c > '9' {

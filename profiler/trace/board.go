@@ -25,38 +25,39 @@ const (
 	eventFileMark   = "events.out.tfevents."
 )
 
-// BoardOptions say how the files of a run begin.
+// BoardOptions configure how the files of a run start.
 type BoardOptions struct {
-	Fresh bool  // another run's files are moved aside: the folder becomes <dir>.1, <dir>.2, …
-	Keep  int64 // the step that the run goes on from: events of later steps are cut off
+	Fresh bool  // moves another run's files aside: the folder becomes <dir>.1, <dir>.2, …
+	Keep  int64 // the step from which the run continues: events of later steps are removed
 
-	// OnFault is called, from a goroutine of the Board, when writing begins to fail, and again with nil when it works again. May be nil.
+	// OnFault is called by a goroutine of the Board when writing starts to fail, and with nil when it works again. May
+	// be nil.
 	OnFault func(error)
 }
 
-// Board writes TensorBoard's event files of one run. Scalars, Text and Settings are for one goroutine, all else for any. Only one Board may
-// have a folder open: the caller holds the run's lock.
+// Board writes TensorBoard's event files of one run. One goroutine may call Scalars, Text and Settings; any goroutine
+// may call the other methods. Only one Board may have a folder open: the caller holds the run's lock.
 type Board struct {
 	dir   string
-	event []byte // one, before it is a record
+	event []byte // an event, before it becomes a record
 
-	spool   *spool.Spool // its Hold guards what follows
+	spool   *spool.Spool // its Hold guards the fields below
 	file    boardFile
 	name    string
 	end     int64 // of the file
-	cutting bool  // the files are to be cut off and the next one begun before anything is written
-	keep    int64 // the last step that stays then
+	cutting bool  // a cut is pending: cut the files and start the next one before the next write
+	keep    int64 // the last step that the cut keeps
 	serial  int
 }
 
-// boardFile is an *os.File in programs.
+// boardFile is an *os.File except in tests.
 type boardFile interface {
 	WriteAt(p []byte, offset int64) (int, error)
 	Sync() error
 	Close() error
 }
 
-// OpenBoard begins a file in dir, which is made if need be, behind those of earlier processes of the run.
+// OpenBoard starts a file in dir, which it creates if necessary, after those of earlier processes of the run.
 func OpenBoard(dir string, o BoardOptions) (*Board, error) {
 	b := &Board{dir: dir}
 	if err := b.open(o); err != nil {
@@ -84,7 +85,7 @@ func (b *Board) open(o BoardOptions) error {
 	return b.begin(names, o.Keep)
 }
 
-// eventFiles are the names of the event files in a folder, oldest first; none if there is no folder.
+// eventFiles returns the names of the event files in a folder, oldest first; none without a folder.
 func eventFiles(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir) // sorted by name, which begins with the time
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,7 +114,7 @@ func moveAside(dir string) error {
 	}
 }
 
-// begin cuts the files of a run off behind a step and begins the next one. After an error the Board has the file that it had.
+// begin cuts the files of a run after a step and starts the next file. After an error the Board keeps its present file.
 func (b *Board) begin(names []string, keep int64) error {
 	newest := int64(0)
 	for _, name := range names {
@@ -130,7 +131,7 @@ func (b *Board) begin(names []string, keep int64) error {
 	if err != nil || strings.ContainsAny(host, `/\`) {
 		host = "localhost"
 	}
-	// Readers take files in the order of their names, whatever the clock does.
+	// Readers sort files by name, so names increase even if the clock goes back.
 	next := fmt.Sprintf("%s%010d.%s.%d.%d", eventFileMark, max(now.Unix(), newest+1), host, os.Getpid(), b.serial)
 	b.serial++
 	file, err := os.OpenFile(filepath.Join(b.dir, next), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
@@ -148,8 +149,8 @@ func (b *Board) begin(names []string, keep int64) error {
 	return nil
 }
 
-// cutFile cuts an event file off before its first event of a step above keep, or its first damage. Damage at its very start is that of
-// a file that is none of ours: it stays.
+// cutFile cuts an event file before its first event of a step above keep, or its first damage. A file with damage at
+// its start is none of ours, and stays unchanged.
 func cutFile(path string, keep int64) error {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -167,7 +168,7 @@ func cutFile(path string, keep int64) error {
 	return errors.Join(file.Truncate(sound), file.Sync())
 }
 
-// soundUpTo is the number of bytes of whole records before the first of a step above keep.
+// soundUpTo returns the number of bytes of whole records before the first of a step above keep.
 func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	var head [12]byte
 	var data []byte
@@ -193,7 +194,7 @@ func soundUpTo(in io.Reader, keep int64) (bytes int64, err error) {
 	}
 }
 
-// atEnd is nil for the end of a file, also in the middle of a record.
+// atEnd returns nil for the end of a file, also inside a record.
 func atEnd(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return nil
@@ -213,7 +214,7 @@ func (b *Board) Text(step int64, at time.Time, tag, markdown string) {
 	})
 }
 
-// Settings tells TensorBoard's HPARAMS tab what the run was made with; runs of one group are seeds of one setting.
+// Settings passes the run's settings to TensorBoard's HPARAMS tab. Runs of one group differ only in their seeds.
 func (b *Board) Settings(step int64, at time.Time, group string, settings []Setting) {
 	b.add(func(event []byte) []byte { return appendSettings(event, step, at, group, settings) })
 }
@@ -225,19 +226,19 @@ func (b *Board) add(event func([]byte) []byte) {
 	})
 }
 
-// Dropped is the number of events lost because the disk took none for too long.
+// Dropped returns the number of events lost because the disk accepted none for too long.
 func (b *Board) Dropped() int64 { return b.spool.Dropped() }
 
-// Flush hands all events to the system. After an error they are kept and the next Flush tries again.
+// Flush writes all events. After an error they are kept, and the next Flush tries again.
 func (b *Board) Flush() error { return b.spool.Flush() }
 
-// Sync is Flush, then waits until the disk has the events.
+// Sync flushes, then waits until the disk has the events.
 func (b *Board) Sync() error { return b.spool.Sync() }
 
-// Close writes out all events and closes the file. A second Close does nothing.
+// Close writes all events and closes the file. A second Close does nothing.
 func (b *Board) Close() error { return b.spool.Close() }
 
-// write writes records. After an error all of them are written again, in the same place.
+// write writes records. After an error the next call writes all of them again, at the same offset.
 func (b *Board) write(records []byte) (left []byte, err error) {
 	if b.cutting {
 		if err := b.cut(); err != nil {
@@ -251,8 +252,8 @@ func (b *Board) write(records []byte) (left []byte, err error) {
 	return nil, nil
 }
 
-// Restart drops events of steps above keep, which come again. After an error the files are as they were, or cut off; events are kept, nothing is
-// written behind a cut, and the next Flush tries again.
+// Restart drops events of steps above keep, because these steps will run again. After an error the files are unchanged,
+// or cut. Events are kept, none is written after a cut, and the next Flush tries again.
 func (b *Board) Restart(keep int64) error {
 	return b.spool.Hold(func(flush func() error) error {
 		b.spool.Change(func(records []byte) []byte { return upToStep(records, keep) })
@@ -264,20 +265,20 @@ func (b *Board) Restart(keep int64) error {
 	})
 }
 
-// upToStep is the records before the first of a step above keep.
+// upToStep returns the records before the first of a step above keep.
 func upToStep(records []byte, keep int64) []byte {
 	n, _ := soundUpTo(bytes.NewReader(records), keep) // memory is always readable
 	return records[:n]
 }
 
-// cut does what Restart asked for.
+// cut does the pending cut of Restart.
 func (b *Board) cut() error {
 	names, err := eventFiles(b.dir)
 	if err != nil {
 		return err
 	}
 	current := filepath.Join(b.dir, b.name)
-	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // what a full disk took of records that wait
+	if info, err := os.Stat(current); err == nil && info.Size() > b.end { // partially written records on a full disk
 		if err := os.Truncate(current, b.end); err != nil {
 			return err
 		}

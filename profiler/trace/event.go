@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Field numbers and types of TensorFlow's Event and the messages within (event.proto, summary.proto, tensor.proto, plugin_data.proto of
-// TensorBoard's plugins). A key of the wire format is number<<3 | type.
+// Field numbers and types of TensorFlow's Event and its nested messages (event.proto, summary.proto, tensor.proto,
+// plugin_data.proto of TensorBoard's plugins). A key of the wire format is number<<3 | type.
 const (
 	varint = 0
 	fixed8 = 1
@@ -47,7 +47,7 @@ const (
 // castagnoli is the polynomial of CRC-32C.
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// masked is the checksum that records carry: CRCs of data that holds CRCs are weak, so it is rotated and moved.
+// masked returns the checksum of records. CRCs of data that contains CRCs are weak, so the CRC is rotated and offset.
 func masked(data []byte) uint32 {
 	crc := crc32.Checksum(data, castagnoli)
 	return (crc>>15 | crc<<17) + 0xa282ead8
@@ -76,7 +76,7 @@ func appendInt(b []byte, key byte, v int64) []byte {
 	return binary.AppendUvarint(append(b, key), uint64(v))
 }
 
-// appendEvent begins an Event.
+// appendEvent starts an Event.
 func appendEvent(b []byte, step int64, at time.Time) []byte {
 	b = binary.LittleEndian.AppendUint64(append(b, eventWallTime), math.Float64bits(float64(at.UnixMicro())/1e6))
 	return appendInt(b, eventStep, step)
@@ -84,11 +84,11 @@ func appendEvent(b []byte, step int64, at time.Time) []byte {
 
 // Scalar is one value of a step.
 type Scalar struct {
-	Tag   string // "train/loss": what comes before the slash groups charts
+	Tag   string // "train/loss": the part before the slash groups charts
 	Value float64
 }
 
-// scalarBytes is the size of a scalar's Value message.
+// scalarBytes returns the size of a scalar's Value message.
 func scalarBytes(s *Scalar) int { return 1 + uvarintBytes(len(s.Tag)) + len(s.Tag) + 1 + 4 }
 
 func uvarintBytes(n int) int {
@@ -129,7 +129,7 @@ func appendTensor(b []byte, step int64, at time.Time, tag, plugin string, conten
 	return appendBytes(appendEvent(b, step, at), eventSummary, appendBytes(nil, summaryValue, value))
 }
 
-// textTensor is a tensor (1) of a string.
+// textTensor returns a tensor (1) of a string.
 func textTensor(text string) []byte {
 	shape := appendBytes(nil, shapeDim, appendInt(nil, dimSize, 1))
 	t := appendBytes(appendInt(nil, tensorDType, dtypeString), tensorShape, shape)
@@ -157,7 +157,7 @@ const (
 	valueBool           = 4<<3 | varint
 )
 
-// appendSettings appends an Event that tells the hparams plugin what a run was made with.
+// appendSettings appends an Event with the run's settings for the hparams plugin.
 func appendSettings(b []byte, step int64, at time.Time, group string, settings []Setting) []byte {
 	var start []byte
 	for _, s := range settings {
@@ -183,7 +183,8 @@ func appendSettings(b []byte, step int64, at time.Time, group string, settings [
 	return appendTensor(b, step, at, hparamsTag, hparamsPlugin, appendBytes(nil, hparamsSessionStart, start), none)
 }
 
-// stepOf is the step of an Event, ok only if it can be read. Fields may come in any order; those that are not ours are passed over.
+// stepOf returns the step of an Event; ok is false if it cannot be parsed. Fields may be in any order; unknown ones are
+// skipped.
 func stepOf(event []byte) (step int64, ok bool) {
 	for len(event) > 0 {
 		key, n := binary.Uvarint(event)
@@ -223,13 +224,13 @@ func stepOf(event []byte) (step int64, ok bool) {
 	return step, true
 }
 
-// versionEvent is the first event of every file.
+// versionEvent returns the first event of every file.
 func versionEvent(at time.Time) []byte {
 	b := binary.LittleEndian.AppendUint64([]byte{eventWallTime}, math.Float64bits(float64(at.UnixMicro())/1e6))
 	return appendString(b, eventFileVersion, "brain.Event:2")
 }
 
-// startEvent makes a reader forget events of this step and later ones.
+// startEvent returns an event that makes readers forget events of this step and later ones.
 func startEvent(step int64, at time.Time) []byte {
 	return appendBytes(appendEvent(nil, step, at), eventSessionLog, []byte{1<<3 | varint, sessionStart})
 }

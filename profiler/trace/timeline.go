@@ -16,17 +16,17 @@ import (
 	"github.com/hetero-train/hetero-train/engine/timeline"
 )
 
-// Rank is what one rank did.
+// Rank holds the spans of one rank.
 type Rank struct {
 	Rank   int
 	Name   string // of its device
-	Host   string // ranks of one host share a clock
-	Offset int64  // ns that its clock is ahead of rank 0's
+	Host   string // ranks of one host have the same clock
+	Offset int64  // ns by which its clock is ahead of rank 0's
 	Spans  []timeline.Span
 }
 
-// Align sets the offsets of ranks on other hosts than the first one's. A sum over ranks ends everywhere at nearly the same time: the offset is the median
-// difference of those ends. Ranks without sums keep theirs.
+// Align sets the offsets of ranks on hosts other than the first rank's. An all-reduce ends at nearly the same time on
+// all ranks, so the offset is the median difference of those ends. Ranks without all-reduces keep their offsets.
 func Align(ranks []Rank) {
 	if len(ranks) == 0 {
 		return
@@ -49,7 +49,7 @@ func Align(ranks []Rank) {
 	}
 }
 
-// sumsOf are the sums of gradients, which come in the same order on all ranks.
+// sumsOf returns the all-reduces of gradients, which have the same order on all ranks.
 func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	for _, s := range spans {
 		if s.Track == timeline.Gradients {
@@ -59,7 +59,7 @@ func sumsOf(spans []timeline.Span) (sums []timeline.Span) {
 	return sums
 }
 
-// Pack writes a rank for sending, in at most limit bytes: what does not fit is left out from the end.
+// Pack encodes a rank for sending in at most limit bytes. It omits spans from the end that do not fit.
 func Pack(r Rank, limit int) ([]byte, error) {
 	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -82,7 +82,7 @@ func Pack(r Rank, limit int) ([]byte, error) {
 	}
 }
 
-// Unpack is its inverse.
+// Unpack is the inverse of Pack.
 func Unpack(packed []byte) (r Rank, err error) {
 	decoder, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -111,8 +111,8 @@ type event struct {
 	Args  map[string]any `json:"args,omitempty"`
 }
 
-// WriteTimeline writes the trace-event format that Perfetto and chrome://tracing open: a process a rank, a thread a track or lane. facts go into
-// otherData.
+// WriteTimeline writes the trace-event format of Perfetto and chrome://tracing: one process per rank, one thread per
+// track or lane. facts go into otherData.
 func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	start := int64(0)
 	for _, r := range ranks {
@@ -152,7 +152,7 @@ func WriteTimeline(w io.Writer, ranks []Rank, facts map[string]any) error {
 	return cmp.Or(err, out.Flush())
 }
 
-// thread is a line of the viewer.
+// thread is a row of the viewer.
 type thread struct {
 	id   int
 	name string
@@ -161,7 +161,8 @@ type thread struct {
 // firstLane is the number of the first thread of a track with lanes.
 const firstLane = 100
 
-// layThreads gives each span a thread: one a track, and where tracks have lanes one a lane, or as many as are needed for no two spans of a thread to overlap.
+// layThreads assigns a thread to each span: one per track, or per lane of a track with lanes. Overlapping spans of a
+// lane get further threads.
 func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 	ids = make([]int, len(spans))
 	order := make([]int, 0, len(spans))
@@ -184,7 +185,7 @@ func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 		x, y := &spans[a], &spans[b]
 		return cmp.Or(cmp.Compare(x.Track, y.Track), cmp.Compare(x.Lane, y.Lane), cmp.Compare(x.Begin, y.Begin), cmp.Compare(y.Took, x.Took))
 	})
-	var ends []int64 // of the threads of one lane
+	var ends []int64 // of the last spans of the threads of one lane
 	lane := firstLane
 	for k, i := range order {
 		s := &spans[i]
@@ -206,7 +207,7 @@ func layThreads(spans []timeline.Span) (ids []int, threads []thread) {
 	return ids, threads
 }
 
-// complete is a span as an event.
+// complete converts a span to an event.
 func complete(rank, thread int, s *timeline.Span, start int64) event {
 	e := event{Name: s.Name, Phase: "X", Cat: s.Track.String(), Time: microseconds(s.Begin - start), Took: microseconds(s.Took), PID: rank, TID: thread}
 	args := map[string]any{}
@@ -237,7 +238,7 @@ func complete(rank, thread int, s *timeline.Span, start int64) event {
 	return e
 }
 
-// microseconds writes whole nanoseconds: what touches in ns touches in the file.
+// microseconds formats whole nanoseconds, so that spans that touch in ns also touch in the file.
 func microseconds(ns int64) json.Number {
 	text := strconv.FormatInt(ns/1000, 10)
 	if rest := ns % 1000; rest != 0 {

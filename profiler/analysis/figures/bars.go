@@ -14,12 +14,12 @@ import (
 
 // bar is one value with its interval.
 type bar struct {
-	label    string // below it
+	label    string // text below the bar
 	policy   string
 	estimate analysis.Estimate
 }
 
-// addBars draws bars at 0, 1, 2, …, whiskers, and each value above its whisker, as format prints it.
+// addBars draws bars at 0, 1, 2, … with whiskers, and each value above its whisker in the given format.
 func addBars(p *plot.Plot, bars []bar, format string) error {
 	names, top := make([]string, len(bars)), 0.0
 	for i, b := range bars {
@@ -51,7 +51,7 @@ func addBar(p *plot.Plot, b bar, x float64, width, textSize vg.Length, format st
 	p.Add(chart)
 	point := plotter.XYs{{X: x, Y: b.estimate.Value}}
 	if b.estimate.High > b.estimate.Low {
-		// The value may lie outside the percentile interval, as an estimate may; a whisker never points the wrong way.
+		// An estimate may be outside its percentile interval; the whisker then has length 0 on that side.
 		whisker, err := plotter.NewYErrorBars(struct {
 			plotter.XYs
 			plotter.YErrors
@@ -65,7 +65,7 @@ func addBar(p *plot.Plot, b bar, x float64, width, textSize vg.Length, format st
 	return addText(p, x, max(b.estimate.Value, b.estimate.High), fmt.Sprintf(format, b.estimate.Value), textSize)
 }
 
-// addText writes above a point.
+// addText writes a text above a point.
 func addText(p *plot.Plot, x, y float64, words string, size vg.Length) error {
 	label, err := plotter.NewLabels(plotter.XYLabels{XYs: plotter.XYs{{X: x, Y: y}}, Labels: []string{words}})
 	if err != nil {
@@ -79,7 +79,7 @@ func addText(p *plot.Plot, x, y float64, words string, size vg.Length) error {
 	return nil
 }
 
-// addReference draws a dashed line across all bars at y, with a name.
+// addReference draws a labelled dashed line across all bars at y.
 func addReference(p *plot.Plot, y float64, name string) error {
 	line, err := plotter.NewLine(plotter.XYs{{X: p.X.Min, Y: y}, {X: p.X.Max, Y: y}})
 	if err != nil {

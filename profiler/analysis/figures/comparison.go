@@ -11,13 +11,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// barFigure is a figure of one value for each policy.
+// barFigure is a figure with one value per policy.
 type barFigure struct {
 	name, title, axis, caption string
 	value                      func(*analysis.PolicyResult) analysis.Estimate
 	scale                      float64 // of the axis: 100 for percent of a fraction
 	format                     string
-	reference                  float64 // a line across, 0 for none
+	reference                  float64 // a horizontal line, 0: none
 	referenceName              string
 }
 
@@ -36,8 +36,8 @@ var barFigures = []barFigure{
 		func(p *analysis.PolicyResult) analysis.Estimate { return p.Oracle }, 100, "%.1f %%", 100, "oracle"},
 }
 
-// Comparison draws the figures of a comparison into dir. Paths of the figures begin with the comparison's ID, which is the name that
-// dir is expected to have beside the report.
+// Comparison draws the figures of a comparison into dir. Paths of the figures begin with the comparison's ID, which
+// must be the name of dir next to the report.
 func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	var drawn []analysis.Figure
 	keep := func(name, title, caption string) {
@@ -89,7 +89,7 @@ func Comparison(dir string, c *analysis.Comparison) ([]analysis.Figure, error) {
 	return drawn, nil
 }
 
-// draw returns nil where nothing is known.
+// draw returns nil if no value is known.
 func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	var bars []bar
 	for _, p := range c.Policies {
@@ -109,7 +109,7 @@ func (f barFigure) draw(c *analysis.Comparison) (*plot.Plot, error) {
 	return p, nil
 }
 
-// lossPlot returns nil where no losses are known.
+// lossPlot returns nil if no losses are known.
 func lossPlot(c *analysis.Comparison, title, axis string, x func(analysis.CurvePoint) float64) (*plot.Plot, error) {
 	p := newPlot(title, axis, "training loss")
 	drawn := false
@@ -137,7 +137,7 @@ func lossPlot(c *analysis.Comparison, title, axis string, x func(analysis.CurveP
 	return p, nil
 }
 
-// sharePlots has a plot for each policy, all with the same axes.
+// sharePlots returns one plot per policy, all with the same axes.
 func sharePlots(c *analysis.Comparison) ([]*plot.Plot, error) {
 	var plots []*plot.Plot
 	most, last := 0.0, 0.0
@@ -172,7 +172,7 @@ func sharePlots(c *analysis.Comparison) ([]*plot.Plot, error) {
 	return plots, nil
 }
 
-// maxLegend is how many ranks a legend names; more would fill the figure.
+// maxLegend is the largest number of ranks in a legend; more would fill the figure.
 const maxLegend = 8
 
 func rankName(c *analysis.Comparison, rank int) string {

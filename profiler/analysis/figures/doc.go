@@ -1,10 +1,12 @@
-// Package figures draws what package analysis has found: one PNG and one SVG for each figure.
+// Package figures draws the results of package analysis: one PNG and one SVG per figure.
 //
 //	drawn, err := figures.Comparison(dir, comparison) // dir exists; files are dir/throughput.png, dir/throughput.svg, …
 //	drawn, err := figures.Overview(dir, comparisons)
 //
-// It returns what it has drawn, with captions, for analysis.Study.Report. A figure for which nothing is known is left out.
+// Both return the figures with captions, for analysis.Study.Report. They omit figures without known values. Errors are
+// those of drawing and writing files.
 //
-// Colours are those of Okabe and Ito, which stay apart for readers who see fewer colours; lines differ in their dashes too, and bars carry their values, so that
-// figures survive a black-and-white printer. Whiskers are the confidence intervals of the estimates. Fonts are built in.
+// The colours are those of Okabe and Ito, which colour-blind readers can distinguish. Lines also differ in their
+// dashes, and bars show their values, so figures are readable in black and white. Whiskers are the confidence intervals
+// of the estimates. Fonts are built in.
 package figures

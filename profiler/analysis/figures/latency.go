@@ -14,11 +14,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// latencyBins is how many bins a histogram has.
+// latencyBins is the number of bins of a histogram.
 const latencyBins = 60
 
-// Latency draws the histogram of a run's step times as a PNG, one colour a rank, with that of its all-reduces below where
-// there are several ranks.
+// Latency draws the histogram of a run's step times as a PNG, one colour per rank. With several ranks a histogram of
+// the all-reduces follows below.
 func Latency(w io.Writer, s *analysis.Summary) error {
 	steps := make([][]float32, len(s.PerRank))
 	sums := make([][]float32, len(s.PerRank))
@@ -43,8 +43,8 @@ func Latency(w io.Writer, s *analysis.Summary) error {
 	return nil
 }
 
-// histogram counts the times of each rank in common bins. The slowest half percent, which would make the rest a single bar, is counted in
-// the last bin.
+// histogram counts the times of each rank in common bins. The last bin contains the slowest half percent, which would
+// otherwise compress the rest to a single bar.
 func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 	p := newPlot(title, axis, "steps")
 	var all []float32
@@ -87,7 +87,7 @@ func histogram(title, axis string, seconds [][]float32) (*plot.Plot, error) {
 	return p, nil
 }
 
-// counts are the values, in seconds, that each bin holds, in milliseconds from low on.
+// counts returns the number of values per bin. Values are in seconds, bins in milliseconds starting at low.
 func counts(values []float32, low, bin float64) []float64 {
 	n := make([]float64, latencyBins)
 	for _, v := range values {

@@ -10,8 +10,8 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/analysis"
 )
 
-// Overview draws the speed-ups of all comparisons that have any, a group of bars each, into dir/speedups. It draws nothing for fewer
-// than two: there the comparison's own figure says it.
+// Overview draws the speed-ups of all comparisons that have any, one group of bars each, into dir/speedups. It draws
+// nothing for fewer than two comparisons, because the comparison's own figure shows the same.
 func Overview(dir string, all []*analysis.Comparison) ([]analysis.Figure, error) {
 	var groups []*analysis.Comparison
 	for _, c := range all {

@@ -22,7 +22,7 @@ const (
 	dotsPerInch   = 200
 )
 
-// palette is Okabe and Ito's, in the order in which neighbours differ most.
+// palette holds the colours of Okabe and Ito, in an order in which neighbours differ most.
 var palette = []color.RGBA{
 	{0xE6, 0x9F, 0x00, 0xFF}, // orange
 	{0x56, 0xB4, 0xE9, 0xFF}, // sky blue
@@ -34,7 +34,7 @@ var palette = []color.RGBA{
 	{0x00, 0x00, 0x00, 0xFF}, // black
 }
 
-// policyStyle keeps a policy's look the same in all figures.
+// policyStyle keeps a policy's style the same in all figures.
 var policyStyle = map[string]struct {
 	color  color.RGBA
 	dashes []vg.Length
@@ -56,13 +56,13 @@ func lineOf(policy string) draw.LineStyle {
 	return draw.LineStyle{Color: colorOf(policy), Width: vg.Points(1.6), Dashes: policyStyle[policy].dashes}
 }
 
-// rankLine is the look of a rank's line.
+// rankLine returns the style of a rank's line.
 func rankLine(rank int) draw.LineStyle {
 	dashes := [][]vg.Length{nil, {8, 3}, {2, 2}, {8, 3, 2, 3}}
 	return draw.LineStyle{Color: palette[rank%len(palette)], Width: vg.Points(1.6), Dashes: dashes[rank%len(dashes)]}
 }
 
-// newPlot has the frame that all figures share.
+// newPlot returns a plot with the frame of all figures.
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
@@ -82,7 +82,7 @@ func newPlot(title, x, y string) *plot.Plot {
 	return p
 }
 
-// save draws a column of plots, whose axes are aligned, into dir/name.png and dir/name.svg.
+// save draws a column of plots with aligned axes into dir/name.png and dir/name.svg.
 func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
 	svg := vgsvg.NewWith(vgsvg.UseWH(w, h), vgsvg.EmbedFonts(true))
 	drawColumn(svg, plots)
@@ -92,7 +92,7 @@ func save(dir, name string, w, h vg.Length, plots ...*plot.Plot) error {
 	return write(filepath.Join(dir, name+".svg"), svg)
 }
 
-// pngOf draws them for a PNG file.
+// pngOf draws plots for a PNG file.
 func pngOf(w, h vg.Length, plots ...*plot.Plot) vgimg.PngCanvas {
 	png := vgimg.PngCanvas{Canvas: vgimg.NewWith(vgimg.UseWH(w, h), vgimg.UseDPI(dotsPerInch))}
 	drawColumn(png, plots)

@@ -12,10 +12,10 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml/mock/dgxa100"
 )
 
-// Card is a GPU that does not exist.
+// Card is a fake GPU.
 type Card struct {
 	Name         string
-	UUID         string // "" = made from its place in the machine
+	UUID         string // "": derived from its position in the machine
 	Major, Minor int    // compute capability
 	Cores        int    // CUDA cores
 	MemoryBytes  uint64
@@ -26,37 +26,37 @@ type Card struct {
 	MemoryMHz    uint32
 	LimitWatts   uint32
 	NoECC        bool // the card does not count memory errors
-	OldDriver    bool // without the functions that drivers before 470 lack
+	OldDriver    bool // lacks the functions that drivers before 470 lack
 
-	// What changes; see Set.
+	// State that changes; see Set.
 	Lost         bool
 	Utilization  uint32 // percent
 	UsedBytes    uint64
 	Temperature  uint32
 	PowerWatts   uint32
 	NowMHz       uint32
-	NowWidth     int    // 0 = Width
+	NowWidth     int    // 0: Width
 	Reasons      uint64 // nvml.ClocksThrottleReason…
 	Uncorrected  uint64
 	Processes    []uint32 // PIDs
-	ProcessesAsk int      // how often they were asked for
+	ProcessesAsk int      // number of queries
 
 	mu sync.Mutex
 }
 
-// GTX1650 is a small card of 2019: Turing without NVLink, ECC or fast bf16.
+// GTX1650 returns a small card of 2019: Turing without NVLink, ECC or fast bf16.
 func GTX1650() *Card {
 	return &Card{Name: "NVIDIA GeForce GTX 1650", Major: 7, Minor: 5, Cores: 896, MemoryBytes: 4 << 30, Generation: 3, Width: 16,
 		ClockMHz: 2145, MemoryMHz: 4001, LimitWatts: 75, NowMHz: 300, Temperature: 41, PowerWatts: 9, NoECC: true}
 }
 
-// RTX3060 is a card of Ampere for desktops.
+// RTX3060 returns a desktop card of the Ampere family.
 func RTX3060() *Card {
 	return &Card{Name: "NVIDIA GeForce RTX 3060", Major: 8, Minor: 6, Cores: 3584, MemoryBytes: 12 << 30, Generation: 4, Width: 16,
 		ClockMHz: 2100, MemoryMHz: 7501, LimitWatts: 170, NowMHz: 210, Temperature: 38, PowerWatts: 14, NoECC: true}
 }
 
-// H100 is the card of a server, with NVLink.
+// H100 returns a server card with NVLink.
 func H100() *Card {
 	return &Card{Name: "NVIDIA H100 80GB HBM3", Major: 9, Minor: 0, Cores: 16896, MemoryBytes: 80 << 30, Generation: 5, Width: 16, NVLinks: 18,
 		ClockMHz: 1980, MemoryMHz: 2619, LimitWatts: 700, NowMHz: 345, Temperature: 33, PowerWatts: 72}
@@ -69,7 +69,7 @@ func (c *Card) Set(change func(*Card)) {
 	change(c)
 }
 
-// Machine has these cards, in this order.
+// Machine returns a machine with these cards, in this order.
 func Machine(cards ...*Card) nvml.Interface {
 	devices := make([]nvml.Device, len(cards))
 	old := false
@@ -97,15 +97,15 @@ func Machine(cards ...*Card) nvml.Interface {
 	return m
 }
 
-// Laptop has no GPU of NVIDIA and no driver for one.
+// Laptop returns a machine without an NVIDIA GPU and driver.
 func Laptop() nvml.Interface { return Broken(nvml.ERROR_LIBRARY_NOT_FOUND) }
 
-// Broken is a machine whose NVML answers every start with ret.
+// Broken returns a machine whose NVML fails to start with ret.
 func Broken(ret nvml.Return) nvml.Interface {
 	return &mock.Interface{InitFunc: func() nvml.Return { return ret }}
 }
 
-// DGX is go-nvml's own fake, a DGX A100 of eight cards, with the answers that it lacks. The cards are those that change them.
+// DGX returns go-nvml's fake DGX A100 of eight cards, with the missing functions added. The cards change its state.
 func DGX() (nvml.Interface, []*Card) {
 	server := dgxa100.New()
 	cards := make([]*Card, len(server.Devices))
@@ -117,7 +117,7 @@ func DGX() (nvml.Interface, []*Card) {
 	return server, cards
 }
 
-// driver is one that starts.
+// driver returns a driver that starts.
 func driver(old bool) *mock.Interface {
 	symbols := &mock.ExtendedInterface{LookupSymbolFunc: func(name string) error {
 		if old {
@@ -140,7 +140,7 @@ func (c *Card) gone() bool {
 	return c.Lost
 }
 
-// ask is an answer of the card: that of get unless the card is gone.
+// ask returns a query of the card: the value of get, or an error if the card is lost.
 func ask[T any](c *Card, get func() T) func() (T, nvml.Return) {
 	return func() (value T, ret nvml.Return) {
 		c.mu.Lock()
@@ -152,7 +152,7 @@ func ask[T any](c *Card, get func() T) func() (T, nvml.Return) {
 	}
 }
 
-// identify sets what a card says of itself.
+// identify sets the queries of a card's identity.
 func (c *Card) identify(d *mock.Device, index int) {
 	d.GetNameFunc = ask(c, func() string { return c.Name })
 	d.GetUUIDFunc = ask(c, func() string { return c.UUID })
@@ -166,7 +166,7 @@ func (c *Card) identify(d *mock.Device, index int) {
 	})
 }
 
-// answer sets what a card says of its state, and of what go-nvml's DGX does not tell.
+// answer sets the queries of a card's state, and those that go-nvml's DGX lacks.
 func (c *Card) answer(d *mock.Device) {
 	d.GetMemoryInfoFunc = ask(c, func() nvml.Memory {
 		return nvml.Memory{Total: c.MemoryBytes, Used: c.UsedBytes, Free: c.MemoryBytes - c.UsedBytes}
