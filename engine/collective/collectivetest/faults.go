@@ -13,20 +13,20 @@ import (
 
 var faultChecks = []check{
 	{name: "an operation that a rank does not enter times out and names it", run: checkTimeout},
-	{name: "a rank whose program is slow does not time out by itself", run: checkSlowProgram},
+	{name: "a slow program alone causes no time-out", run: checkSlowProgram},
 	{name: "the death of a rank in an operation", run: checkDeathInOperation},
 	{name: "the death of a rank while nothing runs", run: checkDeathIdle},
 	{name: "the death of a rank while others wait for their programs", run: checkDeathBefore},
-	{name: "an abort is told to everybody with its cause", run: checkAbort},
+	{name: "an abort reaches all ranks with its cause", run: checkAbort},
 	{name: "an abort ends waiting for a program", run: checkAbortBefore},
 	{name: "nothing is written to buffers after an aborted operation", run: checkFreeAfterAbort, near: true},
 	{name: "a failed program fails the group", run: checkFailedProgram},
-	{name: "different operations are found", run: checkMismatch},
-	{name: "closing in order disturbs nobody who is done", run: checkOrderlyClose},
-	{name: "closing as soon as the last operation tells that it is done", run: checkCloseWhenDone},
+	{name: "different operations are detected", run: checkMismatch},
+	{name: "closing in order does not disturb ranks that are done", run: checkOrderlyClose},
+	{name: "closing as soon as the last operation is done", run: checkCloseWhenDone},
 	{name: "an operation with a rank that has closed", run: checkClosedPeer},
 	{name: "closing with work in the queue is an error", run: checkUnfinishedClose},
-	{name: "a closed communicator refuses", run: checkClosed},
+	{name: "a closed communicator refuses operations", run: checkClosed},
 	{name: "dying, aborting and closing at once", run: checkStorm},
 }
 

@@ -18,14 +18,14 @@ import (
 )
 
 var orderChecks = []check{
-	{name: "a barrier holds everybody until the last has come", run: checkBarrier},
+	{name: "a barrier blocks all ranks until the last has entered", run: checkBarrier},
 	{name: "an operation waits for its After and completes its Done", run: checkEvents},
 	{name: "a program's bucket is reduced between two of its launches", run: checkProgram},
 	{name: "many operations of ranks of unequal speed", run: checkUnequalSpeed},
-	{name: "enqueue does not wait for the others", run: checkEnqueueReturns},
+	{name: "enqueue does not wait for other ranks", run: checkEnqueueReturns},
 	{name: "sync ends with its context", run: checkSyncContext},
-	{name: "wrong operations are refused and leave no trace", run: checkRefused},
-	{name: "progress is told", run: checkProgress},
+	{name: "invalid operations are refused without side effects", run: checkRefused},
+	{name: "progress is reported", run: checkProgress},
 	{name: "steady state allocates nothing", run: checkAllocations, near: true},
 }
 
