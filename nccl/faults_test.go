@@ -300,7 +300,7 @@ func TestGivingUpEnds(t *testing.T) {
 			t.Errorf("rank %d: no error", rank)
 		}
 	}
-	for rank, want := range []string{"", "ncclCommAbort has not come back within 1500 ms"} {
+	for rank, want := range []string{"", "ncclCommAbort has not returned within 1500 ms"} {
 		if err := comms[rank].Close(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("rank %d: close: got %v, want %q", rank, err, want)
 		}

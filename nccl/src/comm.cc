@@ -226,7 +226,7 @@ template <class Ready> void Comm::wait(Ready ready) {
     if (now - looked > kSlept)
       deadline_ns_ += deadline_ns_ > 0 ? now - looked : 0; // the process or the machine was stopped
     looked = now;
-    if (deadline_ns_ > 0 && now > deadline_ns_) throw Ended{HETERO_NCCL_TIMEOUT, "the time is over"};
+    if (deadline_ns_ > 0 && now > deadline_ns_) throw Ended{HETERO_NCCL_TIMEOUT, "the time limit expired"};
     if (const int64_t passed = now - begin; passed > kSpin) nap(passed < kLong ? kShortNap : kLongNap);
   }
 }
@@ -281,9 +281,8 @@ void Comm::end() {
   abort();
   const std::string within = " within " + std::to_string(give_up() / 1'000'000) + " ms";
   if (!in_time([&] { return came_back(); }))
-    throw Ended{HETERO_NCCL_FAILED,
-                ends_ + " has not come back" + within +
-                    ": NCCL's memory on the GPU and its threads are left to the end of the process"};
+    throw Ended{HETERO_NCCL_FAILED, ends_ + " has not returned" + within +
+                                        ": NCCL keeps its threads and its GPU memory until the process ends"};
   if (!in_time([&] { return let_go(); }))
     throw Ended{HETERO_NCCL_FAILED, "an operation has not left the GPU" + within + " after " + ends_};
 }

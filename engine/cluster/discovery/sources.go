@@ -24,7 +24,7 @@ type claim struct {
 	addr, port Value  // the source's address of rank 0
 	job        job    // "": the source does not identify the start
 	storePort  bool   // MASTER_PORT is the port of the launcher's own store
-	addrWant   string // expected source of MASTER_ADDR if rank 0's address is unknown; "": already reported as a fault
+	addrWant   string // the fault's Want if rank 0's address is unknown; "": a fault is already recorded
 
 	names claimNames
 }
