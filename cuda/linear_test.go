@@ -420,7 +420,7 @@ func TestProductsThatCannotBeComputedAreTold(t *testing.T) {
 	defer k.Close()
 	t.Setenv("HETERO_FAKE_CUBLASLT", "fail")
 	if _, err := runLinear(t, dev, k, 0); !errors.Is(err, device.ErrDevice) ||
-		!strings.Contains(err.Error(), "matrix product: cuBLASLt answers 13, execution failed") {
+		!strings.Contains(err.Error(), "matrix product: cuBLASLt returned status 13, execution failed") {
 		t.Errorf("got %v, want a failure of the device that names the product", err)
 	}
 }

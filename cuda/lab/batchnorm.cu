@@ -1,5 +1,5 @@
-// batchnorm.cu: statistics of each channel (shapes of blocks, rows in flight, who adds up what the blocks have found), and batch
-// normalisation + ReLU (rows in flight), beside the kernels of cuda/src/batchnorm.cu.
+// batchnorm.cu: statistics of each channel (shapes of blocks, rows in flight, who adds the blocks' sums), and batch
+// normalisation + ReLU (rows in flight), compared with the kernels of cuda/src/batchnorm.cu.
 #include <algorithm>
 
 #include "lab.h"
@@ -9,8 +9,8 @@ namespace {
 
 constexpr double kEps = 1e-5;
 
-// How rows are divided, as in cuda/src: `lanes` threads lie side by side in a row, each with 16 bytes of channels; the blocks of a column
-// take the rows in turn.
+// The division of rows, as in cuda/src: `lanes` threads are adjacent in a row, each with 16 bytes of channels. The
+// blocks of a column alternate rows.
 struct Rows {
   int64_t rows, channels, columns, chunks; // chunks: blocks of a column
   int lanes, threads;                      // of a block
@@ -18,7 +18,7 @@ struct Rows {
   Grid grid() const { return {columns, chunks, 1, threads}; }
 };
 
-// At most so many lanes, at least so many rows a thread, at most so many blocks; the defaults are those of cuda/src.
+// At most `lanes` lanes, at least `least` rows per thread, at most `most` blocks; the defaults are those of cuda/src.
 Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 16, int64_t most = 2048) {
   Rows b{images.rows(), images.channels, 0, 0, 1, threads};
   const int64_t owners = images.channels * dtype_size(images.dtype) / 16;
@@ -29,7 +29,7 @@ Rows divide(const Images &images, int threads, int lanes = 32, int64_t least = 1
   return b;
 }
 
-// What a thread works on: V channels from c on of the rows first, first + step, … below end.
+// The part of a thread: V channels starting at c, of the rows first, first + step, … below end.
 struct Span {
   int64_t c, first, step, end;
 };
@@ -72,7 +72,7 @@ template <class T, int Threads, int K> __global__ void sum_rows(Rows b, const T 
   for (int v = 0; v < 2 * V; v++) out[v < V ? v : b.channels + v - V] = sums[v][thread];
 }
 
-// A channel's sums of all blocks, added up by a team: one thread, as in cuda/src, or a warp. Writes means, then variances.
+// Adds a channel's sums of all blocks with a team: one thread, as in cuda/src, or a warp. Writes means, then variances.
 template <class T, int Team> __global__ void finish(Rows b, const T *x, const float *partial, float *out) {
   for (int64_t c = first_index() / Team; c < b.channels; c += index_stride() / Team) {
     double sum = 0, squares = 0;
@@ -147,7 +147,7 @@ template <class T, int K> Variant apply(const Input &input, const Memory &parame
           [=] { launch(apply_rows<T, K>, b.grid(), nullptr, b, x, parameters.as<float>(), static_cast<T *>(to)); }};
 }
 
-// Of means in standard deviations, of variances in parts of them.
+// Error of means in standard deviations, of variances as a fraction.
 template <class T> auto stats_error(const Input &input) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const double n = static_cast<double>(input.images.rows());
@@ -171,7 +171,7 @@ template <class T> auto stats_error(const Input &input) {
   };
 }
 
-// In parts of a value, or of 1 where that is greater.
+// Error as a fraction of a value, or of 1 if that is greater.
 template <class T> double apply_error(const Input &input, const std::vector<float> &parameters, const char *result) {
   const size_t channels = static_cast<size_t>(input.images.channels);
   const T *x = reinterpret_cast<const T *>(input.host.data()), *got = reinterpret_cast<const T *>(result);

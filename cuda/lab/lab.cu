@@ -1,4 +1,5 @@
-// lab.cu: the kernel lab: checks each variant against the host, times it, and holds it to what a copy reaches in the same run.
+// lab.cu: the kernel lab. It checks each variant against the host, times it, and compares it with a copy in the same
+// run.
 #include "lab.h"
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Experiment {
 const std::vector<Experiment> kExperiments = {
     {"copy", copy}, {"batchnorm_stats", batchnorm_stats}, {"batchnorm_apply", batchnorm_apply}};
 
-// The first ones are the largest: what copying them takes is the roof.
+// The first ones are the largest: copying them gives the upper limit of the bandwidth.
 const std::vector<Images> kLayers = {{256, 112, 64, 0}, {256, 56, 256, 0},  {256, 56, 64, 0},
                                      {256, 28, 512, 0}, {256, 14, 1024, 0}, {256, 7, 2048, 0}};
 // More packs than a grid has threads; several blocks of rows; threads without channels; fewer rows than a block has.
@@ -53,7 +54,7 @@ template <int K> Variant copy_variant(const Input &input, void *to) {
 __global__ void sweep(int64_t n, const Pack16 *from, float *sink) {
   float sum = 0;
   for (int64_t i = first_index(); i < n; i += index_stride()) sum += from[i].v[0];
-  if (sum == -1) *sink = sum; // never: all is zero; but the compiler cannot know
+  if (sum == -1) *sink = sum; // never true: all values are zero; it keeps the compiler from removing the loads
 }
 
 struct Options {
@@ -61,7 +62,7 @@ struct Options {
   std::string only;
 };
 
-// Scattered, the same in every run; channels differ in mean and spread.
+// Pseudo-random values, the same in every run; channels differ in mean and spread.
 template <class T> std::vector<char> values(const Images &images) {
   std::vector<char> bytes(static_cast<size_t>(images.bytes()));
   T *x = reinterpret_cast<T *>(bytes.data());
@@ -73,7 +74,7 @@ template <class T> std::vector<char> values(const Images &images) {
   return bytes;
 }
 
-// The error of what a variant leaves where there was NaN before.
+// The error of a variant's result, written over NaN.
 double error_of(const Trial &trial, const Variant &variant, void *to) {
   std::vector<char> got(static_cast<size_t>(trial.result));
   check(cudaMemsetAsync(to, 0xff, got.size(), nullptr), "clearing");
@@ -124,7 +125,7 @@ void print(const Options &o, const char *experiment, const std::string &name, co
   std::fflush(stdout);
 }
 
-// Whether all variants compute what they should.
+// Returns whether all variants compute the right results.
 bool run(const Options &o) {
   cudaDeviceProp facts{};
   check(cudaGetDeviceProperties(&facts, 0), "the GPU");

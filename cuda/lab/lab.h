@@ -1,6 +1,8 @@
-// lab.h: an experiment of the kernel lab: variants of a kernel, what they must compute, what they move at least.
+// lab.h: an experiment of the kernel lab: variants of a kernel, their expected result, and their minimum memory
+// traffic.
 //
-// To add one: a function that makes its Trial, declared below, and its line in lab.cu's list. What kernels may use: CONTRIBUTING.md.
+// To add one, write a function that makes its Trial, declare it below, and add a line to lab.cu's list. CONTRIBUTING.md
+// lists the constructs that kernels may use.
 #pragma once
 
 #include <cmath>
@@ -55,17 +57,17 @@ struct Variant {
 };
 
 struct Trial {
-  int64_t moves;  // bytes that a pass reads and writes at least
-  int64_t result; // bytes that it writes to the address that the experiment got
+  int64_t moves;  // minimum bytes that a pass reads and writes
+  int64_t result; // bytes that it writes to `to`
   double allowed; // error
   std::vector<Variant> variants;
-  std::function<double(const char *result)> error; // the worst one of a result, against a computation on the host
+  std::function<double(const char *result)> error; // largest error of a result, compared with the host
 };
 
-// The greater error; NaN, which stands where nothing was written, is the greatest.
+// The greater error; NaN, the value of unwritten memory, is the greatest.
 inline double worst(double a, double b) { return a != a || a > b ? a : b; }
 
-// The experiments. At `to` there is room for the images, and for two f32 a channel.
+// The experiments. `to` has room for the images, and for two f32 per channel.
 Trial copy(const Input &input, void *to);
 Trial batchnorm_stats(const Input &input, void *to);
 Trial batchnorm_apply(const Input &input, void *to);

@@ -1,5 +1,5 @@
-// cublasLt.h: the part of cuBLASLt's interface that the device uses, with the library's own numbers, for the host (cuda_runtime.h).
-// cublaslt.cc implements it.
+// cublasLt.h: the part of cuBLASLt's interface that the device uses, with the library's numbers, for the host
+// (cuda_runtime.h). cublaslt.cc implements it.
 #pragma once
 
 #include <cstddef>

@@ -1,13 +1,13 @@
-// cublaslt.cc: a cuBLASLt for tests: it checks what it is told as the library does and computes with plain loops.
+// cublaslt.cc: a fake cuBLASLt for tests. It checks its arguments as the library does and computes with plain loops.
 //
-// It offers a few algorithms that differ in what they demand and in the time that they pretend to take, so that what is chosen is known:
+// It offers a few algorithms with different requirements and fixed times, so that choices are deterministic:
 //
 //   1  fails when it runs                           4  any alignment, slow
-//   2  operands at multiples of 16, fair            5  as 2, rounds parts of sums to D's type: not to be used where that is not allowed
+//   2  operands at multiples of 16, medium speed    5  as 2, rounds parts of sums to D's type: only if that is allowed
 //   3  as 2, in four parts, with workspace, fast
 //
-// HETERO_FAKE_CUBLASLT: "none" it offers no algorithm, "fail" none of them works, "sums" one pass with sums is slow.
-// HETERO_FAKE_CUBLASLT_VERSION: what it says it is. HETERO_FAKE_CUBLASLT_LOG: a file that gets a line for every product.
+// HETERO_FAKE_CUBLASLT: "none" offers no algorithm, "fail" makes all fail, "sums" makes one pass with sums slow.
+// HETERO_FAKE_CUBLASLT_VERSION: the reported version. HETERO_FAKE_CUBLASLT_LOG: a file that gets one line per product.
 #include <cublasLt.h>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -19,7 +19,7 @@
 
 namespace {
 
-constexpr uint64_t kDesc = 0xde5c, kLayout = 0x1a10, kPreference = 0x94ef; // what a descriptor starts with
+constexpr uint64_t kDesc = 0xde5c, kLayout = 0x1a10, kPreference = 0x94ef; // first word of a descriptor
 
 struct Desc {
   uint64_t magic;
@@ -47,7 +47,7 @@ struct Known {
   uint32_t scheme;
   int32_t split;
   size_t workspace;
-  int64_t ns; // pretended
+  int64_t ns; // modelled time
 };
 constexpr Known kKnown[] = {
     {1, 16, CUBLASLT_REDUCTION_SCHEME_NONE, 1, 0, 1'000},
@@ -82,7 +82,7 @@ void write(void *p, int32_t type, uint64_t i, float v) {
   }
 }
 
-// A product whose descriptors fit together.
+// A product whose descriptors match.
 struct Product {
   Desc desc;
   Layout a, b, d;
@@ -149,7 +149,7 @@ void log_product(const Known &how) {
   }
 }
 
-// Keeps value where size is that of T.
+// Stores value if size is that of T.
 template <class T> cublasStatus_t keep(T &place, const void *value, size_t size) {
   if (!value || size != sizeof place) return CUBLAS_STATUS_INVALID_VALUE;
   return std::memcpy(&place, value, size), CUBLAS_STATUS_SUCCESS;
@@ -278,7 +278,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   if (how->id == 1 || told("fail")) return CUBLAS_STATUS_EXECUTION_FAILED;
   const bool slow = told("sums") && x.desc.epilogue == CUBLASLT_EPILOGUE_BGRADB;
   auto work = [=] {
-    if (how->workspace) std::memset(workspace, 0xff, how->workspace); // who lies where it must not is spoiled
+    if (how->workspace) std::memset(workspace, 0xff, how->workspace); // spoils operands that overlap the workspace
     x.compute(*how, a, b, d);
     log_product(*how);
   };

@@ -1,9 +1,11 @@
-// cuda_runtime.h: stands in for CUDA's header where the kernels are compiled for the host, in tests only.
+// cuda_runtime.h: replaces CUDA's header where tests compile the kernels for the host.
 //
-// A launch runs blocks in turn; a block's threads are fibers, so that barriers and shuffles are honoured. A stream is a thread that comes
-// later, and a captured graph what it was to do. Memory is the host's. A free, and the first launch of a kernel, which loads its code, wait for the
-// whole GPU; where a stream of it stands at a word by then they are refused, since on a GPU they could wait for ever. There are as many GPUs as HETERO_SHIM_GPUS says (1). Events measure a time that every launch, copy and
-// memset moves on by a microsecond, and fake libraries by what they pretend to take: what is chosen by timing is the same in every run. Standing at a word moves it on by as long as that lasts.
+// A launch runs blocks in turn; a block's threads are fibers, so barriers and shuffles work. A stream is a thread that
+// runs later than the calls; a captured graph is a list of its work. Memory is host memory. A free, and the first
+// launch of a kernel, which loads its code, wait for the whole GPU. If a stream is blocked on a word at that time, the
+// shim refuses them, because on a GPU they could wait for ever. HETERO_SHIM_GPUS sets the number of GPUs (1). Events
+// measure a modelled time: every launch, copy and memset advances it by a microsecond, and fake libraries by fixed
+// times, so choices by timing are the same in every run. Blocking on a word advances it by its real duration.
 #pragma once
 
 #define HETERO_CUDA_SHIM 1
@@ -28,17 +30,18 @@ struct dim3 {
 };
 
 namespace shim {
-// Of the thread that runs now.
+// Of the running thread.
 extern thread_local dim3 block_index, thread_index, block_size, grid_size;
 void run(dim3 grid, unsigned threads, const std::function<void()> &thread);
-// Does work when it is its turn on the stream, at once without one; it pretends to take ns.
+// Runs work at its turn on the stream, at once without a stream; ns is its modelled time.
 bool lost(bool one_more = false); // whether the GPU has fallen off the bus
 void enqueue(void *stream, int64_t ns, std::function<void()> work);
-// Loads the code of a kernel on the device of the calling thread, unless that has been done; in a capture, when the graph is made. False where a stream stands.
+// Loads the code of a kernel on the device of the calling thread, once; in a capture, when the graph is created.
+// Returns false if a stream is blocked.
 bool load(void *stream, const std::string &code);
-constexpr int64_t kLaunch = 1000; // ns that a launch, copy or memset pretends to take
+constexpr int64_t kLaunch = 1000; // modelled time of a launch, copy or memset, in ns
 void barrier();
-// Gives value to the other lanes of the warp and returns lane's; a lane that is not there answers with the caller's own.
+// Passes value to the other lanes of the warp and returns lane's; a missing lane returns the caller's own.
 uint64_t exchange(uint64_t value, unsigned lane);
 int chosen_gpu(); // of this thread, in its machine
 unsigned lane();
@@ -74,7 +77,7 @@ enum cudaError_t {
   cudaErrorNotSupported = 801,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorUnknown = 999,
-  shimErrorStands = 10001 // what would wait for a stream that stands at a word
+  shimErrorStands = 10001 // the call would wait for a stream that is blocked on a word
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToDevice = 3, cudaMemcpyDefault = 4 };
 enum cudaStreamCaptureMode { cudaStreamCaptureModeRelaxed = 2 };
@@ -83,11 +86,11 @@ constexpr unsigned cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaStrea
                    cudaEventDisableTiming = 2;
 constexpr unsigned cudaEnableDefault = 0;
 
-// What fakes of libraries see of a stream.
+// The interface of a stream for fake libraries.
 struct shimStream {
   explicit shimStream(int gpu) : gpu(gpu) {}
   const int gpu; // in its machine, whichever of them the process sees
-  // Does work when it is its turn; it pretends to take ns.
+  // Runs work at its turn; ns is its modelled time.
   virtual void enqueue(int64_t ns, std::function<void()> work) = 0;
   virtual bool load(const std::string &code) = 0; // shim::load
 
@@ -95,7 +98,8 @@ protected:
   ~shimStream() = default;
 };
 
-// What a fake profiler sees: hetero_shim_watch gives the shim one, or none. Nodes of graphs have numbers; work outside of graphs has node 0.
+// The interface for a fake profiler: hetero_shim_watch sets or removes one. Nodes of graphs have numbers; other work
+// has node 0.
 enum shimKind { shimKernel, shimCopy, shimFill };
 struct shimWatcher {
   virtual void added(uint64_t node) = 0; // on the thread that captures

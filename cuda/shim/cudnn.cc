@@ -1,4 +1,4 @@
-// cudnn.cc: descriptors of the fake cuDNN: which attributes there are, of which type, how many, and which must be there.
+// cudnn.cc: descriptors of the fake cuDNN: the attributes, their types and counts, and which are required.
 #include <cudnn.h>
 
 #include <cstdlib>
@@ -16,7 +16,7 @@ struct Rule {
   cudnnBackendDescriptorType_t of;
   cudnnBackendAttributeName_t name;
   cudnnBackendAttributeType_t type;
-  int64_t least, most; // elements; least 0: it may be missing
+  int64_t least, most; // elements; least 0: optional
 };
 
 constexpr cudnnBackendDescriptorType_t kTensor = CUDNN_BACKEND_TENSOR_DESCRIPTOR,
@@ -98,7 +98,7 @@ const Rule *rule_of(const Object &o, cudnnBackendAttributeName_t name) {
 
 thread_local std::string last_error;
 
-// Runs body; what it refuses becomes a status.
+// Runs body; its refusal becomes a status.
 template <class Body> cudnnStatus_t guarded(Body body) {
   try {
     body();
@@ -168,7 +168,7 @@ void finalize_convolution(const Object &o) {
   }
 }
 
-// Fills in what is read of an engine's configuration that came from heuristics or from the caller.
+// Fills in the readable attributes of an engine configuration from heuristics or from the caller.
 void describe_engine(Object &o, int64_t engine, const Handle &graph) {
   want(engine >= 0 && engine < kEngines, CUDNN_STATUS_NOT_SUPPORTED, "no such engine");
   std::vector<int64_t> notes;

@@ -1,8 +1,9 @@
 // cudnn_engines.cc: graphs, engines and execution of the fake cuDNN.
 //
-// Engines: 0 is offered and takes nothing; 1 is nondeterministic, 2 Winograd: both are fast and wrong; 3 stands for tensor cores: it takes
-// chains, channels in multiples of 16 bytes, wants workspace, and rounds f32 operands to TF32; 4 takes single convolutions; 5 as
-// well, slowly, and is offered as a fallback only. The tensors of a single convolution are of one type.
+// Engine 0 is offered but accepts no graph. 1 is nondeterministic and 2 Winograd; both are fast and wrong. 3 stands for
+// tensor cores: it accepts chains and channels in multiples of 16 bytes, needs workspace, and rounds f32 operands to
+// TF32. 4 accepts single convolutions. 5 does too, but is slow and only a fallback. The tensors of a single convolution
+// have one type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -68,7 +69,8 @@ void write(const Object &t, void *at, const std::vector<double> &values) {
         }
 }
 
-// What is computed from a, b is added up in out: indices of x, w and y for every product.
+// Calls body with the indices of x, w and y for every product of the convolution; the pass determines which of them is
+// the result.
 template <class Body> void each_product(const Conv &c, Body body) {
   const auto &x = dims(*c.x), &w = dims(*c.w), &y = dims(*c.y);
   const auto &stride = c.conv->list(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES),
@@ -121,7 +123,7 @@ bool aligned_channels(const Conv &c) {
   return ok;
 }
 
-// The convolution's own result.
+// The result of the convolution, before a second operation.
 const Object *conv_result(const Conv &c) {
   switch (c.pass) {
   case CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR: return c.y;

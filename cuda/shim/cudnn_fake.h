@@ -1,11 +1,11 @@
-// cudnn_fake.h: what the fake cuDNN's two files share.
+// cudnn_fake.h: common declarations of the fake cuDNN's two files.
 //
-// HETERO_SHIM_CUDNN makes it behave otherwise, words separated by commas:
+// HETERO_SHIM_CUDNN changes its behaviour, words separated by commas:
 //
-//	version8     it is a cuDNN 8
+//	version8     it reports cuDNN 8
 //	no-engines   heuristics offer nothing
-//	single       no engine takes more than a convolution alone
-//	aligned      every engine wants channels that are multiples of 16 bytes
+//	single       every engine accepts only single convolutions
+//	aligned      every engine needs channels that are multiples of 16 bytes
 //	fail         every execution fails
 #pragma once
 
@@ -51,7 +51,7 @@ struct Refused {
 
 bool setting(const char *word); // whether HETERO_SHIM_CUDNN holds it
 
-// One convolution operation by the roles of its tensors in y = x * w, whatever it computes.
+// One convolution operation by the roles of its tensors in y = x * w, for any pass.
 struct Conv {
   const Object *conv, *x, *w, *y;
   const Object *bias = nullptr, *out; // of a second operation; out: the result of all

@@ -1,16 +1,16 @@
-// cupti.cc: a fake CUPTI for tests: it watches the shim's streams, and hands out what it saw in buffers of a few records, as CUPTI does from a thread of its
-// own. HETERO_SHIM_CUPTI makes it behave otherwise, words separated by commas:
+// cupti.cc: a fake CUPTI for tests. It watches the shim's streams and delivers records in small buffers, as CUPTI does
+// from its own thread. HETERO_SHIM_CUPTI changes its behaviour, words separated by commas:
 //
-//	privileges   activities are for administrators only
-//	taken        somebody else listens
-//	newer        than the driver: nothing works
-//	no-nodes     it does not tell of nodes of graphs
-//	silent       it notes nothing
+//	privileges   only administrators may record activities
+//	taken        another subscriber exists
+//	newer        newer than the driver: nothing works
+//	no-nodes     it does not report nodes of graphs
+//	silent       it records nothing
 //	damaged      the first record of the second buffer cannot be read
 //	backwards    every third kernel ends before it begins
-//	unfinished   every third kernel is still under way
-//	no-room      every second buffer is refused, and what it would hold dropped
-//	locks        within its functions it waits until another thread of its own has handed out a buffer, as one does that shares a lock with them
+//	unfinished   every third kernel is still running
+//	no-room      every second buffer is refused, and its records are dropped
+//	locks        its functions wait until its thread has delivered a buffer, like a library whose functions and thread use one lock
 #include <cupti.h>
 #include <dlfcn.h>
 #include <time.h>
@@ -32,7 +32,7 @@
 namespace {
 
 constexpr size_t kRecordBytes = 64, kRecordsOfBuffer = 16;
-constexpr int64_t kAhead = 1'000'000'000'000; // ns that CUPTI's clock differs from the shim's
+constexpr int64_t kAhead = 1'000'000'000'000; // ns by which CUPTI's clock differs from the shim's
 
 bool setting(const char *word) {
   const char *all = std::getenv("HETERO_SHIM_CUPTI");
@@ -142,7 +142,8 @@ struct Fake final : shimWatcher {
 
 Fake fake;
 
-// Hands out an empty buffer on a thread of its own, and waits for that. Who calls with a lock that takes buffers would wait for ever.
+// Delivers an empty buffer on another thread, and waits for it. A caller that holds a lock needed by the buffer
+// callbacks would wait for ever.
 void meanwhile(const char *function) {
   static thread_local bool within = false;
   if (within || !fake.complete || !setting("locks")) return;
@@ -231,7 +232,7 @@ CUptiResult cuptiActivityFlushAll(uint32_t) {
   std::thread([] { fake.flush(); }).join();
   return CUPTI_SUCCESS;
 }
-// What was handed out last says where the next one is.
+// The previous record determines the next one.
 CUptiResult cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, CUpti_Activity **record) {
   meanwhile("cuptiActivityGetNextRecord");
   uint8_t *next = *record ? reinterpret_cast<uint8_t *>(*record) + kRecordBytes : buffer;

@@ -1,5 +1,5 @@
-// cupti.h: stands in for CUPTI's header where the device is compiled for the host, in tests only: what the device uses of it. Records hold the fields that it
-// reads, in an order of our own.
+// cupti.h: replaces CUPTI's header where tests compile the device for the host. It contains only what the device uses.
+// Records have the fields that the device reads, in an order that differs from CUPTI's.
 #pragma once
 
 #include <cuda_runtime.h>

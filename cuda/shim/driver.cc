@@ -1,9 +1,10 @@
-// driver.cc: stands for libcuda.so.1 in tests of what asks the driver. HETERO_FAKE_DRIVER says how it fares, words with numbers:
+// driver.cc: a fake libcuda.so.1 for tests of code that queries the driver. HETERO_FAKE_DRIVER sets its state, words
+// with numbers:
 //
 //	init=999 version=12080 gpus=2 mode=2 lost=46
 //
-// init is what cuInit answers, mode the compute mode of all GPUs, lost what every question about a GPU answers. A context counts as made
-// when the file that HETERO_FAKE_CONTEXTS names exists: the first retained one makes it.
+// init is the result of cuInit, mode the compute mode of all GPUs, lost the result of every query about a GPU. The
+// first retained context creates the file that HETERO_FAKE_CONTEXTS names.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

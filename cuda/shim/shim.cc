@@ -29,18 +29,18 @@ namespace {
 constexpr size_t kStack = 64 << 10;
 constexpr unsigned kWarp = 32;
 
-// A block in progress: fibers take turns until each has ended. A fiber that waits, for all or for its warp, gives the turn away.
-// A fiber outlives its block and is taken for the next one. setjmp and longjmp switch without a system call.
+// A block in progress: fibers run in turn until each has ended. A fiber that waits, for all or for its warp, yields. A
+// fiber outlives its block and is reused for the next one. setjmp and longjmp switch without a system call.
 struct Block {
   struct Fiber {
     ucontext_t context;
-    jmp_buf place; // where it gave the turn away
+    jmp_buf place; // where it yielded
     char *stack = nullptr;
     bool begun = false, ended = false;
     uint64_t value = 0;   // given to the warp
     void *fake = nullptr; // of the address sanitizer
   };
-  // Fibers that wait for one another: a warp, or the block.
+  // Fibers that wait for each other: a warp, or the block.
   struct Group {
     unsigned size = 0, arrived = 0, ended = 0, turn = 0;
     void check() {
@@ -68,8 +68,8 @@ struct Block {
 
 thread_local Block block;
 
-// Gives the turn back to the scheduler; returns when it is this fiber's again. Every switch between stacks is told to the
-// address sanitizer.
+// Yields to the scheduler; returns at this fiber's next turn. The address sanitizer is notified of every switch between
+// stacks.
 void leave(Block::Fiber &f) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(&f.fake, block.scheduler_stack, block.scheduler_size);
@@ -106,7 +106,7 @@ void enter(Block::Fiber &f) {
 #endif
 }
 
-// Waits until all fibers of the group have come here; those that have ended do not count.
+// Waits until all fibers of the group that have not ended arrive here.
 void wait_for(Block::Group &group) {
   const unsigned turn = group.turn;
   group.arrived++;
@@ -176,7 +176,7 @@ uint64_t exchange(uint64_t value, unsigned from) {
   thread_index = self;
   const unsigned other = from < kWarp && first + from < end ? first + from : self.x;
   const uint64_t got = block.fibers[other].value;
-  wait_for(block.warps[self.x / kWarp]); // nobody gives the next value before all have read this one
+  wait_for(block.warps[self.x / kWarp]); // no fiber gives its next value before all have read this one
   thread_index = self;
   return got;
 }
@@ -192,7 +192,7 @@ int setting(const char *name, int otherwise) {
   return text && *text ? std::atoi(text) : otherwise;
 }
 
-// Of a GPU. The system keeps a part to itself.
+// Memory of a GPU. The system reserves a part of it.
 size_t memory() { return static_cast<size_t>(setting("HETERO_SHIM_MEMORY_KIB", 2 << 20)) << 10; }
 
 thread_local int chosen = 0; // by cudaSetDevice
@@ -202,7 +202,7 @@ struct Visible {
   int card, slice;
 };
 
-// Those that CUDA_VISIBLE_DEVICES leaves: numbers up to the first that is no card's; of slices ("MIG-3") the first alone.
+// The GPUs that CUDA_VISIBLE_DEVICES selects: numbers up to the first invalid one; only the first slice ("MIG-3").
 std::vector<Visible> visible() {
   const int cards = setting("HETERO_SHIM_GPUS", 1);
   std::vector<Visible> list;
@@ -231,7 +231,7 @@ CUresult uuid_of(CUuuid *uuid, int card, int slice) {
   uuid->bytes[15] = static_cast<char>(card);
   return CUDA_SUCCESS;
 }
-// Of the calls that make one those that a device begins with. HETERO_FAKE_CONTEXTS is a file that is made then (driver.cc).
+// Called by the first call on a device that creates a context. Creates the file HETERO_FAKE_CONTEXTS (driver.cc).
 void make_context() {
   if (const char *file = std::getenv("HETERO_FAKE_CONTEXTS")) std::ofstream{file};
 }

@@ -1,5 +1,5 @@
-// streams.cc: streams and events of the stand-in for the CUDA run-time library. A stream has a thread of its own, which does what was enqueued some
-// time after the call has returned: what is read or written too early, or freed too soon, shows in tests.
+// streams.cc: streams and events of the fake CUDA run-time library. A stream has a thread that runs enqueued work some
+// time after the call has returned, so tests expose data that is read or written too early, or freed too soon.
 #include <cuda.h>
 #include <cuda_runtime.h>
 #include <time.h>
@@ -36,7 +36,7 @@ int64_t clock_ns() {
   return int64_t{1000000000} * t.tv_sec + t.tv_nsec;
 }
 
-// A call of the run-time library, for who watches.
+// A call of the run-time library, for the profiler.
 struct Call {
   const char *function;
   int64_t begin = watcher ? clock_ns() : 0;
@@ -45,7 +45,7 @@ struct Call {
   }
 };
 
-// What a piece of work is to who watches. Work that takes no time is none of the GPU's.
+// A piece of work as the profiler sees it. Work without duration is not GPU work.
 struct Seen {
   shimKind kind = shimKernel;
   uint64_t bytes = 0, node = 0;
@@ -81,10 +81,10 @@ struct Stream final : shimStream {
   std::deque<std::function<void()>> work; // the first is under way
   bool closing = false;
   std::atomic<bool> closed{false};
-  std::atomic<const uint32_t *> word{nullptr}; // that it waits for
-  std::atomic<uint32_t> value{0};              // to be this
-  int64_t ns = 0;                              // the pretended time; its thread's
-  shimGraph *captures = nullptr;               // what is enqueued goes there
+  std::atomic<const uint32_t *> word{nullptr}; // the word for which it waits
+  std::atomic<uint32_t> value{0};              // the value for which it waits
+  int64_t ns = 0;                              // modelled time; accessed by its thread
+  shimGraph *captures = nullptr;               // enqueued work goes there
   const unsigned number = [] {
     static std::atomic<unsigned> last{6};
     return ++last;
@@ -152,7 +152,7 @@ Stream *own(cudaStream_t s) { return static_cast<Stream *>(s); }
 
 struct shimEvent {
   std::atomic<int64_t> ns{0};
-  std::atomic<int> pending{0}; // recordings that are still to come
+  std::atomic<int> pending{0}; // recordings that have not run yet
   void wait() const {
     while (pending && !shim::lost()) nap();
   }
@@ -160,13 +160,13 @@ struct shimEvent {
 
 namespace {
 
-thread_local cudaStream_t capturing = nullptr; // on this thread, which may neither wait nor allocate meanwhile
+thread_local cudaStream_t capturing = nullptr; // on this thread, which must neither wait nor allocate meanwhile
 
 std::mutex streams_mutex;
 std::set<Stream *> streams;
 
-// Lets the streams of the calling thread's device go on as far as they do by themselves, and says whether one stands at a word then. It is looked twice: another
-// stream may have written the word in between.
+// Lets the streams of the calling thread's device run until they finish or block, and returns whether one is blocked on
+// a word. It checks twice, because another stream may have written the word in between.
 bool stands() {
   const std::lock_guard<std::mutex> lock(streams_mutex);
   const int gpu = shim::chosen_gpu();
@@ -205,7 +205,8 @@ std::map<int, size_t> used;
 
 namespace shim {
 
-// HETERO_SHIM_LOST_AFTER is after how many launches and copies the GPU falls off the bus: what comes later is never done, and every call says so.
+// HETERO_SHIM_LOST_AFTER is the number of launches and copies after which the GPU falls off the bus: later work never
+// runs, and every call returns an error.
 bool lost(bool one_more) {
   static const char *const text = std::getenv("HETERO_SHIM_LOST_AFTER");
   static const long limit = text ? std::atol(text) : -1;
@@ -228,7 +229,7 @@ bool load(void *queue, const std::string &code) {
 
 namespace {
 
-// shim::enqueue of what is no kernel.
+// shim::enqueue for work other than kernels.
 void enqueue_moved(cudaStream_t s, shimKind kind, size_t bytes, std::function<void()> work) {
   if (shim::lost(!capturing)) return;
   if (!s) return work();
@@ -291,7 +292,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t e, cudaStream_t s) {
 cudaError_t cudaGraphDestroy(cudaGraph_t g) { return delete g, cudaSuccess; }
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t e) { return delete e, cudaSuccess; }
 
-// In a capture that is relaxed CUDA allows these; the device's kernels allocate nothing, so here nobody may.
+// CUDA allows these calls in a relaxed capture. The device's kernels allocate nothing, so the shim refuses them.
 cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
   *p = std::aligned_alloc(256, (n + 255) / 256 * 256);
@@ -299,7 +300,7 @@ cudaError_t cudaHostAlloc(void **p, size_t n, unsigned) {
 }
 cudaError_t cudaMalloc(void **p, size_t n) {
   cudaDeviceProp facts;
-  cudaGetDeviceProperties(&facts, 0); // they are alike
+  cudaGetDeviceProperties(&facts, 0); // all GPUs are equal
   const int gpu = shim::chosen_gpu();
   const std::lock_guard<std::mutex> lock(memory_mutex);
   if (used[gpu] + n > facts.totalGlobalMem) return cudaErrorMemoryAllocation;
@@ -311,7 +312,7 @@ cudaError_t cudaMalloc(void **p, size_t n) {
 }
 static cudaError_t may_free() {
   if (capturing) return cudaErrorStreamCaptureUnsupported;
-  if (shim::lost()) return cudaErrorUnknown; // streams still look at it
+  if (shim::lost()) return cudaErrorUnknown; // streams still read it
   return stands() ? shimErrorStands : cudaSuccess;
 }
 cudaError_t cudaFreeHost(void *p) {
@@ -352,7 +353,7 @@ cudaError_t cudaEventCreate(cudaEvent_t *e) { return *e = new shimEvent, cudaSuc
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 cudaError_t cudaEventDestroy(cudaEvent_t e) {
   e->wait();
-  if (e->pending) return cudaErrorUnknown; // of a lost GPU: what is enqueued still writes to it
+  if (e->pending) return cudaErrorUnknown; // of a lost GPU: enqueued work still writes to it
   return delete e, cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
@@ -366,7 +367,8 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
   return cudaSuccess;
 }
 
-// HETERO_SHIM_WAITING is a file that is made when a thread waits by asking: it has asked for an event that often, since it has chosen its device last.
+// HETERO_SHIM_WAITING is a file that is created when a thread waits by polling: it has queried an event this often
+// since it last selected its device.
 static constexpr int kAsksOfAWait = 100;
 static thread_local int asked = 0;
 
@@ -398,7 +400,7 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr at, uint32_t value, unsign
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigned) {
   shim::enqueue(s, 0, [=] {
     const auto word = reinterpret_cast<const uint32_t *>(at);
-    Stream *const on = Stream::serving; // not s, where a captured graph is launched elsewhere
+    Stream *const on = Stream::serving; // not s, because a captured graph may be launched on another stream
     const int64_t begin = clock_ns();
     if (on) {
       on->value = value;
@@ -407,7 +409,7 @@ CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr at, uint32_t value, unsigne
     while (__atomic_load_n(word, __ATOMIC_ACQUIRE) != value && !(on && on->closed)) nap();
     if (on) {
       on->word = nullptr;
-      on->ns += clock_ns() - begin; // others' time, which nobody pretends
+      on->ns += clock_ns() - begin; // real time of waiting
     }
   });
   return CUDA_SUCCESS;

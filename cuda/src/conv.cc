@@ -166,7 +166,7 @@ public:
       if (asked_[role].dtype == 0) continue;
       given[role] = offset_[role] < 0 ? own[role] : base + offset_[role];
       if (reinterpret_cast<uintptr_t>(given[role]) % 16)
-        throw std::runtime_error("cuDNN wants multiples of 16 as addresses");
+        throw std::runtime_error("cuDNN needs addresses that are multiples of 16");
       if (offset_[role] >= 0 && role != result)
         refit(block(c_.own[role]), own[role], block(asked_[role]), given[role], nullptr, args.queue);
     }

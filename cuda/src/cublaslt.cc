@@ -68,7 +68,8 @@ cublasLtHandle_t cublaslt_handle() {
 
 void check(cublasStatus_t status, const char *what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  const std::string text = std::string(what) + ": cuBLASLt answers " + std::to_string(status) + ", " + text_of(status);
+  const std::string text =
+      std::string(what) + ": cuBLASLt returned status " + std::to_string(status) + ", " + text_of(status);
   if (status == CUBLAS_STATUS_ALLOC_FAILED) throw OutOfMemory(text);
   throw std::runtime_error(text);
 }

@@ -16,7 +16,7 @@ template <class Function> Function entry(const char *name, unsigned version = 12
 
 void check_driver(CUresult result, const char *what) {
   if (result != CUDA_SUCCESS)
-    throw std::runtime_error(std::string(what) + ": the driver answers " + std::to_string(result));
+    throw std::runtime_error(std::string(what) + ": the driver returned error " + std::to_string(result));
 }
 
 } // namespace

@@ -168,7 +168,7 @@ func (g *Graph) SoftmaxCrossEntropy(name string, logits, labels *Value, smoothin
 }
 
 // MixedSoftmaxCrossEntropy is SoftmaxCrossEntropy for samples with two labels, weighted by lambda (N) and 1-lambda.
-func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, share *Value, smoothing float64) (loss, rank *Value) {
-	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, share)
+func (g *Graph) MixedSoftmaxCrossEntropy(name string, logits, labels, second, lambda *Value, smoothing float64) (loss, rank *Value) {
+	out := g.Apply(name, device.SoftmaxCrossEntropy{LabelSmoothing: smoothing, Mixed: true}, logits, labels, second, lambda)
 	return out[0], out[1]
 }

@@ -45,7 +45,7 @@ uint32_t bound_layout(const Request &request, const Positions &out, int made_for
   if (made_for < 0) return bound;
   const uint32_t made = request.in[size_t(made_for)].layout;
   if (bound != HT_LAYOUT_ANY && bound != made)
-    throw Unsupported("an output in layout " + layout_name(bound) + " beside an operand made for " + layout_name(made));
+    throw Unsupported("an output in layout " + layout_name(bound) + " with an operand made for " + layout_name(made));
   return made;
 }
 
