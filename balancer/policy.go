@@ -13,6 +13,7 @@ type Options struct {
 	Batch
 	Ranks    int
 	Interval int // steps between two decisions, at least 1
+	Steps    int // that the policy will see; 0: unknown. Policy posterior alone looks at it: a probe must pay before the end
 
 	// Scores are the ranks' static compute scores; only ratios matter. nil: unknown, all count alike.
 	Scores []float64

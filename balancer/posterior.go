@@ -22,6 +22,8 @@ type posterior struct {
 	mean []Curve // expected times, of a rank without measurements one that takes no time
 	sure []Curve // likewise, of ranks as much slower as caution has it: shares are chosen on these
 
+	seen      int // steps
+	beyond    int // probes of larger shares so far
 	decisions int
 	calm      int     // decisions since the last change that was to gain, or since the last probe
 	patience  int     // decisions without a change before the next probe
@@ -80,6 +82,7 @@ func (h *posterior) Curves() []Curve {
 // Observe implements [Policy].
 func (h *posterior) Observe(s *Step) (*Decision, bool) {
 	w := h.window
+	h.seen++
 	if !w.add(s) && !h.early() {
 		return nil, false
 	}

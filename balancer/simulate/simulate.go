@@ -79,7 +79,7 @@ func Run(o Options) (*Result, error) {
 	}
 	batch := balancer.Batch{Total: o.Total, Limits: limits}
 	ranks := len(o.Curves)
-	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval}
+	known := balancer.Options{Batch: batch, Ranks: ranks, Interval: o.Interval, Steps: o.Steps}
 	if o.Knows != nil {
 		o.Knows(&known)
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hetero-train/hetero-train/balancer"
@@ -101,7 +102,7 @@ func TestPosteriorFindsSharesThatFillTiles(t *testing.T) {
 		noise, median float64
 		alike         bool
 		low           int // runs of 60 below 0.98, at most
-	}{{0.05, 0.995, true, 8}, {0.05, 0.995, false, 9}, {0.2, 0.98, true, 24}, {0.2, 0.98, false, 28}} {
+	}{{0.05, 0.995, true, 8}, {0.05, 0.995, false, 10}, {0.2, 0.98, true, 24}, {0.2, 0.98, false, 28}} {
 		shares, worse := zigzags(t, "posterior", test.alike, test.noise, 60)
 		t.Logf("%+v: median %.4f, %d below 0.98, worst %.4f, %d worse than equal shares", test, shares[30], below(shares, 0.98), shares[0], worse)
 		if shares[30] < test.median || below(shares, 0.98) > test.low || worse > 1 {
@@ -166,5 +167,38 @@ func TestPosteriorLosesLessThanHybridAtTheStart(t *testing.T) {
 	t.Logf("steps lost in the first 100, hybrid and posterior: median %.1f, 90th percentile %.1f", median, late)
 	if median[1] > 0.8*median[0] || late[1] > 0.8*late[0] {
 		t.Errorf("got %.1f and %.1f steps lost in the first 100, median and 90th percentile of hybrid and posterior, want posterior a fifth below hybrid", median, late)
+	}
+}
+
+// A probe in the last window of a run could not earn what it costs. That a policy makes some where it does not know the
+// end shows that the test can fail.
+func TestPosteriorMakesNoProbeThatCannotPay(t *testing.T) {
+	unknown := 0
+	for seed := range uint64(120) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		curves := make([]balancer.Curve, 2+r.IntN(7))
+		for i := range curves {
+			curves[i] = families[0].curve(r, 64*len(curves))
+		}
+		last := 130 + 10*int(seed%4)
+		o := simulate.Options{Policy: "posterior", Total: 64 * len(curves), Curves: curves, Noise: 0.05, Steps: last + 10, Interval: 10, Seed: seed}
+		for _, steps := range []int{o.Steps, 0} {
+			o.Knows = func(known *balancer.Options) { known.Steps = steps }
+			res, err := simulate.Run(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, h := range res.History {
+				if h.Step < last || !strings.HasPrefix(h.Reason, "a probe") {
+					continue
+				}
+				if unknown++; steps > 0 {
+					t.Errorf("seed %d: after step %d of %d a probe of %v: want none", seed, h.Step, steps, h.Shares)
+				}
+			}
+		}
+	}
+	if unknown == 0 {
+		t.Error("no probe in the last 10 steps of runs whose end is unknown: want some")
 	}
 }
