@@ -34,7 +34,6 @@ type bench struct {
 	second    device.Stream
 	gate      device.Event
 	standing  device.Program
-	going     bool
 	leftovers []func() error
 }
 

@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-#define HETERO_NCCL_VERSION 2
+#define HETERO_NCCL_VERSION 3
 #define HETERO_NCCL_TEXT 2048 /* bytes of a text, including its NUL */
 #define HETERO_NCCL_ID_BYTES 128
 
@@ -49,7 +49,6 @@ typedef struct hetero_nccl_call {
   int32_t kind, dtype, reduce, root;
   int64_t elements;
   int64_t timeout_ns; /* from now; 0: no limit */
-  int64_t busy_ns;    /* output: from launch to end, measured by the GPU; 0 if unknown */
   char text[HETERO_NCCL_TEXT];
 } hetero_nccl_call;
 

@@ -136,9 +136,6 @@ func (e *end) run(op collective.Op, sig *signature.Signature, limit time.Duratio
 // why returns the reason why the last run was not completed.
 func (e *end) why() string { return C.GoString(&e.call.text[0]) }
 
-// busy returns the time that the GPU spent on the last run, or 0 if unknown.
-func (e *end) busy() time.Duration { return time.Duration(e.call.busy_ns) }
-
 func (e *end) stop() { C.nccl_stop(e.api, e.ptr) }
 
 // close frees the endpoint. Its error names the resources that NCCL or the GPU did not release in time.

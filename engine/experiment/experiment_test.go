@@ -480,3 +480,24 @@ func TestAFileIsReplacedWholeOrNotAtAll(t *testing.T) {
 		}
 	}
 }
+
+// A crash may leave the best checkpoint under the name that it has while another one of the same step takes its place.
+func TestTheBestCheckpointIsFoundAfterACrash(t *testing.T) {
+	run := mustOpen(t, auto(t.TempDir()))
+	saveSteps(t, run, 3)
+	dir := run.CheckpointDir()
+	name := checkpoint.StepName(3)
+	for _, err := range []error{os.WriteFile(filepath.Join(dir, "best"), []byte(name+"\n"), 0o644), os.Rename(filepath.Join(dir, name), filepath.Join(dir, name+".old"))} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	c, _, err := FindCheckpoint(filepath.Join(dir, "best"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if c.State.Step != 3 {
+		t.Errorf("got step %d, want 3", c.State.Step)
+	}
+}

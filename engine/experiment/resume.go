@@ -52,6 +52,10 @@ func FindCheckpoint(path string) (*checkpoint.Checkpoint, []checkpoint.Skipped, 
 	if _, err := os.Stat(path); err != nil {
 		return nil, nil, err
 	}
+	if filepath.Base(path) == "best" {
+		c, err := checkpoint.LoadBest(filepath.Dir(path))
+		return c, nil, err
+	}
 	path = Named(path)
 	c, skipped, err := checkpoint.Latest(CheckpointsIn(path))
 	if errors.Is(err, checkpoint.ErrNone) {

@@ -15,7 +15,6 @@ type oracle struct {
 	stream device.Stream
 	values map[*graph.Value]device.Buffer
 	all    []device.Buffer
-	close  []func() error
 }
 
 // newOracle computes every value of g from those given: inputs, parameters and states by name.

@@ -95,7 +95,6 @@ int32_t connect(hetero_nccl_comm *c, int64_t timeout_ns, char *error) {
 
 int32_t run(hetero_nccl_comm *c, hetero_nccl_call *call, void *buffer, const int64_t *counts) {
   call->text[0] = 0;
-  call->busy_ns = 0;
   return guarded(call->text, [&] { c->impl.run(*call, buffer, counts); });
 }
 

@@ -74,14 +74,12 @@ Comm::Comm(const hetero_nccl_options &options) : options_(options), nccl_(nccl()
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "priorities of streams");
   // Use the highest priority, so that blocks of an all-reduce start as soon as any block of the computation ends.
   check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, greatest), "stream");
-  check(cudaEventCreate(&begun_), "event");
-  check(cudaEventCreate(&done_), "event");
+  check(cudaEventCreateWithFlags(&done_, cudaEventDisableTiming), "event");
 }
 
 Comm::~Comm() {
   if (comm_ || !let_go() || !came_back()) return; // operations that never end may still use the stream and events
   cudaSetDevice(options_.device);
-  if (begun_) cudaEventDestroy(begun_);
   if (done_) cudaEventDestroy(done_);
   if (stream_) cudaStreamDestroy(stream_);
 }
@@ -112,11 +110,10 @@ void Comm::connect(int64_t timeout_ns) {
   });
 }
 
-void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
+void Comm::run(const hetero_nccl_call &call, void *buffer, const int64_t *counts) {
   guarded_call(call.timeout_ns, [&] {
     if (!comm_) throw Ended{HETERO_NCCL_FAILED, "the communicator has ended"};
     if (stopped_) throw Ended{HETERO_NCCL_STOPPED, "stopped"};
-    check(cudaEventRecord(begun_, stream_), "the begin of an operation");
     launch(call, static_cast<char *>(buffer), counts);
     check(cudaEventRecord(done_, stream_), "the end of an operation");
     int64_t asked = now_ns();
@@ -130,9 +127,6 @@ void Comm::run(hetero_nccl_call &call, void *buffer, const int64_t *counts) {
       }
       return false;
     });
-    float ms = 0;
-    if (cudaEventElapsedTime(&ms, begun_, done_) == cudaSuccess)
-      call.busy_ns = static_cast<int64_t>(1e6 * static_cast<double>(ms));
   });
 }
 

@@ -27,7 +27,7 @@ public:
 
   // Both throw Ended, and the exceptions of CUDA's checks; then no operation is running.
   void connect(int64_t timeout_ns);
-  void run(hetero_nccl_call &call, void *buffer, const int64_t *counts);
+  void run(const hetero_nccl_call &call, void *buffer, const int64_t *counts);
   void stop() { stopped_ = true; }
   // Leaves in order, within a short time limit.
   void finalize();
@@ -55,7 +55,7 @@ private:
   const Functions &nccl_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  cudaEvent_t begun_ = nullptr, done_ = nullptr;
+  cudaEvent_t done_ = nullptr;
   std::atomic<bool> stopped_{false};
   int64_t deadline_ns_ = 0; // of the current call; 0: no limit
 

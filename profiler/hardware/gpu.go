@@ -36,7 +36,6 @@ type GPU struct {
 	CUDA              string  `json:"cuda"` // newest version that the driver supports, "13.0"
 	MIG               bool    `json:"mig"`  // divided into instances: the figures above are those of the whole card
 
-	maxLink Link
 }
 
 // Link is a PCIe connection, its present state and its maximum. An idle GPU lowers the generation, not the width.

@@ -29,9 +29,6 @@ var features = []string{
 	"asimd", "asimdhp", "asimddp", "bf16", "i8mm", "sve", "sve2",
 }
 
-// Features returns the instruction sets that CPU.Features may contain.
-func Features() []string { return slices.Clone(features) }
-
 // Has reports whether the CPU, and the kernel, offer an instruction set.
 func (c CPU) Has(feature string) bool { return slices.Contains(c.Features, feature) }
 

@@ -40,11 +40,11 @@ var (
 
 // link is an authenticated connection. One goroutine may read while another one writes.
 type link struct {
-	conn       net.Conn
-	r          *bufio.Reader
-	in, out    hash.Hash // HMAC under the key of each direction
-	inN, outN  uint64    // number of the next frame
-	tag, frame []byte    // buffers of the reader and of the writer
+	conn      net.Conn
+	r         *bufio.Reader
+	in, out   hash.Hash // HMAC under the key of each direction
+	inN, outN uint64    // number of the next frame
+	frame     []byte    // buffer of the writer
 }
 
 // hmacOf returns the HMAC-SHA256 of a purpose and both nonces.

@@ -146,7 +146,6 @@ type child struct {
 	t       *testing.T
 	cmd     *exec.Cmd
 	out     *bufio.Reader
-	last    string
 }
 
 // start begins a child; environment as "NAME=value".

@@ -83,6 +83,9 @@ func (f *trainFlags) resolve(ctx context.Context, a *cli.App) (overrides []confi
 			overrides[i].Value = timesRanks(o.Value, f.configuredRanks(ctx, a, overrides))
 		}
 	}
+	if a.Counted != nil && a.Counted.Err != nil { // else the batch size of an unknown number of ranks is blamed
+		return nil, nil, a.Counted.Err
+	}
 	return overrides, warnings, nil
 }
 
