@@ -13,20 +13,16 @@ type PlaceFlags struct {
 	Nodes, NodeRank string // --nnodes, --node-rank
 }
 
-// AddPlaceFlags adds the flags that say which ranks take part, of commands that measure on all of them.
+// AddPlaceFlags adds the flags that say which ranks take part, for commands that run on all ranks.
 func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
-	for _, k := range []struct{ flag, key, kind, usage string }{
-		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
-		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
-		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
-	} {
-		cmd.Flags().Var(&KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
-	}
+	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "ranks on this machine")
+	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
+	a.AddKeyFlag(cmd, "master-port", "parallel.master_port", "int", "TCP port of rank 0")
 	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
 		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
 		return nil
 	})
-	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines`, each of which starts its own ranks")
+	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines` of the run, each of which starts its own ranks")
 	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, from 0 to --nnodes minus 1")
 }
 
@@ -51,6 +47,11 @@ type KeyFlag struct {
 	Flag string // without the dashes
 	Key  string // full dotted key
 	Kind string // what --help shows
+}
+
+// AddKeyFlag adds a flag that stands for a key to cmd. kind is what --help shows; the help text ends with the key.
+func (a *App) AddKeyFlag(cmd *cobra.Command, flag, key, kind, usage string) {
+	cmd.Flags().Var(&KeyFlag{App: a, Flag: flag, Key: key, Kind: kind}, flag, fmt.Sprintf("%s (%s)", usage, key))
 }
 
 func (f *KeyFlag) String() string { return "" }

@@ -42,13 +42,9 @@ func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
 	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
 	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: a micro-batch of the training")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object per line")
-	for _, k := range []struct{ flag, key, kind, usage string }{
-		{"device", "device.kind", "string", "device to compute on"},
-		{"threads", "device.threads", "int", "threads of a CPU device"},
-		{"precision", "train.precision", "string", "type of the activations"},
-	} {
-		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
-	}
+	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to compute on")
+	a.AddKeyFlag(cmd, "threads", "device.threads", "int", "threads of a CPU device")
+	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "type of the activations")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault

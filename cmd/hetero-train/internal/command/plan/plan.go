@@ -54,13 +54,9 @@ func New(a *cli.App) *cobra.Command {
 	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: that of this machine's device")
 	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; default: powers of two around the configured size")
 	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
-	for _, k := range []struct{ flag, key, kind, usage string }{
-		{"device", "device.kind", "string", "device to plan for"},
-		{"precision", "train.precision", "string", "type of the activations"},
-		{"nproc-per-node", "parallel.ranks", "int", "ranks"},
-	} {
-		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, fmt.Sprintf("%s (%s)", k.usage, k.key))
-	}
+	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to plan for")
+	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "type of the activations")
+	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return exit.Classify(cmd.Context(), estimate(cmd.Context(), a, f))
 	}

@@ -2,7 +2,6 @@ package train
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -28,39 +27,27 @@ type trainFlags struct {
 
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
-	for _, f := range []struct{ flag, key, kind, usage string }{
-		{"model", "model.name", "string", "model to train: " + strings.Join(parts.KindNames(a.Env.Catalog.Models), ", ")},
-		{"dataset", "data.dataset", "string", "data set to train on: " + strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", ")},
-		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all"},
-		{"batch-size", "data.batch_size", "int", "samples of a step for EACH RANK"},
-		{"epochs", "train.epochs", "int", "passes over the training samples"},
-		{"lr", "optimizer.lr", "float", "learning rate"},
-		{"backend", "parallel.backend", "string", "transport of gradients: auto, nccl or gloo"},
-		{"master-addr", "parallel.master_addr", "string", "host of rank 0"},
-		{"master-port", "parallel.master_port", "int", "TCP port of rank 0"},
-		{"nproc-per-node", "parallel.ranks", "int", "ranks on this machine"},
-		{"profile-interval", "profile.interval", "int", "steps between two metric records"},
-		{"load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: " + strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ") + "; dynamic without this flag"},
-		{"rebalance-interval", "balance.interval", "int", "steps between two balancing decisions"},
-		{"gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile"},
-		{"experiment-name", "experiment.name", "string", "name of the run and its folder"},
-		{"output-dir", "experiment.output_dir", "string", "folder of all runs"},
-		{"log-dir", "experiment.log_dir", "string", "folder of logs and metrics"},
-	} {
-		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: f.flag, Key: f.key, Kind: f.kind}, f.flag, fmt.Sprintf("%s (%s)", f.usage, f.key))
-	}
+	a.AddKeyFlag(cmd, "model", "model.name", "string", "model to train: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
+	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "data set to train on: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
+	a.AddKeyFlag(cmd, "num-samples", "data.num_samples", "int", "number of training samples to use; 0: all")
+	a.AddKeyFlag(cmd, "batch-size", "data.batch_size", "int", "samples of a step for EACH RANK")
+	a.AddKeyFlag(cmd, "epochs", "train.epochs", "int", "passes over the training samples")
+	a.AddKeyFlag(cmd, "lr", "optimizer.lr", "float", "learning rate")
+	a.AddKeyFlag(cmd, "backend", "parallel.backend", "string", "transport of gradients: auto, nccl or gloo")
+	a.AddKeyFlag(cmd, "profile-interval", "profile.interval", "int", "steps between two metric records")
+	a.AddKeyFlag(cmd, "load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ")+"; dynamic without this flag")
+	a.AddKeyFlag(cmd, "rebalance-interval", "balance.interval", "int", "steps between two balancing decisions")
+	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile")
+	a.AddKeyFlag(cmd, "experiment-name", "experiment.name", "string", "name of the run and its folder")
+	a.AddKeyFlag(cmd, "output-dir", "experiment.output_dir", "string", "folder of all runs")
+	a.AddKeyFlag(cmd, "log-dir", "experiment.log_dir", "string", "folder of logs and metrics")
 	flags := new(trainFlags)
-	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
-		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
-		return nil
-	})
+	cli.AddPlaceFlags(&flags.PlaceFlags, cmd, a)
 	cmd.Flags().BoolFunc("enable-profiling", "write metric records (profile.enabled)", func(text string) error {
 		on, err := strconv.ParseBool(text)
 		flags.profiling = &on
 		return err
 	})
-	cmd.Flags().StringVar(&flags.Nodes, "nnodes", "", "number of `machines` of the run, each of which starts its own ranks")
-	cmd.Flags().StringVar(&flags.NodeRank, "node-rank", "", "`number` of this machine, from 0 to --nnodes minus 1")
 	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
 	return flags
 }
