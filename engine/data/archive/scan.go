@@ -107,16 +107,25 @@ func Scan(ctx context.Context, r io.ReaderAt, size int64, limits Limits, progres
 	return l, nil
 }
 
-// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes. It reads
-// the whole archive in order and returns the size of the plain tar in bytes.
-func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) (int64, error) {
+// Stream calls visit for each regular file and folder of the archive r, plain or compressed, of size bytes, in the order
+// of the archive. Of a plain tar it reads only the headers and what visit reads. It stops at the first error of visit.
+func Stream(ctx context.Context, r io.ReaderAt, size int64, limits Limits, visit func(m Member, contents io.Reader) error) error {
+	limits = limits.withDefaults()
 	in := newCounterAt(ctx, r, size, nil)
+	c, err := Detect(r)
+	if err != nil {
+		return err
+	}
+	if c == None {
+		return indexPlain(in, size, limits, visit)
+	}
 	z, free, err := decompress(in, size)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer free()
-	return scanStream(z, in, limits.withDefaults(), visit)
+	_, err = scanStream(z, in, limits, visit)
+	return err
 }
 
 // scanStream walks over a decompressed stream and reads it to its end, where checksums are compared.

@@ -65,7 +65,7 @@ func passed(t testing.TB, b []byte, limits Limits) (all []Member, err error) {
 		if _, _, err := scan(t, b, limits); err == nil {
 			t.Error("Scan takes a gzip stream")
 		}
-		_, err := Stream(t.Context(), bytes.NewReader(b), int64(len(b)), limits, func(m Member, _ io.Reader) error {
+		err := Stream(t.Context(), bytes.NewReader(b), int64(len(b)), limits, func(m Member, _ io.Reader) error {
 			all = append(all, m)
 			return nil
 		})

@@ -435,7 +435,7 @@ func Labelled(path string) (labelled bool, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = archive.Stream(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, func(m archive.Member, _ io.Reader) error {
+		err = archive.Stream(context.Background(), f, info.Size(), archive.Limits{MemberBytes: 1 << 40}, func(m archive.Member, _ io.Reader) error {
 			if _, end := split(m.Name); !m.Folder && !hidden(m.Name) {
 				labelled = labelled || slices.Contains(labelEnds, end) && !strings.Contains(m.Name, "synset")
 				n++
