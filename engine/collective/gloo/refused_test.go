@@ -5,7 +5,6 @@ package gloo_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,17 +16,7 @@ import (
 // were not caught.
 func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	nativetest.Need(t, "gloo", gloo.LibraryName)
-	compiler, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
-	if os.Getenv("LD_PRELOAD") != "" {
-		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
-	}
-	refuse := filepath.Join(t.TempDir(), "refuse_threads.so")
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", refuse, "../../nativelib/testdata/refuse_threads.c", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	refuse := nativetest.RefuseThreads(t)
 	for name, more := range map[string][]string{
 		"left alone":             nil,
 		"Gloo's is refused":      {"HETERO_REFUSE_THREADS=1"},

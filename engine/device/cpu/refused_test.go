@@ -3,12 +3,12 @@ package cpu
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/hetero-train/hetero-train/engine/device"
+	"github.com/hetero-train/hetero-train/engine/nativelib/nativetest"
 )
 
 const refusedVariable = "HETERO_REFUSE_THREADS" // of refuse_threads.c
@@ -33,17 +33,7 @@ func TestAThreadThatIsRefusedIsAnError(t *testing.T) {
 	if err := measure(); err != nil {
 		t.Fatal(err)
 	}
-	compiler, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("no C compiler: ", err)
-	}
-	if os.Getenv("LD_PRELOAD") != "" {
-		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
-	}
-	refuse := filepath.Join(t.TempDir(), "refuse_threads.so")
-	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", refuse, "../../nativelib/testdata/refuse_threads.c", "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	refuse := nativetest.RefuseThreads(t)
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAThreadThatIsRefusedIsAnError$")
 	cmd.Env = append(os.Environ(), "LD_PRELOAD="+refuse, refusedVariable+"=2")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -40,22 +41,49 @@ func Need(t testing.TB, group string, files ...string) string {
 	return dir
 }
 
-// folder returns the folder in HETERO_LIB_DIR, or build/lib of the module that contains the working directory (the
-// package's folder).
+// RefuseThreads compiles the library that refuses the creation of threads and returns its path, for LD_PRELOAD; its
+// source describes the variables that it reads. It skips the test if there is no C compiler.
+func RefuseThreads(t testing.TB) string {
+	t.Helper()
+	compiler, err := exec.LookPath("cc")
+	if err != nil {
+		t.Skip("no C compiler: ", err)
+	}
+	if os.Getenv("LD_PRELOAD") != "" {
+		t.Skip("another library is preloaded: ", os.Getenv("LD_PRELOAD"))
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, library := filepath.Join(root, "engine", "nativelib", "testdata", "refuse_threads.c"), filepath.Join(t.TempDir(), "refuse_threads.so")
+	if out, err := exec.Command(compiler, "-shared", "-fPIC", "-o", library, source, "-ldl").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return library
+}
+
+// folder returns the folder in the variable, or build/lib of the source tree.
 func folder() (string, error) {
 	if dir := os.Getenv(nativelib.DirVariable); dir != "" {
 		return filepath.Abs(dir)
 	}
-	root, err := os.Getwd()
+	root, err := moduleRoot()
+	return filepath.Join(root, "build", "lib"), err
+}
+
+// moduleRoot returns the folder of go.mod above the working directory, which is the folder of the tested package.
+func moduleRoot() (string, error) {
+	start, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for dir := root; ; dir = filepath.Dir(dir) {
+	for dir := start; ; dir = filepath.Dir(dir) {
 		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "build", "lib"), nil
+			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", errors.New("no go.mod above " + root)
+			return "", errors.New("no go.mod above " + start)
 		}
 	}
 }
