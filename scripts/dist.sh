@@ -59,11 +59,16 @@ copy_sources() {
 	cp -a third_party/onednn "$root/src/third_party/"
 }
 
+# debian_mirror prints the address of the archive that debootstrap used for the root.
+debian_mirror() {
+	if [ -n "$mirror" ]; then echo "$mirror"; else awk '$1 == "deb" { print $2; exit }' "$root/etc/apt/sources.list"; fi
+}
+
 # get_gloo downloads the archive of Gloo's sources, and sets gloo to its path.
 get_gloo() {
 	local sum file url got
 	read -r sum file <third_party/gloo.sha256
-	url=${mirror:-http://deb.debian.org/debian}/pool/main/g/gloo/$file
+	url=$(debian_mirror)/pool/main/g/gloo/$file
 	gloo=build/dist/$file
 	if [ ! -e "$gloo" ]; then
 		python3 -c 'import sys, urllib.request
@@ -148,7 +153,7 @@ licence_of() {
 	mkdir -p "$licences/${package%%:*}"
 	cp -L "$root/usr/share/doc/${package%%:*}/copyright" "$licences/${package%%:*}/"
 	source=$(inside dpkg-query -W -f '${source:Package} ${source:Version}' "$package")
-	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source; https://snapshot.debian.org/package/${source/ /\/}/" >>"$licences/SOURCES.txt"
+	echo "$(basename "$1"): Debian package ${package%%:*}; source package $source" >>"$licences/SOURCES.txt"
 }
 
 # licences collects those of what is linked or copied into the tree.
@@ -157,7 +162,7 @@ collect_licences() {
 	mkdir -p "$licences/onednn" "$licences/go" "$licences/texts"
 	cp -r third_party/onednn/share/doc/onednn/. "$licences/onednn/"
 	mkdir -p "$licences/gloo" && cp third_party/gloo/LICENSE "$licences/gloo/"
-	echo "libhetero_gloo.so: Gloo (linked statically); source archive $(basename "$gloo"); https://snapshot.debian.org/package/gloo/" >>"$licences/SOURCES.txt"
+	echo "libhetero_gloo.so: Gloo (linked statically); source archive $(basename "$gloo")" >>"$licences/SOURCES.txt"
 	cp "$root/usr/local/go/LICENSE" "$licences/go/"
 	cp "$root"/usr/share/common-licenses/{Apache-2.0,GPL-2,GPL-3,LGPL-2.1} "$licences/texts/"
 	local module dir file
