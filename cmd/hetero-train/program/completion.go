@@ -29,12 +29,14 @@ var shells = []struct {
 		func(root *cobra.Command, w io.Writer) error { return root.GenPowerShellCompletionWithDesc(w) }},
 }
 
-const completionLong = `Print a script with which a shell completes commands, flags and their values: configuration files, models, data sets, policies,
-devices, keys of --set and their values, runs and checkpoints.`
+const completionLong = `Print a completion script for a shell.
+
+The shell then completes commands and flags, and these values: configuration files, models, data sets, policies, devices, keys and
+values of --set, runs and checkpoints.`
 
 // newCompletion replaces cobra's own command: it refuses a shell that it does not know, and its help shows examples.
 func newCompletion() *cobra.Command {
-	parent := &cobra.Command{Use: "completion", Short: "Print a shell's completion script", Long: completionLong, Args: cli.NoArguments,
+	parent := &cobra.Command{Use: "completion", Short: "Print a completion script for a shell", Long: completionLong, Args: cli.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
 	for _, s := range shells {
 		parent.AddCommand(&cobra.Command{Use: s.name, Short: "Print the completion script for " + s.name, Example: s.example, Args: cli.NoArguments, ValidArgsFunction: cobra.NoFileCompletions,

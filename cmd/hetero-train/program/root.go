@@ -29,17 +29,26 @@ import (
 const rootLong = `hetero-train trains deep-learning models on workers of unequal speed.
 It divides each batch so that all workers finish at the same time.
 
-Exit codes: 0 done; 1 unexpected; 2 bad flags or configuration; 3 data or checkpoint; 4 diverged;
-5 communication; 6 device; 7 final save failed; 75 stopped by SIGTERM, saved; 130 interrupted, saved;
-143 stopped by SIGTERM, not saved.`
+Exit codes:
+  0    done
+  1    unexpected error
+  2    bad flags or configuration
+  3    data or checkpoint error
+  4    training diverged
+  5    communication error
+  6    device error
+  7    output cannot be written, for example the final checkpoint
+  75   stopped by SIGTERM, state saved
+  130  interrupted (Ctrl-C), state saved
+  143  stopped by SIGTERM, state not saved`
 
-const rootExample = `  hetero-train -c configs/resnet50.toml                        train as the file describes
-  hetero-train -c configs/resnet50.toml --set train.epochs=3   with one setting changed
+const rootExample = `  hetero-train -c configs/resnet50.toml                        train with the settings of the file
+  hetero-train -c configs/resnet50.toml --set train.epochs=3   change one setting
   hetero-train -c configs/resnet50.toml --resume none          start a new run instead of resuming
   hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
-                                                               without a file
-  hetero-train config show -c configs/resnet50.toml            every setting, resolved
-  hetero-train config docs                                     every key explained
+                                                               train without a file
+  hetero-train config show -c configs/resnet50.toml            print every setting, resolved
+  hetero-train config docs                                     print the documentation of every key
   hetero-train devices                                         list the devices to train on`
 
 func newRoot(a *cli.App) *cobra.Command {
@@ -83,10 +92,10 @@ func newRoot(a *cli.App) *cobra.Command {
 	})
 	root.SetVersionTemplate("{{.Version}}\n")
 	flags := root.PersistentFlags()
-	flags.StringVarP(&a.File, "config", "c", "", "`FILE` (TOML) that describes the run")
-	flags.Var(&cli.SetFlag{App: a}, "set", "override one key of the file, for example train.epochs=3; repeatable")
-	flags.StringVar(&a.LogLevel, "log-level", "info", "lowest level of messages to show: `debug|info|warn|error`")
-	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "format of messages, `text|json`; json: standard error has one JSON object per line, including progress")
+	flags.StringVarP(&a.File, "config", "c", "", "`FILE` (TOML) with the settings of the run")
+	flags.Var(&cli.SetFlag{App: a}, "set", "set one key and override the file, for example train.epochs=3; repeatable")
+	flags.StringVar(&a.LogLevel, "log-level", "info", "minimum level of the messages to show: `debug|info|warn|error`")
+	flags.StringVar(&a.LogFormat, "log-format", logs.FormatText, "format of messages and progress: `text|json`; json: one JSON object per line on standard error")
 	train.AddResume(root, a)
 	root.AddCommand(families(a)...)
 	root.CompletionOptions.DisableDefaultCmd = true

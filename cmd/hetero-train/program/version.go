@@ -122,22 +122,22 @@ func compilerOf(path string) string {
 	return first
 }
 
-const versionLong = `Print release, commit, compiler and platform, and the available parts of the program: the version of each part, the place of its
-library, and the reason for each missing part.`
+const versionLong = `Print release, commit, compiler and platform of the program, then a list of its optional parts.
+For each part, print its version and the path of its library, or the reason why it is missing.`
 
 func newVersion() *cobra.Command {
 	var asJSON, short bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print versions and the optional parts that are available",
+		Short: "Print versions and optional parts",
 		Long:  versionLong,
 		Example: `  hetero-train version
-  hetero-train version --short       one line, as hetero-train --version
+  hetero-train version --short       the same line as hetero-train --version
   hetero-train version --json`,
 		Args: cli.NoArguments,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output")
-	cmd.Flags().BoolVar(&short, "short", false, "only release, commit, compiler and platform")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output")
+	cmd.Flags().BoolVar(&short, "short", false, "print only release, commit, compiler and platform")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		out := cmd.OutOrStdout()
 		switch {

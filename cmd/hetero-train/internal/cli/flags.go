@@ -15,15 +15,15 @@ type PlaceFlags struct {
 
 // AddPlaceFlags adds the flags that say which ranks take part, for commands that run on all ranks.
 func AddPlaceFlags(f *PlaceFlags, cmd *cobra.Command, a *App) {
-	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "ranks on this machine")
+	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks on this machine")
 	a.AddKeyFlag(cmd, "master-addr", "parallel.master_addr", "string", "host of rank 0")
 	a.AddKeyFlag(cmd, "master-port", "parallel.master_port", "int", "TCP port of rank 0")
-	cmd.Flags().BoolFunc("insecure", "let ranks of several machines meet without a token (parallel.insecure)", func(text string) error {
+	cmd.Flags().BoolFunc("insecure", "accept ranks of other machines without a token (parallel.insecure)", func(text string) error {
 		a.Overrides = append(a.Overrides, config.Override{Origin: "--insecure", Key: "parallel.insecure", Value: text})
 		return nil
 	})
-	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines` of the run, each of which starts its own ranks")
-	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, from 0 to --nnodes minus 1")
+	cmd.Flags().StringVar(&f.Nodes, "nnodes", "", "number of `machines` in the run; each machine starts its own ranks")
+	cmd.Flags().StringVar(&f.NodeRank, "node-rank", "", "`number` of this machine, 0 to --nnodes minus 1")
 }
 
 // SetFlag is --set: each use adds an override.

@@ -18,21 +18,24 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/runtime"
 )
 
-const analyzeLong = `Summarise single runs, or compare balancing policies across many runs.
+const analyzeLong = `Summarize single runs, or compare balancing policies across many runs.
 
-With the folders of finished or killed runs as arguments, the command writes logs/summary.json and logs/latency_histogram.png of
-each run from the records on disk, as a run does at its end, and prints the results.
+With arguments, the command analyzes each RUN, the folder of a finished or killed run. It reads the records on disk, writes
+logs/summary.json and logs/latency_histogram.png, and prints the results. Every run does this at its end.
 
-Without arguments it reads all runs below --input-dir, made by scripts/run_benchmark.sh or any other training, and compares those
-that differ only in policy and seed. It prints a table, and writes into --output-dir:
+Without arguments, the command reads all runs below --input-dir, made by scripts/run_benchmark.sh or any other training. It
+compares runs that differ only in policy and seed, prints a table, and writes these files into --output-dir:
 
   report.md                  setup, tables, figures and method, ready for a paper
   summary.csv                every value with its confidence interval, one row per policy
-  <comparison>/*.png, *.svg  throughput, speed-up, utilization, scaling efficiency, load imbalance, share of the oracle,
-                             loss over steps and time, shares of the batch over time
-  <comparison>/steps/*.csv   each run step by step
+  <comparison>/*.png, *.svg  throughput, speed-up, utilization, scaling efficiency, load imbalance, speed relative to the
+                             oracle (the best shares), loss over steps and time, shares over time
+  <comparison>/steps/*.csv   values of every step, one file per run
 
-Exit codes: 0 done; 2 bad flags, no folder, or no runs to compare in it; 7 the output cannot be written.`
+Exit codes:
+  0  done
+  2  bad flags, missing folder, or no runs to compare
+  7  output cannot be written`
 
 // analyzeFlags are the flags of analyze.
 type analyzeFlags struct {
@@ -55,12 +58,12 @@ func New(a *cli.App) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.input, "input-dir", filepath.Join("experiments", "benchmarks"), "`folder` that contains the runs, at any depth")
-	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"), "`folder` for tables and figures; files of an earlier analysis are replaced")
-	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1, "`steps` left out at the start of each run; -1: a fifth of them, and at least 30")
-	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "of the intervals, `0…1`")
-	flags.IntVar(&f.options.Replicates, "replicates", 2000, "`draws` of the bootstrap for the intervals")
-	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap: the same gives the same intervals")
-	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of a single run's logs, if it differs from the run's settings")
+	flags.StringVar(&f.output, "output-dir", filepath.Join("experiments", "analysis"), "`folder` for tables and figures; replaces the files of an earlier analysis")
+	flags.Int64Var(&f.options.WarmUpSteps, "warmup-steps", -1, "number of `steps` to skip at the start of each run; -1: one fifth of the run, at least 30")
+	flags.Float64Var(&f.options.Confidence, "confidence", 0.95, "confidence `level` of the intervals, between 0 and 1")
+	flags.IntVar(&f.options.Replicates, "replicates", 2000, "number of bootstrap `draws` for the intervals")
+	flags.Uint64Var(&f.options.Seed, "seed", 1, "`seed` of the bootstrap; the same seed gives the same intervals")
+	flags.StringVar(&f.logDir, "log-dir", "", "`folder` of the logs, if the logs of a single run were moved")
 	cmd.RunE = func(cmd *cobra.Command, runs []string) error {
 		if err := f.options.Check(); err != nil {
 			return exit.Usagef("analyze: %w", err)

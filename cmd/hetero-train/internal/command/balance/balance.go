@@ -21,13 +21,13 @@ import (
 
 const simulateLong = `Simulate a balancing policy on known step-time curves, without training.
 
-The curves are CSV lines of rank,batch,seconds. Between its points a curve is linear; below its first point it is flat.
-The last point of a curve is the largest batch that the rank can hold.
+Each line of the CSV file is a point of a curve: rank,batch,seconds. Between two points the curve is linear, and before the first
+point it is flat. The last point of a curve is the largest batch that fits into the memory of the rank.
 
-The policy starts with equal shares, or with shares in proportion to --scores, and sees only measured times: those of the
-curves with lognormal noise. There is no communication. All reported times are without noise.
+The policy starts with equal shares, or with shares in proportion to --scores. It sees only measured times: the times of the curves
+with lognormal noise. The simulation has no communication time. All reported times are without noise.
 
-The share of the oracle is the step time of the best shares divided by the step time of the shares in use.`
+The oracle is the best division of the batch. "of the oracle" is its step time divided by the step time of the shares in use.`
 
 const simulateExample = `  hetero-train balance simulate --curves curves.csv --global-batch 256 --policy hybrid
   hetero-train balance simulate --curves curves.csv --global-batch 256 --policy proportional --scores 4,2,1
@@ -56,15 +56,15 @@ func newBalanceSimulate(a *cli.App) *cobra.Command {
 	f := new(simulateFlags)
 	cmd := &cobra.Command{Use: "simulate", Short: "Simulate a policy on known step-time curves", Long: simulateLong, Example: simulateExample, Args: cli.NoArguments}
 	flags := cmd.Flags()
-	flags.StringVar(&f.curves, "curves", "", "`FILE` (CSV) of rank,batch,seconds; - reads standard input")
-	flags.IntVar(&f.Total, "global-batch", 0, "samples of a step over all ranks")
-	flags.StringVar(&f.Policy, "policy", "hybrid", "`"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
-	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; without scores all ranks count as equal")
-	flags.Float64Var(&f.Noise, "noise", 0.05, "standard deviation of the logarithm of a measured time")
-	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps")
-	flags.IntVar(&f.Interval, "interval", 10, "steps between two decisions")
+	flags.StringVar(&f.curves, "curves", "", "CSV `FILE` with lines rank,batch,seconds; - reads standard input")
+	flags.IntVar(&f.Total, "global-batch", 0, "samples per step, over all ranks")
+	flags.StringVar(&f.Policy, "policy", "hybrid", "policy to simulate: `"+strings.Join(parts.KindNames(a.Env.Catalog.Policies), "|")+"`")
+	flags.Float64SliceVar(&f.scores, "scores", nil, "compute score of each rank, separated by commas; default: equal scores")
+	flags.Float64Var(&f.Noise, "noise", 0.05, "noise of measured times: standard deviation of their logarithm")
+	flags.IntVar(&f.Steps, "steps", 200, "optimizer steps to simulate")
+	flags.IntVar(&f.Interval, "interval", 10, "steps between two balancing decisions")
 	flags.Uint64Var(&f.Seed, "seed", 1, "seed of the noise")
-	flags.BoolVar(&f.json, "json", false, "print the result as one JSON object and nothing else")
+	flags.BoolVar(&f.json, "json", false, "print only one JSON object with the result")
 	cli.MustComplete(cmd.MarkFlagFilename("curves", "csv"))
 	cmd.RunE = func(*cobra.Command, []string) error { return f.run(a) }
 	return cli.WithoutConfig(cmd, "a simulation has its own flags")

@@ -20,18 +20,23 @@ import (
 
 const compareLong = `Compare balancing policies within one training run of several ranks.
 
-The policies run in turns, in blocks of steps. Each policy keeps its own shares and sees only its own blocks, so other changes
-on the machine affect all policies. The first step of each block is ignored.
+The policies take turns, one block of steps each, so changes on the machine affect all policies alike. Each policy keeps its own
+shares and sees only the times of its own blocks. The first step of each block does not count.
 
-  proportional  divides by a profile's scores, or without a profile by the samples/s of equal shares
-  oracle        has the best fixed shares, from lines through the ranks' times for several splits at the start
-  off           has equal shares, without profiling and balancing
+In addition to the values of balance.policy, --policies accepts:
 
-The comparison is a separate experiment, NAME-balance_compare: it never moves or replaces a training run.
+  oracle  the best fixed shares, computed from the step times of several divisions at the start
+  off     equal shares, without profiling and balancing
 
-A policy's share of the oracle is the oracle's step time divided by its own, summed over the later two thirds of the rounds.
-The interval is a bootstrap over rounds (95 %). "to steady" counts a policy's rebalances until its shares stay within 1 % of the
-best ones, within the accuracy of lines through the times of all blocks (bootstrap over blocks).`
+Policy proportional uses the compute scores of a profile. Without a profile it uses the samples/s of each rank with equal shares.
+
+The comparison is a separate experiment, NAME-balance_compare. It never moves or replaces a training run.
+
+Columns of the result:
+
+  of the oracle  step time of the oracle divided by the step time of the policy, over the last two thirds of the rounds,
+                 with a 95 % interval (bootstrap over rounds)
+  to steady      rebalances until the step time of the shares stays within 1 % of the best one; -1: never`
 
 const compareExample = `  scripts/lab.sh --cpu 0.8,0.4,0.2,0.2 -- ./hetero-train balance compare --set model.name=simple_cnn --set data.dataset=synthetic_image --set data.batch_size=256`
 
@@ -39,9 +44,9 @@ func newBalanceCompare(a *cli.App) *cobra.Command {
 	f := new(session.ContestOptions)
 	cmd := &cobra.Command{Use: "compare", Short: "Compare balancing policies within one run", Long: compareLong, Example: compareExample, Args: cli.NoArguments}
 	all := append(parts.KindNames(a.Env.Catalog.Policies), rebalance.ContestOracle)
-	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, of "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
-	cmd.Flags().IntVar(&f.Block, "block", 10, "steps of a block")
-	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "turns of each")
+	cmd.Flags().StringSliceVar(&f.Policies, "policies", all, "policies to compare, from "+strings.Join(append(slices.Clone(all), rebalance.ContestOff), ", "))
+	cmd.Flags().IntVar(&f.Block, "block", 10, "steps per block")
+	cmd.Flags().IntVar(&f.Rounds, "rounds", 30, "blocks per policy")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkContest(f, all); err != nil {
 			return err

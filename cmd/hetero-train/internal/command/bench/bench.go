@@ -21,18 +21,18 @@ import (
 
 const benchLong = `Measure the limits of the hardware and the speed of the program.
 
-  bench peak   the hardware's limits: arithmetic and memory
-  bench train  whole training steps on synthetic data
-  bench ops    every op of a model against the limits measured in the same run
+  bench peak   arithmetic and memory limits of the hardware
+  bench train  training steps on synthetic data
+  bench ops    every op of a model, compared with its hardware limit
   bench data   reading, decoding and augmentation of images
 
-With --json each command prints one JSON object, the last line of standard output; all other output goes to standard error.`
+With --json, each command prints one JSON object as the last line of standard output. All other output goes to standard error.`
 
 // New is the command that measures hardware and program.
 func New(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the hardware, training steps and single ops",
+		Short: "Measure hardware limits, training steps, ops and data loading",
 		Long:  benchLong,
 		Example: `  hetero-train bench peak
   hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision f32 --steps 6 --json
@@ -79,9 +79,9 @@ type deviceFlags struct {
 
 func (f *deviceFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.env = env
-	cmd.Flags().StringVar(&f.kind, "device", "auto", "`auto|cpu|cuda|reference|null`")
-	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: by the CPU quota and OMP_NUM_THREADS")
-	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
+	cmd.Flags().StringVar(&f.kind, "device", "auto", "device to measure: `auto|cpu|cuda|reference|null`")
+	cmd.Flags().IntVar(&f.threads, "threads", 0, "threads of a CPU device; 0: the CPU quota, limited by OMP_NUM_THREADS")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 }
 
 // open opens the device. Unlike a run, which may have come from another machine, a benchmark takes threads literally.

@@ -29,10 +29,11 @@ import (
 	"github.com/hetero-train/hetero-train/engine/data/jpeg"
 )
 
-const benchDataLong = `Measure the speed of reading, decoding and augmenting training images, without training.
+const benchDataLong = `Measure how fast training images are read, decoded and augmented, without training.
 
-Without --path the images are 64 JPEG files of 500x375 pixels, which the command makes. Decoded images are not cached, although a
-run caches small ones. The figure "images per core and second" is based on the CPU time of this process, so other programs do not affect it.`
+Without --path, the command makes 64 JPEG files of 500x375 pixels and reads those. It never caches decoded images, although a
+training run caches small ones. "images per core and second" counts only the CPU time of this process, so other programs do not
+affect it.`
 
 // imageFlags describe what bench data reads and what it does to it.
 type imageFlags struct {
@@ -63,16 +64,16 @@ func newBenchData(a *cli.App) *cobra.Command {
 		Example: `  hetero-train bench data
   hetero-train bench data --path ~/flowers --workers 4 --augment randaugment,erase,mixup --json`}
 	flags := cmd.Flags()
-	flags.StringVar(&f.dataset, "dataset", "images", "`name` of the data set, as data.dataset")
-	flags.StringVar(&f.path, "path", "", "`folder` or archive, as data.path")
-	flags.IntVar(&f.size, "image-size", 224, "height and width, pixels")
-	flags.IntVar(&f.batch, "batch-size", 64, "samples of a batch")
-	flags.IntVar(&f.workers, "workers", 0, "goroutines that decode; 0: one per CPU")
-	flags.StringVar(&f.crop, "crop", "resized", "`resized|centre|padded`")
-	flags.BoolVar(&f.flip, "flip", true, "mirror images with probability 1/2; never with a centre crop")
-	flags.StringSliceVar(&f.augment, "augment", nil, "`list` of randaugment, jitter, erase, mixup and cutmix, at usual strengths")
-	flags.Float64Var(&f.seconds, "seconds", 3, "how long to measure")
-	flags.BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
+	flags.StringVar(&f.dataset, "dataset", "images", "`name` of the data set (data.dataset)")
+	flags.StringVar(&f.path, "path", "", "`folder` or archive with the images (data.path)")
+	flags.IntVar(&f.size, "image-size", 224, "height and width of the images, pixels")
+	flags.IntVar(&f.batch, "batch-size", 64, "samples per batch")
+	flags.IntVar(&f.workers, "workers", 0, "number of goroutines that decode; 0: one per CPU")
+	flags.StringVar(&f.crop, "crop", "resized", "method of cropping: `resized|centre|padded`")
+	flags.BoolVar(&f.flip, "flip", true, "mirror images with probability 1/2; no effect with a centre crop")
+	flags.StringSliceVar(&f.augment, "augment", nil, "comma-separated `list` of augmentations: randaugment, jitter, erase, mixup, cutmix")
+	flags.Float64Var(&f.seconds, "seconds", 3, "time to measure, seconds")
+	flags.BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		r, err := f.run(cmd.Context())
 		if err != nil {

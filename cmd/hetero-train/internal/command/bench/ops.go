@@ -40,17 +40,21 @@ func newBenchOps(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ops",
 		Short: "Time every op of a model against the limits of the hardware",
-		Long: `Time every op of one training step against its limit.
+		Long: `Time every op of one training step and compare it with its limit.
 
-The limit of an op is the longer of two times, both from rates measured in the same run: its arithmetic at the peak, and its memory
-traffic (every operand once) at the bandwidth of a copy. An op whose operands stay in a cache can be faster than its limit.
-On a GPU, times come from the GPU's clock; an op of less than about 10 us shows its launch time instead.`,
+The limit of an op is the longer of two times, both from rates measured in the same run:
+
+  arithmetic  operations of the op at the peak rate
+  memory      bytes of all operands, each read or written once, at the bandwidth of a copy
+
+An op whose operands stay in a cache can be faster than its limit. On a GPU, the GPU's clock gives the times. An op shorter than
+about 10 us then shows its launch time instead of its compute time.`,
 		Example: `  hetero-train bench ops --model resnet50 --image-size 32 --batch-size 128
   hetero-train bench ops --model resnet50 --precision bf16 --all --json`,
 		Args: cli.NoArguments,
 	}
 	f.add(cmd, a.Env)
-	cmd.Flags().BoolVar(&all, "all", false, "every launch, instead of sums for each kind of op")
+	cmd.Flags().BoolVar(&all, "all", false, "print every launch instead of one sum per kind of op")
 	cmd.RunE = func(c *cobra.Command, _ []string) error {
 		b, err := f.open(c.Context())
 		if err != nil {

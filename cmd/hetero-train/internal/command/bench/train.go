@@ -45,13 +45,13 @@ type modelFlags struct {
 func (f *modelFlags) add(cmd *cobra.Command, env session.Environment) {
 	f.deviceFlags.add(cmd, env)
 	cmd.Flags().StringVar(&f.model, "model", "resnet50", "name of the model")
-	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width, pixels")
-	cmd.Flags().IntVar(&f.classes, "classes", 1000, "classes")
-	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples of a step")
-	cmd.Flags().StringVar(&f.precision, "precision", "auto", "`auto|f32|bf16|fp16`")
-	cmd.Flags().IntVar(&f.steps, "steps", 10, "steps that are timed")
-	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "steps before them")
-	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches of a step")
+	cmd.Flags().IntVar(&f.image, "image-size", 224, "height and width of the images, pixels")
+	cmd.Flags().IntVar(&f.classes, "classes", 1000, "number of classes")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 32, "samples per step")
+	cmd.Flags().StringVar(&f.precision, "precision", "auto", "element type of activations and gradients: `auto|f32|bf16|fp16`")
+	cmd.Flags().IntVar(&f.steps, "steps", 10, "number of steps to time")
+	cmd.Flags().IntVar(&f.warmup, "warmup", 2, "number of steps before the timed steps")
+	cmd.Flags().IntVar(&f.accumulate, "grad-accumulation", 1, "micro-batches per step")
 }
 
 // benchmark is an opened model with data.
@@ -169,8 +169,8 @@ func newBenchTrain(a *cli.App) *cobra.Command {
 		Example: `  hetero-train bench train --model resnet50 --image-size 224 --batch-size 32 --precision bf16
   hetero-train bench train --model resnet50 --image-size 64 --trace step.json`, Args: cli.NoArguments}
 	f.add(cmd, a.Env)
-	cmd.Flags().StringVar(&f.trace, "trace", "", "`file` for a timeline of further steps, per op and on a GPU per kernel, for ui.perfetto.dev")
-	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "steps in it")
+	cmd.Flags().StringVar(&f.trace, "trace", "", "write a timeline of further steps to `file`, with every op (on a GPU every kernel), for ui.perfetto.dev")
+	cmd.Flags().IntVar(&f.traceSteps, "trace-steps", 5, "number of steps in the timeline")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		b, err := f.open(cmd.Context())
 		if err != nil {

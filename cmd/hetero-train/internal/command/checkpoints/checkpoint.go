@@ -9,11 +9,18 @@ import (
 
 const checkpointLong = `Inspect and verify checkpoints, and export and import weights.
 
-PATH is a checkpoint's folder, a file that names one (checkpoints/latest, checkpoints/best), a folder of checkpoints, or a run's
-folder, of which the newest undamaged checkpoint is used. inspect and verify also accept a .safetensors file.
+PATH is one of these:
 
-Exit codes: 0 done; 2 bad flags, no checkpoint, or another model; 3 damaged, incomplete or malicious file, or a value that is not
-finite; 7 a file cannot be read or written.`
+  the folder of a checkpoint
+  a file that names a checkpoint, such as checkpoints/latest or checkpoints/best
+  a folder of checkpoints, or the folder of a run; the command then uses the newest undamaged checkpoint
+  a .safetensors file (inspect and verify only)
+
+Exit codes:
+  0  done
+  2  bad flags, no checkpoint, or another model
+  3  damaged, incomplete or malicious file, or a value that is NaN or infinite
+  7  a file cannot be read or written`
 
 // New is the command that inspects, verifies, exports and imports checkpoints.
 func New(a *cli.App) *cobra.Command {

@@ -22,10 +22,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/weights"
 )
 
-const exportLong = `Write the weights of a checkpoint as one .safetensors file with the usual names: those of torchvision for ResNets, including torch's
-counters of batches (num_batches_tracked) of batch normalisation. torch loads the file with load_state_dict(strict=True).
+const exportLong = `Write the weights of a checkpoint as one .safetensors file.
 
-A value that is not finite, or too large for the element type, is an error, and no file is written.`
+For ResNets the file has torchvision's names, and PyTorch loads it with load_state_dict(strict=True). It includes PyTorch's batch
+counters of batch normalization (num_batches_tracked).
+
+If a value is NaN, infinite or too large for the element type, the command reports an error and writes no file.`
 
 const exportExample = `  hetero-train checkpoint export experiments/run --output resnet50.safetensors
   hetero-train checkpoint export experiments/run/checkpoints/best --output resnet50.safetensors --dtype bf16
@@ -41,11 +43,11 @@ type exportFlags struct {
 
 func newCheckpointExport(a *cli.App) *cobra.Command {
 	f := new(exportFlags)
-	cmd := &cobra.Command{Use: "export PATH", Short: "Write a checkpoint's weights for torchvision and others", Long: exportLong, Example: exportExample}
+	cmd := &cobra.Command{Use: "export PATH", Short: "Write the weights of a checkpoint as a .safetensors file", Long: exportLong, Example: exportExample}
 	flags := cmd.Flags()
 	flags.StringVarP(&f.output, "output", "o", "", "`FILE` (.safetensors) to write")
 	flags.StringVar(&f.dtype, "dtype", "f32", "element type of weights and running statistics: `f32|bf16|fp16`")
-	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics (ema.decay) instead of the last ones")
+	flags.BoolVar(&f.ema, "ema", false, "export the averaged weights and statistics ([ema]) instead of the last ones")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	return cli.OnePath(cmd, "a checkpoint or a run's folder", func(path string) error { return f.run(cmd.Context(), a, path) })
 }

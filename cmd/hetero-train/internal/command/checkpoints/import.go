@@ -27,13 +27,14 @@ import (
 
 const importLong = `Convert the weights of another program to a model of this program.
 
-FILE is a .safetensors file. Its names are compared with those of the model of -c, --model or --set, which are torchvision's for
-ResNets. Prefixes of wrappers (module., _orig_mod., model., state_dict.) and counters of batches are ignored; --rename changes
-other names. Weights become f32. Remaining differences are listed, with exit code 2. A value that is not finite is refused with
-exit code 3.
+FILE is a .safetensors file. Its names must be those of the model that -c, --model or --set selects; for ResNets these are
+torchvision's names. The command removes the prefixes of wrappers (module., _orig_mod., model., state_dict.) and skips batch
+counters. Change other names with --rename. Weights are converted to f32.
 
-If --output ends in .safetensors, that file is written, for model.init_from. Otherwise the output is a folder with a checkpoint of
-step 0, for --resume and for every command that accepts a checkpoint.`
+If names or shapes still differ, the command lists the differences (exit code 2). It refuses NaN and infinite values (exit code 3).
+
+If --output ends in .safetensors, the command writes a file for model.init_from. Otherwise it writes a folder with a checkpoint of
+step 0, which --resume and all commands for checkpoints accept.`
 
 const importExample = `  hetero-train checkpoint import theirs.safetensors --model resnet50 --output resnet50.safetensors
   hetero-train checkpoint import theirs.safetensors -c configs/resnet50.toml --output imported
@@ -48,13 +49,13 @@ type importFlags struct {
 
 func newCheckpointImport(a *cli.App) *cobra.Command {
 	f := new(importFlags)
-	cmd := &cobra.Command{Use: "import FILE", Short: "Convert the weights of another program to a model", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
+	cmd := &cobra.Command{Use: "import FILE", Short: "Convert the weights of another program to a model of this one", Long: importLong, Example: importExample, Args: cli.Exactly("a .safetensors file")}
 	flags := cmd.Flags()
-	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or a folder for a checkpoint")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the network, instead of a file given with -c")
-	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "outputs of the classifier; default: those of the file")
-	flags.StringVar(&f.head, "head", weights.HeadAuto, "the classifier: `auto|keep|new`, as model.init_head")
-	flags.StringArrayVar(&f.renames, "rename", nil, "`PATTERN=REPLACEMENT`, a regular expression and its replacement in names ($1: its first group); repeatable, applied in order")
+	flags.StringVarP(&f.output, "output", "o", "", "`PATH` to write: a .safetensors file, or the folder of a checkpoint")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "model", Key: "model.name", Kind: "string"}, "model", "`NAME` of the model (model.name), instead of -c FILE")
+	flags.Var(&cli.KeyFlag{App: a, Flag: "num-classes", Key: "model.num_classes", Kind: "int"}, "num-classes", "number of outputs of the classifier (model.num_classes); default: as in FILE")
+	flags.StringVar(&f.head, "head", weights.HeadAuto, "treatment of the classifier: `auto|keep|new` (model.init_head)")
+	flags.StringArrayVar(&f.renames, "rename", nil, "replace a regular expression in names: `PATTERN=REPLACEMENT`, where $1 is the first group; repeatable, applied in order")
 	flags.BoolVar(&f.force, "force", false, "replace the file if it exists")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return exit.Classify(cmd.Context(), f.run(cmd.Context(), a, args[0]))

@@ -19,8 +19,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const inspectLong = `Show the contents of a checkpoint or a .safetensors file: the program that wrote it, the progress of the run, model, optimizer, and
-every tensor with its type, shape and bytes. The command compares every byte of a checkpoint with its hash.`
+const inspectLong = `Show the contents of a checkpoint or a .safetensors file.
+
+The output has the program that wrote the file, the progress of the run, the model, the optimizer, and type, shape and bytes of every
+tensor. For a checkpoint, the command also compares every byte with its hash.`
 
 const inspectExample = `  hetero-train checkpoint inspect experiments/run
   hetero-train checkpoint inspect experiments/run/checkpoints/best --json
@@ -29,7 +31,7 @@ const inspectExample = `  hetero-train checkpoint inspect experiments/run
 func newCheckpointInspect(a *cli.App) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{Use: "inspect PATH", Short: "Show the contents of a checkpoint or a .safetensors file", Long: inspectLong, Example: inspectExample}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print everything as one JSON object, including the resolved configuration of the run")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, which also has the resolved configuration of the run")
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return inspectPath(a, path, asJSON) })
 }
 

@@ -18,20 +18,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/experiment"
 )
 
-const verifyLong = `Read every byte of a checkpoint, of all checkpoints of a run, or of a .safetensors file.
+const verifyLong = `Read and check every byte of a checkpoint, of all checkpoints of a run, or of a .safetensors file.
 
-The command compares sizes and SHA-256 of the files and CRC-32C of each tensor with the manifest, and the headers with the data.
-A number that is not finite is a fault. Faults are listed with their places; the command then exits with 3 and names the first one.
-A .safetensors file outside a checkpoint has no checksums to compare with.`
+For a checkpoint, the command compares the size and SHA-256 of each file and the CRC-32C of each tensor with the manifest. It also
+compares the headers with the data. A .safetensors file outside a checkpoint has no checksums.
 
-const verifyExample = `  hetero-train checkpoint verify experiments/run                      all its checkpoints
-  hetero-train checkpoint verify experiments/run/checkpoints/latest   one
+NaN and infinite values are faults. The command lists every fault with its position, and exits with code 3 if there are any.`
+
+const verifyExample = `  hetero-train checkpoint verify experiments/run                      all checkpoints of the run
+  hetero-train checkpoint verify experiments/run/checkpoints/latest   one checkpoint
   hetero-train checkpoint verify resnet50.safetensors --json`
 
 func newCheckpointVerify(a *cli.App) *cobra.Command {
 	var asJSON bool
-	cmd := &cobra.Command{Use: "verify PATH", Short: "Check every hash and every number", Long: verifyLong, Example: verifyExample}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "the result as one JSON object")
+	cmd := &cobra.Command{Use: "verify PATH", Short: "Check hashes and values of checkpoints", Long: verifyLong, Example: verifyExample}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON object")
 	return cli.OnePath(cmd, "a checkpoint, a run's folder or a .safetensors file", func(path string) error { return verifyPath(a, path, asJSON) })
 }
 

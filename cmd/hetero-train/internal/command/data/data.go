@@ -25,8 +25,10 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-const dataLong = `Inspect data before training. PATH replaces data.path. Without --dataset the files at PATH decide between shards (webdataset) and
-class folders (images). Without PATH the data set is that of -c FILE and --set.`
+const dataLong = `Inspect, verify, download or repack data before training.
+
+inspect and verify read the data set of -c FILE and --set. PATH replaces data.path. With PATH and without --dataset, the command
+chooses the data set by the files at PATH: webdataset for shards, images for class folders.`
 
 // New is the command that downloads, inspects, verifies and repacks data sets.
 func New(a *cli.App) *cobra.Command {
@@ -54,7 +56,7 @@ type dataFlags struct {
 func addDataFlags(cmd *cobra.Command, a *cli.App, f *dataFlags) {
 	cmd.Args = cobra.MaximumNArgs(1)
 	for _, k := range []struct{ flag, key, kind, usage string }{
-		{"dataset", "data.dataset", "string", "data set (data.dataset)"},
+		{"dataset", "data.dataset", "string", "name of the data set (data.dataset)"},
 		{"num-samples", "data.num_samples", "int", "number of training samples to use; 0: all (data.num_samples)"},
 	} {
 		cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: k.flag, Key: k.key, Kind: k.kind}, k.flag, k.usage)
@@ -106,10 +108,11 @@ func newDataDownload(a *cli.App) *cobra.Command {
 	variants := map[string]cifar.Variant{"cifar10": cifar.Ten, "cifar100": cifar.Hundred}
 	cmd := &cobra.Command{
 		Use:   "download cifar10|cifar100",
-		Short: "Download a known data set, or resume its download, and check its SHA-256",
-		Long: `Download the official archive of a data set into the cache folder (data.cache_dir), where training finds it. An interrupted download
-is resumed. A file whose SHA-256 is not the official one is never kept. ImageNet needs an account, so it cannot be downloaded:
-see docs/data.md.`,
+		Short: "Download a data set and check its SHA-256",
+		Long: `Download the official archive of a data set into the cache folder (data.cache_dir), where training finds it.
+
+An interrupted download resumes. The command compares the SHA-256 of the archive with the official one, and deletes a file that
+differs. ImageNet needs an account, so this command cannot download it; docs/data.md describes the steps.`,
 		Example: `  hetero-train data download cifar10
   hetero-train data download cifar100 --set data.cache_dir=/data/cache`,
 		Args:      cli.Exactly("cifar10 or cifar100"),
@@ -145,9 +148,12 @@ see docs/data.md.`,
 func newDataRepack(a *cli.App) *cobra.Command {
 	return &cobra.Command{
 		Use:   "repack SHARD OUT.tar.zst",
-		Short: "Repack a shard as a zstd file of many frames, for random access",
-		Long: `Rewrite the tar in SHARD (plain, gzip or zstd), byte for byte, as zstd frames of about 1 MiB. Plain zstd makes a single frame of a
-whole file, so a sample can be read only after decompressing all data before it. Any zstd tool reads the result.`,
+		Short: "Rewrite a shard as a .tar.zst file with random access",
+		Long: `Rewrite a shard as a .tar.zst file that allows random access.
+
+SHARD is a tar file, plain or compressed with gzip or zstd. The tar data stay the same, byte for byte; only the compression changes
+to zstd frames of about 1 MiB. An ordinary .tar.zst file has a single frame, so a reader must decompress all data before a sample
+to reach that sample. All zstd tools read the result.`,
 		Example: `  hetero-train data repack train-000000.tar.zst seekable/train-000000.tar.zst`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {

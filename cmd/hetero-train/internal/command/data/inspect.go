@@ -59,8 +59,10 @@ func newDataInspect(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect [PATH]",
 		Short: "Show format, samples, classes and sizes of a data set",
-		Long: `Show the contents of a data set: parts, samples, classes and their balance. From the headers of some samples (--look), a random but
-fixed choice, show sizes, formats, colours and EXIF orientations. verify reads all samples in full.`,
+		Long: `Show the contents of a data set: its parts, samples and classes, and the number of samples per class.
+
+The command also reads the headers of --look samples of each part, and shows their sizes, formats, colours and EXIF orientations.
+It chooses these samples at random, and the same samples every time. To read all samples in full, use data verify.`,
 		Example: `  hetero-train data inspect /data/flowers
   hetero-train data inspect '/data/shards/train-{000000..000146}.tar' --look 10000 --json
   hetero-train data inspect --dataset cifar10`,
@@ -72,7 +74,7 @@ fixed choice, show sizes, formats, colours and EXIF orientations. verify reads a
 		},
 	}
 	addDataFlags(cmd, a, f)
-	cmd.Flags().IntVar(&look, "look", 1000, "`samples` of each part whose headers are read")
+	cmd.Flags().IntVar(&look, "look", 1000, "number of `samples` of each part whose headers to read")
 	return cmd
 }
 

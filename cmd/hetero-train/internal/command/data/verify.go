@@ -38,8 +38,9 @@ func newDataVerify(a *cli.App) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [PATH]",
 		Short: "Read and decode every sample, and list unreadable ones",
-		Long: `Read and decode every sample of both parts at full size, and list each unreadable sample with its place. Training would stop at these
-samples, or replace them with data.corrupt = "skip". Exit code 3 if there are any.`,
+		Long: `Read and decode every sample of the training and evaluation parts at full size, and list each unreadable sample with its location.
+
+Training ends with an error at such a sample, or replaces it if data.corrupt is "skip". The exit code is 3 if there are any.`,
 		Example: `  hetero-train data verify /data/imagenet
   hetero-train data verify -c configs/resnet50.toml --json > bad.json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +51,7 @@ samples, or replace them with data.corrupt = "skip". Exit code 3 if there are an
 		},
 	}
 	addDataFlags(cmd, a, f)
-	cmd.Flags().IntVar(&f.workers, "workers", 0, "goroutines that read; 0: one for each CPU")
+	cmd.Flags().IntVar(&f.workers, "workers", 0, "number of goroutines that read; 0: one per CPU")
 	return cmd
 }
 

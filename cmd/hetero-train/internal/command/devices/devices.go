@@ -18,9 +18,11 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/system"
 )
 
-const devicesLong = `Show the devices for training: this machine's CPUs and memory within the limits of this process, its GPUs, and the devices that the
-program can open, with their precisions. "auto" shows the result of device.kind = "auto" and train.precision = "auto" on this
-machine. The command does not open GPUs, so it does not disturb jobs on them.`
+const devicesLong = `Show the hardware for training.
+
+The output lists the CPUs and the memory of this machine within the limits of this process, its GPUs, and the devices that the
+program can use, with their precisions. "auto" shows the device and the precision that device.kind = "auto" and
+train.precision = "auto" select here. The command does not open GPUs, so it does not disturb running jobs.`
 
 // Report is what the command shows.
 type Report struct {
@@ -77,7 +79,7 @@ func New(a *cli.App) *cobra.Command {
   hetero-train devices --json`,
 		Args: cli.NoArguments,
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output")
 	cmd.RunE = func(*cobra.Command, []string) error {
 		r := findDevices()
 		if asJSON {

@@ -19,18 +19,20 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const evalLong = `Evaluate a trained model: loss, top-1 and top-5 on the samples that were held out of training, and images per second.
+const evalLong = `Evaluate a trained model: loss, top-1 and top-5 accuracy, and images per second, on the samples held out of training.
 
-The argument is a run's folder (its newest valid checkpoint) or one checkpoint's folder; with -c FILE alone it is the run of the
-file. The model is rebuilt from the settings in the checkpoint. --set and flags change them, for example data.path if the data have
-moved. With a checkpoint and -c FILE the file's settings are used instead.
+CHECKPOINT is the folder of one checkpoint. RUN is the folder of a run, and selects its newest valid checkpoint. Without an argument,
+-c FILE selects the run of that file.
 
-With the same device, precision and batch the figures equal those of the training, bit for bit. If the training averaged weights
-(ema.decay) and evaluated the averages (ema.evaluate), which also chose the best checkpoint, add --ema.`
+The checkpoint contains the settings of the model and the data. --set and flags change single settings, for example data.path if the
+data were moved. With both an argument and -c FILE, the settings of the file replace those in the checkpoint.
+
+With the device, precision and batch size of the training, the results are bit-equal to its evaluation. If the training evaluated
+averaged weights (ema.decay, ema.evaluate), add --ema.`
 
 const evalExample = `  hetero-train eval experiments/resnet50
   hetero-train eval experiments/resnet50 --best --json
-  hetero-train eval experiments/resnet50 --ema                 evaluates the averages of the weights
+  hetero-train eval experiments/resnet50 --ema                 with averaged weights
   hetero-train eval experiments/resnet50/checkpoints/step-00000780 --precision f32
   hetero-train eval -c configs/resnet50.toml --split train
   hetero-train eval experiments/resnet50 --set data.path=/data/other --batch-size 256`
@@ -39,9 +41,9 @@ const evalExample = `  hetero-train eval experiments/resnet50
 func NewEval(a *cli.App) *cobra.Command {
 	f := new(savedFlags)
 	var split string
-	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a checkpoint: loss, top-1, top-5", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
+	cmd := &cobra.Command{Use: "eval [CHECKPOINT | RUN]", Short: "Evaluate a trained model", Long: evalLong, Example: evalExample, Args: cli.AtMostOne}
 	f.add(cmd, a)
-	cmd.Flags().StringVar(&split, "split", "val", "`val|train`: evaluate the held-out samples, or the training samples (without augmentation)")
+	cmd.Flags().StringVar(&split, "split", "val", "samples to evaluate: `val|train`; val: the held-out samples; train: the training samples, without augmentation")
 	cli.MustComplete(cmd.RegisterFlagCompletionFunc("split", cobra.FixedCompletions([]string{"val", "train"}, cobra.ShellCompDirectiveNoFileComp)))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if split != "val" && split != "train" {

@@ -24,13 +24,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/regular"
 )
 
-const predictLong = `Classify images with a trained model: print the most likely classes with their probabilities.
+const predictLong = `Classify images with a trained model, and print the most probable classes with their probabilities.
 
-IMAGE is a JPEG or PNG file, a folder (with all its images and subfolders), or - for one image on standard input. Images are cropped
-and normalised as for evaluation. Unreadable images are reported on standard error and skipped; the exit code is then 3.
+IMAGE is a JPEG or PNG file, a folder, or - for one image on standard input. A folder stands for all images in it and in its
+subfolders. The command crops and normalises images as evaluation does. It reports unreadable images on standard error and skips
+them; the exit code is then 3.
 
-The checkpoint is chosen as for eval. Class names are those of the training's data set. Checkpoints without names, from older
-versions, print numbers unless --class-names names a file with one name per line.`
+CHECKPOINT and RUN select the checkpoint as for eval. A checkpoint contains the class names of its data set. For a checkpoint of an
+older version without names, the command prints class numbers, or the names in the file of --class-names.`
 
 const predictExample = `  hetero-train predict experiments/resnet50 cat.jpg dog.png
   hetero-train predict experiments/resnet50 photos/ --top 1
@@ -55,7 +56,7 @@ func NewPredict(a *cli.App) *cobra.Command {
 			return nil
 		}}
 	f.add(cmd, a)
-	cmd.Flags().IntVar(&f.top, "top", 5, "classes to show")
+	cmd.Flags().IntVar(&f.top, "top", 5, "number of classes to print per image")
 	cmd.Flags().StringVar(&f.names, "class-names", "", "`FILE` with one class name per line")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if f.top < 1 {

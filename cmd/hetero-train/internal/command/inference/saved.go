@@ -38,13 +38,13 @@ type savedFlags struct {
 
 // add adds them. Those that stand for keys take precedence over the settings that the checkpoint was made with.
 func (f *savedFlags) add(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().BoolVar(&f.best, "best", false, "the run's best checkpoint so far, not its newest")
-	cmd.Flags().BoolVar(&f.ema, "ema", false, "the averages of the weights, which training with ema.decay keeps")
-	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples at a time; 0: a micro-batch of the training")
-	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, one object per line")
+	cmd.Flags().BoolVar(&f.best, "best", false, "use the best checkpoint of the run instead of the newest")
+	cmd.Flags().BoolVar(&f.ema, "ema", false, "use the averaged weights, which the checkpoint has if the run set ema.decay")
+	cmd.Flags().IntVar(&f.batch, "batch-size", 0, "samples per batch; 0: the micro-batch size of the training")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object per line")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to compute on")
 	a.AddKeyFlag(cmd, "threads", "device.threads", "int", "threads of a CPU device")
-	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "type of the activations")
+	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault

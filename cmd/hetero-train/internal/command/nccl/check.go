@@ -23,9 +23,13 @@ import (
 	"github.com/hetero-train/hetero-train/profiler/measure"
 )
 
-const ncclCheckLong = `Connect all ranks by NCCL and measure: versions and GPUs of every rank, all-reduce over all ranks by size, and the latency of an
-all-reduce of one number and the bandwidth of one of 32 MiB between every pair of up to 16 ranks (beyond 16: between neighbours).
-A rank is slow if its best link has less than 70 % of the bandwidth of the median rank's best link.`
+const ncclCheckLong = `Connect all ranks with NCCL, show their versions and GPUs, and measure:
+
+  all ranks      bandwidth of all-reduce by size
+  pairs of ranks latency of an all-reduce of one number, and bandwidth of an all-reduce of 32 MiB
+
+With up to 16 ranks the command measures every pair, with more ranks only neighbours. It reports a rank as slow if its best link has
+less than 70 % of the bandwidth of the median rank's best link.`
 
 // rankNCCL is what a rank of nccl check tells.
 type rankNCCL struct {
@@ -51,9 +55,9 @@ type ncclFound struct {
 func newNCCLCheck(a *cli.App) *cobra.Command {
 	var asJSON bool
 	place := new(cli.PlaceFlags)
-	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the connection of every pair of ranks", Long: ncclCheckLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "check", Short: "Check NCCL versions, GPUs and the links between ranks", Long: ncclCheckLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl check --nproc-per-node 8\n  hetero-train nccl check --nproc-per-node 8 --json"}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the tables")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of tables")
 	cli.AddPlaceFlags(place, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return withNCCL(cmd.Context(), a, "nccl check", place, func(ctx context.Context, x *exchange.Exchange) error {

@@ -22,12 +22,12 @@ import (
 	"github.com/hetero-train/hetero-train/engine/collective/shm"
 )
 
-const ncclLong = `Check and tune NCCL, which transports gradients between NVIDIA GPUs, on these machines.
+const ncclLong = `Check and tune NCCL, the transport of gradients between NVIDIA GPUs.
 
-  nccl check   versions, GPUs, bandwidth and latency between every pair of ranks, and slow ranks
-  nccl tune    all-reduce by size, algorithm, protocol and channels; writes the best as a [nccl] table
+  nccl check   show versions and GPUs, measure bandwidth and latency between ranks, and find slow ranks
+  nccl tune    find the fastest algorithm, protocol and number of channels for all-reduce
 
-Ranks start as for training: by --nproc-per-node, or by a launcher's environment variables on every machine.`
+Start the ranks as for training: with --nproc-per-node, or with a launcher on every machine.`
 
 // New is the command that checks and tunes NCCL.
 func New(a *cli.App) *cobra.Command {

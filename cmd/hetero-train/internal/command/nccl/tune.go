@@ -18,14 +18,15 @@ import (
 	"github.com/hetero-train/hetero-train/nccl"
 )
 
-const ncclTuneLong = `Time all-reduce over all ranks by size, algorithm, protocol and channels, with a separate communicator for each combination, and
-write into --output-dir:
+const ncclTuneLong = `Time all-reduce over all ranks for every combination of size, algorithm, protocol and number of channels.
 
-  nccl.toml        the fastest combination for gradient buckets of 1 to 32 MiB, as a [nccl] table to copy into a configuration;
-                   without algorithm and protocol if NCCL's own choice is as fast within 3 %
-  nccl_tuner.csv   the fastest combination of each size, for NCCL's example tuner plugin, which this program does not load
+The command writes two files into --output-dir:
 
-Combinations that NCCL does not support on these GPUs are skipped, with the reason at --log-level debug.`
+  nccl.toml        a [nccl] table for the configuration: the fastest combination for gradient buckets of 1 to 32 MiB.
+                   If NCCL's own choice is at most 3 % slower, the table has no algorithm and no protocol.
+  nccl_tuner.csv   the fastest combination for each size, for NCCL's example tuner plugin (this program does not load it)
+
+The command skips combinations that these GPUs do not support. --log-level debug shows the reasons.`
 
 // tuned is what nccl tune finds.
 type tuned struct {
@@ -40,11 +41,11 @@ func newNCCLTune(a *cli.App) *cobra.Command {
 	var asJSON, quick bool
 	var folder string
 	flags := new(cli.PlaceFlags)
-	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest algorithm, protocol and channels by size", Long: ncclTuneLong, Args: cli.NoArguments,
+	cmd := &cobra.Command{Use: "tune", Short: "Find the fastest NCCL settings for all-reduce", Long: ncclTuneLong, Args: cli.NoArguments,
 		Example: "  hetero-train nccl tune --nproc-per-node 8 --output-dir tuned\n  hetero-train nccl tune --nproc-per-node 8 --quick --json"}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object on one line of standard output instead of the table")
-	cmd.Flags().BoolVar(&quick, "quick", false, "only NCCL's default number of channels")
-	cmd.Flags().StringVar(&folder, "output-dir", ".", "`DIR` for the two files")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object on one line of standard output instead of the table")
+	cmd.Flags().BoolVar(&quick, "quick", false, "test only NCCL's default number of channels")
+	cmd.Flags().StringVar(&folder, "output-dir", ".", "`folder` for the two files")
 	cli.AddPlaceFlags(flags, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if folder == "" {

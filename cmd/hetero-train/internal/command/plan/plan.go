@@ -26,14 +26,14 @@ import (
 	"github.com/hetero-train/hetero-train/engine/train"
 )
 
-const planLong = `Estimate the compute and device memory of a training, without training: parameters, arithmetic of a step, bytes by purpose and by
-samples of a micro-batch, and the largest micro-batch that fits. The figures are exact, because kernels are chosen and every tensor
-is placed as for training. Data are read only if nothing else gives the number of classes (data set images without
-model.num_classes).
+const planLong = `Compute the cost of a training without training: parameters, operations per step, and device memory by purpose and micro-batch size.
+The command also finds the largest micro-batch that fits into memory.
 
-With several ranks (parallel.ranks, --nproc-per-node, balance.fixed_shares) the output has one line for each different share of a
-micro-batch. --memory plans for a device of another size: 8GiB, 80GB, 512MiB. All ranks are assumed to have this machine's kind of
-device.`
+The memory figures are exact, because the command chooses kernels and places tensors as training does. It reads data only to count
+the classes of data set images, and only if model.num_classes is 0.
+
+With several ranks (--nproc-per-node or balance.fixed_shares), the output has one line for each different micro-batch size of a rank.
+The command assumes that all ranks have the device type of this machine. --memory sets another memory size: 8GiB, 80GB, 512MiB.`
 
 const planExample = `  hetero-train plan -c configs/resnet50.toml
   hetero-train plan -c configs/resnet50.toml --memory 8GiB --set data.image_size=224
@@ -50,13 +50,13 @@ type planFlags struct {
 // New is the command that estimates the memory and the compute of a training.
 func New(a *cli.App) *cobra.Command {
 	f := new(planFlags)
-	cmd := &cobra.Command{Use: "plan", Short: "Estimate the compute and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
-	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: that of this machine's device")
-	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "samples of a micro-batch to plan for; default: powers of two around the configured size")
-	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output")
+	cmd := &cobra.Command{Use: "plan", Short: "Compute the operations and memory of a training, without training", Long: planLong, Example: planExample, Args: cli.NoArguments}
+	cmd.Flags().StringVar(&f.memory, "memory", "", "memory `SIZE` of the device; default: the memory of this machine's device")
+	cmd.Flags().IntSliceVar(&f.samples, "samples", nil, "micro-batch sizes to plan for; default: powers of two around the configured size")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output")
 	a.AddKeyFlag(cmd, "device", "device.kind", "string", "device to plan for")
-	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "type of the activations")
-	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "ranks")
+	a.AddKeyFlag(cmd, "precision", "train.precision", "string", "element type of the activations")
+	a.AddKeyFlag(cmd, "nproc-per-node", "parallel.ranks", "int", "number of ranks")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return exit.Classify(cmd.Context(), estimate(cmd.Context(), a, f))
 	}

@@ -12,16 +12,21 @@ import (
 	"github.com/hetero-train/hetero-train/engine/config"
 )
 
-const profileLong = `Find and measure the hardware of every rank: matrix products, memory, copies between host and device, disk, and with several ranks
-the network between them and their all-reduce. It takes less than 60 s, with --quick less than 10 s, after all ranks have joined.
+const profileLong = `Measure the hardware of every rank: matrix products, memory, copies between host and device, and disk.
+With several ranks, also measure the network between them and all-reduce.
 
-Several ranks start as for training: by --nproc-per-node, or by a launcher's environment variables on every machine. Rank 0 merges
-the results and writes gpu_profiles.json and system_profile.json into <output_dir>/<experiment>/configs, or into --output-dir.
+After all ranks have joined, the command takes less than 60 s, with --quick less than 10 s. Start the ranks as for training: with
+--nproc-per-node, or with a launcher on every machine. Rank 0 writes gpu_profiles.json and system_profile.json into --output-dir.
 
-The compute score of a rank is (TFLOP/s of the training's type)^a * (memory GB/s / 10)^b with a + b = 1. b is the memory-bound
-fraction of a step: that of the model of -c (not with --quick), else 0.7. Ranks of one machine are measured in turns, and ranks of
-the same device type have one score. With a model, the profile also times its training steps and prints how well the scores
-predict them.`
+The compute score of a rank is
+
+  (TFLOP/s)^a * (memory GB/s / 10)^b   with a + b = 1
+
+TFLOP/s are those of the training's precision. b is the memory-bound fraction of a training step: that of the model of -c FILE,
+or 0.7 without a file or with --quick. The ranks of one machine are measured in turns, and ranks with the same type of device get
+the same score.
+
+With -c FILE, the command also times training steps of the model, and prints how well the scores predict these times.`
 
 const profileExample = `  hetero-train profile
   hetero-train profile --quick --json
@@ -38,10 +43,10 @@ type profileFlags struct {
 // New is the command that measures the hardware of every rank.
 func New(a *cli.App) *cobra.Command {
 	f := new(profileFlags)
-	cmd := &cobra.Command{Use: "profile", Short: "Find and measure the hardware", Long: profileLong, Example: profileExample, Args: cli.NoArguments}
-	cmd.Flags().BoolVar(&f.quick, "quick", false, "less accurate figures in less than 10 s")
-	cmd.Flags().BoolVar(&f.json, "json", false, "one JSON object on one line of standard output instead of the table")
-	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`DIR` for the two files; default: the experiment's folder configs")
+	cmd := &cobra.Command{Use: "profile", Short: "Measure the hardware of every rank", Long: profileLong, Example: profileExample, Args: cli.NoArguments}
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "measure for less than 10 s, with less accuracy")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print one JSON object on one line of standard output instead of the table")
+	cmd.Flags().StringVar(&f.folder, "output-dir", "", "`folder` for the two files; default: <output_dir>/<experiment>/configs")
 	cli.AddPlaceFlags(&f.place, cmd, a)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if cmd.Flags().Changed("output-dir") && f.folder == "" {

@@ -23,24 +23,30 @@ import (
 	"github.com/hetero-train/hetero-train/engine/conformance"
 )
 
-const selftestLong = `Test this machine's devices and the communication between ranks, with the conformance suites of the program's own tests.
-Every operation is compared with an oracle in plain Go, in every memory layout. Further suites cover streams, events, memory and
-wrong arguments, and for communicators values, order and lost ranks.
+const selftestLong = `Test the devices of this machine and the communication between ranks.
 
-The output names the hardware and library versions, then has one line per suite, followed by its failures in full. Without --device
-the devices that "auto" can select and all communicators are tested. Missing parts are skipped with the reason. A part that
-HETERO_REQUIRE names (a list as cuda,nccl) fails if it is missing, or if one of its checks is skipped.
+The command runs the conformance suites of the program's own tests. The suites of a device compare every operation, in every memory
+layout, with plain Go code, and test streams, events, memory and wrong arguments. The suites of a communicator test values, order and
+lost ranks.
 
-Ranks of nccl are processes. With four or more GPUs each rank has its own; otherwise the ranks share GPUs. NCCL supports this for
-tests from 2.30.3 on; with earlier versions the ranks act as several machines.
+The output names the versions of hardware and libraries. One line per suite follows, with all failures in full.
 
-Exit codes: 0 all passed; 5 a communicator failed; 6 a device failed, or both.`
+Without --device, the command tests the devices that device.kind = "auto" can select, and all communicators. It skips missing parts
+and prints the reason. List parts in HETERO_REQUIRE, for example cuda,nccl, to make a missing part or a skipped check a failure.
+
+The ranks of suite nccl are processes. With four or more GPUs, each rank uses its own GPU; with fewer, ranks share GPUs.
+NCCL 2.30.3 and later support shared GPUs; with earlier versions, the ranks act as ranks of several machines.
+
+Exit codes:
+  0  all checks passed
+  5  a communicator failed
+  6  a device failed, with or without a communicator`
 
 const selftestExample = `  hetero-train selftest
-  hetero-train selftest --short                      without checks that take seconds each
+  hetero-train selftest --short                      skip slow checks
   hetero-train selftest --device cpu --run /values/conv2d
   hetero-train selftest --json result.json
-  HETERO_REQUIRE=cpu,shm hetero-train selftest       a missing part fails
+  HETERO_REQUIRE=cpu,shm hetero-train selftest       fail if a part is missing
   HETERO_REQUIRE=cuda,nccl hetero-train selftest --device cuda,nccl --time 2m`
 
 // selftestFlags are those of selftest.
@@ -70,12 +76,12 @@ func New(a *cli.App) *cobra.Command {
 	for _, p := range proofs() {
 		names = append(names, p.name)
 	}
-	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "what to check, of "+strings.Join(names, ", "))
-	cmd.Flags().StringVar(&f.run, "run", "", "only checks whose names match `REGEXP`, one per level between slashes: cpu/values/conv2d")
-	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; - is standard output, and the lines go to standard error")
-	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take seconds each")
-	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of a single check")
-	cmd.Flags().DurationVar(&f.time, "time", 0, "time limit of all checks: a check that has not started or ended by then fails; 0: no limit")
+	cmd.Flags().StringSliceVar(&f.devices, "device", []string{"auto"}, "parts to test, from "+strings.Join(names, ", "))
+	cmd.Flags().StringVar(&f.run, "run", "", "run only checks whose names match `REGEXP`, with one expression per level: cpu/values/conv2d")
+	cmd.Flags().StringVar(&f.json, "json", "", "write all results to `FILE`; -: write them to standard output, and all other output to standard error")
+	cmd.Flags().BoolVar(&f.short, "short", false, "skip checks that take several seconds")
+	cmd.Flags().DurationVar(&f.limit, "limit", 3*time.Minute, "time limit of each check")
+	cmd.Flags().DurationVar(&f.time, "time", 0, "time limit of all checks together; unfinished checks fail; 0: no limit")
 	cmd.PreRunE = func(*cobra.Command, []string) error {
 		if f.limit <= 0 {
 			return exit.Usagef("--limit: got %s, want more than 0s", f.limit)

@@ -27,19 +27,19 @@ type trainFlags struct {
 
 // addTrainFlags adds the flags of train. All of them become overrides, in the order typed.
 func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
-	a.AddKeyFlag(cmd, "model", "model.name", "string", "model to train: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
-	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "data set to train on: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
+	a.AddKeyFlag(cmd, "model", "model.name", "string", "name of the model: "+strings.Join(parts.KindNames(a.Env.Catalog.Models), ", "))
+	a.AddKeyFlag(cmd, "dataset", "data.dataset", "string", "name of the data set: "+strings.Join(parts.KindNames(a.Env.Catalog.DataSets), ", "))
 	a.AddKeyFlag(cmd, "num-samples", "data.num_samples", "int", "number of training samples to use; 0: all")
-	a.AddKeyFlag(cmd, "batch-size", "data.batch_size", "int", "samples of a step for EACH RANK")
+	a.AddKeyFlag(cmd, "batch-size", "data.batch_size", "int", "samples per step for EACH RANK")
 	a.AddKeyFlag(cmd, "epochs", "train.epochs", "int", "passes over the training samples")
 	a.AddKeyFlag(cmd, "lr", "optimizer.lr", "float", "learning rate")
-	a.AddKeyFlag(cmd, "backend", "parallel.backend", "string", "transport of gradients: auto, nccl or gloo")
+	a.AddKeyFlag(cmd, "backend", "parallel.backend", "string", "transport of gradients: auto, nccl, gloo")
 	a.AddKeyFlag(cmd, "profile-interval", "profile.interval", "int", "steps between two metric records")
-	a.AddKeyFlag(cmd, "load-balance-policy", "balance.policy", "string", "with --enable-load-balancing: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ")+"; dynamic without this flag")
+	a.AddKeyFlag(cmd, "load-balance-policy", "balance.policy", "string", "balancing policy with --enable-load-balancing: "+strings.Join(parts.KindNames(a.Env.Catalog.Policies), ", ")+"; default: dynamic")
 	a.AddKeyFlag(cmd, "rebalance-interval", "balance.interval", "int", "steps between two balancing decisions")
-	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json of an earlier profile")
+	a.AddKeyFlag(cmd, "gpu-profiles", "profile.gpu_profiles", "string", "gpu_profiles.json that hetero-train profile wrote")
 	a.AddKeyFlag(cmd, "experiment-name", "experiment.name", "string", "name of the run and its folder")
-	a.AddKeyFlag(cmd, "output-dir", "experiment.output_dir", "string", "folder of all runs")
+	a.AddKeyFlag(cmd, "output-dir", "experiment.output_dir", "string", "folder that contains all runs")
 	a.AddKeyFlag(cmd, "log-dir", "experiment.log_dir", "string", "folder of logs and metrics")
 	flags := new(trainFlags)
 	cli.AddPlaceFlags(&flags.PlaceFlags, cmd, a)
@@ -48,7 +48,7 @@ func addTrainFlags(cmd *cobra.Command, a *cli.App) *trainFlags {
 		flags.profiling = &on
 		return err
 	})
-	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "balance the ranks' batches (balance.policy)")
+	cmd.Flags().BoolVar(&flags.balancing, "enable-load-balancing", false, "divide the batch by the speed of the ranks (balance.policy)")
 	return flags
 }
 

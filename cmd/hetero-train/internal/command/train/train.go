@@ -24,12 +24,14 @@ const trainExample = `  hetero-train train -c configs/resnet50.toml
   hetero-train train --model simple_cnn --dataset synthetic_image --num-samples 1000 --batch-size 32 --epochs 2
   hetero-train train -c configs/resnet50.toml --batch-size 64 --lr 0.05`
 
-const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same.
+const trainLong = `Train a model. "hetero-train train -c FILE" and "hetero-train -c FILE" are the same command.
 
-Each flag below corresponds to a key of the file and overrides it, with two differences:
---batch-size counts samples of each rank (the key data.batch_size is the global batch; both are printed), and
---backend nccl falls back to gloo, with a warning, if there is no GPU.
-Without -c the balancing policy is "none" unless --enable-load-balancing is given.`
+Most flags set one key of the configuration, named in parentheses. Three flags differ from their keys:
+
+  --batch-size   counts the samples of each rank; the key data.batch_size counts the samples of all ranks
+  --backend      nccl without a GPU becomes gloo, with a warning
+  --enable-load-balancing
+                 without this flag and without -c FILE, the balancing policy is "none"`
 
 // New is the command that trains a model.
 func New(a *cli.App) *cobra.Command {
@@ -176,6 +178,6 @@ func warnOfAddressLimit(log *slog.Logger) {
 
 // AddResume adds --resume and --allow, which the root and train have alike.
 func AddResume(cmd *cobra.Command, a *cli.App) {
-	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "let `KEY` differ from the resumed run although it affects training results, for example optimizer.lr; repeatable")
-	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "`auto|none|PATH`: resume from the newest checkpoint, start a new run, or resume from the checkpoint PATH")
+	cmd.Flags().StringArrayVar(&a.Allow, "allow", nil, "resume although `KEY` changed and affects training results, for example optimizer.lr; repeatable")
+	cmd.Flags().Var(&cli.KeyFlag{App: a, Flag: "resume", Key: "train.resume", Kind: "string"}, "resume", "resume from: `auto|none|PATH`; auto: the newest checkpoint; none: start a new run; PATH: this checkpoint")
 }
