@@ -1,0 +1,201 @@
+package tokens
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/hetero-train/hetero-train/engine/data"
+	"github.com/hetero-train/hetero-train/engine/regular"
+)
+
+// Shard is a file of tokens, mapped into memory. Any goroutine may call its methods; Close must come last.
+type Shard struct {
+	Header
+	Path   string
+	mapped []byte // the file
+	tokens []byte // the tokens in mapped
+	limit  uint32 // every token is below
+}
+
+// Open maps the shard at path and checks its header. vocabulary is the vocabulary size of the caller, for example the
+// rows of a model's embedding; 0 means that of the header. A header with a larger vocabulary is a fault.
+//
+// Open does not read the tokens: Read checks those that it returns, Verify checks all.
+func Open(path string, vocabulary int) (*Shard, error) {
+	f, info, err := regular.Open(path)
+	if err != nil {
+		return nil, fault("open token shard", path, "", err)
+	}
+	defer f.Close() // read only; the mapping outlives the file handle
+	head := make([]byte, min(info.Size(), llmcBytes))
+	if _, err := io.ReadFull(f, head); err != nil {
+		return nil, fault("read header of token shard", path, "", err)
+	}
+	h, err := ParseHeader(head, info.Size(), strings.HasSuffix(path, ".bin"))
+	if err != nil {
+		return nil, fault("read header of token shard", path, "", err)
+	}
+	s := &Shard{Header: h, Path: path, limit: uint32(mostTokens(h.TokenBytes))}
+	switch {
+	case h.Vocabulary == 0 && vocabulary > 0:
+		s.limit = uint32(vocabulary)
+	case vocabulary > 0 && h.Vocabulary > vocabulary:
+		return nil, fault("open token shard", path, "choose a model with the vocabulary of the tokenizer, or tokenise the text again",
+			fmt.Errorf("its tokenizer %q has %d tokens, want at most %d", h.Tokenizer, h.Vocabulary, vocabulary))
+	case h.Vocabulary > 0:
+		s.limit = uint32(h.Vocabulary)
+	}
+	if int64(int(info.Size())) != info.Size() {
+		return nil, fault("map token shard", path, "", fmt.Errorf("%d bytes do not fit into the address space", info.Size()))
+	}
+	s.mapped, err = unix.Mmap(int(f.Fd()), 0, int(info.Size()), unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fault("map token shard", path, "", err)
+	}
+	s.tokens = s.mapped[h.start():]
+	return s, nil
+}
+
+// Close unmaps the file.
+func (s *Shard) Close() error {
+	mapped := s.mapped
+	s.mapped, s.tokens = nil, nil
+	if mapped == nil {
+		return nil
+	}
+	return unix.Munmap(mapped)
+}
+
+// Read copies the tokens at … at+len(dst)-1 to dst. The range must be within the shard. It allocates nothing unless it
+// fails. A token beyond the vocabulary, and a file that was truncated after Open, are *data.Fault.
+func (s *Shard) Read(at int64, dst []int32) (err error) {
+	if at < 0 || at > s.Count-int64(len(dst)) {
+		return fault("read token shard", s.Path, "", fmt.Errorf("tokens %d to %d of %d", at, at+int64(len(dst)), s.Count))
+	}
+	// Access to a page behind the end of a truncated file raises SIGBUS, which would end the process.
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if _, memory := p.(interface{ Addr() uintptr }); !memory {
+				panic(p)
+			}
+			err = fault("read token shard", s.Path, "", errTruncated)
+		}
+	}()
+	if most := s.decode(at, dst); most < s.limit {
+		return nil
+	}
+	for i, t := range dst {
+		if uint32(t) >= s.limit {
+			return s.beyond(at+int64(i), uint32(t))
+		}
+	}
+	return nil
+}
+
+var errTruncated = errors.New("the file was truncated while it was open, or its disk failed")
+
+func (s *Shard) beyond(at int64, token uint32) error {
+	return fault("read token shard", s.Path, "tokenise the text again, or choose a model with a larger vocabulary",
+		fmt.Errorf("token %d (byte %d of the file) is %d, want below %d", at, s.start()+at*int64(s.TokenBytes), token, s.limit))
+}
+
+// decode copies tokens and returns the largest.
+func (s *Shard) decode(at int64, dst []int32) (most uint32) {
+	if s.TokenBytes == 2 {
+		src := s.tokens[2*at:][:2*len(dst)]
+		for i := range dst {
+			v := uint32(src[2*i]) | uint32(src[2*i+1])<<8
+			dst[i], most = int32(v), max(most, v)
+		}
+		return most
+	}
+	src := s.tokens[4*at:][:4*len(dst)]
+	for i := range dst {
+		b := src[4*i : 4*i+4]
+		v := uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
+		dst[i], most = int32(v), max(most, v)
+	}
+	return most
+}
+
+// Summary is the result of Verify.
+type Summary struct {
+	Largest   int32 // token
+	Documents int64 // end-of-text tokens
+}
+
+// Verify reads all tokens, and checks them against the vocabulary and the SHA-256 of the header.
+func (s *Shard) Verify(ctx context.Context) (Summary, error) {
+	var sum Summary
+	hash := sha256.New()
+	block := make([]int32, 1<<16)
+	for at := int64(0); at < s.Count; at += int64(len(block)) {
+		if err := ctx.Err(); err != nil {
+			return sum, err
+		}
+		block = block[:min(int64(len(block)), s.Count-at)]
+		if err := s.Read(at, block); err != nil {
+			return sum, err
+		}
+		for _, t := range block {
+			sum.Largest = max(sum.Largest, t)
+			if t == s.EndOfText {
+				sum.Documents++
+			}
+		}
+		if err := s.hashRange(hash, at, len(block)); err != nil {
+			return sum, err
+		}
+	}
+	if s.Format != FormatOwn {
+		return sum, nil
+	}
+	if got := [32]byte(hash.Sum(nil)); got != s.Sum {
+		return sum, fault("verify token shard", s.Path, "copy the file, or tokenise the text, again", fmt.Errorf("tokens have SHA-256 %x, the header states %x", got, s.Sum))
+	}
+	if s.EndOfText != NoToken && sum.Documents != s.Documents {
+		return sum, fault("verify token shard", s.Path, "tokenise the text again", fmt.Errorf("%d documents end here, the header states %d", sum.Documents, s.Documents))
+	}
+	return sum, nil
+}
+
+// hashRange adds n stored tokens to a hash.
+func (s *Shard) hashRange(w io.Writer, at int64, n int) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			if _, memory := p.(interface{ Addr() uintptr }); !memory {
+				panic(p)
+			}
+			err = fault("read token shard", s.Path, "", errTruncated)
+		}
+	}()
+	size := int64(s.TokenBytes)
+	_, err = w.Write(s.tokens[at*size : (at+int64(n))*size])
+	return err
+}
+
+func fault(op, path, advice string, err error) error {
+	var already *data.Fault
+	if errors.As(err, &already) {
+		return err
+	}
+	var refused *regular.Error
+	if errors.As(err, &refused) && refused.Path == path {
+		err = errors.New(refused.Reason)
+	}
+	var sys *os.PathError
+	if errors.As(err, &sys) && sys.Path == path {
+		err = sys.Err
+	}
+	return &data.Fault{Op: op, Path: path, Index: -1, Advice: advice, Err: err}
+}

@@ -1,0 +1,153 @@
+package tokens
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// Writer writes a shard of FormatOwn. The tokens go to PATH.part; Finish writes the header and gives the file its
+// name, so a shard exists complete or not at all.
+//
+// A Writer can continue the part that an earlier process left: Sync makes all tokens durable, and Resume keeps a number
+// of them.
+type Writer struct {
+	h    Header
+	path string
+	f    *os.File
+	out  *bufio.Writer
+	sum  hash.Hash
+	buf  []byte
+}
+
+// Create starts a shard and replaces the part of an earlier attempt. The header needs Tokenizer, Vocabulary, EndOfText
+// and VocabularySum.
+func Create(path string, h Header) (*Writer, error) { return Resume(path, h, 0, 0) }
+
+// Resume continues the part of path after its first count tokens, in which documents documents end. If the shard was
+// finished already, it becomes a part again.
+func Resume(path string, h Header, count, documents int64) (*Writer, error) {
+	if h.Vocabulary < 1 || len(h.Tokenizer) > maxNameBytes || !printable([]byte(h.Tokenizer)) || h.EndOfText >= int32(h.Vocabulary) {
+		return nil, fmt.Errorf("write token shard: invalid header: tokenizer %q, vocabulary %d, end of text %d", h.Tokenizer, h.Vocabulary, h.EndOfText)
+	}
+	h.Format, h.TokenBytes, h.Count, h.Documents = FormatOwn, TokenBytes(h.Vocabulary), count, documents
+	w := &Writer{h: h, path: path, sum: sha256.New()}
+	flags := os.O_RDWR | os.O_CREATE
+	if count == 0 {
+		flags |= os.O_TRUNC
+	} else if _, err := os.Lstat(w.part()); errors.Is(err, os.ErrNotExist) {
+		if err := os.Rename(path, w.part()); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if w.f, err = os.OpenFile(w.part(), flags, 0o644); err != nil {
+		return nil, err
+	}
+	if err := w.keep(count); err != nil {
+		return nil, errors.Join(err, w.f.Close())
+	}
+	w.out = bufio.NewWriterSize(w.f, 1<<20)
+	return w, nil
+}
+
+func (w *Writer) part() string { return w.path + ".part" }
+
+// keep truncates the part to count tokens and computes their hash.
+func (w *Writer) keep(count int64) error {
+	end := HeaderBytes + count*int64(w.h.TokenBytes)
+	info, err := w.f.Stat()
+	if err != nil {
+		return err
+	}
+	if count > 0 && info.Size() < end {
+		return fmt.Errorf("resume %s: %d bytes, want at least %d", w.part(), info.Size(), end)
+	}
+	if err := w.f.Truncate(end); err != nil { // also reserves the header
+		return err
+	}
+	_, err = w.f.Seek(HeaderBytes, io.SeekStart)
+	if err == nil {
+		_, err = io.CopyBuffer(struct{ io.Writer }{w.sum}, struct{ io.Reader }{w.f}, make([]byte, 1<<20))
+	}
+	return err
+}
+
+// Count returns the number of tokens so far; Documents the number of end-of-text tokens among them.
+func (w *Writer) Count() int64 { return w.h.Count }
+
+// Documents returns the number of documents that end in the shard so far.
+func (w *Writer) Documents() int64 { return w.h.Documents }
+
+// Append adds tokens.
+func (w *Writer) Append(tokens []int32) error {
+	w.buf = w.buf[:0]
+	for _, t := range tokens {
+		if uint32(t) >= uint32(w.h.Vocabulary) {
+			return fmt.Errorf("write %s: token %d is %d, want below %d", w.part(), w.h.Count+int64(len(w.buf)/w.h.TokenBytes), t, w.h.Vocabulary)
+		}
+		if t == w.h.EndOfText {
+			w.h.Documents++
+		}
+		if w.h.TokenBytes == 2 {
+			w.buf = binary.LittleEndian.AppendUint16(w.buf, uint16(t))
+		} else {
+			w.buf = binary.LittleEndian.AppendUint32(w.buf, uint32(t))
+		}
+	}
+	w.h.Count += int64(len(tokens))
+	w.sum.Write(w.buf)
+	_, err := w.out.Write(w.buf)
+	return err
+}
+
+// Sync makes the tokens so far durable.
+func (w *Writer) Sync() error {
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	return w.f.Sync()
+}
+
+// Finish completes the shard and returns its header. A shard without tokens is an error.
+func (w *Writer) Finish() (Header, error) {
+	err := w.finish()
+	return w.h, errors.Join(err, w.f.Close())
+}
+
+func (w *Writer) finish() error {
+	if w.h.Count == 0 {
+		return fmt.Errorf("write %s: no tokens", w.path)
+	}
+	w.sum.Sum(w.h.Sum[:0])
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	if _, err := w.f.WriteAt(w.h.bytes(), 0); err != nil {
+		return err
+	}
+	if err := w.f.Sync(); err != nil {
+		return err
+	}
+	if err := os.Rename(w.part(), w.path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(w.path))
+}
+
+// Close closes the part and leaves it for Resume.
+func (w *Writer) Close() error { return w.f.Close() }
+
+func syncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
